@@ -1,13 +1,14 @@
-//! What a packet costs that a leaf of a policy answers: `cargo bench -p maple-core --bench hits`.
+//! What a packet costs that a leaf answers: `cargo bench -p maple-core --bench hits`.
 //!
-//! One shard, OpenFlow 1.0, the policy that floods, and 16 switches that serve one host each, 100 or 1,000. Reads of 64
-//! packet-ins are answered where they lie, switch after switch and host after host, so that what is remembered of a host is
-//! as cold as it gets: alone, with a batch of events handled before each round of reads, and with another value of a cell
-//! that nobody reads committed before each. Without tracking of hosts there is one leaf a switch. Printed are nanoseconds of
-//! processor time a packet, medians of several rounds.
+//! There is one shard with OpenFlow 1.0, the policy that floods, and 16 switches that serve one host each, 100 or
+//! 1,000. Reads of 64 packet-ins are answered in place, switch after switch and host after host. So what is remembered
+//! about a host is as cold as possible. Each case is measured alone, then with a batch of events handled before each
+//! round of reads, then with another value of an unused cell committed before each. Without tracking of hosts there is
+//! one leaf for each switch. The output is the processor time of a packet in nanoseconds, as the median of several
+//! rounds.
 //!
-//! `cargo bench -p maple-core --bench hits -- HOSTS PACKETS` answers so many packets of so many hosts a switch, and nothing
-//! more: what a profiler or a counter of instructions is to look at.
+//! `cargo bench -p maple-core --bench hits -- HOSTS PACKETS` only answers this many packets of this many hosts for each
+//! switch. It is meant for a profiler or a counter of instructions.
 
 use std::sync::Arc;
 
@@ -23,9 +24,9 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version};
 
 const SWITCHES: u64 = 16;
-/// Packets of one read.
+/// The number of packets in one read.
 const READ: usize = 64;
-/// Packets of one round.
+/// The number of packets in one round.
 const ROUND: usize = 1 << 17;
 const ROUNDS: usize = 7;
 /// A time at which nothing is held or awaited any more.
@@ -60,7 +61,7 @@ fn main() {
 struct Bench {
     engine: Engine,
     store: Arc<Store>,
-    /// What one pass over all hosts reads: 64 messages of a switch at most at a time.
+    /// What one pass over all hosts reads: at most 64 messages of a switch at a time.
     reads: Vec<(Dpid, Vec<Vec<u8>>)>,
     next: usize,
     out: Vec<u8>,
@@ -87,7 +88,7 @@ impl Bench {
         }
         handle(&mut engine, &mut events);
         let all: Vec<(Dpid, Vec<PacketIn>)> = (1..=SWITCHES).map(|s| (Dpid(s), packets(s, hosts))).collect();
-        // Hosts come to notice first, and have leaves then.
+        // Hosts are learned first. Then they get leaves.
         for _ in 0..3 {
             for (dpid, packets) in &all {
                 let packet_in = |packet_in: &PacketIn| Event::PacketIn { dpid: *dpid, packet_in: packet_in.clone() };
@@ -109,7 +110,7 @@ impl Bench {
         Bench { engine, store, reads: reads.collect(), next: 0, out: Vec::new() }
     }
 
-    /// Answers the next packets, which must all be hits; how many bytes that made.
+    /// Answers the next packets, which must all be hits. Returns how many bytes the answers have.
     fn answer(&mut self, packets: usize) -> usize {
         let (mut left, mut bytes) = (packets, 0);
         while left > 0 {
@@ -129,7 +130,7 @@ impl Bench {
         bytes
     }
 
-    /// Nanoseconds a packet, where something is done before each pass over the switches.
+    /// Nanoseconds for each packet, if `before` runs before each pass over the switches.
     fn rounds(&mut self, mut before: impl FnMut(&mut Engine, usize)) -> f64 {
         let turn: usize = self.reads.iter().take(SWITCHES as usize).map(|(_, messages)| messages.len()).sum();
         let mut times: Vec<f64> = Vec::new();
@@ -143,7 +144,7 @@ impl Bench {
             }
             times.push(took / (turns * turn) as f64);
         }
-        // The first round was to warm up.
+        // The first round is for warming up.
         times.remove(0);
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
@@ -183,7 +184,7 @@ fn packets(switch: u64, hosts: usize) -> Vec<PacketIn> {
     (0..hosts).map(packet).collect()
 }
 
-/// Handles events, and confirms at once what the switches are asked to confirm.
+/// Handles events, and immediately confirms what the switches are asked to confirm.
 fn handle(engine: &mut Engine, events: &mut Vec<Event>) {
     let mut effects = Vec::new();
     while !events.is_empty() {

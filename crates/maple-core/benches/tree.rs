@@ -1,8 +1,8 @@
-//! What trace trees cost: look-ups by index and by walking, augmentations with and without the run that they come from,
+//! What trace trees cost: look-ups by index and by walking, augmentations with and without their run, and
 //! invalidations. `cargo bench -p maple-core --bench tree`.
 //!
-//! Trees of the ClassBench sets are chains of one to two thousand tests, made by a policy that tries filter after filter.
-//! They are skipped where `../shared/classbench` is not there. The `mt_route` trees read two prefixes.
+//! Trees of the ClassBench sets are chains of one to two thousand tests, made by a policy that tries filter after
+//! filter. They are skipped if `../shared/classbench` does not exist. The `mt_route` trees read two prefixes.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ const SETS: [&str; 14] = [
     "ipc2b",
 ];
 
-/// The abstract 5-tuple: addresses, ports, protocol; the ports are there whatever the protocol.
+/// The abstract 5-tuple: addresses, ports, protocol. It has ports whatever the protocol.
 #[derive(Clone, Copy)]
 struct Header([u32; 5]);
 

@@ -1,7 +1,7 @@
 //! What a switch can match, as far as the compiler needs to know.
 //!
-//! The compiler never states what a switch can't: it leaves such packets to the controller. So a set that is too small
-//! costs speed, one that is too large costs an error message from the switch and no rule.
+//! The compiler never states what a switch can't match, and leaves such packets to the controller. So a set that is too
+//! small costs speed. A set that is too large costs an error message from the switch and no rule.
 
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Version};
@@ -10,19 +10,19 @@ use maple_wire::{Constraint, Field, FieldSet, PortNo};
 /// What a switch can match and how many tables it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The version spoken with it.
+    /// The OpenFlow version of the session.
     pub version: Version,
     /// The fields that it can match exactly.
     pub fields: FieldSet,
-    /// Those of them that it can match under a mask of leading bits (a prefix).
+    /// The fields of these that it can match under a mask of leading bits (a prefix).
     pub prefixes: FieldSet,
-    /// Those of them that it can match under any mask.
+    /// The fields of these that it can match under any mask.
     pub maskable: FieldSet,
     /// Whether a match on a field must state the field's prerequisites (1.3 §7.2.3.6).
     pub prerequisites: bool,
-    /// Whether it refuses numbers that its own structures have no room for: ports above 16 bits, ARP operations above 8.
+    /// Whether it refuses numbers that do not fit its own structures: ports above 16 bits, ARP operations above 8.
     pub narrow: bool,
-    /// How many tables it has, at least 1.
+    /// The number of its tables, at least 1.
     pub tables: u8,
 }
 
@@ -52,18 +52,18 @@ const OF10: FieldSet = FieldSet::of(&[
 /// Fields whose 1.0 form has a wildcard bit count.
 const OF10_PREFIXES: FieldSet = FieldSet::of(&[Field::Ipv4Src, Field::Ipv4Dst, Field::ArpSpa, Field::ArpTpa]);
 
-/// Fields of 1.3 that Open vSwitch doesn't have: nothing is built on them without a table-features reply.
+/// Fields of 1.3 that Open vSwitch doesn't have. They are not relied on without a table-features reply.
 const OF13_RARE: FieldSet = FieldSet::of(&[Field::InPhyPort, Field::PbbIsid, Field::Ipv6Exthdr]);
 
-/// What Open vSwitch says of itself.
+/// The manufacturer in Open vSwitch's description of itself.
 const OVS_MANUFACTURER: &str = "Nicira, Inc.";
 const OVS_HARDWARE: &str = "Open vSwitch";
 
-/// Transport ports: 1.3 forbids masks on them, Open vSwitch takes any.
+/// Transport ports: 1.3 forbids masks on them, but Open vSwitch accepts any.
 const PORTS: [Field; 6] = [Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst];
 
 impl Capabilities {
-    /// What can be counted on, given the version spoken and the switch's features.
+    /// What can be relied on, given the version and the switch's features.
     pub fn of(version: Version, features: &Features) -> Capabilities {
         let tables = features.n_tables.max(1);
         match version {
@@ -86,8 +86,8 @@ impl Capabilities {
         }
     }
 
-    /// For policies on abstract headers, which have their fields by themselves: any mask on any field, without
-    /// prerequisites. No switch can do that; rules for it are to be counted and looked at.
+    /// For policies on abstract headers, whose fields have no prerequisites: any mask on any field. No switch can do
+    /// that. Such rules are only for counting and viewing.
     pub fn of_abstract_headers() -> Capabilities {
         let all = FieldSet::of(&Field::ALL);
         Capabilities {
@@ -101,15 +101,15 @@ impl Capabilities {
         }
     }
 
-    /// The same for a switch that describes itself so.
+    /// The same for a switch with this description.
     #[must_use]
     pub fn described(self, desc: &Desc) -> Capabilities {
         let is_open_vswitch = desc.manufacturer == OVS_MANUFACTURER.into() && desc.hardware == OVS_HARDWARE.into();
         if is_open_vswitch { self.of_open_vswitch() } else { self }
     }
 
-    /// The same for Open vSwitch (3.1). From 1.3 on it takes masks on transport ports, so that ranges of ports become
-    /// a few masked matches; 1.0 messages can't say that.
+    /// The same for Open vSwitch (3.1). From 1.3 on it accepts masks on transport ports, so that ranges of ports become
+    /// a few masked matches. 1.0 messages can't express that.
     #[must_use]
     pub fn of_open_vswitch(mut self) -> Capabilities {
         self.narrow = true;
@@ -146,7 +146,7 @@ impl Capabilities {
     }
 }
 
-/// Whether one of the field's prerequisite alternatives follows from `all`.
+/// Whether `all` implies one of the field's prerequisite alternatives.
 fn states_prerequisites(field: Field, all: &[Constraint]) -> bool {
     field.prerequisites().iter().any(|alternative| {
         alternative.iter().all(|need| {
@@ -156,22 +156,22 @@ fn states_prerequisites(field: Field, all: &[Constraint]) -> bool {
     })
 }
 
-/// The limits of `ofp_match` in 1.0 that go beyond which fields it has.
+/// The limits of `ofp_match` in 1.0 beyond its set of fields.
 fn of10_can_say(constraint: &Constraint, all: &[Constraint]) -> bool {
     let ipv6 = || all.iter().any(|c| c.field == Field::EthType && c.value == 0x86dd);
     match constraint.field {
         // Its network and transport fields mean IPv4 or ARP.
         Field::IpDscp | Field::IpProto | Field::TcpSrc | Field::TcpDst | Field::UdpSrc | Field::UdpDst => !ipv6(),
-        // The low eight bits stand in nw_proto; larger operations read as 0, so 0 is no single operation.
+        // The low eight bits are in nw_proto. Larger operations read as 0, so 0 is no single operation.
         Field::ArpOp => (1..=0xff).contains(&constraint.value),
         Field::InPort => PortNo(constraint.value as u32).to_of10().is_some(),
-        // An id without the bit that says that there is a tag.
+        // An id without the bit that is set if there is a tag.
         Field::VlanVid => constraint.value == 0 || constraint.value & 0x1000 != 0,
         _ => true,
     }
 }
 
-/// Whether Open vSwitch has room for the value.
+/// Whether the value fits Open vSwitch's structures.
 fn fits_narrow(constraint: &Constraint) -> bool {
     match constraint.field {
         Field::InPort => PortNo(constraint.value as u32).to_of10().is_some(),
@@ -180,7 +180,7 @@ fn fits_narrow(constraint: &Constraint) -> bool {
     }
 }
 
-/// How many leading bits of the field the mask has, if it has nothing else.
+/// The number of leading bits of the field in the mask, if it has no others.
 pub(crate) fn prefix_length(field: Field, mask: u128) -> Option<u32> {
     let rest = field.full_mask() & !mask;
     (rest & rest.wrapping_add(1) == 0).then(|| mask.count_ones())

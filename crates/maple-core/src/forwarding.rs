@@ -1,8 +1,8 @@
 //! From what a switch does with a packet to the switch's actions.
 //!
-//! The order is fixed: what all copies share is rewritten first; then the packet goes on by links, each time under the
-//! label of the next switch; then the label goes; then what is particular to this switch is rewritten, and the packet
-//! leaves by edge ports. A queue is chosen last, as it would hold for links too.
+//! The order is fixed. First come the rewrites that all copies share. Then the packet goes out to links, each time
+//! under the label of the next switch. Then the label is removed. Then come the rewrites of this switch alone, and the
+//! packet leaves by edge ports. A queue is chosen last, because it would apply to links too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use maple_wire::{Action, Constraint, Field, Instruction, PortNo, Version};
 
 use crate::plan::{SwitchHops, Treatment};
 
-/// The bit of `vlan_vid` that says that there is a tag.
+/// The bit of `vlan_vid` that is set if there is a tag.
 pub(crate) const TAG_PRESENT: u16 = 0x1000;
 
 /// The Ethernet type of a pushed VLAN tag.
@@ -18,19 +18,19 @@ pub(crate) const VLAN_TYPE: u16 = 0x8100;
 
 /// What a switch does with a packet after the rewrites that all copies share.
 pub(crate) struct Forwarding<'a> {
-    /// The links that it goes on by, and the label that the next switch knows it by.
+    /// The links by which it goes on, each with the label under which the next switch knows it.
     pub links: &'a [(PortNo, u16)],
     /// The edge ports that it leaves by.
     pub edges: &'a BTreeSet<PortNo>,
     /// What is done to it before that.
     pub treatment: &'a Treatment,
-    /// Whether the packet has a VLAN tag of its own; known where the treatment rewrites it.
+    /// Whether the packet has a VLAN tag of its own. Known if the treatment rewrites the tag.
     pub tagged: bool,
-    /// The VLAN id that the label stands in place of. `None`: the label is a tag besides those of the packet.
+    /// The VLAN id that the label replaces. `None`: the label is a tag in addition to those of the packet.
     pub replaced: Option<u16>,
 }
 
-/// What the ingress switch does with a packet: `shared` is rewritten in all copies.
+/// What the ingress switch does with a packet. The `shared` fields are rewritten in all copies.
 pub(crate) fn at_ingress(version: Version, shared: &BTreeMap<Field, u128>, forwarding: &Forwarding<'_>) -> Vec<Action> {
     let mut actions = rewrites(version, shared, forwarding.tagged);
     if version == Version::Of13 && !forwarding.links.is_empty() {
@@ -47,7 +47,7 @@ pub(crate) fn under_label(version: Version, forwarding: &Forwarding<'_>) -> Vec<
     actions
 }
 
-/// Sends the packet on by links, and out of edge ports without the label that it may have.
+/// Sends the packet on by links, and out of edge ports without its label, if it has one.
 fn forward(version: Version, labelled: bool, forwarding: &Forwarding<'_>, actions: &mut Vec<Action>) {
     for (port, label) in forwarding.links {
         actions.extend([set_vlan(version, *label), Action::output(*port)]);
@@ -68,12 +68,12 @@ fn set_vlan(version: Version, vid: u16) -> Action {
     }
 }
 
-/// The constraint that says that a packet has this VLAN id in its first tag.
+/// The constraint that a packet has this VLAN id in its first tag.
 pub(crate) fn has_vlan(vid: u16) -> Constraint {
     Constraint::exact(Field::VlanVid, u128::from(TAG_PRESENT | vid))
 }
 
-/// The actions that send a packet, as it entered the network, straight out of a part's edge ports.
+/// The actions that send a packet, as it entered the network, straight out of a switch's edge ports.
 pub(crate) fn egress(version: Version, hops: &SwitchHops) -> Vec<Action> {
     leave(version, &hops.edges, &hops.treatment, hops.tagged)
 }
@@ -97,7 +97,7 @@ fn leave(version: Version, edges: &BTreeSet<PortNo>, treatment: &Treatment, tagg
 }
 
 fn rewrites(version: Version, fields: &BTreeMap<Field, u128>, tagged: bool) -> Vec<Action> {
-    // The priority goes with the tag; 1.0 would push a new tag to hold it.
+    // The priority is removed with the tag. In 1.0, setting it would push a new tag.
     let goes = |field: &Field| *field == Field::VlanPcp && fields.get(&Field::VlanVid) == Some(&0);
     let kept = fields.iter().filter(|(field, _)| !goes(field));
     kept.flat_map(|(field, value)| rewrite(version, *field, *value, tagged)).collect()
@@ -118,7 +118,7 @@ fn rewrite(version: Version, field: Field, value: u128, tagged: bool) -> Vec<Act
     }
 }
 
-/// Actions as instructions, after a meter where the version has meters. No action is to drop.
+/// Actions as instructions, after a meter if the version has meters. An empty list drops the packet.
 pub(crate) fn instructions(version: Version, actions: Vec<Action>, meter: Option<u32>) -> Vec<Instruction> {
     if actions.is_empty() {
         return Vec::new();

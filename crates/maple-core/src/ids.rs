@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The name of a table, a variable or a link attribute.
 pub type Name = Arc<str>;
 
-/// A moment: nanoseconds since any fixed point, never going back.
+/// A moment: nanoseconds since some fixed point. Never goes back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time(pub u64);
 
@@ -18,7 +18,7 @@ impl std::ops::Add<Duration> for Time {
     }
 }
 
-/// A shard, from 0; it is the upper 8 bits of the ids of the leaves it owns.
+/// A shard, from 0. It is the upper 8 bits of the ids of its leaves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ShardId(pub u8);
 
@@ -29,6 +29,6 @@ impl ShardId {
     }
 }
 
-/// Names a leaf, for good: 40 bits, of which the upper 8 name a shard and the lower 32 count its leaves.
+/// Names a leaf permanently: 40 bits, of which the upper 8 name a shard and the lower 32 count its leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeafId(pub u64);

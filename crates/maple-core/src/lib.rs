@@ -1,6 +1,6 @@
 //! Maple's engine: packet → policy → trace → tree → rules → ordered changes.
 //!
-//! Nothing here does I/O, reads a clock or starts a thread: the same events in give the same rules out.
+//! Nothing here does I/O, reads a clock or starts a thread: equal events give equal rules.
 
 mod tuple_space;
 

@@ -1,8 +1,8 @@
-//! What f may ask about load: of ports, of links, and of what hosts send to each other.
+//! What f may ask about load: of ports, of links, and of the traffic between hosts.
 //!
-//! Every answer is a step of a scale with hysteresis ([`Scale`]), and a cell: a leaf is decided again when the answer changes,
-//! not whenever something was measured. What is asked for here is measured from then on, and no longer than a leaf, a waiting
-//! transaction or a query rests on it; before the second measurement every rate is 0.
+//! Every answer is a step of a scale with hysteresis ([`Scale`]), and a cell. So a leaf is decided again when the
+//! answer changes, not after each measurement. A rate is measured from the first question on, for as long as a leaf, a
+//! waiting transaction or a query depends on it. Before the second measurement every rate is 0.
 
 use maple_wire::Dpid;
 
@@ -11,7 +11,7 @@ use crate::policy_error::PolicyError;
 use crate::run::Net;
 use crate::state::{Cell, CellValue};
 
-/// A rate that is measured, or the greatest of several (of parallel links). For one run, as [`Net`] is.
+/// A rate that is measured, or the greatest of several (of parallel links). It is valid for one run, like [`Net`].
 ///
 /// ```
 /// use maple_core::policy::{Net, PacketHandle};
@@ -31,7 +31,7 @@ use crate::state::{Cell, CellValue};
 pub struct Load {
     net: Net,
     gauges: Vec<Gauge>,
-    /// In bit/s; `None`: what the switches say.
+    /// In bit/s; `None` means what the switches say.
     capacity: Option<u64>,
 }
 
@@ -41,8 +41,8 @@ impl Net {
         self.load(vec![Gauge::Sent(at)])
     }
 
-    /// What one switch sends to another over the link between them; over the busiest, where there are several. Where there
-    /// is none nothing is sent.
+    /// What one switch sends to another over the link between them. If there are several links, the busiest counts.
+    /// Without a link the load is 0.
     pub fn link(&self, from: Dpid, to: Dpid) -> Load {
         let ports = match self.read(Cell::LinkPorts(from, to)) {
             CellValue::Ports(ports) => ports,
@@ -51,7 +51,7 @@ impl Net {
         self.load(ports.into_iter().map(|port| Gauge::Sent(Location::new(from, port))).collect())
     }
 
-    /// What goes over the link between two ports, from the first to the second; nothing, while there is no such link.
+    /// What goes over the link between two ports, from the first to the second. Without such a link the load is 0.
     pub fn link_at(&self, from: Location, to: Location) -> Load {
         match self.read(Cell::Port(from)) {
             CellValue::Port(Some(PortInfo { up: true, kind: PortKind::Link(peer) })) if peer == to => self.port(from),
@@ -59,9 +59,9 @@ impl Net {
         }
     }
 
-    /// What one host sends to another: as counted by rules, at the switch where the first host is, that say both hosts, by
-    /// hardware or by IP addresses. Policies that look at both addresses of their packets have such rules. What goes through
-    /// the controller, before there is a rule, is not counted. Without host tracking this makes the run fail.
+    /// What one host sends to another. Only rules at the first host's switch that name both hosts, by hardware or by IP
+    /// addresses, count it. Policies that look at both addresses of their packets have such rules. Packets that go
+    /// through the controller, before there is a rule, are not counted. Without host tracking the run fails.
     pub fn traffic(&self, from: Mac, to: Mac) -> Load {
         self.try_traffic(from, to).unwrap_or_else(|_| self.no_load())
     }
@@ -69,26 +69,26 @@ impl Net {
     /// The same as [`Net::traffic`].
     ///
     /// # Errors
-    /// [`PolicyError::HostsNotTracked`] without host tracking; the run fails then, whatever f does with the error.
+    /// [`PolicyError::HostsNotTracked`] without host tracking. The run then fails, whatever f does with the error.
     pub fn try_traffic(&self, from: Mac, to: Mac) -> Result<Load, PolicyError> {
         self.need_hosts(from)?;
         Ok(self.load(vec![Gauge::Traffic { from, to }]))
     }
 
-    /// The load of these, the greatest of them, for bindings.
+    /// The load of these gauges: the greatest of them. For bindings.
     pub fn load(&self, gauges: Vec<Gauge>) -> Load {
         Load { net: self.clone(), gauges, capacity: None }
     }
 
-    /// The load of what is not there: 0.
+    /// The load of something that does not exist: 0.
     pub fn no_load(&self) -> Load {
         self.load(Vec::new())
     }
 }
 
 impl Load {
-    /// The other direction of a port: what it receives, of one that sends, and the other way round. Traffic from one host to
-    /// another has none, and stays.
+    /// The other direction of a port: turns what it sends into what it receives, and back. Traffic from one host to
+    /// another has no other direction, and stays.
     #[must_use]
     pub fn received(mut self) -> Load {
         for gauge in &mut self.gauges {
@@ -101,18 +101,18 @@ impl Load {
         self
     }
 
-    /// The same load, compared with this many bit/s by [`Load::utilisation`] and [`Load::is_share_above`], instead of with what
-    /// the switch says that the port can send.
+    /// The same load, which [`Load::utilisation`] and [`Load::is_share_above`] compare with this many bit/s. Otherwise
+    /// they compare it with what the switch says that the port can send.
     #[must_use]
     pub fn of(mut self, capacity: u64) -> Load {
         self.capacity = Some(capacity);
         self
     }
 
-    /// Whether it became more than `from` bit/s, and was not at most `until` bit/s since.
+    /// Whether the load has exceeded `from` bit/s, and has not been `until` bit/s or less since.
     ///
     /// # Panics
-    /// If `until` is more than `from`; in a policy that is an error of this packet.
+    /// If `until` is more than `from`. In a policy that is an error of this packet.
     pub fn is_above(&self, from: u64, until: u64) -> bool {
         assert!(
             until <= from,
@@ -121,11 +121,12 @@ impl Load {
         self.gauges.iter().any(|gauge| self.step(gauge, Scale::Above { from, until }) > 0)
     }
 
-    /// Whether it became more than the share `from` of what the port can send (1.0: all), and was not at most `until` since.
-    /// Where it is not known what the port can send it is not.
+    /// Whether the load has exceeded the share `from` of what the port can send (1.0: all), and has not been at the
+    /// share `until` or less since. `false` if it is not known what the port can send.
     ///
     /// # Panics
-    /// If `until` is more than `from`, or one is negative or no number; in a policy that is an error of this packet.
+    /// If `until` is more than `from`, or if one of them is negative or not a number. In a policy that is an error of
+    /// this packet.
     pub fn is_share_above(&self, from: f64, until: f64) -> bool {
         assert!(
             0.0 <= until && until <= from,
@@ -138,19 +139,20 @@ impl Load {
         })
     }
 
-    /// How much of what the port can send is used: 0.0, 0.1 … 1.0. It rises when the next tenth is reached, and falls when the
-    /// load is half a tenth below the last one. 0.0 where it is not known what the port can send.
+    /// How much of what the port can send is used: 0.0, 0.1 … 1.0. The value rises when the load reaches the next
+    /// tenth, and falls when the load is half a tenth below the current one. 0.0 if it is not known what the port can
+    /// send.
     pub fn utilisation(&self) -> f64 {
         let tenths = |gauge| self.whole(gauge).map_or(0, |whole| self.step(gauge, Scale::TenthsOf(whole)));
         f64::from(self.gauges.iter().map(tenths).max().unwrap_or(0)) / 10.0
     }
 
-    /// What the port can send, in bit/s; `None` where neither the switch nor the policy says so.
+    /// What the port can send, in bit/s; `None` if neither the switch nor the policy says so.
     pub fn capacity(&self) -> Option<u64> {
         self.gauges.iter().filter_map(|gauge| self.whole(gauge)).min()
     }
 
-    /// What is measured for it.
+    /// The gauges that are measured for it.
     pub fn gauges(&self) -> &[Gauge] {
         &self.gauges
     }

@@ -12,24 +12,25 @@ use crate::trace::Source;
 /// Why a run of f gave no route. The packet is dropped, the error is reported once and counted, and nothing is cached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// f failed: the text with traceback, as its language prints it.
+    /// f failed: the text with its traceback, as f's language prints it.
     #[error("{0}")]
     Exception(Arc<str>),
-    /// f returned something that is no route: what it was and where, and what it may return, in its language's words.
+    /// f returned something that is no route: what it was and where, and what f may return, in the words of f's
+    /// language.
     #[error("{0}")]
     WrongReturn(Arc<str>),
     /// f can't answer until something that it read has changed.
     #[error("the packet waits until something that the policy read changes")]
     Retry,
-    /// f ran longer than it may: the text with traceback, as its language prints it.
+    /// f ran longer than allowed: the text with its traceback, as f's language prints it.
     #[error("{0}")]
     TimeLimit(Arc<str>),
-    /// f returned a route that can't be taken.
+    /// f returned a route that can't be followed.
     #[error("{}{error}", line(.made_at.as_ref()))]
     Route {
         /// What is wrong with it.
         error: RouteError,
-        /// The line that made it, if it is known.
+        /// The line that made it, if known.
         made_at: Option<Source>,
     },
     /// f asked for a path by costs that no link has.
@@ -37,13 +38,13 @@ pub enum PolicyError {
     NoSuchWeight {
         /// The name.
         name: Name,
-        /// The names that there are.
+        /// The names that exist.
         known: Vec<Name>,
     },
     /// f asked where a host is, but hosts are not tracked.
     #[error("net.locate({0}) needs host tracking, which is off (track_hosts=False)")]
     HostsNotTracked(Mac),
-    /// f asked for what needs snooping, which is off: what it asked for, and the protocols to snoop on.
+    /// f asked for something that needs snooping, which is off: what it asked for, and the protocols on which to snoop.
     #[error("{0} needs snooping of {1}, which is off (@policy(snoop=…) or --snoop)")]
     NotSnooped(&'static str, &'static str),
 }
@@ -57,12 +58,12 @@ impl From<Stop> for PolicyError {
     }
 }
 
-/// The line that an error is about, as its beginning.
+/// The line that an error is about, as the beginning of its text.
 fn line(at: Option<&Source>) -> String {
     at.map(|at| format!("{at}: ")).unwrap_or_default()
 }
 
-/// The names that links have costs by, as the end of an error.
+/// The names of costs that links have, as the end of an error's text.
 fn names(known: &[Name]) -> String {
     let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
     let known =

@@ -1,4 +1,4 @@
-//! What the engine tells people: things that happened once, or that go on and are counted.
+//! What the engine tells people: events, and conditions that last and are counted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use maple_wire::Dpid;
 
 use crate::network::{Location, Mac};
 
-/// What a switch counts.
+/// What can be counted at a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counted {
-    /// What goes through its ports.
+    /// The packets and bytes of its ports.
     Ports,
-    /// What its rules take.
+    /// The packets and bytes of its rules.
     Rules,
 }
 
@@ -39,8 +39,8 @@ pub enum Report {
         /// Why the move was believed.
         why: MoveReason,
     },
-    /// Packets with a known host's source address come from another port, and the host still answers at the old one:
-    /// they are dropped.
+    /// Packets with a known host's source address come from another port, and the host still answers at the old one.
+    /// The packets are dropped.
     HostSpoofed {
         /// The address.
         mac: Mac,
@@ -49,8 +49,8 @@ pub enum Report {
         /// Where the packets come from.
         seen: Location,
     },
-    /// A host seems to move to and fro between two ports: a transparent middlebox may pass its packets on. Once for each
-    /// host and pair.
+    /// A host seems to move to and fro between two ports. A transparent middlebox may forward its packets. Once for
+    /// each host and pair.
     HostFlips {
         /// The host.
         mac: Mac,
@@ -59,20 +59,21 @@ pub enum Report {
         /// The other.
         b: Location,
     },
-    /// A port, or its switch, has as many hosts as it may have: what further ones send there is dropped. Once a port.
+    /// A port, or its switch, has its maximum number of hosts. Packets of further hosts there are dropped. Once for
+    /// each port.
     TooManyHosts {
         /// The port.
         at: Location,
-        /// How many hosts it may have.
+        /// The maximum number of hosts.
         most: usize,
     },
-    /// A host announces more addresses than are kept of one: the oldest gives way. Once a host.
+    /// A host announces more addresses than are kept for a host. The oldest one is dropped. Once for each host.
     TooManyAddresses {
         /// The host.
         mac: Mac,
         /// Where it is.
         at: Location,
-        /// How many addresses of a kind are kept.
+        /// The maximum number of addresses of a kind.
         most: usize,
     },
     /// A host is gone with its port or switch, or was silent for too long.
@@ -82,13 +83,13 @@ pub enum Report {
         /// Where it was.
         at: Location,
     },
-    /// Several ports of switches share a segment, with hosts or with each other: one of them is its way in and out.
+    /// Several ports of switches share a segment, with hosts or with each other. One of them is its way in and out.
     SegmentShared {
-        /// That one.
+        /// The port that is its way in and out.
         at: Location,
-        /// The others, which are shut.
+        /// The other ports, which are shut.
         others: Vec<Location>,
-        /// The host that was heard between two switches, if that is what showed it.
+        /// The host that was heard between two switches, if that revealed the segment.
         host: Option<Mac>,
     },
     /// A switch is there.
@@ -99,59 +100,59 @@ pub enum Report {
     LinkUp(Location, Location),
     /// A link is gone.
     LinkDown(Location, Location),
-    /// f failed; the packet was dropped. Once for each distinct error.
+    /// f failed, and the packet was dropped. Once for each distinct error.
     PolicyFailed {
         /// The error with its traceback, as f's language prints it.
         error: Arc<str>,
         /// Where the packet entered.
         at: Location,
     },
-    /// f writes state whenever it sees such packets, so they always come to the controller. Once for each place.
+    /// f writes state for all such packets, so they always come to the controller. Once for each place.
     PolicyWrites {
-        /// What it writes, and the source line where that is known.
+        /// What it writes, and the source line, if known.
         what: Arc<str>,
     },
-    /// A route's only port is the one that the packet came in by, where a switch sends nothing. Once for each place.
+    /// A route's only port is the one by which the packet came in. A switch sends nothing there. Once for each place.
     RouteGoesBack {
         /// Where the packet entered.
         at: Location,
-        /// The source line that made the route, where that is known.
+        /// The source line that made the route, if known.
         place: Arc<str>,
     },
-    /// f gave different answers though it observed the same: it looks at something that is not tracked.
+    /// f gave different answers although it observed the same: it reads something that is not tracked.
     PolicyNotAFunction {
         /// Both traces, with source lines.
         what: Arc<str>,
     },
-    /// A route can't have the labels that it needs; its packets go through the controller. Once for each reason.
+    /// A route can't have the labels that it needs. Its packets go through the controller. Once for each reason.
     NotLabelled {
         /// The switch where its packets enter.
         ingress: Dpid,
         /// Why.
         why: Arc<str>,
     },
-    /// A switch refused a rule; the packets it was for go through the controller.
+    /// A switch refused a rule. The packets that it was for go through the controller.
     RuleRefused {
         /// The switch.
         switch: Dpid,
-        /// What it said, and of which rule.
+        /// What the switch said, and about which rule.
         what: Arc<str>,
     },
-    /// Packets are to be limited at a switch, which can't do it: they are not limited there. Once for each reason.
+    /// Packets should be limited at a switch that can't do it. They are not limited there. Once for each reason.
     NotMetered {
         /// The switch.
         switch: Dpid,
         /// Why.
         why: Arc<str>,
     },
-    /// A switch does not tell what it has counted, so rates that f asks for are 0.
+    /// A switch does not report its counters, so rates that f asks for are 0.
     CountersRefused {
         /// The switch.
         switch: Dpid,
         /// What it was asked for.
         what: Counted,
     },
-    /// A switch lost rules that we did not delete; they were sent again.
+    /// A switch lost rules that we did not delete. They were sent again.
     RulesLost {
         /// The switch.
         switch: Dpid,
@@ -163,11 +164,11 @@ pub enum Report {
 /// Why a host's move was believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveReason {
-    /// Its old port is down, or no edge port any more.
+    /// Its old port is down, or is no longer an edge port.
     PortGone,
     /// It did not answer a probe at its old port.
     NoAnswer,
-    /// It was silent for so long that the move needs no other proof, and no address to probe it by was known.
+    /// It was silent for so long that the move needs no other proof, and no address was known by which to probe it.
     Silent,
 }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use maple_wire::{Action, Instruction, Match};
 
-/// A flow rule in no protocol's format.
+/// A flow rule, independent of the protocol's format.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// Higher wins.
     pub priority: u16,
-    /// Which packets, with all prerequisites stated, in OXM order.
+    /// Which packets it takes, with all prerequisites stated, in OXM order.
     pub matching: Match,
-    /// What to do with them. None is to drop.
+    /// What to do with them. An empty list drops them.
     pub instructions: Arc<[Instruction]>,
     /// Leads back to the leaf.
     pub cookie: u64,

@@ -1,10 +1,11 @@
-//! Tuple spaces: the one design of the three indexes over matches.
+//! Tuple spaces: the common design of the three indexes over matches.
 //!
 //! # What
 //!
-//! There are tens of thousands of matches, but few *shapes*: which bits of which fields a match states. Within a group of
-//! matches of one shape, the values under these bits are the key of a hash table. So a question costs a look-up a shape, not a
-//! comparison a match (Srinivasan and others, *Packet classification using tuple space search*, SIGCOMM 1999).
+//! There are tens of thousands of matches, but few *shapes*: which bits of which fields a match states. Within a group
+//! of matches of one shape, the values under these bits are the key of a hash table. So a question costs one look-up
+//! for each shape, not one comparison for each match (Srinivasan and others, *Packet classification using tuple space
+//! search*, SIGCOMM 1999).
 //!
 //! | index | holds | question | shapes are |
 //! | --- | --- | --- | --- |
@@ -12,16 +13,16 @@
 //! | `tree/condition_index.rs` | the conditions of a long chain of tests | which is the first that this packet fits? | slots: pairs of field and mask |
 //! | `tree/value_index.rs` | leaves, by what they state of one field | which may have this value? | masks of the field |
 //!
-//! The hash tables differ, since the questions do. A packet has all bits, so the second index has one key a condition. A
-//! match states some bits only, so the first has a table for each set of bits that two shapes have in common. One index for
-//! all would be slower for each.
+//! The hash tables differ, because the questions do. A packet has all bits, so the second index has one key for each
+//! condition. A match states only some bits, so the first index has a table for each set of bits that two shapes have
+//! in common. One index for all would be slower for each.
 //!
 //! # What they share
 //!
 //! * *Candidates are checked.* A table may name too much: keys are hashes, or have fewer bits than possible. Each index
-//!   compares what it found with what was asked. So tables are right if they never name too little.
-//! * *Removal is lazy.* A table is not told of every member that goes. Readers skip it, and a table with more of those than
-//!   of others begins anew. So going costs a few steps, however many tables there are.
+//!   checks what it found against the question. So a table is right if it never names too little.
+//! * *Removal is lazy.* A table is not told about every removed member. Readers skip removed members, and a table that
+//!   has more of them than of others is rebuilt. So a removal costs a few steps, however many tables there are.
 //! * *Lists are short.* Most keys have one member, which takes no memory of its own ([`OneOrMany`]).
 
 /// A list that mostly has one item.

@@ -1,4 +1,4 @@
-//! From one rule set to another without a moment in which a packet is handled wrongly (design §6, invariant 3).
+//! From one rule set to another, so that no packet is handled wrongly at any moment (design §6, invariant 3).
 //!
 //! # What
 //!
@@ -9,22 +9,22 @@
 //!
 //! # Why every prefix is safe
 //!
-//! Let the installed rules give each packet the old answer or the controller, and the wanted ones the new answer or
-//! the controller. Take a packet `p`; let `o` be the first (highest) installed rule that it matches, `n` the first
-//! wanted one, each perhaps the table-miss. After any prefix of the changes, `p`'s first match is `o` or `n`:
+//! Let the installed rules give each packet the old answer or the controller, and the wanted ones the new answer or the
+//! controller. Take a packet `p`. Let `o` be the first (highest) installed rule that it matches, and `n` the first
+//! wanted one. Each may be the table-miss rule. After any prefix of the changes, `p`'s first match is `o` or `n`:
 //!
 //! * *During the adds* the table is all installed rules and the wanted-only ones down to some priority. If `n` is
 //!   wanted-only, it is the first added of the wanted-only rules that `p` matches, since none is higher: before it `p`
-//!   takes `o`, after it the higher of `o` and `n`. If `n` is in both sets, then `o` is as high as `n` or higher, as `n`
-//!   is installed; added rules that `p` matches are no higher than `n`, so `p` takes `o`.
+//!   takes `o`, after it the higher of `o` and `n`. If `n` is in both sets, then `o` is as high as `n` or higher, as
+//!   `n` is installed; added rules that `p` matches are no higher than `n`, so `p` takes `o`.
 //! * *During the modifications* all of both sets is there. `p` takes the higher of `o` and `n`. If they are one entry,
 //!   `p` gets its old or its new instructions.
 //! * *During the deletes* the table is the wanted rules and the installed-only ones from some priority up. If `o` is
 //!   installed-only, it goes last of all installed-only rules that `p` matches: before that `p` takes the higher of `o`
 //!   and `n`, afterwards `n`. If `o` is in both sets, `n` is as high or higher, and `p` takes `n`.
 //!
-//! Rules of one set that overlap at equal priority must agree in what they do; where `o` and `n` are equally high, either
-//! answer is right.
+//! Rules of one set that overlap at equal priority must agree in what they do. If `o` and `n` have equal priority,
+//! either answer is right.
 //!
 //! # Cost
 //!
@@ -43,16 +43,16 @@ use crate::rule::Rule;
 /// One step of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A new entry.
+    /// Adds a new entry.
     Add(Rule),
-    /// The entry with this priority and match gets these instructions and this cookie.
+    /// Gives the entry with this priority and match these instructions and this cookie.
     Modify(Rule),
-    /// The entry with this priority and match goes.
+    /// Deletes the entry with this priority and match.
     Delete(Rule),
 }
 
 impl Change {
-    /// The rule that comes, changes or goes.
+    /// The rule that is added, modified or deleted.
     pub fn rule(&self) -> &Rule {
         match self {
             Change::Add(rule) | Change::Modify(rule) | Change::Delete(rule) => rule,
@@ -79,8 +79,8 @@ impl Change {
 
 /// The changes that lead from `installed` to `wanted`, in an order whose every prefix is safe.
 ///
-/// Where one list has an entry twice, the later one counts, as it would on a switch. The order is the same for the same
-/// two sets, however the lists are ordered.
+/// If a list has an entry twice, the later one counts, as on a switch. The order of the changes depends only on the two
+/// sets, not on the order of the lists.
 pub fn changes(installed: &[Rule], wanted: &[Rule]) -> Vec<Change> {
     let (old, new) = (by_entry(installed), by_entry(wanted));
     let added = new.iter().rev().filter(|(entry, _)| !old.contains_key(entry));
@@ -92,7 +92,8 @@ pub fn changes(installed: &[Rule], wanted: &[Rule]) -> Vec<Change> {
     adds.chain(modifications).chain(deletes).collect()
 }
 
-/// The rules that a table of a switch has. An entry holds what its match does not say: a table may have a hundred thousand.
+/// The rules that a table of a switch has. An entry holds only what its match does not say, because a table may have a
+/// hundred thousand entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Installed(FxHashMap<EntryKey, Held>);
 
@@ -104,12 +105,12 @@ pub(crate) struct Held {
     pub cookie: u64,
 }
 
-/// What is one entry on a switch: priority and match, in few bytes, as a table may have a hundred thousand. The order is one
-/// of its own, the highest priority first.
+/// What identifies an entry on a switch: priority and match. It takes few bytes, because a table may have a hundred
+/// thousand entries. The order of keys begins with the highest priority.
 ///
-/// Two bytes say the priority, inverted. Then come the constraints in order: a byte that is the field, with the upper bit
-/// set where a mask follows the value, and these in as many bytes as the field has. Unknown fields come last: a byte of
-/// ones, the header, the length, the body.
+/// The first two bytes are the priority, inverted. Then come the constraints in order. Each begins with a byte for the
+/// field, whose upper bit is set if a mask follows the value. Value and mask take as many bytes as the field has.
+/// Unknown fields come last: a byte of ones, the header, the length, the body.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EntryKey(Box<[u8]>);
 
@@ -123,7 +124,7 @@ impl EntryKey {
         !u16::from_be_bytes([self.0[0], self.0[1]])
     }
 
-    /// The match, its fields in order.
+    /// The match, with its fields in order.
     pub(crate) fn matching(&self) -> Match {
         let mut fields = Vec::new();
         let mut rest = &self.0[2..];
@@ -151,7 +152,7 @@ impl fmt::Debug for EntryKey {
     }
 }
 
-/// Takes so many bytes off the front, as one number.
+/// Removes this many bytes from the front, and returns them as one number.
 fn number(bytes: &mut &[u8], count: usize) -> u128 {
     let (front, rest) = bytes.split_at(count);
     *bytes = rest;
@@ -159,12 +160,12 @@ fn number(bytes: &mut &[u8], count: usize) -> u128 {
 }
 
 impl Held {
-    /// Whether a rule of this entry is not the same.
+    /// Whether a rule of this entry differs from it.
     pub(crate) fn differs(&self, rule: &Rule) -> bool {
         self.cookie != rule.cookie || self.instructions != rule.instructions
     }
 
-    /// The rule that stands at this entry.
+    /// The rule at this entry.
     pub(crate) fn at(&self, key: &EntryKey) -> Rule {
         let (priority, matching) = (key.priority(), key.matching());
         Rule { priority, matching, instructions: self.instructions.clone(), cookie: self.cookie }
@@ -198,7 +199,7 @@ impl Installed {
         self.0.remove(key);
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -208,7 +209,7 @@ impl Installed {
         self.0.keys()
     }
 
-    /// What stands at an entry.
+    /// What the switch has at an entry.
     pub(crate) fn get(&self, key: &EntryKey) -> Option<&Held> {
         self.0.get(key)
     }
@@ -239,7 +240,7 @@ pub(crate) fn entry_key(priority: u16, matching: &Match) -> EntryKey {
     EntryKey(bytes.into())
 }
 
-/// Whether two rules of one entry are not the same.
+/// Whether two rules of one entry differ.
 fn differs(a: &Rule, b: &Rule) -> bool {
     a.instructions != b.instructions || a.cookie != b.cookie
 }

@@ -1,8 +1,8 @@
 //! The allocator of Maple's programs: [mimalloc](https://github.com/microsoft/mimalloc), and how many bytes they hold.
 //!
-//! Trees and tables are many small pieces, which come and go with every trace. mimalloc keeps pieces of one size side by
-//! side and without a header each, finds a free one in a few instructions, and takes back what another thread frees without
-//! a lock. A program says that it wants it:
+//! Trees and tables consist of many small pieces, which come and go with every trace. mimalloc keeps pieces of one size
+//! next to each other and without headers. It finds a free piece in a few instructions, and takes back what another
+//! thread frees without a lock. A program selects it like this:
 //!
 //! ```
 //! #[global_allocator]
@@ -25,23 +25,23 @@ use libmimalloc_sys as mi;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Heap;
 
-/// How many calls of [`bytes_kept`] are under way. While there are none, nothing is counted.
+/// The number of calls of [`bytes_kept`] under way, plus one for [`count_all`]. While it is 0, nothing is counted.
 static ASKERS: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether [`count_all`] was called, and what all threads allocated since less what they freed.
+/// Whether [`count_all`] was called, and what all threads have allocated since, less what they freed.
 static COUNTS_ALL: AtomicBool = AtomicBool::new(false);
 static ALL: AtomicIsize = AtomicIsize::new(0);
 
 thread_local! {
-    /// What this thread allocated less what it freed, while a caller measured.
+    /// What this thread allocated, less what it freed, while a caller measured.
     static BYTES: Cell<isize> = const { Cell::new(0) };
-    /// This thread allocated or freed something by [`Heap`], so that is the program's allocator.
+    /// Whether this thread has allocated or freed something by [`Heap`], so that it is the program's allocator.
     static IS_USED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `make` makes, and by how many bytes this thread's share of the heap grew meanwhile, as the allocator rounds them; 0
-/// if it shrank. What other threads allocate and free is not counted, even on behalf of this one. `None` if [`Heap`] is not
-/// the program's allocator.
+/// Returns what `make` makes, and by how many bytes this thread's share of the heap grew meanwhile, as the allocator
+/// rounds them; 0 if it shrank. What other threads allocate and free is not counted, even on behalf of this one. The
+/// number is `None` if [`Heap`] is not the program's allocator.
 pub fn bytes_kept<T>(make: impl FnOnce() -> T) -> (T, Option<usize>) {
     struct Asks;
     impl Drop for Asks {
@@ -58,22 +58,22 @@ pub fn bytes_kept<T>(make: impl FnOnce() -> T) -> (T, Option<usize>) {
     (made, IS_USED.get().then(|| usize::try_from(more).unwrap_or(0)))
 }
 
-/// From now on counts what all threads hold, for [`held`]. It makes each allocation a little slower.
+/// Counts from now on what all threads hold, for [`held`]. This makes each allocation a little slower.
 pub fn count_all() {
     if !COUNTS_ALL.swap(true, Ordering::Relaxed) {
         ASKERS.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// How many bytes all threads hold on the heap more than when [`count_all`] was called, as the allocator rounds them; `None`
-/// if it was not, or where [`Heap`] is not the program's allocator.
+/// How many bytes more all threads hold on the heap than when [`count_all`] was called, as the allocator rounds them.
+/// `None` if it was not called, or if [`Heap`] is not the program's allocator.
 pub fn held() -> Option<usize> {
     drop(black_box(Box::new(0u8)));
     let counts = COUNTS_ALL.load(Ordering::Relaxed) && IS_USED.get();
     counts.then(|| usize::try_from(ALL.load(Ordering::Relaxed)).unwrap_or(0))
 }
 
-/// Counts bytes that came, or that go, in this thread.
+/// Counts bytes that this thread allocates, or frees (negative).
 #[cold]
 fn count(bytes: isize) {
     if COUNTS_ALL.load(Ordering::Relaxed) {
@@ -83,10 +83,10 @@ fn count(bytes: isize) {
     BYTES.set(BYTES.get() + bytes);
 }
 
-/// How mimalloc aligns pieces that are at least as large, whether it is asked to or not (`MI_MAX_ALIGN_SIZE`).
+/// The alignment that mimalloc gives to pieces of at least this size without being asked (`MI_MAX_ALIGN_SIZE`).
 const ALIGNED: usize = 16;
 
-/// Whether a piece is aligned as it is to be without that being asked for, which takes longer.
+/// Whether a piece gets its alignment without being asked for it. Asking takes longer.
 #[inline]
 fn is_aligned_anyway(size: usize, align: usize) -> bool {
     align <= ALIGNED && align <= size
@@ -113,15 +113,16 @@ fn goes(piece: *mut u8) {
     }
 }
 
-// SAFETY: pieces come from mimalloc, which returns memory that nothing else uses, of the size and with the alignment that was
-// asked for, or null; and go back there. Where no alignment is asked for, mimalloc promises the one that is needed
-// (`is_aligned_anyway`). Counting neither allocates nor panics: its cells are made with the thread and have nothing to drop.
+// SAFETY: pieces come from mimalloc and go back there. It returns null, or memory that nothing else uses, with the size
+// and the alignment that were asked for. If no alignment is asked for, mimalloc guarantees the required one
+// (`is_aligned_anyway`). Counting neither allocates nor panics: its cells are made with the thread and have nothing to
+// drop.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let (size, align) = (layout.size(), layout.align());
-        // SAFETY: any size will do, and an alignment that is a power of two, as a layout's is.
+        // SAFETY: any size is allowed, and any alignment that is a power of two, as a layout's is.
         let piece = unsafe {
             if is_aligned_anyway(size, align) { mi::mi_malloc(size) } else { mi::mi_malloc_aligned(size, align) }
         };
@@ -141,7 +142,7 @@ unsafe impl GlobalAlloc for Heap {
     #[inline]
     unsafe fn dealloc(&self, piece: *mut u8, _: Layout) {
         goes(piece);
-        // SAFETY: the caller has the piece from here, and gives it up.
+        // SAFETY: the caller has the piece from this allocator, and gives it up.
         unsafe { mi::mi_free(piece.cast()) };
     }
 
@@ -149,7 +150,8 @@ unsafe impl GlobalAlloc for Heap {
     unsafe fn realloc(&self, piece: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         goes(piece);
         let align = layout.align();
-        // SAFETY: the caller has the piece from here, and gives it up for the one that is returned, if that is not null.
+        // SAFETY: the caller has the piece from this allocator, and gives it up for the returned one, if that is not
+        // null.
         let moved = unsafe {
             if is_aligned_anyway(size, align) {
                 mi::mi_realloc(piece.cast(), size)
@@ -158,7 +160,7 @@ unsafe impl GlobalAlloc for Heap {
             }
         };
         if moved.is_null() {
-            // It stays as it was.
+            // The piece stays as it was.
             came(piece);
         }
         came(moved.cast())
@@ -174,7 +176,7 @@ mod tests {
     #[global_allocator]
     static HEAP: Heap = Heap;
 
-    /// Some count what all threads hold.
+    /// Some tests count what all threads hold, so tests run one at a time.
     fn alone() -> MutexGuard<'static, ()> {
         static TEST: Mutex<()> = Mutex::new(());
         TEST.lock().unwrap_or_else(PoisonError::into_inner)
@@ -185,7 +187,7 @@ mod tests {
         let _alone = alone();
         let make = || {
             let mut kept: Vec<Vec<u8>> = (0..1000).map(|_| Vec::with_capacity(10)).collect();
-            // Moved, mostly.
+            // Most pieces are moved.
             kept.iter_mut().for_each(|piece| piece.reserve_exact(1000));
             drop(vec![1u8; 5_000_000]);
             (kept, vec![0u8; 10_000_000])
@@ -199,14 +201,14 @@ mod tests {
         let _alone = alone();
         let theirs = vec![1u8; 10_000_000];
         let (kept, bytes) = bytes_kept(|| {
-            // Started here, which takes some bytes; they free ten million and keep twenty.
+            // The threads start here, which takes some bytes. They free ten million and keep twenty.
             let freed = std::thread::spawn(move || drop(theirs));
             let kept = std::thread::spawn(|| vec![1u8; 20_000_000]);
             freed.join().unwrap();
             (kept.join().unwrap(), vec![1u8; 1_000_000])
         });
         assert!(bytes.is_some_and(|bytes| (1_000_000..1_100_000).contains(&bytes)), "{bytes:?}");
-        // What this thread frees it had, whichever thread allocated it.
+        // What this thread frees counts as its own, whichever thread allocated it.
         let ((), bytes) = bytes_kept(|| drop(kept));
         assert_eq!(bytes, Some(0));
     }
@@ -219,7 +221,7 @@ mod tests {
         struct Page([u8; 4096]);
         let pages = vec![Page([7; 4096]); 10];
         assert!(pages.iter().all(|page| std::ptr::from_ref(page).addr() % 4096 == 0 && page.0 == [7; 4096]));
-        // Of all sizes, as they come and as they grow.
+        // Pieces of all sizes, when they are allocated and when they grow.
         let mut kept: Vec<Vec<u128>> = Vec::new();
         for size in 1..2000 {
             let mut numbers = vec![u128::MAX; size];

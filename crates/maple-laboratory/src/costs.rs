@@ -1,4 +1,4 @@
-//! What the links of a topology cost, by their attributes.
+//! The costs of a topology's links, from their attributes.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use maple_core::network::{LinkName, Location};
 use maple_core::state::{Snapshot, Write};
 use maple_emulator::Topology;
 
-/// The costs that a topology's link attributes say, rounded up to whole numbers, where the state says none yet.
+/// The costs in a topology's link attributes, rounded up to whole numbers, if the state has none yet.
 pub fn costs_of(topology: &Topology, state: &Snapshot) -> Vec<Write> {
     let (mut names, mut writes) = (BTreeSet::new(), Vec::new());
     for link in &topology.links {

@@ -1,12 +1,12 @@
 //! A policy and an emulated network in simulated time, in one process and without sockets.
 //!
-//! What runs is what ships: a shard with its sessions, discovery and engine, taking the turns that it takes behind sockets
-//! (`maple_controller::simulation`), and the emulator's switches and hosts. Between them are connections in memory. A
-//! shard takes its turn in the moment in which something comes in, so time passes only where the emulated network says
-//! so: in its delays. One topology, one policy, one seed and one sequence of calls give one run, as long as f asks nothing
-//! but packets and tracked state.
+//! What runs here is the product: a shard with its sessions, discovery and engine, which takes the same turns as behind
+//! sockets (`maple_controller::simulation`), and the emulator's switches and hosts. Connections in memory join them. A
+//! shard takes its turn at the moment when something comes in, so only the delays of the emulated network take time.
+//! One topology, one policy, one seed and one sequence of calls give one run, as long as f reads only packets and
+//! tracked state.
 //!
-//! All of it lives in one thread of its own, which sleeps between calls.
+//! All of it runs in one thread of its own, which sleeps between calls.
 
 mod costs;
 mod snoop;
@@ -33,7 +33,7 @@ use snoop::Snoop;
 
 pub use costs::costs_of;
 
-/// How many turns may follow each other without time passing.
+/// The maximum number of turns that follow each other while no time passes.
 const MAX_TURNS: u32 = 100_000;
 /// How long discovery may take until links and hosts' ports are known.
 const KNOWN: Time = 10 * SECOND;
@@ -46,13 +46,13 @@ const SETTLED: Time = SECOND;
 pub struct LaboratoryOptions {
     /// The network.
     pub topology: Topology,
-    /// What its switches speak.
+    /// The OpenFlow version of its switches.
     pub version: Version,
-    /// Decides what links lose.
+    /// Decides which packets links lose.
     pub seed: u64,
-    /// Whether f knows where hosts are.
+    /// Whether hosts are tracked.
     pub track_hosts: bool,
-    /// What is snooped on.
+    /// What to snoop on.
     pub snooping: Snooping,
 }
 
@@ -65,32 +65,32 @@ pub struct Laboratory {
 
 type Job = Box<dyn FnOnce(&mut World) + Send>;
 
-/// What became of one frame.
+/// What happened to one frame.
 #[derive(Clone, Debug, Default)]
 pub struct Journey {
     /// The frame, as it entered.
     pub frame: Vec<u8>,
-    /// Each copy: the way that it took, what became of it in words, and its bytes then.
+    /// Each copy of the frame.
     pub copies: Vec<Copy>,
 }
 
-/// What became of a copy of a frame.
+/// What happened to a copy of a frame.
 #[derive(Clone, Debug)]
 pub struct Copy {
     /// The switches that it went through.
     pub path: Vec<Hop>,
     /// The host that got it, or why none did.
     pub end: Result<String, String>,
-    /// Its bytes at the end.
+    /// Its bytes at the end of its path.
     pub frame: Vec<u8>,
 }
 
 impl Laboratory {
-    /// A network under a policy, once the policy knows its links and ports. The state is the store's, into which the costs go
-    /// that the topology's links have.
+    /// A network under a policy, once the policy knows its links and ports. The state is that of the store. The costs
+    /// of the topology's links are written into it.
     ///
     /// # Errors
-    /// [`LabError`] if the system refuses a thread, or the network can't be made known.
+    /// [`LabError`] if the system refuses a thread, or the network can't become known.
     pub fn start(
         options: LaboratoryOptions,
         policy: Arc<dyn Policy>,
@@ -116,7 +116,7 @@ impl Laboratory {
         Ok(Laboratory { jobs: Mutex::new(jobs), store, topology })
     }
 
-    /// Its topology, as it was in the beginning.
+    /// Its topology, as it was at the beginning.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
@@ -126,7 +126,7 @@ impl Laboratory {
         &self.store
     }
 
-    /// Asks for something; the answer comes through the channel when it is done.
+    /// Asks for something. The channel delivers the answer when it is done.
     pub fn ask<R: Send + 'static>(
         &self,
         f: impl FnOnce(&Lab, &mut World) -> Result<R, LabError> + Send + 'static,
@@ -134,10 +134,10 @@ impl Laboratory {
         let (answer, answered) = channel();
         let topology = Arc::clone(&self.topology);
         let job: Job = Box::new(move |world| {
-            // Who asked may have stopped waiting.
+            // The asker may have stopped waiting.
             let _ = answer.send(f(&Lab::new((*topology).clone()), world));
         });
-        // Where nobody takes the job its answer's channel closes, and says so.
+        // If no thread takes the job, its answer's channel closes, which tells the asker.
         let _ = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).send(job);
         answered
     }
@@ -153,8 +153,8 @@ impl Laboratory {
         self.ask(f).recv().unwrap_or_else(|_| Err(ended()))
     }
 
-    /// Has the policy's rules follow a commit on its store, which takes two milliseconds of simulated time: some barriers to
-    /// and fro.
+    /// Makes the policy's rules follow a commit on its store. This takes two milliseconds of simulated time, enough for
+    /// some round trips of barriers.
     pub fn committed(&self, commit: Commit) -> Receiver<Result<(), LabError>> {
         self.ask(move |_, world| {
             world.simulation.send_event(0, Event::Committed(commit));
@@ -167,7 +167,7 @@ fn ended() -> LabError {
     LabError::Failed("the laboratory has ended".into())
 }
 
-/// The thread: does jobs until nobody can ask any more.
+/// The thread's work: does jobs until no one can ask any more.
 fn work(
     options: LaboratoryOptions,
     policy: Arc<dyn Policy>,
@@ -201,7 +201,7 @@ impl World {
     fn new(options: &LaboratoryOptions, policy: Arc<dyn Policy>, store: Arc<Store>) -> Result<World, LabError> {
         let network_options = NetworkOptions { seed: options.seed, ..NetworkOptions::new(options.version) };
         let network = Network::with_options(&options.topology, network_options);
-        // No shard runs yet, so the commits need no distribution.
+        // No shard runs yet, so the commits need not be distributed.
         let declared = options.snooping.declare(&store).map_err(|error| LabError::Failed(error.to_string()))?;
         drop(declared);
         let (subscriptions, snoop) = Snoop::new(&options.snooping, &store)?;
@@ -220,7 +220,7 @@ impl World {
         Ok(World { network, simulation, lines: BTreeMap::new(), dpids, snoop })
     }
 
-    /// The present.
+    /// The current time.
     pub fn now(&self) -> Time {
         self.network.now()
     }
@@ -235,12 +235,12 @@ impl World {
         self.simulation.tree(0, dpid)
     }
 
-    /// How f failed, and on how many packets each.
+    /// The errors of f, each with its number of packets.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
         self.simulation.failures(0)
     }
 
-    /// Lets time pass until then.
+    /// Lets time pass until `until`.
     ///
     /// # Errors
     /// [`LabError::Failed`] if the controller never comes to rest.
@@ -271,7 +271,7 @@ impl World {
         }
     }
 
-    /// The shard takes a turn, and what it says goes to the switches.
+    /// The shard takes a turn, and its messages go to the switches.
     fn turn(&mut self) -> Result<(), LabError> {
         let now = EngineTime(self.network.now());
         for batch in self.simulation.turn(now, 0) {
@@ -280,7 +280,7 @@ impl World {
         for event in self.snoop.iter_mut().flat_map(|snoop| snoop.turn(now)) {
             self.simulation.send_event(0, event);
         }
-        // Nobody reads them here; the channel would fill.
+        // They are not used here, but the channel would fill up.
         self.simulation.notices();
         let mut closed = Vec::new();
         for (dpid, line) in &self.lines {
@@ -300,7 +300,7 @@ impl World {
         Ok(())
     }
 
-    /// Hands what switches say to the shard; whether there was something.
+    /// Hands the switches' messages to the shard. Returns whether there were any.
     fn take(&mut self) -> Result<bool, LabError> {
         let now = EngineTime(self.network.now());
         let mut came_in = false;
@@ -325,12 +325,13 @@ impl World {
         Ok(came_in)
     }
 
-    /// Runs until the state has the network's links, and hosts' ports as edge ports. Links that lose much may stay unknown.
+    /// Runs until the state has the network's links, and has hosts' ports as edge ports. Links that lose much may stay
+    /// unknown.
     fn until_known(&mut self, topology: &Topology, store: &Store) -> Result<(), LabError> {
         while self.now() < KNOWN && !is_known(&store.snapshot(), topology) {
             self.run_until(self.now() + 50 * MILLISECOND)?;
         }
-        // Rules for what was found are on their way.
+        // Rules for what was found are still on their way.
         self.run_until(self.now() + 50 * MILLISECOND)
     }
 
@@ -344,7 +345,7 @@ impl World {
         Ok(self.journey(id))
     }
 
-    /// The last frame that one host sent to another's hardware address since a time, and what became of it.
+    /// The last frame since a time that one host sent to another's hardware address, and what happened to it.
     pub fn last_journey(&self, from: &str, to: &str, since: Time) -> Option<Journey> {
         let (from, to) = (self.network.host(from)?.spec(), self.network.host(to)?.spec());
         let origin = Origin::Port(from.switch, from.port);
@@ -363,7 +364,7 @@ impl World {
                     Err(format!("left by port {port} of {dpid}: nobody is there"))
                 }
                 Outcome::Dropped(dpid, why) => Err(format!("ended at {dpid}: {why}")),
-                // It goes on from there.
+                // The frame goes on from the controller.
                 Outcome::Controller(_) => return None,
             };
             Some(Copy { path: delivery.path.clone(), end, frame: delivery.frame.clone() })
@@ -395,7 +396,7 @@ pub fn is_known(state: &Snapshot, topology: &Topology) -> bool {
             .all(|end| matches!(kind(end), Some(PortKind::Link(_))))
 }
 
-/// A span of seconds.
+/// A time span from seconds.
 ///
 /// # Errors
 /// [`LabError::Wrong`] unless it is a number from 0 to a day.

@@ -17,7 +17,7 @@ pub struct Snoop {
 }
 
 impl Snoop {
-    /// Makes a snooper, if there is something to snoop on, and its subscription.
+    /// Makes a snooper and its subscription, if there is something to snoop on.
     ///
     /// # Errors
     /// [`LabError`] if it needs too many conditions.

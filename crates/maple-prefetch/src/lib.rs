@@ -1,33 +1,33 @@
 //! Tells the processor which memory will be read soon.
 //!
-//! A look-up in a table larger than the caches waits some hundred nanoseconds for each cache line, and the processor looks
-//! only a few hundred instructions ahead. Code with many look-ups to do first prefetches what all of them will read, then
-//! does them: by then the lines have arrived. An ordinary read cannot replace a prefetch. The instructions after it cannot
-//! retire until its value is there, so the processor soon starts no further ones.
+//! A look-up in a table larger than the caches waits some hundred nanoseconds for each cache line, and the processor
+//! looks only a few hundred instructions ahead. So code with many look-ups first prefetches what all of them will read.
+//! By the time of the look-ups the lines have arrived. An ordinary read cannot replace a prefetch. The instructions
+//! after it cannot retire until its value is there, so the processor soon starts no further ones.
 //!
-//! A prefetch changes nothing but the caches, even if its address is invalid. So [`prefetch`] is safe to call, and the
-//! `unsafe` that Rust requires for the instruction is in this crate and in none that uses it.
+//! A prefetch changes only the caches, even if its address is invalid. So [`prefetch`] is safe to call. The `unsafe`
+//! that Rust requires for the instruction is in this crate, and in none that uses it.
 
 #![no_std]
 
-/// Bytes of a cache line, where this crate knows what to do.
+/// The size of a cache line in bytes, on the processors that this crate knows.
 const LINE: usize = 64;
 
-/// Brings the cache line in which `place` starts near to the processor's core; on a kind of processor that this crate
-/// doesn't know, nothing happens. It takes as long as an instruction does, and never waits.
+/// Brings the cache line in which `place` starts close to the processor's core. On a processor that this crate doesn't
+/// know, it does nothing. It costs one instruction, and never waits.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(place: &T) {
     start_reading(core::ptr::from_ref(place).cast());
 }
 
-/// The same for every cache line that `place` may lie on.
+/// The same for every cache line that `place` may occupy.
 #[inline(always)]
 pub fn prefetch_all<T: ?Sized>(place: &T) {
     let (start, size) = (core::ptr::from_ref(place).cast::<i8>(), size_of_val(place));
     for at in (0..size).step_by(LINE) {
         start_reading(start.wrapping_add(at));
     }
-    // It starts somewhere on its first line, and so may end on one more.
+    // It starts anywhere on its first line, and so may end on one more.
     if size > 1 {
         start_reading(start.wrapping_add(size - 1));
     }
@@ -38,8 +38,8 @@ pub fn prefetch_all<T: ?Sized>(place: &T) {
 #[allow(unsafe_code)]
 fn start_reading(place: *const i8) {
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: the instruction reads nothing that the program could see, writes nothing, and raises no exception whatever the
-    // address is (Intel SDM, volume 2, PREFETCHh). Every x86-64 processor has it.
+    // SAFETY: the instruction reads nothing that the program could see, writes nothing, and raises no exception
+    // whatever the address is (Intel SDM, volume 2, PREFETCHh). Every x86-64 processor has it.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
 }
 
@@ -47,7 +47,8 @@ fn start_reading(place: *const i8) {
 #[inline(always)]
 #[allow(unsafe_code)]
 fn start_reading(place: *const i8) {
-    // SAFETY: a hint, which raises no exception whatever the address is (Arm ARM, C6.2, PRFM); it uses no stack and no flags.
+    // SAFETY: a hint, which raises no exception whatever the address is (Arm ARM, C6.2, PRFM); it uses no stack and no
+    // flags.
     unsafe {
         core::arch::asm!("prfm pldl1keep, [{}]", in(reg) place, options(nostack, preserves_flags, readonly));
     }

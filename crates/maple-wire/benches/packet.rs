@@ -1,4 +1,4 @@
-//! What it costs to look at a packet. `cargo bench -p maple-wire --bench packet`.
+//! What looking at a packet costs. `cargo bench -p maple-wire --bench packet`.
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
@@ -8,7 +8,7 @@ use maple_wire::packet::{Frame, Packet, text};
 const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// What a policy that learns and filters reads.
+/// The fields that a policy reads if it learns and filters.
 const SIX: [Field; 6] = [Field::EthSrc, Field::EthDst, Field::EthType, Field::Ipv4Src, Field::Ipv4Dst, Field::TcpDst];
 
 fn main() {

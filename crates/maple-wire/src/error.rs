@@ -15,7 +15,7 @@ pub enum Error {
         what: &'static str,
         /// Bytes needed.
         need: usize,
-        /// Bytes there.
+        /// Bytes available.
         have: usize,
     },
     /// A length field contradicts what it measures (too small, too large, or not a multiple of what it must be).
@@ -23,7 +23,7 @@ pub enum Error {
     BadLength {
         /// The structure whose length it is.
         what: &'static str,
-        /// The length as it stands in the input.
+        /// The length as the input has it.
         length: usize,
     },
     /// A value that the specification does not allow here.
@@ -31,13 +31,13 @@ pub enum Error {
     BadValue {
         /// The field.
         what: &'static str,
-        /// The value as it stands in the input.
+        /// The value as the input has it.
         value: u64,
     },
     /// A protocol version that this codec does not speak.
     #[error("OpenFlow version {0:#04x} is not supported (1.0 and 1.3 are)")]
     BadVersion(u8),
-    /// The value has no form in this version of OpenFlow.
+    /// This version of OpenFlow has no form for the value.
     #[error("OpenFlow {version} can't express {what}")]
     Unsupported {
         /// The version asked for.

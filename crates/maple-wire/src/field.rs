@@ -1,7 +1,7 @@
 //! The packet fields of OpenFlow 1.3 (OXM, §7.2.3.7): names, widths, masks and prerequisites.
 //!
-//! A field's value is a `u128`, right-aligned. A packet *has* a field exactly if the field's prerequisites
-//! hold for it; everything that reasons about absent fields rests on this rule.
+//! A field's value is a `u128`, right-aligned. A packet *has* a field if and only if the field's prerequisites hold for
+//! it. All reasoning about absent fields depends on this rule.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ pub enum Field {
     EthSrc = 4,
     /// Ethernet type after the first VLAN tag.
     EthType = 5,
-    /// VLAN id; bit 12 is set where there is a tag, all is 0 where there is none.
+    /// VLAN id; bit 12 is set if there is a tag. Without a tag all bits are 0.
     VlanVid = 6,
     /// VLAN priority.
     VlanPcp = 7,
@@ -96,11 +96,11 @@ pub enum Field {
     PbbIsid = 37,
     /// Logical port metadata.
     TunnelId = 38,
-    /// Bits for the IPv6 extension headers that are there.
+    /// Bits for the IPv6 extension headers that are present.
     Ipv6Exthdr = 39,
 }
 
-/// What the specification says of a field.
+/// What the specification says about a field.
 struct Info {
     name: &'static str,
     bits: u8,
@@ -193,7 +193,7 @@ const INFO: [Info; Field::COUNT] = [
 ];
 
 impl Field {
-    /// How many fields there are.
+    /// The number of fields.
     pub const COUNT: usize = 40;
 
     /// All fields, in the order of their OXM numbers.
@@ -283,9 +283,9 @@ impl Field {
         INFO[self as usize].maskable
     }
 
-    /// When a packet has this field: at least one of the alternatives holds, each a conjunction.
+    /// When a packet has this field: at least one of the alternatives holds. Each is a conjunction.
     ///
-    /// Fields without prerequisites have one empty alternative. IPv4 stands before IPv6.
+    /// Fields without prerequisites have one empty alternative. IPv4 comes before IPv6.
     pub const fn prerequisites(self) -> &'static [&'static [Prerequisite]] {
         INFO[self as usize].prerequisites
     }
@@ -336,7 +336,7 @@ impl FieldSet {
         self.0 & 1 << field as u8 != 0
     }
 
-    /// Puts `field` in.
+    /// Adds `field`.
     pub const fn insert(&mut self, field: Field) {
         self.0 |= 1 << field as u8;
     }
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn prerequisites_are_about_fields_with_smaller_numbers() {
-        // So a match in OXM order always states a prerequisite before what needs it (1.3 §7.2.3.6).
+        // So a match in OXM order always states a prerequisite before the field that needs it (1.3 §7.2.3.6).
         for field in Field::ALL {
             for condition in field.prerequisites().iter().flat_map(|all| all.iter()) {
                 assert!(condition.field < field, "{field}");

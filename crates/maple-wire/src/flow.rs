@@ -1,6 +1,6 @@
-//! Matches, actions and instructions, in no version's format.
+//! Matches, actions and instructions, independent of a version's format.
 //!
-//! Names and meanings are OpenFlow 1.3's. Where 1.0 has something that 1.3 lacks (its `SET_TP_DST` does not say
+//! Names and meanings are those of OpenFlow 1.3. If 1.0 has something that 1.3 lacks (its `SET_TP_DST` does not say
 //! whether TCP or UDP), the action has a variant of its own, so that reading and writing again gives the same bytes.
 
 use crate::field::Field;
@@ -20,7 +20,7 @@ pub struct Constraint {
     pub field: Field,
     /// The value, zero outside the mask.
     pub value: u128,
-    /// The bits that count. Zero only where a message came in so; it asks no more than that the packet has the field.
+    /// The bits that count. Zero only if a message came in so; then it only requires that the packet has the field.
     pub mask: u128,
 }
 
@@ -47,7 +47,7 @@ impl Constraint {
     }
 }
 
-/// One entry of a match, as it stands in a message.
+/// One entry of a match, as a message has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum MatchField {
     /// A field of OXM class 0x8000 that this crate knows.
@@ -56,14 +56,15 @@ pub enum MatchField {
     Unknown {
         /// Class, field, has-mask bit and length.
         header: u32,
-        /// The payload (value, and mask where there is one).
+        /// The payload: the value, and the mask if there is one.
         body: Vec<u8>,
     },
 }
 
 /// Which packets a rule takes: all of its entries must hold.
 ///
-/// Entries keep the order they were sent in; [`Match::with`] puts new ones in OXM order, which is the canonical one.
+/// Entries keep the order in which they were sent. [`Match::with`] inserts new ones in OXM order, which is the
+/// canonical one.
 ///
 /// ```
 /// use maple_wire::{Constraint, Field, Match, Version, print};
@@ -84,12 +85,12 @@ impl Match {
         Match { fields: Vec::new() }
     }
 
-    /// The canonical match with exactly these constraints (one a field).
+    /// The canonical match with exactly these constraints (one for each field).
     pub fn from_constraints(constraints: impl IntoIterator<Item = Constraint>) -> Match {
         constraints.into_iter().fold(Match::any(), Match::with)
     }
 
-    /// This match with one more constraint, put in OXM order; it replaces one on the same field.
+    /// This match with one more constraint, inserted in OXM order. It replaces one on the same field.
     #[must_use]
     pub fn with(mut self, constraint: Constraint) -> Match {
         self.fields.retain(|f| !matches!(f, MatchField::Known(c) if c.field == constraint.field));
@@ -140,14 +141,14 @@ impl Match {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// Send out of a port; `max_len` bytes of it where that is the controller.
+    /// Send out of a port. If that is the controller, send `max_len` bytes.
     Output {
         /// The port.
         port: PortNo,
         /// Bytes to send to the controller; 0xffff is the whole packet. 0 for other ports.
         max_len: u16,
     },
-    /// Process by a group (1.3).
+    /// Process with a group (1.3).
     Group(u32),
     /// Use this queue for later outputs (1.3).
     SetQueue(u32),
@@ -158,7 +159,7 @@ pub enum Action {
         /// The queue on that port.
         queue: u32,
     },
-    /// Set a field (1.3; in 1.0 written as the old action where there is one).
+    /// Set a field (1.3; in 1.0 written as the old action, if there is one).
     SetField(Constraint),
     /// Push an outermost VLAN tag with this Ethernet type.
     PushVlan(u16),
@@ -184,9 +185,9 @@ pub enum Action {
     CopyTtlOut,
     /// Copy the time to live inwards.
     CopyTtlIn,
-    /// Set the VLAN id, pushing a tag where there is none (1.0). 12 bits.
+    /// Set the VLAN id, pushing a tag if there is none (1.0). 12 bits.
     SetVlanVid(u16),
-    /// Set the VLAN priority, pushing a tag where there is none (1.0). 3 bits.
+    /// Set the VLAN priority, pushing a tag if there is none (1.0). 3 bits.
     SetVlanPcp(u8),
     /// Set the transport source port, whatever the transport (1.0).
     SetTpSrc(u16),
@@ -231,7 +232,7 @@ impl Action {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Instruction {
-    /// Go on in a later table.
+    /// Continue in a later table.
     GotoTable(u8),
     /// Set the bits of the metadata that the mask names.
     WriteMetadata {
@@ -240,7 +241,7 @@ pub enum Instruction {
         /// Which bits.
         mask: u64,
     },
-    /// Put these into the action set.
+    /// Add these to the action set.
     WriteActions(Vec<Action>),
     /// Do these now, in order.
     ApplyActions(Vec<Action>),

@@ -1,17 +1,17 @@
 //! Bytes to values and back: OpenFlow 1.0 and 1.3 messages, and packet headers.
 //!
-//! This crate knows nothing of Maple: no policies, trees or switches' state. It has three parts.
+//! This crate knows nothing about Maple: no policies, trees or switches' state. It has three parts.
 //!
-//! * [`msg`]: OpenFlow. One file a message, each with a zero-copy view, an owned form, its codec for
-//!   both versions and its printed form. Owned forms are version-neutral: what both versions can say is
-//!   said in the same way, as OpenFlow 1.3 names it, and `encode` fails with
-//!   [`Error::Unsupported`] where the asked version has no form for it.
+//! * [`msg`]: OpenFlow. One file for each message, with a zero-copy view, an owned form, its codec for both versions
+//!   and its printed form. Owned forms are version-neutral: what both versions can express is represented in the same
+//!   way, with OpenFlow 1.3's names. `encode` fails with [`Error::Unsupported`] if the requested version has no form
+//!   for it.
 //! * [`print`](mod@print): messages, matches, actions and rules as text, in the form of `ovs-ofctl`.
 //! * [`packet`]: a lazy view over a raw Ethernet frame, and builders for frames.
 //!
-//! [`field`] and [`flow`] are the vocabulary that both halves share: OXM fields, matches, actions.
+//! [`field`] and [`flow`] are the vocabulary that all parts share: OXM fields, matches, actions.
 //!
-//! No function here panics on input bytes, whatever they hold.
+//! No function here panics on input bytes, whatever they contain.
 
 mod dpid;
 mod version;

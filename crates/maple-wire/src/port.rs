@@ -1,6 +1,6 @@
-//! Port numbers and descriptions, as OpenFlow 1.3 says them.
+//! Port numbers and descriptions, in the form of OpenFlow 1.3.
 //!
-//! OpenFlow 1.0 has 16-bit port numbers; its reserved ones (0xfff8 and up) read as the 32-bit ones of 1.3.
+//! OpenFlow 1.0 has 16-bit port numbers. Its reserved ones (0xfff8 and up) read as the 32-bit ones of 1.3.
 
 use std::fmt;
 
@@ -24,15 +24,15 @@ impl PortNo {
     pub const TABLE: PortNo = PortNo(0xffff_fff9);
     /// Process as a switch without a controller would.
     pub const NORMAL: PortNo = PortNo(0xffff_fffa);
-    /// All ports of the VLAN but the one it came in by.
+    /// All ports of the VLAN except the one it came in by.
     pub const FLOOD: PortNo = PortNo(0xffff_fffb);
-    /// All ports but the one it came in by.
+    /// All ports except the one it came in by.
     pub const ALL: PortNo = PortNo(0xffff_fffc);
     /// To the controller.
     pub const CONTROLLER: PortNo = PortNo(0xffff_fffd);
     /// The switch's own host.
     pub const LOCAL: PortNo = PortNo(0xffff_fffe);
-    /// No port, or any port, where a request asks for one.
+    /// No port, or any port, if a request asks for one.
     pub const ANY: PortNo = PortNo(0xffff_ffff);
 
     /// Whether this is an ordinary port: not 0 and not reserved.
@@ -40,17 +40,17 @@ impl PortNo {
         self.0 != 0 && self.0 <= Self::MAX.0
     }
 
-    /// Whether packets can come in by it and be sent out of it: an ordinary port, or the switch's own host's.
+    /// Whether packets can come in by it and be sent out of it: an ordinary port, or the port of the switch's own host.
     pub const fn is_ordinary_or_local(self) -> bool {
         self.is_physical() || self.0 == Self::LOCAL.0
     }
 
-    /// The port that OpenFlow 1.0 calls `number`.
+    /// The port with this number in OpenFlow 1.0.
     pub const fn from_of10(number: u16) -> PortNo {
         if number >= 0xff00 { PortNo(0xffff_0000 | number as u32) } else { PortNo(number as u32) }
     }
 
-    /// What OpenFlow 1.0 calls this port, if it has a name for it.
+    /// The port's number in OpenFlow 1.0, if it has one.
     pub const fn to_of10(self) -> Option<u16> {
         if self.0 < 0xff00 {
             Some(self.0 as u16)
@@ -102,11 +102,11 @@ pub struct Port {
     pub hw_addr: [u8; 6],
     /// Its name as sent: 16 bytes, NUL-padded. [`Port::name`] gives the text.
     pub name_raw: [u8; 16],
-    /// What the operator set: bits of `OFPPC_*` (bit 0: port down).
+    /// What the operator configured: bits of `OFPPC_*` (bit 0: port down).
     pub config: u32,
     /// What the switch sees: bits of `OFPPS_*` (bit 0: link down).
     pub state: u32,
-    /// Current features, bits of `OFPPF_*` in the version they came in.
+    /// Current features: bits of `OFPPF_*` in the version of the message.
     pub curr: u32,
     /// Features that the port advertises.
     pub advertised: u32,
@@ -126,7 +126,7 @@ impl Port {
     /// `OFPPS_LINK_DOWN`: no link.
     pub const STATE_LINK_DOWN: u32 = 1;
 
-    /// A port that is up, with nothing else said about it.
+    /// A port that is up, and has no other properties.
     pub fn new(number: PortNo, hw_addr: [u8; 6], name: &str) -> Port {
         let mut name_raw = [0; 16];
         let len = name.len().min(15);
@@ -152,7 +152,7 @@ impl Port {
         String::from_utf8_lossy(&self.name_raw[..end])
     }
 
-    /// Whether packets can pass: neither taken down nor without link.
+    /// Whether packets can pass: neither the operator nor a lost link took the port down.
     pub fn is_up(&self) -> bool {
         self.config & Self::CONFIG_DOWN == 0 && self.state & Self::STATE_LINK_DOWN == 0
     }

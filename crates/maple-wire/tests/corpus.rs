@@ -1,6 +1,6 @@
-//! Every 1.0 and 1.3 message of the shared corpus: good ones decode and re-encode to the same bytes, broken ones are
-//! refused. The corpus (its README says what it holds) lies beside the project; without it this test says so and
-//! passes, in CI it fails.
+//! Every 1.0 and 1.3 message of the shared corpus. Good messages decode and re-encode to the same bytes, and broken
+//! ones are refused. The corpus (its README describes it) is beside the project. Without it this test says so and
+//! passes; in CI it fails.
 
 #[path = "../../../tests/skip.rs"]
 mod skip;
@@ -25,14 +25,14 @@ struct Entry {
     json: Option<Value>,
 }
 
-/// Messages that re-encode to other bytes, and why what is lost means nothing. Their second encoding must be stable.
+/// Messages that re-encode to other bytes, and why the lost parts mean nothing. Their second encoding must be stable.
 const CANONICALISED: &[(&str, &str)] = &[
     ("ovs-ofpst_flow_request_of1.0-1", "the match has a port number under the in_port wildcard"),
     ("ovs-ofpst_aggregate_request_of1.0-1", "the match has a port number under the in_port wildcard"),
     ("ovs-ofpst_flow_reply_of1.0-1", "matches on ARP are exact in nw_tos and tp_*, which ARP packets do not have"),
 ];
 
-/// Messages that the corpus's source calls broken though they are whole, and why.
+/// Messages that the corpus's source calls broken although they are whole, and why.
 const WHOLE: &[(&str, &str)] = &[(
     "ovs-ofpt_error_prints_type_of_truncated_inner_messages-1",
     "the error is whole; the request that it quotes is cut to 64 bytes, as the specification allows",
@@ -81,7 +81,7 @@ fn check(entry: &Entry, version: Version, bytes: &[u8]) -> Result<(), String> {
         (_, Ok((header, message))) if good => check_good(entry, version, bytes, header, message),
         (_, Err(error)) if good => Err(format!("refused: {error}")),
         ("trailing", _) => {
-            // The message in front is good; as one message with the bytes behind it, it is not.
+            // The message at the front is good. With the bytes after it, it is not one message.
             let (header, message) = Message::decode(&bytes[..entry.length]).map_err(|e| e.to_string())?;
             check_good(entry, version, &bytes[..entry.length], header, message)
         }
@@ -127,7 +127,7 @@ fn fields_read_as_another_implementation_reads_them() {
     assert!(checked > 100, "only {checked} fields were compared");
 }
 
-/// Some of a message's numbers, by the names that the other implementation has for them.
+/// Some of a message's numbers, by their names in the other implementation.
 fn numbers(message: &Message) -> Vec<(&'static str, u64)> {
     match message {
         Message::FeaturesReply(f) => vec![
@@ -155,7 +155,7 @@ fn numbers(message: &Message) -> Vec<(&'static str, u64)> {
     }
 }
 
-/// Compares the entries of a match that the other implementation has as plain numbers; how many they were.
+/// Compares the entries of a match that the other implementation has as plain numbers. Returns their number.
 fn check_match(entry: &Entry, message: &Message, oxm_fields: &Value) -> usize {
     let matching: &Match = match message {
         Message::PacketIn(p) => &p.pipeline,

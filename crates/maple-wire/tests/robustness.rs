@@ -1,4 +1,5 @@
-//! A few thousand damaged messages and frames through the same entry points that the fuzz targets use, on any toolchain.
+//! A few thousand damaged messages and frames through the same entry points that the fuzz targets use, on any
+//! toolchain.
 //!
 //! Deterministic: the same damage is done in each run.
 
@@ -12,7 +13,7 @@ use support::{entry, generate};
 const SEEDS: usize = 150;
 const MUTANTS_OF_EACH: usize = 40;
 
-/// Values that lengths and counts are apt to go wrong at.
+/// Values of lengths and counts that often cause faults.
 const NASTY: [u16; 10] = [0, 1, 3, 4, 7, 8, 0x7fff, 0x8000, 0xfffe, 0xffff];
 
 /// A small generator (xorshift), so that a failure can be repeated.

@@ -1,8 +1,8 @@
-//! What a policy's rules multiply by: reads are what makes one rule for each host, pair of hosts or connection.
+//! What the number of a policy's rules grows with: reads can make one rule for each host, pair of hosts or connection.
 //!
-//! A test makes two rules at most, however many packets there are. A read makes one for each value, so a run that has read
-//! who sends and to whom answers for one pair of hosts. Of what floods that is never meant: whoever is asked for last
-//! multiplies nothing.
+//! A test makes at most two rules, however many packets there are. A read makes one for each value, so a run that reads
+//! who sends and to whom answers for one pair of hosts only. For floods that is never intended: a destination that is
+//! read last multiplies nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ const SOURCES: [Field; 6] =
 /// Fields that say to whom.
 const DESTINATIONS: [Field; 6] =
     [Field::EthDst, Field::Ipv4Dst, Field::Ipv6Dst, Field::ArpTpa, Field::ArpTha, Field::Ipv6NdTarget];
-/// Fields that are another in each connection.
+/// Fields that differ between connections.
 const CONNECTIONS: [Field; 3] = [Field::TcpSrc, Field::UdpSrc, Field::SctpSrc];
 
-/// What there is a rule for each of.
+/// What the policy has one rule for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Per {
     /// One for each destination, on each switch where packets enter.
@@ -34,21 +34,22 @@ pub enum Per {
     Connection,
 }
 
-/// Runs that make rules by the number of hosts or connections.
+/// Runs whose number of rules grows with the hosts or connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wide {
-    /// What there is a rule for each of.
+    /// What there is one rule for.
     pub per: Per,
     /// Whether the packets of these rules are flooded.
     pub floods: bool,
-    /// The fields that were read, and the lines that read them where these are known.
+    /// The fields that were read, and the lines that read them, if known.
     pub reads: BTreeSet<(Field, Option<Source>)>,
-    /// The first packet that ran so.
+    /// The first packet with such a run.
     pub sample: Sample,
 }
 
 impl Per {
-    /// How many rules the network has then, with so many hosts on so many switches. `None` where that is no question of hosts.
+    /// How many rules the network then has, with this many hosts and switches. `None` if the number does not depend on
+    /// hosts.
     pub fn rules(self, hosts: u64, switches: u64) -> Option<u64> {
         match self {
             Per::Destination => Some(hosts.saturating_mul(switches)),
@@ -59,12 +60,12 @@ impl Per {
     }
 }
 
-/// The widest runs that were seen.
+/// The runs seen that make the most rules.
 #[derive(Debug, Default)]
 pub(super) struct Costs(BTreeMap<(Per, bool), Wide>);
 
 impl Costs {
-    /// Takes in a run that gave an answer.
+    /// Adds a run that gave an answer.
     pub fn take(&mut self, sample: &Sample, run: &Observation) {
         let Some(per) = per(run) else { return };
         let new = || Wide { per, floods: run.floods, reads: BTreeSet::new(), sample: sample.clone() };
@@ -78,7 +79,7 @@ impl Costs {
     }
 }
 
-/// The fields of hosts and connections that a run has read whole.
+/// The fields of hosts and connections that a run read with a full mask.
 fn reads(run: &Observation) -> impl Iterator<Item = (Field, &Option<Source>)> {
     let read = |(item, source)| match item {
         &Item::Read(read) if read.mask == read.field.full_mask() && is_wide(read.field) => Some((read.field, source)),

@@ -1,4 +1,4 @@
-//! Which roads through f were taken: all traces merged, and the sides of tests that no packet took.
+//! Which paths through f were taken: all traces merged, and the sides of tests that no packet took.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,17 +8,17 @@ use crate::trace::{Item, Source};
 /// All traces of one check merged into a tree.
 #[derive(Default)]
 pub(super) struct MergedTraces {
-    /// Children of each node by the item that leads there; node 0 is the root. Never iterated in this order.
+    /// The children of each node, by the item that leads to them; node 0 is the root. Never iterated in this order.
     nodes: Vec<HashMap<Item, usize>>,
     /// For each line and question: how often the answer was no, and yes.
     questions: BTreeMap<(Option<Place>, String), [u64; 2]>,
     traces: u64,
 }
 
-/// A line, in an order that people expect.
+/// A line. The order is by file and line.
 type Place = (std::sync::Arc<str>, u32);
 
-/// A test that had the same answer whenever it was asked.
+/// A test that gave the same answer each time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneSided {
     /// The line that asks.
@@ -36,7 +36,7 @@ pub struct OneSided {
 pub struct Coverage {
     /// Packets that f decided.
     pub packets: u64,
-    /// Of these, packets that were made to take another road.
+    /// Of these, packets that the checker made to take another path.
     pub made: u64,
     /// Runs of f.
     pub runs: u64,
@@ -50,12 +50,12 @@ pub struct Coverage {
     pub branches: u64,
     /// Of these, sides that no packet took (Ω in a trace tree).
     pub unexplored: u64,
-    /// Tests that had one answer only, wherever they stand in the tree: by file and line.
+    /// Tests that had only one answer, wherever they are in the tree: by file and line.
     pub one_sided: Vec<OneSided>,
 }
 
 impl MergedTraces {
-    /// Takes in a run's trace. Whether it is new.
+    /// Adds a run's trace. Returns whether it is new.
     pub fn take(&mut self, run: &Observation) -> bool {
         if self.nodes.is_empty() {
             self.nodes.push(HashMap::new());
@@ -81,7 +81,7 @@ impl MergedTraces {
         is_new
     }
 
-    /// Sides of tests, and those of them that no trace took.
+    /// Counts the sides of tests, and those that no trace took.
     fn branches(&self) -> (u64, u64) {
         let (mut sides, mut open) = (0, 0);
         for children in &self.nodes {
@@ -96,7 +96,7 @@ impl MergedTraces {
         (sides, open)
     }
 
-    /// Fills in what the roads say.
+    /// Fills in what the merged traces show.
     pub fn report(&self, coverage: &mut Coverage) {
         coverage.traces = self.traces;
         (coverage.branches, coverage.unexplored) = self.branches();

@@ -1,25 +1,28 @@
-//! The checker of policies: runs f twice on many packets, and reports where it differs though nothing tracked changed.
+//! The checker of policies: runs f repeatedly on many packets, and reports differences although nothing tracked
+//! changed.
 //!
 //! # What
 //!
-//! A [`Check`] takes packets (given, or made: see `vary`) and runs f on each twice, at once; [`Check::again`] runs it
-//! once more on all of them, in another order, which the caller does after some time. All runs on a packet work on the
-//! same snapshot, so whatever f may look at is the same. Where two runs part ([`Observation::difference`]), f looked at
-//! something that is not tracked: a global that changes, a clock, a random number, a file.
+//! A [`Check`] takes packets (given, or made: see `vary`) and runs f on each twice, one run right after the other. Some
+//! time later the caller may call [`Check::again`], which runs f once more on all packets, in another order. All runs
+//! on a packet work on the same snapshot, so everything that f may read is the same. If two runs differ
+//! ([`Observation::difference`]), f read something that is not tracked: a global that changes, a clock, a random
+//! number, a file.
 //!
-//! A run that wrote is committed once, behind its comparison, as the network would do it: later packets see what f
-//! learned. So all roads of a learning policy are found.
+//! A run that wrote is committed once, after its comparison, as in the network: later packets see what f learned. So
+//! the check also finds the later paths of a policy that learns.
 //!
-//! Packets that f fails on are told apart by what it says of them, and routes that lead nowhere but back by their lines.
+//! Packets on which f fails are grouped by the error text. Routes that only lead back are grouped by their lines.
 //!
 //! # What it can't see
 //!
-//! What does not change while it looks: the hour of the day, a file. It proves nothing; it finds.
+//! Anything that does not change during the check: the hour of the day, a file. The check finds faults. It does not
+//! prove that there are none.
 //!
 //! # Cost
 //!
-//! Two runs of f a packet and one more each round. A new trace of n questions makes about n more packets to try, for the
-//! first few traces of each shape (questions and answers without the values read).
+//! Two runs of f for each packet, and one more for each round. A new trace of n questions makes about n more packets to
+//! try, for the first few traces of each shape (questions and answers without the values read).
 
 mod observe;
 
@@ -54,14 +57,14 @@ use coverage::MergedTraces;
 use packet::{ARP, Headers, IPV4, IPV6, build};
 use vary::{Values, variants};
 
-/// Of how many traces of one shape other packets are made.
+/// The number of traces of one shape from which other packets are made.
 const SAME_SHAPE: u32 = 4;
-/// How often packets are tried anew because the state changed, and how many of them.
+/// How many times packets are tried again because the state changed, and the maximum number of packets each time.
 const PASSES: u32 = 4;
 const AGAIN: usize = 256;
-/// Most texts of failures that are told apart.
+/// The maximum number of failure texts that are told apart.
 const MOST_FAILURES: usize = 1000;
-/// Of so many packets that f ran too long on it is no use to try more.
+/// After this many packets on which f exceeded its time limit, no more are tried.
 const TOO_LONG: u32 = 3;
 
 /// One check of a policy.
@@ -70,12 +73,13 @@ pub struct Check {
     store: Arc<Store>,
     track_hosts: bool,
     random: Random,
-    /// Packets to be tried: those that turn a test or a value, and those given.
+    /// Packets to be tried, given or made. The flag marks those that were made.
     queue: VecDeque<(Sample, bool)>,
     seen: BTreeSet<Sample>,
     hosts: Vec<Host>,
     tried: Vec<Tried>,
-    /// The state when packets were last tried anew because it had changed, and how often that was.
+    /// The version of the state when packets were last tried again because of a change, and how many times that
+    /// happened.
     passes: (u64, u32),
     shapes: HashMap<u64, u32>,
     values: Values,
@@ -88,27 +92,28 @@ pub struct Check {
     coverage: Coverage,
 }
 
-/// A host of the network that packets come from and go to.
+/// A host of the network that sends and receives packets.
 pub type Host = (Mac, HostInfo);
 
-/// A packet that f decided, with the state that it decided it on.
+/// A packet that f decided, and the state on which it did.
 struct Tried {
     sample: Sample,
     state: Arc<Snapshot>,
     first: Observation,
 }
 
-/// What findings are told apart by: the line, and whether a route or a trace differs there.
+/// Findings with equal keys are counted together: the line, and whether the traces are equal and only their ends
+/// differ.
 type Key = (Option<(Arc<str>, u32)>, bool);
 
-/// A place where f looks at something that is not tracked.
+/// A place where f reads something that is not tracked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Where and how two runs differed, for the first packet that showed it.
     pub difference: Difference,
     /// That packet.
     pub sample: Sample,
-    /// How many comparisons showed it.
+    /// The number of comparisons that showed it.
     pub count: u64,
 }
 
@@ -117,13 +122,13 @@ pub struct Finding {
 pub struct Counted {
     /// The first of them.
     pub sample: Sample,
-    /// How many there were.
+    /// The number of such packets.
     pub count: u64,
 }
 
 impl Check {
-    /// A check of `policy` on what `store` holds, switches and links included, with packets between `hosts`; what the
-    /// policy writes goes there too. `seed` decides about what is random.
+    /// A check of `policy` on the content of `store`, including switches and links, with packets between `hosts`. What
+    /// the policy writes goes into the store too. All random choices follow from `seed`.
     ///
     /// With `track_hosts` the hosts are put into the store.
     pub fn new(policy: Arc<dyn Policy>, store: Arc<Store>, hosts: Vec<Host>, track_hosts: bool, seed: u64) -> Check {
@@ -161,14 +166,14 @@ impl Check {
         check
     }
 
-    /// Puts a packet before those that are made.
+    /// Queues a packet in front of those that are made.
     pub fn give(&mut self, sample: Sample) {
         if self.seen.insert(sample.clone()) {
             self.queue.push_front((sample, false));
         }
     }
 
-    /// Tries packets until this many were tried or none is left.
+    /// Tries packets until this many have been tried or none is left.
     pub fn explore(&mut self, packets: u64) {
         while self.coverage.packets < packets
             && !self.gave_up()
@@ -181,8 +186,8 @@ impl Check {
         }
     }
 
-    /// Queues packets once more, one of each kind, if the state has changed since: what f learned may have opened other
-    /// roads. Whether it did.
+    /// Queues packets again, one for each trace, if the state has changed since: what f learned may have opened other
+    /// paths. Returns whether any packets are queued now.
     fn try_anew(&mut self) -> bool {
         let (seen, count) = self.passes;
         let version = self.store.snapshot().version();
@@ -216,23 +221,23 @@ impl Check {
         self.findings.values()
     }
 
-    /// What f said where it failed, each text with the packets it was for. At most 1,000 texts.
+    /// The error texts of f, each with the packets on which it failed so. At most 1,000 texts.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &Counted)> {
         self.failures.iter().map(|(error, counted)| (&**error, counted))
     }
 
-    /// The lines that made routes whose only port is the one where the packet came in, and the packets: switches send nothing
-    /// there.
+    /// The lines that made routes whose only port is the one where the packet came in, and the packets. Switches send
+    /// nothing out of that port.
     pub fn routes_back(&self) -> impl Iterator<Item = (&str, &Counted)> {
         self.goes_back.iter().map(|(place, counted)| (&**place, counted))
     }
 
-    /// What the policy's rules multiply by, one of each kind, those with the most rules last.
+    /// What the number of the policy's rules grows with, one entry for each kind, those with the most rules last.
     pub fn costs(&self) -> impl Iterator<Item = &Wide> {
         self.costs.all()
     }
 
-    /// Whether f ran too long on so many packets that no more are tried.
+    /// Whether f exceeded its time limit on so many packets that no more are tried.
     pub fn gave_up(&self) -> bool {
         self.too_long >= TOO_LONG
     }
@@ -259,7 +264,7 @@ impl Check {
             });
         }
         if first.trace.read_switch {
-            // Packets that enter elsewhere may take other roads.
+            // Packets that enter elsewhere may take other paths.
             edge_ports(&state).into_iter().for_each(|at| self.offer(Sample { at, ..sample.clone() }, true));
         }
         if first.answer.is_ok() && !first.writes.is_empty() {
@@ -304,8 +309,9 @@ impl Check {
         self.findings.entry((place, is_end)).or_insert_with(new).count += 1;
     }
 
-    /// Queues a packet that the network could meet. With host tracking f sees packets of a host only from where it is:
-    /// one that was `moved` to another port gets the source of a host there, others enter where their source is.
+    /// Queues a packet that could occur in the network. With host tracking, f sees packets of a host only from its
+    /// location. So a packet that was `moved` to another port gets the source of a host there, and any other enters
+    /// where its source is.
     fn offer(&mut self, sample: Sample, moved: bool) {
         let source = sample.packet().get(Field::EthSrc).map(Mac::from_bits);
         let placed = if !self.track_hosts {
@@ -322,7 +328,7 @@ impl Check {
         }
     }
 
-    /// Whether the run asked its questions in a way of which few were seen yet.
+    /// Whether only few runs of this shape were seen so far.
     fn is_worth_varying(&mut self, run: &Observation) -> bool {
         let mut hasher = DefaultHasher::new();
         for item in &run.trace.items {
@@ -337,7 +343,7 @@ impl Check {
     }
 }
 
-/// Packets of the usual kinds between the first hosts of the network, and from one to all and to nobody.
+/// Packets of the usual kinds between the first hosts of the network, and from one to all and to an unknown address.
 fn first_packets(hosts: &[Host]) -> Vec<Sample> {
     let hosts = &hosts[..hosts.len().min(4)];
     let mut all = Vec::new();
@@ -368,7 +374,7 @@ fn is_edge(state: &Snapshot, at: Location) -> bool {
     state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
 }
 
-/// The ports where packets enter, at most one a switch and 16 in all.
+/// Ports where packets enter: at most one for each switch, and at most 16.
 fn edge_ports(state: &Snapshot) -> Vec<Location> {
     let first = |dpid| {
         let mut ports = state.ports_of(dpid).map(|(port, _): (PortNo, _)| Location::new(dpid, port));

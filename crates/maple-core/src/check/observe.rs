@@ -1,4 +1,4 @@
-//! What one run of f did, and where two runs that should be equal part.
+//! What one run of f did, and where two runs that should be equal differ.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ use crate::run::Run;
 use crate::state::{Cell, Write};
 use crate::trace::{Item, Source, Trace};
 
-/// What one run of f observed, and what came of it.
+/// What one run of f observed, and its result.
 #[derive(Clone, Debug)]
 pub struct Observation {
     /// What f observed of its packet, with the lines that asked.
     pub trace: Trace,
-    /// The cells that f read, in order of cells.
+    /// The cells that f read, in the order of cells.
     pub reads: Vec<Cell>,
     /// What f wrote.
     pub writes: Vec<Write>,
     /// Where the packet goes, or why the run failed.
     pub answer: Result<Arc<Resolved>, PolicyError>,
-    /// What of that lasts.
+    /// The part of the answer that a leaf would keep.
     pub(crate) goal: Option<Goal>,
-    /// The line that made the route, where that is known.
+    /// The line that made the route, if known.
     pub made_at: Option<Source>,
     /// The same, if the route's only port is the one where the packet came in.
     pub goes_back: Option<Arc<str>>,
@@ -32,17 +32,17 @@ pub struct Observation {
     pub floods: bool,
 }
 
-/// Where two runs of f part that had the same packet and state, and so should be equal.
+/// Where two runs of f on the same packet and state differ, although they should be equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The line of the first thing that differs: a trace item, or else the one that made the route. Where it is not
+    /// The line of the first difference: that of a trace item, or else the one that made the route. If neither is
     /// known, the last line before.
     pub at: Option<Source>,
-    /// The last line that both runs asked the same from.
+    /// The last line at which both runs asked the same.
     pub behind: Option<Source>,
     /// What the first run did there.
     pub first: String,
-    /// What the second did.
+    /// What the second run did there.
     pub second: String,
 }
 
@@ -83,9 +83,9 @@ impl Observation {
         }
     }
 
-    /// Where this run and a later one on the same packet and state part, if they do.
+    /// Where this run and a later one on the same packet and state differ, if they do.
     ///
-    /// Two runs that failed are alike, whatever their errors say: texts name times and addresses.
+    /// Two runs that failed are equal, whatever their errors say, because error texts may contain times and addresses.
     pub fn difference(&self, later: &Observation) -> Option<Difference> {
         let part = parting(&self.trace.items, &later.trace.items);
         let is_whole = part == self.trace.items.len() && part == later.trace.items.len();
@@ -108,7 +108,7 @@ impl Observation {
         }
     }
 
-    /// What the run did at a place of its trace, or behind its end.
+    /// What the run did at a position of its trace, or after its end.
     fn step(&self, at: usize) -> String {
         match self.trace.items.get(at) {
             Some(item) => item.to_string(),
@@ -126,7 +126,7 @@ impl Observation {
         }
     }
 
-    /// What two runs with equal traces did otherwise.
+    /// How two runs with equal traces differ.
     fn ends(&self, later: &Observation) -> (String, String) {
         if !self.answers_like(later) {
             return (self.end(), later.end());
@@ -142,7 +142,7 @@ impl Observation {
     }
 }
 
-/// How many items both traces begin with.
+/// The number of items that both traces have in common at their beginning.
 fn parting(first: &[Item], second: &[Item]) -> usize {
     first.iter().zip(second).take_while(|(a, b)| a == b).count()
 }
@@ -155,7 +155,7 @@ fn listed<T: fmt::Debug>(what: &str, things: &[T]) -> String {
     format!("{what} {}", things.join(", "))
 }
 
-/// A route in a line: drop, or the ports that each switch sends the packet out of, with what is changed.
+/// A route in one line: drop, or the ports that each switch sends the packet out of, with the rewrites.
 fn route_text(route: &Resolved) -> String {
     let own = |own: &OwnFrame| format!("send {} bytes to {}", own.bytes.len(), own.at);
     let own: Vec<String> = route.own.iter().map(own).collect();
@@ -179,7 +179,7 @@ fn route_text(route: &Resolved) -> String {
 }
 
 impl fmt::Display for Difference {
-    /// Such as `a.py:7 (behind a.py:5): first test tcp_dst=22: yes, then drop`.
+    /// For example `a.py:7 (behind a.py:5): first test tcp_dst=22: yes, then drop`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             Some(at) => write!(f, "{at}")?,

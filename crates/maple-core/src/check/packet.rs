@@ -1,6 +1,6 @@
-//! Packets to try a policy on: frames by their fields, and the fields of frames.
+//! Packets on which to try a policy: frames from their fields, and the fields of frames.
 //!
-//! Any frame is a fair packet, so where wanted fields contradict each other the frame has those that come first
+//! Any frame is a valid sample. So if the wanted fields contradict each other, the frame has those that come first
 //! (Ethernet type, VLAN tag, protocol) and as many of the others as fit.
 
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl Sample {
         Field::ALL.into_iter().filter_map(|field| packet.get(field).map(|value| (field, value))).collect()
     }
 
-    /// The packet with some fields changed, the rest as far as it fits these.
+    /// The packet with some fields changed. The rest stays as far as it fits these.
     pub(super) fn with(&self, changes: &Headers) -> Sample {
         let mut at = self.at;
         if let Some(port) = changes.get(&Field::InPort) {
@@ -70,7 +70,7 @@ pub(super) fn build(headers: &Headers) -> Vec<u8> {
     frame
 }
 
-/// A frame of the right headers, with any values in them.
+/// A frame with the right headers, which contain arbitrary values.
 fn skeleton(headers: &Headers) -> Vec<u8> {
     let get = |field| headers.get(&field).copied();
     let mut frame = Frame::ethernet([0; 6], [0; 6]);

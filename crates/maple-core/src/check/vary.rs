@@ -1,9 +1,9 @@
-//! Packets that take another road through f: made from what a run asked of its packet.
+//! Packets that take another path through f: made from what a run asked about its packet.
 //!
-//! Each test is turned to its other side, at the values next to its boundary; each value read is exchanged for others
-//! that may matter: those of hosts, of tables that the run looked into, those that tests compare the field with, the
-//! ends of the field's range, and one at random. The rest of the packet stays, so what the run asked before is answered
-//! as before and the new packet comes to the same question.
+//! Each test is turned to its other side, with the values next to its boundary. Each value read is replaced by others
+//! that may matter: those of hosts, those of tables that the run read, those that tests compare the field with, the
+//! ends of the field's range, and a random one. The rest of the packet stays. So the earlier questions of the run get
+//! the same answers, and the new packet reaches the same question.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,12 @@ use super::{Host, Random};
 use crate::state::{Cell, Snapshot, Value};
 use crate::trace::{Cond, Item, Range};
 
-/// How many values of one read are tried.
+/// The maximum number of known values that are tried for one read.
 const VALUES: usize = 12;
-/// How many values of a kind are remembered.
+/// The maximum number of values of a kind that are remembered.
 const REMEMBERED: usize = 256;
 
-/// What kind of thing a field's value is: values of one kind are tried in all fields of it.
+/// The kind of a field's values: values of one kind are tried in all fields of that kind.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Mac,
@@ -49,7 +49,7 @@ impl Kind {
 }
 
 impl Values {
-    /// The values of the network's hosts, and some that are nobody's.
+    /// The values of the network's hosts, and some that belong to no host.
     pub fn of(hosts: &[Host], state: &Snapshot) -> Values {
         let mut values = Values::default();
         for (mac, info) in hosts {
@@ -87,7 +87,7 @@ impl Values {
         }
     }
 
-    /// Notes what a run compared fields with, and the keys of the tables that it looked into.
+    /// Notes what a run compared fields with, and the keys of the tables that it read.
     pub fn learn(&mut self, run: &Observation, state: &Snapshot) {
         for item in &run.trace.items {
             let Item::Test { cond, .. } = item else { continue };
@@ -126,7 +126,7 @@ impl Values {
         }
     }
 
-    /// Some values for a field: the ends of its range, one at random, and some that may matter.
+    /// Some values for a field: the ends of its range, a random one, and some that may matter.
     fn for_field(&self, field: Field, random: &mut Random) -> Vec<u128> {
         let mut values = vec![0, field.full_mask(), random.next_u128() & field.full_mask()];
         let known: Vec<u128> = self.0.get(&Kind::of(field)).into_iter().flatten().copied().collect();
@@ -143,7 +143,7 @@ fn table(cell: &Cell) -> Option<&str> {
     }
 }
 
-/// Packets that answer one question of the run otherwise, question by question.
+/// Packets that answer one question of the run differently, for each question in turn.
 pub(super) fn variants(sample: &Sample, run: &Observation, values: &Values, random: &mut Random) -> Vec<Sample> {
     let headers = sample.headers();
     let mut all = Vec::new();
@@ -158,7 +158,8 @@ pub(super) fn variants(sample: &Sample, run: &Observation, values: &Values, rand
     all
 }
 
-/// Changes that make a packet fit: with each range at its ends and in its middle. A prefix is a range too.
+/// Changes that make a packet fit the condition: with each range at its ends and in its middle. A prefix is a range
+/// too.
 fn fitting(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     let old = |field| headers.get(&field).copied().unwrap_or(0);
     let base: Headers = cond.all.iter().map(|c| (c.field, old(c.field) & !c.mask | c.value)).collect();
@@ -174,7 +175,7 @@ fn fitting(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     vec![within(|r| r.lo), within(|r| r.hi), within(|r| r.lo + (r.hi - r.lo) / 2)]
 }
 
-/// Changes that make a packet fail the condition by one part of it.
+/// Changes that make a packet fail one part of the condition.
 fn failing(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     let mut all = Vec::new();
     for c in &cond.all {
@@ -205,7 +206,7 @@ fn block(constraint: &Constraint) -> Option<Range> {
     (rest != 0 && rest & (rest + 1) == 0).then_some(Range { field, lo: value, hi: value | rest })
 }
 
-/// Changes that give a field that was read other values. Of a masked read only the bits under the mask change.
+/// Changes that give other values to a field that was read. For a masked read, only the bits under the mask change.
 fn others(read: &Constraint, values: &Values, random: &mut Random) -> Vec<Headers> {
     let mut all: BTreeSet<u128> =
         values.for_field(read.field, random).into_iter().filter(|value| value & read.mask != read.value).collect();

@@ -1,29 +1,29 @@
-//! The compiler of the product: it follows its tree, edit by edit.
+//! The product's compiler: it follows its tree, edit by edit.
 //!
 //! # What
 //!
-//! Every node of the tree is in a *region class*: nodes that stand for the same region of packets, as far as a match can say
-//! it (`classes.rs`). The no-side of a test is in the test's own class, since a match can't state that a test failed. A
-//! yes-side and the child of a `V` node begin a class of their own.
+//! Every node of the tree is in a *region class*: nodes that stand for the same region of packets, as far as a match
+//! can express it (`classes.rs`). The no-side of a test is in the test's own class, because a match can't state that a
+//! test failed. A yes-side and the child of a `V` node begin a class of their own.
 //!
-//! A class is *complete* if every packet of its region gets to a forwarding leaf, or has a barrier entry of the class's own
-//! tests. That is decided where the class ends: at a leaf, a `V` node or `Ω`.
+//! A class is *complete* if every packet of its region gets to a forwarding leaf, or has a barrier entry of the class's
+//! own tests. That is decided where the class ends: at a leaf, a `V` node or `Ω`.
 //!
 //! An edit of the tree becomes an edit of the entries (`node_entries.rs`, `entries/`):
 //!
-//! * A test has entries for its yes-region. They forward if a leaf stands there. They are barrier entries while the yes-side
-//!   is unexplored or incomplete. There are none if entries within the yes-side say it all. So an unexplored yes-side
-//!   has its place and its level, and the first leaf there costs one modification.
+//! * A test has entries for its yes-region. They forward if the yes-side is a leaf. They are barrier entries while the
+//!   yes-side is unexplored or incomplete. If entries within the yes-side suffice, there are none. So an unexplored
+//!   yes-side has its place and its level, and the first leaf there costs one modification.
 //! * A leaf elsewhere has entries for the region of its class.
 //!
-//! What the switch can't match is never stated. A yes-side or a child whose region can't be matched has no entries and counts
-//! as unexplored. A test whose yes-region can't be matched has a wider barrier entry. If nothing of the test can be
-//! stated, its no-side has no entries either.
+//! What the switch can't match is never stated. A yes-side or a child whose region can't be matched has no entries and
+//! counts as unexplored. A test whose yes-region can't be matched has a wider barrier entry. If nothing of the test can
+//! be stated, its no-side has no entries either.
 //!
 //! # Cost
 //!
-//! A new trace costs the nodes that it adds, the classes around them that become complete, and the entries that overlap the
-//! new ones. The length of the table matters only through these.
+//! A new trace costs the nodes that it adds, the classes around them that become complete, and the entries that overlap
+//! the new ones. The length of the table matters only through these.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ mod specialise;
 
 use classes::{ClassId, RegionClasses, UNMATCHABLE};
 
-/// For how many leaves that go together memory is prefetched at a time.
+/// The number of leaves for which memory is prefetched together, when several are removed.
 const PREFETCHED_LEAVES: usize = 32;
 
 /// A tree and its table.
@@ -59,22 +59,22 @@ pub(super) struct IncrementalCompiler {
     /// By node.
     nodes: Vec<Option<NodeInfo>>,
     classes: RegionClasses,
-    /// The last edit of the tree, and a region, kept for their memory.
+    /// The last edit of the tree, and a region. Kept for their memory.
     edit: Edit,
     scratch: Region,
 }
 
-/// What is known of a node.
+/// What is known about a node.
 #[derive(Debug)]
 struct NodeInfo {
     class: ClassId,
     kind: NodeKind,
     entries: EntryIds,
-    /// Of a leaf.
+    /// For a leaf.
     behaviour: LeafBehaviour,
 }
 
-/// The entries of a node: mostly one.
+/// The entries of a node; mostly one.
 #[derive(Debug, Default)]
 enum EntryIds {
     #[default]
@@ -86,7 +86,7 @@ enum EntryIds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NodeKind {
     Leaf,
-    /// A `V` node with so many complete children.
+    /// A `V` node with this many complete children.
     Value {
         complete: u32,
     },
@@ -96,18 +96,18 @@ enum NodeKind {
     Never,
     /// A test that all packets of its class fit.
     Always,
-    /// A test of which only more than its yes-region can be matched.
+    /// A test for which only more than its yes-region can be matched.
     Wide,
     /// A test whose yes-region can't be matched at all.
     Blocked,
 }
 
-/// What is done with a leaf's packets.
+/// What happens to a leaf's packets.
 #[derive(Debug, Default)]
 struct LeafBehaviour {
     /// Only packets that fit this are forwarded; the others go to the controller.
     only: Option<Box<Constraint>>,
-    /// The instructions, which are held. `None` sends all to the controller.
+    /// The instructions, which are held. `None` sends all packets to the controller.
     action: Option<ActionId>,
 }
 
@@ -130,7 +130,7 @@ impl IncrementalCompiler {
         }
     }
 
-    /// Compiles the trace that the tree has just taken in.
+    /// Compiles the trace that was just added to the tree.
     fn compile_new_leaf(&mut self, outcome: Augmented, action: LeafAction) -> Augmented {
         if !matches!(outcome, Augmented::Existing(_)) {
             let behaviour = self.behaviour(action);
@@ -166,7 +166,7 @@ impl IncrementalCompiler {
         self.edit = edit;
     }
 
-    /// Has what [`IncrementalCompiler::remove_node`] reads of some nodes on its way.
+    /// Prefetches what [`IncrementalCompiler::remove_node`] reads of some nodes.
     fn prefetch_removal(&self, nodes: &[NodeId]) {
         nodes.iter().for_each(|node| prefetch(&self.nodes[node.index()]));
         for node in nodes {
@@ -224,7 +224,7 @@ impl IncrementalCompiler {
         }
     }
 
-    /// Adds a leaf right under a `V` node: what most traces bring.
+    /// Adds a leaf directly under a `V` node. Most traces add such a leaf.
     fn add_leaf_under_value(&mut self, above: NodeId, value: u128, leaf: NodeId, behaviour: LeafBehaviour) {
         let mut region = std::mem::take(&mut self.scratch);
         let (outer, Node::Value(values)) = (self.node(above).class, self.tree.node(above)) else { return };
@@ -247,7 +247,8 @@ impl IncrementalCompiler {
         self.nodes[node.index()] = Some(NodeInfo { class, kind, entries: EntryIds::None, behaviour });
     }
 
-    /// The class that a new node under a branch is in. If the branch is the yes-side of a new test, `yes` is its region.
+    /// The class that a new node under a branch is in. If the branch is the yes-side of a new test, `yes` is its
+    /// region.
     fn class_under(&mut self, from: Option<(NodeId, Branch)>, yes: Option<&YesRegion>) -> ClassId {
         let Some((above, branch)) = from else {
             let cond = Cond { all: self.target.under.clone(), ranges: Vec::new() };
@@ -315,7 +316,7 @@ impl IncrementalCompiler {
         }
     }
 
-    /// Whether so many children are all that a `V` node can have.
+    /// Whether a `V` node can have no more than this many children.
     fn are_all_values(&self, node: NodeId, class: ClassId, children: u32) -> bool {
         let Node::Value(values) = self.tree.node(node) else { return false };
         let region = self.classes.region(class);

@@ -1,8 +1,8 @@
 //! From a trace tree to prioritised rules (paper §4.1 and §4.3).
 //!
-//! [`Table`] is what drives a switch. It owns the tree and follows it edit by edit: `incremental.rs` turns an edit of the
-//! tree into an edit of a few entries, `entries/` keeps the entries and says which of them are rules. What they do and why
-//! is told in `docs/algorithm.md`.
+//! [`Table`] is what drives a switch. It owns the tree and follows it edit by edit: `incremental.rs` turns an edit of
+//! the tree into an edit of a few entries, `entries/` keeps the entries and says which of them are rules.
+//! `docs/algorithm.md` explains what they do and why.
 
 use maple_wire::{Constraint, Instruction};
 
@@ -16,13 +16,13 @@ mod tuning;
 pub use table::{Table, TableBackend, Target};
 pub use tuning::Tuning;
 
-/// What the switch shall do with a leaf's packets.
+/// What the switch does with a leaf's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeafAction {
-    /// These instructions; none is to drop.
+    /// Applies these instructions. An empty list drops them.
     Apply(Vec<Instruction>),
-    /// These instructions for its packets that fit the constraint; send the others to the controller.
+    /// Applies these instructions to its packets that fit the constraint, and sends the others to the controller.
     ApplyTo(Constraint, Vec<Instruction>),
-    /// Send them to the controller.
+    /// Sends them to the controller.
     Controller,
 }

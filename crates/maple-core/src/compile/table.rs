@@ -2,8 +2,9 @@
 //!
 //! # What
 //!
-//! [`Table`] is what drives a switch's rules: the engine for the packets that enter, the benchmarks. It owns the tree, knows what each leaf does, and says after each edit which changes bring the
-//! switch from the rules before to the rules now, in an order whose every prefix is safe (`update.rs`).
+//! [`Table`] makes a switch's rules: the engine uses it for the packets that enter, and so do the benchmarks. It owns
+//! the tree and knows what each leaf does. After each edit it says which changes lead from the old rules to the new
+//! ones, in an order whose every prefix is safe (`update.rs`).
 //!
 //! The rules come from a [`TableBackend`]: the incremental compiler, unless tests or benchmarks choose another.
 
@@ -23,7 +24,8 @@ use crate::update::Change;
 
 /// What a table is made for.
 pub struct Target {
-    /// Only packets that fit these have rules; in OXM order, one a field. Traces need not say them.
+    /// Only packets that fit these constraints have rules. The constraints are in OXM order, one for each field. Traces
+    /// need not state them.
     pub under: Vec<Constraint>,
     /// What the switch can match.
     pub capabilities: Capabilities,
@@ -35,14 +37,14 @@ pub struct Target {
 
 /// A trace tree and its compiled table.
 ///
-/// A packet that no rule takes, or a rule whose instructions send it to the controller, is one that the tree does not
-/// know, that its leaf's action wants at the controller, or that the switch can't tell apart.
+/// If no rule takes a packet, or its rule sends it to the controller, then the tree does not know the packet, its
+/// leaf's action sends it to the controller, or the switch can't tell it apart from others.
 #[derive(Debug)]
 pub struct Table {
     backend: Box<dyn TableBackend>,
 }
 
-/// A compiler that keeps a table: the product's, or one to compare it with.
+/// A compiler that maintains a table: the product's, or one to compare it with.
 pub trait TableBackend: fmt::Debug + Send {
     /// The tree.
     fn tree(&self) -> &Tree;
@@ -73,12 +75,12 @@ pub trait TableBackend: fmt::Debug + Send {
 }
 
 impl Table {
-    /// A table that knows nothing and has no rules.
+    /// A table without leaves and rules.
     pub fn new(target: Target) -> Table {
         Table::tuned(target, Tuning::default())
     }
 
-    /// A table with other thresholds than the product's.
+    /// A table with thresholds other than the product's.
     pub fn tuned(target: Target, tuning: Tuning) -> Table {
         Table::with_backend(Box::new(IncrementalCompiler::new(target, tuning)))
     }
@@ -88,30 +90,29 @@ impl Table {
         Table { backend }
     }
 
-    /// The tree. Look-ups go here.
+    /// The tree, for look-ups.
     pub fn tree(&self) -> &Tree {
         self.backend.tree()
     }
 
-    /// Adds a trace that ends in `leaf`, whose packets are to be treated by `action`. All traces of a table are lowered
-    /// for its switch ([`crate::Trace::lower`]). Where the tree has the trace already, its leaf and that leaf's action
-    /// stay.
+    /// Adds a trace that ends in `leaf`, to whose packets `action` applies. All traces of a table are lowered for its
+    /// switch ([`crate::Trace::lower`]). If the tree already has the trace, its leaf and that leaf's action stay.
     ///
     /// # Panics
     ///
-    /// If `leaf` is in the tree: a leaf has one trace, and its number is never given out again.
+    /// If `leaf` is in the tree: a leaf has one trace, and its number is never reused.
     pub fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
         self.backend.augment(items, leaf, action)
     }
 
-    /// Begins to replay a run along the tree: what the tree knows of the run's questions is not recorded again.
+    /// Begins to replay a run along the tree: questions that the tree already has are not recorded again.
     pub fn begin_replay(&self) -> Replay<'_> {
         self.tree().begin_replay(self.backend.capabilities())
     }
 
-    /// Adds the trace of a run that was replayed: [`Table::augment`] without the items. `packet` is the run's. If that saves
-    /// many rules, the leaf is specialised: it keeps the packets that agree with this one in some more bits
-    /// (`docs/algorithm.md`, "Leaf specialisation"), whether it forwards now or later.
+    /// Adds the trace of a run that was replayed: [`Table::augment`] without the items. `packet` is the run's packet.
+    /// If that saves many rules, the leaf is specialised, whether it forwards now or later. It then keeps only the
+    /// packets that agree with this one in some more bits (`docs/algorithm.md`, "Leaf specialisation").
     ///
     /// # Panics
     ///
@@ -126,24 +127,24 @@ impl Table {
         self.backend.insert_replayed(run, leaf, action, packet)
     }
 
-    /// Takes a leaf out; returns whether it was there.
+    /// Removes a leaf. Returns whether it existed.
     pub fn remove(&mut self, leaf: LeafId) -> bool {
         self.backend.remove(leaf)
     }
 
-    /// Takes leaves out, and returns how many of them were there. Costs less than one after the other: what the rest of the
-    /// table makes of it is seen once.
+    /// Removes leaves, and returns how many of them existed. This costs less than removing one after the other, because
+    /// the effects on the rest of the table are computed once.
     pub fn remove_all(&mut self, leaves: &[LeafId]) -> usize {
         self.backend.remove_all(leaves)
     }
 
-    /// Has a leaf's packets treated by another action. A leaf that is not there is passed over.
+    /// Sets the action of a leaf. A leaf that does not exist is ignored.
     pub fn set_action(&mut self, leaf: LeafId, action: LeafAction) {
         self.backend.set_action(leaf, action);
     }
 
-    /// Removes all redundant barrier rules. When leaves go, some stay, since it takes longer to see that they are redundant than
-    /// to keep them; otherwise each new trace has some of them decided.
+    /// Removes all redundant barrier rules. When leaves are removed, some redundant rules stay, because detecting them
+    /// costs more than keeping them. Without this call, each new trace has some of them decided.
     pub fn remove_redundant(&mut self) {
         self.backend.remove_redundant();
     }
@@ -153,13 +154,13 @@ impl Table {
         self.backend.rules()
     }
 
-    /// What has changed since this was last asked, in an order whose every prefix is safe.
+    /// Returns what has changed since the last call, in an order whose every prefix is safe.
     pub fn take_changes(&mut self) -> Vec<Change> {
         self.backend.take_changes()
     }
 
-    /// How many entries of the table were looked at so far, each time counted: a measure of the work that edits took. The
-    /// paper's compiler does not count and says 0.
+    /// How often entries of the table were looked at so far: a measure of the work that edits took. The paper's
+    /// compiler does not count and returns 0.
     pub fn visited(&self) -> u64 {
         self.backend.visited()
     }

@@ -1,34 +1,34 @@
 //! Thresholds of the compiler.
 
-/// From which sizes on the compiler does more than the plain thing, and how much work it does at a time. None of it decides
-/// whether a table is right.
+/// The sizes above which the compiler does more than the simplest thing, and how much work it does at a time. None of
+/// them affects whether a table is right.
 #[derive(Clone, Debug)]
 pub struct Tuning {
-    /// An entry that overlaps at most so many others is decided at once when its leaf goes; one with more overlaps is assumed
-    /// to be required as a barrier rule, and decided later.
+    /// An entry that overlaps at most this many others is decided immediately when its leaf is removed. One with more
+    /// overlaps is assumed to be required as a barrier rule, and decided later.
     pub few_overlaps: usize,
-    /// How many deferred barrier rules are decided with each new trace.
+    /// The number of deferred barrier rules that are decided with each new trace.
     pub checks_per_trace: usize,
-    /// A leaf is specialised only if at least so many barrier rules are required because of it.
+    /// A leaf is specialised only if at least this many barrier rules are required because of it.
     pub specialise_from: usize,
-    /// And only if there is one of them for each so many entries of the table.
+    /// It is also specialised only if the table has at most this many entries for each of these rules.
     pub specialise_entries_per_barrier: usize,
-    /// And only if they are at most so many percent of the rules. In a table that is nearly all barrier rules for one leaf,
-    /// other leaves will require the same ones.
+    /// It is also specialised only if they are at most this percentage of the rules. In a table that is nearly all
+    /// barrier rules for one leaf, other leaves will require the same ones.
     pub specialise_max_percent: usize,
-    /// How many bits more a specialised leaf may state.
+    /// The maximum number of further bits that a specialised leaf may state.
     pub specialise_max_bits: u32,
-    /// So many bits more must save at least `2^bits` barrier rules, divided by 2 so many times: each block of packets may
-    /// come to have a leaf of its own.
+    /// For a number of further bits, the minimum number of saved barrier rules is `2^bits`, halved this many times:
+    /// each block of packets may get a leaf of its own.
     pub specialise_discount: u32,
-    /// Of so many changes sent, one may be a rule that is sent again to save a level.
+    /// The number of changes sent for each rule that may be sent again to save a level.
     pub changes_per_resend: u64,
-    /// After so many changes sent, it is seen whether a level can be given up.
+    /// After this many changes sent, the compiler checks whether a level can be given up.
     pub changes_between_level_checks: u64,
 }
 
 impl Default for Tuning {
-    /// What `maple bench rules` measures (`docs/algorithm.md`).
+    /// The values with which `maple bench rules` measures (`docs/algorithm.md`).
     fn default() -> Tuning {
         Tuning {
             few_overlaps: 16,
@@ -45,7 +45,7 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// Lower thresholds: tables of a few rules reach everything that large tables do. For tests.
+    /// Lower thresholds: small tables use everything that large tables do. For tests.
     pub fn for_small_tables() -> Tuning {
         Tuning {
             few_overlaps: 3,

@@ -11,7 +11,7 @@
 //! A key that was put in may be missing; the caller then computes its value again. A value that is found was put in for
 //! this key, and was not forgotten since.
 //!
-//! Anyone who knows a key knows its line. Whoever crowds a line slows down the keys in it, and nothing else.
+//! Anyone who knows a key knows its line. Someone who crowds a line slows down the keys in it, and nothing else.
 
 use maple_prefetch::prefetch;
 
@@ -155,7 +155,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_value_that_is_found_is_the_one_in_a_map(steps in steps()) {
-            // The cache takes an earlier version that returns for a new one.
+            // To the cache, an earlier version that returns is a new version.
             let (mut recent, mut map, mut version, mut turn) = (VersionedCache::default(), HashMap::new(), 0, 0);
             recent.begin(0);
             for step in steps {

@@ -2,18 +2,18 @@
 //!
 //! # What
 //!
-//! A switch holds at most [`Options::max_rules`](super::Options) rules. A table that has said that it was full holds at
-//! most as many as it had then. A leaf may try to install only while a reserve is free. Its rules are counted as soon
+//! A switch holds at most [`Options::max_rules`](super::Options) rules. A table that reported itself full holds at most
+//! as many rules as it had then. A leaf may try to install only while a reserve is free. Its rules are counted as soon
 //! as they are known, before any of them is sent. If they do not fit, the leaf is refused. Its packets then go through
 //! the controller, which has the leaf and need not run f, until a later packet finds capacity.
 //!
 //! A refusal makes the controller ask the switch for statistics, at most once in
-//! [`Options::eviction_period`](super::Options). When they have come, at most as many leaves are evicted as were
-//! refused. Those go first whose rules counted the fewest packets since the last time, and among them the least
-//! recently used. They are withdrawn like leaves that are no longer f's answer, and the compiler does the rest. Labels
+//! [`Options::eviction_period`](super::Options). When they arrive, at most as many leaves are evicted as were refused.
+//! The leaves whose rules counted the fewest packets since the last answer go first, and among them the least recently
+//! used. They are withdrawn like leaves that are no longer f's answer, and the compiler does the rest. Labels
 //! are evicted too; the leaves that use an evicted label stop first.
 //!
-//! When little more than the reserve is free, the compiler removes redundant barrier rules at once
+//! When little more than the reserve is free, the compiler removes redundant barrier rules immediately
 //! ([`Table::remove_redundant`](crate::Table::remove_redundant)). Otherwise these wait for new traces.
 //!
 //! A tree holds at most [`Options::max_traces`](super::Options) leaves. When it is full, decisions are not cached, and
@@ -23,8 +23,8 @@
 //!
 //! In one period, at most an eighth of the bound is evicted at a switch, and at least one leaf. Of leaves whose rules
 //! were in use, at most an eighth of that number, and at least one. So if more leaves are in use than fit, the
-//! controller does not exchange one half for the other all the time. Removing a leaf may require barrier rules. Only if
-//! these do not even fit into the reserve, all leaves at the switch are evicted at once.
+//! controller does not keep exchanging one half for the other. Removing a leaf may require barrier rules. If these do
+//! not fit even into the reserve, all leaves at the switch are evicted together.
 //!
 //! No rule has a timeout at the switch, because a rule may shield others.
 
@@ -41,7 +41,7 @@ use super::{Options, Time};
 /// How long a table that was full counts as full.
 const FULL_FOR: Duration = Duration::from_secs(60);
 
-/// What is known of the capacity of a switch.
+/// What is known about the capacity of a switch.
 #[derive(Debug)]
 pub(super) struct Capacity {
     max_rules: Option<usize>,
@@ -77,7 +77,7 @@ pub(super) enum UsageQuery {
 }
 
 impl Capacity {
-    /// A switch of which nothing is known. With a separate classifier, no leaf has rules there.
+    /// A switch about which nothing is known. With a separate classifier, no leaf has rules there.
     pub fn new(has_classifier: bool, options: &Options) -> Capacity {
         Capacity {
             max_rules: options.max_rules,
@@ -95,7 +95,7 @@ impl Capacity {
         }
     }
 
-    /// A table says that it is full.
+    /// A table reports that it is full.
     pub fn on_table_full(&mut self, table: u8) {
         self.full.push(table);
     }
@@ -132,7 +132,7 @@ impl Capacity {
         self.max_traces.is_none_or(|bound| leaves < bound)
     }
 
-    /// Whether the `added` rules fit beside the present ones. With a reserve, that stays free.
+    /// Whether the `added` rules fit beside the present ones. With a reserve, the reserve stays free.
     pub fn fits(
         &self,
         now: Time,

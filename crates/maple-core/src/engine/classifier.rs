@@ -39,7 +39,7 @@ const SHUT: u16 = KNOWN;
 /// The Ethernet types of discovery's frames: LLDP, and the broadcasts that ONOS and Floodlight use too.
 const DISCOVERY_TYPES: [u128; 2] = [0x88cc, 0x8942];
 
-/// Whether a packet is of a type that only discovery uses, whoever sent it.
+/// Whether a packet is of a type that only discovery uses, whatever its sender.
 pub(super) fn is_discovery_frame(packet: &Packet<'_>) -> bool {
     packet.switch_value(Field::EthType).is_some_and(|kind| DISCOVERY_TYPES.contains(&kind))
 }

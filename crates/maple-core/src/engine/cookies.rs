@@ -24,7 +24,7 @@ pub(super) enum Subject {
     Label(u64),
 }
 
-/// A cookie: 8 bits tag, 16 bits epoch, 40 bits leaf or what stands in its place.
+/// A cookie: 8 bits tag, 16 bits epoch, 40 bits for the leaf or what replaces it.
 pub(super) fn cookie(epoch: u16, leaf: Option<LeafId>) -> u64 {
     TAG << 56 | u64::from(epoch) << 40 | leaf.map_or(NO_LEAF, |leaf| leaf.0 & NO_LEAF)
 }

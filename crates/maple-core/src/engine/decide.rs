@@ -45,7 +45,7 @@ impl Engine {
                 } else if distinct.insert((received.at, received.frame.clone())) {
                     packets.push(received);
                 } else {
-                    // Most likely an equal packet of this round makes the leaf for it.
+                    // An equal packet of this round will most likely make the leaf for it.
                     later.push(received);
                 }
             }
@@ -57,7 +57,7 @@ impl Engine {
     /// The leaf that answers a packet at its ingress and is still what f would answer.
     ///
     /// Another shard may have changed what a leaf depends on while its message is on the way here. Such a leaf ignores
-    /// what this very packet has just taught us (where its host is, say). So it is reconsidered at once.
+    /// what this very packet has just taught us (where its host is, say). So it is reconsidered immediately.
     pub(super) fn current_leaf(&mut self, received: &ReceivedPacket) -> Option<LeafId> {
         let leaf = self.lookup(received)?;
         if self.store.is_current(leaf) {
@@ -83,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// Runs f on a batch. Gives each run with its tag and f's answer.
+    /// Runs f on a batch. Yields each run with its tag and f's answer.
     pub(super) fn run_policy<T>(&mut self, runs: Vec<(Run, T)>) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
         let (runs, tags): (Vec<Run>, Vec<T>) = runs.into_iter().unzip();
         self.stats.runs += runs.len() as u64;

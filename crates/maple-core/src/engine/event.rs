@@ -221,7 +221,7 @@ pub enum Effect {
     Report(Report),
 }
 
-/// A packet for listeners, which run beside the policy.
+/// A packet for listeners, which run alongside the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerPacket {
     /// Which conditions of [`super::Options::listener_filters`] it fits: bit i for the i-th condition.

@@ -47,7 +47,8 @@ impl Engine {
         self.evict_for_hosts(dpid);
     }
 
-    /// Does something with a switch, which is taken out of the map meanwhile. `false` if it is not there.
+    /// Takes a switch out of the map while `work` runs on it. Returns what `work` returns, or `false` if there is no
+    /// such switch.
     fn with_switch(&mut self, dpid: Dpid, work: impl FnOnce(&mut Engine, &mut Switch) -> bool) -> bool {
         let Some(mut switch) = self.switches.remove(&dpid) else { return false };
         let outcome = work(self, &mut switch);
@@ -143,7 +144,7 @@ impl Engine {
         let own = cookie(self.options.epoch, None);
         let state = self.store.snapshot();
         let mut first = classifier(switch, &state, &self.options, own);
-        // A rule that was just refused is tried again later (`retry_refused_rules`), not at once.
+        // A rule that was just refused is tried again later (`retry_refused_rules`), not now.
         let is_refused = |table: u8, rule: &Rule| {
             switch.refused.iter().any(|(t, p, m)| (*t, *p, m) == (table, rule.priority, &rule.matching))
         };

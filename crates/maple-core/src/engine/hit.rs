@@ -1,7 +1,7 @@
 //! The fast path: packets that a leaf in use answers.
 //!
-//! A packet is answered where it lies, in a shard's read buffer. The answer is appended where it will be written from.
-//! The frame is copied once, into its answer, and nothing is allocated.
+//! A packet is answered in place, in a shard's read buffer. The answer is appended to the buffer that will be sent. The
+//! frame is copied once, into its answer, and nothing is allocated.
 //!
 //! # What
 //!

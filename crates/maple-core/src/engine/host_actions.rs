@@ -216,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// The hosts of a port have rules exactly if it is an edge port.
+    /// The hosts of a port have rules if and only if it is an edge port.
     fn update_port_host_rules(&mut self, state: &Snapshot, at: Location) {
         let Some(switch) = self.switches.get_mut(&at.switch) else { return };
         if state.port(at).is_none_or(|port| port.kind != PortKind::Edge) {

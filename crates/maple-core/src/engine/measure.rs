@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// The switch refuses to tell its counters.
+    /// The switch refuses to report its counters.
     pub(super) fn poll_refused(&mut self, dpid: Dpid) {
         self.update_gauges(dpid, self.now);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
@@ -239,7 +239,7 @@ fn per_second(number: u64, nanoseconds: u64) -> u64 {
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// The speed of a port in bit/s, if the switch tells.
+/// The speed of a port in bit/s, if the switch reports it.
 pub(super) fn speed(version: Version, port: &Port) -> Option<u64> {
     /// `OFPPF_*`, the same bits in both versions up to 10 Gbit/s: 10 and 100 Mbit/s, 1 and 10 Gbit/s, half and full
     /// duplex.

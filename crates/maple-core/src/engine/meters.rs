@@ -1,9 +1,9 @@
 //! The meters of one switch that implement the limits of routes.
 //!
 //! A limit has a meter number, from [`FIRST`] up, for as long as a route or a rule needs it. The meter is added just
-//! before the first rule that names it. A sweep, once every [`SWEEP`], deletes meters that were not needed twice in a
-//! row: by then the rules that are being deleted are gone. After a switch has refused a meter it is asked for no more.
-//! Packets under limits then go through the controller, unlimited, and a report says so.
+//! before the first rule that names it. A sweep, once every [`SWEEP`], deletes the meters that were unused at two
+//! sweeps in a row: by then the rules that were being deleted are gone. A switch that has refused a meter gets no more
+//! meters. Packets under limits then go through the controller, unlimited, and a report says so.
 //!
 //! A switch that reconnects may still have meters of the earlier connection under these numbers. Adding one of them
 //! fails, which is not reported, and the modification after it sets the right values.

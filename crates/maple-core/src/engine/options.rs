@@ -70,8 +70,8 @@ pub struct Options {
     /// The packets that listeners want: each packet that enters the network and fits one of these conditions, as
     /// if f had tested them. At most 64.
     pub listener_filters: Arc<[Cond]>,
-    /// The maximum number of leaves that are decided again at once after a change. Further leaves are withdrawn, and f
-    /// runs when a packet comes.
+    /// The maximum number of leaves that are decided again immediately after a change. Further leaves are withdrawn,
+    /// and f runs when a packet comes.
     pub max_reconsidered: usize,
     /// The number of cached leaves a second that are checked by another run of f; 0: none.
     pub check_rate: u32,

@@ -21,7 +21,7 @@ use super::cookies::is_ours;
 use crate::network::Gauge;
 use crate::update::{EntryKey, entry_key};
 
-/// How many times as long as an answer took the switch is left alone after it.
+/// After an answer, the switch is left alone for this many times as long as the answer took.
 const REST_FACTOR: u32 = 19;
 /// The minimum time between two polls for people who watch.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
@@ -70,7 +70,7 @@ struct PollSeries {
     /// When the switch was last asked.
     asked: Option<Time>,
     watched: Option<Time>,
-    /// The switch refuses to tell.
+    /// Whether the switch refuses to report its counters.
     is_refused: bool,
 }
 
@@ -193,8 +193,8 @@ impl Polls {
         Some(series.complete(what, reading, period))
     }
 
-    /// The switch refuses to tell. Returns the gauges that are no longer known, and what it was asked for unless that
-    /// was reported before.
+    /// The switch refuses to report its counters. Returns the gauges that are no longer known, and what it was asked
+    /// for unless that was reported before.
     pub fn on_refused(&mut self) -> (BTreeSet<Gauge>, Option<Counted>) {
         let Some(Asked { what, .. }) = self.asked.take() else { return (BTreeSet::new(), None) };
         let series = self.series(what);
@@ -215,7 +215,7 @@ impl PollSeries {
         let mut complete =
             CompleteAnswer { what, reading, since: None, measure: BTreeSet::new(), forget: BTreeSet::new() };
         if !self.is_wanted() {
-            // The next wanted series starts anew.
+            // The next wanted series starts from the beginning.
             self.sample = None;
             return complete;
         }

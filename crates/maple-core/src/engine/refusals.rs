@@ -1,7 +1,7 @@
 //! Rules that a switch refuses: what is withdrawn, what is tried again, and when.
 //!
 //! A refused rule of a leaf or label takes that leaf or label out. A refused rule of a host or a route leaves the
-//! others alone. A switch that refuses something in one update after the other gets no new rules for a while. After any
+//! others alone. A switch that refuses something in several updates in a row gets no new rules for a while. After any
 //! refusal the switch is asked which rules it has ([`Engine::reread`]).
 
 use std::collections::BTreeSet;
@@ -71,9 +71,9 @@ impl Engine {
         self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
     }
 
-    /// Removes the leaves and labels that the refusal concerns. If the switch is full, these are all that it has not
-    /// confirmed. If it refuses again and again, these are all. Otherwise only the refused rule's leaf or label, if it
-    /// is known, goes.
+    /// Removes the leaves and labels that the refusal concerns. If the switch is full, all that it has not confirmed
+    /// go. If it refuses again and again, all go. Otherwise the refused rule's leaf or label goes, or all unconfirmed
+    /// ones if that is not known.
     fn remove_suspects(&mut self, dpid: Dpid, cookie: u64, full: bool, is_hopeless: bool) {
         let culprit = subject_of(self.options.epoch, cookie);
         let suspects = if is_hopeless { self.all_subjects_at(dpid) } else { self.unconfirmed_at(dpid) };

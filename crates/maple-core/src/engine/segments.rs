@@ -2,7 +2,7 @@
 //!
 //! # What is sound there
 //!
-//! A bridge learns from the frames that pass at which of its ports an address is. If two of our switches sent frames of
+//! A bridge learns from passing frames which of its ports leads to an address. If two of our switches sent frames of
 //! one host into a segment, the bridge would believe the later one, and drop packets for the earlier one. If two of our
 //! switches accepted what a host on the segment sends, f would run twice and the packet would be delivered twice.
 //!

@@ -72,7 +72,7 @@ pub(super) struct Switch {
     pub verified_hosts: VersionedCache,
     /// The switch refuses again and again: until then it gets no new rules.
     pub full_until: Option<Time>,
-    /// The number of updates in a row of which it refused something.
+    /// The number of updates in a row in which it refused something.
     pub full_count: u32,
     /// Table, priority and match of rules of the engine's own that it refused lately.
     pub refused: Vec<(u8, u16, Match)>,

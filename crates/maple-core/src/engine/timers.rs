@@ -36,7 +36,7 @@ pub(super) enum Timer {
     Meters(Dpid),
     /// A switch that is to be asked for its counters.
     Poll(Dpid),
-    /// What f wants measured.
+    /// What f wants to have measured.
     Demand,
     /// The next leaf to check.
     Recheck,

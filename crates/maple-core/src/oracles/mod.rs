@@ -1,9 +1,10 @@
-//! Other compilers of trace trees, to test [`crate::compile`] and to measure it against. No part of the product.
+//! Other compilers of trace trees, to test [`crate::compile`] and to measure it against. They are no part of the
+//! product.
 //!
-//! * [`ReferenceCompiler`] compiles a tree from scratch each time, in the plainest way that is right.
-//! * [`paper`] is the paper's compiler, incremental as the paper says.
+//! * [`ReferenceCompiler`] compiles a tree from scratch each time, in the simplest correct way.
+//! * [`paper`] is the paper's compiler, incremental as the paper describes.
 //!
-//! Tests and `maple bench` build this folder (feature `oracles`). It stands here because both compilers read what other
+//! Tests and `maple bench` build this folder (feature `oracles`). It is here because both compilers use what other
 //! crates cannot see: the tree's nodes and the regions of packets.
 
 use crate::compile::{Table, Target, Tuning};
@@ -19,14 +20,15 @@ pub enum Strategy {
     /// Maple's own ([`Table::new`]).
     #[default]
     Maple,
-    /// The same, with thresholds at which small tables reach all that large ones do ([`Tuning::for_small_tables`]).
+    /// The same, with thresholds at which small tables use everything that large ones do
+    /// ([`Tuning::for_small_tables`]).
     MapleForSmallTables,
     /// The paper's ([`paper::table`]).
     Paper,
 }
 
 impl Strategy {
-    /// What makes an empty table with this compiler.
+    /// A function that makes an empty table with this compiler.
     pub fn new_table(self) -> fn(Target) -> Table {
         match self {
             Strategy::Maple => Table::new,

@@ -1,5 +1,5 @@
-//! Plain bridges in the simulated network: they learn behind which of their ports an address is, as all bridges do, and have
-//! hosts of their own.
+//! Plain bridges in the simulated network. They learn which of their ports leads to an address, as all bridges do, and
+//! have hosts of their own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub(super) struct Bridge {
 }
 
 impl Sim {
-    /// A bridge joins these ports of switches; where its own hosts are.
+    /// Adds a bridge that joins these ports of switches. Returns the location of the bridge's own hosts.
     pub fn add_bridge(&mut self, ports: &[Location]) -> Location {
         self.bridges.push(Bridge { ports: ports.iter().copied().collect(), learned: BTreeMap::new() });
         place(self.bridges.len() - 1)
@@ -28,7 +28,7 @@ impl Sim {
         index.or_else(|| self.bridges.iter().position(|bridge| bridge.ports.contains(&at)))
     }
 
-    /// A frame comes into a bridge from a switch's port or from its own hosts.
+    /// A frame enters a bridge from a switch's port or from its own hosts.
     pub(super) fn cross(&mut self, index: usize, from: Location, frame: &[u8]) {
         let packet = Packet::new(frame, 0);
         let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
@@ -52,7 +52,7 @@ impl Sim {
         }
     }
 
-    /// A frame gets to where hosts are: one answers it, or it is delivered.
+    /// A frame reaches the hosts at a location: one of them answers it, or it is delivered.
     pub(super) fn reach_hosts(&mut self, at: Location, frame: Vec<u8>) {
         match self.answer_to_probe(at, &frame) {
             Some(Some(reply)) => self.inject(at, reply),

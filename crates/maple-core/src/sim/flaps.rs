@@ -21,7 +21,7 @@ fn at(switch: u64, port: u32) -> Location {
     Location::new(Dpid(switch), PortNo(port))
 }
 
-/// Broadcasts go everywhere; else to where the destination is known to be, and nowhere if it is not.
+/// Broadcasts are flooded. Other packets go to the known location of the destination, or nowhere if it is not known.
 fn strict(pkt: &PacketHandle, net: &Net) -> Route {
     match net.locate(pkt.eth_dst()) {
         Some(to) => net.shortest_path(Location::new(pkt.switch(), PortNo(0)), to),
@@ -30,7 +30,8 @@ fn strict(pkt: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-/// Two switches with a link (ports 1), at two shards; A at 1:2 and B at 2:2, which announced an address.
+/// Two switches with a link (port 1 of each), at two shards. A is at 1:2 and B at 2:2, and both have announced an
+/// address.
 fn world(version: Version) -> Sim {
     let mut sim = Sim::new(Arc::new(strict), 2, &Options::default(), 3);
     sim.add_switch(Dpid(1), version, 4);
@@ -53,7 +54,7 @@ fn announce(sim: &mut Sim, mac: Mac, place: Location, number: u8) {
     sim.run_for(Duration::from_millis(200));
 }
 
-/// How many of so many packets from A to B arrive at a place, one a second.
+/// Sends this many packets from A to B, one a second. Returns how many arrive at a place.
 fn arrive(sim: &mut Sim, count: usize, place: Location) -> usize {
     let mut arrived = 0;
     for number in 0..count as u16 {

@@ -1,4 +1,4 @@
-//! Hosts that move, lie, flood, take addresses over and fall silent, on small networks.
+//! Hosts that move, impersonate others, flood, take over addresses and fall silent, on small networks.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn one_frame_never_takes_a_gateways_place() {
         let (gateway, liar) = (at(1, 3), at(2, 4));
         sim.place_host(A, gateway);
         send(&mut sim, gateway, announce(A, v4(0xa)));
-        // What a router sends has the addresses of all the world, and lower ones than its own.
+        // Packets that a router forwards carry foreign addresses, some of them lower than its own.
         let routed = Frame::ethernet(B.0, A.0).ipv4([1, 1, 1, 1], [10, 0, 0, 0xb]).udp(1, 2).payload(b"routed");
         send(&mut sim, gateway, routed.clone());
         send(&mut sim, at(3, 3), udp(B, A, 1));
@@ -66,7 +66,7 @@ fn one_frame_never_takes_a_gateways_place() {
 fn a_host_that_sends_but_answers_nothing_keeps_its_place() {
     for version in VERSIONS {
         let mut sim = ring(Arc::new(shortest), 2, 1, version);
-        // Nobody answers for it: it is not placed.
+        // No one answers for it: it gets no location.
         send(&mut sim, at(1, 3), announce(A, v4(0xa)));
         send(&mut sim, at(2, 3), udp(B, A, 1));
         send(&mut sim, at(1, 3), udp(A, B, 80));
@@ -84,7 +84,7 @@ fn a_host_that_sends_but_answers_nothing_keeps_its_place() {
             }
         }
         assert!(is_at(&sim, A, at(1, 3)), "{version:?}");
-        // It goes, and is at the other port when nobody looks for a liar any more.
+        // It leaves. When the last search is over, it is accepted at the other port.
         sim.run_for(Duration::from_secs(3));
         send(&mut sim, at(2, 4), udp(A, B, 80));
         assert!(is_at(&sim, A, at(2, 4)), "{version:?}");
@@ -94,7 +94,7 @@ fn a_host_that_sends_but_answers_nothing_keeps_its_place() {
     }
 }
 
-/// Routes IPv4 packets to whoever owns the destination, and floods the rest.
+/// Routes IPv4 packets to the owner of the destination address, and floods the rest.
 fn by_address(pkt: &PacketHandle, net: &Net) -> Route {
     use maple_wire::Field;
     let to = pkt.get(Field::Ipv4Dst).map(|bits| IpAddr::V4(Ipv4Addr::from(bits as u32)));
@@ -118,7 +118,7 @@ fn an_address_belongs_to_who_announced_it_last_though_rules_carry_the_announceme
         let arrives = |sim: &mut Sim| send(sim, from, to_b.clone()).into_iter().map(|d| d.at).collect::<Vec<_>>();
         assert_eq!(arrives(&mut sim), [first]);
         for round in 0..3 {
-            // Rules know what to do with ARP by now.
+            // By now there are rules for ARP.
             assert_eq!(send(&mut sim, second, announce(C, v4(0xb))).len(), 5, "each copy of the flood comes out once");
             assert_eq!(arrives(&mut sim), [second], "{version:?}, {round}: it was taken over");
             assert_eq!(send(&mut sim, first, announce(B, v4(0xb))).len(), 5);
@@ -198,7 +198,7 @@ fn hosts_that_find_no_room_in_the_classifier_are_served_by_the_controller_and_st
         assert_eq!(send(&mut sim, at(1, 3), udp(flooder(n), A, 80)).len(), 1, "{n}");
     }
     assert!(stats(&sim).refused_rules > 0 && stats(&sim).refused_rules < 4, "{:?}", stats(&sim));
-    // Leaves go on coming in.
+    // New leaves are still installed.
     let before = stats(&sim);
     assert_eq!(send(&mut sim, at(1, 1), udp(A, B, 80)).len(), 1);
     assert_eq!(send(&mut sim, at(1, 1), udp(A, B, 80)).len(), 1);

@@ -1,4 +1,4 @@
-//! What an invalidation withdraws, and how many leaves it looks at for that.
+//! What an invalidation withdraws, and how many leaves it examines for that.
 
 use std::sync::Arc;
 
@@ -27,8 +27,8 @@ fn by_address(pkt: &PacketHandle, net: &Net) -> Route {
     net.shortest_path(Location::new(pkt.switch(), PortNo(3)), to)
 }
 
-/// Two switches, and a leaf at the first for each of `pairs` pairs of hosts that speak to nobody else; and for host 1, who
-/// speaks to nine more.
+/// Two switches. The first has a leaf for each of `pairs` pairs of hosts that communicate with no one else. It also has
+/// nine for host 1, which sends to nine others.
 fn network(pairs: u64) -> Sim {
     let options = Options { track_hosts: false, ..Options::default() };
     let mut sim = Sim::new(Arc::new(by_address), 1, &options, 7);
@@ -51,7 +51,7 @@ fn stats(sim: &Sim) -> Stats {
     sim.engines()[0].stats()
 }
 
-/// How many leaves a selection withdraws, and how many are looked at.
+/// How many leaves a selection withdraws, and how many are examined.
 fn cost(pairs: u64, selection: &Selection) -> (u64, u64) {
     let mut sim = network(pairs);
     let before = stats(&sim);

@@ -1,4 +1,4 @@
-//! Labels in networks: what may never happen to a packet that carries one, and what labels cost.
+//! Labels in networks: what must never happen to a packet that carries one, and what labels cost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn packets_with_equal_headers_that_enter_elsewhere_go_elsewhere() {
 fn hosts_keep_all_their_vlan_ids_whatever_labels_have() {
     for versions in MIXED {
         for shards in [1, 2] {
-            // One of the hosts is silent for long.
+            // One of the hosts stays silent for a long time.
             let host_timeout = Duration::from_secs(1_000_000);
             let options = Options { labels: range(5, 9), host_timeout, ..Options::default() };
             let mut sim = line(Arc::new(shortest), &options, shards, &versions);
@@ -143,15 +143,15 @@ fn a_translation_with_a_new_port_for_every_connection_costs_no_label_each() {
     }
 }
 
-/// To the port of switch 3 that a variable says.
+/// Routes to the port of switch 3 that a variable holds.
 fn by_variable(pkt: &PacketHandle, net: &Net) -> Route {
     pkt.eth_dst();
     let port = net.var("port").and_then(|port| port.as_int()).unwrap_or(3);
     net.shortest_path(at(1, 3), at(3, port as u32))
 }
 
-/// Routes change all the time, three ids are used again and again, and packets are in flight for up to longer than labels
-/// are kept: each comes out where f said when it entered, or nowhere.
+/// Routes change all the time and three ids are reused again and again. Packets are in flight for up to longer than
+/// labels are kept. Each packet comes out where f said when it entered, or nowhere.
 #[test]
 fn a_packet_in_flight_whose_label_goes_comes_out_as_f_said_or_not_at_all() {
     let (mut lost, mut delivered) = (0, 0);
@@ -181,7 +181,7 @@ fn a_packet_in_flight_whose_label_goes_comes_out_as_f_said_or_not_at_all() {
         for Delivery { at: came_out, frame } in std::mem::take(&mut sim.delivered) {
             let number = u32::from_be_bytes(frame[frame.len() - 4..].try_into().expect("four bytes"));
             assert!(seen.insert(number), "seed {seed}: {number} came out twice");
-            // What f said from when the packet entered until the network had followed the last change before it was decided.
+            // What f said since the packet entered, and what the network may still have followed from before that.
             let entered = sent[&number];
             let from = said.range(..=entered).next_back().map(|(time, _)| *time).unwrap_or_default();
             let mut before = said.range(..from).rev();
@@ -225,7 +225,7 @@ fn routes_that_find_no_label_go_through_the_controller_until_there_is_one() {
         assert!(stats(&sim).labels_refused > 0);
         let said = |r: &Report| matches!(r, Report::NotLabelled { why, .. } if why.contains("has no label left"));
         assert_eq!(sim.reports.iter().filter(|report| said(report)).count(), 1, "{:?}", sim.reports);
-        // Three of them end; the others get their labels.
+        // Three of the routes end. The others get their labels.
         for port in 3..=5 {
             let (key, value) = (Value::from(port), Some(Value::from(true)));
             sim.tell(Event::Write(vec![Write::Table { table: "closed".into(), key, value }]));
@@ -257,7 +257,7 @@ fn floods_from_everywhere_share_the_labels_of_the_spanning_tree() {
             assert_eq!(send(&mut sim, at(u64::from(switch), 3), udp(from, B, 80)).len(), 11);
         }
     }
-    // Five links, two ways.
+    // Five links with two directions each.
     assert_eq!((stats(&sim).leaves, stats(&sim).labels), (30, 10));
     (1..=6).for_each(|dpid| assert!(label_rules(&mut sim, dpid) <= 2));
 }

@@ -1,4 +1,4 @@
-//! Routes under limits: meters come before the rules that name them, and go when nobody needs them.
+//! Routes under limits: meters are added before the rules that name them, and deleted when no rule needs them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn network(version: Version, takes_meters: bool) -> Sim {
     sim
 }
 
-/// How many copies of a packet to this port come out.
+/// The number of copies of a packet to this port that come out.
 fn send(sim: &mut Sim, dst: u16) -> usize {
     let frame = Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, dst).payload(b"hello");
     sim.inject(Location::new(Dpid(1), PortNo(1)), frame);

@@ -1,4 +1,5 @@
-//! What f asks about load: measured while somebody rests on it, and a leaf is decided again when an answer changes.
+//! What f asks about load: rates are measured while something depends on them, and a leaf is decided again when an
+//! answer changes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,8 +28,8 @@ fn at(switch: u64, port: u32) -> Location {
     Location::new(Dpid(switch), PortNo(port))
 }
 
-/// Two switches with two links between them (their ports 2 and 3), a host at port 1 of each. `decide` says whether to take the
-/// link between ports 3, and is counted.
+/// Two switches with two links between them (ports 2 and 3 of each), and a host at port 1 of each. `decide` says
+/// whether to use the link between the ports 3. Its calls are counted.
 fn network(version: Version, decide: fn(&Net) -> bool) -> (Sim, Arc<AtomicU64>) {
     let runs = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&runs);
@@ -60,7 +61,8 @@ fn frame(from: Mac, to: Mac, len: usize) -> Vec<u8> {
     frame.payload(&vec![0; len - 42])
 }
 
-/// For so many polls A sends B this many frames a second, each of 1000 bytes: so many times 8 kbit/s.
+/// For this many polls, A sends B `frames_a_second` frames a second. Each frame has 1000 bytes, so one frame a second
+/// is 8 kbit/s.
 fn send(sim: &mut Sim, polls: usize, frames_a_second: usize) {
     for _ in 0..polls * POLL.as_secs() as usize {
         for _ in 0..frames_a_second {
@@ -104,7 +106,7 @@ fn a_change_of_the_answer_decides_again_and_a_sample_does_not() {
         ] {
             let (mut sim, runs) = network(version, decide);
             assert_eq!(link(&mut sim), 2);
-            // 8 kbit/s each: little, much, between the thresholds, little, between.
+            // In units of 8 kbit/s: low, high, between the thresholds, low, between.
             for (frames, taken, decided) in [(1, 2, 1), (3, 3, 2), (3, 3, 2), (2, 3, 2), (1, 2, 3), (2, 2, 3)] {
                 send(&mut sim, 2, frames);
                 assert_eq!((link(&mut sim), runs.load(Ordering::Relaxed)), (taken, decided), "{version} {frames}");
@@ -143,7 +145,7 @@ fn a_shard_that_hears_of_nothing_else_measures_what_another_one_s_policy_asks_fo
     sim.run();
     sim.settle_ports();
     sim.run_for(Duration::from_secs(2));
-    // The switch of the other shard has a rule for what comes in there.
+    // The switch of the other shard has a rule for these packets.
     let busy = |sim: &mut Sim, seconds: usize| {
         for _ in 0..seconds {
             (0..3).for_each(|_| sim.inject(at(2, 1), frame(B, A, FRAME)));
@@ -163,7 +165,7 @@ fn a_shard_that_hears_of_nothing_else_measures_what_another_one_s_policy_asks_fo
 fn a_path_by_utilisation_leaves_the_link_that_others_use_without_asking_f() {
     let runs = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&runs);
-    // What is for port 7 goes by the link between ports 2; what else A sends by the one that is used less.
+    // Packets for port 7 take the link between the ports 2. Other packets of A take the link that is used less.
     let policy = move |pkt: &PacketHandle, net: &Net| {
         let Some(to) = net.locate(pkt.eth_dst()) else { return Route::drop() };
         if pkt.eth_src() == B {
@@ -263,7 +265,7 @@ fn people_who_watch_see_rates_and_change_nothing_for_f() {
     assert_eq!(ports.iter().map(|port| port.at).collect::<Vec<_>>(), [at(1, 1), at(1, 2), at(1, 3)]);
     let (sent, received) = ports[0].rates.expect("two rounds");
     assert!(about(received.bits, 8000.0) && sent.bits < 100.0, "{ports:?}");
-    // Each packet went by rules that say how many they took.
+    // Each packet went by rules that count.
     let counted = |rule: &crate::engine::TableRule| rule.counted.map(|count| count.packets);
     assert!(engine.rules(Dpid(1)).iter().any(|rule| counted(rule) >= Some(30)));
     assert_eq!(link(&mut sim), 2, "the average over a whole period is what counts");
@@ -294,7 +296,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The oracle: an answer from all samples since what was measured was last forgotten.
+/// The oracle: computes an answer from all samples since the rate was last forgotten.
 fn naive(samples: &[u64], scale: Scale) -> u8 {
     let above = |from: i64, until: i64| {
         samples.iter().fold(false, |busy, rate| *rate as i64 > from || (busy && *rate as i64 > until))

@@ -1,8 +1,8 @@
 //! A network in one thread: engines, simulated switches, links and hosts, with simulated time.
 //!
-//! Between any two parties messages arrive in the order they were sent, after delays drawn from a seed; between
-//! different pairs everything can overtake everything. Equal seeds give equal runs. For tests of the engine and of
-//! what is built on it.
+//! Between any two parties, messages arrive in the order in which they were sent, after delays drawn from a seed.
+//! Messages between different pairs can overtake each other. Equal seeds give equal runs. For tests of the engine and
+//! of what is built on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
@@ -109,7 +109,7 @@ impl std::fmt::Debug for Delivery {
     }
 }
 
-/// How many steps a network may take until it is at rest; the largest case needs a few thousand.
+/// The maximum number of steps until a network is at rest. The largest case needs a few thousand.
 const MAX_STEPS: usize = 100_000;
 
 /// Two parties between whom order is kept.
@@ -133,7 +133,7 @@ enum Happening {
 
 /// The network with its controller.
 pub struct Sim {
-    /// Now.
+    /// The current time.
     pub now: Time,
     /// What all shards share.
     pub store: Arc<Store>,
@@ -145,23 +145,24 @@ pub struct Sim {
     pub history: Vec<Arc<Snapshot>>,
     /// The snapshots that are not in the history yet.
     trail: mpsc::Receiver<Arc<Snapshot>>,
-    /// The longest delay of a message between engines, or between engine and switch.
+    /// The maximum delay of a message between engines, or between engine and switch.
     pub max_delay: Duration,
-    /// How much longer frames take from one switch to another.
+    /// The additional delay of frames from one switch to another.
     pub link_delay: Duration,
-    /// Packets that were answered where they lay.
+    /// The number of packets that the fast path answered.
     pub hits: u64,
     /// Flow-mods seen.
     pub flow_mods: u64,
-    /// What switches were told, in the order in which it came, since somebody put a list here.
+    /// The messages to switches, in the order of arrival. Recorded since a caller put a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,
     settled: Vec<(ShardId, u64)>,
-    /// What handlers would hear of.
+    /// The packets that handlers get.
     pub heard: Vec<ListenerPacket>,
     engines: Vec<Engine>,
     shards: BTreeMap<Dpid, ShardId>,
     switches: BTreeMap<Dpid, SimSwitch>,
-    /// Switches that have restarted, until their shard hears that the connection is gone: what it says goes nowhere.
+    /// Switches that have restarted, until their shard learns that the connection is gone. What the shard sends
+    /// meanwhile is lost.
     unheard: BTreeSet<Dpid>,
     ports: BTreeMap<Location, bool>,
     links: BTreeMap<Location, Location>,
@@ -174,7 +175,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// A controller of so many shards, without any switch.
+    /// A controller with this many shards and no switch.
     pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> Sim {
         let store = Store::new();
         let (sender, trail) = mpsc::channel();
@@ -227,7 +228,7 @@ impl Sim {
         self.announce(dpid);
     }
 
-    /// Joins two ports; the controller hears of it at once.
+    /// Joins two ports. The controller learns of it immediately.
     pub fn add_link(&mut self, a: Location, b: Location) {
         self.links.extend([(a, b), (b, a)]);
         self.tell(Event::LinkUp { a, b });
@@ -244,7 +245,7 @@ impl Sim {
         edges.into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
     }
 
-    /// Where a host is in truth.
+    /// Where a host really is.
     pub fn host_at(&self, mac: Mac) -> Option<Location> {
         self.hosts.get(&mac).copied()
     }
@@ -274,7 +275,7 @@ impl Sim {
         &self.engines
     }
 
-    /// An event for any shard, as the controller's other parts send it.
+    /// Sends an event for any shard, as the controller's other parts do.
     pub fn tell(&mut self, event: Event) {
         let shard = match &event {
             Event::PortIsEdge { port } => self.shards.get(&port.switch).copied().unwrap_or_default(),
@@ -303,7 +304,7 @@ impl Sim {
         }
     }
 
-    /// Has discovery find again what is at a port that came up.
+    /// Has discovery find again what is behind a port that came up.
     pub fn rediscover(&mut self, at: Location) {
         match self.links.get(&at) {
             Some(peer) => self.tell(Event::LinkUp { a: at, b: *peer }),
@@ -311,11 +312,11 @@ impl Sim {
         }
     }
 
-    /// A switch loses its rules and connects anew.
+    /// A switch loses its rules and connects again.
     pub fn restart(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         switch.flows.clear();
-        // What was under way between the two is lost with the connection.
+        // Messages under way between the two are lost with the connection.
         let shard = self.shards[&dpid];
         self.queue.retain(|_, happening| match happening {
             Happening::Message(to, ..) | Happening::ReadFlows(to) => *to != dpid,
@@ -327,7 +328,7 @@ impl Sim {
         self.announce(dpid);
     }
 
-    /// Somebody else deletes a rule of ours.
+    /// Another controller deletes one of our rules.
     pub fn lose_rule(&mut self, dpid: Dpid, index: usize) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if index >= switch.flows.len() {
@@ -337,8 +338,8 @@ impl Sim {
         self.tell_removed(dpid, flow);
     }
 
-    /// A switch tells that a rule is gone: as in Open vSwitch perhaps later than it answers a barrier request, and with
-    /// the match in an order of its own.
+    /// A switch reports that a rule is gone. As in Open vSwitch, the report may come after a later barrier reply, and
+    /// the match has its fields in another order.
     fn tell_removed(&mut self, dpid: Dpid, flow: InstalledFlow) {
         let removed = FlowRemoved {
             cookie: flow.cookie,
@@ -357,7 +358,7 @@ impl Sim {
         self.schedule(Channel::Removals(dpid), event);
     }
 
-    /// Lets time pass until nothing moves any more, and no timer runs out within a minute from the start.
+    /// Runs until nothing is under way and no timer is due within a minute from the start.
     pub fn run(&mut self) {
         let end = self.now + Duration::from_secs(60);
         let mut left = MAX_STEPS;
@@ -368,7 +369,7 @@ impl Sim {
         }
     }
 
-    /// Writes from outside, and runs until that is settled and no longer.
+    /// Writes from outside, and runs just until the rules have followed.
     pub fn write_and_settle(&mut self, writes: Vec<Write>) {
         let commit = self.store.update(|_| writes);
         let shards: Vec<ShardId> = (0..self.engines.len()).map(|shard| ShardId(shard as u8)).collect();
@@ -427,8 +428,8 @@ impl Sim {
         }
     }
 
-    /// What a shard does with the packets that lie in its read buffer, before it handles what else came: answers those that
-    /// a leaf answers.
+    /// What a shard does with the packets in its read buffer before it handles other events: answers those that a leaf
+    /// answers.
     fn answer_hits(&mut self, shard: ShardId, events: Vec<Event>) -> Vec<Event> {
         let mut others = Vec::new();
         for event in events {
@@ -567,7 +568,7 @@ impl Sim {
         }
     }
 
-    /// What the host at a port says to a probe; `None` if the frame is none.
+    /// The answer of the host at a port to a probe; `None` if the frame is no probe.
     fn answer_to_probe(&self, at: Location, frame: &[u8]) -> Option<Option<Vec<u8>>> {
         let packet = Packet::new(frame, 0);
         let field = |field| packet.get(field).unwrap_or_default();
@@ -593,7 +594,7 @@ impl Sim {
             .collect();
         let features =
             Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: Vec::new() };
-        // Some are strict, some take what Open vSwitch takes.
+        // Some switches are strict. Some accept what Open vSwitch accepts.
         let description = match dpid.0 % 2 {
             0 => Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() },
             _ => Desc::default(),
@@ -622,7 +623,7 @@ impl Sim {
         self.queue.insert((*last, self.sent), happening);
     }
 
-    /// The dpids there are.
+    /// The datapath ids of all switches.
     pub fn dpids(&self) -> BTreeSet<Dpid> {
         self.switches.keys().copied().collect()
     }

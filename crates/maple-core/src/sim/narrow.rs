@@ -1,4 +1,4 @@
-//! Narrowed leaves (`compile/incremental/specialise.rs`) whose packets go through several switches.
+//! Specialised leaves (`compile/incremental/specialise.rs`) whose packets go through several switches.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::policy::{Net, PacketHandle};
 use crate::route::Route;
 use crate::trace::Cond;
 
-/// Leaves are specialised where few barrier rules are required.
+/// Leaves are specialised even if few barrier rules are required.
 fn for_small_tables() -> Options {
     Options { new_table: Strategy::MapleForSmallTables.new_table(), ..Options::default() }
 }
@@ -23,12 +23,12 @@ fn network(number: u128) -> Constraint {
     Constraint::masked(Field::Ipv4Src, number << 29, 0xe000_0000)
 }
 
-/// A datagram from such a network.
+/// A datagram from one of these networks.
 fn udp(network: u8, port: u16) -> Vec<u8> {
     Frame::ethernet(B.0, A.0).ipv4([network << 5, 0, 0, 1], [10, 0, 0, 2]).udp(1000, port).payload(b"hello")
 }
 
-/// Blocks port 80 for six networks, leads the others' on, and drops what goes to other ports.
+/// Blocks port 80 for six networks, routes it for the others, and drops packets to other ports.
 fn blocks_six_of_eight(pkt: &PacketHandle, net: &Net) -> Route {
     let to_80 = Cond::default()
         .and(Constraint::exact(Field::EthType, 0x800))
@@ -67,12 +67,12 @@ fn each_part_of_what_f_says_has_its_own_rule_where_packets_enter() {
     }
 }
 
-/// Where a frame of IPv4 comes from and goes to, each one of eight networks.
+/// An IPv4 frame from one of eight networks to one of eight networks.
 fn between(src: u8, dst: u8) -> Vec<u8> {
     Frame::ethernet(B.0, A.0).ipv4([src << 5, 0, 0, 1], [dst << 5, 0, 0, 1]).udp(1000, 80).payload(b"hello")
 }
 
-/// Blocks six networks as sources, and for sources of the lower half six as destinations.
+/// Blocks six networks as sources. For sources in the lower half, it also blocks six as destinations.
 fn blocks_both_ways(pkt: &PacketHandle, net: &Net) -> Route {
     if pkt.get(Field::EthType) != Some(0x800) {
         return Route::drop();

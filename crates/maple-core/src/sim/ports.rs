@@ -1,4 +1,4 @@
-//! Ports of which it is not known yet what is behind them, and ports that are no sockets, as scripts.
+//! Ports whose kind is not known yet, and ports that are no sockets, as scripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn udp(src: Mac, dst: Mac) -> Vec<u8> {
     Frame::ethernet(dst.0, src.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 80).payload(b"hello")
 }
 
-/// To where the destination is, else flood.
+/// Routes to the destination's location if it is known, and floods otherwise.
 fn learning(pkt: &PacketHandle, net: &Net) -> Route {
     match net.locate(pkt.eth_dst()) {
         Some(to) => Route::to([to.port]),

@@ -86,17 +86,17 @@ fn a_host_moves_at_once_when_its_port_went_down_and_after_a_probe_when_it_did_no
     sim.place_host(B, at(2, 3));
     send(&mut sim, at(2, 3), Frame::ethernet(A.0, B.0).arp_request([10, 0, 0, 0xb], [10, 0, 0, 0xa]));
     send(&mut sim, at(2, 3), udp(B, A, 80));
-    // Somebody pretends to be B while B is there and answers.
+    // A forged packet from B, while B is there and answers.
     assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80)), []);
     assert!(sim.reports.iter().any(|r| matches!(r, Report::HostSpoofed { mac, .. } if *mac == B)), "{:?}", sim.reports);
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));
-    // B goes to switch 3 without a word.
+    // B moves to switch 3 silently.
     sim.place_host(B, at(3, 3));
     sim.run_for(std::time::Duration::from_secs(10));
     assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80)), [], "the first packet is not believed yet");
     assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80))[0].at, at(1, 3));
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(3, 3));
-    // Its port goes down, and it is back at once.
+    // Its port goes down, and comes up again immediately.
     sim.set_port(at(3, 3), false);
     sim.run();
     sim.place_host(B, at(2, 3));

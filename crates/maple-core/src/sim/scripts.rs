@@ -1,4 +1,4 @@
-//! The engine's behaviour as scripts: what happens to a small network, and what comes of it.
+//! The engine's behaviour as scripts: what happens to a small network, and what follows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ pub(super) fn stats(sim: &Sim) -> Stats {
     all
 }
 
-/// Routes by the location of source and destination, floods to the unknown.
+/// Routes by the location of source and destination, and floods if one is unknown.
 pub(super) fn shortest(pkt: &PacketHandle, net: &Net) -> Route {
     let (src, dst) = (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
     match (src, dst) {
@@ -128,7 +128,7 @@ fn packets_are_flooded_until_the_destination_is_known_and_then_take_the_shortest
     }
 }
 
-/// Blocks what the `blocked` table names; reads a variable only for others.
+/// Blocks the hosts in the `blocked` table. Reads a variable only for the others.
 fn blocklist(pkt: &PacketHandle, net: &Net) -> Route {
     if net.contains("blocked", &Value::Mac(pkt.eth_src())) {
         return Route::drop();
@@ -256,7 +256,7 @@ fn a_policy_that_looks_at_untracked_state_is_found_out() {
         let mut calls = calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *calls += 1;
         pkt.eth_dst();
-        // Every other time another field: packets that look alike so far lead to different questions.
+        // Reads another field every other time: packets with equal observations so far lead to different questions.
         if *calls % 2 == 0 {
             pkt.get(Field::Ipv4Dst)
         } else {
@@ -283,7 +283,7 @@ fn a_policy_whose_questions_alternate_gets_an_answer_for_each_packet_in_the_end(
     };
     let mut sim = ring(Arc::new(policy), 2, 1, Version::Of13);
     let frames = [udp(A, B, 1), udp(A, B, 2), udp(A, B, 3)];
-    // They wait for one label, and each run throws the others' leaves away.
+    // They wait for one label, and each run removes the leaves of the others.
     frames.iter().for_each(|frame| sim.inject(at(1, 3), frame.clone()));
     sim.run();
     let mut out: Vec<Vec<u8>> = sim.delivered.drain(..).map(|delivery| delivery.frame).collect();
@@ -312,12 +312,12 @@ fn rewrites_happen_once_wherever_on_the_way() {
 
 #[test]
 fn a_full_switch_falls_back_to_the_controller_and_is_never_lost() {
-    // A label for each port.
+    // Each port needs a label of its own.
     let policy = |pkt: &PacketHandle, net: &Net| {
         let queue = pkt.get(Field::UdpDst).unwrap_or_default() as u32;
         shortest(pkt, net).queue(queue)
     };
-    // B is silent for long.
+    // B stays silent for a long time.
     let options = Options { host_timeout: std::time::Duration::from_secs(1_000_000), ..Options::default() };
     let mut sim = ring_with(&options, Arc::new(policy), 3, 2, Version::Of13);
     send(&mut sim, at(2, 3), udp(B, A, 1));
@@ -351,7 +351,7 @@ fn a_switch_that_comes_back_empty_gets_its_rules_and_foreign_ones_are_left_alone
     sim.restart(Dpid(1));
     if let Some(switch) = sim.switch(Dpid(1)) {
         switch.flows.push(foreign.clone());
-        // One of an earlier run of the controller.
+        // A rule of an earlier run of the controller.
         switch.flows.push(crate::engine::InstalledFlow {
             cookie: 0x4d00_0900_0000_0001,
             priority: 8,
@@ -424,7 +424,7 @@ fn rules_of_1_0_without_wildcards_are_known_by_the_priority_that_switches_keep_t
     let known = sim.engines().iter().flat_map(|engine| engine.rules(Dpid(1)));
     let known: std::collections::BTreeSet<_> = known.map(|r| key(r.rule.priority, &r.rule.matching)).collect();
     assert_eq!(on_switch(&mut sim), known);
-    // One of them is for link discovery.
+    // One of the rules is for link discovery.
     assert!(known.iter().filter(|(priority, _)| *priority == u16::MAX).count() > 1, "{known:?}");
     for index in 0..known.len() {
         sim.lose_rule(Dpid(1), index);
@@ -513,7 +513,7 @@ fn a_packet_that_came_in_part_makes_rules_for_its_kind() {
     };
     let mut sim = ring(Arc::new(policy), 2, 1, Version::Of13);
     if let Some(switch) = sim.switch(Dpid(1)) {
-        // Less than the header that tells the protocol.
+        // Shorter than the headers up to the protocol.
         (switch.send_len, switch.buffers) = (32, true);
     }
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));

@@ -1,4 +1,4 @@
-//! Plain bridges between switches: everything that hosts on both sides and on the bridge send is delivered once.
+//! Plain bridges between switches: what hosts on both sides and on the bridge send is delivered once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn at(switch: u64, port: u32) -> Location {
     Location::new(Dpid(switch), PortNo(port))
 }
 
-/// Hosts are silent for long here.
+/// Hosts stay silent for a long time here.
 fn options() -> Options {
     Options { host_timeout: Duration::from_secs(1_000_000), ..Options::default() }
 }
@@ -29,7 +29,7 @@ fn mac(host: usize) -> Mac {
     Mac([0, 0, 0, 0, 0, host as u8 + 1])
 }
 
-/// To where the destination is, else everywhere.
+/// Routes to the destination's location if it is known, and floods otherwise.
 fn learning(pkt: &PacketHandle, net: &Net) -> Route {
     match net.locate(pkt.eth_dst()) {
         Some(to) => net.shortest_path(Location::new(pkt.switch(), PortNo(0)), to),
@@ -37,7 +37,7 @@ fn learning(pkt: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-/// Hosts, each at a place: at port 2 of a switch each, then two on the bridge.
+/// Hosts with their locations: one at port 2 of each switch, then two on the bridge.
 struct World {
     sim: Sim,
     places: Vec<Location>,
@@ -45,7 +45,7 @@ struct World {
 }
 
 impl World {
-    /// So many switches with port 1 on one bridge, as discovery finds them.
+    /// This many switches, with their ports 1 on one bridge, as discovery finds them.
     fn new(switches: u64, version: Version, shards: u8, seed: u64) -> World {
         let mut sim = Sim::new(Arc::new(learning), shards, &options(), seed);
         (1..=switches).for_each(|switch| sim.add_switch(Dpid(switch), version, 3));
@@ -62,7 +62,7 @@ impl World {
         world
     }
 
-    /// What discovery says of the ports that are up.
+    /// What discovery reports about the ports that are up.
     fn discover(&mut self, switches: u64) {
         self.sim.run();
         let up: Vec<Location> =
@@ -76,7 +76,7 @@ impl World {
         self.sim.run();
     }
 
-    /// A packet from a host to an address; the hosts at whose places it arrives, and how often.
+    /// Sends a packet from a host to an address. Returns the locations where it arrives, with repetitions.
     fn send(&mut self, from: usize, to: Mac) -> Vec<Location> {
         self.sent += 1;
         let ip = |host: u8| [10, 0, 0, host];
@@ -98,12 +98,12 @@ impl World {
         here
     }
 
-    /// A broadcast of each host, so that each is known.
+    /// Each host sends a broadcast, so that each is known.
     fn everybody_speaks(&mut self) {
         (0..self.places.len()).for_each(|host| drop(self.send(host, EVERYBODY)));
     }
 
-    /// A broadcast comes to everybody else once; the bridge's hosts have theirs from the bridge.
+    /// A broadcast reaches each of the others once. The bridge's hosts get it from the bridge.
     fn check_broadcast(&mut self, from: usize) {
         let heard = self.send(from, EVERYBODY);
         let home = self.places[from];
@@ -116,7 +116,7 @@ impl World {
     fn check_unicast(&mut self, from: usize, to: usize) {
         let heard = self.send(from, mac(to));
         let here = self.places[to];
-        // The bridge may not know yet where a host of its own is; then all on it have heard it already.
+        // The bridge may not know yet where a host of its own is. Then all hosts on it already have the packet.
         let expected: &[Location] = if here == self.places[from] { &[] } else { &[here] };
         assert_eq!(heard, expected, "from host {from} to host {to}");
     }
@@ -212,7 +212,7 @@ fn the_segment_has_another_way_in_when_the_designated_port_goes_and_keeps_it_whe
         world.discover(3);
         assert_eq!(world.kind(at(2, 1)), Some(PortKind::Edge));
         assert_eq!(world.sim.store.snapshot().host(mac(3)).unwrap().location, at(2, 1), "hosts stay on the segment");
-        // The first switch is cut off; the others are not.
+        // The first switch is cut off. The others are not.
         let (first, rest) = (world.places[0], world.places[1..].to_vec());
         world.places = rest;
         world.places.insert(0, at(9, 9));
@@ -243,8 +243,8 @@ fn a_segment_goes_with_its_designated_switch_and_leaves_nothing_behind() {
     assert!((1..=3).all(|switch| state.ports_of(Dpid(switch)).next().is_none()), "nor made-up ports");
 }
 
-/// Ports of the bridge come and go; whenever the network is at rest and everybody has spoken, each packet comes once to
-/// everybody who is connected.
+/// Ports of the bridge come and go. When the network is at rest and every host has sent something, each packet reaches
+/// each connected host once.
 #[test]
 fn whatever_comes_and_goes_packets_on_segments_come_once() {
     for seed in 0..30 {
@@ -280,7 +280,7 @@ fn whatever_comes_and_goes_packets_on_segments_come_once() {
     }
 }
 
-/// Labels over a segment are refused, and asked for again and again: packets under way meanwhile are not lost.
+/// Labels over a segment are refused, and requested again and again. Packets under way meanwhile are not lost.
 #[test]
 fn a_stream_over_a_segment_loses_nothing_while_labels_are_asked_for_again() {
     for version in VERSIONS {

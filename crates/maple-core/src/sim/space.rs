@@ -1,4 +1,4 @@
-//! Switches and trees that are too small for all that wants in: answers stay f's, bounds hold, and not much is exchanged.
+//! Switches and trees that are too small for all leaves: answers stay f's, bounds hold, and few leaves are exchanged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn mac(n: u64) -> Mac {
     Mac::from_bits(0x0200_0000_0000 + u128::from(n))
 }
 
-/// A rule for each destination. What is odd goes to switch 2, and by the next bit to one of two ports.
+/// Needs a rule for each destination. Odd destinations go to switch 2, and the next bit selects one of two ports.
 fn by_destination(pkt: &PacketHandle, net: &Net) -> Route {
     let to = pkt.eth_dst().bits() as u64;
     let at = at(1 + to % 2, 3 + (to / 2 % 2) as u32);
@@ -64,8 +64,8 @@ fn rules(sim: &mut Sim, dpid: u64) -> usize {
     sim.switch(Dpid(dpid)).map_or(0, |switch| switch.flows.len())
 }
 
-/// Sends packets to these destinations, `gap` apart, and checks that each came out where f says, and how many rules were
-/// there at most.
+/// Sends packets to these destinations, `gap` apart, and checks that each came out where f says. Returns the maximum
+/// number of rules of each switch.
 fn play(sim: &mut Sim, to: impl Iterator<Item = u64>, gap: Duration) -> [usize; 2] {
     let mut most = [0, 0];
     let mut want = Vec::new();
@@ -94,7 +94,7 @@ fn more_flows_than_rules_fit_are_answered_right_and_no_bound_is_passed() {
         assert!(most.iter().all(|most| *most <= bound), "{most:?}");
         assert!(most[0] > bound * 3 / 4, "the capacity is used: {most:?}");
         let Stats { leaves_evicted, flow_mods, capacity_refusals, refused_rules, stats_requests, .. } = stats(&sim);
-        // Ten seconds at two switches, an eighth of the bound each.
+        // In ten seconds, at two switches: an eighth of the bound each second at each.
         assert!((1..=11 * 2 * bound as u64 / 8).contains(&leaves_evicted), "{leaves_evicted}");
         assert!(stats_requests <= 2 * 11, "{stats_requests}");
         assert!(flow_mods < 4 * (leaves_evicted + bound as u64), "{flow_mods} for {leaves_evicted} evictions");
@@ -126,7 +126,7 @@ fn a_table_that_says_that_it_is_full_is_a_bound_that_is_not_run_into_again() {
 #[test]
 fn leaves_that_are_in_use_stay_and_the_others_go() {
     let mut sim = network(Options { max_rules: Some(48), ..Options::default() }, 1, Version::Of13);
-    // Ten that are always in use, among others that come once each.
+    // Ten destinations are always in use, among others that occur once each.
     let to = (0..1500).map(|n| if n % 2 == 0 { n / 2 % 10 } else { 1000 + n });
     play(&mut sim, to, Duration::from_millis(5));
     let before = stats(&sim);
@@ -158,7 +158,7 @@ fn where_there_is_room_nothing_is_asked_and_nobody_goes() {
     assert_eq!((leaves_evicted, capacity_refusals, stats_requests), (0, 0, 0));
 }
 
-/// A switch without room for the rules that it can't do without is not asked without end to take them.
+/// A switch without capacity for the rules that it must have is not asked for them without end.
 #[test]
 fn a_rule_of_the_engines_own_that_finds_no_room_is_tried_again_after_a_while() {
     let mut sim = network(Options::default(), 1, Version::Of13);
@@ -182,7 +182,7 @@ fn a_rule_of_the_engines_own_that_finds_no_room_is_tried_again_after_a_while() {
     play(&mut sim, 4..8, Duration::from_millis(100));
 }
 
-/// Leaves are crowded out and come back while their routes are refused labels and get them: none keeps a label that was
+/// Leaves are evicted and come back, while their routes are refused labels and get them. No leaf keeps a label that was
 /// given to another.
 #[test]
 fn a_leaf_that_was_crowded_out_comes_back_with_labels_that_are_its_own() {

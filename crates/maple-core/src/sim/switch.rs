@@ -1,7 +1,7 @@
-//! A switch of the simulation: tables searched from top to bottom, and actions done one by one.
+//! A simulated switch: tables searched from top to bottom, and actions done one by one.
 //!
-//! It shares nothing with the engine but the messages, which pass through the codec of the switch's version, so what
-//! that version can't say does not get here.
+//! It shares only the messages with the engine. They pass through the codec of the switch's version, so what that
+//! version cannot express does not arrive here.
 
 use std::collections::BTreeMap;
 
@@ -20,37 +20,37 @@ pub struct SimSwitch {
     pub dpid: Dpid,
     /// The version it speaks.
     pub version: Version,
-    /// How many tables it has.
+    /// The number of its tables.
     pub tables: u8,
-    /// How many rules fit in.
+    /// The maximum number of its rules.
     pub capacity: usize,
-    /// A table with room for only so many rules.
+    /// A table, and the maximum number of rules in it.
     pub room_of_table: Option<(u8, usize)>,
-    /// A table whose rules it does not take.
+    /// A table for which it accepts no rules.
     pub refuses_table: Option<u8>,
-    /// Whether it takes rules that write metadata.
+    /// Whether it accepts rules that write metadata.
     pub takes_metadata: bool,
-    /// How much of a packet it sends to the controller, in bytes.
+    /// How many bytes of a packet it sends to the controller.
     pub send_len: usize,
-    /// Whether it keeps packets that it sends a part of, until the controller says what to do with them.
+    /// Whether it keeps the packets that it sends only in part, until the controller says what to do with them.
     pub buffers: bool,
     kept: BTreeMap<u32, Vec<u8>>,
     last_kept: u32,
-    /// Whether it takes meters.
+    /// Whether it accepts meters.
     pub takes_meters: bool,
-    /// Those that it has.
+    /// Its meters.
     pub meters: BTreeMap<u32, Vec<Band>>,
     /// Its rules.
     pub flows: Vec<InstalledFlow>,
-    /// Whether it says how many packets its rules took.
+    /// Whether it reports how many packets its rules counted.
     pub tells: bool,
-    /// How many packets and bytes its rules took, by table, priority and match.
+    /// How many packets and bytes its rules counted, by table, priority and match.
     packets: BTreeMap<Place, (u64, u64)>,
-    /// What went through its ports.
+    /// The counters of its ports.
     pub ports: BTreeMap<PortNo, PortStats>,
 }
 
-/// Where a rule stands.
+/// Identifies a rule.
 type Place = (u8, u16, Vec<Constraint>);
 
 /// A packet on its way out of a switch.
@@ -63,7 +63,7 @@ pub enum Out {
 }
 
 impl SimSwitch {
-    /// A switch without rules, with room for all, that sends whole packets.
+    /// A switch without rules and without a limit on them, which sends whole packets.
     pub fn new(dpid: Dpid, version: Version) -> SimSwitch {
         SimSwitch {
             dpid,
@@ -174,7 +174,7 @@ impl SimSwitch {
         let (mut table, mut carried) = (0, 0);
         loop {
             let Some(flow) = self.look_up(table, &frame, in_port, carried).cloned() else {
-                // 1.0 asks the controller where nothing matches; 1.3 drops.
+                // If nothing matches, 1.0 asks the controller, and 1.3 drops.
                 if self.version == Version::Of10 {
                     out.push(self.packet_in(&frame, in_port, table, u64::MAX));
                 }
@@ -201,7 +201,7 @@ impl SimSwitch {
         }
     }
 
-    /// What it says of its rules' use.
+    /// What it reports about its rules' use.
     pub fn stats(&self, request: &RequestBody) -> Result<StatsReply, ErrorMsg> {
         if !self.tells {
             return Err(ErrorMsg { kind: 1, code: 2, data: Vec::new() });
@@ -241,7 +241,7 @@ impl SimSwitch {
             cookie: flow.cookie,
             packet_count: self.packets.get(&place(flow)).map_or(0, |(packets, _)| *packets),
             byte_count: self.packets.get(&place(flow)).map_or(0, |(_, bytes)| *bytes),
-            // Switches tell fields in an order of their own.
+            // Switches report fields in an order of their own.
             matching: Match { fields: flow.matching.fields.iter().rev().cloned().collect() },
             instructions: flow.instructions.clone(),
         }
@@ -268,7 +268,7 @@ impl SimSwitch {
             _ => packet.switch_value(field),
         };
         let fits = |flow: &&InstalledFlow| flow.table_id == table && flow.matching.holds(value);
-        // Of rules with equal priority the engine must not care which: take the older.
+        // Among rules of equal priority the choice must not matter to the engine: take the older one.
         self.flows.iter().filter(fits).reduce(|best, flow| if flow.priority > best.priority { flow } else { best })
     }
 
@@ -317,7 +317,7 @@ impl SimSwitch {
     }
 }
 
-/// Rewrites a frame as an action says. What the frame lacks stays lacking.
+/// Rewrites a frame as an action says. Headers that the frame lacks are not added.
 pub fn apply(action: &Action, frame: &mut Vec<u8>) {
     let done = match action {
         Action::SetField(set) => rewrite::set_field(frame, set),
@@ -329,7 +329,7 @@ pub fn apply(action: &Action, frame: &mut Vec<u8>) {
         Action::SetTpDst(port) => set_either(frame, Field::TcpDst, Field::UdpDst, *port),
         other => panic!("the engine uses no {other:?}"),
     };
-    // A switch leaves a packet alone where an action makes no sense for it.
+    // A switch leaves a packet unchanged if an action does not apply to it.
     let _ = done;
 }
 
@@ -345,7 +345,7 @@ fn set_either(frame: &mut [u8], tcp: Field, udp: Field, port: u16) -> Result<(),
     rewrite::set_field(frame, &Constraint::exact(if has_tcp { tcp } else { udp }, u128::from(port)))
 }
 
-/// Whether a 1.0 match looks at everything that it can: then its rule has the highest priority (§3.4).
+/// Whether a 1.0 match fixes everything that it can: then its rule has the highest priority (§3.4).
 fn has_no_wildcards(matching: &Match) -> bool {
     const ALL: [Field; 9] = [
         Field::InPort,

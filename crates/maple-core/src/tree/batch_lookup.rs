@@ -1,10 +1,10 @@
-//! Look-ups of many packets together: they go down the tree side by side, one step each in turn.
+//! Look-ups of many packets together: they go down the tree side by side, one step at a time.
 //!
-//! In a large tree, nearly every step of a search waits for memory: for the node, then for its children. What a step needs is
-//! known only after the step before, so one search waits for each. But searches of several packets do not depend on each
-//! other. So a packet that gets to a node has the node prefetched, and the others take their step. In its next turn the node's
-//! children are prefetched, and in the turn after that the packet goes on. A batch waits about as long as one packet would.
-//! Each packet finds what [`Tree::search`] finds.
+//! In a large tree, nearly every step of a search waits for memory: for the node, then for its children. What a step
+//! needs is known only after the step before, so one search waits for each. But searches of several packets do not
+//! depend on each other. So a packet that gets to a node has the node prefetched, and the others take their step. In
+//! its next turn the node's children are prefetched, and in the turn after that the packet goes on. A batch waits about
+//! as long as one packet would. Each packet finds what [`Tree::search`] finds.
 
 use arrayvec::ArrayVec;
 use maple_prefetch::{prefetch, prefetch_all};
@@ -12,11 +12,11 @@ use maple_prefetch::{prefetch, prefetch_all};
 use super::{LeafId, Node, NodeId, Step, Tree};
 use crate::trace::Fields;
 
-/// How many packets may be looked up together.
+/// The maximum number of packets that are looked up together.
 pub const MAX_BATCH: usize = 64;
 
 impl Tree {
-    /// The leaves that these packets get to: at most [`MAX_BATCH`] of them.
+    /// The leaves that these packets get to. There may be at most [`MAX_BATCH`] packets.
     pub fn search_batch<'p, P: Fields + 'p>(
         &self,
         packets: impl Iterator<Item = &'p P>,

@@ -1,7 +1,8 @@
-//! Chains: tests of which each is the no-side of the one before, with an index once they are long.
+//! Chains: tests of which each is on the no-side of the one before. Long chains have an index.
 //!
-//! A chain changes only at its lower end. New nodes come in where nothing was: after the last test, or in yes-sides, which
-//! are no part of the chain. A test goes when nothing is left below it, or with all that is below it.
+//! A chain changes only at its lower end. New nodes are added where the tree was unexplored: after the last test, or in
+//! yes-sides, which are no part of the chain. A test is removed when nothing is left below it, or with all that is
+//! below it.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,13 +12,13 @@ use super::condition_index::ConditionIndex;
 use super::{Branch, Node, NodeId, Tree};
 use crate::trace::{Cond, Failures, Fields, Item, Passed};
 
-/// From how many tests on a chain has an index. Fewer are walked as fast.
+/// A chain has an index if it has at least this many tests. Shorter ones are walked as fast.
 const LONG: usize = 8;
 
-/// With so few tests left it loses the index again.
+/// With fewer tests than this, a chain loses its index.
 const SHORT: usize = 4;
 
-/// Names a chain within its tree while it lives.
+/// Names a chain within its tree while the chain exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChainId(NonZeroU32);
 
@@ -28,15 +29,15 @@ pub(super) struct Chains {
     free: Vec<ChainId>,
 }
 
-/// A whole run of tests, from the one that is no other's no-side on.
+/// A complete run of tests, beginning with the one that is not on the no-side of another test.
 #[derive(Clone, Debug, Default)]
 struct Chain {
     nodes: Vec<NodeId>,
     conds: Vec<Arc<Cond>>,
     index: ConditionIndex,
-    /// What is known after they have failed.
+    /// What is known after its tests have failed.
     failures: Failures,
-    /// What runs ask that fail one test after the other.
+    /// The questions of runs that fail one test after the other.
     questions_ahead: ChainQuestions,
 }
 
@@ -45,9 +46,9 @@ struct Chain {
 pub(super) struct LongChain<'t> {
     /// Its tests.
     pub(super) nodes: &'t [NodeId],
-    /// What runs ask that fail one test after the other.
+    /// The questions of runs that fail one test after the other.
     pub(super) questions_ahead: &'t ChainQuestions,
-    /// How many of them the packet fails before it fits one.
+    /// How many tests the packet fails before it fits one.
     pub(super) fails: usize,
 }
 
@@ -58,7 +59,7 @@ impl ChainId {
 }
 
 impl Chains {
-    /// The first test of the chain that the packet fits; or the last test, and `false`.
+    /// The first test of the chain that the packet fits, and `true`; or else the last test, and `false`.
     pub(super) fn first<P: Fields + ?Sized>(&self, chain: ChainId, packet: &P) -> Option<(NodeId, bool)> {
         let Chain { nodes, index, .. } = &self.chains[chain.index()];
         match index.first(packet) {
@@ -94,16 +95,16 @@ impl Chains {
 }
 
 impl Tree {
-    /// The chain that begins with a node, if that is long, and how far a packet goes in it. It may look at more fields
-    /// than the walk would.
+    /// The chain that begins with a node, if that chain is long, and how far a packet goes in it. It may look at more
+    /// fields than the walk would.
     pub(super) fn enter<P: Fields + ?Sized>(&self, node: NodeId, packet: &P) -> Option<LongChain<'_>> {
         let Chain { nodes, index, questions_ahead, .. } = &self.chains.chains[self.slot(node).chain?.index()];
         let begins = nodes.first() == Some(&node);
         begins.then(|| LongChain { nodes, questions_ahead, fails: index.first(packet).unwrap_or(nodes.len()) })
     }
 
-    /// What is passed on the way from the root to a branch of a node, or to the root: the beginnings of long chains, and
-    /// the other items in their order.
+    /// What is passed on the way from the root to a branch of a node, or to the root: the beginnings of long chains,
+    /// and the other items in their order.
     pub(super) fn passed_to(&self, place: Option<(NodeId, Branch)>) -> (Vec<Passed<'_>>, Vec<Item>) {
         let (mut passed, mut items, mut at) = (Vec::new(), Vec::new(), place);
         while let Some((node, branch)) = at {
@@ -125,7 +126,7 @@ impl Tree {
         (passed, items)
     }
 
-    /// Puts a new test, which has no children yet, into its chain.
+    /// Adds a new test, which has no children yet, to its chain.
     pub(super) fn enter_chain(&mut self, test: NodeId) {
         let Some((above, Branch::Outcome(false))) = self.parent(test) else { return };
         if let Some(chain) = self.slot(above).chain {
@@ -163,7 +164,7 @@ impl Tree {
         }
     }
 
-    /// Takes a node that goes out of its chain. What is below it is gone.
+    /// Removes a node from its chain, because it is removed. Nothing is below it any more.
     pub(super) fn leave_chain(&mut self, node: NodeId) {
         let Some(chain) = self.slots[node.index()].chain.take() else { return };
         let Chain { nodes, conds, index, failures, questions_ahead } = &mut self.chains.chains[chain.index()];

@@ -1,9 +1,10 @@
 //! What runs ask of a packet that fails one test of a long chain after the other: a list of questions, with which a
 //! [`super::Replay`] compares what the next run asks.
 //!
-//! Before each test stand the questions that are denied there, by the memos of the test's node, and then the one that became
-//! the test. All of them are denied to a packet that fails the test and those before it. Which questions are in the list, and in
-//! which order, is a guess at what the next run asks. It is made once for each test, and a wrong guess costs time only.
+//! Before each test come the questions that are denied there, according to the memos of the test's node. Then comes the
+//! question that became the test. All of them are denied to a packet that fails the test and those before it. Which
+//! questions are in the list, and in which order, is a guess at what the next run asks. It is made once for each test,
+//! and a wrong guess costs only time.
 
 use std::sync::Arc;
 
@@ -14,22 +15,22 @@ use crate::trace::Cond;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChainQuestions {
     questions: Vec<Arc<Cond>>,
-    /// Of each test: how many questions there are up to the one that becomes it, that one included.
+    /// For each test: the number of questions up to the one that becomes it, including that one.
     ends: Vec<u32>,
 }
 
 impl ChainQuestions {
-    /// How many of the chain's tests the list covers.
+    /// The number of the chain's tests that the list covers.
     pub(super) fn tests(&self) -> usize {
         self.ends.len()
     }
 
-    /// How many questions are denied to a packet that fails exactly so many tests.
+    /// The number of questions that are denied to a packet that fails exactly this many tests.
     pub(super) fn until(&self, fails: usize) -> usize {
         self.ends.get(fails).map_or(self.questions.len(), |end| *end as usize - 1)
     }
 
-    /// The questions after so many tests, up to the one of this number.
+    /// The questions after this many tests, before the question at index `until`.
     pub(super) fn questions(&self, after: usize, until: usize) -> &[Arc<Cond>] {
         let from = match after.checked_sub(1) {
             None => Some(0),
@@ -38,7 +39,7 @@ impl ChainQuestions {
         from.and_then(|from| self.questions.get(from..until)).unwrap_or_default()
     }
 
-    /// How many tests the first so many questions cover.
+    /// The number of tests that this many questions cover.
     pub(super) fn tests_in(&self, questions: usize) -> usize {
         self.ends.partition_point(|end| *end as usize <= questions)
     }
@@ -52,7 +53,7 @@ impl ChainQuestions {
         self.ends.push(self.questions.len() as u32);
     }
 
-    /// Keeps the questions of so many tests.
+    /// Keeps the questions of this many tests.
     pub(super) fn truncate(&mut self, tests: usize) {
         self.ends.truncate(tests);
         self.questions.truncate(self.ends.last().map_or(0, |end| *end as usize));

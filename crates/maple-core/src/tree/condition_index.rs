@@ -4,31 +4,31 @@
 //!
 //! A chain of tests (each the no-side of the one before) is a list of conditions that grows and shrinks at its end.
 //! Conditions with the same masks on the same fields form a *group*. Within a group, a hash table leads from the values
-//! under the masks to the conditions with these values. What a condition says beyond that (ranges) is checked on the condition
-//! itself.
+//! under the masks to the conditions with these values. Ranges are checked on the condition itself.
 //!
-//! Lists from practice have hundreds of groups, but a packet can fit conditions in one or two of them. So before any group
-//! is looked at, *filters* rule groups out. The filter of a field knows for each mask which values occur, and in which
-//! groups, as a set of bits. The packet's value under each mask is looked up. The sets that are found are united with that of
-//! the groups that don't ask for the field, and the results of all fields are intersected. The groups that remain are looked
-//! at in the order of their first conditions, and no further than the best condition found.
+//! Real lists have hundreds of groups, but a packet can fit conditions in one or two of them. So *filters* first rule
+//! groups out. The filter of a field knows for each mask which values occur, and in which groups, as a set of bits. The
+//! packet's value under each mask is looked up. The sets found are united with the set of the groups that don't ask for
+//! the field, and the results of all fields are intersected. The remaining groups are searched in the order of their
+//! first conditions, and only up to the best condition found.
 //!
-//! Sets have at most [`MAX_GROUPS`] bits. After that many groups a new *segment* begins, with an index of its own. It is
-//! asked only if the segments before have nothing.
+//! Sets have at most [`MAX_GROUPS`] bits. After that many groups a new *segment* begins, with an index of its own. It
+//! is searched only if the earlier segments have nothing.
 //!
 //! # Why it is correct
 //!
-//! A packet that fits a condition has the condition's values under the masks. So every filter leaves the condition's group in,
-//! and the group's table leads to it. Whatever is found is checked with [`Cond::holds`]. So filters and tables may name too
-//! much: they keep conditions that are gone, until these are far more than what is there. Then the segment is built anew.
+//! A packet that fits a condition has the condition's values under the masks. So every filter keeps the condition's
+//! group, and the group's table leads to it. Every result is checked with [`Cond::holds`]. So filters and tables may
+//! name too much: they keep conditions that are gone, until there are far more of these than of the others. Then the
+//! segment is rebuilt.
 //!
-//! A group is made for its first condition and goes with it, and conditions come and go at the end. So groups stand in the
-//! order of their first conditions, and it is always the last one that goes.
+//! A group is created for its first condition and removed with it, and conditions come and go at the end. So groups are
+//! in the order of their first conditions, and only the last group is ever removed.
 //!
 //! # Cost
 //!
-//! A question takes a look-up a mask of each field, and one a group that remains. A new condition takes an insertion a field
-//! and one into its group. The plain walk ([`super::Tree::walk`]) is the oracle.
+//! A question takes one look-up for each mask of each field, and one for each remaining group. A new condition takes
+//! one insertion for each field, and one into its group. The plain walk ([`super::Tree::walk`]) is the oracle.
 
 use std::sync::Arc;
 
@@ -41,39 +41,39 @@ use crate::tuple_space::fold;
 #[cfg(test)]
 mod tests;
 
-/// How many groups a segment has at most.
+/// The maximum number of groups in a segment.
 const MAX_GROUPS: usize = WORD * MAX_WORDS;
 const WORD: usize = 64;
 const MAX_WORDS: usize = 8;
 
-/// How many pairs of a field and a mask a segment has at most; each condition brings at most one a field.
+/// The maximum number of pairs of a field and a mask in a segment. Each condition adds at most one for each field.
 const MAX_SLOTS: usize = 160;
 
-/// Conditions in a row, of which the first that a packet fits can be found fast.
+/// A list of conditions, with a fast search for the first one that a packet fits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ConditionIndex {
     segments: Vec<Segment>,
     len: usize,
 }
 
-/// A stretch of the conditions.
+/// A part of the list.
 #[derive(Clone, Debug, Default)]
 struct Segment {
-    /// Where it begins in the whole.
+    /// Its position in the whole list.
     start: usize,
     entries: Vec<Entry>,
     groups: Vec<Group>,
     by_shape: FxHashMap<Shape, u16>,
-    /// The first and the last condition of a group that have certain values; by a mix of group and values.
+    /// The first and the last condition of a group with certain values, by a hash of group and values.
     members: FxHashMap<u64, Ends>,
-    /// In OXM order, so that what proves a field to be there comes before it.
+    /// In OXM order, so that what proves that a packet has a field comes before it.
     filters: Vec<Filter>,
-    /// How many pairs of a field and a mask there are.
+    /// The number of pairs of a field and a mask.
     slots: u16,
-    /// Sets of groups with more than one member that rows name, `words` each.
+    /// The sets of groups that rows name, if they have more than one member. Each takes `words` words.
     sets: Vec<u64>,
     words: usize,
-    /// How many conditions went since the segment was built.
+    /// The number of conditions removed since the segment was built.
     gone: usize,
 }
 
@@ -82,7 +82,7 @@ struct Segment {
 struct Entry {
     cond: Arc<Cond>,
     group: u16,
-    /// Under which it is in `members`.
+    /// Its key in `members`.
     key: u64,
     /// The neighbours with the same key.
     before: Option<u32>,
@@ -95,7 +95,7 @@ struct Ends {
     last: u32,
 }
 
-/// Fields and masks, as ascending slots.
+/// Pairs of a field and a mask, as ascending slots.
 type Shape = Box<[u16]>;
 
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ struct Group {
     first: u32,
 }
 
-/// What is known of the conditions on one field.
+/// What is known about the conditions on one field.
 #[derive(Clone, Debug)]
 struct Filter {
     field: Field,
@@ -125,9 +125,9 @@ struct Mask {
 /// A set of groups.
 #[derive(Clone, Copy, Debug)]
 enum Row {
-    /// Of one.
+    /// A set of one group.
     One(u16),
-    /// Of several: its place in `sets`, counted in sets.
+    /// A set of several groups: its index in `sets`, counted in sets.
     Several(u32),
 }
 
@@ -145,7 +145,7 @@ impl ConditionIndex {
         self.segments.push(segment);
     }
 
-    /// Takes the last condition out.
+    /// Removes the last condition.
     pub(super) fn pop(&mut self) {
         let Some(last) = self.segments.last_mut() else { return };
         last.pop();
@@ -155,19 +155,19 @@ impl ConditionIndex {
         }
     }
 
-    /// How many bytes it takes, about, without the conditions.
+    /// Roughly how many bytes it takes, without the conditions.
     pub(super) fn bytes(&self) -> usize {
         self.segments.iter().map(Segment::bytes).sum()
     }
 
-    /// The place of the first condition that the packet fits.
+    /// The position of the first condition that the packet fits.
     pub(super) fn first<P: Fields + ?Sized>(&self, packet: &P) -> Option<usize> {
         self.segments.iter().find_map(|segment| Some(segment.start + segment.first(packet)?))
     }
 }
 
 impl Segment {
-    /// Whether another condition, whatever it is, can be taken in.
+    /// Whether any further condition fits in.
     fn has_room(&self) -> bool {
         self.groups.len() < MAX_GROUPS && usize::from(self.slots) + Field::COUNT <= MAX_SLOTS
     }
@@ -196,8 +196,8 @@ impl Segment {
         best.map(|at| at as usize)
     }
 
-    /// Leaves those groups open whose conditions on the filter's field the packet can fit; `None` if that is none. QuestionMemos
-    /// what groups mix into their keys.
+    /// Keeps open only the groups whose conditions on the filter's field the packet can fit; `None` if there are none.
+    /// Notes what groups mix into their keys.
     #[inline]
     fn filter<P: Fields + ?Sized>(
         &self,
@@ -305,14 +305,14 @@ impl Segment {
         }
     }
 
-    /// Begins anew with the conditions that are there.
+    /// Rebuilds the segment with the conditions that exist.
     fn rebuild(&mut self) {
         let entries = std::mem::take(&mut self.entries);
         *self = Segment { start: self.start, words: 1, ..Segment::default() };
         entries.into_iter().for_each(|entry| self.push(entry.cond));
     }
 
-    /// The slots of a condition's fields and masks, made where they are new.
+    /// The slots of a condition's fields and masks. New slots are created.
     fn shape(&mut self, cond: &Cond) -> Shape {
         let mut shape: Vec<u16> = Vec::with_capacity(cond.all.len());
         for constraint in cond.all.iter().filter(|c| c.mask != 0) {
@@ -352,7 +352,7 @@ impl Segment {
         group
     }
 
-    /// Doubles the room in sets.
+    /// Doubles the size of sets.
     fn widen(&mut self) {
         let mut sets = Vec::with_capacity(self.sets.len() * 2);
         for set in self.sets.chunks(self.words) {
@@ -364,7 +364,7 @@ impl Segment {
     }
 }
 
-/// Puts a group into a row.
+/// Adds a group to a row.
 fn add(row: &mut Row, group: u16, sets: &mut Vec<u64>, words: usize) {
     match *row {
         Row::One(there) if there == group => {}

@@ -1,4 +1,4 @@
-//! Changing a tree: a trace comes in (Algorithm 3), a leaf goes out.
+//! Changes of a tree: a trace is added (Algorithm 3), or a leaf is removed.
 
 use std::cell::Cell;
 
@@ -8,39 +8,39 @@ use super::order::At;
 use super::{Branch, LeafId, Node, NodeId, Slot, Tree, Values};
 use crate::trace::Item;
 
-/// What came of adding a trace.
+/// The result of adding a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Augmented {
-    /// The trace ended where the tree was unexplored: the leaf is there now.
+    /// The trace ended where the tree was unexplored. The leaf is there now.
     Added,
-    /// The tree has this trace: its leaf stands there, the new one was not added.
+    /// The tree already has this trace, with this leaf. The new leaf was not added.
     Existing(LeafId),
-    /// Something else stood where the trace asks this or ends: two runs that saw the same then did different things,
-    /// so the policy is not a function of what it observed. The subtree there was replaced by the new trace.
+    /// The tree has something else where the trace asks this or ends. So two runs that saw the same then did different
+    /// things: the policy is not a function of what it observed. The new trace replaced the subtree there.
     Replaced {
-        /// The leaves of the old subtree, ascending: no longer in the tree.
+        /// The leaves of the old subtree, ascending. They are no longer in the tree.
         removed: Vec<LeafId>,
         /// How many of the trace's items the two agree on.
         depth: usize,
     },
 }
 
-/// What one call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`] did to the nodes: at one place of the tree, what stood there
-/// was taken out (perhaps nothing), then a row of new nodes was put in (perhaps none).
+/// What one call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`] did to the nodes: at one place of the
+/// tree, it removed what was there (perhaps nothing), and then inserted a row of new nodes (perhaps none).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
     /// The node and the branch under which this happened; `None` at the root.
     pub(crate) place: Option<(NodeId, Branch)>,
-    /// The nodes that are gone, each before the one above it. Until the next edit, what [`Tree::node`] says of them is still
-    /// true, except for their links to each other.
+    /// The nodes that are gone, each before the one above it. What [`Tree::node`] says of them stays true until the
+    /// next edit, except for their links to each other.
     pub(crate) removed: Vec<NodeId>,
-    /// The new nodes: the first one stands at `place`, each other one is the only child of the one before, and the last
-    /// is the leaf.
+    /// The new nodes. The first one is at `place`, each other one is the only child of the one before, and the last is
+    /// the leaf.
     pub(crate) added: Vec<NodeId>,
 }
 
 impl Edit {
-    /// Becomes a copy of another edit.
+    /// Makes this a copy of another edit.
     pub(crate) fn copy(&mut self, other: &Edit) {
         self.place = other.place;
         self.removed.clone_from(&other.removed);
@@ -49,12 +49,12 @@ impl Edit {
 }
 
 impl Tree {
-    /// Adds a trace that ends in `leaf`. In a tree for a switch, all traces are lowered alike
+    /// Adds a trace that ends in `leaf`. In a tree for a switch, all traces are lowered in the same way
     /// ([`crate::Trace::lower`]).
     ///
     /// # Panics
     ///
-    /// If `leaf` is in the tree: a leaf has one trace, and its number is never given out again.
+    /// If `leaf` is in the tree: a leaf has one trace, and its number is never reused.
     pub fn augment(&mut self, items: &[Item], leaf: LeafId) -> Augmented {
         assert!(!self.contains(leaf), "leaf {} has a trace already", leaf.0);
         self.begin_edit();
@@ -83,7 +83,7 @@ impl Tree {
         self.put_at(from, here, &[], items.len(), leaf)
     }
 
-    /// Puts in the rest of a trace, whose first `depth` items lead to `here`, under `from`.
+    /// Inserts the rest of a trace under `from`. The first `depth` items of the trace lead to `here`.
     pub(super) fn put_at(
         &mut self,
         from: Option<(NodeId, Branch)>,
@@ -99,8 +99,8 @@ impl Tree {
         }
     }
 
-    /// Takes a leaf out: its place becomes `Ω`, and nodes that lead to no leaf any more go with it. Returns whether it
-    /// was there.
+    /// Removes a leaf: its place becomes `Ω`, and nodes from which no leaf can be reached any more are removed too.
+    /// Returns whether the leaf was there.
     pub fn remove(&mut self, leaf: LeafId) -> bool {
         self.begin_edit();
         let Some(mut at) = self.leaves.remove(&leaf) else {
@@ -122,8 +122,8 @@ impl Tree {
         }
     }
 
-    /// The nodes of those of these leaves that are there. Prefetches what [`Tree::remove`] reads of them, so that several
-    /// leaves wait for memory once.
+    /// The nodes of those of these leaves that exist. Prefetches what [`Tree::remove`] reads of them, so that several
+    /// leaves wait for memory together.
     pub(crate) fn prefetch_removal(&self, leaves: &[LeafId], nodes: &mut Vec<NodeId>) {
         nodes.clear();
         nodes.extend(leaves.iter().filter_map(|leaf| self.leaves.get(leaf)));
@@ -139,8 +139,8 @@ impl Tree {
         }
     }
 
-    /// What the last call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`] did. Nothing if it found the trace there, or the
-    /// leaf gone.
+    /// What the last call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`] did. Nothing if the trace was
+    /// already there, or the leaf was not.
     pub(crate) fn last_edit(&self) -> &Edit {
         &self.edit
     }
@@ -180,7 +180,7 @@ impl Tree {
         Augmented::Replaced { removed, depth }
     }
 
-    /// Takes out a node at this place, which has nothing below it.
+    /// Removes a node at this place. Nothing is below it.
     pub(super) fn take_out(&mut self, node: NodeId, place: Option<(NodeId, Branch)>) {
         self.discard(node);
         self.vacate(place);
@@ -194,7 +194,7 @@ impl Tree {
         }
     }
 
-    /// Discards a subtree's nodes, leaving its parent's link as it is, and returns its leaves, ascending.
+    /// Discards a subtree's nodes, but leaves its parent's link as it is. Returns its leaves, ascending.
     fn cut(&mut self, top: NodeId) -> Vec<LeafId> {
         let (mut removed, mut open, mut gone) = (Vec::new(), vec![top], Vec::new());
         while let Some(id) = open.pop() {
@@ -210,7 +210,7 @@ impl Tree {
         removed
     }
 
-    /// Gives up a node, all below it being gone; its number is free from the next edit on.
+    /// Discards a node below which nothing is left. Its number is free from the next edit on.
     fn discard(&mut self, id: NodeId) {
         self.leave_chain(id);
         self.order.remove(id);
@@ -221,7 +221,7 @@ impl Tree {
         self.edit.removed.push(id);
     }
 
-    /// Puts a node into an unexplored place.
+    /// Inserts a node at an unexplored place.
     fn insert(&mut self, place: Option<(NodeId, Branch)>, node: Node) -> NodeId {
         let value = match place {
             Some((_, Branch::Value(value))) => value,
@@ -297,7 +297,7 @@ impl Tree {
         }
     }
 
-    /// Whether the node asks what the item answers.
+    /// Whether the node asks for what the item answers.
     pub(super) fn asks(&self, node: NodeId, item: &Item) -> bool {
         match (self.node(node), item) {
             (Node::Value(values), Item::Read(c)) => values.field == c.field && values.mask == c.mask,
@@ -318,7 +318,7 @@ impl Branch {
 }
 
 impl At {
-    /// Where the node of an unexplored place stands in walk order.
+    /// Where the node of an unexplored place belongs in walk order.
     fn of(place: Option<(NodeId, Branch)>) -> At {
         match place {
             None => At::Alone,
@@ -330,7 +330,7 @@ impl At {
 }
 
 impl Node {
-    /// The node that asks what the item answers, with nothing under it.
+    /// The node that asks for what the item answers, without children.
     fn asking(item: &Item) -> Node {
         match item {
             Item::Read(c) => Node::Value(Box::new(Values::new(c.field, c.mask))),

@@ -2,9 +2,9 @@
 //!
 //! # What
 //!
-//! Four kinds of nodes. A *leaf* (`L`) stands for what the policy decided about all packets that get there. A *value* node
-//! (`V`) reads a field under a mask and has a child for each value seen. A *test* node (`T`) asks a condition and has
-//! a yes-side and a no-side. *Unexplored* (`Ω`) is the absence of a node: no trace has been there.
+//! Four kinds of nodes. A *leaf* (`L`) stands for the policy's decision about all packets that get there. A *value*
+//! node (`V`) reads a field under a mask and has a child for each value seen. A *test* node (`T`) asks a condition and
+//! has a yes-side and a no-side. *Unexplored* (`Ω`) is the absence of a node: no trace leads there.
 //!
 //! Nodes live in one arena and name each other by index, with a link to the parent. So a leaf's path to the root is
 //! known without a search. No operation recurses: chains of tests may be tens of thousands deep.
@@ -13,25 +13,24 @@
 //!
 //! A packet that gets from the root to a leaf passes every item of the trace that made the leaf, so the policy would
 //! ask the same questions and give the same answer (Theorem 2; see [`crate::trace::Recorder`]). Nodes from which no
-//! leaf can be reached are pruned at once, so `Ω` is never a stand-in for a dead branch.
+//! leaf can be reached are pruned immediately, so `Ω` never stands for a dead branch.
 //!
 //! # Cost
 //!
-//! [`Tree::augment`] takes one step a node on the path, a hash look-up in a `V` node of any size; [`Tree::search`] takes
-//! one step for all tests of a long chain (`condition_index.rs`). [`Tree::remove`] and [`Tree::path`] take one step a node from the
-//! leaf up. An invalidation costs little more than the leaves that it finds (`value_index.rs`).
+//! [`Tree::augment`] takes one step for each node on the path, which is a hash look-up in a `V` node of any size.
+//! [`Tree::search`] takes one step for all tests of a long chain (`condition_index.rs`). [`Tree::remove`] and
+//! [`Tree::path`] take one step for each node from the leaf up. An invalidation costs little more than the leaves that
+//! it finds (`value_index.rs`).
 //!
-//! A node takes 64 bytes: 24 that look-ups read, 16 for links, 16 for its place in the walk order, 4 for when it was last
-//! used, 4 for its memos (`question_memo.rs`). A leaf takes some 20 more to be found by its name, and a child of a large `V` node 11 to 21 (`values.rs`). A
-//! test's condition is shared with the traces that ask it, and in a long chain stands in its index, in what is known
-//! where it fails and among the questions that runs ask. Measured with [`Tree::bytes`]: a million traces take 105 MB if
-//! they read two prefixes and 73,000 of them are in the tree, and 770 to 1,260 MB in trees of filter sets, where a trace
-//! brings one to two tests of five parts. [`Tree::least_recently_used`] chooses which
-//! to give up (`rarely_used.rs`).
+//! A node takes 64 bytes: 24 that look-ups read, 16 for links, 16 for its place in the walk order, 4 for when it was
+//! last used, 4 for its memos (`question_memo.rs`). A leaf takes some 20 more to be found by its name, and a child of a
+//! large `V` node 11 to 21 (`values.rs`). A test shares its condition with the traces that ask it. In a long chain, the
+//! condition is also in the chain's index, in what is known after failures, and among the questions that runs ask.
+//! [`Tree::bytes`] measures all of this, and [`Tree::least_recently_used`] chooses what to give up (`rarely_used.rs`).
 //!
 //! # For compilers
 //!
-//! What an edit did to the nodes is in `Tree::last_edit`; which of two nodes takes precedence says `Tree::rank`.
+//! What an edit did to the nodes is in `Tree::last_edit`. `Tree::rank` says which of two nodes takes precedence.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
@@ -74,36 +73,36 @@ pub(crate) use values::Values;
 /// The trace tree of one switch.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// What look-ups need of the nodes, and the rest.
+    /// What look-ups read of the nodes; `slots` has the rest.
     nodes: Vec<Node>,
     slots: Vec<Slot>,
-    /// Of leaves: the period in which they were last used.
+    /// For leaves: the period in which they were last used.
     used: Vec<Cell<u32>>,
     period: Cell<u32>,
     free: Vec<NodeId>,
     root: Option<NodeId>,
     leaves: FxHashMap<LeafId, NodeId>,
-    /// The values of children of `V` nodes, where they don't fit into their slots.
+    /// The values of children of `V` nodes that don't fit into their slots.
     wide: FxHashMap<NodeId, u128>,
     order: Order,
     chains: Chains,
     value_index: RefCell<ValueIndex>,
     edit: Edit,
-    /// How many there were.
+    /// The number of edits.
     edits: u64,
     /// Questions that runs asked right before a node, and what became of them.
     memos: QuestionMemos,
 }
 
-/// Names a node within its tree while it lives. The number of a node that was removed is given out again, though not
-/// within the same edit.
+/// Names a node within its tree while the node exists. The number of a removed node is reused, though not within the
+/// same edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeId(NonZeroU32);
 
 #[derive(Clone, Debug)]
 struct Slot {
     parent: Option<NodeId>,
-    /// Of a test: its chain, if that is long.
+    /// For a test: its chain, if that is long.
     chain: Option<ChainId>,
     /// Under a `V` node: the value, or 0 if it takes more than 64 bits ([`Tree::wide`]).
     value: u64,
@@ -144,22 +143,22 @@ impl NodeId {
         NodeId(number.expect("a tree has fewer than 2^32 nodes"))
     }
 
-    /// A number below that of all nodes that the tree ever had at once, to be the place in a vector.
+    /// An index, less than the maximum number of nodes that the tree ever had at the same time.
     pub(crate) fn index(self) -> usize {
         self.0.get() as usize - 1
     }
 }
 
 impl Tree {
-    /// The tree that knows nothing: `Ω`.
+    /// The tree that contains nothing: `Ω`.
     pub fn new() -> Tree {
         Tree::default()
     }
 
-    /// The leaf that the packet gets to, or `None` where the tree does not know (Algorithm 1).
+    /// The leaf that the packet gets to; `None` if the tree has none for it (Algorithm 1).
     ///
     /// In long chains of tests it looks at more fields than the walk would, but only at fields whose prerequisites the
-    /// packet has shown to meet. The leaf counts as used.
+    /// packet has been shown to meet. The leaf counts as used.
     pub fn search<P: Fields + ?Sized>(&self, packet: &P) -> Option<LeafId> {
         let mut at = self.root?;
         loop {
@@ -201,7 +200,7 @@ impl Tree {
         }
     }
 
-    /// The items on the path from the root to the leaf: its trace. `None` where the leaf is not in the tree.
+    /// The items on the path from the root to the leaf: its trace. `None` if the leaf is not in the tree.
     pub fn path(&self, leaf: LeafId) -> Option<Vec<Item>> {
         let leaf = *self.leaves.get(&leaf)?;
         Some(self.items_to(self.parent(leaf)))
@@ -228,17 +227,17 @@ impl Tree {
         leaves.into_iter()
     }
 
-    /// How many leaves there are.
+    /// The number of leaves.
     pub fn len(&self) -> usize {
         self.leaves.len()
     }
 
-    /// Whether nothing is known.
+    /// Whether the tree has no leaves.
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
     }
 
-    /// How many nodes there are, leaves included.
+    /// The number of nodes, including leaves.
     pub fn nodes(&self) -> usize {
         self.slots.len() - self.free.len() - self.edit.removed.len()
     }
@@ -269,11 +268,12 @@ impl Tree {
         Some((parent, branch))
     }
 
-    /// A number that is smaller for what comes first in the order in which a walk decides: a test comes after its yes-side
-    /// and before its no-side, a `V` node before its children. The order of the children of a `V` node means nothing, since
-    /// their packets differ.
+    /// A number that is smaller for what comes first in the order in which a walk decides. A test comes after its
+    /// yes-side and before its no-side, a `V` node before its children. The order of the children of a `V` node means
+    /// nothing, because their packets differ.
     ///
-    /// The order of two nodes never changes while both live; numbers are valid until the next augmentation. Costs a load.
+    /// The order of two nodes never changes while both exist. Numbers are valid until the next augmentation. Costs a
+    /// load.
     pub(crate) fn rank(&self, node: NodeId) -> u64 {
         self.order.label(node)
     }
@@ -284,7 +284,7 @@ impl Tree {
 }
 
 impl Node {
-    /// The children with what leads to them: values ascending, yes before no.
+    /// The children with their branches: values ascending, yes before no.
     fn branches(&self) -> Vec<(Branch, NodeId)> {
         match self {
             Node::Leaf(_) => Vec::new(),

@@ -2,19 +2,20 @@
 //!
 //! # What
 //!
-//! All nodes of a tree stand in one list, in the order in which a walk decides: the yes-side of a test, the test itself (where
-//! its barrier entry has its place), its no-side; a `V` node before its children, of which the newest is first. Each has a
-//! 64-bit label, and labels ascend along the list. A node's place never changes while it exists; its label may.
+//! All nodes of a tree are in one list, in the order in which a walk decides. The yes-side of a test comes first, then
+//! the test itself (where its barrier entry belongs), then its no-side. A `V` node comes before its children, of which
+//! the newest is first. Each node has a 64-bit label, and labels ascend along the list. A node's place never changes
+//! while it exists; its label may.
 //!
 //! # Why it is correct
 //!
-//! A node comes in where nothing was, next to its parent. So a subtree is always one stretch of the list. If the labels of its
-//! neighbours leave no room, the smallest aligned block of labels around them that is sparse enough gets even gaps (Bender
-//! and others, *Two simplified algorithms for maintaining order in a list*, ESA 2002).
+//! A node is inserted where the tree was unexplored, next to its parent. So a subtree is always one stretch of the
+//! list. If the labels of its neighbours leave no room, the smallest aligned block of labels around them that is sparse
+//! enough gets even gaps (Bender and others, *Two simplified algorithms for maintaining order in a list*, ESA 2002).
 //!
 //! # Cost
 //!
-//! A comparison is two loads. An insertion costs the logarithm of the number of nodes, averaged over many, and O(1) at the end
+//! A comparison is two loads. An insertion costs the logarithm of the number of nodes on average, and O(1) at the end
 //! of the list, where chains of tests grow. A node takes 16 bytes.
 
 use maple_prefetch::prefetch;
@@ -24,7 +25,7 @@ use super::NodeId;
 /// The nodes in walk order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
-    /// By node. Entries of nodes that are not in the list mean nothing.
+    /// By node. Items of nodes that are not in the list mean nothing.
     places: Vec<Place>,
 }
 
@@ -35,25 +36,25 @@ struct Place {
     after: Option<NodeId>,
 }
 
-/// Where a node comes in.
+/// Where a node is inserted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
-    /// As the only one.
+    /// As the only node.
     Alone,
     /// Right before this node.
     Before(NodeId),
     /// Right after this node.
     After(NodeId),
-    /// Right after this node, where more nodes will come in.
+    /// Right after this node, and more nodes will be inserted between them.
     First(NodeId),
 }
 
-/// How far apart labels at the ends of the list are put: far more nodes than a tree can have fit, and each gap takes
-/// 32 insertions in one place.
+/// The distance between labels at the ends of the list. There is room for far more nodes than a tree can have, and each
+/// gap takes 32 insertions in one place.
 const STEP: u64 = 1 << 32;
 
-/// A new child of a `V` node leaves all but this part of the gap before it, where the next child comes in. So a gap takes
-/// hundreds of children, not 32.
+/// A new child of a `V` node leaves all but this part of the gap before it, where the next child is inserted. So a gap
+/// takes hundreds of children, not 32.
 const SHARE: u64 = 32;
 
 impl Order {
@@ -62,7 +63,7 @@ impl Order {
         self.place(node).label
     }
 
-    /// Puts a node in.
+    /// Inserts a node.
     pub(super) fn insert(&mut self, node: NodeId, at: At) {
         let (before, after) = match at {
             At::Alone => (None, None),
@@ -100,7 +101,7 @@ impl Order {
         before.iter().chain(after).for_each(|other| prefetch(self.place(*other)));
     }
 
-    /// Takes a node out.
+    /// Removes a node.
     pub(super) fn remove(&mut self, node: NodeId) {
         let Place { before, after, .. } = *self.place(node);
         if let Some(before) = before {
@@ -111,7 +112,7 @@ impl Order {
         }
     }
 
-    /// A label between two neighbours, if there is one. What is left after it is one part in `share` of the gap.
+    /// A label between two neighbours, if there is one. One part in `share` of the gap is left after it.
     fn room(&self, before: Option<NodeId>, after: Option<NodeId>, share: u64) -> Option<u64> {
         let low = before.map(|node| self.label(node));
         let high = after.map(|node| self.label(node));
@@ -136,7 +137,7 @@ impl Order {
             while let Some(after) = self.place(last).after.filter(|node| self.label(*node) <= high) {
                 (last, count) = (after, count + 1);
             }
-            // A block of 2^b labels may hold 2^(2b/3) nodes: so larger ones are sparser, and all have gaps to give.
+            // A block of 2^b labels may hold 2^(2b/3) nodes. So larger blocks are sparser, and all of them have gaps.
             if count < 1 << (2 * bits / 3) {
                 return self.number(first, count, low, rest / (count + 1));
             }

@@ -1,4 +1,4 @@
-//! What runs asked right before nodes, by node.
+//! The questions that runs asked right before nodes, by node.
 
 use super::NodeId;
 use super::replay::QuestionMemo;
@@ -6,15 +6,15 @@ use super::replay::QuestionMemo;
 /// The memos of a tree's nodes. Many nodes have none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct QuestionMemos {
-    /// By node: which list is its own, counted from 1; or 0.
+    /// By node: the number of its list, counted from 1; or 0.
     lists_of: Vec<u32>,
     lists: Vec<Vec<QuestionMemo>>,
-    /// Empty lists that no node has.
+    /// Empty lists that belong to no node.
     free: Vec<u32>,
 }
 
 impl QuestionMemos {
-    /// Makes room for one more node.
+    /// Adds a node without memos.
     pub(super) fn add(&mut self) {
         self.lists_of.push(0);
     }
@@ -26,7 +26,7 @@ impl QuestionMemos {
         }
     }
 
-    /// The memos of a node, to add some.
+    /// The memos of a node, for adding some.
     pub(super) fn of_mut(&mut self, node: NodeId) -> &mut Vec<QuestionMemo> {
         let list = &mut self.lists_of[node.index()];
         if *list == 0 {

@@ -1,8 +1,8 @@
-//! Which leaves were not used for a long time, and how much memory a tree takes: what keeps a tree bounded.
+//! Which leaves were not used for a long time, and how much memory a tree takes. This keeps a tree bounded.
 //!
-//! Time is counted in periods, which the owner of the tree begins. A leaf remembers the last period in which a look-up found it,
-//! in an array of 4 bytes a node. Whoever knows otherwise that a leaf's packets were seen (by a switch's counters, say) may
-//! say so.
+//! Time is counted in periods, which the owner of the tree begins. A leaf remembers the last period in which a look-up
+//! found it, in an array of 4 bytes for each node. A caller that learns in another way that a leaf's packets were seen
+//! (from a switch's counters, say) may report it.
 
 use super::{LeafId, Node, NodeId, Tree};
 
@@ -12,15 +12,16 @@ impl Tree {
         self.period.set(self.period.get().saturating_add(1));
     }
 
-    /// Packets of a leaf were seen. A leaf that is not there is passed over.
+    /// Packets of a leaf were seen. A leaf that does not exist is ignored.
     pub fn mark_used(&self, leaf: LeafId) {
         if let Some(node) = self.leaves.get(&leaf) {
             self.use_leaf(*node);
         }
     }
 
-    /// The `count` leaves (or all, if there are fewer) that have not been used for the longest time. The least recently used
-    /// comes first, and of equals the older one. Costs a step a leaf, so ask for many at once.
+    /// The `count` leaves (or all, if there are fewer) that have not been used for the longest time. The least recently
+    /// used comes first, and among equals the older one. Costs one step for each leaf of the tree, so ask for many
+    /// leaves together.
     pub fn least_recently_used(&self, count: usize) -> Vec<LeafId> {
         let mut all: Vec<(u32, LeafId)> =
             self.leaves.iter().map(|(leaf, node)| (self.used[node.index()].get(), *leaf)).collect();
@@ -32,8 +33,8 @@ impl Tree {
         all.into_iter().map(|(_, leaf)| leaf).collect()
     }
 
-    /// How many bytes the tree takes, about: what it has allocated, whether in use or kept for later. The conditions of
-    /// tests, which traces share, are counted once a test; lists for invalidations are not counted.
+    /// Roughly how many bytes the tree takes: what it has allocated, whether in use or kept for later. The conditions
+    /// of tests, which traces share, are counted once for each test. Lists for invalidations are not counted.
     pub fn bytes(&self) -> usize {
         let Tree { nodes, slots, used, free, leaves, wide, memos, .. } = self;
         let lists = size_of_val(&used[..]) + size_of_val(&free[..]) + memos.bytes();
@@ -53,7 +54,7 @@ impl Tree {
     }
 
     pub(super) fn use_leaf(&self, node: NodeId) {
-        // Most leaves were used in this period already, and what is not written stays clean in the cache.
+        // Most leaves were already used in this period. Memory that is not written stays clean in the cache.
         let (used, period) = (&self.used[node.index()], self.period.get());
         if used.get() != period {
             used.set(period);

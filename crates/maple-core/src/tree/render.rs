@@ -15,11 +15,11 @@ impl Tree {
     ///     00:00:00:00:00:02: L 1
     /// ```
     ///
-    /// Unexplored sides of tests are shown as `Ω`, reads that f did not make as `(specialised)`. No-sides have their test's own
-    /// indentation, so that a chain of tests reads from top to bottom.
+    /// Unexplored sides of tests are shown as `Ω`, reads that f did not make as `(specialised)`. No-sides have their
+    /// test's own indentation, so that a chain of tests reads from top to bottom.
     pub fn render(&self) -> String {
         let mut out = String::new();
-        // What is still to be written: indentation, the label of the branch, the node.
+        // What is still to be written: the indentation, the label of the branch, and the node.
         let mut open = vec![(0, String::new(), self.root())];
         while let Some((indent, label, node)) = open.pop() {
             let _ = writeln!(out, "{:indent$}{label}{}", "", self.headline(node));

@@ -1,32 +1,35 @@
-//! Replay: a run of a policy is recorded along its tree, and what the tree knows of its questions is not recorded again.
+//! Replay: a run of a policy is recorded along its tree, and questions that the tree already has are not recorded
+//! again.
 //!
 //! # What
 //!
 //! A run for which the tree has no leaf mostly asks what earlier runs asked, and leaves their path at its end. So a
-//! [`Replay`] answers the run's questions and goes down the tree as long as the run asks the same. That costs a comparison of
-//! pointers a question: no item is written, and nothing has to be known of the items before. Only when the run asks something
-//! else, items are written as a recorder would, and lowered for the switch ([`Trace::lower`]).
+//! [`Replay`] answers the run's questions and goes down the tree as long as the run asks the same. That costs one
+//! comparison of pointers for each question: no item is written, and the items before need not be known. When the run
+//! asks something else, items are written as a recorder would, and lowered for the switch ([`Trace::lower`]).
 //!
-//! A question need not be the item that it becomes. It may be known from the items before; or lack the part of it that is
-//! known; or become several items that the switch can match. What became of a question before a node is kept with the node
-//! (a [`QuestionMemo`]), so that the next run need not find it out again. Leaves keep no memos, as no such run gets there.
+//! A question need not be the item that it becomes. Its answer may be known from the items before. The item may lack
+//! the part of the question that is known. Or the question may become several items that the switch can match. What
+//! became of a question before a node is kept with the node (a [`QuestionMemo`]), so that the next run need not find it
+//! out again. Leaves keep no memos, because no such run gets there.
 //!
-//! At the first test of a long chain, the chain's index says which of its tests is the first that the packet fits. Up to
-//! there, all questions of a run that asks what others did are denied, without a look at the packet (`chain_questions.rs`).
+//! At the first test of a long chain, the chain's index says which of its tests is the first that the packet fits. Up
+//! to there, if the run asks what other runs did, all its questions are denied without a look at the packet
+//! (`chain_questions.rs`).
 //!
 //! # Why it is correct
 //!
-//! What becomes of a question depends on the question and on the items before it, and these are the path to the node. So a node
-//! that asks the same is what would have been written. What became of a question before a node always becomes of it while
-//! the node exists; if that was nothing, all packets that get there have the same answer. A test that a question becomes asks
-//! for parts of it. So where the test fails, the question is denied, and nothing else becomes of it. The oracle is a recorder,
-//! [`Trace::lower`] and [`Tree::augment`].
+//! What becomes of a question depends on the question and on the items before it, and these items are the path to the
+//! node. So a node that asks the same is what would have been written. While the node exists, the same question before
+//! it always becomes the same. If that was nothing, all packets that get there have the same answer. A test that a
+//! question becomes asks for parts of the question. So if the test fails, the question is denied, and nothing else
+//! becomes of it. The oracle is a recorder, [`Trace::lower`] and [`Tree::augment`].
 //!
 //! # Cost
 //!
-//! A question that the tree asks costs its answer and some nanoseconds; in a long chain, the latter only. The first other
-//! question costs the length of the path, where a long chain counts as one step for each of its tests of one part. Then each
-//! question costs what it costs a recorder. [`Tree::insert_replayed`] costs the new nodes.
+//! A question that the tree asks costs its answer and some nanoseconds; in a long chain, only the latter. The first
+//! other question costs the length of the path, in which a long chain counts one step for each of its tests that has a
+//! single part. Then each question costs what it costs a recorder. [`Tree::insert_replayed`] costs the new nodes.
 
 use std::cell::Cell;
 use std::slice::Iter;
@@ -39,7 +42,7 @@ use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
 use crate::capabilities::Capabilities;
 use crate::trace::{Cond, Fields, Item, Lowered, Trace};
 
-/// A run that is under way: its questions about its packet are answered along a tree. All must be about the same packet.
+/// A run that is under way: a tree answers its questions about its packet. All questions must be about the same packet.
 #[derive(Debug)]
 pub struct Replay<'t> {
     tree: &'t Tree,
@@ -47,12 +50,13 @@ pub struct Replay<'t> {
     /// What the run is likely to ask next, all of it denied: the rest of [`InChain::known`].
     next: Iter<'t, Arc<Cond>>,
     at: Place,
-    /// In a long chain: how far the run is in it. That may be farther than `at`.
+    /// In a long chain: how far the run has got in it. That may be farther than `at`.
     ahead: Option<InChain<'t>>,
-    /// The memos of a node, and the place of the one that was last found: the next one is likely asked for next.
+    /// The memos of a node, and the index of the one that was found last. The next question most likely has the next
+    /// memo.
     noted: Option<(NodeId, &'t [QuestionMemo], usize)>,
     short: bool,
-    /// All items, once the run has asked what the tree does not ask. Those up to `at` are on the tree.
+    /// All items, once the run has asked something that the tree does not ask. Those up to `at` are in the tree.
     written: Option<Lowered<'t>>,
     memos: Vec<NewMemo>,
 }
@@ -62,7 +66,7 @@ pub struct Replay<'t> {
 struct Place {
     from: Option<(NodeId, Branch)>,
     here: Option<NodeId>,
-    /// How many items lead here.
+    /// The number of items that lead here.
     depth: usize,
 }
 
@@ -70,26 +74,26 @@ struct Place {
 #[derive(Clone, Copy, Debug)]
 struct InChain<'t> {
     chain: LongChain<'t>,
-    /// How many of the chain's tests [`Replay::at`] has passed.
+    /// The number of the chain's tests that [`Replay::at`] has passed.
     noted: usize,
-    /// How many of the chain's questions are denied to the packet.
+    /// The number of the chain's questions that are denied to the packet.
     known: usize,
 }
 
-/// What a policy asks.
+/// A question of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Question {
     Fits(Arc<Cond>),
-    /// A field under a mask. In a box, as there are few of them.
+    /// A field under a mask. Boxed, because such questions are few.
     Read(Box<(Field, u128)>),
-    /// Nothing more: it has its route. The node is a read that specialises leaves (`specialise.rs`).
+    /// The end: the run has its route. The node is a read that specialises leaves (`specialise.rs`).
     End,
 }
 
 /// What becomes of a question that is asked right before a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Becomes {
-    /// Nothing: the answer is known there. Says whether a packet fits, if that was asked.
+    /// Nothing: the answer is known there. If the question is whether a packet fits, this is the answer.
     Known(bool),
     /// The node, which asks all that is not known.
     Node,
@@ -104,7 +108,7 @@ pub(super) struct QuestionMemo {
     becomes: Becomes,
 }
 
-/// A memo for the node after so many items.
+/// A memo for the node after `depth` items.
 #[derive(Debug)]
 struct NewMemo {
     depth: usize,
@@ -112,7 +116,7 @@ struct NewMemo {
     memo: QuestionMemo,
 }
 
-/// A run that has ended. It must be inserted into its tree before anything else is.
+/// A run that has ended. It must be inserted into its tree before the tree changes.
 #[derive(Debug)]
 pub struct Replayed {
     at: Place,
@@ -122,7 +126,7 @@ pub struct Replayed {
     edits: u64,
 }
 
-/// A packet that remembers whether a field was looked at that was not captured.
+/// A packet that notes whether the run looked at a field that was not captured.
 struct Looked<'p, P: ?Sized> {
     packet: &'p P,
     short: Cell<bool>,
@@ -136,8 +140,8 @@ impl Replayed {
 }
 
 impl Tree {
-    /// Whether a test prefixes a longer condition that some run asked for: its yes-side will have tests or reads of its own,
-    /// once it is explored.
+    /// Whether a test prefixes a longer condition that some run asked for. Once its yes-side is explored, it will have
+    /// tests or reads of its own.
     pub(crate) fn prefixes_a_longer_condition(&self, test: NodeId) -> bool {
         self.memos.of(test).iter().any(|memo| memo.becomes == Becomes::FirstPart)
     }
@@ -292,7 +296,7 @@ impl<'t> Replay<'t> {
         at.map(|at| memos[at].becomes)
     }
 
-    /// Goes on to the child that the packet gets to.
+    /// Continues with the child that the packet gets to.
     fn step<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) -> Branch {
         let packet = Looked::new(packet);
         let branch = match self.tree.node(node) {
@@ -312,7 +316,7 @@ impl<'t> Replay<'t> {
         let packet = Looked::new(packet);
         let ahead = self.tree.enter(node, &packet).map(|mut chain| {
             if packet.short.get() {
-                // The run itself may do without the field that was not captured.
+                // The run itself may not need the field that was not captured.
                 chain.fails = 0;
             }
             InChain { chain, noted: 0, known: chain.questions_ahead.until(chain.fails) }
@@ -320,7 +324,7 @@ impl<'t> Replay<'t> {
         self.go_ahead(ahead);
     }
 
-    /// How many questions are expected, all of which are denied.
+    /// The number of expected questions, all of which are denied.
     #[cfg(test)]
     pub(super) fn expected(&self) -> usize {
         self.next.len()
@@ -331,7 +335,7 @@ impl<'t> Replay<'t> {
         (self.next, self.ahead) = (next.unwrap_or_default().iter(), ahead);
     }
 
-    /// Goes to where the run is in its chain.
+    /// Moves `at` to where the run is in its chain.
     fn catch_up(&mut self) {
         let Some(ahead) = &mut self.ahead else { return };
         let passed = ahead.chain.questions_ahead.tests_in(ahead.known - self.next.len());
@@ -344,7 +348,7 @@ impl<'t> Replay<'t> {
         self.at = Place { from: Some((last, branch)), here: self.tree.child(last, branch), depth };
     }
 
-    /// The items of the run up to a place on the tree, if none were written before.
+    /// The items of the run up to a place in the tree, if none were written before.
     fn written_from(&mut self, place: Place) -> &mut Lowered<'t> {
         self.written.get_or_insert_with(|| {
             (self.at, self.next, self.ahead) = (place, Iter::default(), None);
@@ -362,8 +366,8 @@ impl<'t> Replay<'t> {
         self.write(packet, Question::Read(Box::new((field, mask))), false, write);
     }
 
-    /// Turns a question into items, and keeps a memo of them. `write` says whether the last of them, if that is a test, asks for
-    /// all that was left.
+    /// Turns a question into items, and keeps a memo of them. `write` says whether the last item, if it is a test, asks
+    /// for everything that was left.
     fn write<P: Fields + ?Sized>(
         &mut self,
         packet: &P,
@@ -410,7 +414,7 @@ impl QuestionMemo {
         self.question == Question::End
     }
 
-    /// The condition of which the memo says that no packet which gets to the node fits it.
+    /// The condition, if the memo says that no packet that gets to the node fits it.
     pub(super) fn denied(&self) -> Option<&Arc<Cond>> {
         match self {
             QuestionMemo { question: Question::Fits(cond), becomes: Becomes::Known(false) } => Some(cond),
@@ -418,7 +422,7 @@ impl QuestionMemo {
         }
     }
 
-    /// The condition that the node's test prefixes: packets that fail the node don't fit it.
+    /// The condition that the node's test prefixes. Packets that fail the test don't fit it.
     pub(super) fn begun(&self) -> Option<&Arc<Cond>> {
         match self {
             QuestionMemo { question: Question::Fits(cond), becomes: Becomes::Node | Becomes::FirstPart } => Some(cond),

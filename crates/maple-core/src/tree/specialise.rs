@@ -1,10 +1,10 @@
-//! Specialised leaves, which keep a part of their packets only.
+//! Specialised leaves, which keep only a part of their packets.
 //!
 //! # What
 //!
-//! A run that ends decides for all packets that pass its trace. It may be better to apply its decision to some of them only:
-//! those that agree with its packet in some more bits (`compile/incremental/specialise.rs`). So a read is put before the leaf, as
-//! if f had made it, with a memo that f did not. Runs that end there read it too ([`super::Replay::finish`]).
+//! A run that ends decides for all packets that pass its trace. It may be better to apply its decision only to those
+//! that agree with its packet in some more bits (`compile/incremental/specialise.rs`). So a read is inserted before the
+//! leaf, as if f had made it, with a memo that f did not. Runs that end there read it too ([`super::Replay::finish`]).
 //!
 //! # Why it is correct
 //!
@@ -17,8 +17,8 @@ use super::{Branch, LeafId, Node, NodeId, Tree};
 use crate::trace::Item;
 
 impl Tree {
-    /// Makes a leaf keep only those of its packets that fit `read`. The packet that made the leaf must fit. Nothing is known of
-    /// the others then.
+    /// Makes a leaf keep only those of its packets that fit `read`. The packet that made the leaf must fit. The tree
+    /// then has no leaf for the others.
     pub(crate) fn specialise(&mut self, leaf: LeafId, read: Constraint) {
         let Some(at) = self.leaf_node(leaf) else { return };
         self.begin_edit();

@@ -1,4 +1,4 @@
-//! Random edits: what a tree says of them, and what it finds, against a list of traces.
+//! Random edits: what a tree reports about them, and what it finds, against a list of traces.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn chains() -> impl Strategy<Value = Vec<Item>> {
     })
 }
 
-/// An edit: a leaf out, or a trace in that begins as one in the tree does, up to some place.
+/// An edit: a leaf is removed, or a trace is added that begins like one in the tree, up to some place.
 #[derive(Clone, Debug)]
 enum Step {
     Remove(prop::sample::Index),
@@ -85,7 +85,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A tree with the traces that should be in it, and its nodes as the edits tell of them.
+/// A tree, the traces that should be in it, and its nodes as its edits report them.
 #[derive(Default)]
 struct Grown {
     tree: Tree,
@@ -163,7 +163,7 @@ impl Grown {
     }
 }
 
-/// What a trace's reads and passed tests say of a field.
+/// What a trace's reads and passed tests say about a field.
 fn stated(items: &[Item], field: Field) -> Vec<Constraint> {
     let of = |item: &Item| match item {
         Item::Read(c) => vec![*c],
@@ -178,8 +178,8 @@ fn contradict(a: &Constraint, b: &Constraint) -> bool {
 }
 
 impl Grown {
-    /// Those leaves are named whose traces don't contradict what is asked for. Traces that contradict themselves, which
-    /// no packet passes, may or may not be named.
+    /// Exactly the leaves whose traces don't contradict the question are named. Traces that contradict themselves,
+    /// which no packet passes, may or may not be named.
     fn check_touching(&self, packet: &Headers) {
         for (field, value) in packet.0 {
             for mask in [field.full_mask(), 2] {
@@ -198,7 +198,7 @@ impl Grown {
     }
 }
 
-/// A trace that begins as `old` does, takes another turn at some place, and goes on with `rest`.
+/// A trace that begins like `old`, branches off at some place, and continues with `rest`.
 fn branched(mut old: Vec<Item>, turn: prop::sample::Index, rest: &[Item]) -> Vec<Item> {
     old.truncate(turn.index(old.len() + 1));
     match old.last_mut() {
@@ -210,7 +210,7 @@ fn branched(mut old: Vec<Item>, turn: prop::sample::Index, rest: &[Item]) -> Vec
     old
 }
 
-/// Checks that a walk meets nodes in the order that the tree says; returns how many there are.
+/// Checks that a walk meets nodes in the order that the tree reports. Returns their number.
 fn in_order(tree: &Tree) -> usize {
     let (mut open, mut last, mut seen) = (vec![(tree.root(), false)], None, 0);
     while let Some((node, decided)) = open.pop() {
@@ -222,7 +222,7 @@ fn in_order(tree: &Tree) -> usize {
         assert!(last.is_none_or(|last| tree.rank(last) < tree.rank(node)), "{}", tree.render());
         (last, seen) = (Some(node), seen + 1);
         if let Node::Value(values) = tree.node(node) {
-            // Children stand in no particular order, but each one's subtree is one stretch.
+            // Children are in no particular order, but each one's subtree is one stretch.
             let mut children: Vec<NodeId> = values.sorted().into_iter().map(|(_, child)| child).collect();
             children.sort_by_key(|child| std::cmp::Reverse(tree.rank(*child)));
             open.extend(children.into_iter().map(|child| (Some(child), false)));
@@ -250,7 +250,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// The oracle puts together what all items on the way say, one by one.
+    /// The oracle combines what all items on the path say, one by one.
     #[test]
     fn chains_keep_what_is_known_where_their_tests_have_failed(
         steps in vec(steps(), 1..30),
@@ -291,7 +291,7 @@ fn the_coldest_leaves_are_those_that_no_look_up_has_found_for_longest() {
     assert_eq!(tree.least_recently_used(0), []);
 }
 
-/// What a policy asks next: a condition whose answer ends the run if it is yes, or may not, or a value.
+/// A question of a policy: a condition, which may end the run if the answer is yes, or a value.
 #[derive(Clone, Debug)]
 enum Question {
     Fits { cond: Arc<Cond>, ends: bool },
@@ -313,7 +313,7 @@ fn questions() -> impl Strategy<Value = Vec<Question>> {
     vec(question, 1..30)
 }
 
-/// Whatever answers a run's questions.
+/// Something that answers a run's questions.
 trait Ask {
     fn fits(&mut self, packet: &Headers, cond: &Arc<Cond>) -> bool;
     fn read(&mut self, packet: &Headers, field: Field, mask: u128) -> u128;
@@ -329,7 +329,7 @@ impl Ask for Recorder {
     }
 }
 
-/// Writes a trace that is lowered as it is asked for.
+/// Writes a trace whose items are lowered immediately.
 struct Writer(Lowered<'static>, Capabilities);
 
 impl Ask for Writer {
@@ -374,7 +374,7 @@ fn run(questions: &[Question], packet: &Headers, ask: &mut impl Ask) -> Vec<u128
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Also where the policy is another one now and then.
+    /// Also if the policy sometimes changes.
     #[test]
     fn a_run_that_is_followed_gets_the_answers_and_makes_the_tree_that_writing_it_does(
         policies in vec(questions(), 1..3),
@@ -406,7 +406,7 @@ proptest! {
         }
     }
 
-    /// One policy: who gets to another's leaf would have got its answers.
+    /// One policy: a packet that gets to the leaf of another packet would have got the same answers.
     #[test]
     fn packets_that_get_to_a_leaf_of_a_followed_run_get_its_answers(
         policy in questions(),
@@ -429,7 +429,7 @@ proptest! {
     }
 }
 
-/// Questions that are known, that begin with a test, or that are a test.
+/// Some questions have known answers, some begin with a test, and some are a test.
 #[test]
 fn a_run_that_asks_what_one_before_did_in_a_long_chain_is_answered_by_comparing_pointers() {
     let source = |value| Constraint::exact(Field::Ipv4Src, value);

@@ -1,17 +1,18 @@
-//! From the value of a field to the leaves whose packets can have it: what an invalidation asks for.
+//! From the value of a field to the leaves whose packets can have it. Invalidations use this.
 //!
 //! # What
 //!
-//! A trace *states* bits of a field by its reads and by the tests that held. For each field that was ever asked for, leaves
-//! stand in lists by the bits that their traces state and the values of these: a tuple space (`tuple_space.rs`). Packets of a
-//! leaf can have a value if what its trace states does not contradict it. A test that failed may rule the value out too;
-//! that is not looked at, so a few leaves too many may be named.
+//! A trace *states* bits of a field by its reads and by the tests that held. For each field that was ever asked for,
+//! leaves are in lists by the bits that their traces state and the values of these bits: a tuple space
+//! (`tuple_space.rs`). Packets of a leaf can have a value if what its trace states does not contradict it. A failed
+//! test may rule the value out too. This is ignored, so a few leaves too many may be named.
 //!
 //! # Cost
 //!
-//! A question costs a bit a mask of the field, a look-up where that bit is set, and the leaves that it finds. A field is
-//! taken up when it is first asked for, by one walk of the tree. From then on a new leaf costs a step an item of its trace.
-//! Lists drop leaves that are gone when they are next read, and all lists do when half of what they hold is gone.
+//! A question costs a bit for each mask of the field, a look-up if that bit is set, and the leaves that it finds. When
+//! a field is first asked for, one walk of the tree adds its leaves. From then on a new leaf costs one step for each
+//! item of its trace. Lists drop leaves that are gone when they are next read. All lists do so when half of what they
+//! hold is gone.
 
 use maple_wire::{Constraint, Field};
 use rustc_hash::FxHashMap;
@@ -31,7 +32,7 @@ pub(super) struct ValueIndex {
 struct Stated {
     field: Field,
     masks: Vec<(u128, Lists)>,
-    /// How many leaves stand in lists.
+    /// The number of leaves in lists.
     held: usize,
 }
 
@@ -39,7 +40,7 @@ struct Stated {
 #[derive(Clone, Debug, Default)]
 struct Lists {
     by_value: FxHashMap<u128, OneOrMany<LeafId>>,
-    /// A bit for each value that has or had a list; values share bits. Most values that are asked for have none.
+    /// A bit for each value that has or had a list. Values share bits. Most values that are asked for have no list.
     seen: [u64; 4],
 }
 
@@ -65,10 +66,10 @@ impl Bits {
 
 impl Tree {
     /// The leaves whose packets can fit the constraint, ascending: those whose traces' reads and passed tests don't
-    /// contradict it. It may name leaves whose packets can't fit it since they failed a test.
+    /// contradict it. It may also name leaves whose packets can't fit because they failed a test.
     ///
-    /// The first question about a field walks the whole tree, and makes augmentations a little dearer; each other one
-    /// costs a look-up a mask that traces have on the field, and the leaves found.
+    /// The first question about a field walks the whole tree, and makes later augmentations a little more expensive.
+    /// Each further question costs a look-up for each mask that traces have on the field, and the leaves found.
     pub fn leaves_fitting(&self, constraint: &Constraint) -> Vec<LeafId> {
         let mut value_index = self.value_index.borrow_mut();
         let at = match value_index.fields.iter().position(|stated| stated.field == constraint.field) {
@@ -171,7 +172,7 @@ impl Stated {
         self.held -= before - list.items().len();
     }
 
-    /// The leaves that don't contradict a constraint, in no order. Drops those that are gone.
+    /// The leaves that don't contradict a constraint, in no order. Drops leaves that are gone.
     fn find(&mut self, asked: &Constraint, is_there: impl Fn(LeafId) -> bool) -> Vec<LeafId> {
         let mut found = Vec::new();
         let mut read = |list: &mut OneOrMany<LeafId>| {

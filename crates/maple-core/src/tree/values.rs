@@ -1,9 +1,10 @@
 //! The children of a `V` node.
 //!
-//! Most `V` nodes have one or two children, and some have tens of thousands. So a single child stands in the node, few in a
-//! list, many in a hash table. The table has open addressing: the upper bits of a product give the place of a value, and a
-//! removed entry is filled from the ones after it. So a look-up reads one or two neighbouring places. Keys are no wider than the
-//! mask needs: with 32 bits a child takes 11 to 21 bytes, with 64 bits twice as much.
+//! Most `V` nodes have one or two children, and some have tens of thousands. So a single child is in the node itself, a
+//! few are in a list, and many are in a hash table. The table has open addressing. The upper bits of a product give the
+//! place of a value, and the gap of a removed entry is filled from the entries after it. So a look-up reads one or two
+//! neighbouring places. Keys are no wider than the mask needs: with 32 bits a child takes 11 to 21 bytes, with 64 bits
+//! twice as much.
 
 use maple_prefetch::prefetch;
 use maple_wire::Field;
@@ -11,7 +12,7 @@ use maple_wire::Field;
 use super::NodeId;
 use crate::trace::Fields;
 
-/// Up to how many children stand in a list.
+/// The maximum number of children in a list.
 const FEW: usize = 4;
 
 /// A read of a field under a mask, with a child for each value seen.
@@ -26,7 +27,7 @@ pub(crate) struct Values {
 
 #[derive(Clone, Debug)]
 enum Children {
-    /// One, or none.
+    /// One child, or none.
     One {
         value: u128,
         child: Option<NodeId>,
@@ -42,14 +43,14 @@ enum Children {
 /// A hash table from values to nodes.
 #[derive(Clone, Debug)]
 struct Table<K> {
-    /// A power of two, of which at most three quarters are taken.
+    /// A power of two entries, of which at most three quarters are taken.
     entries: Box<[Option<(K, NodeId)>]>,
     len: usize,
 }
 
 /// A value as a key.
 trait Key: Copy + Eq {
-    /// The key of a value that it is wide enough for.
+    /// The key of a value that fits into this type.
     fn of(value: u128) -> Self;
     /// The value.
     fn value(self) -> u128;
@@ -100,20 +101,20 @@ impl Key for u128 {
 }
 
 impl<K: Key> Table<K> {
-    /// A table with room for a few more than `list`.
+    /// A table for `list`, with room for a few more.
     fn of(list: &[(u128, NodeId)]) -> Table<K> {
         let mut table = Table { entries: vec![None; 16].into(), len: 0 };
         list.iter().for_each(|(value, node)| table.insert(K::of(*value), *node));
         table
     }
 
-    /// Where a key belongs if nothing is in its way.
+    /// Where a key belongs if that place is free.
     fn home(&self, key: K) -> usize {
         // There are at least 16 entries, so the shift is less than 64.
         (key.word().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.entries.len().ilog2())) as usize
     }
 
-    /// Where the key is, or where it would be put.
+    /// Where the key is, or where it would be inserted.
     fn find(&self, key: K) -> usize {
         let mut at = self.home(key);
         while self.entries[at].is_some_and(|(there, _)| there != key) {
@@ -154,7 +155,7 @@ impl<K: Key> Table<K> {
             return;
         }
         self.len -= 1;
-        // What comes after moves up, unless it would come before its home.
+        // Entries after the gap move up, unless that would place them before where they belong.
         let mut at = self.next(gap);
         while let Some((key, _)) = self.entries[at] {
             let ahead = |from: usize| at.wrapping_sub(from) & (self.entries.len() - 1);
@@ -176,7 +177,7 @@ impl Values {
         Values { field, mask, children: Children::One { value: 0, child: None } }
     }
 
-    /// The child for a value, whose bits outside the mask don't count.
+    /// The child for a value. The value's bits outside the mask don't count.
     pub(crate) fn get(&self, value: u128) -> Option<NodeId> {
         let value = value & self.mask;
         match &self.children {
@@ -223,7 +224,7 @@ impl Values {
         u64::try_from(self.mask).is_ok()
     }
 
-    /// How many children there are.
+    /// The number of children.
     pub(crate) fn len(&self) -> usize {
         match &self.children {
             Children::One { child, .. } => child.iter().len(),
@@ -242,7 +243,7 @@ impl Values {
         sorted
     }
 
-    /// Shows the children, in no order.
+    /// Calls `show` with the children, in no order.
     pub(super) fn for_each(&self, mut show: impl FnMut(u128, NodeId)) {
         let mut show_all = |list: &[(u128, NodeId)]| list.iter().for_each(|(value, child)| show(*value, *child));
         match &self.children {
@@ -254,7 +255,7 @@ impl Values {
         }
     }
 
-    /// Puts a child in, in place of the one that has its value.
+    /// Inserts a child. It replaces the one with the same value.
     pub(super) fn insert(&mut self, value: u128, child: NodeId) {
         match &mut self.children {
             Children::One { value: there, child: Some(first) } if *there != value => {

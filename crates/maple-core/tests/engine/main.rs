@@ -1,7 +1,7 @@
-//! Text scripts for the engine: what happens to a small network, and the messages that switches get for it.
+//! Text scripts for the engine: what happens to a small network, and the messages that switches get.
 //!
 //! `README.md` beside this file explains the language of the scripts, which are the files in `scripts/`.
-//! `MAPLE_BLESS=1 cargo test -p maple-core --test engine` writes what they print anew.
+//! `MAPLE_BLESS=1 cargo test -p maple-core --test engine` rewrites what they print.
 
 mod packet;
 mod policy;
@@ -9,7 +9,7 @@ mod stage;
 
 use std::path::{Path, PathBuf};
 
-/// The line between what happens and what comes of it.
+/// The line between what happens and the results.
 const END: &str = "----\n";
 
 #[test]
@@ -62,7 +62,7 @@ fn scripts() -> Vec<PathBuf> {
 /// The lines that are missing (`-`) and those that are new (`+`), between lines that agree.
 fn difference(wanted: &str, printed: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (wanted.lines().collect(), printed.lines().collect());
-    // The longest common part of what is left of each.
+    // For each position, the length of the longest common part of what is left.
     let mut common = vec![vec![0u32; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {

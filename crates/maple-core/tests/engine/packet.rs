@@ -7,8 +7,8 @@ use crate::stage::Hosts;
 /// The source port of every TCP and UDP packet of scripts.
 const SOURCE_PORT: u16 = 1000;
 
-/// The frame for `FROM TO KIND …`: host names, and `arp`, `tcp PORT`, `udp PORT`, `ping` or `raw TYPE`. A `*` stands for
-/// everybody. `vlan ID` before the kind gives it a tag.
+/// The frame for `FROM TO KIND …`: host names, and `arp`, `tcp PORT`, `udp PORT`, `ping` or `raw TYPE`. A `*` stands
+/// for the broadcast address. `vlan ID` before the kind gives it a tag.
 pub fn frame(words: &[&str], hosts: &Hosts) -> Result<Vec<u8>, String> {
     let [from, to, rest @ ..] = words else { return Err("expected packet FROM TO KIND".into()) };
     let (from, to) = (hosts.get(from)?, if *to == "*" { None } else { Some(hosts.get(to)?) });

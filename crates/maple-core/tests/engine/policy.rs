@@ -1,4 +1,4 @@
-//! The policies of scripts: a list of clauses, of which the first that fits decides.
+//! The policies of scripts: a list of clauses. The first clause that fits decides.
 
 use maple_core::network::Location;
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
@@ -22,13 +22,13 @@ struct Clause {
 
 #[derive(Clone, Debug)]
 enum Test {
-    /// The field has a value between these, both included.
+    /// The field has a value between these, both inclusive.
     Between(Field, u128, u128),
     /// The packet has the field.
     Present(Field),
     /// The table has the field's value as a key.
     InTable(Field, String),
-    /// It is known where the host with this address is.
+    /// The location of the host with this address is known.
     Known(Field),
     /// The variable has this value.
     Var(String, i64),
@@ -37,7 +37,7 @@ enum Test {
 #[derive(Clone, Debug)]
 enum Act {
     Decide(Decision),
-    /// Puts the field's value into the table if it is not there, and goes on with the next clause.
+    /// Writes the field's value into the table if it is not there, and continues with the next clause.
     Note(Field, String),
 }
 
@@ -45,7 +45,7 @@ enum Act {
 enum Decision {
     Drop,
     Flood,
-    /// From where the source is to where the destination is.
+    /// The path from the source's location to the destination's.
     Path,
     To(Location),
     Out(PortNo),
@@ -54,7 +54,7 @@ enum Decision {
 }
 
 impl Clauses {
-    /// Takes one line: `when TEST [and TEST …]: ROUTE` or `otherwise: ROUTE`.
+    /// Adds one line: `when TEST [and TEST …]: ROUTE` or `otherwise: ROUTE`.
     pub fn add(&mut self, line: &str, hosts: &Hosts) -> Result<(), String> {
         let clause = match line.strip_prefix("otherwise: ") {
             Some(act) => Clause { tests: Vec::new(), act: act_of(act, hosts)? },

@@ -36,7 +36,7 @@ impl Hosts {
     }
 }
 
-/// What stands before `start`.
+/// What comes before `start`.
 #[derive(Default)]
 struct Setup {
     switches: Vec<SimSwitch>,
@@ -121,12 +121,12 @@ impl Stage {
         Ok(())
     }
 
-    /// Connects the switches and lets discovery find everything. What that takes is not printed.
+    /// Connects the switches and lets discovery find everything. The messages for that are not printed.
     fn start(&mut self) -> Result<(), String> {
         let Setup { switches, links, policy } = std::mem::take(&mut self.setup);
         let options = Options { host_timeout: Duration::from_secs(1_000_000), ..Options::default() };
         let mut sim = Sim::new(Arc::new(policy), 1, &options, 1);
-        // Messages come in the order in which they were sent.
+        // Messages arrive in the order in which they were sent.
         sim.max_delay = Duration::ZERO;
         for switch in switches {
             let ports: Vec<PortNo> = switch.ports.keys().copied().collect();
@@ -144,7 +144,7 @@ impl Stage {
         Ok(())
     }
 
-    /// A packet of a host, from where it is or from where `from SWITCH:PORT` says.
+    /// Sends a packet of a host, from the host's port or from `from SWITCH:PORT`.
     fn packet(&mut self, line: &str, words: &[&str]) -> Result<(), String> {
         let (words, from) = match words {
             [words @ .., "from", at] => (words, Some(location(at)?)),
@@ -209,7 +209,7 @@ impl Stage {
         self.act(line, |sim| sim.tell(Event::Write(vec![write])))
     }
 
-    /// Lets something happen and all come to rest; prints what came of it.
+    /// Lets something happen, waits until everything is at rest, and prints what followed.
     fn act(&mut self, line: &str, happen: impl FnOnce(&mut Sim)) -> Result<(), String> {
         let sim = self.sim.as_mut().ok_or("the network has not started")?;
         happen(sim);
@@ -249,12 +249,12 @@ impl Stage {
     }
 }
 
-/// The names of rules' owners: cookies are numbered as they come.
+/// The names of rules' owners: cookies are numbered as they appear.
 #[derive(Default)]
 struct Names(Vec<u64>);
 
 impl Names {
-    /// In place of a leaf in the cookies of the engine's own rules.
+    /// Replaces the leaf in the cookies of the engine's own rules.
     const OWN: u64 = 0xff_ffff_ffff;
 
     fn owner(&mut self, cookie: u64) -> String {
@@ -268,7 +268,7 @@ impl Names {
         format!("owner {}", at + 1)
     }
 
-    /// What a switch is told; `None` for questions about its counters.
+    /// A message to a switch as text; `None` for questions about its counters.
     fn message(&mut self, version: Version, message: &Message) -> Option<String> {
         Some(match message {
             Message::FlowMod(flow_mod) => self.flow_mod(version, flow_mod),

@@ -30,7 +30,8 @@ impl Drop for Bridge {
 }
 
 impl Bridge {
-    /// Makes the bridge and connects in this version. `None`, said aloud, without an Open vSwitch to configure.
+    /// Makes the bridge and connects in this version. Without an Open vSwitch to configure, it says so and returns
+    /// `None`.
     pub fn new(name: &str, version: Version) -> Option<Bridge> {
         if run("ovs-vsctl", &["--timeout=5", "show"]).is_none() {
             missing("an Open vSwitch that this user may configure");
@@ -53,7 +54,7 @@ impl Bridge {
         Some(bridge)
     }
 
-    /// What the switch says of itself.
+    /// The switch's features.
     pub fn features(&mut self) -> Features {
         let xid = self.send(&Message::FeaturesRequest);
         loop {
@@ -64,7 +65,7 @@ impl Bridge {
         }
     }
 
-    /// Sends flow-mods and waits for a barrier; gives the errors, each with the place of its flow-mod in the list.
+    /// Sends flow-mods and waits for a barrier. Returns the errors, each with the index of its flow-mod.
     pub fn flow_mods(&mut self, flow_mods: &[FlowMod]) -> Vec<(usize, ErrorMsg)> {
         let first = self.xid + 1;
         for flow_mod in flow_mods {
@@ -81,8 +82,8 @@ impl Bridge {
         }
     }
 
-    /// Replaces all rules by these, which must be accepted; the answer is that of the rule whose cookie is named in
-    /// a trace of this frame, or `None` if no rule takes it.
+    /// Replaces all rules by these, which must be accepted. Returns the cookie of the rule that takes this frame in a
+    /// trace; `None` if no rule takes it.
     pub fn cookie_of(&mut self, rules: &[FlowMod], frame: &[u8]) -> Option<u64> {
         let clear = FlowMod::new(FlowModCommand::Delete, 0, Match::default(), Vec::new());
         let all: Vec<FlowMod> = [clear].into_iter().chain(rules.iter().cloned()).collect();
@@ -119,7 +120,7 @@ impl Bridge {
     }
 }
 
-/// What a program prints, if it ends well.
+/// The output of a program, if it succeeds.
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

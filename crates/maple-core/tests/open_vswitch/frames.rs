@@ -1,4 +1,4 @@
-//! Frames of every kind that switches tell apart, whole, odd and broken.
+//! Frames of every kind that switches distinguish: whole, odd and broken.
 
 use maple_wire::packet::Frame;
 use maple_wire::packet::build::{IpFrame, snap};
@@ -6,7 +6,7 @@ use maple_wire::packet::build::{IpFrame, snap};
 const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// Each with a name.
+/// All frames, each with a name.
 pub fn all() -> Vec<(String, Vec<u8>)> {
     let named = |(name, frame): (&str, Vec<u8>)| (name.to_owned(), frame);
     let mut all: Vec<(String, Vec<u8>)> = link_layer().into_iter().map(named).collect();

@@ -1,7 +1,7 @@
-//! Filter sets as policies: how many rules, levels and changes they take, and that each header gets its filter's answer.
+//! Filter sets as policies: how many rules, levels and changes they take. Each header must get its filter's answer.
 //!
-//! The sets lie outside the project, in `../shared/classbench`; without them there is nothing to test here, and in CI that is a
-//! failure.
+//! The sets are outside the project, in `../shared/classbench`. Without them there is nothing to test here; in CI that
+//! is a failure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -162,7 +162,7 @@ fn play(set: &str, folder: &std::path::Path) -> Counts {
     play.counts
 }
 
-/// Some sets, with the most rules and levels that they may take: no more levels than the paper's compiler.
+/// Some sets, with the maximum number of rules and levels that they may take: no more levels than the paper's compiler.
 const SETS: [(&str, usize, usize); 4] = [("acl1a", 920, 9), ("acl3a", 905, 33), ("ipc1a", 980, 38), ("ipc2a", 490, 15)];
 
 #[test]

@@ -1,4 +1,4 @@
-//! Trees and tables against the oracle: what they say of a packet is what the policy says, or they don't know.
+//! Trees and tables against the oracle: either they give a packet the policy's answer, or they do not know it.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ impl<'a> Learner<'a> {
         ReferenceCompiler::new().compile(&self.tree, under, &self.capabilities, priorities, &leaf, &cookie)
     }
 
-    /// Checks tree and table for a packet; says whether the table answered.
+    /// Checks tree and table for a packet.
     fn check(&self, rules: &[Rule], packet: &Headers, strict: bool) {
         let (wanted, got) = (self.program.eval(packet), scan(rules, packet));
         assert!(got == wanted || got == CONTROLLER, "{got} for {wanted}: {packet:?}\n{}", self.show(rules));
@@ -71,7 +71,7 @@ pub fn of13() -> Capabilities {
     Capabilities::of(Version::Of13, &features())
 }
 
-/// The test's packets have ARP operations that frames can't have and Open vSwitch has no room for.
+/// The test's packets have ARP operations that frames can't have and that don't fit Open vSwitch's structures.
 pub fn of13_masked_ports() -> Capabilities {
     Capabilities { narrow: false, ..of13().of_open_vswitch() }
 }
@@ -92,7 +92,7 @@ fn features() -> Features {
     }
 }
 
-/// The codec refuses what a version can't say, missing prerequisites among it.
+/// The codec refuses what a version can't express, including missing prerequisites.
 fn assert_can_be_sent(rule: &Rule, version: Version) {
     let message = Message::FlowMod(Change::Add(rule.clone()).flow_mod(0));
     let mut bytes = Vec::new();
@@ -105,8 +105,9 @@ fn assert_can_be_sent(rule: &Rule, version: Version) {
     );
 }
 
-/// Whether a packet that the tree knows must be answered by the table of a 1.0 switch. 1.0 has no IPv6; what it can't
-/// say of other packets, it may leave to the controller together with all packets of the same Ethernet type.
+/// Whether the table of a 1.0 switch must answer a packet that the tree knows. 1.0 has no IPv6. If it can't express
+/// something about other packets, it may leave them to the controller, together with all packets of the same Ethernet
+/// type.
 fn of10_tells_apart(program: &Program, packet: &Headers) -> bool {
     packet.0[&Field::EthType] != 0x86dd && !program.mentions(&[Field::IpEcn, Field::ArpOp])
 }
@@ -199,7 +200,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A policy that is no function of what it observed: here, one that becomes another now and then.
+    /// A policy that is no function of what it observed: here it sometimes becomes another one.
     #[test]
     fn a_tree_that_is_contradicted_stays_a_tree_of_the_traces_that_it_keeps(
         programs in vec(programs(), 2..4),

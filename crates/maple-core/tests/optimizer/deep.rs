@@ -1,4 +1,4 @@
-//! Chains of tens of thousands of tests: no stack to overflow.
+//! Chains of tens of thousands of tests: no stack overflows.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ fn packet(eth_src: u128) -> Headers {
     Headers(BTreeMap::from([(Field::EthSrc, eth_src)]))
 }
 
-/// Asks whether the source is 1, then 2 and so on, up to the packet's own or the last.
+/// Asks whether the source is 1, then 2 and so on, up to the packet's own source or the last number.
 fn trace(packet: &Headers) -> Trace {
     let mut recorder = Recorder::new();
     let mask = Field::EthSrc.full_mask();

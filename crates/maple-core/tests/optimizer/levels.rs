@@ -1,5 +1,5 @@
-//! Priorities against what packets require: no two rules are the wrong way round, no fewer levels than the longest chain
-//! of rules that must yield to each other, no rule without a packet of its own.
+//! Priorities against what packets require: no two rules are in the wrong order, there are no more levels than the
+//! longest chain of rules that must yield to each other, and no rule is without a packet of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,13 +24,13 @@ impl Learned {
         Learned { table: Table::new(target), answers: BTreeMap::new() }
     }
 
-    /// What the tree says to a packet, if it knows it.
+    /// The tree's answer for a packet, if it knows the packet.
     fn known(&self, packet: &Headers) -> Option<u32> {
         self.table.tree().search(packet).map(|leaf| self.answers[&leaf])
     }
 
-    /// For each rule, the rules that must lie above it: those that do something else, and have an answer for a packet of
-    /// both.
+    /// For each rule, the rules that must be above it: those that do something else, and have the answer for a packet
+    /// that fits both.
     fn required(&self, rules: &[Rule]) -> Vec<Vec<usize>> {
         let mut above = vec![Vec::new(); rules.len()];
         for (a, first) in rules.iter().enumerate() {
@@ -76,7 +76,8 @@ fn common(a: &Rule, b: &Rule) -> Vec<Headers> {
 /// Checks a table's priorities against the order that packets require, and returns the length of the longest chain.
 fn check(learned: &Learned, rules: &[Rule]) -> usize {
     let required = learned.required(rules);
-    // Rules stand by falling priority. What must lie above comes first, or a packet has the wrong answer.
+    // Rules are in order of falling priority. A rule that must be above comes first, or else a packet gets the wrong
+    // answer.
     let mut chain: Vec<usize> = Vec::with_capacity(rules.len());
     for (at, above) in required.iter().enumerate() {
         for other in above {

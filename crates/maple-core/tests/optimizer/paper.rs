@@ -17,7 +17,7 @@ fn target(capabilities: &Capabilities, priorities: RangeInclusive<u16>) -> Targe
     Target { under: Vec::new(), capabilities: capabilities.clone(), priorities, cookie }
 }
 
-/// A table of the paper's for a policy, with what a switch would have of it.
+/// A table of the paper's compiler for a policy, with the rules that a switch would have.
 struct Learner<'a> {
     program: &'a Program,
     capabilities: Capabilities,
@@ -53,7 +53,7 @@ impl<'a> Learner<'a> {
         assert_eq!(sorted(self.installed.rules()), sorted(new));
     }
 
-    /// Checks rules against the policy, and where the switch can match everything against the tree.
+    /// Checks rules against the policy. If the switch can match everything, also checks them against the tree.
     fn check(&self, rules: &[Rule], probes: &[Headers], strict: bool) {
         for packet in probes {
             let (wanted, got) = (self.program.eval(packet), scan(rules, packet));

@@ -1,6 +1,6 @@
 //! Random policies over a handful of fields, and random packets for them.
 //!
-//! The values of each field are few, so that packets often agree with each other and with what policies ask.
+//! The values of each field are few, so that packets often agree with each other and with the questions of policies.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// A packet as a set of values. Which of them it has follows from the fields' prerequisites.
+/// A packet as a set of values. The fields' prerequisites determine which of them it has.
 #[derive(Clone, Debug)]
 pub struct Headers(pub BTreeMap<Field, u128>);
 
@@ -28,7 +28,7 @@ impl Fields for Headers {
     }
 }
 
-/// What a policy may ask.
+/// A question of a policy.
 #[derive(Clone, Debug)]
 pub enum Question {
     Equals { field: Field, value: u128, mask: u128 },
@@ -40,7 +40,7 @@ pub enum Question {
 #[derive(Clone, Debug)]
 pub enum Program {
     Answer(u32),
-    /// Reads and goes on by the value: absent fields take the first arm.
+    /// Reads and continues with the arm for the value: absent fields take the first arm.
     Read {
         field: Field,
         mask: u128,
@@ -57,7 +57,7 @@ pub enum Program {
 pub const CONTROLLER: u32 = 5;
 
 impl Program {
-    /// The answer by the packet's values alone.
+    /// The answer, from the packet's values alone.
     pub fn eval(&self, packet: &Headers) -> u32 {
         let mut at = self;
         loop {
@@ -75,7 +75,7 @@ impl Program {
         }
     }
 
-    /// The answer and the trace by way of a recorder.
+    /// The answer and the trace, with a recorder.
     pub fn run(&self, packet: &Headers) -> (u32, Trace) {
         let mut recorder = Recorder::new();
         let mut at = self;
@@ -135,7 +135,7 @@ fn arm(arms: &[Program], value: Option<u128>) -> &Program {
     &arms[value.map_or(0, |value| (value % 7) as usize % arms.len())]
 }
 
-/// What a switch shall do for an answer.
+/// What a switch does for an answer.
 pub fn action(answer: u32) -> LeafAction {
     match answer {
         CONTROLLER => LeafAction::Controller,
@@ -162,7 +162,7 @@ pub fn scan(rules: &[Rule], packet: &Headers) -> u32 {
     }
 }
 
-/// The fields and the values that packets have and policies ask for.
+/// The values of a field that packets have and policies ask for.
 fn domain(field: Field) -> &'static [u128] {
     match field {
         Field::InPort => &[1, 2, 3],

@@ -1,4 +1,4 @@
-//! The recorder: answers are the packet's, and a trace says all that decided them.
+//! The recorder: answers are the packet's, and a trace contains all that decided them.
 
 use maple_core::{Capabilities, Fields, Item, Recorder};
 use maple_wire::packet::Frame;
@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// Frames whose type and protocol are often known ones, with any bytes behind them, cut anywhere.
+/// Frames whose type and protocol are often known ones, with arbitrary bytes after them, cut anywhere.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let types = select(vec![0x0800u16, 0x0800, 0x86dd, 0x86dd, 0x0806, 0x8847, 0x8100, 0x88e7, 0x0100]);
     let protocols = select(vec![1u8, 6, 17, 58, 132, 0, 44]);

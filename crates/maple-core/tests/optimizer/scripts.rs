@@ -14,7 +14,7 @@
 //! show algorithm-5           writes the rules of the paper's Algorithm 5
 //! ```
 //!
-//! Its second part, behind a line `----`, is what the script prints. `MAPLE_BLESS=1 cargo test` writes that part anew.
+//! Its second part, after a line `----`, is what the script prints. `MAPLE_BLESS=1 cargo test` rewrites that part.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -84,7 +84,7 @@ fn ranges(recorder: &mut Recorder, packet: &Headers) -> u32 {
     if recorder.in_range(packet, Field::TcpDst, 1000, 1030, None) {
         return 1;
     }
-    // Nothing new is asked of a packet for which the first test held.
+    // A packet for which the first test held is asked nothing new.
     if recorder.in_range(packet, Field::TcpDst, 1010, 1020, None) { 2 } else { 3 }
 }
 
@@ -105,7 +105,7 @@ fn addresses(recorder: &mut Recorder, packet: &Headers) -> u32 {
     }
 }
 
-/// Looks at the source behind the recorder's back.
+/// Reads the source without the recorder.
 fn unfaithful(recorder: &mut Recorder, packet: &Headers) -> u32 {
     get(recorder, packet, Field::InPort);
     match packet.0[&Field::EthSrc] {
@@ -190,7 +190,7 @@ impl Stage {
         self.show_rules(self.table.rules());
     }
 
-    /// What one of the paper's algorithms makes of the tree, with priorities from 0 as the paper counts them.
+    /// The rules that one of the paper's algorithms makes of the tree, with priorities from 0 as the paper counts them.
     fn paper(&self, algorithm: impl Fn(&Tree, Target, &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule>) -> Vec<Rule> {
         let (under, capabilities) = (self.under.clone(), self.capabilities.clone());
         let target = Target { under, capabilities, priorities: 0..=100, cookie: Box::new(leaf_number) };

@@ -45,8 +45,8 @@ fn scratch(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabi
         .compile(table.tree(), &[], capabilities, 1..=u16::MAX, &leaf, &|leaf| leaf.map_or(0, |l| l.0 + 1))
 }
 
-/// Checks that no rule is covered by one above it, that rules which overlap and do different things have different
-/// priorities, and that the table treats packets as one made from scratch.
+/// Checks that no rule is covered by one above it, and that overlapping rules that do different things have different
+/// priorities. Also checks that the table treats packets like one made from scratch.
 fn compare(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabilities, probes: &[&Headers]) {
     let (rules, oracle) = (table.rules(), scratch(table, answers, capabilities));
     for packet in probes {
@@ -80,7 +80,7 @@ fn covers(above: &Rule, rule: &Rule) -> bool {
     })
 }
 
-/// Asks whether the source is one host after the other, up to the packet's own or the last.
+/// Asks whether the source is one host after the other, up to the packet's own source or the last host.
 fn ask_all(packet: &Headers, hosts: u128) -> Vec<maple_core::Item> {
     let mut recorder = maple_core::Recorder::new();
     let mask = Field::EthSrc.full_mask();
@@ -112,7 +112,8 @@ fn an_unrelated_trace_costs_one_rule_and_the_same_work_in_a_table_of_any_size() 
 fn rules_that_stay_without_need_where_leaves_go_are_gone_when_the_table_is_tidied() {
     let hosts = 20;
     let all = Field::EthSrc.full_mask();
-    // Is it one source after the other, one destination after the other, or any other of the lowest 256?
+    // Asks for one source after the other, then for one destination after the other, then for any other of the lowest
+    // 256.
     let each = move |field| (1..=hosts).map(move |host| (field, host, all));
     let asked = each(Field::EthSrc).chain(each(Field::EthDst)).chain([(Field::EthDst, 0, all & !0xff)]);
     let trace = |field: Field, host: u128| {
@@ -127,7 +128,8 @@ fn rules_that_stay_without_need_where_leaves_go_are_gone_when_the_table_is_tidie
     }
     table.augment(&trace(Field::EthDst, 1 << 40), LeafId(300), action(3));
     assert_eq!(table.rules().len(), 2 * hosts as usize + 2);
-    // Each destination meets each source, and the last answer, from which the barrier before that keeps it.
+    // Each destination overlaps each source and the last answer. The barrier before the last answer keeps packets from
+    // it.
     let gone: Vec<LeafId> = (101..=100 + hosts as u64).map(LeafId).collect();
     assert_eq!(table.remove_all(&gone), gone.len());
     assert_eq!(table.rules().len(), 2 * hosts as usize + 2, "those that went send packets to the controller");

@@ -78,7 +78,7 @@ impl<'a> ActionView<'a> {
         &self.bytes[offset::BODY..]
     }
 
-    /// The owned form; fails if an action of a known type has another length than that type has.
+    /// The owned form. Fails if an action of a known type has the wrong length for it.
     pub fn to_action(&self) -> Result<Action> {
         let body = self.body();
         if self.kind() == EXPERIMENTER {
@@ -152,7 +152,7 @@ impl<'a> ActionView<'a> {
     }
 }
 
-/// The set-field action of 1.3 with this body; `None` for fields that are not known, and for masks, which 1.3 has not.
+/// The set-field action of 1.3 with this body; `None` for unknown fields, and for masks, which 1.3 does not have.
 fn set_field(body: &[u8]) -> Result<Option<Action>> {
     let entry = OxmView::first(body)?;
     exactly("set-field", body, padded(offset::BODY + entry.len()) - offset::BODY)?;
@@ -201,7 +201,7 @@ fn put_with(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) -> Re
     })
 }
 
-/// The bytes after type and length of a kept action must make its length a multiple of 8.
+/// The kept bytes after type and length must make the action's length a multiple of 8.
 fn check_body(length: usize) -> Result<()> {
     if length % 8 == 4 { Ok(()) } else { Err(Error::BadLength { what: LAYOUT.what, length }) }
 }

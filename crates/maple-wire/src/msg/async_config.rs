@@ -1,4 +1,4 @@
-//! Get-async reply and set-async (1.3 §7.3.10): which messages a switch sends unasked.
+//! Get-async reply and set-async (1.3 §7.3.10): which messages a switch sends without a request.
 
 use super::bytes::{Put, exactly, u32_at};
 use crate::error::Result;
@@ -10,8 +10,8 @@ mod offset {
     pub const END: usize = 32;
 }
 
-/// Which messages a switch sends unasked: one bit for each reason, first for a master or equal controller, then for a
-/// slave.
+/// Which messages a switch sends without a request: one bit for each reason, first for a master or equal controller,
+/// then for a slave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AsyncConfig {
     /// Bits of `1 << OFPR_*`.

@@ -1,12 +1,12 @@
 //! The few byte-level operations that every codec here is made of: checked lengths, big-endian numbers, lists.
 //!
-//! All nested lists go through [`Elements`] or [`records`], so the checks that keep a hostile length from hanging or
-//! panicking the decoder (too small to advance, longer than what is there, wrong multiple) stand in one place.
+//! All nested lists go through [`Elements`] or [`records`]. So the checks that keep a hostile length from hanging or
+//! panicking the decoder (too small to advance, longer than the input, wrong multiple) are in one place.
 
 use crate::error::{Error, Result};
 use crate::msg::Version;
 
-/// Checks that `bytes` holds at least `need` bytes; the number reads below rely on it.
+/// Checks that `bytes` has at least `need` bytes. The number reads below rely on it.
 pub(crate) fn at_least(what: &'static str, bytes: &[u8], need: usize) -> Result<()> {
     if bytes.len() < need { Err(Error::Truncated { what, need, have: bytes.len() }) } else { Ok(()) }
 }
@@ -17,7 +17,7 @@ pub(crate) fn exactly(what: &'static str, bytes: &[u8], need: usize) -> Result<(
     if bytes.len() > need { Err(Error::BadLength { what, length: bytes.len() }) } else { Ok(()) }
 }
 
-/// The error for what `version` has no way to say.
+/// The error for something that `version` cannot express.
 pub(crate) fn unsupported<T>(version: Version, what: impl Into<String>) -> Result<T> {
     Err(Error::Unsupported { version, what: what.into() })
 }
@@ -49,7 +49,7 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(array_at(bytes, at))
 }
 
-/// The number that up to 16 big-endian bytes stand for.
+/// The number that up to 16 big-endian bytes represent.
 pub(crate) fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |n, byte| n << 8 | u128::from(*byte))
 }
@@ -62,11 +62,11 @@ pub(crate) fn padded(length: usize) -> usize {
 /// The layout of a list whose elements carry their own 16-bit lengths.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// What an element is called in errors.
+    /// The name of an element in errors.
     pub what: &'static str,
-    /// Where in an element its length stands.
+    /// The offset of the length in an element.
     pub length_at: usize,
-    /// The least length that an element may have; never less than what its fixed part needs, so never 0.
+    /// The minimum length of an element: at least that of its fixed part, so never 0.
     pub min: usize,
     /// What the length must be a multiple of.
     pub multiple: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Layout {
     pub pad_to: usize,
 }
 
-/// Iterates over elements that carry their own lengths; the first error is the last item.
+/// Iterates over elements that carry their own lengths. The first error is the last item.
 #[derive(Clone, Debug)]
 pub(crate) struct Elements<'a> {
     layout: Layout,
@@ -87,7 +87,7 @@ impl<'a> Elements<'a> {
         Elements { layout, rest: bytes }
     }
 
-    /// Takes the next element off the front of a list that is not empty.
+    /// Removes and returns the next element of a list that is not empty.
     fn take(&mut self) -> Result<&'a [u8]> {
         let Layout { what, length_at, min, multiple, pad_to } = self.layout;
         at_least(what, self.rest, min.max(length_at + 2))?;
@@ -97,7 +97,7 @@ impl<'a> Elements<'a> {
         }
         at_least(what, self.rest, length)?;
         let (element, _) = self.rest.split_at(length);
-        // The padding of the last element may be missing: it says nothing.
+        // The padding of the last element may be missing, because it says nothing.
         self.rest = self.rest.get(length.next_multiple_of(pad_to)..).unwrap_or_default();
         Ok(element)
     }
@@ -118,7 +118,7 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// Iterates over records of `size` bytes each; fails if the last one is cut short.
+/// Iterates over records of `size` bytes each. Fails if the last one is cut off.
 pub(crate) fn records<'a>(what: &'static str, bytes: &'a [u8], size: usize) -> Result<std::slice::ChunksExact<'a, u8>> {
     let chunks = bytes.chunks_exact(size);
     match chunks.remainder().len() {
@@ -143,7 +143,7 @@ pub(crate) trait Put {
     fn put(&mut self, bytes: &[u8]);
     /// Appends zero bytes.
     fn put_zeros(&mut self, count: usize);
-    /// Appends what `body` writes, and puts the length of it, a 16-bit number, at `length_at` in it.
+    /// Appends what `body` writes, and writes its length as a 16-bit number at `length_at` within it.
     fn put_sized(&mut self, length_at: usize, body: impl FnOnce(&mut Self) -> Result<()>) -> Result<()>;
     /// Appends zero bytes until what was appended since `start` is a multiple of 8.
     fn pad_from(&mut self, start: usize);

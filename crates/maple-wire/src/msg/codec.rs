@@ -8,8 +8,9 @@ use crate::error::Result;
 impl Message {
     /// Reads the one message that `bytes` must be, no more and no less.
     ///
-    /// Hello, error and echo look the same in all versions and are read in any; other messages of a version that this
-    /// codec does not speak fail with [`Error::BadVersion`](crate::Error::BadVersion). Nothing else than the returned value is allocated.
+    /// Hello, error and echo have the same form in all versions and are read in any. Other messages of a version that
+    /// this codec does not speak fail with [`Error::BadVersion`](crate::Error::BadVersion). Only the returned value is
+    /// allocated.
     pub fn decode(bytes: &[u8]) -> Result<(Header, Message)> {
         let header = Header::of_message(bytes)?;
         let body = || bytes[header::LEN..].to_vec();
@@ -23,10 +24,11 @@ impl Message {
         Ok((header, message))
     }
 
-    /// Appends the message to `out`, with its header. On error `out` is as it was.
+    /// Appends the message to `out`, with its header. On error `out` is unchanged.
     ///
-    /// A hello goes out with its own version byte, everything else with that of `version`. Fails with
-    /// [`Error::Unsupported`](crate::Error::Unsupported) where `version` has no form for it, and with [`Error::TooLong`](crate::Error::TooLong) beyond 65535 bytes.
+    /// A hello is sent with its own version byte, everything else with that of `version`. Fails with
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if `version` has no form for the message, and with
+    /// [`Error::TooLong`](crate::Error::TooLong) beyond 65535 bytes.
     pub fn encode(&self, version: Version, xid: u32, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         let result = out.put_sized(2, |out| {
@@ -42,7 +44,7 @@ impl Message {
         result
     }
 
-    /// The number of the message's type in `version`; fails if it has no such messages.
+    /// The number of the message's type in `version`. Fails if the version has no such messages.
     pub fn kind(&self, version: Version) -> Result<u8> {
         let of13 = version == Version::Of13;
         let pick = |in10, in13| if of13 { in13 } else { in10 };
@@ -198,7 +200,7 @@ fn decode13(kind: u8, bytes: &[u8]) -> Result<Message> {
     })
 }
 
-/// `message`, which is nothing but a header.
+/// `message`, which is only a header.
 fn empty(bytes: &[u8], message: Message) -> Result<Message> {
     bytes::exactly("message without a body", bytes, header::LEN)?;
     Ok(message)

@@ -14,11 +14,11 @@ mod offset {
 pub struct SwitchConfig {
     /// Bits of `OFPC_FRAG_*`; 0 is normal treatment.
     pub flags: u16,
-    /// Bytes of a packet that go to the controller where no action says how many; 0xffff is all.
+    /// Bytes of a packet that go to the controller if no action says how many; 0xffff is all.
     pub miss_send_len: u16,
 }
 
-/// A view of a get-config reply or a set-config, which look the same in both versions.
+/// A view of a get-config reply or a set-config, which have the same form in both versions.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchConfigView<'a> {
     bytes: &'a [u8],

@@ -21,7 +21,7 @@ pub struct ErrorMsg {
     pub data: Vec<u8>,
 }
 
-/// A view of an error message; it looks the same in all versions.
+/// A view of an error message, which has the same form in all versions.
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorMsgView<'a> {
     bytes: &'a [u8],
@@ -77,7 +77,7 @@ impl ErrorMsg {
         Ok(())
     }
 
-    /// The header of the request that failed, where the data holds one.
+    /// The header of the request that failed, if the data contains one.
     pub fn request(&self) -> Option<Header> {
         if self.kind == Self::HELLO_FAILED { None } else { Header::peek(&self.data).ok().flatten() }
     }

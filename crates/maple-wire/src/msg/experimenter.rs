@@ -7,14 +7,14 @@ use crate::error::{Error, Result};
 mod offset {
     pub const ID: usize = 8;
     pub const BODY: usize = 12;
-    /// 1.3 says that a type follows the id.
+    /// 1.3 has a type after the id.
     pub const END_OF_TYPE: usize = 16;
 }
 
 /// An experimenter's own message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Experimenter {
-    /// Which experimenter it is: its IEEE OUI, or a number that the ONF gave it.
+    /// The experimenter's IEEE OUI, or a number that the ONF assigned to it.
     pub id: u32,
     /// What follows the id. In 1.3 it starts with a 32-bit type.
     pub body: Vec<u8>,
@@ -33,7 +33,7 @@ impl<'a> ExperimenterView<'a> {
         Ok(ExperimenterView { bytes })
     }
 
-    /// Which experimenter it is.
+    /// The experimenter's id.
     pub fn id(&self) -> u32 {
         u32_at(self.bytes, offset::ID)
     }

@@ -1,4 +1,4 @@
-//! Features-reply: what a switch is (1.0 §5.3.1, 1.3 §7.3.1).
+//! Features-reply: what a switch has and can do (1.0 §5.3.1, 1.3 §7.3.1).
 
 use super::Version;
 use super::bytes::{Put, at_least, exactly, only_of13, u32_at, u64_at, unsupported};
@@ -20,7 +20,7 @@ mod offset {
     pub const PORTS: usize = 32;
 }
 
-/// What a switch says of itself.
+/// What a switch reports about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Features {
     /// Its datapath id.
@@ -35,7 +35,7 @@ pub struct Features {
     pub capabilities: u32,
     /// Bits of the actions it supports in 1.0; reserved in 1.3.
     pub actions: u32,
-    /// Its ports (1.0; in 1.3 they come by a port-desc request).
+    /// Its ports (1.0; in 1.3 a port-desc request gets them).
     pub ports: Vec<Port>,
 }
 

@@ -162,7 +162,7 @@ impl FlowMod {
         Ok(())
     }
 
-    /// What would widen or move the change if 1.0 left it out is refused.
+    /// Refuses parts that 1.0 would leave out, if that would widen or move the change.
     fn check10(&self) -> Result<()> {
         let adds = self.command == FlowModCommand::Add;
         if self.cookie_mask != 0 && !adds {
@@ -247,7 +247,7 @@ impl<'a> FlowModView<'a> {
         if self.is_10() { 0 } else { self.bytes[offset13::TABLE_ID] }
     }
 
-    /// What to do; fails if the number is not a command's.
+    /// What to do. Fails if the number is not a command's.
     pub fn command(&self) -> Result<FlowModCommand> {
         let number =
             if self.is_10() { u16_at(self.bytes, offset10::COMMAND) } else { self.bytes[offset13::COMMAND].into() };

@@ -43,7 +43,7 @@ pub struct FlowRemoved {
     pub reason: u8,
     /// The table it was in; 0 in OpenFlow 1.0.
     pub table_id: u8,
-    /// Seconds it lived.
+    /// Seconds for which it existed.
     pub duration_sec: u32,
     /// Nanoseconds beyond `duration_sec`.
     pub duration_nsec: u32,
@@ -107,7 +107,7 @@ impl<'a> FlowRemovedView<'a> {
         if self.version == Version::Of10 { 0 } else { self.fixed[from_cookie::TABLE_ID] }
     }
 
-    /// Seconds it lived, and nanoseconds beyond.
+    /// Seconds for which it existed, and nanoseconds beyond.
     pub fn duration(&self) -> (u32, u32) {
         (u32_at(self.fixed, from_cookie::DURATION_SEC), u32_at(self.fixed, from_cookie::DURATION_NSEC))
     }

@@ -34,7 +34,7 @@ pub struct GroupMod {
     pub kind: u8,
     /// The group's number; 0xffff_fffc is all groups when deleting.
     pub group: u32,
-    /// What the group may do.
+    /// The action lists of the group.
     pub buckets: Vec<Bucket>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> GroupModView<'a> {
         u32_at(self.bytes, offset::GROUP)
     }
 
-    /// What the group may do; the first error is the last item.
+    /// The action lists of the group. The first error is the last item.
     pub fn buckets(&self) -> impl Iterator<Item = Result<BucketView<'a>>> {
         BucketView::list(&self.bytes[offset::BUCKETS..])
     }

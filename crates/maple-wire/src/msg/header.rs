@@ -111,7 +111,7 @@ pub mod kind13 {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The version byte as it stands; it may be one that this codec does not speak.
+    /// The version byte as it is. This codec may not speak the version.
     pub version: u8,
     /// The type byte.
     pub kind: u8,
@@ -122,9 +122,9 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header that `bytes` starts with; `None` where fewer than 8 bytes have come in yet.
+    /// The header at the start of `bytes`; `None` while there are fewer than 8 bytes.
     ///
-    /// Fails with [`Error::BadLength`] if the length it gives is less than its own.
+    /// Fails with [`Error::BadLength`] if its length is less than that of a header.
     pub fn peek(bytes: &[u8]) -> Result<Option<Header>> {
         if bytes.len() < LEN {
             return Ok(None);

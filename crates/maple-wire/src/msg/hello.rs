@@ -1,4 +1,4 @@
-//! Hello: opens a connection and settles its version (1.0 §5.5.1, 1.3 §6.3.1 and §7.5.1).
+//! Hello: opens a connection and negotiates its version (1.0 §5.5.1, 1.3 §6.3.1 and §7.5.1).
 
 use super::bytes::{Elements, Layout, Put, at_least, u16_at, u32_at};
 use super::header;
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 
 mod offset {
     pub const VERSION: usize = 0;
-    /// In an element: its type, its length (without padding) and what it holds.
+    /// In an element: its type, its length (without padding) and its content.
     pub const TYPE: usize = 0;
     pub const LENGTH: usize = 2;
     pub const BODY: usize = 4;
@@ -61,7 +61,7 @@ impl<'a> HelloView<'a> {
         self.bytes[offset::VERSION]
     }
 
-    /// Type and body of each element, up to the first that is none.
+    /// Type and body of each element, up to the first that is malformed.
     pub fn elements(&self) -> impl Iterator<Item = (u16, &'a [u8])> {
         self.raw_elements().map_while(Result::ok).map(|bytes| (u16_at(bytes, offset::TYPE), &bytes[offset::BODY..]))
     }
@@ -103,7 +103,7 @@ impl Hello {
         Hello { version: view.version(), elements }
     }
 
-    /// Whether the sender offers a wire version: by the bitmap if there is one, else all up to its own.
+    /// Whether the sender offers a wire version: by the bitmap if there is one, otherwise all up to its own.
     pub fn offers(&self, version: u8) -> bool {
         let bitmap = self.elements.iter().find_map(|element| match element {
             HelloElement::VersionBitmap(words) => Some(words),

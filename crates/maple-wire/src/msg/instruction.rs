@@ -1,4 +1,4 @@
-//! Instructions (1.3 §7.2.4). In OpenFlow 1.0 a rule has a list of actions in their place.
+//! Instructions (1.3 §7.2.4). OpenFlow 1.0 has a list of actions instead.
 
 use super::Version;
 use super::action;
@@ -49,7 +49,7 @@ impl<'a> InstructionView<'a> {
         &self.bytes[offset::BODY..]
     }
 
-    /// The owned form; fails if an instruction of a known type has another length than that type has, or a bad action.
+    /// The owned form. Fails if an instruction of a known type has the wrong length for it, or a bad action.
     pub fn to_instruction(&self) -> Result<Instruction> {
         let (body, what) = (self.body(), LAYOUT.what);
         match self.kind() {
@@ -71,7 +71,8 @@ impl<'a> InstructionView<'a> {
     }
 }
 
-/// Reads what a rule does: instructions in 1.3, in 1.0 actions, which read as one apply-actions (none if there are none).
+/// Reads what a rule does: instructions in 1.3, and actions in 1.0, which read as one apply-actions (no instruction if
+/// there are none).
 pub(super) fn parse_list(version: Version, bytes: &[u8]) -> Result<Vec<Instruction>> {
     match version {
         Version::Of10 if bytes.is_empty() => Ok(Vec::new()),
@@ -125,7 +126,7 @@ fn emit(instruction: &Instruction, out: &mut Vec<u8>) -> Result<()> {
     })
 }
 
-/// The bytes after type and length of a kept instruction must make its length a multiple of 8.
+/// The kept bytes after type and length must make the instruction's length a multiple of 8.
 fn check_body(length: usize) -> Result<()> {
     if length % 8 == 4 { Ok(()) } else { Err(Error::BadLength { what: LAYOUT.what, length }) }
 }

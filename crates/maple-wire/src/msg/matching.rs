@@ -1,7 +1,7 @@
 //! The match structure of both versions (1.0 §5.2.3, 1.3 §7.2.3).
 //!
-//! OpenFlow 1.0 has twelve fields in 40 fixed bytes, of which `nw_*` and `tp_*` mean what `dl_type` and `nw_proto` make
-//! of them. They read as the OXM fields that they stand for; what the specification says is ignored is not read, so
+//! OpenFlow 1.0 has twelve fields in 40 fixed bytes. `dl_type` and `nw_proto` determine what `nw_*` and `tp_*` mean.
+//! They read as the OXM fields that they stand for. Parts that the specification says are ignored are not read, so
 //! writing such a match again may give other (equivalent) bytes.
 
 use super::Version;
@@ -51,7 +51,7 @@ mod wildcard {
     pub const NW_DST_SHIFT: u32 = 14;
     pub const DL_VLAN_PCP: u32 = 1 << 20;
     pub const NW_TOS: u32 = 1 << 21;
-    /// All, with 32 for the wildcarded bits of an address, as Open vSwitch writes it. (`OFPFW_ALL` has 63 there.)
+    /// All bits, with 32 for the wildcarded bits of an address, as Open vSwitch writes it. (`OFPFW_ALL` has 63 there.)
     pub const ALL: u32 = ((1 << 22) - 1) & !(31 << NW_SRC_SHIFT) & !(31 << NW_DST_SHIFT);
 }
 
@@ -59,7 +59,7 @@ mod wildcard {
 const TYPE_OXM: u16 = 1;
 /// 1.0's `dl_vlan` of packets without a tag.
 const VLAN_NONE: u16 = 0xffff;
-/// The bit of `vlan_vid` that says that there is a tag.
+/// The bit of `vlan_vid` that is set if there is a tag.
 const VLAN_PRESENT: u128 = 0x1000;
 
 const IPV4: u128 = 0x0800;
@@ -68,7 +68,7 @@ const ARP: u128 = 0x0806;
 /// The length of a 1.0 match.
 pub(super) const OF10_LEN: usize = offset10::END;
 
-/// The OXM fields that a 1.0 match can speak of, in OXM order.
+/// The OXM fields that a 1.0 match can have, in OXM order.
 const OF10_FIELDS: [Field; 21] = [
     Field::InPort,
     Field::EthDst,
@@ -102,7 +102,7 @@ pub struct MatchView<'a> {
 }
 
 impl<'a> MatchView<'a> {
-    /// The match that `bytes` starts with. The entries of a 1.3 match are checked when they are iterated over.
+    /// The match at the start of `bytes`. The entries of a 1.3 match are checked when they are iterated over.
     pub fn first(version: Version, bytes: &'a [u8]) -> Result<MatchView<'a>> {
         let length = match version {
             Version::Of10 => offset10::END,
@@ -153,7 +153,7 @@ impl<'a> MatchView<'a> {
         Ok(Match { fields: fields? })
     }
 
-    /// What a 1.0 match says of `field`.
+    /// The condition of a 1.0 match on `field`.
     fn of10(&self, field: Field) -> Option<Constraint> {
         use wildcard as w;
         let exact = |bit: u32, value: u128| self.cares(bit).then(|| Constraint::exact(field, value));
@@ -180,7 +180,7 @@ impl<'a> MatchView<'a> {
         }
     }
 
-    /// Whether a 1.0 match looks at the field that this wildcard bit is about.
+    /// Whether a 1.0 match has a condition on the field of this wildcard bit.
     fn cares(&self, bit: u32) -> bool {
         u32_at(self.bytes, offset10::WILDCARDS) & bit == 0
     }
@@ -200,7 +200,7 @@ impl<'a> MatchView<'a> {
         }
     }
 
-    /// The condition on an address whose low bits are wildcarded by a count.
+    /// The condition on an address, whose wildcarded low bits are given by a count.
     fn address(&self, field: Field, at: usize, shift: u32) -> Option<Constraint> {
         let wild = u32_at(self.bytes, offset10::WILDCARDS) >> shift & 63;
         let mask = u32::MAX.checked_shl(wild)?;
@@ -247,7 +247,7 @@ pub(super) fn emit(matching: &Match, version: Version, out: &mut Vec<u8>) -> Res
     }
 }
 
-/// Writes a neutral match as 1.0's fixed structure, refusing what that can't say.
+/// Writes a neutral match as 1.0's fixed structure. Refuses what that can't express.
 struct Of10Writer<'a> {
     matching: &'a Match,
     wildcards: u32,
@@ -300,7 +300,7 @@ impl Of10Writer<'_> {
         }
     }
 
-    /// 1.0 ignores a field whose prerequisites the match does not state for IPv4: the match would be too wide.
+    /// 1.0 ignores a field whose prerequisites the match does not state for IPv4, so the match would be too wide.
     fn check_prerequisites(&self, field: Field) -> Result<()> {
         let states = |field, value| self.matching.get(field) == Some(&Constraint::exact(field, value));
         let stated = match field {

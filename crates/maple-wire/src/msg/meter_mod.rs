@@ -38,7 +38,7 @@ pub struct MeterMod {
     pub flags: u16,
     /// The meter's number; 0xffff_ffff is all meters when deleting.
     pub meter: u32,
-    /// What it does above which rates.
+    /// What it does above certain rates.
     pub bands: Vec<Band>,
 }
 
@@ -47,7 +47,7 @@ pub struct MeterMod {
 pub struct Band {
     /// The rate, in kb/s or packets/s as the meter's flags say.
     pub rate: u32,
-    /// How much may come at once, in kilobits or packets.
+    /// The size of a burst, in kilobits or packets.
     pub burst: u32,
     /// What happens to the packets above the rate.
     pub kind: BandKind,
@@ -60,7 +60,7 @@ pub enum BandKind {
     Drop,
     /// Their drop precedence goes up by this many levels.
     DscpRemark(u8),
-    /// What an experimenter says.
+    /// An experimenter's band.
     Experimenter {
         /// The experimenter's id.
         id: u32,
@@ -97,7 +97,7 @@ impl<'a> MeterModView<'a> {
         u32_at(self.bytes, offset::METER)
     }
 
-    /// What it does above which rates; the first error is the last item.
+    /// What it does above certain rates. The first error is the last item.
     pub fn bands(&self) -> impl Iterator<Item = Result<BandView<'a>>> {
         BandView::list(&self.bytes[offset::BANDS..])
     }
@@ -120,12 +120,12 @@ impl<'a> BandView<'a> {
         u32_at(self.bytes, band_offset::RATE)
     }
 
-    /// How much may come at once.
+    /// The size of a burst.
     pub fn burst(&self) -> u32 {
         u32_at(self.bytes, band_offset::BURST)
     }
 
-    /// What happens to the packets above the rate; fails with a type that 1.3 does not have.
+    /// What happens to the packets above the rate. Fails for types that 1.3 does not have.
     pub fn kind(&self) -> Result<BandKind> {
         let kind = u16_at(self.bytes, band_offset::TYPE);
         if kind != kind::EXPERIMENTER {

@@ -1,12 +1,12 @@
 //! OpenFlow messages: one file each, with its view, its owned form and its codec.
 //!
-//! [`Message::decode`] reads one whole message; [`Message::encode`] appends one to a buffer. Both take the version
-//! from the caller or the header and give version-neutral values. A `View` borrows the bytes and reads what it is
-//! asked for; `new_checked` makes sure that the fixed part is there, and lists check each length as they go. Views of
-//! whole messages count offsets from the header on, as the specification does.
+//! [`Message::decode`] reads one whole message, and [`Message::encode`] appends one to a buffer. The version comes from
+//! the header or from the caller, and values are version-neutral. A `View` borrows the bytes and reads a value when it
+//! is asked for. `new_checked` makes sure that the fixed part is there, and lists check each length as they go. Views
+//! of whole messages count offsets from the header on, as the specification does.
 //!
-//! What a version can't say is refused ([`crate::Error::Unsupported`]) where leaving it out would change what happens;
-//! reports from a switch (packet-in, flow-removed, statistics) leave out what 1.0 has no place for.
+//! What a version can't express is refused ([`crate::Error::Unsupported`]) if leaving it out would change what happens.
+//! Reports from a switch (packet-in, flow-removed, statistics) leave out what 1.0 has no place for.
 
 pub mod header;
 pub mod stream;
@@ -64,10 +64,10 @@ pub use text::Text;
 
 pub use crate::version::Version;
 
-/// The buffer id that says "no buffer, the packet's bytes are here".
+/// The buffer id that means "no buffer, the packet's bytes are here".
 pub const NO_BUFFER: u32 = 0xffff_ffff;
 
-/// One OpenFlow message without its header, in no version's format.
+/// One OpenFlow message without its header, independent of a version's format.
 ///
 /// ```
 /// use maple_wire::{Message, Version};
@@ -84,27 +84,27 @@ pub enum Message {
     Hello(Hello),
     /// A request could not be done.
     Error(ErrorMsg),
-    /// Are you there? With any bytes.
+    /// Are you there? The bytes are arbitrary.
     EchoRequest(Vec<u8>),
     /// Yes: the same bytes.
     EchoReply(Vec<u8>),
     /// An experimenter's (1.0: vendor's) own message.
     Experimenter(Experimenter),
-    /// What are you?
+    /// Asks for the switch's features.
     FeaturesRequest,
-    /// This is what I am.
+    /// The switch's features.
     FeaturesReply(Features),
-    /// How are you set up?
+    /// Asks for the switch's configuration.
     GetConfigRequest,
-    /// This is how I am set up.
+    /// The switch's configuration.
     GetConfigReply(SwitchConfig),
-    /// Be set up so.
+    /// Sets the switch's configuration.
     SetConfig(SwitchConfig),
     /// A packet for the controller.
     PacketIn(PacketIn),
     /// A rule is gone.
     FlowRemoved(FlowRemoved),
-    /// A port came, went or changed.
+    /// A port was added, removed or changed.
     PortStatus(PortStatus),
     /// Send this packet.
     PacketOut(PacketOut),
@@ -120,23 +120,23 @@ pub enum Message {
     StatsRequest(StatsRequest),
     /// Statistics.
     StatsReply(StatsReply),
-    /// Finish everything before this first.
+    /// Finish everything sent before this first.
     BarrierRequest,
     /// Done.
     BarrierReply,
-    /// Which queues has this port? [`crate::PortNo::ANY`] asks for all ports (1.3).
+    /// Asks for the queues of this port; [`crate::PortNo::ANY`] asks for all ports (1.3).
     QueueGetConfigRequest(crate::PortNo),
-    /// These queues.
+    /// The queues of a port.
     QueueGetConfigReply(QueueConfig),
-    /// Give me this role (1.3).
+    /// Asks for this role (1.3).
     RoleRequest(Role),
-    /// You have this role (1.3).
+    /// The role that the controller has (1.3).
     RoleReply(Role),
-    /// Which messages do you send me unasked (1.3)?
+    /// Asks which messages the switch sends without a request (1.3).
     GetAsyncRequest,
-    /// These (1.3).
+    /// The messages that the switch sends without a request (1.3).
     GetAsyncReply(AsyncConfig),
-    /// Send me these unasked (1.3).
+    /// Sets the messages that the switch sends without a request (1.3).
     SetAsync(AsyncConfig),
     /// Change a meter (1.3).
     MeterMod(MeterMod),

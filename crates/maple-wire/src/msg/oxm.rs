@@ -1,4 +1,4 @@
-//! OXM entries (1.3 §7.2.3.2): one field of a match, with its value and perhaps a mask.
+//! OXM entries (1.3 §7.2.3.2): one field of a match, with its value and possibly a mask.
 
 use super::bytes::{Put, at_least, exactly, number, u32_at};
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ impl<'a> OxmView<'a> {
         u32_at(self.bytes, offset::HEADER)
     }
 
-    /// The payload: value, and mask where there is one.
+    /// The payload: the value, and the mask if there is one.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[offset::BODY..]
     }
@@ -67,8 +67,8 @@ impl<'a> OxmView<'a> {
         Field::from_oxm((self.header() >> 9) as u8 & 0x7f).filter(|_| class == CLASS_BASIC)
     }
 
-    /// The condition that the entry states; `None` where it is of an unknown field, or its value has bits outside its
-    /// mask or the field, so that nothing could fit.
+    /// The condition that the entry states. `None` if the field is unknown, or if the value has bits outside its mask
+    /// or the field, so that nothing could fit.
     pub fn constraint(&self) -> Option<Constraint> {
         let field = self.field()?;
         let (value, mask) = self.body().split_at(field.bytes());
@@ -122,7 +122,7 @@ pub const fn header(field: Field, has_mask: bool) -> u32 {
     (CLASS_BASIC as u32) << 16 | (field.oxm() as u32) << 9 | (has_mask as u32) << 8 | length
 }
 
-/// Appends one condition; the mask is left out where all bits count.
+/// Appends one condition. The mask is left out if all bits count.
 pub(super) fn emit_constraint(constraint: &Constraint, out: &mut Vec<u8>) {
     let has_mask = !constraint.is_exact();
     out.put_u32(header(constraint.field, has_mask));

@@ -36,7 +36,7 @@ const PAD13: usize = 2;
 pub enum PacketInReason {
     /// No rule matched (`OFPR_NO_MATCH`).
     NoMatch,
-    /// A rule said so (`OFPR_ACTION`).
+    /// A rule's action (`OFPR_ACTION`).
     Action,
     /// The time to live was not valid (`OFPR_INVALID_TTL`, 1.3).
     InvalidTtl,
@@ -55,7 +55,7 @@ pub struct PacketIn {
     pub reason: PacketInReason,
     /// The table whose rule sent it; 0 in OpenFlow 1.0.
     pub table_id: u8,
-    /// The cookie of the rule that sent it; all ones in OpenFlow 1.0 or where there is none.
+    /// The cookie of the rule that sent it; all ones in OpenFlow 1.0, or if there is none.
     pub cookie: u64,
     /// The port it came in by, and other pipeline fields. In OpenFlow 1.0 just `in_port`.
     pub pipeline: Match,
@@ -63,8 +63,8 @@ pub struct PacketIn {
     pub data: Vec<u8>,
 }
 
-/// A view of a packet-in. This is the message that a busy controller reads most: nothing here allocates but
-/// [`PacketIn::parse`].
+/// A view of a packet-in. This is the message that a busy controller reads most often. Only [`PacketIn::parse`]
+/// allocates.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketInView<'a> {
     version: Version,
@@ -117,12 +117,12 @@ impl<'a> PacketInView<'a> {
         if self.version == Version::Of10 { 0 } else { self.bytes[offset13::TABLE_ID] }
     }
 
-    /// The cookie of the rule that sent it; all ones in OpenFlow 1.0 or where there is none.
+    /// The cookie of the rule that sent it; all ones in OpenFlow 1.0, or if there is none.
     pub fn cookie(&self) -> u64 {
         if self.version == Version::Of10 { u64::MAX } else { u64_at(self.bytes, offset13::COOKIE) }
     }
 
-    /// The port that the packet came in by, if the message says it.
+    /// The port that the packet came in by, if the message has it.
     #[inline]
     pub fn in_port(&self) -> Option<PortNo> {
         match self.version {
@@ -131,7 +131,7 @@ impl<'a> PacketInView<'a> {
         }
     }
 
-    /// The pipeline fields of a 1.3 packet-in. (1.0 has no match here: an error.)
+    /// The pipeline fields of a 1.3 packet-in. (1.0 has no match here, which is an error.)
     pub fn matching(&self) -> Result<MatchView<'a>> {
         match self.version {
             Version::Of10 => unsupported(self.version, "pipeline fields in a packet-in"),
@@ -170,7 +170,7 @@ impl PacketIn {
         })
     }
 
-    /// Appends what follows the header. 1.0 leaves out table and cookie, and can say `in_port` alone.
+    /// Appends what follows the header. 1.0 leaves out table and cookie, and can only have `in_port`.
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         out.put_u32(self.buffer_id);
         out.put_u16(self.total_len);
@@ -192,7 +192,7 @@ impl PacketIn {
         Ok(())
     }
 
-    /// The port that the packet came in by, if the message says it.
+    /// The port that the packet came in by, if the message has it.
     pub fn in_port(&self) -> Option<PortNo> {
         self.pipeline.get(Field::InPort).map(|c| PortNo(c.value as u32))
     }

@@ -1,4 +1,4 @@
-//! Packet-out: a packet that the controller has a switch send (1.0 §5.3.6, 1.3 §7.3.7).
+//! Packet-out: a packet that a switch sends for the controller (1.0 §5.3.6, 1.3 §7.3.7).
 
 use super::Version;
 use super::action::{self, ActionView};
@@ -23,12 +23,12 @@ mod offset13 {
     pub const ACTIONS: usize = 24;
 }
 
-/// A packet that the controller has a switch send.
+/// A packet that a switch sends for the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketOut {
-    /// Which of the switch's buffered packets, or [`super::NO_BUFFER`] when `data` is the packet.
+    /// The id of a packet in the switch's buffer, or [`super::NO_BUFFER`] if `data` is the packet.
     pub buffer_id: u32,
-    /// The port that the packet counts as having come in by: [`PortNo::CONTROLLER`] or a real one.
+    /// The port by which the packet is taken to have come in: [`PortNo::CONTROLLER`] or a real one.
     pub in_port: PortNo,
     /// What to do with it.
     pub actions: Vec<Action>,
@@ -58,12 +58,12 @@ impl<'a> PacketOutView<'a> {
         Ok(PacketOutView { version, bytes, actions, data })
     }
 
-    /// Which of the switch's buffered packets, or [`super::NO_BUFFER`].
+    /// The id of a packet in the switch's buffer, or [`super::NO_BUFFER`].
     pub fn buffer_id(&self) -> u32 {
         u32_at(self.bytes, offset::BUFFER_ID)
     }
 
-    /// The port that the packet counts as having come in by.
+    /// The port by which the packet is taken to have come in.
     pub fn in_port(&self) -> PortNo {
         port_desc::number_at(self.version, self.bytes, offset::IN_PORT)
     }
@@ -80,9 +80,9 @@ impl<'a> PacketOutView<'a> {
 }
 
 impl PacketOut {
-    /// Packet-outs that together do what this one does, each with at most `most` outputs (at least 1): a message has room
-    /// for some 4,000. What changes the packet is in each of them. One that names a buffered packet stays whole, as the
-    /// buffer is gone after the first.
+    /// Packet-outs that together do what this one does. Each has at most `most` outputs (at least 1), because a message
+    /// has room for some 4,000. Each contains the actions that change the packet. A packet-out with a buffered packet
+    /// stays whole, because the buffer is gone after the first.
     pub fn split(&self, most: usize) -> impl Iterator<Item = PacketOut> + '_ {
         let is_output = |action: &Action| matches!(action, Action::Output { .. });
         let outputs = self.actions.iter().filter(|action| is_output(action)).count();

@@ -79,7 +79,7 @@ impl<'a> PortView<'a> {
     }
 }
 
-/// How long a description is.
+/// The length of a description.
 pub(super) const fn len(version: Version) -> usize {
     match version {
         Version::Of10 => offset10::END,
@@ -87,7 +87,7 @@ pub(super) const fn len(version: Version) -> usize {
     }
 }
 
-/// A port number as 1.0 says it.
+/// A port number in the form of 1.0.
 pub(super) fn number10(port: PortNo) -> Result<u16> {
     match port.to_of10() {
         Some(number) => Ok(number),

@@ -1,4 +1,4 @@
-//! Port-status: a port came, went or changed (1.0 §5.4.3, 1.3 §7.4.3).
+//! Port-status: a port was added, removed or changed (1.0 §5.4.3, 1.3 §7.4.3).
 
 use super::Version;
 use super::bytes::{Put, exactly};
@@ -24,7 +24,7 @@ pub enum PortReason {
     Other(u8),
 }
 
-/// A port came, went or changed.
+/// A port was added, removed or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortStatus {
     /// What happened.

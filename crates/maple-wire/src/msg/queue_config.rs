@@ -69,16 +69,16 @@ pub struct QueueDesc {
     pub id: u32,
     /// Its port; in 1.0 the one that was asked for.
     pub port: PortNo,
-    /// What is set for it.
+    /// The properties of the queue.
     pub properties: Vec<QueueProperty>,
 }
 
-/// Something that is set for a queue.
+/// A property of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QueueProperty {
-    /// Its share of the line at least, in tenths of a percent; more than 1000 is off.
+    /// Its minimum share of the line, in tenths of a percent; more than 1000 is off.
     MinRate(u16),
-    /// Its share of the line at most, in tenths of a percent; more than 1000 is off (1.3).
+    /// Its maximum share of the line, in tenths of a percent; more than 1000 is off (1.3).
     MaxRate(u16),
     /// Any other property, kept as it is.
     Unknown {
@@ -136,7 +136,7 @@ impl<'a> QueueView<'a> {
         if self.version == Version::Of10 { self.port } else { PortNo(u32_at(self.bytes, queue_offset::PORT_13)) }
     }
 
-    /// What is set for it; the first error is the last item.
+    /// The properties of the queue. The first error is the last item.
     pub fn properties(&self) -> impl Iterator<Item = Result<QueuePropertyView<'a>>> {
         let of10 = self.version == Version::Of10;
         let at = if of10 { queue_offset::PROPERTIES_10 } else { queue_offset::PROPERTIES_13 };

@@ -14,7 +14,7 @@ mod offset {
 pub struct Role {
     /// `OFPCR_ROLE_*`: [`Role::NOCHANGE`], [`Role::EQUAL`], [`Role::MASTER`] or [`Role::SLAVE`].
     pub role: u32,
-    /// Counts changes of master; a switch refuses one that is older than what it saw.
+    /// Counts changes of master. A switch refuses a value that is older than one it saw.
     pub generation_id: u64,
 }
 
@@ -43,13 +43,13 @@ impl<'a> RoleView<'a> {
 }
 
 impl Role {
-    /// Don't change the role, just say it.
+    /// Report the role without changing it.
     pub const NOCHANGE: u32 = 0;
     /// Full access, as all others of this role have.
     pub const EQUAL: u32 = 1;
-    /// Full access, which no one else then has as master.
+    /// Full access. No other controller is then master.
     pub const MASTER: u32 = 2;
-    /// May read, not change.
+    /// May read, but not change.
     pub const SLAVE: u32 = 3;
 
     /// The owned form.

@@ -5,8 +5,8 @@ use crate::error::Result;
 
 /// Iterates over the whole messages at the front of a read buffer, without copying them.
 ///
-/// It ends where the last whole message ends, or at the first length that can't be one; [`Frames::rest`] is what was
-/// not consumed, and [`Frames::consumed`] how much was.
+/// It ends after the last whole message, or at the first impossible length. [`Frames::rest`] is what was not consumed,
+/// and [`Frames::consumed`] says how much was.
 ///
 /// ```
 /// use maple_wire::msg::{Frames, Message};
@@ -32,12 +32,12 @@ impl<'a> Frames<'a> {
         Frames { rest: buffer, consumed: 0, broken: false }
     }
 
-    /// The bytes after the last message given out: the start of one that has not come in whole.
+    /// The bytes after the last message returned: the start of a message that is not complete yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// How many bytes the messages given out take.
+    /// How many bytes the returned messages take.
     pub fn consumed(&self) -> usize {
         self.consumed
     }

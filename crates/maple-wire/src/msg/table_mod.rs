@@ -14,7 +14,7 @@ mod offset {
 pub struct TableMod {
     /// The table; 0xff is all.
     pub table_id: u8,
-    /// Bits of `OFPTC_*`; 1.3 has none that does anything.
+    /// Bits of `OFPTC_*`. No bit has an effect in 1.3.
     pub config: u32,
 }
 

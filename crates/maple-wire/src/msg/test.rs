@@ -21,7 +21,7 @@ pub(crate) fn check(version: Version, bytes: &str, message: Message) {
     assert_eq!(out, [b"before", &bytes[..]].concat(), "encoded {}", show(&out[6..]));
 }
 
-/// No cut of `bytes` decodes, and none whose header is adapted makes the decoder panic.
+/// No cut of `bytes` decodes, and no cut with an adapted header makes the decoder panic.
 #[track_caller]
 pub(crate) fn check_truncated(bytes: &str) {
     let bytes = hex(bytes);
@@ -36,7 +36,7 @@ pub(crate) fn check_truncated(bytes: &str) {
     }
 }
 
-/// `message` can't be said in `version`, and the buffer stays as it was.
+/// `message` can't be expressed in `version`, and the buffer stays as it was.
 #[track_caller]
 pub(crate) fn check_unsupported(version: Version, message: Message) {
     let mut out = b"before".to_vec();

@@ -1,4 +1,4 @@
-//! Fixed-size text fields, as descriptions and table names have them.
+//! Fixed-size text fields of descriptions and table names.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ impl Text {
         Text(field[..end].to_vec())
     }
 
-    /// Appends the text as a field of `size` bytes; fails if it is longer.
+    /// Appends the text as a field of `size` bytes. Fails if the text is longer.
     pub fn emit(&self, size: usize, out: &mut Vec<u8>) -> Result<()> {
         if self.0.len() > size {
             return Err(Error::BadLength { what: "text", length: self.0.len() });

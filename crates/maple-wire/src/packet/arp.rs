@@ -19,7 +19,7 @@ pub(super) const SPA: usize = 14;
 pub(super) const THA: usize = 18;
 pub(super) const TPA: usize = 24;
 
-/// The operation. Numbers above 255 are none, as Open vSwitch has it.
+/// The operation. Numbers above 255 count as none, as in Open vSwitch.
 pub(super) fn op(packet: &Packet) -> Option<u128> {
     u16_at(packet.frame, start(packet)? + OP).filter(|op| *op <= 0xff).map(u128::from)
 }

@@ -22,7 +22,7 @@ pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 #[inline]
 pub(super) fn u48_at(bytes: &[u8], at: usize) -> Option<u64> {
     let [a, b, c, d, e, f] = chunk(bytes, at)?;
-    // Two loads, where eight bytes would be put together one by one.
+    // Two loads, instead of putting eight bytes together one by one.
     Some(u64::from(u32::from_be_bytes([a, b, c, d])) << 16 | u64::from(u16::from_be_bytes([e, f])))
 }
 
@@ -32,7 +32,7 @@ pub(super) fn u128_at(bytes: &[u8], at: usize) -> Option<u128> {
     chunk(bytes, at).map(u128::from_be_bytes)
 }
 
-/// `N` bytes from `at` on. Offsets are those of headers, far from where the sum would overflow.
+/// `N` bytes from `at` on. Offsets are those of headers, so the sum is far from an overflow.
 #[inline]
 pub(super) fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.first_chunk().copied()

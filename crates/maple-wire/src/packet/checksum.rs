@@ -5,7 +5,7 @@
 pub struct Sum(u64);
 
 impl Sum {
-    /// Adds bytes as big-endian 16-bit words; an odd last byte is padded with zero, so only the last call may have one.
+    /// Adds bytes as big-endian 16-bit words. An odd last byte is padded with zero, so only the last call may have one.
     pub fn with(mut self, bytes: &[u8]) -> Sum {
         let words = bytes.chunks_exact(2);
         if let [last] = words.remainder() {
@@ -35,7 +35,7 @@ pub fn internet(bytes: &[u8]) -> u16 {
     Sum::default().with(bytes).finish()
 }
 
-/// CRC-32C (Castagnoli) as SCTP has it (RFC 9260 appendix A), to be stored in little-endian order.
+/// CRC-32C (Castagnoli) as in SCTP (RFC 9260 appendix A), to be stored in little-endian order.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     let mut crc = !0u32;
     for byte in bytes {

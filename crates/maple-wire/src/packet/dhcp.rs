@@ -14,7 +14,7 @@ pub const CLIENT_PORT: u16 = 68;
 /// Where the options begin, after the magic number.
 const OPTIONS: usize = 240;
 const MAGIC: [u8; 4] = [99, 130, 83, 99];
-/// The shortest message that every client takes (RFC 1542 §2.1).
+/// The shortest message that every client accepts (RFC 1542 §2.1).
 const SHORTEST: usize = 300;
 const SNAME: std::ops::Range<usize> = 44..108;
 const FILE: std::ops::Range<usize> = 108..236;
@@ -28,7 +28,7 @@ const SERVER: u8 = 54;
 const RENEWAL: u8 = 58;
 const END: u8 = 255;
 
-/// What a message is for: option 53.
+/// The purpose of a message: option 53.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -42,12 +42,12 @@ pub enum Kind {
     Inform,
 }
 
-/// A message, as far as leases go.
+/// The parts of a message that matter for leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dhcp {
-    /// Whether it goes from a server to a client (operation 2), and not the other way (1).
+    /// Whether it goes from a server to a client (operation 2), and not in the other direction (1).
     pub is_reply: bool,
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// The client's number for its request.
     pub xid: u32,
@@ -86,7 +86,7 @@ pub fn read(packet: &Packet) -> Option<Dhcp> {
 }
 
 impl Dhcp {
-    /// Reads a message, from the operation on. Only Ethernet's hardware addresses are known.
+    /// Reads a message, from the operation on. Only Ethernet's hardware addresses are supported.
     pub fn parse(bytes: &[u8]) -> Option<Dhcp> {
         let is_reply = match bytes.get(..3)? {
             [1, 1, 6] => false,
@@ -163,7 +163,7 @@ struct Options {
 }
 
 impl Options {
-    /// All options, also those in the fields that may hold some (option 52); `None` if one is cut off.
+    /// All options, including those in the fields that may contain some (option 52); `None` if one is cut off.
     fn read(bytes: &[u8]) -> Option<Options> {
         let mut options = Options::default();
         options.add(bytes.get(OPTIONS..)?)?;
@@ -192,7 +192,7 @@ impl Options {
         Some(())
     }
 
-    /// The first of a kind holds; one of a wrong length is none.
+    /// The first option of a kind counts. One of a wrong length is ignored.
     fn take(&mut self, option: u8, value: &[u8]) {
         let word = || <[u8; 4]>::try_from(value).ok().map(u32::from_be_bytes);
         let byte = || if value.len() == 1 { u8_at(value, 0) } else { None };

@@ -30,16 +30,16 @@ pub const TYPE_LLDP: u16 = 0x88cc;
 pub const TYPE_PBB: u16 = 0x88e7;
 /// What switches report for an 802.3 frame without an Ethernet type (1.0 §3.4, `OFP_DL_TYPE_NOT_ETH_TYPE`).
 pub const TYPE_NONE: u16 = 0x05ff;
-/// Smaller numbers in the type's place are lengths (802.3).
+/// Smaller numbers in place of the type are lengths (802.3).
 pub const TYPE_MIN: u16 = 0x0600;
 
 /// LLC header of SNAP with organisation code 0, before the Ethernet type.
 const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
 
-/// What the link layer says: the first tag, the type after it, and where the rest begins.
+/// The link layer: the first tag, the type after it, and where the rest begins.
 ///
-/// One word, as [`Network`](super::Network) is: from bit 0 on the type and the tag (16 bits each), the payload's start
-/// (8), and the bits below.
+/// It is one word, like [`Network`](super::Network): from bit 0 on the type and the tag (16 bits each), the payload's
+/// start (8), and the bits below.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link(u64);
 
@@ -58,7 +58,7 @@ pub fn is_tag(eth_type: u16) -> bool {
 }
 
 impl Link {
-    /// Reads the headers of a frame that has `wire_len` bytes, of which `frame` is the beginning.
+    /// Reads the headers of a frame of `wire_len` bytes. `frame` is its beginning.
     #[inline]
     pub(super) fn parse(frame: &[u8], wire_len: usize) -> Link {
         match u16_at(frame, TYPE_OFFSET) {
@@ -176,7 +176,7 @@ fn address(packet: &Packet, at: usize) -> Option<u128> {
     }
 }
 
-/// The same where the header was captured in part; a frame that was not longer on the wire has no addresses.
+/// The same if the header was captured in part. A frame that was not longer on the wire has no addresses.
 #[cold]
 fn address_of_cut(packet: &Packet, at: usize) -> Option<u128> {
     if packet.wire_len < HEADER_LEN { None } else { u48_at(packet.frame, at).map(u128::from) }
@@ -195,7 +195,7 @@ pub struct Vlan {
     pub dei: bool,
 }
 
-/// The VLAN tags of a frame, the outermost first; ends at the first that is not wholly there.
+/// The VLAN tags of a frame, the outermost first. Ends at the first incomplete tag.
 #[derive(Clone, Debug)]
 pub struct Vlans<'a> {
     frame: &'a [u8],

@@ -19,7 +19,7 @@ const TARGET: usize = 8;
 /// Where the options begin.
 const OPTIONS: usize = 24;
 
-/// What a neighbour discovery message says, with the places where it says so.
+/// What a neighbour discovery message contains, with the offsets.
 struct Discovery {
     kind: u8,
     /// Start of the target's address.
@@ -56,7 +56,7 @@ pub(super) fn tll(packet: &Packet) -> Option<u128> {
 /// Reads a neighbour discovery message of code 0.
 ///
 /// A message with two link-layer addresses of one kind is void, so options must be captured to their end. An option
-/// that is longer than the message ends the list and does no harm: switches take what stood before it.
+/// that is longer than the message ends the list and does no harm: switches use the options before it.
 fn discovery(packet: &Packet) -> Option<Discovery> {
     let kind = packet.get(Field::Icmpv6Type)? as u8;
     let network = packet.network();

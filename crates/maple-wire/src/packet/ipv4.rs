@@ -16,13 +16,13 @@ pub(super) const DST: usize = 16;
 
 /// The bits of the fragment word that hold the offset.
 const OFFSET_MASK: u16 = 0x1fff;
-/// The bit of the fragment word that says that more fragments follow.
+/// The bit of the fragment word that is set if more fragments follow.
 const MORE: u16 = 0x2000;
 
 /// Finds the header at `start`, after which `wire_len` bytes were on the wire.
 ///
-/// [`Network::OTHER`] if its lengths contradict each other or the frame, or if they were not captured. As switches do,
-/// this believes the Ethernet type and doesn't look at the version number.
+/// [`Network::OTHER`] if its lengths contradict each other or the frame, or if they were not captured. Like switches,
+/// this trusts the Ethernet type and ignores the version number.
 #[inline]
 pub(super) fn parse(frame: &[u8], start: usize, wire_len: usize) -> Network {
     match chunk::<HEADER_LEN>(frame, start) {

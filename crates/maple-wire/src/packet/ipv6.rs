@@ -30,9 +30,9 @@ pub(super) const HOP_LIMIT: usize = 7;
 pub(super) const SRC: usize = 8;
 pub(super) const DST: usize = 24;
 
-/// What stands at one place of the chain.
+/// What is at one place of the chain.
 enum Step {
-    /// An extension header of this many bytes, with the number of what follows; perhaps that of a first fragment.
+    /// An extension header of this many bytes, with the number of what follows. It may be that of a first fragment.
     Extension { next: u8, len: usize, first_fragment: bool },
     /// The fragment header of a later fragment.
     LaterFragment,
@@ -40,7 +40,7 @@ enum Step {
     Last,
     /// A header that is longer than the packet.
     Broken,
-    /// The capture ends before it can be told.
+    /// The capture ends too early to decide.
     Cut,
 }
 
@@ -122,7 +122,7 @@ fn first_word(packet: &Packet) -> Option<u32> {
     if packet.network().has_broken_chain() { None } else { u32_at(packet.frame, start) }
 }
 
-/// Whether a routing header says that the destination isn't the last one yet, so that checksums cover another.
+/// Whether a routing header says that the destination isn't the last one yet, so that checksums cover another address.
 pub(super) fn is_source_routed(packet: &Packet) -> bool {
     let walk = || {
         let network = packet.network();
@@ -155,8 +155,8 @@ const BIT_HOP: u16 = 1 << 6;
 const BIT_REPEATED: u16 = 1 << 7;
 const BIT_UNORDERED: u16 = 1 << 8;
 
-/// The extension header bits (`OFPIEH_*`, 1.3 §7.2.3.7): one a kind, one for an unexpected repetition and one for
-/// an order other than that of RFC 2460 §4.1.
+/// The extension header bits (`OFPIEH_*`, 1.3 §7.2.3.7): one for each kind, one for an unexpected repetition, and one
+/// for an order other than that of RFC 2460 §4.1.
 pub(super) fn exthdr(packet: &Packet) -> Option<u128> {
     let network = packet.network();
     let mut at = start(packet)? + HEADER_LEN;
@@ -188,7 +188,7 @@ impl Seen {
     fn note(&mut self, kind: u8) {
         let (bit, rank) = match kind {
             HOP_BY_HOP => (BIT_HOP, 1),
-            // Destination options stand before a routing header, or last of all.
+            // Destination options come before a routing header, or last of all.
             DESTINATION if self.rank < 2 => (BIT_DESTINATION, 2),
             ROUTING => (BIT_ROUTER, 3),
             FRAGMENT => (BIT_FRAGMENT, 4),

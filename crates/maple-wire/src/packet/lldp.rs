@@ -5,14 +5,14 @@ use super::bytes::u16_at;
 use super::ethernet::TYPE_LLDP;
 use crate::error::{Error, Result};
 
-/// The address that LLDP frames go to; bridges don't forward it.
+/// The destination address of LLDP frames. Bridges don't forward it.
 pub const MULTICAST: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x0e];
 
 /// Chassis or port id of a type that the sender chose itself ("locally assigned").
 pub const CHASSIS_LOCAL: u8 = 7;
 /// Port id of a type that the sender chose itself.
 pub const PORT_LOCAL: u8 = 7;
-/// Most bytes that an entry can hold.
+/// The maximum number of bytes in an entry.
 pub const MAX_VALUE: usize = 511;
 
 const END: u8 = 0;
@@ -31,20 +31,20 @@ pub enum Tlv<'a> {
         /// The id.
         id: &'a [u8],
     },
-    /// Which of its ports the frame left by.
+    /// The port of that device by which the frame left.
     PortId {
         /// How to read the id (802.1AB table 8-3).
         subtype: u8,
         /// The id.
         id: &'a [u8],
     },
-    /// Seconds for which the frame holds.
+    /// The number of seconds for which the frame is valid.
     Ttl(u16),
     /// An entry that an organisation defined.
     Organisation {
         /// The organisation.
         oui: [u8; 3],
-        /// What the organisation numbers it.
+        /// The organisation's number for it.
         subtype: u8,
         /// The rest.
         value: &'a [u8],
@@ -58,7 +58,7 @@ pub enum Tlv<'a> {
     },
 }
 
-/// The entries of a frame, up to the end entry; a malformed one is an error and the last item.
+/// The entries of a frame, up to the end entry. A malformed one is an error and the last item.
 #[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
@@ -96,7 +96,7 @@ impl<'a> Iterator for Tlvs<'a> {
 }
 
 impl<'a> Tlvs<'a> {
-    /// Takes type and bytes of the next entry off the rest, unless it is the end.
+    /// Removes type and bytes of the next entry from the rest, unless it is the end.
     fn split(&mut self) -> Result<Option<(u8, &'a [u8])>> {
         let short = |need, have| Error::Truncated { what: "LLDP entry", need, have };
         let head = u16_at(self.rest, 0).ok_or(short(2, self.rest.len()))?;

@@ -1,6 +1,6 @@
-//! What hosts say of the multicast groups that they belong to, by whichever protocol they say it.
+//! What hosts say about the multicast groups that they belong to, in any protocol.
 //!
-//! Sources are not told apart: a host that wants some senders of a group belongs to the group.
+//! Sources are not distinguished: a host that wants some senders of a group belongs to the group.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 pub enum Membership {
     /// A router asks which hosts belong to a group; to any group if `None`.
     Query(Option<IpAddr>),
-    /// A host says what has changed, or what holds still, in this order.
+    /// A host reports what has changed, or what is still true, in this order.
     Report(Vec<Belonging>),
 }
 
@@ -18,7 +18,7 @@ pub enum Membership {
 pub struct Belonging {
     /// The group's address.
     pub group: IpAddr,
-    /// Whether it belongs to it, from now on or still.
+    /// Whether the host belongs to the group, from now on or still.
     pub joined: bool,
 }
 
@@ -28,9 +28,9 @@ const TO_INCLUDE: u8 = 3;
 const TO_EXCLUDE: u8 = 4;
 const ALLOW: u8 = 5;
 
-/// The group records of an IGMPv3 or MLDv2 report, whose addresses have `N` bytes: from the number of records on.
+/// The group records of an IGMPv3 or MLDv2 report, beginning with the number of records. Addresses have `N` bytes.
 ///
-/// `None` if there are fewer than there should be. A record that blocks sources is left out: it does not end a
+/// `None` if there are fewer than there should be. A record that blocks sources is left out, because it does not end a
 /// membership. A host without any source left stops reporting, and its membership expires.
 pub(super) fn records<const N: usize>(bytes: &[u8], address: impl Fn([u8; N]) -> IpAddr) -> Option<Vec<Belonging>> {
     let (count, mut rest) = bytes.split_first_chunk::<2>()?;

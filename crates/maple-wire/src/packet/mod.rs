@@ -1,14 +1,13 @@
-//! A lazy view over a raw Ethernet frame, and what belongs to it: builders, rewriting, text.
+//! A lazy view over a raw Ethernet frame, and related functions: builders, rewriting, text.
 //!
-//! [`Packet::get`] finds a field when it is asked for: the link layer and the network layer are each located once,
-//! at their first use, and every field is then one bounds-checked load. Nothing is copied or allocated.
+//! [`Packet::get`] finds a field when it is asked for. The link layer and the network layer are each located once, at
+//! their first use. Every field then takes one bounds-checked load. Nothing is copied or allocated.
 //!
-//! **What a switch sees.** Where OpenFlow leaves a choice, this view does what Open vSwitch (`flow_extract`, 3.1,
-//! `vlan-limit=1`, normal fragment handling) does; a test compares the two. The differences, all on purpose:
-//! * IPv6 extension header bits and the PBB service id, which Open vSwitch doesn't know, are as OXM says.
-//! * A frame may be a prefix of the one that the switch has (`miss_send_len`). Lengths inside the frame are
-//!   therefore checked against its length on the wire, where that is known ([`Packet::with_wire_len`]), and not
-//!   against the bytes that were captured.
+//! **What a switch sees.** If OpenFlow leaves a choice, this view does what Open vSwitch (`flow_extract`, 3.1,
+//! `vlan-limit=1`, normal fragment handling) does. A test compares the two. The differences are all on purpose:
+//! * IPv6 extension header bits and the PBB service id, which Open vSwitch doesn't know, follow OXM.
+//! * A frame may be a prefix of the one that the switch has (`miss_send_len`). So lengths inside the frame are checked
+//!   against its length on the wire, if that is known ([`Packet::with_wire_len`]), and not against the captured bytes.
 
 mod bytes;
 mod network;
@@ -40,7 +39,7 @@ pub(crate) use network::{Network, NetworkKind};
 
 pub use build::Frame;
 
-/// A frame as it came in, with the pipeline fields that belong to it.
+/// A frame as it came in, with its pipeline fields.
 ///
 /// ```
 /// use maple_wire::packet::Frame;
@@ -55,9 +54,9 @@ pub use build::Frame;
 pub struct Packet<'a> {
     frame: &'a [u8],
     in_port: u32,
-    /// Bytes that the frame had on the wire; `usize::MAX` where that is unknown.
+    /// Bytes that the frame had on the wire; `usize::MAX` if that is unknown.
     wire_len: usize,
-    /// Whether the first fragment of a datagram shows its ports.
+    /// Whether to show the ports of the first fragment of a datagram.
     literal: bool,
     /// The word of a [`Link`], 0 until it is needed.
     link: Cell<u64>,
@@ -66,20 +65,20 @@ pub struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// A view over `frame`, which came in by `in_port`; it may be only the beginning of what was on the wire.
+    /// A view over `frame`, which came in by `in_port`. It may be only the beginning of the frame on the wire.
     pub fn new(frame: &'a [u8], in_port: u32) -> Packet<'a> {
         let (link, network) = (Cell::new(0), Cell::new(0));
         Packet { frame, in_port, wire_len: usize::MAX, literal: false, link, network }
     }
 
-    /// A view over the beginning of a frame that has `wire_len` bytes (`total_len` of a packet-in).
+    /// A view over the beginning of a frame of `wire_len` bytes (`total_len` of a packet-in).
     ///
     /// Frames that are shorter than their own headers claim are then recognised, as the switch did.
     pub fn with_wire_len(frame: &'a [u8], in_port: u32, wire_len: usize) -> Packet<'a> {
         Packet { wire_len: wire_len.max(frame.len()), ..Packet::new(frame, in_port) }
     }
 
-    /// The same view, but for the first fragment of a datagram its ports and ICMP type are those in its header, as
+    /// The same view, except for the first fragment of a datagram. Its ports and ICMP type are those in its header, as
     /// people want to read them, and not 0, as a switch matches them.
     #[must_use]
     pub fn literal(self) -> Packet<'a> {
@@ -91,7 +90,7 @@ impl<'a> Packet<'a> {
         self.frame
     }
 
-    /// Whether these are known to be all bytes that were on the wire: what is missing was never there.
+    /// Whether these are known to be all bytes that were on the wire, so that nothing is missing.
     pub fn is_whole(&self) -> bool {
         self.wire_len <= self.frame.len()
     }
@@ -103,13 +102,13 @@ impl<'a> Packet<'a> {
 
     /// The value of a field as an OpenFlow switch extracts it for matching.
     ///
-    /// `None` where the packet has no such field, where its header is malformed, or where it lies beyond the
-    /// captured bytes. So `Some` implies that the field's prerequisites hold. Three fields need a word:
+    /// `None` if the packet has no such field, if its header is malformed, or if it lies beyond the captured bytes. So
+    /// `Some` implies that the field's prerequisites hold. Three fields need an explanation:
     /// * `vlan_vid` is never `None`: 0 without a tag, `0x1000 | id` with one.
     /// * `eth_type` is the type after the *first* VLAN tag. With two tags it is the inner tag's own type (0x8100 or
     ///   0x88a8), and the packet has no further fields; [`Packet::vlans`] gives all tags. It is 0x05ff for 802.3
     ///   frames, unless a SNAP header holds an Ethernet type.
-    /// * Transport fields of fragments are 0, also those of the first fragment, which has them in its header. For
+    /// * Transport fields of fragments are 0, including those of the first fragment, which has them in its header. For
     ///   later IPv6 fragments `ip_proto` is 44, so that they have no transport fields.
     #[inline(always)]
     pub fn get(&self, field: Field) -> Option<u128> {
@@ -155,8 +154,8 @@ impl<'a> Packet<'a> {
         }
     }
 
-    /// What a switch compares with a match on `field`: `None` exactly if the field's prerequisites fail for this
-    /// packet, else its value, 0 where the bytes are missing or malformed.
+    /// What a switch compares with a match on `field`. `None` if and only if the field's prerequisites fail for this
+    /// packet. Otherwise its value, or 0 if the bytes are missing or malformed.
     pub fn switch_value(&self, field: Field) -> Option<u128> {
         let holds = |c: &Prerequisite| self.switch_value(c.field).is_some_and(|value| value & c.mask == c.value);
         let has = field.prerequisites().iter().any(|all| all.iter().all(holds));
@@ -173,9 +172,9 @@ impl<'a> Packet<'a> {
         mpls::Stack::new(self)
     }
 
-    /// The bytes after the innermost header that the view knows: the payload of UDP or TCP, the bytes after type, code and
-    /// checksum of ICMP, the payload of any other IP packet, and without IP the bytes after the link layer. Padding is left
-    /// out. If only the beginning of the packet was captured, the payload ends there.
+    /// The bytes after the innermost header that the view knows: the payload of UDP or TCP, the bytes after type, code
+    /// and checksum of ICMP, the payload of any other IP packet, and without IP the bytes after the link layer. Padding
+    /// is left out. If only the beginning of the packet was captured, the payload ends there.
     pub fn payload(&self) -> &'a [u8] {
         let network = self.network();
         let (start, end) = match network.kind() {

@@ -26,13 +26,13 @@ impl Entry {
         Entry { label: bits >> 12, tc: (bits >> 9 & 7) as u8, bottom: bits & 0x100 != 0, ttl: bits as u8 }
     }
 
-    /// The 32 bits of an entry; of label and traffic class only as many as there are.
+    /// The 32 bits of an entry. Excess bits of label and traffic class are dropped.
     pub fn to_bits(self) -> u32 {
         self.label << 12 | u32::from(self.tc & 7) << 9 | u32::from(self.bottom) << 8 | u32::from(self.ttl)
     }
 }
 
-/// The label stack of a packet, the outermost entry first; ends after the bottom entry.
+/// The label stack of a packet, the outermost entry first. Ends after the bottom entry.
 #[derive(Clone, Debug)]
 pub struct Stack<'a> {
     rest: &'a [u8],

@@ -1,15 +1,15 @@
-//! Where the network layer of a packet lies and what it carries, in one word.
+//! Where the network layer of a packet is and what it carries, in one word.
 //!
-//! A packet keeps this word once it is found. One word, since reading back what was just written in pieces would stall the
-//! processor for longer than all the rest takes; and never unpacked, since finding it is most of what the first look
-//! at an address or a port costs.
+//! A packet keeps this word once it is found. It is one word, because reading back what was just written in pieces
+//! would stall the processor for longer than all the rest takes. It is never unpacked, because finding it is most of
+//! the cost of the first read of an address or a port.
 
 use std::fmt;
 
 /// Which network layer a packet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkKind {
-    /// Not IP, or an IP header that makes no sense.
+    /// Not IP, or a malformed IP header.
     Other,
     /// IPv4.
     V4,
@@ -19,8 +19,8 @@ pub(crate) enum NetworkKind {
 
 /// The network layer. All offsets count from the start of the frame; they are at most a few headers more than 65535.
 ///
-/// From bit 0 on: the start of the transport header and the end of the packet (20 bits each), the start of the IP header (6),
-/// the protocol (8), and the bits below.
+/// From bit 0 on: the start of the transport header and the end of the packet (20 bits each), the start of the IP
+/// header (6), the protocol (8), and the bits below.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Network(u64);
 
@@ -43,7 +43,7 @@ const TCP: u64 = 1 << 60;
 const FOUND: u64 = 1 << 61;
 
 impl Network {
-    /// No network layer that we know.
+    /// No supported network layer.
     pub(super) const OTHER: Network = Network(FOUND);
 
     /// A packet of IPv4, not known to carry anything.
@@ -75,7 +75,7 @@ impl Network {
         Network(self.0 | FRAGMENT | if later { LATER_FRAGMENT } else { 0 })
     }
 
-    /// The same, with a chain of extension headers that leads nowhere.
+    /// The same, with a broken chain of extension headers.
     pub(super) fn with_broken_chain(self) -> Network {
         Network(self.0 | BROKEN_CHAIN)
     }
@@ -125,7 +125,7 @@ impl Network {
         (self.0 >> END & OFFSET_MASK) as usize
     }
 
-    /// What is carried; `None` where it can't be told.
+    /// The protocol that is carried; `None` if it can't be determined.
     #[inline]
     pub(crate) fn proto(self) -> Option<u8> {
         if self.is(HAS_PROTO) { Some((self.0 >> PROTO) as u8) } else { None }
@@ -149,8 +149,8 @@ impl Network {
         self.is(LATER_FRAGMENT)
     }
 
-    /// IPv6: whether an extension header is longer than the packet, so that a switch sees addresses but nothing else;
-    /// or was not captured, so that this can't be told.
+    /// IPv6: whether an extension header is longer than the packet, so that a switch sees the addresses but nothing
+    /// else. Also true if the header was not captured, so that this is unknown.
     pub(crate) fn has_broken_chain(self) -> bool {
         self.is(BROKEN_CHAIN)
     }

@@ -1,8 +1,8 @@
-//! Changing frames as a switch's actions do: set a field, push and pop tags, count down.
+//! Changing frames as a switch's actions do: set a field, push and pop tags, decrement.
 //!
-//! Checksums are mended by what changed (RFC 1624) rather than computed anew. So a wrong checksum stays wrong, and
-//! frames of which only the beginning is there, and first fragments, are changed as the whole would be. SCTP's CRC
-//! is the exception: it is mended on the assumption that the segment ends with the frame.
+//! Checksums are adjusted by what changed (RFC 1624), not recomputed. So a wrong checksum stays wrong. Frames of which
+//! only the beginning was captured, and first fragments, are changed as the whole would be. SCTP's CRC is the
+//! exception: it is adjusted on the assumption that the segment ends with the frame.
 //!
 //! Every function either changes the frame or returns an error and leaves it as it was.
 
@@ -13,19 +13,19 @@ use super::{Network, NetworkKind, Packet, arp, checksum, icmpv6, ipv4, ipv6, tra
 use crate::field::Field;
 use crate::flow::Constraint;
 
-/// Why a frame can't be changed so.
+/// Why a frame can't be changed in this way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RewriteError {
     /// The packet lacks the field.
     #[error("the packet has no {0}")]
     Absent(Field),
-    /// The field can be matched only: it is not in the frame, or changing it would change what the packet is.
+    /// The field can only be matched: it is not in the frame, or changing it would change what the packet is.
     #[error("{0} can't be set")]
     NotSettable(Field),
     /// The packet has no such header.
     #[error("the packet has no {0} header")]
     NoHeader(&'static str),
-    /// Not a type that the pushed header can have.
+    /// The pushed header can't have this type.
     #[error("{header} can't be pushed with Ethernet type {eth_type:#06x}")]
     BadType {
         /// The header.
@@ -81,8 +81,8 @@ pub fn set_field(frame: &mut [u8], set: &Constraint) -> Result {
     Ok(())
 }
 
-/// Pushes an outermost VLAN tag of this type (0x8100 or 0x88a8); id and priority are those of the tag that was
-/// outermost before, or 0.
+/// Pushes an outermost VLAN tag of this type (0x8100 or 0x88a8). Id and priority are those of the former outermost tag,
+/// or 0.
 pub fn push_vlan(frame: &mut Vec<u8>, eth_type: u16) -> Result {
     if !is_tag(eth_type) {
         return Err(RewriteError::BadType { header: "VLAN", eth_type });
@@ -106,8 +106,8 @@ pub fn pop_vlan(frame: &mut Vec<u8>) -> Result {
 
 /// Pushes an outermost MPLS entry after the VLAN tag, and sets the Ethernet type (0x8847 or 0x8848).
 ///
-/// The entry is a copy of the one that was outermost before. Where there was none it has label and traffic class 0,
-/// the bottom bit, and the time to live of the IP header (0 without one).
+/// The entry is a copy of the former outermost one. If there was none, it has label and traffic class 0, the bottom
+/// bit, and the time to live of the IP header (0 without one).
 pub fn push_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
     if !mpls::is_mpls(Some(eth_type)) {
         return Err(RewriteError::BadType { header: "MPLS", eth_type });
@@ -126,7 +126,7 @@ pub fn push_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
     Ok(())
 }
 
-/// Pops the outermost MPLS entry; what is under it has this Ethernet type.
+/// Pops the outermost MPLS entry. What is under it has this Ethernet type.
 pub fn pop_mpls(frame: &mut Vec<u8>, eth_type: u16) -> Result {
     let at = mpls_place(&Packet::new(frame, 0))?;
     frame.drain(at..at + ENTRY_LEN);
@@ -143,7 +143,7 @@ pub fn set_ttl(frame: &mut [u8], ttl: u8) -> Result {
     Ok(())
 }
 
-/// Decrements the time to live; one that is 0 or 1 is an error.
+/// Decrements the time to live. If it is 0 or 1, this is an error.
 pub fn dec_ttl(frame: &mut [u8]) -> Result {
     let at = ttl_place(&Packet::new(frame, 0)).ok_or(RewriteError::NoHeader("IP"))?;
     match u8_at(frame, at).ok_or(RewriteError::NoHeader("IP"))? {
@@ -159,7 +159,7 @@ pub fn set_mpls_ttl(frame: &mut [u8], ttl: u8) -> Result {
     Ok(())
 }
 
-/// Decrements the time to live of the outermost MPLS entry; one that is 0 or 1 is an error.
+/// Decrements the time to live of the outermost MPLS entry. If it is 0 or 1, this is an error.
 pub fn dec_mpls_ttl(frame: &mut [u8]) -> Result {
     let at = mpls_place(&Packet::new(frame, 0))? + ENTRY_LEN - 1;
     if frame[at] <= 1 {
@@ -190,7 +190,7 @@ pub fn copy_ttl_in(frame: &mut [u8]) -> Result {
     Ok(())
 }
 
-/// Where a field lies, and what covers it.
+/// Where a field is, and which checksums cover it.
 fn place(packet: &Packet, field: Field) -> std::result::Result<(Place, Covered), RewriteError> {
     use Field::*;
     let network = packet.network();
@@ -260,11 +260,11 @@ fn is_transport(field: Field) -> bool {
     )
 }
 
-/// Replaces the bits of `mask` at `place` and mends the checksums.
+/// Replaces the bits of `mask` at `place` and adjusts the checksums.
 fn write(frame: &mut [u8], place: Place, covered: Covered, value: u128, mask: u128) {
     let network = Packet::new(frame, 0).network();
-    // Checksums are sums of 16-bit words, so what changed is taken in whole words, counted from the IP header, which
-    // is an even number of bytes before the transport header.
+    // Checksums are sums of 16-bit words. So changes are taken in whole words, counted from the IP header, which is an
+    // even number of bytes before the transport header.
     let odd = if covered == Covered::Not { 0 } else { (place.at - network.start()) % 2 };
     let words = place.at - odd..place.at + place.len + (odd + place.len) % 2;
     let words = words.start..words.end.min(frame.len());
@@ -286,7 +286,7 @@ fn write(frame: &mut [u8], place: Place, covered: Covered, value: u128, mask: u1
     }
 }
 
-/// Mends the checksum of the transport header, where there is one.
+/// Adjusts the checksum of the transport header, if there is one.
 fn adjust_transport(
     frame: &mut [u8],
     network: &Network,
@@ -301,7 +301,7 @@ fn adjust_transport(
         return;
     }
     if proto == transport::SCTP {
-        // The CRC is linear: what the segment's own changes by, the stored one changes by.
+        // The CRC is linear: the stored one changes by what the segment's own changes by.
         if let (Some(old), Some(new), Some(stored)) = (crc_before, crc(frame, network), u32_at(frame, at)) {
             let mended = stored.swap_bytes() ^ old ^ new;
             frame[at..at + 4].copy_from_slice(&mended.to_le_bytes());
@@ -317,7 +317,7 @@ fn adjust_transport(
     }
 }
 
-/// Mends the Internet checksum at `at`, if it was captured, for words that changed (RFC 1624, equation 3).
+/// Adjusts the Internet checksum at `at`, if it was captured, for words that changed (RFC 1624, equation 3).
 fn adjust(frame: &mut [u8], at: usize, before: &[u8], after: &[u8]) {
     if before == after {
         return;
@@ -329,7 +329,7 @@ fn adjust(frame: &mut [u8], at: usize, before: &[u8], after: &[u8]) {
     frame[at..at + 2].copy_from_slice(&sum.finish().to_be_bytes());
 }
 
-/// The CRC of an SCTP segment, taking the checksum's place for zeros.
+/// The CRC of an SCTP segment, with zeros in place of the checksum.
 fn crc(frame: &[u8], network: &Network) -> Option<u32> {
     if network.proto() != Some(transport::SCTP) {
         return None;
@@ -339,7 +339,7 @@ fn crc(frame: &[u8], network: &Network) -> Option<u32> {
     Some(checksum::crc32c(&segment))
 }
 
-/// Where time to live or hop limit stands; it may lie beyond the captured bytes.
+/// Where the time to live or hop limit is. It may be beyond the captured bytes.
 fn ttl_place(packet: &Packet) -> Option<usize> {
     let network = packet.network();
     match network.kind() {
@@ -363,7 +363,7 @@ fn ethernet_ii_end(packet: &Packet) -> std::result::Result<usize, RewriteError> 
     }
 }
 
-/// Where the time to live under the outermost MPLS entry stands, and the start of the IPv4 header that holds it.
+/// Where the time to live under the outermost MPLS entry is, and the start of the IPv4 header that contains it.
 fn inner_ttl(frame: &[u8], at: usize) -> std::result::Result<(usize, Option<usize>), RewriteError> {
     let is_bottom = frame[at - 2] & 1 != 0;
     let (place, ipv4_start) = match u8_at(frame, at).map(|byte| byte >> 4) {

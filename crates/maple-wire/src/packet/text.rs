@@ -6,7 +6,7 @@ use super::{Packet, arp, ethernet, icmpv6, lldp, transport};
 use crate::field::Field;
 use crate::port::PortNo;
 
-/// A text that is no value of the field.
+/// The error for a text that is no value of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: `{text}` is not {expected}")]
 pub struct ParseValueError {
@@ -32,7 +32,7 @@ enum Form {
 
 /// The value of a field as people write it: `02:00:00:00:00:01`, `10.0.0.1`, `fe80::1`, `0x0800`, `80`.
 ///
-/// `eth_type`, `vlan_vid` (with its bit 12), and fields that are bits rather than numbers are hexadecimal.
+/// `eth_type`, `vlan_vid` (with its bit 12), and fields that are bits rather than numbers are written in hexadecimal.
 pub fn field_value_to_string(field: Field, value: u128) -> String {
     match form(field) {
         Form::Mac => mac(value as u64),
@@ -44,7 +44,8 @@ pub fn field_value_to_string(field: Field, value: u128) -> String {
     }
 }
 
-/// Reads what [`field_value_to_string`] writes, and numbers (decimal, or hexadecimal after `0x`) for any field.
+/// Reads what [`field_value_to_string`] writes. For any field it also reads numbers (decimal, or hexadecimal after
+/// `0x`).
 pub fn parse_field_value(field: Field, text: &str) -> Result<u128, ParseValueError> {
     let value = match form(field) {
         Form::Mac => parse_mac(text).map(u128::from),
@@ -99,7 +100,7 @@ fn parse_port(text: &str) -> Option<u128> {
     Some(u128::from(named.0))
 }
 
-/// A hardware address, the lower 48 bits of `value`, as `02:00:00:00:00:01`.
+/// A hardware address, from the lower 48 bits of `value`, as `02:00:00:00:00:01`.
 pub fn mac(value: u64) -> String {
     let [_, _, a, b, c, d, e, f] = value.to_be_bytes();
     format!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
@@ -121,8 +122,8 @@ pub fn parse_mac(text: &str) -> Option<u64> {
     (count == 6).then_some(value)
 }
 
-/// One line that says what a packet is, such as `arp who-has 10.0.0.2 tell 10.0.0.1` or
-/// `vlan 5 tcp 10.0.0.1:1234 > 10.0.0.2:80`. Fields that are missing are shown as `?`.
+/// One line that summarises a packet, such as `arp who-has 10.0.0.2 tell 10.0.0.1` or
+/// `vlan 5 tcp 10.0.0.1:1234 > 10.0.0.2:80`. Missing fields are shown as `?`.
 pub fn summary(packet: &Packet) -> String {
     let packet = &packet.clone().literal();
     let vlans: String = packet.vlans().map(|vlan| format!("vlan {} ", vlan.vid)).collect();
@@ -205,7 +206,7 @@ fn lldp_summary(packet: &Packet) -> String {
     format!("lldp chassis {chassis} port {port}")
 }
 
-/// Printable ids as they are, others in hexadecimal.
+/// Printable ids unchanged, others in hexadecimal.
 fn id_text(id: &[u8]) -> String {
     match std::str::from_utf8(id) {
         Ok(text) if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) => text.to_string(),

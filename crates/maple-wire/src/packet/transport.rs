@@ -31,7 +31,7 @@ pub(super) const DST: usize = 2;
 pub(super) const TYPE: usize = 0;
 pub(super) const CODE: usize = 1;
 
-/// Where what an IP packet carries begins, after the transport header if that is one of those known here. Parts of a
+/// Where the content of an IP packet begins: after the transport header, if it is one of those known here. Parts of a
 /// datagram have none.
 pub(super) fn payload_start(packet: &Packet, network: Network) -> usize {
     let start = network.transport();
@@ -55,7 +55,7 @@ pub(super) fn tcp(packet: &Packet, at: usize) -> Option<u128> {
     tcp_otherwise(packet, network)
 }
 
-/// A port where there is no TCP header to read it from.
+/// A port, if there is no TCP header from which to read it.
 #[cold]
 fn tcp_otherwise(packet: &Packet, network: Network) -> Option<u128> {
     (network.carries(TCP) && has_zero_ports(packet, network)).then_some(0)
@@ -92,14 +92,15 @@ fn port(packet: &Packet, proto: u8, len: usize, at: usize) -> Option<u128> {
     if has_header(network, len) { u16_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
 }
 
-/// Whether switches take ports and ICMP type for 0: in every fragment, so that all of a datagram are treated alike.
+/// Whether switches treat ports and ICMP type as 0: in every fragment, so that all fragments of a datagram are treated
+/// in the same way.
 #[inline]
 fn has_zero_ports(packet: &Packet, network: Network) -> bool {
     network.is_fragment() && (network.is_later_fragment() || !packet.literal)
 }
 
-/// Whether a TCP header can be read whose data offset is one that it can have in this packet; switches don't take
-/// ports without.
+/// Whether a TCP header can be read whose data offset is possible in this packet. Otherwise switches don't use its
+/// ports.
 #[inline]
 pub(super) fn has_tcp(packet: &Packet, network: Network) -> bool {
     if !network.carries(TCP) || has_zero_ports(packet, network) {
@@ -120,7 +121,7 @@ fn icmp(packet: &Packet, proto: u8, kind: NetworkKind, at: usize) -> Option<u128
     if has_header(network, ICMP_LEN) { u8_at(packet.frame, network.transport() + at).map(u128::from) } else { None }
 }
 
-/// Where the checksum stands in the header of protocol `proto`, if it is one that this crate knows.
+/// Where the checksum is in the header of protocol `proto`, if this crate knows the protocol.
 pub(super) fn checksum_place(proto: u8) -> Option<usize> {
     match proto {
         TCP => Some(16),

@@ -8,7 +8,7 @@ use crate::flow::{Action, Constraint, Instruction};
 use crate::msg::Version;
 use crate::port::PortNo;
 
-/// The actions as text, joined by commas; `drop` where there are none.
+/// The actions as text, joined by commas; `drop` if there are none.
 pub fn actions(version: Version, actions: &[Action]) -> String {
     if actions.is_empty() {
         return "drop".to_owned();
@@ -20,10 +20,10 @@ pub fn actions(version: Version, actions: &[Action]) -> String {
     out.0
 }
 
-/// The instructions as text: what follows `actions=`; `drop` where they do nothing.
+/// The instructions as text: what follows `actions=`; `drop` if they do nothing.
 ///
-/// The actions that are applied stand for themselves; the other instructions have names. They come in the order in
-/// which a switch obeys them (1.3 §5.9), whatever order they were sent in.
+/// Applied actions appear without a name. The other instructions have names. They come in the order in which a switch
+/// carries them out (1.3 §5.9), whatever the order in which they were sent.
 pub fn instructions(version: Version, instructions: &[Instruction]) -> String {
     let mut in_order: Vec<&Instruction> = instructions.iter().collect();
     in_order.sort_by_key(|instruction| rank(instruction));
@@ -123,12 +123,12 @@ impl List {
     }
 }
 
-/// Whether Open vSwitch prints an output to this port as its name alone.
+/// Whether Open vSwitch prints an output to this port as its name only.
 fn is_named(port: PortNo) -> bool {
     port >= PortNo::IN_PORT
 }
 
-/// The name of OpenFlow 1.0's action that sets `field`, where it has one.
+/// The name of OpenFlow 1.0's action that sets `field`, if there is one.
 fn of10_name(version: Version, field: Field) -> Option<&'static str> {
     match field {
         _ if version != Version::Of10 => None,
@@ -144,7 +144,7 @@ fn of10_name(version: Version, field: Field) -> Option<&'static str> {
     }
 }
 
-/// The name of a field in `set_field`: OXM's, but for those that Open vSwitch calls otherwise.
+/// The name of a field in `set_field`: OXM's name, unless Open vSwitch has another.
 pub(super) fn field_name(field: Field) -> &'static str {
     match field {
         Field::IpEcn => "nw_ecn",

@@ -34,7 +34,7 @@ pub(super) fn port_mod(out: &mut String, version: Version, port_mod: &PortMod) -
     }
 }
 
-/// Which table; its configuration has no bits that mean anything in 1.3.
+/// Which table. Its configuration has no bits with a meaning in 1.3.
 pub(super) fn table_mod(out: &mut String, table_mod: &TableMod) -> fmt::Result {
     match table_mod.table_id {
         0xff => out.write_str(" table_id: ALL_TABLES"),
@@ -42,7 +42,8 @@ pub(super) fn table_mod(out: &mut String, table_mod: &TableMod) -> fmt::Result {
     }
 }
 
-/// The role that is asked for or held. A generation id of all ones is none, and to ask what role one has needs none.
+/// The role that is asked for or held. A generation id of all ones counts as none, and a question about the current
+/// role needs none.
 pub(super) fn role(out: &mut String, role: &Role, is_request: bool) -> fmt::Result {
     match role.role {
         Role::NOCHANGE => out.write_str(" role=nochange")?,
@@ -57,7 +58,7 @@ pub(super) fn role(out: &mut String, role: &Role, is_request: bool) -> fmt::Resu
     write!(out, " generation_id={}", role.generation_id)
 }
 
-/// Which messages a switch sends unasked, to its primary controller and to others.
+/// Which messages a switch sends without a request, to its primary controller and to others.
 pub(super) fn async_config(out: &mut String, config: &AsyncConfig) -> fmt::Result {
     for (which, name) in ["primary", "secondary"].iter().enumerate() {
         let bits = |bits: u32, names| BitNames { bits, names, zero: "(off)", shows_nameless: false };
@@ -100,7 +101,7 @@ pub(super) fn queue_config(out: &mut String, config: &QueueConfig) -> fmt::Resul
     Ok(())
 }
 
-/// A rate in tenths of a percent; more than 100 % is off, and all ones is not even that.
+/// A rate in tenths of a percent. More than 100 % is printed as disabled, and all ones is left out.
 fn write_rate(out: &mut String, name: &str, rate: u16) -> fmt::Result {
     match rate {
         0xffff => Ok(()),
@@ -109,7 +110,7 @@ fn write_rate(out: &mut String, name: &str, rate: u16) -> fmt::Result {
     }
 }
 
-/// The experimenter and what the message holds, as hex.
+/// The experimenter and the content of the message, in hex.
 pub(super) fn experimenter(out: &mut String, version: Version, message: &Experimenter) -> fmt::Result {
     let who = if version == Version::Of10 { "vendor" } else { "experimenter" };
     write!(out, " {who}={}", Hex(u128::from(message.id)))?;

@@ -1,4 +1,4 @@
-//! The names of errors, as Open vSwitch says them.
+//! The names of errors, as Open vSwitch prints them.
 
 use crate::msg::Version;
 
@@ -41,7 +41,7 @@ const OF10: [&[&str]; 6] = [
 
 /// Names by type and code (1.3 §7.4.4).
 ///
-/// They are the specification's but for some that a later version renamed: `IS_SECONDARY`, and "vendor" and "stat"
+/// They are the specification's, except for some that a later version renamed: `IS_SECONDARY`, and "vendor" and "stat"
 /// for what 1.3 calls experimenter and multipart.
 const OF13: [&[&str]; 14] = [
     &["OFPHFC_INCOMPATIBLE", "OFPHFC_EPERM"],
@@ -169,7 +169,7 @@ pub(super) fn name(version: Version, kind: u16, code: u16) -> Option<&'static st
     names.get(usize::from(kind))?.get(usize::from(code)).copied()
 }
 
-/// `NXET_VENDOR`: the type by which Open vSwitch sends errors that OpenFlow 1.0 lacks.
+/// `NXET_VENDOR`: the type that Open vSwitch uses for errors that OpenFlow 1.0 lacks.
 pub(super) const OPEN_VSWITCH_TYPE: u16 = 0xb0c2;
 
 /// The vendor or experimenter id of Open vSwitch (Nicira's).
@@ -178,7 +178,7 @@ const OPEN_VSWITCH: u32 = 0x2320;
 /// The experimenter id of the Open Networking Foundation.
 const ONF: u32 = 0x4f4e_4600;
 
-/// Errors of OpenFlow 1.4 and later that the ONF gave numbers in 1.3, among them those of bundles.
+/// Errors of OpenFlow 1.4 and later to which the ONF gave numbers in 1.3, including those of bundles.
 const ONF_OF13: [(u16, &str); 23] = [
     (2300, "OFPBFC_UNKNOWN"),
     (2301, "OFPBFC_EPERM"),

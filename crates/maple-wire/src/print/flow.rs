@@ -6,13 +6,13 @@ use super::{instructions, matching};
 use crate::flow::{Instruction, Match};
 use crate::msg::{FlowMod, Version};
 
-/// The priority that Open vSwitch takes as given and does not print.
+/// The priority that Open vSwitch assumes and does not print.
 const DEFAULT_PRIORITY: u16 = 0x8000;
 
 /// A rule for printing: ` cookie=0x1, table=1, priority=100,tcp,in_port=1,tp_dst=22 actions=output:2`.
 ///
-/// What has its default is not printed: cookie 0, table 0, no timeouts, no flags, priority 32768. As in a dump, the
-/// line starts with a space.
+/// Defaults are not printed: cookie 0, table 0, no timeouts, no flags, priority 32768. As in a dump, the line starts
+/// with a space.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowLine<'a> {
     /// The version that the rule is for.
@@ -25,7 +25,7 @@ pub struct FlowLine<'a> {
     pub idle_timeout: u16,
     /// Hard timeout in seconds; 0 is none.
     pub hard_timeout: u16,
-    /// Bits of `OFPFF_*`; 0 in OpenFlow 1.0, whose dumps do not say them.
+    /// Bits of `OFPFF_*`; 0 in OpenFlow 1.0, whose dumps do not have them.
     pub flags: u16,
     /// Higher wins.
     pub priority: u16,
@@ -35,7 +35,7 @@ pub struct FlowLine<'a> {
     pub instructions: &'a [Instruction],
 }
 
-/// The line of a rule without timeouts and flags; [`FlowLine`] has these too.
+/// The line of a rule without timeouts and flags. [`FlowLine`] has them too.
 pub fn flow_line(
     version: Version,
     table: u8,
@@ -94,7 +94,7 @@ pub(super) fn write_rule(f: &mut dyn fmt::Write, line: &FlowLine<'_>) -> fmt::Re
     write!(f, "actions={}", instructions(line.version, line.instructions))
 }
 
-/// The match with its priority in front, unless that is the default one. Empty where there is nothing to say.
+/// The match, preceded by its priority unless that is the default one. Empty if there is nothing to print.
 pub(super) fn prioritised_match(version: Version, priority: u16, m: &Match) -> String {
     let fields = matching(version, m);
     match (priority, fields.is_empty()) {
@@ -104,7 +104,7 @@ pub(super) fn prioritised_match(version: Version, priority: u16, m: &Match) -> S
     }
 }
 
-/// The flags of a rule, each with a space after it; bits without a name as one hex number.
+/// The flags of a rule, each with a space after it. Bits without a name are one hex number.
 pub(super) fn write_flags(f: &mut dyn fmt::Write, flags: u16) -> fmt::Result {
     const NAMES: [&str; 5] = ["send_flow_rem", "check_overlap", "reset_counts", "no_packet_counts", "no_byte_counts"];
     for (bit, name) in NAMES.iter().enumerate() {

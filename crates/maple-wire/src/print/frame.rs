@@ -29,7 +29,7 @@ pub fn frame(frame: &[u8]) -> String {
 
 /// The beginning of a packet that had `wire_len` bytes.
 ///
-/// Its headers are read as far as they are there; Open vSwitch prints addresses as zero where the packet is cut off.
+/// Its headers are read as far as they are there. If the packet is cut off, Open vSwitch prints addresses as zero.
 pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {
     let mut out = Fields(String::new());
     let outer = Packet::with_wire_len(frame, 0, wire_len).literal();
@@ -38,7 +38,7 @@ pub(super) fn frame_of(frame: &[u8], wire_len: usize) -> String {
         out.after_tags(&outer);
         return out.0;
     }
-    // A packet ends for matching at a second tag, but not for the reader.
+    // For matching a packet ends at a second tag, but not for a reader.
     let inner_frame = [&frame[..TYPE_OFFSET], &frame[TYPE_OFFSET + TAG_LEN..]].concat();
     let inner = Packet::with_wire_len(&inner_frame, 0, wire_len - TAG_LEN).literal();
     out.tag(&outer, "");
@@ -161,7 +161,7 @@ impl Fields {
         write!(self.0, " {name}_csum:{sum:x}").expect("writing to a string does not fail");
     }
 
-    /// Address resolution, forward or reverse; all zero where it is not of Ethernet and IPv4.
+    /// Address resolution, forward or reverse; all zero if it is not for Ethernet and IPv4.
     fn arp(&mut self, packet: &Packet) {
         const ETHERNET_AND_IPV4: [u8; 6] = [0, 1, 8, 0, 6, 4];
         let body = packet.frame().get(packet.link().end()..).unwrap_or_default();
@@ -188,7 +188,7 @@ impl Fields {
     }
 }
 
-/// The names of TCP flags from the lowest bit on; those without a name by their value in hex.
+/// The names of TCP flags from the lowest bit on. Those without a name are shown as their value in hex.
 struct TcpFlags(u16);
 
 impl std::fmt::Display for TcpFlags {
@@ -212,7 +212,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]))
 }
 
-/// What follows the IP headers, within what the packet declares and what is there.
+/// The bytes after the IP headers, within what the packet declares and what was captured.
 fn payload<'a>(packet: &Packet<'a>) -> &'a [u8] {
     let network = packet.network();
     packet.frame().get(network.transport()..network.end().min(packet.frame().len())).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Groups and meters: what changes them, and their parts, which statistics show too.
+//! Groups and meters: messages that change them, and their parts, which statistics show too.
 
 use std::fmt::{self, Write};
 
@@ -15,10 +15,10 @@ const SELECT: u8 = 1;
 const DELETE: u16 = 2;
 const NO_GROUP: u32 = 0xffff_ffff;
 
-/// The bit of a meter's flags that says that its bands have a burst size.
+/// The bit of a meter's flags that is set if its bands have a burst size.
 const METER_BURST: u16 = 4;
 
-/// What it does to which group.
+/// What the message does, and to which group.
 pub(super) fn group_mod(out: &mut String, group_mod: &GroupMod) -> fmt::Result {
     out.write_str("\n ")?;
     match group_mod.command {
@@ -57,7 +57,7 @@ pub(super) fn group(out: &mut String, group: u32, kind: u8, buckets: &[Bucket]) 
     Ok(())
 }
 
-/// What it does to which meter.
+/// What the message does, and to which meter.
 pub(super) fn meter_mod(out: &mut String, meter_mod: &MeterMod) -> fmt::Result {
     match meter_mod.command {
         0 => out.write_str(" ADD ")?,
@@ -65,7 +65,7 @@ pub(super) fn meter_mod(out: &mut String, meter_mod: &MeterMod) -> fmt::Result {
         DELETE => out.write_str(" DEL ")?,
         other => write!(out, " command({other}) ")?,
     }
-    // To delete a meter its number is enough; what else there is means nothing.
+    // To delete a meter its number is enough. Anything else means nothing.
     if meter_mod.command == DELETE {
         return meter(out, meter_mod.meter, 0, &[]);
     }

@@ -1,8 +1,8 @@
 //! Matches, with the shorthands and in the order of `ovs-ofctl`.
 //!
 //! Open vSwitch turns a match into a flow and its mask and prints that, so the order of the fields in the message does
-//! not show. Ethernet type and IP protocol become a word where there is one (`tcp`, `arp`, `ipv6`); VLAN id and
-//! priority become the tag control information where they are not both exact.
+//! not show. Ethernet type and IP protocol become a word if there is one (`tcp`, `arp`, `ipv6`). VLAN id and priority
+//! become the tag control information unless both are exact.
 
 use std::fmt::{Display, Write};
 
@@ -41,7 +41,7 @@ pub fn matching(version: Version, matching: &Match) -> String {
     out.text
 }
 
-/// The word for an Ethernet type and an IP protocol, if there is one, and whether it says the protocol too.
+/// The word for an Ethernet type and an IP protocol, if there is one, and whether it also implies the protocol.
 pub(super) fn shorthand(eth_type: u128, proto: Option<u128>) -> Option<(&'static str, bool)> {
     Some(match (eth_type, proto) {
         (IPV4, Some(1)) => ("icmp", true),
@@ -93,7 +93,7 @@ impl Fields<'_> {
     fn vlan(&mut self, version: Version) {
         let (vid, pcp) = (self.get(Field::VlanVid), self.get(Field::VlanPcp));
         let (vid_value, vid_mask) = vid.map_or((0, 0), |c| (c.value, c.mask));
-        // In 1.0 a priority by itself takes tagged packets only, as a present-bit would say.
+        // In 1.0 a priority alone matches only tagged packets, as a present-bit would.
         let tagged = if vid.is_none() && pcp.is_some() { 0x1000 } else { 0 };
         let value = vid_value | tagged | pcp.map_or(0, |c| c.value << 13);
         let mask = vid_mask | tagged | pcp.map_or(0, |c| c.mask << 13);
@@ -167,8 +167,8 @@ impl Fields<'_> {
         }
     }
 
-    /// What Open vSwitch has no text for: fields that it does not support by their OXM names, and unknown ones as
-    /// class, number and payload.
+    /// What Open vSwitch has no text for: unsupported fields by their OXM names, and unknown ones as class, number and
+    /// payload.
     fn rest(&mut self) {
         for field in [Field::InPhyPort, Field::PbbIsid, Field::Ipv6Exthdr] {
             self.named(field.name(), field);

@@ -1,4 +1,4 @@
-//! Whole messages: the header's text, and each message to the file that prints it.
+//! Whole messages: the header's text, and the dispatch of each message to the file that prints it.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use super::{control, flow_mod, group_meter, packet, port, session, stats};
 use crate::msg::{Header, Message, StatsReply, StatsRequest, Version};
 
-/// How deep error messages that quote error messages are printed.
+/// The maximum depth at which error messages that quote error messages are printed.
 const MAX_DEPTH: u32 = 4;
 
 /// The message on one line, as `ovs-ofctl ofp-print` prints it (see the [module](super)).
@@ -14,7 +14,7 @@ pub fn message(header: &Header, message: &Message) -> String {
     one_line(&nested(header, message, 0))
 }
 
-/// The message in the lines of Open vSwitch, inside `depth` error messages.
+/// The message in the lines of Open vSwitch, within `depth` error messages.
 pub(super) fn nested(header: &Header, message: &Message, depth: u32) -> String {
     let mut out = String::new();
     write_message(&mut out, header, message, depth).expect("writing to a string does not fail");
@@ -104,7 +104,7 @@ fn name(version: Version, message: &Message) -> Cow<'static, str> {
     })
 }
 
-/// What can be said of a message that can't be read: its type, version and transaction id.
+/// What is known about a message that can't be read: its type, version and transaction id.
 pub fn header(header: &Header) -> String {
     let mut out = kind_name(header);
     write_version(&mut out, header).expect("writing to a string does not fail");

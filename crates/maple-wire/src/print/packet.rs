@@ -47,7 +47,7 @@ fn reason_number(reason: PacketInReason) -> u8 {
     }
 }
 
-/// What to do with the packet, and the packet or the buffer that it lies in.
+/// What to do with the packet, and the packet or its buffer.
 pub(super) fn packet_out(out: &mut String, version: Version, packet_out: &PacketOut) -> fmt::Result {
     write!(out, " in_port={} actions={}", packet_out.in_port, actions(version, &packet_out.actions))?;
     if packet_out.buffer_id != NO_BUFFER {

@@ -13,7 +13,7 @@ const CONFIG_OF13: u32 = 0b110_0101;
 
 const STATE_OF13: [&str; 3] = ["LINK_DOWN", "BLOCKED", "LIVE"];
 
-/// What OpenFlow 1.0 says of the spanning tree in bits 8 and 9 of the state.
+/// The state of the spanning tree, which OpenFlow 1.0 has in bits 8 and 9 of the state.
 const STP_STATE_OF10: [&str; 4] = ["", "STP_LEARN", "STP_FORWARD", "STP_BLOCK"];
 
 const FEATURES_OF10: [&str; 12] = [
@@ -91,7 +91,7 @@ fn port(out: &mut String, version: Version, port: &Port) -> fmt::Result {
     write!(out, "     speed: {now} Mbps now, {max} Mbps max")
 }
 
-/// The configuration of a port; bits that the version does not have are hex.
+/// The configuration of a port. Bits that the version does not have are hex.
 pub(super) fn config(version: Version, bits: u32) -> String {
     let known = if version == Version::Of10 { 0x7f } else { CONFIG_OF13 };
     let names: Vec<&str> =

@@ -1,6 +1,6 @@
 //! Statistics and features of tables.
 //!
-//! Tables that are as the one before are not printed again: they are `ditto`.
+//! Tables that are like the one before are not printed again: they are `ditto`.
 
 use std::fmt::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::field::Field;
 use crate::msg::Version;
 use crate::msg::stats::{OxmId, PropertyKind, TableFeatures, TableProperty, TableStats, TypeId};
 
-/// How full and how busy the tables are.
+/// How full the tables are, and how much they are used.
 pub(super) fn statistics(out: &mut String, version: Version, tables: &[TableStats]) -> fmt::Result {
     let mut same = Ditto::default();
     let mut before: Option<&TableStats> = None;
@@ -32,7 +32,7 @@ pub(super) fn statistics(out: &mut String, version: Version, tables: &[TableStat
     same.finish(out)
 }
 
-/// What OpenFlow 1.0 says of a table beside its counters.
+/// What OpenFlow 1.0 reports about a table besides its counters.
 fn features_of10(out: &mut String, table: &TableStats, same: bool) -> fmt::Result {
     let fields: Vec<&str> =
         WILDCARDS.iter().filter(|(bits, _)| table.wildcards & bits != 0).map(|(_, name)| *name).collect();
@@ -48,7 +48,7 @@ fn features_of10(out: &mut String, table: &TableStats, same: bool) -> fmt::Resul
     Ok(())
 }
 
-/// Bits of `OFPFW_*`, and the fields that they are about.
+/// Bits of `OFPFW_*`, and their fields.
 const WILDCARDS: [(u32, &str); 12] = [
     (1, "in_port"),
     (1 << 2, "eth_src"),
@@ -78,7 +78,7 @@ pub(super) fn features(out: &mut String, tables: &[TableFeatures]) -> fmt::Resul
     same.finish(out)
 }
 
-/// Whether the tables differ in nothing but their number, their name and the tables after them.
+/// Whether the tables differ only in their number, their name and the tables after them.
 fn is_alike(a: &TableFeatures, b: &TableFeatures) -> bool {
     let numbers = |t: &TableFeatures| (t.metadata_match, t.metadata_write, t.config, t.max_entries);
     let properties = |t: &TableFeatures| -> Vec<TableProperty> {
@@ -185,7 +185,7 @@ fn oxm_name(id: &OxmId) -> String {
     }
 }
 
-/// Table numbers, runs of them as first and last.
+/// Table numbers. A run of them is printed as first and last.
 fn ranges(tables: &[u8]) -> String {
     let mut runs: Vec<(u8, u8)> = Vec::new();
     for &table in tables {
@@ -198,8 +198,8 @@ fn ranges(tables: &[u8]) -> String {
     if runs.is_empty() { "(none)".to_owned() } else { runs.iter().map(text).collect::<Vec<_>>().join(",") }
 }
 
-/// Names with spaces between them; neighbours that begin alike share what is before their first underscore, as in
-/// `eth_{src,dst}`.
+/// Names with spaces between them. Neighbours that begin in the same way share the part before their first underscore,
+/// as in `eth_{src,dst}`.
 fn compress(names: &[&str]) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for name in names {
@@ -217,14 +217,14 @@ fn compress(names: &[&str]) -> String {
     groups.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// Tables that are as the one before them, and are not printed yet.
+/// Tables that are like the one before them, and are not printed yet.
 #[derive(Default)]
 struct Ditto {
     range: Option<(u8, u8)>,
 }
 
 impl Ditto {
-    /// Writes the heading of a table, and says whether what it has must follow.
+    /// Writes the heading of a table. Returns whether its content must follow.
     fn heading(&mut self, out: &mut String, table: u8, name: &[u8], same: bool) -> Result<bool, fmt::Error> {
         if same && name.is_empty() {
             self.range = Some((self.range.map_or(table, |(first, _)| first), table));

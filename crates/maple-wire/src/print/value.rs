@@ -43,8 +43,8 @@ impl fmt::Display for Mac {
 
 /// An IPv6 address as `inet_ntop` of the C library writes it.
 ///
-/// It differs from Rust's own form in one case: an address of which just the last 32 bits are used, at least one
-/// of the upper 16 of them, ends like an IPv4 address (`::1.2.3.4`).
+/// It differs from Rust's own form in one case: an address with only the last 32 bits in use, including at least one of
+/// their upper 16, ends like an IPv4 address (`::1.2.3.4`).
 pub(super) struct Ipv6(pub u128);
 
 impl fmt::Display for Ipv6 {
@@ -61,9 +61,9 @@ impl fmt::Display for Ipv6 {
 pub(super) struct BitNames<'a> {
     /// The bits.
     pub bits: u32,
-    /// A name for each bit from the lowest on; empty where it has none.
+    /// A name for each bit from the lowest on; empty if it has none.
     pub names: &'a [&'a str],
-    /// What stands for no bit at all.
+    /// The text for no bit at all.
     pub zero: &'static str,
     /// Whether bits without a name are shown, as one hex number after the names.
     pub shows_nameless: bool,
@@ -87,7 +87,7 @@ impl fmt::Display for BitNames<'_> {
     }
 }
 
-/// Seconds with as many decimals as it takes: none, three, or up to nine.
+/// Seconds with as many decimals as needed: none, three, or up to nine.
 pub(super) struct Duration {
     /// Whole seconds.
     pub sec: u32,
@@ -108,7 +108,8 @@ impl fmt::Display for Duration {
     }
 }
 
-/// Text of unknown origin: what is not printable ASCII, quotes and backslashes are written as octal escapes.
+/// Text of unknown origin. Characters that are not printable ASCII, quotes and backslashes are written as octal
+/// escapes.
 pub(super) struct Printable<'a>(pub &'a [u8]);
 
 impl fmt::Display for Printable<'_> {
@@ -121,7 +122,8 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// A name from a switch: as it is, but for what is not printable ASCII and backslashes, which are octal escapes.
+/// A name from a switch, unchanged except for characters that are not printable ASCII and backslashes, which are octal
+/// escapes.
 pub(super) struct Text<'a>(pub &'a [u8]);
 
 impl fmt::Display for Text<'_> {
@@ -134,7 +136,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// Lines of sixteen bytes: offset, hex, and what is printable.
+/// Lines of sixteen bytes: offset, hex, and the printable characters.
 pub(super) struct HexDump<'a>(pub &'a [u8]);
 
 impl fmt::Display for HexDump<'_> {
@@ -185,7 +187,7 @@ impl Form {
 const TRANSPORT_PORTS: FieldSet =
     FieldSet::of(&[Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst]);
 
-/// A constraint's value, and after a slash its mask where not all bits count.
+/// A constraint's value, and after a slash its mask unless all bits count.
 ///
 /// Masks of IP addresses that are prefixes are written as their length. Masked numbers are hex.
 pub(super) struct Masked<'a>(pub &'a Constraint);
@@ -202,7 +204,7 @@ impl fmt::Display for Masked<'_> {
                 write_value(f, form, value)?;
                 write!(f, "/{length}")
             }
-            // Of all numbers, ports under a mask have a `0x` before their zero too.
+            // Among all numbers, only ports under a mask have a `0x` before their zero too.
             (Form::Decimal, _) if TRANSPORT_PORTS.contains(field) => write!(f, "{value:#x}/{mask:#x}"),
             (Form::Decimal | Form::Port | Form::Hex, _) => write!(f, "{}/{}", Hex(value), Hex(mask)),
             _ => {

@@ -1,4 +1,4 @@
-//! The messages of the corpus next to the project, where it is there.
+//! The messages of the corpus beside the project, if it is there.
 
 use std::path::{Path, PathBuf};
 
@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::oracle;
 use crate::skip::missing;
 
-/// Messages of the corpus whose text differs from Open vSwitch's, and why. Besides these it differs where there are
-/// parts of experimenters, which are opaque: [`is_opaque`].
+/// Messages of the corpus whose text differs from Open vSwitch's, and why. The text also differs if there are parts of
+/// experimenters, which are opaque: [`is_opaque`].
 const DIFFERENT: [(&str, &str); 4] = [
     ("ovs-ofpst_flow_reply_of1.0-1", "fields of a 1.0 match without their prerequisites are not read"),
     ("of13-4-32-ofp_group_features_reply", "actions that Open vSwitch does not support are shown"),
@@ -26,7 +26,7 @@ struct Entry {
     text: Option<String>,
 }
 
-/// The good 1.0 and 1.3 messages, none where there is no corpus.
+/// The good 1.0 and 1.3 messages; none if there is no corpus.
 fn entries() -> Vec<(Entry, Vec<u8>)> {
     let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/of-corpus");
     let Ok(index) = std::fs::read_to_string(folder.join("index.json")) else {
@@ -55,13 +55,13 @@ fn every_good_message_of_the_corpus_is_printed_on_one_line() {
     }
 }
 
-/// Whether Open vSwitch's text or ours has parts that only experimenters know.
+/// Whether Open vSwitch's text or ours has parts whose meaning only experimenters know.
 fn is_opaque(ours: &str, theirs: &str) -> bool {
     let is_extension = theirs.starts_with("NX") || theirs.starts_with("ONF");
     is_extension || ours.contains("experimenter(0x00002320,") || ours.contains("oxm(0x0001,")
 }
 
-/// Compares our texts with others; fails where they differ and are not listed, and where they are listed but agree.
+/// Compares our texts with others. Fails if they differ and are not listed, or if they are listed but agree.
 fn check(entries: &[(Entry, Vec<u8>)], listed: &[(&str, &str)], other: impl Fn(&Entry, &[u8]) -> Option<String>) {
     let (mut compared, mut wrong) = (0, Vec::new());
     for (entry, bytes) in entries {

@@ -1,6 +1,7 @@
 //! Generated messages, printed by this crate and by Open vSwitch.
 //!
-//! What is generated is what Open vSwitch accepts: fields with their prerequisites, and actions that fit the match.
+//! Only messages that Open vSwitch accepts are generated: fields with their prerequisites, and actions that fit the
+//! match.
 
 use maple_wire::flow::{Action, Constraint, Instruction, Match};
 use maple_wire::msg::{FlowMod, FlowModCommand, FlowRemoved, NO_BUFFER, PacketIn, PacketInReason, PacketOut};
@@ -14,7 +15,7 @@ use super::oracle;
 /// The two versions see the same rule in different words.
 const VERSIONS: [Version; 2] = [Version::Of10, Version::Of13];
 
-/// A kind of packets: what says that a packet is of it, and the fields that such packets have.
+/// A kind of packets: the values that packets of this kind have, and their further fields.
 type Kind = (&'static [(Field, u128)], &'static [Field]);
 
 const KINDS_OF13: [Kind; 10] = [
@@ -48,7 +49,7 @@ fn port() -> impl Strategy<Value = PortNo> {
     ]
 }
 
-/// A constraint on `field`, masked only where the version can say it.
+/// A constraint on `field`, masked only if the version can express that.
 fn constraint(version: Version, field: Field) -> BoxedStrategy<Constraint> {
     let exact = any::<u128>().prop_map(move |value| Constraint::exact(field, value));
     let prefix = (any::<u128>(), 1..=field.bits()).prop_map(move |(value, length)| {
@@ -186,7 +187,7 @@ fn check(version: Version, message: &Message) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A frame that is well-formed or not: headers of some kind, and bytes behind them.
+/// A frame that is well-formed or not: headers of some kind, with bytes after them.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     const STARTS: [&[u8]; 9] = [
         &[0x08, 0x00, 0x45, 0, 0, 40, 0, 1, 0, 0, 64, 6, 0, 0],

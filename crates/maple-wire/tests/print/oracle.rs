@@ -1,10 +1,10 @@
-//! `ovs-ofctl ofp-print`, with its white space made one space.
+//! `ovs-ofctl ofp-print`, with each run of white space as one space.
 
 use std::process::Command;
 
 use crate::skip::missing;
 
-/// Whether Open vSwitch 3.1 is installed; says so where it is not.
+/// Whether Open vSwitch 3.1 is installed. Says so if it is not.
 pub fn is_there() -> bool {
     let version = Command::new("ovs-ofctl").arg("--version").output();
     let found = version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("(Open vSwitch) 3.1"));

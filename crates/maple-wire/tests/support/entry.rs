@@ -1,4 +1,4 @@
-//! The decoders as a fuzzer sees them: functions that take any bytes and panic where a promise is broken.
+//! The decoders as a fuzzer sees them: functions that take any bytes and panic if a promise is broken.
 //!
 //! The fuzz targets in `fuzz/` and the smoke test `robustness.rs` call the same functions.
 
@@ -11,8 +11,8 @@ use maple_wire::packet::dhcp::{self, Dhcp};
 use maple_wire::packet::{igmp, mld};
 use maple_wire::{Error, Message, Packet, Version};
 
-/// Reads `data` as a message of `version`, with its header's version and length made to fit so that what is read lies
-/// deeper than the header.
+/// Reads `data` as a message of `version`. The header's version and length are made to fit, so that reading goes deeper
+/// than the header.
 pub fn message(version: Version, data: &[u8]) {
     any_message(data);
     if let Some(bytes) = with_header(version, data) {
@@ -52,7 +52,7 @@ pub fn packet(data: &[u8]) {
     let _ = (igmp::parse(data), mld::parse(data), Dhcp::parse(data));
 }
 
-/// Cuts `data` into messages, whole and in two parts: wherever the parts meet, the same messages come out.
+/// Cuts `data` into messages, whole and in two parts: wherever it is divided, the same messages come out.
 pub fn stream(data: &[u8]) {
     let whole = frames(data);
     let at = data.first().map_or(0, |byte| usize::from(*byte) % (data.len() + 1));
@@ -89,13 +89,13 @@ fn with_header(version: Version, data: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Reads a message. If it can be read it can be written, and reads as the same value again.
+/// Reads a message. If it can be read, it can be written, and reads as the same value again.
 fn any_message(bytes: &[u8]) {
     let Ok((header, message)) = Message::decode(bytes) else { return };
     let version = header.version().unwrap_or(Version::Of13);
     let mut again = Vec::new();
     match message.encode(version, header.xid, &mut again) {
-        // Padding that was missing is written.
+        // Missing padding is written.
         Err(Error::TooLong(_)) => return,
         result => result.unwrap_or_else(|error| panic!("{error}: {message:?}")),
     }

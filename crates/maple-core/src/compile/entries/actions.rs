@@ -10,26 +10,25 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::store::Verdict;
 use crate::rule::to_controller;
 
-/// Names instructions while somebody holds them. Equal instructions have one name.
+/// Names instructions while they are held. Equal instructions have one name.
 pub(in crate::compile) type ActionId = u32;
 
-/// The instructions that are held.
 #[derive(Debug)]
 pub(super) struct Actions {
     all: Vec<Held>,
-    /// For each hash of instructions that are held the one that came last.
+    /// For each hash of instructions that are held, the newest of them.
     by_hash: FxHashMap<u64, ActionId>,
     free: Vec<ActionId>,
     /// What barrier rules do.
     to_controller: Arc<[Instruction]>,
 }
 
-/// Instructions, with how many hold them, and how many of the holders are entries.
+/// Instructions, with the number of their holders, and how many of the holders are entries.
 #[derive(Debug)]
 struct Held {
     instructions: Arc<[Instruction]>,
     hash: u64,
-    /// Others with the same hash, which came before.
+    /// Earlier instructions with the same hash.
     other: Option<ActionId>,
     held: u32,
     entries: u32,
@@ -43,7 +42,7 @@ impl Default for Actions {
 }
 
 impl Actions {
-    /// The name of instructions, which are held once more.
+    /// The name of these instructions, which are then held once more.
     pub(super) fn intern(&mut self, instructions: Vec<Instruction>) -> ActionId {
         let hash = FxBuildHasher.hash_one(&instructions);
         self.intern_by(hash, instructions)
@@ -61,14 +60,13 @@ impl Actions {
         id.map_or(&self.to_controller, |id| &self.all[id as usize].instructions)
     }
 
-    /// Holds the instructions of a verdict once more.
     pub(super) fn hold(&mut self, verdict: Verdict) {
         if let Verdict::Forward(id) = verdict {
             self.all[id as usize].held += 1;
         }
     }
 
-    /// Holds the verdict of an entry.
+    /// Holds the instructions of an entry's verdict once more.
     pub(super) fn hold_for_entry(&mut self, verdict: Verdict) {
         self.hold(verdict);
         if let Verdict::Forward(id) = verdict {
@@ -76,7 +74,7 @@ impl Actions {
         }
     }
 
-    /// Releases the former verdict of an entry.
+    /// Releases the instructions of an entry's former verdict.
     pub(super) fn release_from_entry(&mut self, verdict: Verdict) {
         if let Verdict::Forward(id) = verdict {
             self.all[id as usize].entries -= 1;
@@ -102,7 +100,7 @@ impl Actions {
         }
     }
 
-    /// The instructions with this hash of which `is` verdict so.
+    /// The instructions with this hash for which `is` holds.
     fn find(&self, hash: u64, is: impl Fn(&Held) -> bool) -> Option<ActionId> {
         let first = self.by_hash.get(&hash).copied();
         std::iter::successors(first, |id| self.all[*id as usize].other).find(|id| is(&self.all[*id as usize]))
@@ -124,7 +122,7 @@ impl Actions {
         id
     }
 
-    /// Takes instructions out of those of their hash, of which `other` came before.
+    /// Removes instructions from the list of their hash, in which `other` came before.
     fn forget(&mut self, id: ActionId, hash: u64, other: Option<ActionId>) {
         let Entry::Occupied(mut newest) = self.by_hash.entry(hash) else { return };
         match other {
@@ -157,7 +155,7 @@ mod tests {
             let (mut actions, mut held) = (Actions::default(), HashMap::<u8, (ActionId, u32)>::new());
             for (port, comes) in steps {
                 if comes {
-                    // Of three hashes for all.
+                    // Everything has one of three hashes.
                     let id = actions.intern_by(u64::from(port % 3), to_port(port));
                     let (there, times) = held.entry(port).or_insert((id, 0));
                     prop_assert_eq!(*there, id);

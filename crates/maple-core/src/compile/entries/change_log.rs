@@ -1,7 +1,7 @@
 //! What has changed in the rules since changes were last taken.
 //!
-//! The log knows for each entry which rule of it was sent last. Entries whose rules may have changed are marked. When
-//! changes are taken, the rules that marked entries should have now are compared with those.
+//! The log knows for each entry which of its rules was sent last. Entries whose rules may have changed are marked. When
+//! changes are taken, the rules that marked entries should have now are compared with the rules that were sent.
 
 use std::cmp::Ordering;
 
@@ -16,7 +16,7 @@ use crate::rule::Rule;
 use crate::tree::LeafId;
 use crate::update::Change;
 
-/// A rule, but for the match.
+/// A rule without its match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Installed {
     priority: u16,
@@ -25,12 +25,12 @@ pub(super) struct Installed {
     leaf: Option<LeafId>,
 }
 
-/// Which rules were sent, and where that may have changed.
+/// Which rules were sent, and where rules may have changed.
 #[derive(Debug, Default)]
 pub(super) struct ChangeLog {
     /// By entry: the rule that was sent last, if any. Its instructions are held.
     installed: Vec<Option<Installed>>,
-    /// By entry: it is in `changed`.
+    /// By entry: whether it is in `changed`.
     is_marked: Vec<bool>,
     /// Entries whose rules may have changed, and some that are gone.
     changed: Vec<EntryId>,
@@ -119,7 +119,7 @@ impl Rules<'_> {
 }
 
 impl ChangeLog {
-    /// What has changed since this was last asked, in an order whose every prefix is safe.
+    /// Returns what has changed since the last call, in an order whose every prefix is safe.
     pub(super) fn take(&mut self, rules: &Rules, actions: &mut Actions, cookie: Cookie) -> Vec<Change> {
         if self.changed.is_empty() && self.gone.items().is_empty() {
             return Vec::new();
@@ -132,7 +132,7 @@ impl ChangeLog {
         let mut modified = std::mem::take(&mut self.modified);
         let mut changed = std::mem::take(&mut self.changed);
         for id in changed.drain(..) {
-            // An entry that has gone is not marked, but its number may be another's.
+            // An entry that has gone is not marked, but a new entry may have its number.
             if !std::mem::take(&mut self.is_marked[id as usize]) {
                 continue;
             }
@@ -169,7 +169,7 @@ impl ChangeLog {
         changes
     }
 
-    /// What has changed, if that is one entry alone which had no rule and has one now.
+    /// The only change, if that is one entry which had no rule and has one now.
     fn take_only_addition(&mut self, rules: &Rules) -> Option<(EntryId, Installed)> {
         let [id] = self.changed[..] else { return None };
         let is_addition = self.gone.items().is_empty() && self.is_marked[id as usize] && !self.is_installed(id);
@@ -181,9 +181,9 @@ impl ChangeLog {
 }
 
 impl Rules<'_> {
-    /// What [`crate::update::changes`] says of two lists of rules, but each [`Rule`] is made once, and only if it is sent.
-    /// Rules that are `modified` besides are in neither list. Rules of one priority come in an order that only their matches
-    /// decide. The keys are kept for their memory.
+    /// Does what [`crate::update::changes`] does with two lists of rules, but makes each [`Rule`] only once, and only
+    /// if it is sent. Rules in `modified` are in neither list. Among rules of one priority, only their matches decide
+    /// the order. The keys are kept for their memory.
     fn changes(
         &self,
         (old, old_keys): (&PackedRow<Installed>, &mut Vec<RuleKey>),
@@ -199,7 +199,7 @@ impl Rules<'_> {
         sort_by_identity(old, old_keys);
         sort_by_identity(new, new_keys);
         let mut changes = Vec::with_capacity(old_keys.len() + new_keys.len() + modified.items().len());
-        // From the last rules on. Old ones that stay are struck out.
+        // From the last rules to the first. Old rules that stay are struck out.
         let (mut olds, mut news) = (old_keys.len(), new_keys.len());
         while news > 0 {
             let after = new_keys[news - 1];
@@ -225,19 +225,19 @@ impl Rules<'_> {
     }
 }
 
-/// Whether two rules with the same priority and match are not the same.
+/// Whether two rules with the same priority and match differ.
 fn differs(old: Installed, new: Installed, actions: &Actions, cookie: Cookie) -> bool {
     let instructions = |installed: Installed| actions.get(installed.action);
     old.action != new.action && instructions(old) != instructions(new) || cookie(old.leaf) != cookie(new.leaf)
 }
 
-/// Where a rule stands in a list of rules, after what decides the order first: the priority, and a hash of the match. One
-/// number, since numbers sort fast.
+/// Where a rule is in a list of rules, preceded by what decides the order: the priority, and a hash of the match. It is
+/// one number, because numbers sort fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RuleKey(u64);
 
 impl RuleKey {
-    /// In place of the key of a rule that is not deleted.
+    /// Replaces the key of a rule that is not deleted.
     const NONE: RuleKey = RuleKey(u64::MAX);
 
     fn new(at: usize, row: &PackedRow<Installed>) -> RuleKey {
@@ -249,18 +249,18 @@ impl RuleKey {
         self.0 as u32 as usize
     }
 
-    /// What comes first in the order, as far as it is in the number.
+    /// What decides the order first, as far as the number has it.
     fn begin(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// What identifies a rule in a switch, to be compared.
+    /// What identifies a rule in a switch, for comparisons.
     fn identity(self, row: &PackedRow<Installed>) -> (u32, &[u64]) {
         (self.begin(), row.get(self.at()))
     }
 }
 
-/// Odd, with bits all over it.
+/// An odd number with bits in all places.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The keys of the rules of a list, in ascending order of what identifies them.

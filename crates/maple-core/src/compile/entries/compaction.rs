@@ -2,27 +2,26 @@
 //!
 //! # What
 //!
-//! A pass beside the core: without it the table is right, but has more levels. On the filter set `fw1a` there would be
-//! 41 instead of 35 (`docs/algorithm.md` has the figures). It does two things:
+//! This pass is optional: without it the table is right, but has more levels (`docs/algorithm.md`). It does two things:
 //!
-//! * [`Compaction::make_way`]: an entry would need a new level between two others. It is moved to the level above or
-//!   below, whichever costs less, and what is in its way moves on.
-//! * [`Compaction::give_up_a_level`]: now and then, the level that costs least is given up. Each of its entries moves up
-//!   or down.
+//! * [`Compaction::make_way`]: if an entry would need a new level between two others, it moves to the level above or
+//!   below, whichever costs less. What is in its way moves on.
+//! * [`Compaction::give_up_a_level`]: from time to time, the level that costs least is given up. Each of its entries
+//!   moves up or down.
 //!
-//! A *shift* moves an entry to another level. What stands in its way moves on in the same direction to the next level in
+//! A *shift* moves an entry to another level. Entries in its way move on in the same direction to the next level in
 //! use, and so on. So a shift keeps the order of levels, or it is not made.
 //!
 //! # Why it ends well
 //!
-//! While there are more levels than the longest chain of entries that must yield to each other, each entry has room above
-//! or below, or the chain through it would be longer. So only its price keeps a level.
+//! While there are more levels than the longest chain of entries that must yield to each other, each entry has room
+//! above or below. Otherwise the chain through it would be longer. So only its price keeps a level.
 //!
 //! # Cost
 //!
-//! Rules that move are sent again. Barrier entries that are no rules move at no cost. Of all flow-mods, a fixed share at
-//! most ([`Tuning`]) is spent so. A plan ends when it would cost more than is left, or move too many entries. So the
-//! work for a change does not grow with the table.
+//! Rules that move are sent again. Barrier entries that are no rules move at no cost. At most a fixed share of all
+//! flow-mods ([`Tuning`]) is spent on this. A plan ends when it would cost more than is left, or move too many entries.
+//! So the work for a change does not grow with the table.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,17 +33,17 @@ use super::{ChangeLog, Effort};
 use crate::compile::tuning::Tuning;
 use crate::tree::Tree;
 
-/// How many rules may be sent again so that one entry needs no level of its own.
+/// The maximum number of rules that may be sent again so that one entry needs no new level.
 const MAX_RESENT_TO_MAKE_WAY: u64 = 1;
 
-/// How many entries a plan may move.
+/// The maximum number of entries that a plan may move.
 const MAX_MOVED: usize = 100;
 
-/// How many levels are looked at to give one of them up, and how many entries these may have.
+/// The number of levels that are considered for giving up, and the maximum number of entries in each.
 const LEVELS_LOOKED_AT: usize = 64;
 const MAX_ENTRIES_OF_LEVEL: usize = 30;
 
-/// How many rules may be sent again.
+/// The allowance of rules that may be sent again.
 #[derive(Debug)]
 pub(super) struct ResendBudget {
     changes_per_resend: u64,
@@ -89,7 +88,7 @@ impl ResendBudget {
         }
     }
 
-    /// So many changes are sent.
+    /// Counts changes that are sent.
     pub(super) fn sent(&mut self, changes: usize) {
         self.sent += changes as u64;
     }
@@ -99,15 +98,15 @@ impl ResendBudget {
         (self.sent / self.changes_per_resend).saturating_sub(self.resent)
     }
 
-    /// Whether it is time to look for a level to give up, and something may be spent.
+    /// Whether it is time to look for a level to give up, and something may be spent on it.
     fn is_time_to_look(&self) -> bool {
         self.sent >= self.looked_at + self.changes_between_looks && self.allowance() > 0
     }
 }
 
 impl Compaction<'_> {
-    /// A level in use for an entry that belongs between `from` and `until`, where none is: others make way. `None` if
-    /// that would cost too much.
+    /// Finds a level in use for an entry that belongs between `from` and `until`, where no level is in use. Other
+    /// entries make way. `None` if that would cost too much.
     pub(super) fn make_way(&mut self, id: EntryId, from: u32, until: u32) -> Option<u32> {
         let allowance = self.budget.allowance().min(MAX_RESENT_TO_MAKE_WAY);
         let ways = [(Direction::Up, until.checked_sub(1)), (Direction::Down, Some(from))];
@@ -143,19 +142,19 @@ impl Compaction<'_> {
         best.into_iter().for_each(|steps| self.carry_out(steps));
     }
 
-    /// Plans other levels for all entries of a level. Says whether there is a way.
+    /// Plans other levels for all entries of a level. Returns whether that is possible.
     fn without(&self, plan: &mut PriorityPlan, level: u32, terms: Terms) -> bool {
         let ways = [(Direction::Up, level.checked_sub(1)), (Direction::Down, Some(level + 1))];
         let entries = self.levels.entries(level);
-        // Each rule of the level is sent again, whatever else is.
+        // Each rule of the level is sent again in any case.
         let rules = entries.iter().filter(|id| self.changes.is_installed(**id)).count() as u64;
-        // An entry that the plan moves already has made way: no plan moves an entry to this level.
+        // An entry that the plan already moves has made way. No plan moves an entry to this level.
         rules <= terms.allowance
             && entries.iter().all(|id| plan.level(*id) != level || self.cheapest(plan, *id, ways, terms))
     }
 
-    /// Plans the cheaper way to move an entry to the next level in use from one of these levels on. Says whether there is
-    /// one.
+    /// Plans the cheaper way to move an entry to the next level in use, from one of these levels on. Returns whether
+    /// there is a way.
     fn cheapest(
         &self,
         plan: &mut PriorityPlan,
@@ -183,7 +182,7 @@ impl Compaction<'_> {
         is_found
     }
 
-    /// Completes a plan that moves an entry: what is in its way moves on. Says whether that is possible.
+    /// Completes a plan that moves an entry: what is in its way moves on. Returns whether that is possible.
     fn shift(&self, plan: &mut PriorityPlan, id: EntryId, direction: Direction, terms: Terms) -> bool {
         let (mut open, mut next) = (BTreeSet::new(), Some((0, id)));
         while let Some((_, id)) = next {
@@ -225,7 +224,7 @@ impl Compaction<'_> {
         true
     }
 
-    /// How far down (or, on the way down, how far up) `other` may be if an entry has this level.
+    /// How far down `other` may be if an entry has this level (or, when moving down, how far up).
     fn bound(&self, id: EntryId, level: u32, other: EntryId, direction: Direction) -> i64 {
         let (verdict, there) = (self.store.verdict(id), self.store.verdict(other));
         match direction {
@@ -244,7 +243,7 @@ impl Compaction<'_> {
     }
 }
 
-/// Whether a level lies farther in a direction than another: most neighbours do, and are in nobody's way.
+/// Whether a level lies farther in a direction than another. Most neighbours do, and are not in the way.
 fn is_beyond(level: u32, than: u32, direction: Direction) -> bool {
     match direction {
         Direction::Up => level < than,

@@ -6,20 +6,21 @@
 //! later entries that must yield to it. If no level in use fits, it gets a new *step*: steps lie some levels apart, so
 //! that entries of yes-sides, which come between others, find room. Three refinements:
 //!
-//! * The barrier entry of a test that prefixes a longer condition takes the second level that fits. Its yes-side will have
-//!   tests of its own, and their entries belong above the barrier entry.
-//! * Barrier entries that are no rules have levels too, so nothing moves when they become rules. An entry that replaces one
-//!   with the same match takes that one's level.
-//! * An entry that fits only between two neighbouring levels would need a third one. Before that, `compaction.rs` looks
-//!   whether others can make way. Where there is no room at all, what must yield to the entry moves down.
+//! * The barrier entry of a test that prefixes a longer condition takes the second level that fits. Its yes-side will
+//!   have tests of its own, whose entries belong above the barrier entry.
+//! * Barrier entries that are no rules also have levels, so nothing moves when they become rules. An entry that
+//!   replaces one with the same match takes that one's level.
+//! * An entry that fits only between two neighbouring levels would need a third one. First, `compaction.rs` checks
+//!   whether others can make way. If there is no space at all, the entries that must yield to it move down.
 //!
-//! When levels run out, all entries are numbered anew, with narrower steps. If that does not help, entries below the lowest
-//! level get no rule.
+//! When levels run out, all entries are renumbered, with narrower steps. If that does not help, entries below the
+//! lowest level get no rule.
 //!
 //! # Why the order holds
 //!
-//! Entries that came, or that must be told apart from more entries than before, are placed in order of precedence. When one
-//! is placed, all that it must yield to have their levels. All that must yield to it and now lie too high are placed later.
+//! New entries, and entries that must be told apart from more entries than before, are placed in order of precedence.
+//! When an entry is placed, all entries that it must yield to have their levels. All entries that must yield to it and
+//! are now too high are placed later.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -33,13 +34,13 @@ use super::work_queue::{PrecedenceQueue, WorkQueue};
 use super::{ChangeLog, Effort};
 use crate::tree::Tree;
 
-/// How far apart steps are in a table that has all priorities.
+/// The distance between steps in a table that has all priorities.
 const STEP: u32 = 64;
 
-/// Into how many steps a table is divided at least, if it has so many levels.
+/// The minimum number of steps of a table, if it has enough levels.
 const STEPS: u32 = 1000;
 
-/// In place of the level of an entry that has none.
+/// Replaces the level of an entry that has none.
 pub(super) const UNPLACED: u32 = u32::MAX;
 
 /// Which entry has which level.
@@ -47,7 +48,7 @@ pub(super) const UNPLACED: u32 = u32::MAX;
 pub(super) struct Levels {
     /// The priority of level 0.
     highest: u16,
-    /// How many levels there are.
+    /// The number of levels.
     count: u32,
     step: u32,
     /// By entry. Empty while a plan is made.
@@ -58,11 +59,11 @@ pub(super) struct Levels {
     used: BTreeMap<u32, Vec<EntryId>>,
     /// The levels of entries that were removed since the last recompute, with their matches.
     vacated: PackedRow<u32>,
-    /// How many entries there were when even the narrowest steps did not suffice.
+    /// The number of entries when even the narrowest steps did not suffice.
     overflowed_at: Option<usize>,
 }
 
-/// Which way to look from a level.
+/// The direction in which to look from a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Up,
@@ -91,7 +92,7 @@ impl Levels {
         self.levels.get(id as usize).copied().unwrap_or(UNPLACED)
     }
 
-    /// The priority of an entry, if it has a level and that exists.
+    /// The priority of an entry, if it has a level for which there is a priority.
     pub(super) fn priority(&self, id: EntryId) -> Option<u16> {
         let level = self.of(id);
         self.exists(level).then(|| self.highest - u16::try_from(level).unwrap_or(self.highest))
@@ -115,7 +116,7 @@ impl Levels {
         there.push(id);
     }
 
-    /// Takes the level of an entry away, and returns it.
+    /// Takes an entry's level away, and returns it.
     pub(super) fn displace(&mut self, id: EntryId) -> Option<u32> {
         let level = std::mem::replace(self.levels.get_mut(id as usize)?, UNPLACED);
         let there = self.used.get_mut(&level)?;
@@ -168,7 +169,7 @@ impl Levels {
         }
     }
 
-    /// Up to `count` levels in use with their entries, from the one after `last` on and around again.
+    /// Up to `count` levels in use with their entries, beginning with the one after `last` and wrapping around.
     pub(super) fn around(&self, last: u32, count: usize) -> impl Iterator<Item = (u32, &[EntryId])> {
         let around = self.used.range(last + 1..).chain(self.used.range(..=last)).take(count);
         around.map(|(level, entries)| (*level, entries.as_slice()))
@@ -196,7 +197,7 @@ impl Levels {
         (from / self.step).saturating_mul(self.step).saturating_add(self.step - 1)
     }
 
-    /// A level that is not in use, from `from` on and, if there is any such, before `until`; else the one at `from`.
+    /// A level that is not in use, at or after `from` and, if there is one, before `until`. Otherwise the level `from`.
     fn new_between(&self, from: u32, until: u32) -> u32 {
         match self.step_from(from) {
             step if step < until => step,
@@ -252,7 +253,7 @@ impl Levelling<'_> {
         }
     }
 
-    /// A level for an entry that must not lie above `from` and should lie above `until`.
+    /// A level for an entry that must not be above `from` and should be above `until`.
     fn choose(&mut self, id: EntryId, from: u32, until: u32) -> u32 {
         let mut fitting = self.levels.used.range(from..until.max(from)).map(|(level, _)| *level);
         let first = fitting.next();
@@ -275,7 +276,7 @@ impl Levelling<'_> {
         }
     }
 
-    /// Queues all entries that must yield to one and lie too high.
+    /// Queues all entries that must yield to one and are too high.
     fn push_down(&self, id: EntryId, queue: &mut PrecedenceQueue) {
         let (level, verdict) = (self.levels.of(id), self.store.verdict(id));
         for other in self.overlaps.later(id) {
@@ -303,7 +304,7 @@ impl Levelling<'_> {
         }
     }
 
-    /// The first level that an entry may have, and the first below that it should not have.
+    /// The first level that an entry may have, and the first level further down that it should not have.
     fn bounds(&self, id: EntryId) -> (u32, u32) {
         let (mut from, mut until) = (0, u32::MAX - 1);
         let verdict = self.store.verdict(id);
@@ -328,7 +329,7 @@ impl Levelling<'_> {
         self.changes.mark(id);
     }
 
-    /// Numbers all entries anew, with steps as wide as there is room for.
+    /// Renumbers all entries, with steps as wide as possible.
     fn renumber(&mut self) {
         let reachable = self.store.ids().filter(|id| self.store.state(*id).is_reachable());
         let mut order: Vec<(u64, EntryId)> = reachable.map(|id| (self.store.rank(self.tree, id), id)).collect();

@@ -1,17 +1,17 @@
-//! Marks on entries, all of which are taken away at once.
+//! Marks on entries, which can all be removed together.
 
 use super::store::EntryId;
 
-/// A set of entries. To begin a new one costs nothing.
+/// A set of entries. Beginning a new set costs nothing.
 #[derive(Debug, Default)]
 pub(super) struct MarkSet {
-    /// By entry: by which call of [`MarkSet::mark`] it was last marked.
+    /// By entry: the call of [`MarkSet::mark`] that marked it last.
     marked_by: Vec<u32>,
     call: u32,
 }
 
 impl MarkSet {
-    /// Makes room for an entry.
+    /// Adds an entry, which is not marked.
     pub(super) fn add(&mut self, id: EntryId) {
         if self.marked_by.len() <= id as usize {
             self.marked_by.resize(id as usize + 1, 0);

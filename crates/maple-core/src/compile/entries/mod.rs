@@ -4,7 +4,8 @@
 //!
 //! An *entry* is a match that belongs to a node of the tree, with a *verdict*: forward as a leaf says, or send to the
 //! controller, because the yes-side of a test is unexplored or only partly explored. Entries take precedence as their
-//! nodes do ([`Tree::rank`]). Each question about them has a part of its own, which knows as little as it can of the others:
+//! nodes do ([`Tree::rank`]). Each question about them has a part of its own, which knows as little as possible about
+//! the others:
 //!
 //! | part | keeps | the pass that updates it |
 //! | --- | --- | --- |
@@ -13,18 +14,19 @@
 //! | [`Necessities`] | which barrier entries are required as rules, and why | [`Redundancy`] |
 //! | [`Levels`] | the level of each entry | [`Levelling`], and beside it [`Compaction`](compaction::Compaction) |
 //! | [`ChangeLog`] | which rules were sent, and where that may have changed | when changes are taken |
-//! | [`WorkQueue`] | which entries are dirty, and what is put off | all of them |
+//! | [`WorkQueue`] | which entries are dirty, and what is deferred | all of them |
 //!
-//! [`EntryTable`] wires them: an edit goes to each part, and [`EntryTable::recompute`] runs the passes one after the other.
+//! [`EntryTable`] connects them: an edit goes to each part, and [`EntryTable::recompute`] runs the passes one after the
+//! other.
 //!
 //! # Why the rules are right
 //!
-//! Let `x1, x2, …` be the entries that take a packet, in order of precedence. The packet must be treated by the verdict of
-//! `x1`, or go to the controller. If `x1` forwards, it is a rule. What lies above it was told apart from it and comes
-//! before it, so it does not take the packet, or does the same. If `x1` is a barrier entry, let `xm` be the first that
-//! forwards. Then `x(m-1)` is a barrier entry and required, so it is a rule, above `xm` and all later forwarding entries. If
-//! none forwards, no rule but a barrier rule takes the packet. Entries below the lowest priority have no rule, and all
-//! that must yield to them lie lower still.
+//! Let `x1, x2, …` be the entries that take a packet, in order of precedence. The packet must be treated by the verdict
+//! of `x1`, or go to the controller. If `x1` forwards, it is a rule. Rules above it were told apart from it and come
+//! before it, so they do not take the packet, or do the same. If `x1` is a barrier entry, let `xm` be the first that
+//! forwards. Then `x(m-1)` is a barrier entry and required, so it is a rule, above `xm` and all later forwarding
+//! entries. If none forwards, no rule but a barrier rule takes the packet. Entries below the lowest priority have no
+//! rule, and all that must yield to them lie lower still.
 //!
 //! # Cost
 //!
@@ -91,11 +93,11 @@ pub(super) struct EntryTable {
     work: WorkQueue,
     tuning: Tuning,
     effort: Effort,
-    /// A packed match, kept for its memory.
+    /// A packed match. Kept for its memory.
     scratch: Vec<u64>,
 }
 
-/// Counts entries that were looked at, each time: a measure of work that does not depend on the machine.
+/// Counts how often entries are looked at: a measure of work that does not depend on the machine.
 #[derive(Debug, Default)]
 struct Effort(Cell<u64>);
 
@@ -123,12 +125,12 @@ impl EntryTable {
         }
     }
 
-    /// The name of instructions, which are held until it is released.
+    /// The name of these instructions. They are held until it is released.
     pub(super) fn intern(&mut self, instructions: Vec<Instruction>) -> ActionId {
         self.actions.intern(instructions)
     }
 
-    /// Holds the instructions of a name once less.
+    /// Releases the instructions of a name once.
     pub(super) fn release(&mut self, action: ActionId) {
         self.actions.release(Verdict::Forward(action));
     }
@@ -156,7 +158,7 @@ impl EntryTable {
         id
     }
 
-    /// Whether this is the match of an entry.
+    /// Whether an entry has this match.
     pub(super) fn has_match(&mut self, id: EntryId, all: &[Constraint]) -> bool {
         let set = self.pack(all);
         let is_same = *self.store.matching(id) == *set;
@@ -179,8 +181,8 @@ impl EntryTable {
         self.actions.release_from_entry(old);
     }
 
-    /// Whether an entry whose verdict changes may have to be told apart from entries with which it may share a level so far
-    /// ([`Verdict::gap`]).
+    /// Whether an entry whose verdict changes may have to be told apart from entries with which it could share a level
+    /// so far ([`Verdict::gap`]).
     fn must_be_told_apart_more(&self, old: Verdict, new: Verdict) -> bool {
         old != new
             && match old {
@@ -208,7 +210,7 @@ impl EntryTable {
         self.work.remove(id);
     }
 
-    /// Brings rules and levels up to date with what came, went and changed.
+    /// Brings rules and levels up to date.
     pub(super) fn recompute(&mut self, tree: &Tree, checks: Checks) {
         self.work.drop_removed(&self.store);
         if !self.recompute_lone_entry() {
@@ -218,15 +220,15 @@ impl EntryTable {
             self.levelling(tree).run();
         }
         if checks == Checks::Now {
-            // When leaves go, levels become free by themselves.
+            // When leaves are removed, levels become free by themselves.
             self.levelling(tree).compaction().give_up_a_level();
         }
         self.work.finish(|id| self.changes.mark(id));
         self.levels.forget_vacated();
     }
 
-    /// If the only thing to do is one new entry that overlaps nothing, places it and returns true: no other entry
-    /// shadows it or is shadowed, and no barrier rule changes. Most traces of a large table bring such an entry.
+    /// If all that there is to do is one new entry that overlaps nothing, places it and returns true. No other entry
+    /// shadows it or is shadowed, and no barrier rule changes. Most traces of a large table add such an entry.
     fn recompute_lone_entry(&mut self) -> bool {
         let Some(id) = self.work.only_entry() else { return false };
         let is_alone = self.overlaps.degree(id) == 0 && !self.levels.has_vacated();
@@ -238,7 +240,7 @@ impl EntryTable {
         true
     }
 
-    /// Decides about all barrier rules that are perhaps redundant.
+    /// Decides all barrier rules that may be redundant.
     pub(super) fn remove_redundant(&mut self, tree: &Tree) {
         while self.work.has_deferred() {
             self.recompute(tree, Checks::Now);
@@ -251,7 +253,7 @@ impl EntryTable {
         Rules { store, levels, necessities }.all(&self.actions, cookie)
     }
 
-    /// What has changed since this was last asked, in an order whose every prefix is safe.
+    /// Returns what has changed since the last call, in an order whose every prefix is safe.
     pub(super) fn take_changes(&mut self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Change> {
         let EntryTable { store, levels, necessities, .. } = self;
         let changes = self.changes.take(&Rules { store, levels, necessities }, &mut self.actions, cookie);
@@ -259,12 +261,12 @@ impl EntryTable {
         changes
     }
 
-    /// How many entries were looked at so far, each time counted.
+    /// How often entries were looked at so far.
     pub(super) fn visited(&self) -> u64 {
         self.effort.0.get()
     }
 
-    /// Has what [`EntryTable::remove`] reads of an entry on its way.
+    /// Prefetches what [`EntryTable::remove`] reads of an entry.
     pub(super) fn prefetch_removal(&self, id: EntryId) {
         prefetch(self.store.matching(id));
         self.overlaps.prefetch_removal(id);
@@ -280,7 +282,7 @@ impl EntryTable {
         Levelling { tree, store, overlaps, levels, budget, changes, work, effort }
     }
 
-    /// Packs a match, whose fields get a place if they have none. The result belongs into `scratch` again.
+    /// Packs a match. Fields that have no place get one. The caller puts the result back into `scratch`.
     fn pack(&mut self, all: &[Constraint]) -> Vec<u64> {
         let mut set = std::mem::take(&mut self.scratch);
         if !self.store.pack(all, &mut set) {
@@ -296,7 +298,7 @@ impl EntryTable {
     }
 }
 
-/// A tree with so many leaves, for entries that belong to these: they come in the order of their numbers.
+/// A tree with this many leaves, for entries that belong to them. The leaves come in the order of their numbers.
 #[cfg(test)]
 fn tree_of(leaves: u64) -> Tree {
     use crate::trace::Item;

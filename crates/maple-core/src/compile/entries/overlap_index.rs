@@ -2,24 +2,25 @@
 //!
 //! # What
 //!
-//! Matches with the same masks form a *group*. Two matches overlap exactly if they agree in the bits that both state. Seen
-//! from a match, the bits in common with a group are the same for all its members. So a large group keeps hash tables
+//! Matches with the same masks form a *group*. Two matches overlap if and only if they agree in the bits that both
+//! state. A match has the same bits in common with all members of a group. So a large group keeps hash tables
 //! (*views*), each from the values of some bits to the members that have them.
 //!
-//! * A view of fewer bits than are in common finds a few members too many, and a comparison sorts them out. So a group has
-//!   few views.
-//! * A new view is made only if the others would find many members, and matches with such masks were asked before. The first
-//!   time, members are compared one by one, which costs less than a view that nobody asks again.
-//! * Members of small groups stand in one list, and are compared one by one.
+//! * A view of fewer bits than are in common finds a few members too many, and a comparison sorts them out. So a group
+//!   has few views.
+//! * A new view is made only if the others would find many members, and matches with such masks were looked up before.
+//!   The first time, members are compared one by one. This costs less than a view that is never used again.
+//! * Members of small groups are in one list, and are compared one by one.
 //!
-//! Views don't hear of an entry that goes. Members of views have the *stamp* of the entry, which changes when it goes. Those
-//! that are out of date are dropped when they are next read. If they are more than the others, all views of the group are
-//! dropped when it is next asked or gets a member.
+//! Views are not told when an entry is removed. Members of views have the *stamp* of the entry, which changes when the
+//! entry is removed. Outdated members are dropped when they are next read. If there are more of them than of the
+//! others, all views of the group are dropped when the group is next asked or gets a member.
 //!
 //! # Cost
 //!
-//! Rules come in few mask patterns, however many they are. A question costs a look-up a large group and a comparison a member
-//! of the small ones; an insertion the views of its own group; a removal a few steps.
+//! Rules have few mask patterns, however many rules there are. A question costs one look-up for each large group and
+//! one comparison for each member of the small groups. An insertion costs the views of its own group, and a removal a
+//! few steps.
 
 use std::hash::{Hash, Hasher};
 
@@ -30,10 +31,10 @@ use super::packed::{PackedMatches, overlap};
 use super::store::EntryId;
 use crate::tuple_space::OneOrMany;
 
-/// A group of so many members at most is small.
+/// The maximum number of members of a small group.
 const FEW: usize = 24;
 
-/// How many members a look-up in a view may find on average, if it is to serve in place of a more exact view.
+/// How many members a look-up in a view may find on average, if the view is to replace a more exact one.
 const CANDIDATES: usize = 4;
 
 /// The entries of a table by their matches.
@@ -41,24 +42,24 @@ const CANDIDATES: usize = 4;
 pub(super) struct OverlapIndex {
     groups: Vec<Group>,
     by_masks: FxHashMap<Box<[u64]>, u32>,
-    /// The group that was last asked for: often the next too.
+    /// The group that was last asked for. It is often the next one too.
     last: u32,
     /// The large groups.
     large: Vec<u32>,
-    /// The members of small groups, and their matches one after the other: most questions look at all of them.
+    /// The members of small groups, and their matches one after the other. Most questions look at all of them.
     loose: Vec<EntryId>,
     loose_sets: Vec<u64>,
     /// By entry.
     places: Vec<Place>,
 }
 
-/// Where an entry stands. A number keeps its stamp when its entry goes.
+/// Where an entry is. A number keeps its stamp when its entry is removed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     group: u32,
-    /// Where it stands in that group or, if that is small, among the loose ones.
+    /// Its index in that group or, if the group is small, among the loose ones.
     at: u32,
-    /// How often an entry of this number has gone.
+    /// How often an entry with this number was removed.
     stamp: u32,
 }
 
@@ -69,18 +70,18 @@ struct Group {
     /// Empty while the group is small.
     members: Vec<EntryId>,
     views: Vec<View>,
-    /// How many members went since the first view was made.
+    /// The number of members removed since the first view was made.
     gone: usize,
-    /// By the group of the match that asks: how it is answered.
+    /// How it is answered, by the group of the match that asks.
     view_for: FxHashMap<u32, Answered>,
 }
 
 /// How a group answers matches with certain masks.
 #[derive(Clone, Copy, Debug)]
 enum Answered {
-    /// By a view. The second number says how large the group was when that was decided.
+    /// By a view. The second number is the size of the group when that was decided.
     ByView(usize, usize),
-    /// By a comparison with each member, for once.
+    /// By a comparison with each member, this time.
     ByComparison,
 }
 
@@ -97,7 +98,7 @@ struct Masks(Box<[u64]>);
 /// Members with the same values.
 type Found = OneOrMany<Member>;
 
-/// An entry that is a member as long as its stamp is this.
+/// An entry. It is a member as long as it has this stamp.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     entry: EntryId,
@@ -131,7 +132,7 @@ impl OverlapIndex {
         group.views.iter_mut().for_each(|view| view.insert(matches.get(entry), member));
     }
 
-    /// Takes out an entry.
+    /// Removes an entry.
     pub(super) fn remove(&mut self, entry: EntryId) {
         let Place { group: of, at, stamp } = self.places[entry as usize];
         self.places[entry as usize].stamp = stamp.wrapping_add(1);
@@ -186,7 +187,7 @@ impl OverlapIndex {
     /// Calls `seen` with the loose entries that overlap a match.
     fn loose_overlapping(&self, set: &[u64], mut seen: impl FnMut(EntryId)) {
         if let Ok(set) = <&[u64; 4]>::try_from(set) {
-            // The usual length, without a loop.
+            // The usual length needs no loop.
             let (sets, _) = self.loose_sets.as_chunks::<4>();
             let hits = self.loose.iter().zip(sets).filter(|(_, there)| overlap(&there[..], set));
             return hits.for_each(|(entry, _)| seen(*entry));
@@ -198,7 +199,7 @@ impl OverlapIndex {
         }
     }
 
-    /// Has what [`OverlapIndex::remove`] reads of an entry on its way.
+    /// Prefetches what [`OverlapIndex::remove`] reads of an entry.
     pub(super) fn prefetch_removal(&self, entry: EntryId) {
         prefetch(&self.places[entry as usize]);
     }
@@ -223,7 +224,7 @@ impl OverlapIndex {
         at
     }
 
-    /// Takes the members of a group out of the loose ones.
+    /// Moves the members of a group out of the loose ones.
     fn enlarge(&mut self, matches: &PackedMatches, at: u32) {
         let mut kept = Vec::with_capacity(self.loose.len());
         self.loose_sets.clear();
@@ -244,7 +245,7 @@ impl OverlapIndex {
 }
 
 impl Group {
-    /// Drops the views if more members have gone than are there.
+    /// Drops the views if more members have been removed than are left.
     fn forget_views_of_the_gone(&mut self) {
         if self.gone > self.size {
             self.views.clear();
@@ -328,7 +329,7 @@ mod tests {
     /// Masks of two words, some of them with no bits in common.
     const MASKS: [[u64; 2]; 6] = [[0xff, 0], [0xf0, 0xf], [0, 0xff], [0xff, 0xff], [0x3c, 0xf0], [0, 0]];
 
-    /// So many sets with the first masks.
+    /// This many sets with the first masks.
     fn store_of(count: EntryId) -> PackedMatches {
         let mut matches = PackedMatches::default();
         matches.widen(4, 0);
@@ -336,7 +337,7 @@ mod tests {
         matches
     }
 
-    /// A set by the number of its masks and the bits that its values are taken from.
+    /// A set with these masks, whose values are taken from `bits`.
     fn set(masks: usize, bits: u64) -> [u64; 4] {
         let [a, b] = MASKS[masks];
         [bits & a, a, bits >> 8 & b, b]
@@ -379,7 +380,7 @@ mod tests {
             for (number, (masks, bits, is_removed)) in steps.iter().enumerate() {
                 let id = free.pop().unwrap_or(number as EntryId);
                 let asked = set(*masks, u64::from(*bits));
-                // Few values, so that many sets overlap.
+                // There are few values, so that many sets overlap.
                 matches.set(id, &set(*masks, u64::from(bits & thin)));
                 index.insert(&matches, id);
                 there.insert(id);

@@ -2,18 +2,18 @@
 //!
 //! # What
 //!
-//! An entry that comes finds the entries that overlap it with one question to the index, and is put into their lists.
+//! A new entry finds the entries that overlap it with one question to the index, and is added to their lists.
 //!
-//! An entry that goes stays in those lists: there are hundreds of them in a dense table, and each would have to be
-//! searched. Readers pass over it, since its state is [`EntryState::Gone`].
+//! A removed entry stays in those lists: in a dense table there are hundreds of them, and each would have to be
+//! searched. Readers skip it, because its state is [`EntryState::Gone`].
 //!
-//! Entries that come clean the lists up. When many entries have gone, a *sweep* begins: each entry that comes has the
-//! lists of a few others swept, from the first number to the last. No list gets an entry that is gone. So entries that had
-//! gone before the sweep are in no list after it, and their numbers may be given out again.
+//! New entries clean the lists up. When many entries have been removed, a *sweep* begins: each new entry sweeps the
+//! lists of a few others, from the first number to the last. No list gets a removed entry. So after the sweep, entries
+//! removed before it are in no list, and their numbers may be reused.
 //!
 //! # Cost
 //!
-//! 8 bytes for each pair of entries that overlap, and more after many have gone, until new ones come.
+//! 8 bytes for each pair of entries that overlap. After many removals it is more, until new entries come.
 
 use maple_prefetch::prefetch;
 
@@ -22,10 +22,10 @@ use super::overlap_index::OverlapIndex;
 use super::store::{EntryId, EntryState, EntryStore};
 use crate::tree::Tree;
 
-/// A sweep begins when one number in so many is that of an entry that has gone.
+/// A sweep begins when the share of numbers whose entries were removed reaches one in this many.
 const GONE_SHARE: usize = 8;
 
-/// When an entry comes, at least so many numbers are swept, and lists with so many entries.
+/// When an entry is added, at least this many numbers are swept, and lists with at least this many entries.
 const NUMBERS_AT_A_TIME: usize = 4;
 const ENTRIES_AT_A_TIME: usize = 128;
 
@@ -35,15 +35,15 @@ pub(super) struct OverlapLists {
     index: OverlapIndex,
     /// By entry.
     lists: Vec<Lists>,
-    /// Entries that went before the sweep that is under way, or nothing if none is.
+    /// Entries removed before the current sweep. Empty if there is no sweep.
     gone_before: Vec<EntryId>,
-    /// Entries that went since it began.
+    /// Entries removed since the sweep began.
     gone_since: Vec<EntryId>,
-    /// Whose lists the sweep comes to next.
+    /// The number whose lists are swept next.
     next: EntryId,
 }
 
-/// The entries that overlap one, in order of precedence. Some have gone.
+/// The entries that overlap one, in order of precedence. Some may have been removed.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     /// Those that take precedence.
@@ -53,7 +53,7 @@ pub(super) struct Lists {
 }
 
 impl OverlapLists {
-    /// Finds what overlaps an entry that has come into the store, and puts it into those lists.
+    /// Finds the entries that overlap a new one, and adds the new one to their lists.
     pub(super) fn insert(&mut self, store: &EntryStore, tree: &Tree, id: EntryId, effort: &Effort) {
         let rank = store.rank(tree, id);
         let (mut earlier, mut later) = (Vec::new(), Vec::new());
@@ -100,7 +100,7 @@ impl OverlapLists {
         &self.lists[id as usize].later
     }
 
-    /// How many entries overlap one, those included that have gone and were not swept out.
+    /// How many entries overlap one, including removed entries that are still in the lists.
     pub(super) fn degree(&self, id: EntryId) -> usize {
         self.earlier(id).len() + self.later(id).len()
     }
@@ -112,14 +112,14 @@ impl OverlapLists {
         count
     }
 
-    /// Matches are longer now: the index begins anew.
+    /// Rebuilds the index, because matches are longer now.
     pub(super) fn rebuild_index(&mut self, store: &EntryStore) {
         self.index = OverlapIndex::default();
         store.ids().for_each(|id| self.index.insert(store.matches(), id));
     }
 
-    /// Sweeps some lists, if many entries have gone, and shows `swept` whose. Returns the numbers that may be given out
-    /// again.
+    /// Sweeps some lists, if many entries have been removed, and calls `swept` for each entry whose lists these are.
+    /// Returns the numbers that may be reused.
     pub(super) fn sweep(&mut self, store: &EntryStore, mut swept: impl FnMut(EntryId)) -> Vec<EntryId> {
         let is_gone = |id: EntryId| store.state(id) == EntryState::Gone;
         if self.gone_before.is_empty() {
@@ -146,7 +146,7 @@ impl OverlapLists {
         Vec::new()
     }
 
-    /// Has what [`OverlapLists::remove`] reads of an entry on its way.
+    /// Prefetches what [`OverlapLists::remove`] reads of an entry.
     pub(super) fn prefetch_removal(&self, id: EntryId) {
         prefetch(&self.lists[id as usize]);
         self.index.prefetch_removal(id);
@@ -158,10 +158,10 @@ impl OverlapLists {
     }
 }
 
-/// Where an entry comes into a list: after all entries of which `is_first` says so. Those that have gone are not asked.
+/// Where an entry belongs in a list: after all entries for which `is_first` holds. Removed entries are skipped.
 fn place_in(list: &[EntryId], store: &EntryStore, is_first: impl Fn(EntryId) -> bool) -> usize {
     let (mut low, mut high) = (0, list.len());
-    // Most come in at the end.
+    // Most entries belong at the end.
     let mut middle = high.saturating_sub(1);
     while low < high {
         match (middle..high).find(|at| store.state(list[*at]) != EntryState::Gone) {
@@ -186,11 +186,11 @@ mod tests {
     use crate::compile::tuning::Tuning;
     use crate::tree::LeafId;
 
-    /// How many nodes entries may belong to: enough that lists are swept.
+    /// How many nodes entries may belong to. This is enough for lists to be swept.
     const NODES: u64 = 160;
 
-    /// Checks the lists of all entries against comparing each two, and that no list and no reason names a number that is
-    /// free.
+    /// Checks the lists of all entries against comparing each pair. Also checks that no list and no reason names a free
+    /// number.
     fn check(entries: &EntryTable, tree: &Tree) {
         let EntryTable { store, overlaps, necessities, .. } = entries;
         let is_there = |id: &EntryId| store.state(*id) != EntryState::Gone;

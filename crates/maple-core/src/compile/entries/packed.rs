@@ -1,10 +1,10 @@
-//! Matches packed into words: do two overlap, does one cover another, do many together.
+//! Matches packed into words: whether two overlap, whether one covers another, and whether many together do.
 //!
 //! # What
 //!
-//! A [`Layout`] gives each field that a table's matches name a place among the bits of some 64-bit words. A match is then
-//! a row of pairs, the values and the mask of each word. A question about two matches takes a few instructions a word; the
-//! five fields of a filter take two words.
+//! A [`Layout`] gives each field that a table's matches name a place among the bits of some 64-bit words. A match is
+//! then a row of pairs, the values and the mask of each word. A question about two matches takes a few instructions for
+//! each word. The five fields of a filter take two words.
 //!
 //! Here every packet has a value for every field. So answers err on the side of *overlaps* and *is not covered*: it is
 //! not known, for example, that a packet without a VLAN tag has no other VLAN bits.
@@ -15,21 +15,21 @@ use maple_wire::{Constraint, Field};
 
 use super::store::EntryId;
 
-/// After how many regions [`uncovered`] gives up and answers that the set is perhaps not covered.
+/// After this many regions, [`uncovered`] gives up and answers that the set may not be covered.
 const BUDGET: usize = 400;
 
-/// How many packets [`walk`] tries.
+/// The maximum number of packets that [`walk`] tries.
 const WALK: u64 = 48;
 
 /// How [`sample`] chooses the free bits of a packet.
 const SAMPLES: [u64; 4] = [0, u64::MAX, u64::MAX / 3, u64::MAX / 3 * 2];
 
-/// Where fields lie in packed sets.
+/// Where fields are in packed sets.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     /// By field, in OXM order.
     places: Vec<(Field, Place)>,
-    /// How many bits of each word are taken.
+    /// How many bits of each word are used.
     used: Vec<u32>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct PackedMatches {
 pub(super) struct PackedRow<T> {
     words: Vec<u64>,
     items: Vec<T>,
-    /// How many words a match takes, once there is one.
+    /// The number of words of a match, once there is one.
     stride: usize,
 }
 
@@ -66,7 +66,8 @@ impl<T> Default for PackedRow<T> {
 }
 
 impl Layout {
-    /// Gives the fields of a match a place. Says whether packed matches are longer now: those that exist must be widened.
+    /// Gives the fields of a match a place. Returns whether packed matches are longer now: existing ones must then be
+    /// widened.
     pub(super) fn admit(&mut self, all: &[Constraint]) -> bool {
         let before = self.used.len();
         for constraint in all {
@@ -88,7 +89,7 @@ impl Layout {
         2 * self.used.len()
     }
 
-    /// Packs a match. Says whether all its fields have a place; if not, the result is useless.
+    /// Packs a match. Returns whether all its fields have a place. If not, the result is useless.
     pub(super) fn pack(&self, all: &[Constraint], set: &mut Vec<u64>) -> bool {
         set.clear();
         set.resize(self.stride(), 0);
@@ -179,7 +180,7 @@ impl<T> PackedRow<T> {
         &self.words[at * self.stride..][..self.stride]
     }
 
-    /// Whether `is` holds of all places whose matches overlap `set`. They are asked in order, or in reverse.
+    /// Whether `is` holds for all indices whose matches overlap `set`. They are asked in order, or in reverse order.
     pub(super) fn all_overlapping(
         &self,
         places: Range<usize>,
@@ -188,7 +189,7 @@ impl<T> PackedRow<T> {
         mut is: impl FnMut(usize, &[u64]) -> bool,
     ) -> bool {
         if let Ok(set) = <&[u64; 4]>::try_from(set) {
-            // The usual length, without a loop.
+            // The usual length needs no loop.
             let (sets, _) = self.words.as_chunks::<4>();
             let mut hits = sets[places.clone()].iter().zip(places).filter(|(there, _)| overlap(&there[..], set));
             return if backwards {
@@ -221,7 +222,7 @@ impl<T> PackedRow<T> {
 #[inline]
 pub(super) fn overlap(a: &[u64], b: &[u64]) -> bool {
     if let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (a, b) {
-        // The usual length, without a loop.
+        // The usual length needs no loop.
         return (a0 ^ b0) & a1 & b1 | (a2 ^ b2) & a3 & b3 == 0;
     }
     let differ = a.chunks_exact(2).zip(b.chunks_exact(2)).map(|(x, y)| (x[0] ^ y[0]) & x[1] & y[1]);
@@ -245,10 +246,10 @@ pub(super) fn meet(a: &[u64], b: &[u64]) -> Vec<u64> {
 
 /// Some packets of `all` that no entry of `cover` takes, or `None` if these take all of them.
 ///
-/// Three attempts, each dearer than the one before. The first tries a few packets ([`sample`]). The second walks from packet
-/// to packet, each time out of a match that takes the packet ([`walk`]). The third is exact: it takes one match of the cover
-/// after the other away and cuts what is left into regions, bit by bit. If that takes more than [`BUDGET`] regions, the
-/// answer is a region that is perhaps covered.
+/// There are three attempts, each more expensive than the one before. The first tries a few packets ([`sample`]). The
+/// second walks from packet to packet, and each step leaves a match that takes the packet ([`walk`]). The third is
+/// exact: it removes one match of the cover after the other, and cuts what is left into regions, bit by bit. If that
+/// takes more than [`BUDGET`] regions, the answer is a region that may be covered.
 pub(super) fn uncovered(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
     if cover.iter().any(|id| covers(store.get(*id), all)) {
         return None;
@@ -279,9 +280,9 @@ fn sample(store: &PackedMatches, all: &[u64], cover: &[EntryId], bits: u64) -> O
     (!cover.iter().any(|id| overlap(store.get(*id), &packet))).then_some(packet)
 }
 
-/// A packet of `all` that no match of the cover takes, found step by step. While a match takes the packet, one bit that the
-/// match fixes and `all` does not is flipped. The number of the step chooses the bit, so the same walk is made each time.
-/// `None` says nothing.
+/// A packet of `all` that no match of the cover takes, found step by step. While a match takes the packet, one bit that
+/// the match fixes and `all` does not is flipped. The number of the step chooses the bit, so the walk is always the
+/// same. `None` means that nothing is known.
 fn walk(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -> Option<Box<[u64]>> {
     let mut packet: Box<[u64]> = all.chunks_exact(2).flat_map(|x| [x[0], u64::MAX]).collect();
     let (mut passed, mut at, mut drawn) = (0, 0, 0u64);

@@ -1,6 +1,6 @@
 //! A plan that moves entries to other levels, step by step. Each step can be taken back.
 //!
-//! A plan holds the levels of all entries. A step overwrites one of them, so a question costs one read, and going back
+//! A plan holds the levels of all entries. A step overwrites one of them, so a question costs one read. Going back
 //! costs the steps in reverse.
 
 use super::store::EntryId;
@@ -11,7 +11,7 @@ pub(super) struct PriorityPlan {
     /// By entry.
     levels: Vec<u32>,
     steps: Vec<Step>,
-    /// How many entries the plan moves, and how many rules are sent again for it.
+    /// The number of entries that the plan moves, and of rules that are sent again for it.
     moved: usize,
     resent: u64,
 }
@@ -22,7 +22,7 @@ pub(super) struct Step {
     pub(super) id: EntryId,
     pub(super) level: u32,
     before: u32,
-    /// The plan did not move the entry before.
+    /// Whether the plan had not moved the entry before.
     is_first: bool,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Mark {
 #[derive(Debug)]
 pub(super) struct Steps {
     pub(super) steps: Vec<Step>,
-    /// How many rules the plan sent again, these steps included.
+    /// How many rules the plan sent again, including these steps.
     pub(super) resent: u64,
 }
 
@@ -75,7 +75,7 @@ impl PriorityPlan {
         self.resent
     }
 
-    /// Plans a level for an entry. `resent` more rules are sent again for that.
+    /// Plans a level for an entry. This sends `resent` more rules again.
     pub(super) fn step(&mut self, id: EntryId, level: u32, resent: u64) {
         let is_first = !self.moves(id);
         let before = std::mem::replace(&mut self.levels[id as usize], level);
@@ -84,12 +84,12 @@ impl PriorityPlan {
         self.resent += resent;
     }
 
-    /// Where the plan is.
+    /// The current point of the plan.
     pub(super) fn mark(&self) -> Mark {
         Mark { steps: self.steps.len(), moved: self.moved, resent: self.resent }
     }
 
-    /// Takes back all steps since then, and returns them.
+    /// Takes back all steps since a point, and returns them.
     pub(super) fn take_back(&mut self, mark: Mark) -> Steps {
         let resent = self.resent;
         let steps = self.steps.split_off(mark.steps);
@@ -103,7 +103,7 @@ impl PriorityPlan {
         self.take_back(Mark { steps: 0, moved: 0, resent: 0 })
     }
 
-    /// Makes steps again that were taken back to where the plan is.
+    /// Repeats steps that were taken back to the current point of the plan.
     pub(super) fn redo(&mut self, steps: Steps) {
         for step in steps.steps {
             self.levels[step.id as usize] = step.level;

@@ -2,37 +2,37 @@
 //!
 //! # What
 //!
-//! A barrier entry is *required* if some packet of it is in a later forwarding entry, in no entry between the two, and in
-//! no earlier forwarding entry. Without the barrier rule, that packet would be forwarded. So of several barrier entries over
-//! a packet the last one stands for all.
+//! A barrier entry is *required* if some packet of it is in a later forwarding entry, in no entry between the two, and
+//! in no earlier forwarding entry. Without the barrier rule, that packet would be forwarded. So the last of several
+//! barrier entries over a packet stands for all of them.
 //!
-//! Each answer keeps its reason. A required entry keeps some of these packets and the forwarding entry that would take them.
-//! A redundant one keeps the first later entry that covers it, since nothing after that one matters. So most of what happens
-//! around a barrier entry costs a comparison, and only what touches its reason makes it *unchecked*: it is then decided
-//! anew ([`Redundancy::decide`]).
+//! Each answer keeps its reason. A required entry keeps some of these packets and the forwarding entry that would take
+//! them. A redundant one keeps the first later entry that covers it, because nothing after that one matters. So most
+//! changes around a barrier entry cost one comparison. Only a change that touches its reason makes it *unchecked*: it
+//! is then decided again ([`Redundancy::decide`]).
 //!
 //! # What is deferred
 //!
-//! When a forwarding entry goes, all barrier entries required because of it must find another reason. In a dense table these
-//! are dozens, each with hundreds of entries to look at, and nearly all find one. A redundant barrier rule does no harm. So
-//! they are *deferred*: each new trace has a few of them decided, in the order in which they came.
+//! When a forwarding entry goes, all barrier entries required because of it must find another reason. In a dense table
+//! there are dozens of these, each with hundreds of entries to look at, and nearly all find one. A redundant barrier
+//! rule does no harm. So they are *deferred*: each new trace causes a few of them to be decided, in their order.
 //!
 //! # What is assumed
 //!
-//! An entry whose leaf goes mostly becomes a barrier entry. It had a rule, and that rule may stay and send packets to the
-//! controller, since at its own place in the order it is right for all its packets. So an entry with many overlaps, a later
-//! forwarding entry among them, is *assumed* to be required, and deferred. What its change would have meant for its
-//! neighbours is made up for when its turn comes ([`Redundancy::make_up_for`]).
+//! An entry whose leaf is removed mostly becomes a barrier entry. It had a rule, and that rule may stay and send
+//! packets to the controller, because at its own place in the order it is right for all its packets. So an entry with
+//! many overlaps, including a later forwarding entry, is *assumed* to be required, and deferred. The effects of its
+//! change on its neighbours are made up for when its turn comes ([`Redundancy::make_up_for`]).
 //!
-//! Why that is right: each packet whose first entry is a barrier must meet a barrier rule before the first forwarding rule.
-//! Let `p` be assumed to be required.
+//! Why that is right: each packet whose first entry is a barrier must meet a barrier rule before the first forwarding
+//! rule. Let `p` be an entry that is assumed to be required.
 //!
 //! * Barrier entries after `p` that are redundant because `p` took their packets: `p` is a rule above all later
 //!   forwarding entries and still takes them. So for later entries `p` counts as the forwarding entry that it was.
-//! * Barrier entries before `p`: `p` takes the packets that it took, so none becomes required. Some may become
-//!   redundant, because of `p` or of packets of it: rules without need, which do no harm.
-//! * If `p` goes, or is shadowed, before its turn: it goes as a barrier rule for earlier entries, and as a forwarding
-//!   entry for later ones.
+//! * Barrier entries before `p`: `p` takes the same packets as before, so none of them becomes required. Some may
+//!   become redundant, because of `p` or of packets of it. Such unnecessary rules do no harm.
+//! * If `p` is removed, or shadowed, before its turn: for earlier entries a barrier rule goes, and for later entries a
+//!   forwarding entry.
 //! * If `p` forwards again: nothing has changed for later entries, and earlier ones are looked at as for any new
 //!   forwarding entry.
 
@@ -57,8 +57,8 @@ pub(super) enum Necessity {
     AssumedRequired,
     /// It is no rule until it is decided: it is new, or was redundant.
     Unchecked,
-    /// It is no rule. If an entry is named, it covers this one, so none after it matters. If that one has gone, it
-    /// counts as not named. Entries that are no barriers are redundant too.
+    /// It is no rule. If `covered_by` names an entry, that entry covers this one, so no entry after it matters. If that
+    /// entry is removed later, it counts as not named. Entries that are no barriers are redundant too.
     Redundant { covered_by: Option<EntryId> },
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Necessities {
 }
 
 impl Necessities {
-    /// A new entry. Nothing is known of it.
+    /// Adds a new entry, about which nothing is known.
     pub(super) fn add(&mut self, id: EntryId) {
         if self.necessities.len() <= id as usize {
             self.necessities.resize(id as usize + 1, Necessity::REDUNDANT);
@@ -121,7 +121,7 @@ impl Necessities {
         overlaps.earlier(by).iter().copied().filter(is_required).collect()
     }
 
-    /// No reason of an entry may name one that has gone and whose number is about to be given out again.
+    /// Removes an entry that is gone from the reasons of another, because its number is about to be reused.
     pub(super) fn forget_gone(&mut self, store: &EntryStore, id: EntryId) {
         let necessity = &mut self.necessities[id as usize];
         if matches!(*necessity, Necessity::Redundant { covered_by: Some(by) } if !store.is_there(by)) {
@@ -165,7 +165,7 @@ pub(super) struct Redundancy<'a> {
 }
 
 impl Redundancy<'_> {
-    /// Decides about barrier entries around dirty entries, and about some that were deferred.
+    /// Decides barrier entries around dirty entries, and some that were deferred.
     pub(super) fn run(&mut self, tree: &Tree, checks: Checks) {
         let mut changed = std::mem::take(&mut self.necessities.changed);
         let before = |id: &EntryId| (*id, self.work.before(*id).unwrap_or(EntryState::Shadowed));
@@ -212,7 +212,7 @@ impl Redundancy<'_> {
         }
     }
 
-    /// Decides about unchecked barrier entries, or defers those that are rules.
+    /// Decides unchecked barrier entries, or defers those that are rules.
     fn decide_unchecked(&mut self, checks: Checks) {
         let unchecked = self.work.take_unchecked();
         for id in &unchecked {
@@ -228,7 +228,7 @@ impl Redundancy<'_> {
         self.work.keep_unchecked(unchecked);
     }
 
-    /// Decides about some barrier entries that were deferred.
+    /// Decides some barrier entries that were deferred.
     fn decide_deferred(&mut self) {
         for _ in 0..self.tuning.checks_per_trace {
             let Some((id, is_open)) = self.work.pop_deferred() else { break };
@@ -242,7 +242,7 @@ impl Redundancy<'_> {
         self.decide_unchecked(Checks::Deferred);
     }
 
-    /// An entry that was assumed to be required stops to count as the forwarding entry that it was.
+    /// An entry that was assumed to be required no longer counts as the forwarding entry that it was.
     fn make_up_for(&mut self, id: EntryId) {
         self.uncheck_required_for_packets_of(id, self.overlaps.earlier(id));
         self.no_longer_forwards(id, self.overlaps.earlier(id), self.overlaps.later(id));
@@ -280,8 +280,9 @@ impl Redundancy<'_> {
         self.uncheck_required_for_packets_of(id, self.overlaps.later(id));
     }
 
-    /// Packets of the barrier entry at this place among those earlier than a forwarding entry, which that one would take:
-    /// no entry between the two has them, nor any forwarding entry before both.
+    /// Packets of a barrier entry that a forwarding entry would take. `at` is the barrier entry's place among the
+    /// entries earlier than the forwarding one. No entry between the two takes these packets, and no forwarding entry
+    /// before both.
     fn unprotected(
         &self,
         earlier: &PackedRow<(EntryId, EntryState)>,
@@ -306,8 +307,8 @@ impl Redundancy<'_> {
 
     /// An entry is a barrier now. It stands for earlier ones, and for what a forwarding entry was until now.
     ///
-    /// If no later entry forwards, it is redundant, and no later barrier entry becomes required. Nor does it stand for
-    /// an earlier one, unless it was the reason itself: the forwarding entries that those are required for come before it.
+    /// If no later entry forwards, it is redundant, and no later barrier entry becomes required. It also stands for no
+    /// earlier one, unless it was itself the reason: the forwarding entries that those are required for come before it.
     fn now_is_barrier(&mut self, id: EntryId, did_forward: bool, may_be_required: bool) {
         let (earlier, later) = (self.overlaps.earlier(id), self.overlaps.later(id));
         if may_be_required {
@@ -321,7 +322,7 @@ impl Redundancy<'_> {
         }
     }
 
-    /// An entry is shadowed now. No reason may rest on it.
+    /// An entry is shadowed now. It may not be a reason any more.
     fn now_is_shadowed(&mut self, id: EntryId, did_forward: bool, was_barrier: bool) {
         let (earlier, later) = (self.overlaps.earlier(id), self.overlaps.later(id));
         for other in earlier {
@@ -339,9 +340,9 @@ impl Redundancy<'_> {
 
     /// An entry, which had this state and these lists, was removed from the store.
     ///
-    /// A shadowed one mattered to none: what covers it covers all that it might cover. Nor did a redundant barrier entry. If an
-    /// earlier one came to be required for a packet, as the last entry before a forwarding entry, then the removed one was
-    /// the last before that forwarding entry, and required.
+    /// A shadowed entry mattered to no other: what covers it covers all that it might cover. Nor did a redundant
+    /// barrier entry. Suppose that an earlier one became required for a packet, as the last entry before a forwarding
+    /// entry. Then the removed one was the last before that forwarding entry, and required.
     pub(super) fn removed(&mut self, id: EntryId, state: EntryState, Lists { earlier, later }: &Lists) {
         if state == EntryState::Shadowed {
             return;
@@ -358,12 +359,12 @@ impl Redundancy<'_> {
         }
     }
 
-    /// An entry forwards no more. Earlier barrier entries that were required because of it are unchecked, and later ones that
-    /// were redundant because it took their packets.
+    /// An entry no longer forwards. Earlier barrier entries that were required because of it are unchecked, and so are
+    /// later ones that were redundant because it took their packets.
     ///
-    /// No earlier one becomes required: if it is the last entry before another forwarding entry that takes a packet now, it was
-    /// the last before this one. Whatever becomes required is so because of a later forwarding entry that takes packets of both,
-    /// so that one overlaps this entry. If there is none, nothing is unchecked.
+    /// No earlier entry becomes required: if it is the last entry before another forwarding entry that takes a packet
+    /// now, it was the last before this one. If an entry becomes required, this is because of a later forwarding entry
+    /// that takes packets of both, so that one overlaps this entry. If there is no such entry, nothing is unchecked.
     fn no_longer_forwards(&mut self, id: EntryId, earlier: &[EntryId], later: &[EntryId]) {
         if self.necessities.is_reason[id as usize] {
             let necessities = &*self.necessities;
@@ -381,9 +382,11 @@ impl Redundancy<'_> {
         }
     }
 
-    /// A barrier entry is one no more. Earlier ones that were redundant because it stood for them are unchecked.
+    /// An entry is no longer a barrier. Earlier barrier entries that were redundant because it stood for them are
+    /// unchecked.
     ///
-    /// One that is covered by an entry before this one does not care. If no forwarding entry is later than both, none does.
+    /// An earlier entry that is covered by an entry before this one is not affected. If no forwarding entry is later
+    /// than both, none is.
     fn no_longer_stands_for(&mut self, earlier: &[EntryId], later: &[EntryId]) {
         let Some(last) = self.last_forwarding(later) else { return };
         let mut after = std::mem::take(&mut self.necessities.later);
@@ -409,12 +412,12 @@ impl Redundancy<'_> {
         self.necessities.later = after;
     }
 
-    /// Where the last forwarding entry stands in a list.
+    /// The index of the last forwarding entry in a list.
     fn last_forwarding(&self, list: &[EntryId]) -> Option<usize> {
         list.iter().rposition(|other| self.store.state(*other) == EntryState::Forward)
     }
 
-    /// A redundant barrier entry is to be decided.
+    /// Marks a redundant barrier entry for decision.
     fn uncheck(&mut self, id: EntryId) {
         self.necessities.set(id, Necessity::Unchecked);
         self.work.add_unchecked([id]);
@@ -422,9 +425,9 @@ impl Redundancy<'_> {
 
     /// Whether a redundant barrier entry may be required now that an entry which took packets of it is gone.
     ///
-    /// `after` are the entries later than both that overlap the one that is gone. Three matches that overlap in pairs have a
-    /// packet in common, so a forwarding entry that takes any of these packets is among them. What comes after an entry that
-    /// covers the barrier entry does not matter.
+    /// `after` are the entries later than both that overlap the one that is gone. Three matches that overlap in pairs
+    /// have a packet in common, so a forwarding entry that takes any of these packets is among them. Entries after one
+    /// that covers the barrier entry do not matter.
     fn may_lose_packets(&self, barrier: EntryId, after: impl Iterator<Item = (EntryId, EntryState)>) -> bool {
         let Necessity::Redundant { covered_by } = self.necessities.of(barrier) else { return false };
         let set = self.store.matching(barrier);
@@ -439,7 +442,7 @@ impl Redundancy<'_> {
         false
     }
 
-    /// Barrier entries beside an entry are unchecked if the packets that they are required for are its own.
+    /// Unchecks the barrier entries in `beside` that are required for packets of an entry.
     fn uncheck_required_for_packets_of(&mut self, id: EntryId, beside: &[EntryId]) {
         let (set, necessities) = (self.store.matching(id), &*self.necessities);
         let is_taken = |other: &EntryId| {
@@ -449,7 +452,7 @@ impl Redundancy<'_> {
         self.work.add_unchecked(beside.iter().copied().filter(is_taken));
     }
 
-    /// Decides about a barrier entry. If that makes or unmakes a rule, the entry is dirty.
+    /// Decides a barrier entry. If it becomes a rule or stops being one, it is dirty.
     fn decide_and_note(&mut self, id: EntryId) {
         let was_rule = self.necessities.of(id).is_rule();
         self.decide(id);

@@ -7,7 +7,7 @@ use super::store::{EntryId, EntryStore, Verdict};
 use super::work_queue::WorkQueue;
 use crate::tree::Tree;
 
-/// Finds out which of the new and the uncovered entries are shadowed, and which later ones the new ones shadow.
+/// Finds which of the new and the uncovered entries are shadowed, and which later entries the new ones shadow.
 pub(super) struct Shadowing<'a> {
     pub(super) tree: &'a Tree,
     pub(super) store: &'a mut EntryStore,
@@ -45,8 +45,9 @@ impl Shadowing<'_> {
         !cover.is_empty() && uncovered(self.store.matches(), self.store.matching(id), &cover).is_none()
     }
 
-    /// Whether a later entry is looked at because of a new one. Entries of a partly explored yes-side come one by one until
-    /// together they cover its barrier entry; of any other entry it is only asked whether the new one alone covers it.
+    /// Whether a new entry makes it necessary to look at a later one. Entries of a partly explored yes-side come one by
+    /// one, until together they cover its barrier entry. Any other entry is only looked at if the new one alone covers
+    /// it.
     fn may_help_to_cover(&self, new: EntryId, later: EntryId) -> bool {
         self.store.verdict(later) == Verdict::PartiallyExplored
             || covers(self.store.matching(new), self.store.matching(later))

@@ -1,18 +1,18 @@
-//! When it pays to specialise a leaf, and to which of its packets.
+//! When specialising a leaf pays, and to which of its packets.
 //!
 //! Many barrier entries may be required because of one forwarding entry, each of them a rule. If that entry kept only
-//! those packets that agree with one of them in some leading bits of a field, barrier entries that differ in these bits would
-//! not be required because of it. That pays if
+//! those packets that agree with one of them in some leading bits of a field, barrier entries that differ in these bits
+//! would not be required because of it. That pays if
 //!
-//! * enough barrier entries are required because of it, also in proportion to the table: for so many rules a miss may be
-//!   spent;
+//! * enough barrier entries are required because of it, also in proportion to the table: saving that many rules is
+//!   worth a miss;
 //! * but they are not nearly all rules: other leaves would require the same ones;
 //! * a few bits save half of them;
-//! * it finds a level in use. On the yes-side of a test the test's barrier entry takes its place for the packets that it
-//!   gives up, so it must find a level in use above that one. So no level is added.
+//! * the part finds a level in use. On the yes-side of a test, the test's barrier entry replaces the forwarding entry
+//!   for the packets that are given up. So the part must find a level in use above that one. No level is added.
 //!
-//! Of all such bits those are chosen that save most rules, where each block of packets that they make counts as a rule: each
-//! may come to have a leaf of its own. The numbers are in [`Tuning`].
+//! Among all such bits, those that save most rules are chosen. Each block of packets that they make counts as a rule,
+//! because each may get a leaf of its own. The numbers are in [`Tuning`].
 
 use maple_wire::{Constraint, Field};
 
@@ -40,10 +40,10 @@ impl EntryTable {
         count >= self.fewest_barriers()
     }
 
-    /// What the packets of a leaf should have in common besides, if that pays. `id` is the leaf's forwarding entry.
+    /// What else the packets of a leaf should have in common, if that pays. `id` is the leaf's forwarding entry.
     ///
-    /// If `is_yes_side`, the barrier entry of a test takes its place for the other packets. `value` is what one of the
-    /// leaf's packets has in a field. `can_be_stated` says whether the switch can match the leaf's packets then.
+    /// If `is_yes_side`, the barrier entry of a test replaces it for the other packets. `value` is the value of a field
+    /// in one of the leaf's packets. `can_be_stated` says whether the switch can match the leaf's packets then.
     pub(in crate::compile) fn worthwhile_read(
         &self,
         id: EntryId,
@@ -82,12 +82,12 @@ impl EntryTable {
         best.map(|(_, read)| read)
     }
 
-    /// How many barrier entries must be required because of a forwarding entry.
+    /// The minimum number of barrier entries that must be required because of a forwarding entry.
     fn fewest_barriers(&self) -> usize {
         self.tuning.specialise_from.max(self.store.len() / self.tuning.specialise_entries_per_barrier)
     }
 
-    /// Whether there is a level in use above that of an entry where this part of it could be.
+    /// Whether there is a level in use above that of an entry where a part of it could be.
     fn has_a_level_above(&self, id: EntryId, part: &[u64]) -> bool {
         let below = |other: &EntryId| {
             let level = self.levels.of(*other);

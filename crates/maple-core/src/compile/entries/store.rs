@@ -1,7 +1,7 @@
 //! The entries themselves: match, tree node, verdict and state of each.
 //!
-//! The store is a set of arrays with one place an entry, so that a question about many neighbours reads little memory.
-//! It knows nothing of overlaps, levels or rules.
+//! The store is a set of arrays with one item for each entry, so that a question about many neighbours reads little
+//! memory. It knows nothing about overlaps, levels or rules.
 
 use maple_wire::{Constraint, Field};
 
@@ -9,13 +9,13 @@ use super::actions::ActionId;
 use super::packed::{Layout, PackedMatches};
 use crate::tree::{LeafId, NodeId, Tree};
 
-/// Names an entry while it exists. Numbers are given out again ([`EntryStore::recycle`]).
+/// Names an entry while it exists. Numbers are reused ([`EntryStore::recycle`]).
 pub(in crate::compile) type EntryId = u32;
 
 /// What the table does with a packet whose first entry this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::compile) enum Verdict {
-    /// Sends it to the controller: no trace has been there. It may become [`Verdict::Forward`].
+    /// Sends it to the controller: no trace has reached it. It may become [`Verdict::Forward`].
     Unexplored,
     /// Sends it to the controller, which can tell more packets apart than a match can.
     PartiallyExplored,
@@ -26,7 +26,7 @@ pub(in crate::compile) enum Verdict {
 /// What an entry counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryState {
-    /// It was removed, and lists may still name it. Also: the number was never given out.
+    /// It was removed, and lists may still name it. Also: the number was never used.
     Gone,
     /// Earlier entries cover it, so no packet gets to it. It counts for nothing.
     Shadowed,
@@ -36,7 +36,7 @@ pub(super) enum EntryState {
     Forward,
 }
 
-/// What neighbours ask of an entry most often, beside its state.
+/// What neighbours most often read of an entry, besides its state.
 #[derive(Clone, Copy, Debug)]
 struct EntryHot {
     node: NodeId,
@@ -79,14 +79,14 @@ impl EntryStore {
         id
     }
 
-    /// Removes an entry and returns its verdict. Its match can be read until the number is given out again.
+    /// Removes an entry and returns its verdict. Its match can be read until the number is reused.
     pub(super) fn remove(&mut self, id: EntryId) -> Verdict {
         self.set_state(id, EntryState::Gone);
         self.len -= 1;
         self.verdict(id)
     }
 
-    /// Allows numbers of removed entries to be given out again: nothing may name them any more.
+    /// Allows numbers of removed entries to be reused. Nothing may name them any more.
     pub(super) fn recycle(&mut self, mut ids: Vec<EntryId>) {
         self.free.append(&mut ids);
     }
@@ -100,7 +100,7 @@ impl EntryStore {
         }
     }
 
-    /// Says whether earlier entries cover an entry.
+    /// Sets whether earlier entries cover an entry.
     pub(super) fn set_shadowed(&mut self, id: EntryId, is_shadowed: bool) {
         let state = if is_shadowed { EntryState::Shadowed } else { state_of(self.verdict(id)) };
         self.set_state(id, state);
@@ -123,7 +123,7 @@ impl EntryStore {
         self.leaves[id as usize]
     }
 
-    /// Smaller for what takes precedence.
+    /// A number that is smaller for entries that take precedence.
     pub(super) fn rank(&self, tree: &Tree, id: EntryId) -> u64 {
         tree.rank(self.node(id))
     }
@@ -153,17 +153,17 @@ impl EntryStore {
         (0..self.states.len() as EntryId).filter(|id| self.is_there(*id))
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many of them are shadowed.
+    /// The number of shadowed entries.
     pub(super) fn shadowed(&self) -> usize {
         self.shadowed
     }
 
-    /// One more than the largest number that was ever given out.
+    /// One more than the largest number that was ever used.
     pub(super) fn numbers(&self) -> usize {
         self.states.len()
     }
@@ -173,7 +173,7 @@ impl EntryStore {
         self.layout.pack(all, set)
     }
 
-    /// Gives the fields of a match a place. If matches are longer for that, returns how many words they take now.
+    /// Gives the fields of a match a place. If that makes matches longer, returns how many words they now take.
     pub(super) fn admit(&mut self, all: &[Constraint]) -> Option<usize> {
         let is_longer = self.layout.admit(all);
         is_longer.then(|| {
@@ -220,8 +220,8 @@ impl EntryState {
 }
 
 impl Verdict {
-    /// How many levels the later of two overlapping entries must lie below the earlier, at least. If 0, both may share a
-    /// level, but the later must not lie above, or it might hide the earlier.
+    /// The minimum number of levels that the later of two overlapping entries must be below the earlier one. If 0, both
+    /// may share a level, but the later one must not be above, because it might hide the earlier one.
     pub(super) fn gap(self, later: Verdict) -> u32 {
         match (self, later) {
             (Verdict::PartiallyExplored, Verdict::PartiallyExplored) => 0,

@@ -1,25 +1,24 @@
-//! What the next recompute has to look at, and what was put off.
+//! What the next recompute has to look at, and what is deferred.
 //!
-//! An entry is *dirty* if it came or changed since the last recompute. The queue remembers the state that it had then.
-//! Whoever changes an entry tells the queue, and no other part keeps such a flag.
+//! An entry is *dirty* if it is new or has changed since the last recompute. The queue remembers the state that it had
+//! then. Code that changes an entry tells the queue, and no other part keeps such a flag.
 
 use std::collections::VecDeque;
 
 use super::store::{EntryId, EntryState, EntryStore};
 
-/// What is to be done.
 #[derive(Debug, Default)]
 pub(super) struct WorkQueue {
     /// By entry.
     marks: Vec<Mark>,
-    /// Each once, and perhaps some that were removed.
+    /// Each entry once, and possibly some that were removed.
     dirty: Vec<EntryId>,
     has_removals: bool,
-    /// Entries that may be shadowed no more.
+    /// Entries that may no longer be shadowed.
     unshadow_candidates: Vec<EntryId>,
-    /// Barrier entries whose necessity is to be looked at. Some may have been removed.
+    /// Barrier entries whose necessity is to be checked. Some may have been removed.
     unchecked: Vec<EntryId>,
-    /// Barrier entries that are rules and perhaps redundant. Some may have been removed.
+    /// Barrier entries that are rules and may be redundant. Some may have been removed.
     deferred: VecDeque<EntryId>,
     /// Kept for its memory.
     ordered: PrecedenceQueue,
@@ -29,9 +28,9 @@ pub(super) struct WorkQueue {
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     history: History,
-    /// Its level may no longer do.
+    /// Its level may no longer be right.
     level_stale: bool,
-    /// It is in `deferred`.
+    /// Whether it is in `deferred`.
     deferred: bool,
 }
 
@@ -41,7 +40,7 @@ enum History {
     Clean,
     /// It is dirty, and had this state at the last recompute.
     Was(EntryState),
-    /// The same, and the state has changed more than once since: neighbours may have seen any.
+    /// The same, but the state has changed more than once since. Neighbours may have seen any of the states.
     Toggled(EntryState),
 }
 
@@ -55,7 +54,7 @@ impl WorkQueue {
         self.dirty.push(id);
     }
 
-    /// An edit changes an entry from one state to another, perhaps the same.
+    /// An edit changes an entry from one state to another, which may be the same.
     pub(super) fn mark_edited(&mut self, id: EntryId, before: EntryState, after: EntryState) {
         let history = &mut self.marks[id as usize].history;
         match *history {
@@ -65,7 +64,7 @@ impl WorkQueue {
         }
     }
 
-    /// An entry that is in this state may change within the recompute, where no neighbour sees a state in between.
+    /// An entry in this state may change within the recompute, where no neighbour sees a state in between.
     pub(super) fn mark_dirty(&mut self, id: EntryId, state: EntryState) {
         let history = &mut self.marks[id as usize].history;
         if let History::Clean = *history {
@@ -85,14 +84,14 @@ impl WorkQueue {
         self.has_removals |= mark.history.before().is_some();
     }
 
-    /// Leaves out dirty entries that were removed.
+    /// Drops dirty entries that were removed.
     pub(super) fn drop_removed(&mut self, store: &EntryStore) {
         if std::mem::take(&mut self.has_removals) {
             self.dirty.retain(|id| store.state(*id) != EntryState::Gone);
         }
     }
 
-    /// All is looked at. Shows the entries that were dirty.
+    /// Ends a recompute: everything has been looked at. Calls `was_dirty` with the entries that were dirty.
     pub(super) fn finish(&mut self, mut was_dirty: impl FnMut(EntryId)) {
         for id in self.dirty.drain(..) {
             let mark = &mut self.marks[id as usize];
@@ -129,7 +128,7 @@ impl WorkQueue {
         self.marks[id as usize].level_stale
     }
 
-    /// Entries that may be shadowed no more.
+    /// Adds entries that may no longer be shadowed.
     pub(super) fn add_unshadow_candidates(&mut self, ids: impl Iterator<Item = EntryId>) {
         self.unshadow_candidates.extend(ids);
     }
@@ -138,12 +137,12 @@ impl WorkQueue {
         &self.unshadow_candidates
     }
 
-    /// The necessity of a barrier entry is to be looked at.
+    /// Adds barrier entries whose necessity is to be checked.
     pub(super) fn add_unchecked(&mut self, ids: impl IntoIterator<Item = EntryId>) {
         self.unchecked.extend(ids);
     }
 
-    /// The barrier entries whose necessity is to be looked at, each once. [`WorkQueue::keep_unchecked`] takes the memory
+    /// The barrier entries whose necessity is to be checked, each once. [`WorkQueue::keep_unchecked`] takes the memory
     /// back.
     pub(super) fn take_unchecked(&mut self) -> Vec<EntryId> {
         self.unchecked.sort_unstable();
@@ -157,7 +156,7 @@ impl WorkQueue {
         self.unchecked = done;
     }
 
-    /// A barrier entry that is a rule, perhaps without need, is looked at later.
+    /// Defers a barrier entry that is a rule and may be unnecessary.
     pub(super) fn defer(&mut self, id: EntryId) {
         if !std::mem::replace(&mut self.marks[id as usize].deferred, true) {
             self.deferred.push_back(id);
@@ -170,7 +169,7 @@ impl WorkQueue {
         Some((id, std::mem::take(&mut self.marks[id as usize].deferred)))
     }
 
-    /// An entry that was perhaps deferred has been looked at.
+    /// An entry that may have been deferred has been looked at.
     pub(super) fn is_looked_at(&mut self, id: EntryId) {
         self.marks[id as usize].deferred = false;
     }
@@ -179,7 +178,7 @@ impl WorkQueue {
         !self.deferred.is_empty()
     }
 
-    /// Whether the one dirty entry is all that there is to do. If so, says which it is.
+    /// The dirty entry, if it is all that there is to do.
     pub(super) fn only_entry(&self) -> Option<EntryId> {
         let [id] = self.dirty[..] else { return None };
         let is_all = self.unshadow_candidates.is_empty() && self.unchecked.is_empty() && self.deferred.is_empty();
@@ -206,15 +205,15 @@ impl History {
     }
 }
 
-/// Entries with their ranks, each once, in order of precedence. Mostly few, so a sorted list does.
+/// Entries with their ranks, each once, in order of precedence. There are mostly few, so a sorted list suffices.
 #[derive(Debug, Default)]
 pub(super) struct PrecedenceQueue {
-    /// The first in precedence is the last.
+    /// The last item takes precedence over all others.
     list: Vec<(u64, EntryId)>,
 }
 
 impl PrecedenceQueue {
-    /// Adds an entry that is perhaps there.
+    /// Adds an entry, unless it is already there.
     pub(super) fn insert(&mut self, rank: u64, id: EntryId) {
         let ranked = (rank, id);
         if let Err(at) = self.list.binary_search_by(|there| ranked.cmp(there)) {
@@ -222,7 +221,7 @@ impl PrecedenceQueue {
         }
     }
 
-    /// Takes the first one out.
+    /// Removes and returns the first entry.
     pub(super) fn pop_first(&mut self) -> Option<EntryId> {
         self.list.pop().map(|(_, id)| id)
     }

@@ -1,4 +1,4 @@
-//! Region classes: nodes of the tree that stand for the same packets, as far as a match can say it.
+//! Region classes: nodes of the tree that stand for the same packets, as far as a match can express it.
 
 use std::sync::Arc;
 
@@ -18,12 +18,13 @@ pub(super) struct RegionClasses {
     free: Vec<ClassId>,
 }
 
-/// Nodes that stand for the same region: a node and, since a match can't state that a test failed, the no-sides below.
+/// Nodes that stand for the same region: a node, and the no-sides below it, because a match can't state that a test
+/// failed.
 #[derive(Debug)]
 struct RegionClass {
     /// The test or `V` node above.
     above: Option<NodeId>,
-    /// `None` if the class is one leaf under a `V` node: the `V` node's region and the value say it.
+    /// `None` if the class is one leaf under a `V` node: the `V` node's region and the value determine it.
     region: Option<Arc<Region>>,
     /// Every packet of the region gets to a forwarding leaf, or has a barrier entry of the class's own tests.
     is_complete: bool,
@@ -56,7 +57,7 @@ impl RegionClasses {
         self.classes[class as usize].nodes += 1;
     }
 
-    /// A node is gone. The class goes with its last one.
+    /// Removes a node. The class is removed with its last node.
     pub(super) fn remove_node(&mut self, class: ClassId) {
         let nodes = &mut self.classes[class as usize].nodes;
         *nodes -= 1;

@@ -18,8 +18,8 @@ enum Extent {
 }
 
 impl IncrementalCompiler {
-    /// Brings the entries of a leaf up to date, and what its completeness means for the nodes above. If the leaf is the
-    /// yes-side of a test that has the entries for it, returns the test: it is to be updated next.
+    /// Updates the entries of a leaf, and what its completeness means for the nodes above. If the leaf is the yes-side
+    /// of a test that has the entries for it, returns the test, which must be updated next.
     pub(super) fn update_leaf(&mut self, node: NodeId) -> Option<NodeId> {
         let class = self.node(node).class;
         if class == UNMATCHABLE {
@@ -29,7 +29,8 @@ impl IncrementalCompiler {
         self.update_leaf_of(node, class, &region, None)
     }
 
-    /// The same for a leaf whose class has this region. `matches` are those that state it, if they are known.
+    /// The same for a leaf whose class has this region. `matches` are the matches that state the region, if they are
+    /// known.
     pub(super) fn update_leaf_of(
         &mut self,
         node: NodeId,
@@ -76,7 +77,7 @@ impl IncrementalCompiler {
         (extent, Verdict::Forward(action))
     }
 
-    /// Brings the entries of a test up to date with its yes-side. `matches` are those of its yes-region, if they are known.
+    /// Updates the entries of a test for its yes-side. `matches` are those of its yes-region, if they are known.
     pub(super) fn update_test(&mut self, node: NodeId, matches: Option<Vec<Vec<Constraint>>>) {
         let NodeInfo { class, kind, .. } = *self.node(node);
         let Node::Test { cond, yes, .. } = self.tree.node(node) else { return };
@@ -111,7 +112,7 @@ impl IncrementalCompiler {
         self.set_entries(node, &matches.unwrap_or_default(), leaf, verdict);
     }
 
-    /// Gives a node entries with these matches. Mostly it has them already, or none.
+    /// Gives a node entries with these matches. Mostly it already has them, or has none.
     fn set_entries(&mut self, node: NodeId, matches: &[Vec<Constraint>], leaf: Option<LeafId>, verdict: Verdict) {
         let there = std::mem::take(&mut self.node_mut(node).entries);
         let ids = there.ids();

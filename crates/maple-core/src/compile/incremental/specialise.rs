@@ -1,17 +1,17 @@
-//! Leaf specialisation: a leaf keeps a part of its packets, so that fewer barrier rules are required.
+//! Leaf specialisation: a leaf keeps only a part of its packets, so that fewer barrier rules are required.
 //!
 //! # What
 //!
-//! A pass beside the core: without it the table is right, but has more rules. A wide forwarding entry after hundreds of
-//! unexplored tests requires a barrier rule for each that it overlaps. Its leaf may keep a part of its packets only
-//! ([`Tree::specialise`](crate::tree::Tree::specialise)). Barrier entries that have nothing to do with that part are not
-//! required because of it. The other packets get a leaf of their own when the first of them comes, at the cost of one
-//! more miss and one more rule. `entries/specialisation.rs` says when that pays.
+//! This pass is optional: without it the table is right, but has more rules. A wide forwarding entry after hundreds of
+//! unexplored tests requires a barrier rule for each test that it overlaps. Its leaf may keep only a part of its
+//! packets ([`Tree::specialise`](crate::tree::Tree::specialise)). Barrier entries that have nothing to do with that
+//! part are not required because of it. The other packets get a leaf of their own when the first of them comes, at the
+//! cost of one more miss and one more rule. `entries/specialisation.rs` says when that pays.
 //!
 //! # Price
 //!
-//! This file, `entries/specialisation.rs` and `tree/specialise.rs`, and a leaf that says less than f. Without them, a table
-//! of the filter sets has 3 % more rules on average (`docs/algorithm.md`). Nothing else in the compiler knows of it.
+//! The price is this file, `entries/specialisation.rs` and `tree/specialise.rs`, and leaves that decide fewer packets
+//! than f did. `docs/results/rules.md` says how many rules it saves. No other part of the compiler knows about it.
 
 use maple_wire::{Constraint, Field};
 
@@ -22,17 +22,18 @@ use crate::tree::{LeafId, NodeId};
 #[cfg(test)]
 mod tests;
 
-/// How many such reads a leaf may have.
+/// The maximum number of such reads of a leaf.
 const MAX_READS: usize = 4;
 
 impl IncrementalCompiler {
-    /// Specialises a leaf that has just come, as often as that pays. `packet` is one of its packets.
+    /// Specialises a new leaf, as often as that pays. `packet` is one of its packets.
     pub(super) fn specialise_if_worthwhile(&mut self, leaf: LeafId, packet: &dyn Fields) {
         let Some(node) = self.tree.leaf_node(leaf) else { return };
         if !self.may_be_specialised(node) {
             return;
         }
-        // A leaf that waits for its labels will require the same barrier rules. So the question is asked as if it forwarded.
+        // A leaf that waits for its labels will require the same barrier rules. So the question is asked as if it
+        // forwarded.
         let waits = self.node(node).behaviour.action.is_none();
         if waits {
             self.set_action(leaf, LeafAction::Apply(Vec::new()));
@@ -46,7 +47,7 @@ impl IncrementalCompiler {
         }
     }
 
-    /// Whether a leaf stands where it can be specialised, and overlaps enough entries that this may pay.
+    /// Whether a leaf is at a place where it can be specialised, and overlaps so many entries that this may pay.
     fn may_be_specialised(&mut self, node: NodeId) -> bool {
         let class = self.node(node).class;
         if class == UNMATCHABLE || !self.entries.is_large() {
@@ -55,7 +56,8 @@ impl IncrementalCompiler {
         if let Some(test) = self.test_of(node) {
             return matches!(*self.node(test).entries.ids(), [id] if self.entries.yields_to_many(id));
         }
-        // The yes-side of a test that is about to be complete needs no entry of its own, which it would if this leaf kept less.
+        // The yes-side of a test that is about to be complete needs no entry of its own. It would need one if this leaf
+        // kept less.
         let above = self.classes.above(class);
         if above.is_some_and(|above| !matches!(self.node(above).kind, NodeKind::Value { .. })) {
             return false;
@@ -70,7 +72,7 @@ impl IncrementalCompiler {
         }
     }
 
-    /// What a leaf's packets should have in common besides, if anything.
+    /// What else a leaf's packets should have in common, if anything.
     fn worthwhile_read(&self, leaf: LeafId, packet: &dyn Fields) -> Option<Constraint> {
         let node = self.tree.leaf_node(leaf)?;
         let region = self.region_of_leaf(node, self.node(node).class);
@@ -78,7 +80,7 @@ impl IncrementalCompiler {
         let [id] = *self.node(test.unwrap_or(node)).entries.ids() else { return None };
         let value = |field: Field| packet.value(field).filter(|_| packet.is_captured(field));
         let capabilities = &self.target.capabilities;
-        // The mask must do for all values, since other packets have other ones.
+        // The mask must work for all values, because other packets have other values.
         let can_be_stated = |read: &Constraint| {
             let is_one = |part: Region| part.stated(capabilities).is_some_and(|matches| matches.len() == 1);
             capabilities.can_mask(read) && region.with(read).is_some_and(is_one)

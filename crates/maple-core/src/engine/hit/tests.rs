@@ -42,7 +42,7 @@ impl Fixture {
         fixture
     }
 
-    /// Handles events, and confirms every barrier at once.
+    /// Handles events, and confirms every barrier immediately.
     fn handle(&mut self, mut events: Vec<Event>) {
         let mut effects = Vec::new();
         while !events.is_empty() {

@@ -17,8 +17,8 @@
 //!
 //! These rules count like all others. If a switch has little capacity, the hosts of one port get at most an eighth of
 //! it, and all hosts together a half. Further hosts have no rule, and their packets come to the controller, which is
-//! slow but right. They get a rule when there is capacity again. Hosts whose rule the switch has refused are treated
-//! alike, and leaves are not affected.
+//! slow but right. They get a rule when there is capacity again. Hosts whose rule the switch has refused are treated in
+//! the same way. Leaves are not affected.
 //!
 //! # Callers
 //!
@@ -43,7 +43,7 @@ use crate::state::AddressKinds;
 use crate::update::Change;
 use rule_set::*;
 
-/// The maximum number of hosts without capacity that are tried again at once.
+/// The maximum number of hosts without capacity that are tried again together.
 const MAX_RETRIED: usize = 64;
 
 /// The capacity for rules of hosts.

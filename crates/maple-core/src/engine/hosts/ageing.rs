@@ -5,7 +5,7 @@
 //! A host is active when a packet of it comes to the controller, or when the counters of its rules have risen. Each
 //! switch is checked four times in a `timeout`. If some host of a port was inactive for half a timeout, the counters of
 //! that port's rules are read, one port after the other. A host that was inactive for a whole timeout is forgotten. If
-//! a switch does not tell its counters, only packets that come to the controller count.
+//! a switch does not report its counters, only packets that come to the controller count.
 //!
 //! A host is asked for an address that it has not announced for a timeout. After two timeouts without an announcement
 //! the address is forgotten.

@@ -2,11 +2,10 @@
 //!
 //! A claim asks the shard of the known location whether the host is still there. Until that shard answers, packets from
 //! the claiming port are dropped. If the host is still there, the claim is *refuted*, and the port's packets are
-//! dropped for some time more. If the host is gone, the claim is *resolved*: the host moves to the port that claimed it
+//! dropped for some more time. If the host is gone, the claim is *resolved*: the host moves to the port that claimed it
 //! first.
 //!
-//! The number of claims of each port is bounded. So a port that claims every address does not stand in the way of the
-//! others.
+//! The number of claims of each port is bounded. So a port that claims every address does not block the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +17,7 @@ use crate::engine::Time;
 use crate::network::{Location, Mac};
 use crate::report::{MoveReason, Report};
 
-/// The maximum number of hosts that one port may claim at once.
+/// The maximum number of hosts that one port may claim at the same time.
 const MAX_CLAIMS: usize = 32;
 /// The maximum number of refuted claims of a port that are reported.
 const MAX_REPORTED: usize = 8;

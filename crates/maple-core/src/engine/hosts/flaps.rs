@@ -1,6 +1,6 @@
-//! Silent hosts that move: ports that come and go tell where to look for them.
+//! Silent hosts that move: ports that come and go show where to look for them.
 //!
-//! Take a host that is silent after it was plugged in elsewhere. It would be found only when a peer asks for it with a
+//! Suppose that a host is plugged in elsewhere and stays silent. It would be found only when a peer asks for it with a
 //! broadcast, and operating systems wait long before they do that. So hosts are asked for at the ports where they may
 //! be, by the addresses that they announced. Their answers are learned from as usual.
 //!

@@ -9,7 +9,7 @@ use crate::network::Mac;
 /// The source address of probes: locally administered, `maple` in ASCII. Frames to it never reach the policy.
 pub const PROBE_MAC: Mac = Mac([0x02, b'm', b'a', b'p', b'l', b'e']);
 
-/// The maximum number of addresses by which a host is asked at once.
+/// The maximum number of addresses that a host is asked for in one round.
 const MAX_PROBES: usize = 4;
 
 /// Probes for the addresses that a host announced, the latest first.

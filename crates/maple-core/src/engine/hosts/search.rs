@@ -90,7 +90,7 @@ impl OpenSearch {
         if self.was_asked { limits.probe_timeout * 2 } else { limits.silence }
     }
 
-    /// Takes a reading; `None` if the switch does not tell.
+    /// Takes a reading; `None` if the switch does not report its counters.
     fn take(&mut self, now: Time, count: Option<u64>) {
         if let (Some(new), Some(old)) = (count, self.count) {
             // Counters fall when a rule is deleted, and its last packets are not counted.
@@ -203,7 +203,7 @@ impl Hosts {
         }
     }
 
-    /// The counters of a host were read; `None` if the switch does not tell.
+    /// The counters of a host were read; `None` if the switch does not report them.
     pub(super) fn on_search_count(&mut self, now: Time, mac: Mac, count: Option<u64>, out: &mut Vec<HostAction>) {
         let limits = self.limits;
         let Some(search) = self.searches.get_mut(&mac) else { return };

@@ -8,8 +8,8 @@
 //!
 //! # Routes that follow a plan
 //!
-//! What a plan ([`Goal`](crate::route::Goal)) resolves to changes with the topology. Then the route changes its [path](LabelledPath) once
-//! for all its leaves:
+//! What a plan ([`Goal`](crate::route::Goal)) resolves to changes with the topology. Then the route changes its
+//! [path](LabelledPath) once for all its leaves:
 //!
 //! * The *next* path asks for its labels. Meanwhile packets follow the current path, and the route holds the labels of
 //!   both.

@@ -128,7 +128,7 @@ pub(super) struct Confirmed {
 }
 
 impl Tables {
-    /// Tables of which nothing is known. The first transaction id is `first_xid`.
+    /// Tables about which nothing is known. The first transaction id is `first_xid`.
     pub fn new(first_xid: u32) -> Tables {
         Tables {
             installed: BTreeMap::new(),

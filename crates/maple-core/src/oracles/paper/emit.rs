@@ -20,7 +20,7 @@ impl Graph {
         rules
     }
 
-    /// What has changed since this was last asked, in a safe order.
+    /// Returns what has changed since the last call, in a safe order.
     pub(super) fn take_changes(&mut self) -> Vec<Change> {
         let mut touched: Vec<NodeId> = std::mem::take(&mut self.touched).into_iter().collect();
         touched.retain(|id| self.get(*id).is_some());
@@ -29,15 +29,15 @@ impl Graph {
         changes(&std::mem::take(&mut self.sent), &wanted)
     }
 
-    /// Must be said before a node's rules change: keeps them as they were sent.
+    /// Must be called before a node's rules change: keeps them as they were sent.
     pub(super) fn touch(&mut self, node: NodeId) {
         if self.touched.insert(node) {
             self.sent.extend(self.rules_at(node));
         }
     }
 
-    /// Where there are too few priorities: gives the least ones again, and has the highest fit, at the cost of the
-    /// lowest.
+    /// If there are too few priorities: assigns the least priorities again. If these are still too many, the highest
+    /// ones fit, at the cost of the lowest.
     pub(super) fn fit(&mut self) {
         if self.highest <= self.last() {
             return;
@@ -45,7 +45,7 @@ impl Graph {
         self.renumber();
         self.lowest = 0;
         if self.highest > self.last() {
-            // Some room, so that not every trace to come means another fit.
+            // Leaves some priorities free, so that not every new trace causes another fit.
             self.lowest = self.highest + self.last() / 4 - self.last();
         }
     }

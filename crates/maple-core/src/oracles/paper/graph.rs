@@ -20,15 +20,15 @@ pub(super) struct Graph {
     pub(super) leaves: FxHashMap<LeafId, NodeId>,
     slots: Vec<Option<Node>>,
     free: Vec<NodeId>,
-    /// All that can be here at all; `None` where the switch can't match it.
+    /// All packets that can be here; `None` if the switch can't match them.
     everything: Option<Arc<Area>>,
-    /// Nodes whose rules may differ from what was sent when changes were last taken.
+    /// The nodes whose rules may differ from what was sent when changes were last taken.
     pub(super) touched: FxHashSet<NodeId>,
     /// The rules of these nodes as they were sent.
     pub(super) sent: Vec<Rule>,
-    /// No rule has a higher priority.
+    /// The highest priority of any rule.
     pub(super) highest: u32,
-    /// Priorities below this one have no number within the target's: their rules are left out.
+    /// Priorities below this one have no number within the target's. Rules with them are left out.
     pub(super) lowest: u32,
 }
 
@@ -46,9 +46,9 @@ pub(super) enum Branch {
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) parent: Option<(NodeId, Branch)>,
-    /// The accumulated match; `None` where no rule may come from here.
+    /// The accumulated match; `None` if no rule may come from here.
     pub(super) area: Option<Arc<Area>>,
-    /// What rules from here on have at least.
+    /// The minimum priority of rules from here on.
     pub(super) base: u32,
     /// The paper's `isComplete`.
     pub(super) complete: bool,
@@ -67,7 +67,7 @@ pub(super) enum Kind {
         mask: u128,
         children: BTreeMap<u128, NodeId>,
         complete_children: u128,
-        /// How many values there can be, where that is not more than counts.
+        /// How many values there can be, unless the number is too large.
         values: Option<u128>,
     },
     Test(Test),
@@ -79,18 +79,18 @@ pub(super) struct Test {
     pub(super) yes: Option<NodeId>,
     pub(super) no: Option<NodeId>,
     pub(super) priority: u32,
-    /// Whether `priority` was raised since the barrier and the yes-side took notice.
+    /// Whether `priority` was raised, and the barrier and the yes-side have not followed yet.
     pub(super) raised: bool,
     /// Whether there is a barrier: the paper's `needsBarrier`.
     pub(super) barrier: bool,
 }
 
-/// What a test asks of the packets that get to it.
+/// What a test asks about the packets that get to it.
 #[derive(Debug)]
 pub(super) enum Question {
-    /// Those of this area fit.
+    /// Packets of this area fit.
     Splits(Arc<Area>),
-    /// Those that fit can't be stated; they are part of this area.
+    /// The packets that fit can't be stated. They are part of this area.
     Within(Arc<Area>),
     /// None fits.
     Never,
@@ -113,7 +113,7 @@ impl Graph {
         &self.target.capabilities
     }
 
-    /// The tree `Ω`.
+    /// The empty tree `Ω`.
     pub(super) fn new(target: Target) -> Graph {
         let mut graph = Graph {
             target,
@@ -151,7 +151,7 @@ impl Graph {
         self.fit();
     }
 
-    /// Takes a leaf out, and nodes that lead to no leaf any more.
+    /// Removes a leaf, and the nodes from which no leaf can be reached any more.
     pub(super) fn remove(&mut self, leaf: LeafId) {
         if let Some(at) = self.leaves.remove(&leaf) {
             self.prune(at);
@@ -187,12 +187,12 @@ impl Graph {
         self.slots[id.0 as usize].as_mut().expect("a linked node is there")
     }
 
-    /// The node, where it is still there.
+    /// The node, if it still exists.
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
         self.slots[id.0 as usize].as_ref()
     }
 
-    /// The test that a node is.
+    /// The test at a node.
     pub(super) fn test_mut(&mut self, id: NodeId) -> &mut Test {
         match &mut self.node_mut(id).kind {
             Kind::Test(test) => test,
@@ -200,7 +200,7 @@ impl Graph {
         }
     }
 
-    /// All nodes that are there.
+    /// All nodes that exist.
     pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> {
         (0..self.slots.len() as u32).map(NodeId).filter(|id| self.get(*id).is_some())
     }
@@ -262,7 +262,7 @@ impl Graph {
         }
     }
 
-    /// The node that asks what the item answers, for the packets of an area.
+    /// The node that asks for what the item answers, for the packets of an area.
     fn asking(&self, item: &Item, area: Option<&Arc<Area>>) -> Kind {
         match item {
             Item::Read(Constraint { field, mask, .. }) => {
@@ -320,8 +320,8 @@ impl Graph {
         Some(Arc::new(Area { region, matches }))
     }
 
-    /// The smallest area within `rest` that holds all packets that fit `cond`, as far as parts of it can be stated;
-    /// `None` where it would be all of `rest`.
+    /// The smallest area within `rest` that contains all packets that fit `cond`, as far as parts of `cond` can be
+    /// stated. `None` if that would be all of `rest`.
     fn widened(&self, rest: &Arc<Area>, cond: &Cond) -> Option<Arc<Area>> {
         let parts = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
         let mut wide = None;
@@ -345,7 +345,7 @@ impl Test {
         }
     }
 
-    /// The priority that the positive side has at least.
+    /// The minimum priority of the positive side.
     pub(super) fn positive_base(&self) -> u32 {
         self.priority + u32::from(self.barrier)
     }

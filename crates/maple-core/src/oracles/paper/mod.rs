@@ -1,40 +1,41 @@
-//! The paper's compiler: Algorithms 2 and 5, incremental as §4.4 says. Baseline of the benchmarks, and an oracle.
+//! The paper's compiler: Algorithms 2 and 5, incremental as §4.4 describes. It is the baseline of the benchmarks, and
+//! an oracle.
 //!
 //! # What
 //!
-//! [`build_ft`] is Algorithm 2: one priority a rule, a barrier at every test. [`opt_build_ft`] is Algorithm 5: barriers
-//! only where `needsBarrier` says so, and priorities as low as the order graph `G_o` allows, counted from the bottom.
-//! `PaperCompiler` keeps the table of Algorithm 5 in step with a growing tree (§4.4): a new trace is built at the
-//! priority stored where it attaches; where that raises the priority of tests above, their positive branches are
-//! built again, up to the root.
+//! [`build_ft`] is Algorithm 2: each rule has a priority of its own, and every test a barrier. [`opt_build_ft`] is
+//! Algorithm 5: barriers only where `needsBarrier` says so, and priorities as low as the order graph `G_o` allows,
+//! counted from the bottom. `PaperCompiler` keeps the table of Algorithm 5 in step with a growing tree (§4.4): a new
+//! trace is built at the priority stored where it attaches. If that raises the priority of tests above, their positive
+//! branches are built again, up to the root.
 //!
-//! # Where the paper's words leave a choice
+//! # Where the paper leaves a choice
 //!
-//! * *The base of a negative branch.* `G_o` has no edge from a test to its negative side (§4.3). Taken by the letter,
-//!   rules of the negative side within a positive branch start from 0 and are shadowed by the barrier of the test
-//!   around them; the table printed for Figure 5 (`103.23.0.0/16 → b` at 1) shows that they start where the test
-//!   itself did. So every node has a *base*, what its nearest positive ancestor demands, and hands it to both sides.
-//! * *What overlaps.* The up-edges of a test are those of its barrier: it is the barrier's match, not the match
-//!   accumulated at the test, that is compared with the positive sides above. Else any two tests of a chain would
-//!   overlap, and Table 1 has far fewer priorities than that.
-//! * *Invalidation.* The paper leaves all other rules as they are. That is right while the positive sides that stay
-//!   complete stay so; one that becomes incomplete gets its barrier, and what is left of it moves above it.
+//! * *The base of a negative branch.* `G_o` has no edge from a test to its negative side (§4.3). Taken literally, rules
+//!   of the negative side within a positive branch start from 0 and are shadowed by the barrier of the test around
+//!   them. The table printed for Figure 5 (`103.23.0.0/16 → b` at 1) shows that they start where the test itself did.
+//!   So every node has a *base*, which its nearest positive ancestor demands. It hands the base to both sides.
+//! * *What overlaps.* The up-edges of a test are those of its barrier: the barrier's match is compared with the
+//!   positive sides above, not the match accumulated at the test. Otherwise any two tests of a chain would overlap, and
+//!   Table 1 has far fewer priorities than that.
+//! * *Invalidation.* The paper leaves all other rules as they are. That is right while the positive sides are still
+//!   complete. One that becomes incomplete gets its barrier, and what is left of it moves above the barrier.
 //! * *A leaf without an action of its own* ([`LeafAction::Controller`]) counts as `Ω`.
 //!
 //! # Why it is correct
 //!
 //! Let `r` be a rule from the negative branch of a test `t` that overlaps `t`'s positive match. Then `priority(t)` is
-//! above `r`'s; the barrier of `t` has `priority(t)`; and the rules of the positive branch have at least
-//! `priority(t)`, plus one where there is a barrier. So whatever a packet of the positive branch meets first comes
-//! from there. Each edit ends with these three statements true of every test that it touched (`order.rs`).
+//! above `r`'s; the barrier of `t` has `priority(t)`; and the rules of the positive branch have at least `priority(t)`,
+//! plus one where there is a barrier. So the first rule that a packet of the positive branch meets comes from that
+//! branch. Each edit ends with these three statements true for every test that it touched (`order.rs`).
 //!
 //! What a switch can't match is handled as in [`crate::compile`]: a positive side that can't be stated counts as
-//! unexplored, its barrier is widened until it can be stated, and if nothing of it can be, the negative side has no
-//! rules.
+//! unexplored, and its barrier is widened until it can be stated. If nothing of it can be stated, the negative side has
+//! no rules.
 //!
 //! # Cost
 //!
-//! Attaching a trace compares each new rule with every test above it, and each rule whose priority is raised again: on
+//! Attaching a trace compares each new rule with every test above it, and each rule whose priority is raised again. On
 //! chains of tests that is the length of the chain for every rule, and many rules are raised (§6.1, Table 1, last
 //! column; §6.3: up to 20 ms a trace).
 
@@ -54,14 +55,14 @@ use graph::Graph;
 
 /// The rules of Algorithm 2, by falling priority, counted from the lowest of the target's priorities.
 ///
-/// Rules for which there is no priority left are not in the table, the lowest first.
+/// If priorities run out, the lowest rules are left out.
 pub fn build_ft(tree: &Tree, target: Target, action: &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule> {
     basic::rules(&grown(tree, target, action))
 }
 
 /// The rules of Algorithm 5, by falling priority, counted from the lowest of the target's priorities.
 ///
-/// Rules for which there is no priority left are not in the table, the lowest first.
+/// If priorities run out, the lowest rules are left out.
 pub fn opt_build_ft(tree: &Tree, target: Target, action: &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule> {
     let mut graph = grown(tree, target, action);
     graph.renumber();
@@ -92,12 +93,12 @@ struct PaperCompiler {
 }
 
 impl PaperCompiler {
-    /// Knows nothing, and has no rules.
+    /// An empty tree without rules.
     fn new(target: Target) -> PaperCompiler {
         PaperCompiler { tree: Tree::new(), graph: Graph::new(target) }
     }
 
-    /// Takes in a trace that the tree has taken in.
+    /// Adds a trace that the tree has just taken in.
     fn take_in(&mut self, outcome: Augmented, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented {
         match &outcome {
             Augmented::Existing(_) => return outcome,

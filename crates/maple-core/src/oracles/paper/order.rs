@@ -10,16 +10,16 @@
 //! # How edits keep it
 //!
 //! A rule that is new or has risen raises the tests above it ([`Graph::raise_above`], the up-edges). [`Graph::settle`]
-//! goes from the edit to the root, and wherever a test's priority was raised or its barrier comes or goes, it moves
-//! barrier and positive branch ([`Graph::lift`]). `lift` walks the branch in order, the negative side first, so that
-//! each test's priority is final when its own barrier and positive side are given theirs; what stands high enough
-//! already is not walked.
+//! goes from the edit to the root. If a test's priority was raised, or its barrier comes or goes, it moves the barrier
+//! and the positive branch ([`Graph::lift`]). `lift` walks the branch in order, the negative side first, so that each
+//! test's priority is final when its own barrier and positive side are given theirs. Subtrees that are already high
+//! enough are not walked.
 
 use super::graph::{Branch, Graph, Kind, Node, NodeId, Question};
 use crate::compile::LeafAction;
 use crate::tree::LeafId;
 
-/// What [`Graph::lift`] has to do, last first.
+/// What [`Graph::lift`] still has to do. The last task is done first.
 enum Task {
     /// Give a subtree at least this base.
     Lift(NodeId, u32),
@@ -30,7 +30,7 @@ enum Task {
 impl Graph {
     /// Builds the rules of a new trace, whose leaf is `leaf` and which attaches at `place`.
     pub(super) fn build(&mut self, place: Option<(NodeId, Branch)>, leaf: NodeId) {
-        // From the leaf up to where it attaches: nothing but the trace is there, so completeness is all that counts.
+        // From the leaf up to where it attaches. There is nothing but the trace, so only completeness counts.
         let mut path = vec![leaf];
         self.node_mut(leaf).complete = self.leaf_is_complete(leaf);
         while let Some((above, branch)) = self.node(path[path.len() - 1]).parent
@@ -67,7 +67,7 @@ impl Graph {
         let complete = self.leaf_is_complete(at);
         self.node_mut(at).complete = complete;
         if !had_rule {
-            // As for a new trace, so that the answer takes the place of the barrier that has stood for it.
+            // As for a new trace, so that the answer replaces the barrier that stood for it.
             self.node_mut(at).base = self.base_at(parent, complete);
         }
         self.raise_above(at);
@@ -75,14 +75,14 @@ impl Graph {
         self.fit();
     }
 
-    /// Gives all nodes the least priorities that the order graph allows (Algorithm 5).
+    /// Assigns to all nodes the least priorities that the order graph allows (Algorithm 5).
     pub(super) fn renumber(&mut self) {
         let ids: Vec<NodeId> = self.ids().collect();
         ids.iter().for_each(|id| self.touch(*id));
         self.highest = 0;
         let Some(root) = self.root else { return };
         for id in ids {
-            // Nothing is as high as demanded, so everything is walked.
+            // No base is set, so every node is walked.
             let node = self.node_mut(id);
             node.base = u32::MAX;
             if let Kind::Test(test) = &mut node.kind {
@@ -92,7 +92,7 @@ impl Graph {
         self.lift(root, 0);
     }
 
-    /// The base of what attaches at `place` and is then complete or not.
+    /// The base of a node that attaches at `place`, given whether it is complete then.
     fn base_at(&self, place: Option<(NodeId, Branch)>, complete: bool) -> u32 {
         let Some((above, branch)) = place else { return 0 };
         let Node { base, kind, .. } = self.node(above);
@@ -105,8 +105,8 @@ impl Graph {
         }
     }
 
-    /// Goes from an edit up to the root. The child at `place` was complete before (if there was one) or not, and is
-    /// now (if there is one) or not.
+    /// Goes from an edit up to the root. `was_complete` and `is_complete` say whether there was, and is, a complete
+    /// child at `place`.
     pub(super) fn settle(&mut self, place: Option<(NodeId, Branch)>, was_complete: bool, is_complete: bool) {
         let (mut place, mut was_complete, mut is_complete) = (place, was_complete, is_complete);
         while let Some((node, _)) = place {
@@ -119,7 +119,7 @@ impl Graph {
         }
     }
 
-    /// Brings a test's barrier and positive branch in line with its priority and with what is complete.
+    /// Updates a test's barrier and positive branch for its priority and for what is complete.
     fn mind_test(&mut self, node: NodeId) {
         let needed = self.needs_barrier(node);
         let Kind::Test(test) = &self.node(node).kind else { return };
@@ -137,7 +137,7 @@ impl Graph {
         }
     }
 
-    /// Gives a subtree at least this base: builds positive branches again whose test has risen.
+    /// Gives a subtree at least this base. Builds positive branches again if their test has risen.
     fn lift(&mut self, top: NodeId, base: u32) {
         let mut tasks = vec![Task::Lift(top, base)];
         while let Some(task) = tasks.pop() {
@@ -207,7 +207,7 @@ impl Graph {
         }
     }
 
-    /// The paper's `isComplete`, for a node whose children know whether they are.
+    /// The paper's `isComplete`, for a node whose children have theirs.
     fn is_complete(&self, node: NodeId) -> bool {
         let complete = |child: Option<NodeId>| child.is_some_and(|child| self.node(child).complete);
         match &self.node(node).kind {
@@ -221,7 +221,7 @@ impl Graph {
         }
     }
 
-    /// Counts a child of a `V` node that was complete and is.
+    /// Updates the number of complete children of a `V` node.
     fn count_child(&mut self, node: NodeId, was: bool, is: bool) {
         if let Kind::Value { complete_children, .. } = &mut self.node_mut(node).kind {
             *complete_children = *complete_children + u128::from(is) - u128::from(was);

@@ -1,4 +1,4 @@
-//! The elements that a walk of the tree lays down, in order of precedence: their levels, and which become rules.
+//! The elements that a walk of the tree makes, in order of precedence: their levels, and which of them become rules.
 
 use maple_wire::{Constraint, Instruction};
 
@@ -7,13 +7,13 @@ use crate::tree::LeafId;
 /// Elements in order of precedence.
 pub(super) struct Elements {
     list: Vec<Element>,
-    /// What leaves do, one entry a leaf.
+    /// The instructions of leaves, one item for each leaf.
     deeds: Vec<Vec<Instruction>>,
-    /// Barriers around which no other barrier has been laid yet, ascending.
+    /// Barriers that no other barrier contains yet, ascending.
     outermost: Vec<usize>,
 }
 
-/// A rule, perhaps.
+/// A possible rule.
 struct Element {
     all: Vec<Constraint>,
     leaf: Option<LeafId>,
@@ -25,9 +25,9 @@ struct Element {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Does the instructions at this place in `deeds`.
+    /// Applies the instructions at this index of `deeds`.
     Apply { deed: usize },
-    /// Sends to the controller, where that protects something before the element at `until`.
+    /// Sends to the controller, if that protects something before the element at `until`.
     Barrier { until: Option<usize> },
     /// Keeps a level free.
     Reserved,
@@ -37,16 +37,16 @@ enum Kind {
 pub(super) struct Installed<'a> {
     pub(super) all: &'a [Constraint],
     pub(super) leaf: Option<LeafId>,
-    /// From 0 at the top.
+    /// Counted from 0 at the top.
     pub(super) level: u32,
-    /// `None` is to the controller.
+    /// `None` sends to the controller.
     pub(super) instructions: Option<&'a [Instruction]>,
 }
 
 /// What a barrier stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behind {
-    /// A yes-side in which no trace has been.
+    /// A yes-side that no trace has reached.
     Unexplored,
     /// A yes-side that is known in part, or can't be matched.
     Partial,
@@ -64,7 +64,7 @@ impl Elements {
         self.list.len()
     }
 
-    /// Lays down a leaf that does `instructions`.
+    /// Adds a leaf with these instructions.
     pub(super) fn apply(&mut self, matches: &[Vec<Constraint>], leaf: LeafId, instructions: Vec<Instruction>) {
         let deed = self.deeds.len();
         self.deeds.push(instructions);
@@ -73,9 +73,9 @@ impl Elements {
         }
     }
 
-    /// Lays down a barrier behind the elements from `start` on, which lie within it.
+    /// Adds a barrier after the elements from `start` on, which lie within it.
     ///
-    /// Where all of it comes to stand, the barriers within it need protect nothing behind it.
+    /// If all of the barrier is added, the barriers within it need not protect anything after it.
     pub(super) fn barrier(&mut self, matches: &[Vec<Constraint>], start: usize, behind: Behind) {
         let here = self.len();
         let leaf = match behind {
@@ -93,7 +93,7 @@ impl Elements {
         self.outermost.extend(here..self.len());
     }
 
-    /// Keeps the level of a barrier that protects nothing yet.
+    /// Reserves the level of a barrier that protects nothing yet.
     pub(super) fn reserve(&mut self, matches: &[Vec<Constraint>], behind: Behind) {
         for all in matches {
             self.push(all, None, Kind::Reserved, behind != Behind::Unexplored);
@@ -118,14 +118,14 @@ impl Elements {
         installed
     }
 
-    /// Lays down an element unless one before it covers it.
+    /// Adds an element unless an earlier one covers it.
     fn push(&mut self, all: &[Constraint], leaf: Option<LeafId>, kind: Kind, stays_barrier: bool) {
         let mut level = 0;
         for there in self.list.iter().filter(|there| overlap(&there.all, all)) {
             if there.kind != Kind::Reserved && covers(&there.all, all) {
                 return;
             }
-            // Only between two barrier entries that will never forward no order is needed.
+            // Only two barrier entries that will never forward need no order.
             if !(stays_barrier && there.stays_barrier) {
                 level = level.max(there.level + 1);
             }
@@ -133,7 +133,7 @@ impl Elements {
         self.list.push(Element { all: all.to_vec(), leaf, level, kind, stays_barrier });
     }
 
-    /// Whether a rule that forwards overlaps an element, and comes after it and before `until`.
+    /// Whether a forwarding rule after an element and before `until` overlaps it.
     fn protects(&self, at: usize, until: Option<usize>, levels: u32) -> bool {
         let later = &self.list[at + 1..until.unwrap_or(self.list.len())];
         later.iter().any(|later| {
@@ -151,7 +151,7 @@ fn overlap(a: &[Constraint], b: &[Constraint]) -> bool {
     })
 }
 
-/// Whether `a`, which overlaps `b`, takes every packet that `b` takes: it fixes no other bits.
+/// Whether `a`, which overlaps `b`, takes every packet that `b` takes: it fixes no further bits.
 fn covers(a: &[Constraint], b: &[Constraint]) -> bool {
     let mut rest = b.iter();
     a.iter().all(|x| rest.find(|y| y.field == x.field).is_some_and(|y| x.mask & y.mask == x.mask))

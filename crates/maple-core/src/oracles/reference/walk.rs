@@ -1,6 +1,6 @@
-//! The walk over a tree that lays down elements, from what takes precedence to what yields.
+//! The walk over a tree that makes elements, from what takes precedence to what yields.
 //!
-//! Written with a stack of its own, since trees are deep. Every finished node leaves on a second stack whether it is
+//! It has a stack of its own, because trees are deep. Every finished node leaves on a second stack whether it is
 //! *complete*: whether every packet of its region gets to a leaf with instructions or is covered by a barrier of the
 //! node's own tests.
 
@@ -20,15 +20,15 @@ struct Area {
     matches: Vec<Vec<Constraint>>,
 }
 
-/// What is to be done, last first.
+/// What is still to be done. The last task is done first.
 enum Task {
     /// Walk a node for the packets of an area.
     Visit { node: Option<NodeId>, area: Rc<Area> },
     /// Walk a `V` node's child for the packets of the node's area that have the constraint.
     Child { node: NodeId, constraint: Constraint, area: Rc<Area> },
-    /// The `V` node is done: it is complete if all its children are and they are `all` of the values there can be.
+    /// The `V` node is done. It is complete if all its children are, and if they are `all` of the possible values.
     Value { children: usize, all: bool },
-    /// The yes-side, in `area`, of a test is done: lay its barrier, and go on with the no-side.
+    /// The yes-side, in `area`, of a test is done: add its barrier, and continue with the no-side.
     Yes { start: usize, yes: Option<NodeId>, area: Rc<Area>, no: Option<NodeId>, rest: Rc<Area> },
 }
 
@@ -132,7 +132,7 @@ impl Walk<'_> {
                     self.elements.barrier(&wide.matches, start, Behind::Partial);
                     self.tasks.push(Task::Visit { node: no, area: rest });
                 }
-                // The barrier would stand over all of the no-side.
+                // The barrier would cover all of the no-side.
                 None => self.complete.push(false),
             },
         }
@@ -150,7 +150,7 @@ impl Walk<'_> {
                 None => self.elements.reserve(&area.matches, behind),
             }
         }
-        // A test is complete if its no-side is: the yes-side is, or has its barrier.
+        // A test is complete if its no-side is, because the yes-side is complete or has its barrier.
         self.tasks.push(Task::Visit { node: no, area: rest });
     }
 

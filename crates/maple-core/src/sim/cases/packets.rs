@@ -1,25 +1,25 @@
-//! Packets as data. There are few different ones, so that packets often agree with each other and with what programs
-//! ask.
+//! Packets as data. There are few different ones, so that packets often agree with each other and with the questions of
+//! programs.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use maple_wire::packet::Frame;
 use maple_wire::packet::lldp::Tlv;
 
-/// A packet, without the number that makes each of its copies one of its own.
+/// A packet, without the number that distinguishes its copies.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacketSpec {
     /// The number of the host that sends it.
     pub from: usize,
-    /// The hardware address that it says it is from; the sender's own mostly.
+    /// The source hardware address; mostly the sender's own.
     pub src: [u8; 6],
-    /// The hardware address that it is for.
+    /// The destination hardware address.
     pub dst: [u8; 6],
     /// Its VLAN tags, the outer one first.
     pub tags: Vec<Tag>,
     /// What it carries.
     pub body: Body,
-    /// Cut off after so many bytes.
+    /// If set, the frame is cut to this many bytes.
     pub cut: Option<usize>,
 }
 
@@ -45,7 +45,7 @@ pub enum Body {
     V6 { src: Ipv6Addr, dst: Ipv6Addr, dscp: u8, transport: Transport },
     /// MPLS with one label.
     Mpls(u32),
-    /// LLDP that is not the controller's.
+    /// LLDP that is not from the controller.
     Lldp,
     /// Anything else.
     Other(u16),

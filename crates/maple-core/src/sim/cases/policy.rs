@@ -12,24 +12,24 @@ use crate::route::{Limit, Route};
 use crate::run::Observe as _;
 use crate::state::{Access, Stop, Value};
 
-/// Of a table, a value, and a number.
+/// Its key is a table, a value, and a number.
 type ManyEntries = Query<(String, (Value, u64)), bool>;
 
-/// Whether so many entries of a table have a value.
+/// Whether at least this many entries of a table have a value.
 static MANY_ENTRIES: LazyLock<ManyEntries> = LazyLock::new(|| {
     Query::new("many_entries", |net: &Net, (table, (value, least)): (String, (Value, u64))| {
         COUNT_ENTRIES.get(net, &(table, value)) >= least
     })
 });
 
-/// How many do: a query that the other asks.
+/// The number of entries with a value: a query that the other one asks.
 static COUNT_ENTRIES: LazyLock<Query<(String, Value), u64>> = LazyLock::new(|| {
     Query::new("count_entries", |net: &Net, (table, value): (String, Value)| {
         net.entries(&table).iter().filter(|(_, v)| *v == value).count() as u64
     })
 });
 
-/// How many links a switch has.
+/// The number of links of a switch.
 static DEGREE: LazyLock<Query<Dpid, u64>> = LazyLock::new(|| {
     Query::new("degree", |net: &Net, dpid: Dpid| {
         net.links().iter().filter(|(a, b)| a.switch == dpid || b.switch == dpid).count() as u64

@@ -25,11 +25,11 @@ pub enum Program {
     Answer(Answer),
     /// Asks a yes/no question.
     Ask { question: Question, yes: Box<Program>, no: Box<Program> },
-    /// Learns a value and goes on by it.
+    /// Learns a value and continues with the arm for it.
     Switch { subject: Subject, arms: Vec<(Option<u128>, Program)>, other: Box<Program> },
-    /// Changes the state and goes on.
+    /// Changes the state and continues.
     Write { change: Change, then: Box<Program> },
-    /// Makes the first changes, or, where that waits, the second and nothing of the first; and goes on.
+    /// Makes the first changes, or, if that waits, only the second. Then continues.
     Either { first: Vec<Change>, waits: bool, second: Vec<Change>, then: Box<Program> },
 }
 
@@ -42,7 +42,7 @@ pub enum Question {
     InRange { field: Field, lo: u128, hi: u128 },
     /// Whether the packet has the field.
     Present(Field),
-    /// Whether it is known where a host is.
+    /// Whether the location of a host is known.
     Located(Who),
     /// Whether a host is at this switch.
     LocatedAt(Who, Dpid),
@@ -52,7 +52,7 @@ pub enum Question {
     Contains { table: &'static str, key: Operand },
     /// Whether a table has any entry with this value.
     AnyEntry { table: &'static str, value: Value },
-    /// Whether so many entries of a table have this value: asked of a query.
+    /// Whether at least `least` entries of a table have this value. A query answers this.
     ManyEntries { table: &'static str, value: Value, least: u64 },
     /// Whether a variable has this value.
     VarIs { name: &'static str, value: Value },
@@ -63,28 +63,28 @@ pub enum Question {
 /// Something with a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Subject {
-    /// A field under a mask; `None` where it is absent.
+    /// A field under a mask; `None` if it is absent.
     Field { field: Field, mask: u128 },
     /// The switch where the packet entered.
     Ingress,
-    /// How many keys a table has.
+    /// The number of keys of a table.
     TableLen(&'static str),
-    /// How many hosts are known.
+    /// The number of known hosts.
     HostCount,
-    /// How many edge ports of a switch are up.
+    /// The number of edge ports of a switch that are up.
     EdgePortCount(Dpid),
-    /// How many switches there are.
+    /// The number of switches.
     SwitchCount,
-    /// How many links a switch has: asked of a query.
+    /// The number of links of a switch. A query answers this.
     Degree(Dpid),
 }
 
 /// A host, as seen from a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Who {
-    /// The one that the packet says it is from.
+    /// The packet's source.
     Source,
-    /// The one that it is for.
+    /// The packet's destination.
     Destination,
     /// This one.
     Host(Mac),
@@ -95,7 +95,7 @@ pub enum Who {
 pub enum Operand {
     /// Always the same.
     Constant(Value),
-    /// A field's value as an integer, or nothing where the packet lacks it.
+    /// A field's value as an integer, or nothing if the packet lacks it.
     Field(Field),
 }
 
@@ -104,15 +104,15 @@ pub enum Operand {
 pub enum Change {
     /// Puts a value at a key.
     Put { table: &'static str, key: Operand, value: Operand },
-    /// Takes a key away.
+    /// Removes a key.
     Take { table: &'static str, key: Operand },
     /// Sets a variable.
     Set { name: &'static str, value: Operand },
-    /// Adds one to a variable that holds an integer; makes any other 1.
+    /// Adds one to a variable that holds an integer; sets any other to 1.
     Count { name: &'static str },
-    /// Sets what the links from one switch to another cost.
+    /// Sets the cost of the links from one switch to another.
     Cost { from: Dpid, to: Dpid, cost: u64 },
-    /// Withdraws what is known of packets with this value of a field.
+    /// Invalidates the packets with this value of a field.
     Invalidate { field: Field, value: u128 },
 }
 
@@ -125,9 +125,9 @@ pub enum Answer {
     Flood,
     /// Out of these ports of the ingress switch.
     To(Vec<PortNo>),
-    /// Out of so many edge ports of the ingress switch, the first ones.
+    /// Out of the first edge ports of the ingress switch, up to this number.
     ToEdges(usize),
-    /// Out of the port that a table holds for a key, else as `otherwise` says.
+    /// Out of the port that a table holds for a key, or else as `otherwise` says.
     ToStored { table: &'static str, key: Operand, otherwise: Box<Answer> },
     /// To a port, from the ingress switch.
     ToPort(Location),
@@ -142,20 +142,20 @@ pub enum Answer {
     Union(Vec<Answer>),
     /// With a field rewritten.
     Set { field: Field, value: u128, route: Box<Answer> },
-    /// One that a plain model of routes does not know.
+    /// An answer for which there is no plain model.
     Special(Special),
 }
 
-/// Answers that the controller's oracle has no model of: only [`World::all_answers`](super::World) brings them.
+/// Answers for which the controller's oracle has no model. Only [`World::all_answers`](super::World) allows them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Special {
     /// Out of the ingress port, and out of the first edge port of the ingress switch.
     Back,
     /// To the host that owns an IPv4 address, from the ingress switch.
     ToAddress(std::net::Ipv4Addr),
-    /// With a frame of the policy's own to where the packet came from, or out of a port. The port may not exist.
+    /// Also sends a frame of the policy's own to where the packet came from, or out of a port. The port may not exist.
     Own { to: Option<Location>, route: Box<Answer> },
-    /// Under the limit of this name.
+    /// Under the limit with this name.
     Limited { name: u8, route: Box<Answer> },
     /// With a copy to a location, which may not exist.
     Copy { to: Location, route: Box<Answer> },
@@ -168,7 +168,7 @@ impl Change {
     ///
     /// # Panics
     ///
-    /// When only a packet can make it: it counts, or it asks for a field.
+    /// If only a packet can make the change: it counts, or it needs a field.
     pub fn event(&self) -> Event {
         let constant = |operand: &Operand| match operand {
             Operand::Constant(value) => value.clone(),

@@ -1,6 +1,6 @@
 //! Random programs, packets and changes for a network.
 //!
-//! Domains are small. Packets meet the same leaves, and routes meet at the same switches.
+//! Domains are small, so that packets meet the same leaves and routes meet at the same switches.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -23,10 +23,10 @@ pub struct HostAddresses {
     pub ipv6: Ipv6Addr,
 }
 
-/// A network, as programs and packets know it.
+/// A network, as programs and packets see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct World {
-    /// How many switches there are; their datapath ids are 1, 2, ….
+    /// The number of switches; their datapath ids are 1, 2, ….
     pub switches: u64,
     /// The links; at least one.
     pub links: Vec<(Location, Location)>,
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// A program that decides between equal packets by where they enter, so that their routes need labels on links.
+    /// A program that decides equal packets differently by where they enter, so that their routes need labels on links.
     pub fn program_by_ingress(&self, random: &mut Random, depth: u32) -> Program {
         let in_port = Subject::Field { field: Field::InPort, mask: Field::InPort.full_mask() };
         let below = |random: &mut Random| match random.below(10) {
@@ -79,7 +79,7 @@ impl World {
         Program::Switch { subject, arms, other: Box::new(below(random)) }
     }
 
-    /// A list of filters, the first match counts, over routes that mostly go where the packet says.
+    /// A list of filters, of which the first match counts. Their routes mostly go where the packet says.
     pub fn program_of_filters(&self, random: &mut Random) -> Program {
         let to_somewhere = |random: &mut Random| match random.below(12) {
             0 => Answer::Drop,
@@ -110,7 +110,7 @@ impl World {
         Program::Ask { question, yes: Box::new(next(self, random)), no: Box::new(next(self, random)) }
     }
 
-    /// A write, mostly one that happens once for each thing: under a test of its effect.
+    /// A write. It is mostly under a test of its effect, so that it happens once for each thing.
     fn writing(&self, random: &mut Random, depth: u32) -> Program {
         let rest = Box::new(self.program(random, depth - 1));
         if random.one_in(4) {
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// Changes that are taken back or not, and others instead; sometimes none.
+    /// Changes that are taken back or not, and others in their place; sometimes none.
     fn either(&self, random: &mut Random, then: Box<Program>) -> Program {
         let first = (0..1 + random.below(2)).map(|_| self.change(random)).collect();
         let second = (0..random.below(2)).map(|_| self.change(random)).collect();
@@ -267,7 +267,7 @@ impl World {
         }
     }
 
-    /// Mostly a walk over links to a host's port; sometimes nonsense.
+    /// Mostly a walk over links to a host's port; sometimes a meaningless list.
     fn hops(&self, random: &mut Random) -> Vec<(Dpid, PortNo)> {
         let mut at = self.dpid(random);
         let mut hops = Vec::new();
@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    /// A write that needs no packet: [`Change::event`] makes it.
+    /// A write for which no packet is needed: [`Change::event`] makes it.
     pub fn outside_write(&self, random: &mut Random) -> Change {
         let constant = |value| Operand::Constant(value);
         match self.change(random) {
@@ -323,14 +323,14 @@ impl World {
         }
     }
 
-    /// What a link costs in one direction.
+    /// The cost of a link in one direction.
     pub fn cost(&self, random: &mut Random) -> Change {
         let (a, b) = *random.pick(&self.links);
         let (from, to) = *random.pick(&[(a, b), (b, a)]);
         Change::Cost { from: from.switch, to: to.switch, cost: *random.pick(&[0, 1, 2, 5, 9]) }
     }
 
-    /// A key that packets lead to.
+    /// A key that can be computed from packets.
     fn key(&self, random: &mut Random) -> Value {
         let field = *random.pick(&[Field::EthSrc, Field::TcpDst, Field::InPort]);
         int(self.value(random, field))
@@ -339,7 +339,7 @@ impl World {
 
 /// Packets.
 impl World {
-    /// A packet; often one that is like an earlier one, from another host.
+    /// A packet; often one that resembles an earlier one, from another host.
     pub fn packet(&self, random: &mut Random, earlier: &[PacketSpec]) -> PacketSpec {
         if !earlier.is_empty() && random.one_in(3) {
             let from = random.below(self.hosts.len());
@@ -360,7 +360,7 @@ impl World {
             1 => *random.pick(&[[1, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 8], [2, b'm', b'a', b'p', b'l', b'e']]),
             _ => self.host(random).0,
         };
-        // Ids that labels have too.
+        // Some ids are also those of labels.
         let count = *random.pick(&[0, 0, 0, 0, 0, 0, 0, 1, 1, 2]);
         let tag = |random: &mut Random| Tag {
             service: random.one_in(4),
@@ -397,7 +397,7 @@ impl World {
         }
     }
 
-    /// A value that packets have, or a neighbour of one.
+    /// A value that packets have, or one next to it.
     pub fn value(&self, random: &mut Random, field: Field) -> u128 {
         let host = *random.pick(&self.hosts);
         let (mac, ipv4) = (host.mac.bits(), u128::from(u32::from(host.ipv4)));
@@ -462,7 +462,7 @@ fn small(random: &mut Random, bound: usize) -> Value {
     int(random.below(bound) as u128)
 }
 
-/// The fields that programs ask for.
+/// The fields about which programs ask.
 const FIELDS: [Field; 24] = [
     Field::EthSrc,
     Field::EthDst,

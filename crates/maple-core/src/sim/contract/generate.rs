@@ -21,7 +21,7 @@ pub fn hosts() -> Vec<HostAddresses> {
     (1..=4).map(host).collect()
 }
 
-/// What handlers want to hear of.
+/// The conditions of the packets that handlers want.
 fn wanted(random: &mut Random, world: &World) -> Vec<Cond> {
     const FIELDS: [Field; 5] = [Field::InPort, Field::EthDst, Field::EthType, Field::Ipv4Src, Field::TcpDst];
     let cond = |random: &mut Random| {
@@ -38,18 +38,18 @@ pub struct Shape {
     pub switches: u64,
     pub links: Vec<(Location, Location)>,
     pub versions: Vec<Version>,
-    /// How many tables each switch has.
+    /// The number of tables of each switch.
     pub tables: Vec<u8>,
-    /// The table that switches take no rules for, and whether they take such as write metadata.
+    /// The table for which switches accept no rules, and whether they accept rules that write metadata.
     pub refused: (Option<u8>, bool),
     pub shards: u8,
-    /// The second host port of each switch: port 5, or the switch's own host's.
+    /// The second host port of each switch: port 5, or the port of the switch's own host.
     pub last_port: PortNo,
-    /// How much of a packet switches send to the controller, and whether they keep the rest.
+    /// How many bytes of a packet switches send to the controller, and whether they keep the rest.
     pub capture: Option<(usize, bool)>,
-    /// What handlers hear of.
+    /// The conditions of the packets that handlers want.
     pub heard: Vec<Cond>,
-    /// Whether switches take meters.
+    /// Whether switches accept meters.
     pub takes_meters: bool,
 }
 
@@ -60,7 +60,7 @@ impl Shape {
         (1..=self.switches).flat_map(|dpid| ports.map(|port| Location::new(Dpid(dpid), port))).collect()
     }
 
-    /// The network, as programs and packets know it.
+    /// The network, as programs and packets see it.
     pub fn world(&self) -> World {
         World {
             switches: self.switches,
@@ -72,7 +72,8 @@ impl Shape {
     }
 }
 
-/// Ports of every switch: 1 to 3 for links, 4 and 5 for hosts; in place of 5 perhaps its own host's.
+/// The number of ports for links at every switch. Ports 1 to 3 are for links, 4 and 5 for hosts. The port of the
+/// switch's own host may replace 5.
 pub const LINK_PORTS: u32 = 3;
 
 /// A connected network of two to four switches.
@@ -90,7 +91,7 @@ pub fn shape(random: &mut Random) -> Shape {
     odd_switches(random, Shape { switches, links: links.all, versions, ..plain() })
 }
 
-/// Everything but the network itself.
+/// A shape without its network.
 fn plain() -> Shape {
     Shape {
         switches: 0,
@@ -106,7 +107,7 @@ fn plain() -> Shape {
     }
 }
 
-/// Some switches have few tables, or hosts of their own, or send parts of packets. One or two shards serve them.
+/// Some switches have few tables, have hosts of their own, or send only parts of packets. One or two shards serve them.
 fn odd_switches(random: &mut Random, shape: Shape) -> Shape {
     let tables = |version: &Version| match version {
         Version::Of10 => 1,
@@ -135,16 +136,16 @@ pub fn line_shape(random: &mut Random) -> Shape {
     odd_switches(random, Shape { switches: 4, links: links.all, versions, ..plain() })
 }
 
-/// Links, made one after the other.
+/// Links, added one by one.
 #[derive(Default)]
 struct Links {
-    /// How many ports of each switch are taken.
+    /// The number of ports of each switch that are in use.
     taken: BTreeMap<u64, u32>,
     all: Vec<(Location, Location)>,
 }
 
 impl Links {
-    /// Joins two switches, if both have a port left.
+    /// Joins two switches, if both have a free port.
     fn join(&mut self, a: u64, b: u64) {
         let next = |dpid: u64| self.taken.get(&dpid).copied().unwrap_or(0) + 1;
         if next(a) <= LINK_PORTS && next(b) <= LINK_PORTS {
@@ -170,17 +171,17 @@ impl fmt::Debug for Bytes {
 pub enum Step {
     /// A host sends.
     Send { host: usize, frame: Bytes },
-    /// Somebody sends with a host's address from another port.
+    /// A sender at another port uses a host's address.
     Forge { host: usize, from: usize, frame: Bytes },
-    /// A host's port goes down and up again, and the host sends before it is known what the port leads to.
+    /// A host's port goes down and up again, and the host sends before the kind of the port is known.
     Flap { host: usize, frame: Bytes },
     /// A link goes down.
     LinkDown(usize),
     /// It comes up again.
     LinkUp(usize),
-    /// A host moves, and perhaps its old port notices.
+    /// A host moves, and its old port may notice that.
     Move { host: usize, to: usize },
-    /// The state is written from outside.
+    /// The state is written from outside the policy.
     Write(Change),
     /// Everything is withdrawn.
     Invalidate,
@@ -188,9 +189,9 @@ pub enum Step {
     Restart(u64),
     /// Another controller deletes a rule.
     LoseRule(u64, usize),
-    /// A switch has room for only so many rules from now on.
+    /// From now on, a switch has capacity for only so many rules.
     Shrink(u64, usize),
-    /// Everything comes to rest before what follows.
+    /// Everything comes to rest before the next step.
     Rest,
 }
 
@@ -200,7 +201,7 @@ pub fn greeting(random: &mut Random, world: &World, host: usize) -> Step {
     Step::Send { host, frame: flow.frame(0x4000_0000 + host as u32) }
 }
 
-/// Packets that differ in nothing but their numbers.
+/// Packets that differ only in their numbers.
 struct Flow {
     host: usize,
     packet: PacketSpec,
@@ -219,14 +220,14 @@ impl Flow {
     }
 }
 
-/// What happens, in order.
+/// The steps of a case, in order.
 pub fn steps(random: &mut Random, shape: &Shape, count: usize) -> Vec<Step> {
-    // A few flows, so that packets meet the rules of those before.
+    // There are few flows, so that packets match rules of earlier packets.
     let flows = 1 + random.below(6);
     steps_of_flows(random, shape, count, flows)
 }
 
-/// What happens to so many flows, in order.
+/// The same for this number of flows.
 pub fn steps_of_flows(random: &mut Random, shape: &Shape, count: usize, flows: usize) -> Vec<Step> {
     let world = shape.world();
     let flows: Vec<Flow> = (0..flows)

@@ -2,10 +2,10 @@
 //!
 //! Random policies decide over random packets in random networks of two to four switches, served by one or two shards,
 //! while links fail, hosts move, state is written, rules are invalidated or deleted by others, tables fill up and
-//! switches restart, all with random delays. What comes out of the network for a packet must be exactly what f, run
-//! from scratch, says in *one* of the states that held between the last moment of rest before the packet entered and
-//! the first one after it. Where something breaks on its way (a link, a switch, a host that moves) it may come out
-//! incompletely, but never elsewhere, changed or twice.
+//! switches restart. All delays are random. What comes out of the network for a packet must be exactly what f, run from
+//! scratch, says in *one* of the states that held between the last moment of rest before the packet entered and the
+//! first one after it. If something on its way breaks (a link, a switch) or a host moves, it may come out incompletely,
+//! but never elsewhere, changed or twice.
 
 mod generate;
 
@@ -38,7 +38,7 @@ struct Case {
     labels: LabelRange,
     track_hosts: bool,
     compiler: Strategy,
-    /// The most rules of a switch, and the most leaves of a tree.
+    /// The maximum number of rules of a switch, and of leaves of a tree.
     capacity: (Option<usize>, Option<usize>),
     steps: Vec<Step>,
 }
@@ -71,7 +71,7 @@ impl Case {
         let (world, depth) = (shape.world(), random.below(3) as u32);
         let policy = world.program_by_ingress(&mut random, depth);
         let count = 6 + random.below(20);
-        // Everybody is known at first.
+        // At first, all hosts become known.
         let mut first: Vec<Step> = (0..hosts().len()).map(|host| greeting(&mut random, &world, host)).collect();
         first.push(Step::Rest);
         let steps = [first, steps(&mut random, &shape, count)].concat();
@@ -96,7 +96,7 @@ impl Case {
         Case { seed, shape, policy, labels, track_hosts: true, compiler, capacity, steps }
     }
 
-    /// Plays the case; an error says what is wrong.
+    /// Plays the case. An error says what is wrong.
     fn play(&self) -> Result<Tally, String> {
         let mut play = Play::new(self);
         for step in &self.steps {
@@ -111,7 +111,7 @@ impl Case {
         Ok(play.tally)
     }
 
-    /// The case with as few steps, and as small a policy, as still fail.
+    /// The case with as few steps, and with as small a policy, as still fail.
     fn shrunk(mut self) -> Case {
         let mut chunk = self.steps.len();
         while chunk > 0 {
@@ -138,12 +138,12 @@ impl Case {
     }
 }
 
-/// Mostly ours.
+/// Mostly Maple's own.
 fn compiler(random: &mut Random) -> Strategy {
     if random.chance(20) { Strategy::Paper } else { Strategy::MapleForSmallTables }
 }
 
-/// Mostly as much as is wanted.
+/// Mostly without a limit.
 fn capacity(random: &mut Random) -> (Option<usize>, Option<usize>) {
     let rules = random.chance(15).then(|| 12 + random.below(20));
     (rules, random.chance(15).then(|| 1 + random.below(5)))
@@ -158,33 +158,33 @@ fn labels(random: &mut Random) -> LabelRange {
 struct Play<'a> {
     case: &'a Case,
     sim: Sim,
-    /// Since the last rest.
+    /// The packets since the last rest.
     sent: Vec<Sent>,
     /// Something broke since the last rest: packets may be lost.
     lossy: bool,
     edges: Vec<Location>,
     truth: BTreeMap<Mac, Location>,
-    /// Packets that the engines have dropped because they knew nothing of them.
+    /// The number of packets that the engines dropped because they did not know the label.
     dropped: u64,
     /// Some switch may be full.
     shrunk: bool,
     tally: Tally,
 }
 
-/// How much a test has tested.
+/// What a test has covered.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     /// Packets that had to come out completely.
     exact: u64,
-    /// Packets of which something could get lost.
+    /// Packets that may have come out incompletely.
     lossy: u64,
     /// Frames that came out.
     delivered: u64,
-    /// Packets that came to the controller where they entered.
+    /// Packet-ins from where packets entered.
     packet_ins: u64,
-    /// Labels that there were in the end.
+    /// Labels that exist at the end.
     labelled: u64,
-    /// Times a route was refused a label.
+    /// Times that a route was refused a label.
     refused: u64,
 }
 
@@ -267,7 +267,7 @@ impl<'a> Play<'a> {
             }
             Step::Forge { host, from, frame } => {
                 let (mac, at) = (hosts()[*host].mac, self.edges[*from]);
-                // Before the host was seen anybody can be it.
+                // A host that was not seen yet can be impersonated.
                 if self.sim.store.snapshot().host(mac).is_some() {
                     self.send(mac, at, &frame.0);
                 }
@@ -309,7 +309,7 @@ impl<'a> Play<'a> {
                 self.sim.ports_of(dpid).into_iter().for_each(|at| self.sim.rediscover(at));
             }
             Step::LoseRule(dpid, index) => {
-                // A rule that is gone may have shielded another, and nothing can be done about that.
+                // The lost rule may have shielded another. Nothing can be done about that.
                 self.rest()?;
                 self.sim.lose_rule(Dpid(*dpid), *index);
                 self.sim.run();
@@ -322,7 +322,7 @@ impl<'a> Play<'a> {
             }
             Step::Rest => self.rest()?,
         }
-        // Mostly the next step comes while rules are on their way, sometimes after them.
+        // The next step mostly comes while rules are on their way, and sometimes after they have arrived.
         self.sim.run_for(Duration::from_micros(if self.case.seed.is_multiple_of(3) { 5000 } else { 300 }));
         Ok(())
     }
@@ -334,7 +334,7 @@ impl<'a> Play<'a> {
         self.sim.inject(at, frame.to_vec());
     }
 
-    /// Lets everything come to rest and checks what came out since the last time.
+    /// Waits until everything is at rest, and checks what came out since the last time.
     fn rest(&mut self) -> Result<(), String> {
         self.sim.run();
         let delivered = std::mem::take(&mut self.sim.delivered);
@@ -343,7 +343,7 @@ impl<'a> Play<'a> {
         let dropped: u64 = self.sim.engines().iter().map(|engine| engine.stats().link_drops).sum();
         let lossy_here = dropped > std::mem::replace(&mut self.dropped, dropped);
         let sent = std::mem::take(&mut self.sent);
-        // Rules of a switch that is full are taken away without warning.
+        // A full switch may lose rules without warning.
         let lossy = std::mem::take(&mut self.lossy) || lossy_here && self.shrunk;
         self.tally.delivered += delivered.len() as u64;
         let mut rest: Vec<&Delivery> = delivered.iter().collect();
@@ -354,11 +354,11 @@ impl<'a> Play<'a> {
                 rest.into_iter().partition(|d| d.frame.ends_with(mark));
             rest = others;
             got.sort_unstable();
-            // A label makes it longer.
+            // A label makes the frame longer.
             let cut = self.case.shape.capture.map(|(len, _)| len).filter(|len| packet.frame.len() + 4 > *len);
             let may_lose = lossy || !packet.true_place || cut.is_some();
             *(if may_lose { &mut self.tally.lossy } else { &mut self.tally.exact }) += 1;
-            // Where f looked at bytes that the controller did not get, it decided without them.
+            // If f reads bytes that the controller did not get, it decides without them.
             let seen = [Some(packet.frame.len()), cut.map(|len| len.min(packet.frame.len()))];
             let all = || states.iter().flat_map(|state| seen.into_iter().flatten().map(move |len| (state, len)));
             let fits = all().any(|(state, len)| {
@@ -383,7 +383,7 @@ impl<'a> Play<'a> {
         self.check_tables()
     }
 
-    /// Handlers heard of a packet once if they wanted to; one that nobody saw come out may not have got so far.
+    /// Handlers get a packet once if they want it. A packet that did not come out may not have reached them.
     fn check_heard(&self, packet: &Sent, heard: &[ListenerPacket], came_out: bool) -> Result<(), String> {
         let view = maple_wire::Packet::new(&packet.frame, packet.at.port.0);
         let wanted = self.case.shape.heard.iter().any(|cond| cond.holds(&view));
@@ -397,7 +397,7 @@ impl<'a> Play<'a> {
         if state.port(packet.at).is_none_or(|port| port.kind != PortKind::Edge) {
             return Vec::new();
         }
-        // Discovery keeps these for itself.
+        // These packets go to discovery, not to f.
         let view = maple_wire::Packet::new(&packet.frame, packet.at.port.0);
         let is = |field, value| view.get(field) == Some(value);
         if is(Field::EthType, LLDP) || self.case.track_hosts && is(Field::EthDst, PROBE_MAC.bits()) {
@@ -411,7 +411,7 @@ impl<'a> Play<'a> {
         copies.map(|(at, frame)| Delivery { at, frame }).collect()
     }
 
-    /// At rest the switches have what the engines believe, and f was consistent.
+    /// At rest, the switches have the rules that the engines assume, and f was consistent.
     fn check_tables(&mut self) -> Result<(), String> {
         for dpid in self.sim.dpids() {
             let mut believed: Vec<String> = Vec::new();
@@ -441,7 +441,7 @@ impl<'a> Play<'a> {
     }
 }
 
-/// Whether `got` is a part of `want`, and none comes more often.
+/// Whether `got` is a part of `want`, counting repetitions.
 fn contains_all(want: &[Delivery], got: &[&Delivery]) -> bool {
     let mut left: Vec<&Delivery> = want.iter().collect();
     got.iter().all(|delivery| left.iter().position(|one| one == delivery).map(|at| left.swap_remove(at)).is_some())
@@ -469,7 +469,7 @@ fn the_network_behaves_so_too_where_many_flows_share_links() {
     assert!(all.labelled > cases, "labels must be used: {all:?}");
 }
 
-/// Plays many cases and says how much that tested.
+/// Plays many cases, and sums up what they covered.
 fn play_all(cases: u64, generate: impl Fn(u64) -> Case) -> Tally {
     let number = |name: &str, default: u64| {
         std::env::var(name).ok().map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name}={text}?")))

@@ -82,7 +82,7 @@ pub struct FlowStatsRequest {
     pub matching: Match,
 }
 
-/// What is known of a rule.
+/// What the switch reports about a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowStats {
     /// Its table.
@@ -97,7 +97,7 @@ pub struct FlowStats {
     pub idle_timeout: u16,
     /// Its hard timeout in seconds.
     pub hard_timeout: u16,
-    /// Bits of `OFPFF_*` (1.3; 0 in 1.0, which does not say).
+    /// Bits of `OFPFF_*` (1.3; 0 in 1.0, which does not have them).
     pub flags: u16,
     /// Its cookie.
     pub cookie: u64,
@@ -175,7 +175,7 @@ impl FlowStatsRequest {
     }
 }
 
-/// A view of what is known of a rule.
+/// A view of what the switch reports about a rule.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowStatsView<'a> {
     version: Version,

@@ -26,7 +26,7 @@ mod desc_offset {
     pub const BUCKETS: usize = 8;
 }
 
-/// Offsets in the features; each list has an entry for each type of group.
+/// Offsets in the features. Each list has an item for each type of group.
 mod features_offset {
     pub const TYPES: usize = 0;
     pub const CAPABILITIES: usize = 4;
@@ -40,26 +40,26 @@ const STATS: Layout =
 const DESC: Layout =
     Layout { what: "group", length_at: desc_offset::LENGTH, min: desc_offset::BUCKETS, multiple: 1, pad_to: 1 };
 
-/// What went through a group.
+/// The counters of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStats {
     /// The group.
     pub group: u32,
-    /// How many rules and groups use it.
+    /// The number of rules and groups that use it.
     pub ref_count: u32,
     /// Packets.
     pub packet_count: u64,
     /// Bytes.
     pub byte_count: u64,
-    /// Seconds it has been there.
+    /// Seconds for which it has existed.
     pub duration_sec: u32,
     /// Nanoseconds beyond `duration_sec`.
     pub duration_nsec: u32,
-    /// What went through each bucket.
+    /// The counters of each bucket.
     pub buckets: Vec<BucketCounter>,
 }
 
-/// What went through a bucket.
+/// The counters of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketCounter {
     /// Packets.
@@ -68,7 +68,7 @@ pub struct BucketCounter {
     pub byte_count: u64,
 }
 
-/// What a group is set up to do.
+/// The configuration of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDesc {
     /// `OFPGT_*`: 0 all, 1 select, 2 indirect, 3 fast failover.
@@ -79,14 +79,14 @@ pub struct GroupDesc {
     pub buckets: Vec<Bucket>,
 }
 
-/// What groups can do; lists go by type (all, select, indirect, fast failover).
+/// What groups can do. Lists go by type (all, select, indirect, fast failover).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupFeatures {
     /// Bits of `1 << OFPGT_*`.
     pub types: u32,
     /// Bits of `OFPGFC_*`.
     pub capabilities: u32,
-    /// How many groups there can be of each type.
+    /// The maximum number of groups of each type.
     pub max_groups: [u32; 4],
     /// Bits of `1 << OFPAT_*` for each type.
     pub actions: [u32; 4],

@@ -41,18 +41,18 @@ const STATS: Layout =
 const CONFIG: Layout =
     Layout { what: "meter", length_at: config_offset::LENGTH, min: config_offset::BANDS, multiple: 1, pad_to: 1 };
 
-/// What went through a meter.
+/// The counters of a meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterStats {
     /// The meter.
     pub meter: u32,
-    /// How many rules use it.
+    /// The number of rules that use it.
     pub flow_count: u32,
     /// Packets that came in.
     pub packet_in_count: u64,
     /// Bytes that came in.
     pub byte_in_count: u64,
-    /// Seconds it has been there.
+    /// Seconds for which it has existed.
     pub duration_sec: u32,
     /// Nanoseconds beyond `duration_sec`.
     pub duration_nsec: u32,
@@ -69,7 +69,7 @@ pub struct BandCounter {
     pub byte_count: u64,
 }
 
-/// What a meter is set up to do.
+/// The configuration of a meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterConfig {
     /// Bits of `OFPMF_*`.
@@ -83,13 +83,13 @@ pub struct MeterConfig {
 /// What meters can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterFeatures {
-    /// How many meters there can be.
+    /// The maximum number of meters.
     pub max_meter: u32,
     /// Bits of `1 << OFPMBT_*`.
     pub band_types: u32,
     /// Bits of `OFPMF_*`.
     pub capabilities: u32,
-    /// How many bands a meter can have.
+    /// The maximum number of bands of a meter.
     pub max_bands: u8,
     /// The largest colour value.
     pub max_color: u8,

@@ -1,4 +1,5 @@
-//! Statistics (1.0 §5.3.5) and multipart (1.3 §7.3.5) messages: one enum for requests, one for replies, one file a kind.
+//! Statistics (1.0 §5.3.5) and multipart (1.3 §7.3.5) messages: one enum for requests, one for replies, and one file
+//! for each kind.
 
 mod aggregate;
 mod desc;
@@ -49,13 +50,13 @@ pub mod kind {
     pub const QUEUE: u16 = 5;
     /// Counters of groups.
     pub const GROUP: u16 = 6;
-    /// What groups are set up to do.
+    /// Configurations of groups.
     pub const GROUP_DESC: u16 = 7;
     /// What groups can do.
     pub const GROUP_FEATURES: u16 = 8;
     /// Counters of meters.
     pub const METER: u16 = 9;
-    /// What meters are set up to do.
+    /// Configurations of meters.
     pub const METER_CONFIG: u16 = 10;
     /// What meters can do.
     pub const METER_FEATURES: u16 = 11;
@@ -63,11 +64,11 @@ pub mod kind {
     pub const TABLE_FEATURES: u16 = 12;
     /// Descriptions of ports.
     pub const PORT_DESC: u16 = 13;
-    /// An experimenter's, in 1.0 a vendor's.
+    /// An experimenter's kind, in 1.0 a vendor's.
     pub const EXPERIMENTER: u16 = 0xffff;
 }
 
-/// The flag that says that more messages with the same transaction id follow.
+/// The flag that is set if more messages with the same transaction id follow.
 const MORE: u16 = 1;
 
 /// A request for statistics.
@@ -86,27 +87,27 @@ pub enum RequestBody {
     Desc,
     /// Which rules are there?
     Flow(FlowStatsRequest),
-    /// How much did rules take together?
+    /// What did rules count together?
     Aggregate(FlowStatsRequest),
     /// How full are the tables?
     Table,
-    /// What went through this port ([`PortNo::ANY`]: all)?
+    /// What did this port count ([`PortNo::ANY`]: all)?
     Port(PortNo),
-    /// What went through these queues?
+    /// What did these queues count?
     Queue(QueueStatsRequest),
-    /// What went through this group (0xffff_fffc: all)? (1.3)
+    /// What did this group count (0xffff_fffc: all)? (1.3)
     Group(u32),
     /// Which groups are there? (1.3)
     GroupDesc,
     /// What can groups do? (1.3)
     GroupFeatures,
-    /// What went through this meter (0xffff_ffff: all)? (1.3)
+    /// What did this meter count (0xffff_ffff: all)? (1.3)
     Meter(u32),
     /// Which meters are there, or what is this one? (1.3)
     MeterConfig(u32),
     /// What can meters do? (1.3)
     MeterFeatures,
-    /// What can tables do? Or, if not empty: be so. (1.3)
+    /// What can tables do? If not empty, sets what they do. (1.3)
     TableFeatures(Vec<TableFeatures>),
     /// Which ports are there? (1.3)
     PortDesc,
@@ -142,7 +143,7 @@ pub enum ReplyBody {
     Desc(Desc),
     /// Rules.
     Flow(Vec<FlowStats>),
-    /// What rules took together.
+    /// What rules counted together.
     Aggregate(AggregateStats),
     /// Tables.
     Table(Vec<TableStats>),
@@ -232,7 +233,7 @@ impl<'a> StatsView<'a> {
         exactly("statistics request", self.body(), 0)
     }
 
-    /// The number that is all of a group or meter request.
+    /// The number that is the whole body of a group or meter request.
     fn number(&self) -> Result<u32> {
         exactly("statistics request", self.body(), 8)?;
         Ok(u32_at(self.body(), 0))
@@ -530,7 +531,8 @@ mod tests {
 
     #[test]
     fn port_desc_is_unknown_to_1_0() {
-        // Open vSwitch answers it there all the same; what comes can't be told from something else, so it is kept.
+        // Open vSwitch answers it there nevertheless. The reply can't be distinguished from something else, so it is
+        // kept.
         let bytes = hex("01 11 000e 00000001 000d 0000 abcd");
         let (_, reply) = Message::decode(&bytes).unwrap();
         assert!(matches!(reply, Message::StatsReply(StatsReply { body: ReplyBody::Unknown { kind: 13, .. }, .. })));

@@ -15,7 +15,7 @@ mod offset {
     pub const END_13: usize = 112;
 }
 
-/// What went through a port. A counter that a switch does not have is all ones.
+/// The counters of a port. A counter that a switch does not have is all ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PortStats {
     /// The port.
@@ -30,7 +30,7 @@ pub struct PortStats {
     pub tx_bytes: u64,
     /// Received packets dropped.
     pub rx_dropped: u64,
-    /// Packets dropped that were to be sent.
+    /// Outgoing packets dropped.
     pub tx_dropped: u64,
     /// Receive errors, of all kinds.
     pub rx_errors: u64,
@@ -38,13 +38,13 @@ pub struct PortStats {
     pub tx_errors: u64,
     /// Frames with an alignment error.
     pub rx_frame_err: u64,
-    /// Packets for which there was no room.
+    /// Packets lost in a receive overrun.
     pub rx_over_err: u64,
     /// Frames with a checksum error.
     pub rx_crc_err: u64,
     /// Collisions.
     pub collisions: u64,
-    /// Seconds the port has been there (1.3).
+    /// Seconds for which the port has existed (1.3).
     pub duration_sec: u32,
     /// Nanoseconds beyond `duration_sec` (1.3).
     pub duration_nsec: u32,

@@ -6,7 +6,7 @@ use crate::msg::bytes::{Put, exactly, records, u32_at, u64_at};
 use crate::msg::port_desc::{emit_number, number_at};
 use crate::port::PortNo;
 
-/// Offsets in a record; a request is its first two fields.
+/// Offsets in a record. A request is its first two fields.
 mod offset {
     pub const PORT: usize = 0;
     pub const QUEUE: usize = 4;
@@ -29,7 +29,7 @@ pub struct QueueStatsRequest {
     pub queue: u32,
 }
 
-/// What went through a queue.
+/// The counters of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct QueueStats {
     /// Its port.
@@ -40,9 +40,9 @@ pub struct QueueStats {
     pub tx_bytes: u64,
     /// Packets sent.
     pub tx_packets: u64,
-    /// Packets dropped for want of room.
+    /// Packets lost in an overrun of the queue.
     pub tx_errors: u64,
-    /// Seconds the queue has been there (1.3).
+    /// Seconds for which the queue has existed (1.3).
     pub duration_sec: u32,
     /// Nanoseconds beyond `duration_sec` (1.3).
     pub duration_nsec: u32,

@@ -28,18 +28,18 @@ mod offset13 {
 /// Bytes of a table's name.
 const NAME_LEN: usize = 32;
 
-/// How full and how busy a table is.
+/// How full a table is, and how much it is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableStats {
     /// The table.
     pub table_id: u8,
-    /// Its name (1.0; in 1.3 table-features say it).
+    /// Its name (1.0; in 1.3 table-features have it).
     pub name: Text,
     /// Bits of `OFPFW_*` that rules may wildcard (1.0).
     pub wildcards: u32,
-    /// How many rules it can hold (1.0).
+    /// The maximum number of its rules (1.0).
     pub max_entries: u32,
-    /// How many rules it holds.
+    /// The number of its rules.
     pub active_count: u32,
     /// Packets looked up.
     pub lookup_count: u64,
@@ -78,7 +78,7 @@ impl TableStats {
         }
     }
 
-    /// Appends the record. 1.3 leaves out what table-features say there.
+    /// Appends the record. 1.3 leaves out what table-features have instead.
     pub(super) fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         out.put_u8(self.table_id);
         out.put_zeros(3);

@@ -51,13 +51,13 @@ pub struct TableFeatures {
     pub metadata_write: u64,
     /// Bits of `OFPTC_*`.
     pub config: u32,
-    /// How many rules it can hold.
+    /// The maximum number of its rules.
     pub max_entries: u32,
-    /// What its rules can be made of.
+    /// What its rules can contain.
     pub properties: Vec<TableProperty>,
 }
 
-/// A list of what rules can be made of. Kinds come in pairs, of which the second is about the table-miss rule.
+/// A list of what rules can contain. Kinds come in pairs, of which the second is about the table-miss rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableProperty {
     /// Instructions.
@@ -67,7 +67,7 @@ pub enum TableProperty {
         /// The instructions.
         ids: Vec<TypeId>,
     },
-    /// The tables that can be gone to.
+    /// The tables to which rules can lead.
     NextTables {
         /// Whether it is about the table-miss rule.
         miss: bool,
@@ -89,7 +89,7 @@ pub enum TableProperty {
         /// The fields.
         ids: Vec<OxmId>,
     },
-    /// Any other property, an experimenter's, or one whose contents can't be read, kept as it is.
+    /// Any other property, an experimenter's, or one whose content can't be read. Kept as it is.
     Unknown {
         /// Its type.
         kind: u16,
@@ -145,7 +145,7 @@ pub struct TypeId {
 /// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OxmId {
-    /// The OXM header; the mask bit says whether the field can be masked.
+    /// The OXM header. The mask bit says whether the field can be masked.
     pub header: u32,
     /// The experimenter's id in class 0xffff.
     pub experimenter: Option<u32>,
@@ -271,7 +271,7 @@ impl OxmId {
         Ok(ids)
     }
 
-    /// Takes an id off the front of `bytes`: 4 of them, or 8 with an experimenter.
+    /// Removes an id from the front of `bytes`: 4 bytes, or 8 with an experimenter.
     fn parse(bytes: &[u8]) -> Result<(OxmId, &[u8])> {
         let truncated = |need| Error::Truncated { what: "OXM id", need, have: bytes.len() };
         let (header, rest) = bytes.split_first_chunk().ok_or(truncated(4))?;

@@ -11,7 +11,7 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 const ECHO_V4: (u8, u8) = (8, 0);
 const ECHO_V6: (u8, u8) = (128, 129);
 
-/// A frame that has its network layer too.
+/// A frame with its network layer.
 #[derive(Clone, Debug)]
 pub struct IpFrame {
     bytes: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct TransportFrame {
     ip: IpFrame,
     /// Start of the transport header.
     start: usize,
-    /// The protocol whose header was written here; `None` where the payload holds it.
+    /// The protocol whose header was written here; `None` if the payload contains the header.
     proto: Option<u8>,
 }
 
@@ -68,7 +68,7 @@ impl IpFrame {
         self.with_traffic_class(dscp | ecn & 3)
     }
 
-    /// Flow label (20 bits); IPv4 has none, and stays as it is.
+    /// Flow label (20 bits). An IPv4 header has none, and stays as it is.
     pub fn flow_label(mut self, label: u32) -> IpFrame {
         if self.is_v6 {
             let [_, high, mid, low] = label.to_be_bytes();
@@ -101,7 +101,7 @@ impl IpFrame {
     pub fn extension(mut self, number: u8, body: &[u8]) -> IpFrame {
         assert!(self.is_v6, "IPv4 has no extension headers");
         let len = (body.len() + 2).next_multiple_of(8);
-        // The authentication header counts words of 4 bytes less two, the others words of 8 less one.
+        // The authentication header counts words of 4 bytes minus two, the others words of 8 minus one.
         let units = if number == ipv6::AUTH { len / 4 - 2 } else { len / 8 - 1 };
         self.announce(number);
         self.next_at = self.bytes.len();
@@ -151,7 +151,7 @@ impl IpFrame {
         self.transport(transport::UDP, &[a, b, c, d, 0, 0, 0, 0])
     }
 
-    /// SCTP, common header with verification tag 0; the payload holds the chunks.
+    /// SCTP: the common header with verification tag 0. The payload contains the chunks.
     pub fn sctp(self, src: u16, dst: u16) -> TransportFrame {
         let ([a, b], [c, d]) = (src.to_be_bytes(), dst.to_be_bytes());
         self.transport(transport::SCTP, &[a, b, c, d, 0, 0, 0, 0, 0, 0, 0, 0])
@@ -176,7 +176,7 @@ impl IpFrame {
         self.transport(proto, &[kind, code, 0, 0, a, b, c, d])
     }
 
-    /// Any other protocol; the payload holds its header.
+    /// Any other protocol. The payload contains its header.
     pub fn proto(self, number: u8) -> TransportFrame {
         let frame = self.transport(number, &[]);
         TransportFrame { proto: None, ..frame }
@@ -187,7 +187,7 @@ impl IpFrame {
         self.icmp(kind, 0, [a, b, c, d])
     }
 
-    /// A neighbour discovery message; the option that carries `mac` goes with the type.
+    /// A neighbour discovery message. The type determines which option carries `mac`.
     pub(super) fn discovery(self, kind: u8, flags: u8, target: Ipv6Addr, mac: [u8; 6]) -> Vec<u8> {
         let is_solicit = kind == icmpv6::NEIGHBOR_SOLICIT;
         let option = if is_solicit { icmpv6::OPTION_SOURCE } else { icmpv6::OPTION_TARGET };
@@ -247,7 +247,7 @@ impl TransportFrame {
         self.ip.bytes
     }
 
-    /// Writes the checksums of the IPv4 header and of the transport header, whose places hold zeros.
+    /// Writes the checksums of the IPv4 header and of the transport header, whose places contain zeros.
     fn fill_checksums(&mut self) {
         let (start, bytes) = (self.ip.start, &mut self.ip.bytes);
         let addresses = if self.ip.is_v6 { ipv6::SRC..ipv6::HEADER_LEN } else { ipv4::SRC..ipv4::HEADER_LEN };

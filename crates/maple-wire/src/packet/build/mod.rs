@@ -1,4 +1,4 @@
-//! Builders for frames: each layer's methods lead to the next layer, and the last one gives the bytes.
+//! Builders for frames: each layer's methods lead to the next layer, and the last method returns the bytes.
 //!
 //! ```
 //! use maple_wire::packet::Frame;
@@ -7,8 +7,8 @@
 //! let frame = Frame::ethernet(bob, alice).vlan(5).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1234, 80).payload(b"hi");
 //! assert_eq!(frame.len(), 14 + 4 + 20 + 20 + 2);
 //! ```
-//! Sources stand before destinations, except in [`Frame::ethernet`], which has them in the order of the wire.
-//! Lengths and checksums are filled in at the end.
+//! Sources come before destinations, except in [`Frame::ethernet`], which has them in the order of the wire. Lengths
+//! and checksums are filled in at the end.
 
 mod ip;
 
@@ -23,10 +23,10 @@ pub use ip::{IpFrame, TransportFrame};
 /// Broadcast to every host.
 pub const BROADCAST: [u8; 6] = [0xff; 6];
 
-/// Time to live of what is built, unless it is set.
+/// The default time to live.
 const TTL: u8 = 64;
 
-/// A frame that has its link layer so far.
+/// A frame with its link layer so far.
 #[derive(Clone, Debug)]
 pub struct Frame {
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ impl Frame {
         Frame { bytes }
     }
 
-    /// An 802.1Q tag with priority 0, after the tags that are there.
+    /// An 802.1Q tag with priority 0, after the existing tags.
     pub fn vlan(self, vid: u16) -> Frame {
         self.tag(TYPE_VLAN, vid, 0)
     }
@@ -100,7 +100,7 @@ impl Frame {
         self.bytes
     }
 
-    /// An LLDP message of these entries; the end entry is added.
+    /// An LLDP message of these entries. The end entry is added.
     ///
     /// # Panics
     /// If an entry is longer than [`lldp::MAX_VALUE`].

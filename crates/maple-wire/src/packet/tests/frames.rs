@@ -103,7 +103,7 @@ fn transport() -> impl Strategy<Value = Transport> {
         any::<[u16; 2]>().prop_map(|[a, b]| Transport::Sctp(a, b)),
         (any::<[u8; 2]>(), any::<[u8; 4]>()).prop_map(|([a, b], rest)| Transport::Icmp(a, b, rest)),
         any::<u16>().prop_map(Transport::Echo),
-        // None that has a checksum of its own.
+        // Only protocols without a checksum of their own.
         prop_oneof![2..6u8, 70..130u8, Just(59)].prop_map(Transport::Proto),
     ]
 }
@@ -128,7 +128,7 @@ fn build_ip(frame: Frame, ip: Ip) -> IpFrame {
         Ip::V6([src, dst], class_ttl, label, chain, fragment) => {
             let extend = |ip: IpFrame, (number, body): (u8, Vec<u8>)| match number {
                 ipv6::AUTH => ip.extension(number, &body[..6]),
-                // No segments are left in routing headers, so that checksums cover the destination as it stands.
+                // Routing headers have no segments left, so that checksums cover the destination as it is.
                 ipv6::ROUTING => ip.extension(number, &[&[body[0], 0], &body[2..]].concat()),
                 number => ip.extension(number, &body),
             };

@@ -24,7 +24,7 @@ fn open_vswitch_extracts_the_same_fields() {
     let mut compared = 0;
     for (frame, line) in frames.iter().zip(&lines) {
         let packet = Packet::with_wire_len(frame, 0, frame.len()).literal();
-        // With two tags the tool looks behind both; a switch with its default vlan-limit doesn't.
+        // With two tags the tool looks after both. A switch with its default vlan-limit doesn't.
         if packet.vlans().count() > 1 {
             continue;
         }
@@ -87,7 +87,7 @@ fn fields_of(line: &str) -> Vec<(Field, u128)> {
     fields
 }
 
-/// Ethernet type and protocol, from the words that stand for them.
+/// Ethernet type and protocol, from the words for them.
 fn packet_kind(line: &str) -> (Option<u128>, Option<u128>) {
     let value = |key: &str| line.split(',').filter_map(|item| item.split_once('=')).find(|item| item.0 == key);
     let mut eth_type = value("dl_type").map(|(_, text)| parse_field_value(Field::EthType, text).unwrap());

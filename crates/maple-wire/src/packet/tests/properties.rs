@@ -27,7 +27,7 @@ pub(super) fn etherparse_fields(frame: &[u8]) -> Option<Vec<(Field, u128)>> {
     if let Some(LinkExtSlice::Vlan(tag)) = sliced.link_exts.first() {
         found.push((VlanVid, 0x1000 | u128::from(tag.vlan_identifier().value())));
         found.push((VlanPcp, u128::from(tag.priority_code_point().value())));
-        // Smaller numbers are lengths, which it takes for types.
+        // Smaller numbers are lengths, which it treats as types.
         found.extend(Some((EthType, u128::from(tag.ether_type().0))).filter(|(_, value)| *value >= 0x600));
     }
     match &sliced.net {
@@ -41,7 +41,7 @@ pub(super) fn etherparse_fields(frame: &[u8]) -> Option<Vec<(Field, u128)>> {
                 (IpProto, u128::from(ip.protocol().0)),
             ]);
         }
-        // It takes a length of zero for one that is not known.
+        // It treats a length of zero as unknown.
         Some(NetSlice::Ipv6(ip)) if ip.header().payload_length() == 0 => return None,
         Some(NetSlice::Ipv6(ip)) => {
             let ip = ip.header();
@@ -62,7 +62,7 @@ pub(super) fn etherparse_fields(frame: &[u8]) -> Option<Vec<(Field, u128)>> {
         ]),
         _ => {}
     }
-    // It looks through an IPv4 authentication header, which switches don't.
+    // It looks past an IPv4 authentication header. Switches don't.
     let is_behind_auth = matches!(&sliced.net, Some(NetSlice::Ipv4(ip)) if ip.header().protocol().0 == 51);
     match &sliced.transport {
         _ if is_behind_auth => {}
@@ -83,13 +83,13 @@ pub(super) fn etherparse_fields(frame: &[u8]) -> Option<Vec<(Field, u128)>> {
     Some(found)
 }
 
-/// Whether this is what switches take for ARP.
+/// Whether switches treat this as ARP.
 fn is_plain(arp: &ArpPacketSlice) -> bool {
     let kind = (arp.hw_addr_type(), arp.proto_addr_type(), arp.hw_addr_size(), arp.proto_addr_size());
     arp.operation().0 <= 0xff && kind == (ArpHardwareId::ETHERNET, EtherType::IPV4, 6, 4)
 }
 
-/// Whether the checksums that etherparse knows are right, in frames that it can read and that are no fragments.
+/// Whether the checksums that etherparse knows are right, in frames that it can read and that are not fragments.
 pub(super) fn checksums_are_right(frame: &[u8]) -> bool {
     let (Ok(sliced), Ok(headers)) =
         (SlicedPacket::from_ethernet(frame), etherparse::PacketHeaders::from_ethernet_slice(frame))
@@ -106,7 +106,7 @@ pub(super) fn checksums_are_right(frame: &[u8]) -> bool {
             Some(TransportHeader::Udp(udp)) => {
                 udp.calc_checksum_ipv4_raw(header.source(), header.destination(), payload).unwrap() == udp.checksum
             }
-            // Its own check of an ICMP message drops bytes that the type does not use, so this takes its sum of words.
+            // Its own check of an ICMP message drops bytes that the type does not use, so this uses its sum of words.
             Some(TransportHeader::Icmpv4(_)) => match &sliced.transport {
                 Some(TransportSlice::Icmpv4(icmp)) => {
                     Sum16BitWords::new().add_slice(icmp.slice()).ones_complement() == 0
@@ -159,7 +159,7 @@ proptest! {
             let cut = Packet::with_wire_len(&frame[..len], 1, frame.len());
             prop_assert!(cut.payload().len() <= len);
             for field in Field::ALL {
-                // vlan_vid is never absent: it is 0 where the tag is cut.
+                // vlan_vid is never absent: it is 0 if the tag is cut off.
                 let same = cut.get(field).is_none_or(|value| whole.get(field) == Some(value));
                 prop_assert!(same || field == VlanVid && len < 16, "{field} at {len}");
             }

@@ -29,7 +29,7 @@ proptest! {
         let after = Packet::new(&changed, 0).literal();
         let tag = if field == Field::VlanVid { 0x1000 } else { 0 };
         let expect = before.get(field).unwrap() & !set.mask | set.value | tag;
-        // Large ARP operations and the types of ICMPv6 messages decide on what else there is.
+        // Large ARP operations and the types of ICMPv6 messages determine which other fields exist.
         match field {
             Field::ArpOp => prop_assert!(after.get(field).is_none_or(|value| value == expect)),
             _ => prop_assert_eq!(after.get(field), Some(expect)),

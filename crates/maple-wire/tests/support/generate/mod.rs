@@ -1,4 +1,4 @@
-//! Random messages of each version: everything that the version can say, and nothing that it can't.
+//! Random messages of each version: everything that the version can express, and nothing else.
 
 mod action;
 mod matching;
@@ -88,7 +88,7 @@ fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
     vec(any::<u8>(), 0..max)
 }
 
-/// Bytes that together with `before` others make a multiple of 8.
+/// Bytes that make a multiple of 8, together with `before` others.
 fn aligned(before: usize) -> impl Strategy<Value = Vec<u8>> {
     (0usize..4).prop_flat_map(move |n| vec(any::<u8>(), 8 * n + (8 - before % 8) % 8))
 }

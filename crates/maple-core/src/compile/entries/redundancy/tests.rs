@@ -1,4 +1,4 @@
-//! Entries that come, change and go, against the packets that they take.
+//! Entries that are added, changed and removed, against the packets that they take.
 
 use std::collections::BTreeSet;
 
@@ -32,8 +32,8 @@ fn is_rule(entries: &EntryTable, id: EntryId) -> bool {
     entries.necessities.is_rule(&entries.store, id)
 }
 
-/// Checks for each packet that its first entry is reachable, and that the rule that takes the packet is that of this entry or
-/// sends it to the controller.
+/// Checks for each packet that its first entry is reachable, and that the rule that takes the packet is that of this
+/// entry or sends it to the controller.
 fn check_packets(entries: &EntryTable, tree: &Tree) {
     let (store, levels) = (&entries.store, &entries.levels);
     let forwards = |id: &EntryId| store.state(*id) == EntryState::Forward;
@@ -75,7 +75,7 @@ fn cases() -> u32 {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// An entry comes, with this value and mask, and these instructions or none.
+    /// Adds an entry with this value and mask, and with these instructions or none.
     Come(u64, u64, Option<u8>),
     /// The verdict changes.
     Change(Option<u8>),
@@ -97,7 +97,7 @@ fn steps() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
-    /// Edits come alone or several at a time, of the kinds that new traces bring and leaves that go.
+    /// Edits come alone or several at a time: those of new traces, and those of leaves that are removed.
     #[test]
     fn each_packet_is_protected_at_all_times_and_no_rule_stays_without_need(
         edits in vec((vec((0..NODES, steps()), 1..12), prop::bool::weighted(0.3)), 1..100),

@@ -1,4 +1,5 @@
-//! Filters one after the other as f: what rules and tree say of each packet of a small world, leaves narrowed, against f.
+//! Filters, tried one after the other, as f. For each packet of a small world, compares rules and tree with f while
+//! leaves are specialised.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ fn world() -> impl Iterator<Item = Pair> {
     (0..1u128 << BITS).flat_map(|a| (0..1u128 << BITS).map(move |b| Pair([a, b])))
 }
 
-/// A test of so many leading bits of both fields.
+/// A test of this many leading bits of both fields.
 fn filter(values: [u128; 2], lengths: [u32; 2]) -> Arc<Cond> {
     let part = |at: usize| {
         let (field, length) = (FIELDS[at], lengths[at]);
@@ -79,12 +80,12 @@ impl Play {
         Play { filters, table, rules, answers, leaves: 0 }
     }
 
-    /// f: the first filter that fits.
+    /// f returns the number of the first filter that fits.
     fn f(&self, packet: &Pair) -> usize {
         self.filters.iter().position(|cond| cond.holds(packet)).unwrap_or(self.filters.len())
     }
 
-    /// Has f run on a packet that the tree does not know. Its leaf may have to wait for its answer.
+    /// Runs f on a packet that the tree does not know. If it `waits`, its leaf gets its action later.
     fn learn(&mut self, packet: &Pair, waits: bool) {
         if self.table.tree().search(packet).is_some() {
             return;
@@ -112,7 +113,7 @@ impl Play {
         self.table.remove(leaf);
     }
 
-    /// Has the switch make the changes, and checks what it and the tree say of all packets after each.
+    /// Applies the changes to the switch's rules, and checks what the rules and the tree say about all packets.
     fn check(&mut self) {
         for change in self.table.take_changes() {
             let rule = change.rule();
@@ -141,7 +142,7 @@ impl Play {
         }
     }
 
-    /// How many leaves say more than f looked at.
+    /// The number of leaves that are narrower than their traces.
     fn narrowed(&self) -> usize {
         self.answers.keys().filter(|leaf| !self.table.tree().specialisation(**leaf).is_empty()).count()
     }
@@ -171,11 +172,11 @@ proptest! {
     }
 }
 
-/// So many filters on source and port, then one on the port alone, and packets that come after one another.
+/// This many filters on source and port, then one on the port alone, and packets that come one after the other.
 fn wide_behind(specialise: u128, packets: &[[u128; 2]], waits: bool) -> Play {
     let specialise = (1..=specialise).map(|source| filter([source, 2], [BITS, BITS]));
     let mut play = Play::new(specialise.chain([filter([0, 2], [0, BITS])]).collect());
-    // Leaves are noted by their sources from now on.
+    // From here on, the value index lists leaves by their sources.
     assert!(play.table.tree().leaves_fitting(&source(0)).is_empty());
     for packet in packets {
         play.learn(&Pair(*packet), waits);
