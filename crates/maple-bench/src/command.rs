@@ -27,7 +27,7 @@ pub enum Bench {
     Rules(RulesArgs),
     /// Cost of adding and removing a trace, against the size of the table
     Growth(GrowthArgs),
-    /// Upper bound for the rate of new traces: only run f and store the rule
+    /// Upper bound for the rate of new traces: only run the policy and store the rule
     Floor(FloorArgs),
     /// Rules, changes and speed of multi-tenant routing in a data centre (the first rows of the paper's Tables 1 and 2)
     MtRoute(MtRouteArgs),

@@ -37,60 +37,60 @@ pub struct RunOptions {
     /// Cores that the workers stay on, in turn: 0,2,… [default: all that this process may use]
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub cores: Vec<usize>,
-    /// Collect the answers to all that one read brought and write them at once. Off, each answer is a write of its own; only
-    /// handlers, and only to measure what that costs [default: on]
+    /// Collect the answers to one read and write them together. Off: each answer is a write of its own, to measure what
+    /// that costs. Handlers only [default: on]
     #[arg(long, value_name = "on|off")]
     pub batch: Option<OnOff>,
-    /// Learn where hosts are and check it; off, net.locate is an error [default: what the policy says]
+    /// Learn where hosts are and check it. Off: net.locate is an error [default: what the policy says]
     #[arg(long, value_name = "on|off")]
     pub track_hosts: Option<OnOff>,
-    /// Ports with a transparent middlebox behind them, such as 1:3,2:4: no host is learned there, packets from there are
-    /// the policy's whatever their source, and floods leave them out [default: none]
+    /// Ports with a transparent middlebox behind them, such as 1:3,2:4. No host is learned there, the policy decides
+    /// packets from any source, and floods leave these ports out [default: none]
     #[arg(long, value_name = "SWITCH:PORT,…", value_delimiter = ',', value_parser = location)]
     pub middlebox: Vec<Location>,
     /// VLAN ids for the labels that packets carry from switch to switch, for networks with VLAN-aware equipment between
     /// switches [default: 1-4094]
     #[arg(long, value_name = "FIRST-LAST", value_parser = labels)]
     pub labels: Option<LabelRange>,
-    /// What makes rules of the policy's answers: Maple's own compiler, or the paper's [default: maple]
+    /// The compiler that makes the rules: Maple's own, or the paper's [default: maple]
     #[arg(long, value_enum, value_name = "maple|paper")]
     pub compiler: Option<Compiler>,
-    /// The most rules that a switch may have; those that are used least give way to others [default: until it says that it
+    /// Maximum number of rules in a switch; those that are used least give way [default: until it says that it
     /// is full]
     #[arg(long, value_name = "N", value_parser = max_rules)]
     pub max_rules: Option<u32>,
-    /// The most kinds of packets that are remembered for a switch [default: no bound]
+    /// Maximum number of traces that are kept for a switch [default: no bound]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_traces: Option<u32>,
-    /// The most hosts that a port may have; what further ones send there is dropped [default: 1024]
+    /// Maximum number of hosts at a port; packets from others are dropped there [default: 1024]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_hosts_per_port: Option<u32>,
-    /// The most hosts that a switch may have; its ports share them [default: 16384]
+    /// Maximum number of hosts at a switch; its ports share them [default: 16384]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_hosts: Option<u32>,
     /// How long a host may be silent before it is forgotten [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(4..=86400))]
     pub host_timeout: Option<u32>,
-    /// How often a switch is asked for the counters that the policy asks about; 0: never, so that all rates are 0 [default: 10s]
+    /// Time between requests for the counters that the policy asks about; 0: never, so all rates are 0 [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = pause)]
     pub poll: Option<Pause>,
-    /// Learn from what hosts say, for net.members and net.lease: igmp, mld, dhcp [default: what the policy says]
+    /// Listen to these protocols, for net.members and net.lease: igmp, mld, dhcp [default: what the policy says]
     #[arg(long, value_name = "PROTOCOL,…", value_delimiter = ',', value_parser = ["igmp", "mld", "dhcp"])]
     pub snoop: Vec<String>,
     /// Edge port where DHCP servers are believed, several allowed; its switch's datapath id in hex digits [default: what the
     /// policy says]
     #[arg(long, value_name = "SWITCH:PORT", value_parser = location)]
     pub dhcp_server: Vec<Location>,
-    /// Ask hosts for their multicast groups where no router does
+    /// Ask hosts for their multicast groups, if no router does
     #[arg(long)]
     pub querier: bool,
-    /// How many cached answers a second, a worker, are checked by running the policy again; 0: none [default: 2]
+    /// Leaves that a worker checks each second by running the policy again; 0: none [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
     pub check_rate: Option<u32>,
     /// JSON file with link costs by name: {"secure": [{"a": "1", "b": "2", "cost": 10}]}, with datapath ids in hex
     #[arg(long, value_name = "FILE")]
     pub weights: Option<PathBuf>,
-    /// File that keeps the tables and variables that the policy wants to survive a restart (persist=True)
+    /// File for the tables and variables that survive a restart (persist=True)
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
     /// Unix socket for `maple show`, or `none` [default: $MAPLE_CONTROL or control.sock in a folder of the user's own; none
@@ -105,13 +105,13 @@ pub struct RunOptions {
     /// Compare every delivery on the emulated network with the policy's answer [default: on]
     #[arg(long, value_name = "on|off")]
     pub check: Option<OnOff>,
-    /// Take it that the policy drops packets on purpose: flows that don't end because of it are no failure
+    /// The policy drops packets on purpose: flows that do not end because of it are no failure
     #[arg(long)]
     pub allow_drops: bool,
-    /// Count the bytes that the program holds, for `maple show stats`; it makes it a little slower
+    /// Count the heap's bytes, for `maple show stats`; the program becomes a little slower
     #[arg(long)]
     pub count_heap: bool,
-    /// Print more: what sessions and shards do
+    /// Log what sessions and shards do
     #[arg(long, short)]
     pub verbose: bool,
 }
@@ -134,13 +134,13 @@ pub struct CheckOptions {
     /// The network that the policy sees: linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
     #[arg(long, value_name = "TOPOLOGY", default_value = "ring:4")]
     pub network: String,
-    /// Packets to try, at most
+    /// Maximum number of packets to try
     #[arg(long, value_name = "N", default_value_t = 2000)]
     pub packets: u64,
-    /// Of how many hosts to count rules
+    /// Number of hosts for which to estimate the rules
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub hosts: u64,
-    /// How often the policy runs once more on all of them, besides twice at once
+    /// Further runs of the policy on all packets, after two runs on each
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub rounds: u32,
     /// Time before each round
@@ -169,19 +169,19 @@ pub struct EmulationArgs {
     /// OpenFlow version of the emulated switches [default: 1.3]
     #[arg(long, value_name = "1.0|1.3", value_parser = version)]
     pub of: Option<Version>,
-    /// Let hosts talk to each other for so long, then stop [default: with `run --emulate` 20s, else no traffic]
+    /// How long hosts talk to each other before the program stops [default: with `run --emulate` 20s, otherwise no traffic]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub traffic: Option<Duration>,
-    /// Flows that hosts open per second, all together [default: 20]
+    /// Flows per second that all hosts together open [default: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rate: Option<u32>,
     /// Decides who talks to whom, and what links lose [default: 1]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Read commands such as `h1 ping h2` from the terminal; `help` says which there are
+    /// Read commands such as `h1 ping h2` from the terminal; `help` lists them
     #[arg(long, conflicts_with = "script")]
     pub console: bool,
-    /// Do the commands of this file, then stop; the status is 1 if one fails
+    /// Run the commands of this file, then stop; the status is 1 if one fails
     #[arg(long, value_name = "FILE")]
     pub script: Option<PathBuf>,
 }
@@ -213,7 +213,7 @@ impl EmulationArgs {
         self.of.unwrap_or(Version::Of13)
     }
 
-    /// Flows that hosts open per second, all together.
+    /// Flows per second that all hosts together open.
     pub fn rate(&self) -> u32 {
         self.rate.unwrap_or(20)
     }
@@ -265,14 +265,14 @@ pub struct LoadArgs {
     /// Source addresses of each switch
     #[arg(long, value_name = "M", default_value_t = 100_000)]
     pub macs: u32,
-    /// As many packets as are answered, one at a time for each switch, or so many a second
+    /// What decides when packets are sent
     #[arg(long, value_enum, default_value_t = LoadMode::Throughput)]
     pub mode: LoadMode,
-    /// Packets of one switch without an answer, at most [default: 512; with --mode latency 1, with --mode rate 4096]
+    /// Maximum number of unanswered packets of one switch [default: 512; with --mode latency 1, with --mode rate 4096]
     #[arg(long, value_name = "W")]
     pub window: Option<u32>,
-    /// So many of the switches are still at first, and then keep 512 packets without an answer: what does that do to the
-    /// latency of the others?
+    /// Number of switches that are silent at first and then keep 512 packets unanswered; the latency of the others is
+    /// measured before and after
     #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["rate", "trace", "topology"])]
     pub flooding: u32,
     /// Packets a second of all switches together, with --mode rate
@@ -282,7 +282,7 @@ pub struct LoadArgs {
     /// smallest bursts that make no more than 40000 writes a second]
     #[arg(long, value_name = "B")]
     pub burst: Option<u32>,
-    /// Send the packets of this file in place of made-up ones: a capture (pcap, pcapng) of Ethernet frames, or a header
+    /// Send the packets of this file instead of generated ones: a capture (pcap, pcapng) of Ethernet frames, or a header
     /// trace in the format of ClassBench
     #[arg(long, value_name = "FILE", conflicts_with = "macs")]
     pub trace: Option<PathBuf>,
@@ -290,7 +290,7 @@ pub struct LoadArgs {
     /// tree:DEPTH,FANOUT, fattree:K, or FILE.json
     #[arg(long, value_name = "TOPOLOGY", conflicts_with_all = ["switches", "macs", "trace"])]
     pub topology: Option<String>,
-    /// Leave the controller alone for so long before the first packet [default: 500ms; with --topology 5s, as links are
+    /// Pause before the first packet [default: 500ms; with --topology 5s, as links are
     /// to be discovered]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub settle: Option<Duration>,
@@ -300,7 +300,7 @@ pub struct LoadArgs {
     /// How long to measure
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub duration: Duration,
-    /// How long to send before that
+    /// How long to send before the measurement
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub warmup: Duration,
     /// The controller's process on this machine: also report its use of cores and memory
@@ -318,7 +318,7 @@ pub enum LoadMode {
     Throughput,
     /// One packet at a time for each switch.
     Latency,
-    /// So many packets a second, whatever is answered.
+    /// A fixed rate, whatever is answered.
     Rate,
 }
 
@@ -350,25 +350,25 @@ pub enum ShowWhat {
         /// Only rules that name this host: a MAC or IP address
         #[arg(long, value_name = "ADDRESS")]
         host: Option<String>,
-        /// Only rules that a line of the policy has decided: FILE:LINE, or the end of that
+        /// Only rules that this line of the policy decided: FILE:LINE, or the end of that
         #[arg(long, value_name = "FILE:LINE")]
         line: Option<String>,
-        /// All rules, however many there are
+        /// Show all rules, even if there are many
         #[arg(long)]
         all: bool,
     },
     /// The switches, a line each
     Switches,
-    /// The ports of a switch, or of all, and what went through them
+    /// The ports of a switch, or of all, with their counters
     Ports {
         /// Datapath id, in hex digits
         #[arg(value_parser = dpid)]
         switch: Option<Dpid>,
-        /// Stay, and show each second what goes through them
+        /// Keep running, and refresh the rates each second
         #[arg(long)]
         watch: bool,
     },
-    /// What hosts send to each other, those that send most first
+    /// What hosts send to each other, the busiest pairs first
     Flows {
         /// Only what enters at this switch: its datapath id, in hex digits
         #[arg(value_parser = dpid)]
@@ -376,7 +376,7 @@ pub enum ShowWhat {
         /// How many pairs of hosts to show
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
         top: u32,
-        /// Stay, and show each second what they send
+        /// Keep running, and refresh the rates each second
         #[arg(long)]
         watch: bool,
     },
@@ -390,13 +390,13 @@ pub enum ShowWhat {
     Leases,
     /// The switches with the links and hosts behind their ports
     Topology {
-        /// Stay, and tell what comes and goes
+        /// Keep running, and show changes
         #[arg(long)]
         watch: bool,
     },
-    /// All counts
+    /// All counters
     Stats,
-    /// What went wrong lately
+    /// Recent errors
     Errors,
 }
 

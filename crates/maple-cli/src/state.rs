@@ -15,7 +15,7 @@ use crate::show::hint;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Keys and values are what the table or the variable was declared to hold (see `maple state list`). \
-    Where nothing was declared they are JSON, and whatever is not is text: 80, true, null, \"80\", day, [1, 2]. Addresses as values in tables of Rust policies, and as the first keys: mac:00:00:00:00:00:01, ip:10.0.0.1, switch:1, location:1:3"
+    Without a declaration they are JSON, and anything else is text: 80, true, null, \"80\", day, [1, 2]. Addresses as values in tables of Rust policies, and as the first keys: mac:00:00:00:00:00:01, ip:10.0.0.1, switch:1, location:1:3"
 )]
 pub struct StateArgs {
     #[command(subcommand)]
@@ -29,7 +29,7 @@ pub struct StateArgs {
 enum StateCommand {
     /// Print a table, the value at a key, or a variable
     Get(Where),
-    /// Set the value at a key, or a variable; returns when no packet is handled by the old value any more
+    /// Set the value at a key, or a variable; returns when no packet is decided by the old value any more
     Set {
         #[command(flatten)]
         place: Where,

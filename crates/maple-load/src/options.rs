@@ -57,7 +57,7 @@ pub struct LoadOptions {
     pub version: Version,
     /// How long to measure.
     pub duration: Duration,
-    /// How long to send before that.
+    /// How long to send before the measurement.
     pub warmup: Duration,
     /// How long to leave a controller alone between the handshakes and the first packet.
     pub settle: Duration,

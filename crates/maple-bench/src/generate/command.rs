@@ -19,7 +19,7 @@ use crate::statistics::{self, Statistics};
 pub struct GenerateArgs {
     /// acl, fw or ipc
     pub style: Style,
-    /// How many filters to make; fewer where the style's networks have no more
+    /// Number of filters; fewer if the style's networks have no more
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub filters: u32,
     /// Decides everything else

@@ -56,13 +56,13 @@ pub struct RulesArgs {
     /// Measure every set of a folder (SET.rules, SET.trace) and print the paper's Tables 1 and 2
     #[arg(long, value_name = "DIR")]
     pub all: Option<PathBuf>,
-    /// The language that f is written in
+    /// The language of the policy
     #[arg(long, value_enum, default_value_t = Lang::Rust)]
     pub lang: Lang,
     /// Which compiler makes the rules [default: maple; with --all both]
     #[arg(long, value_enum)]
     pub compiler: Option<Compiler>,
-    /// How f tests a range of ports [default: auto; exact with the paper's compiler]
+    /// How the policy tests a range of ports [default: auto; exact with the paper's compiler]
     #[arg(long, value_enum)]
     pub ranges: Option<Ranges>,
     /// Print JSON

@@ -72,12 +72,12 @@ pub trait OtherLanguage {
     ) -> Result<Box<dyn FilterPolicy>, Box<dyn Error + Send + Sync>>;
 }
 
-/// How f tests a range of ports that is neither one port nor all.
+/// How the policy tests a range of ports that is neither one port nor all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Ranges {
     /// As part of the filter's test; the compiler chooses a form for it
     Auto,
-    /// As in the paper: if all else matches, read the port and compare
+    /// As in the paper: if everything else matches, read the port and compare
     Exact,
 }
 

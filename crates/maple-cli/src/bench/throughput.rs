@@ -35,19 +35,19 @@ const LONGEST_WARMUP: Duration = Duration::from_secs(30);
 /// `maple bench throughput`.
 #[derive(Debug, Args)]
 pub struct ThroughputArgs {
-    /// What Maple runs: a policy or handler as `maple run` takes it, and options of `maple run` behind it. With a policy
-    /// choose so few addresses that all are known before the measurement begins; for more than 1024 it needs a larger
+    /// What Maple runs: a policy or handler as for `maple run`, and then options of `maple run`. With a policy choose
+    /// few addresses, so that all are known before the measurement begins; more than 1024 need a larger
     /// --max-hosts-per-port [default: builtin:learning-switch; with --topology builtin:shortest-path]
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
     /// Numbers of switches
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64,256", value_parser = clap::value_parser!(u32).range(1..=65535))]
     pub switches: Vec<u32>,
-    /// Be the switches of this network, whose hosts send requests to each other at random, in place of switches that are
-    /// alike: linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    /// Be the switches of this network, whose hosts send requests to each other at random, instead of identical
+    /// switches: linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
     #[arg(long, value_name = "TOPOLOGY", conflicts_with_all = ["switches", "macs"])]
     pub topology: Option<String>,
-    /// Packets of one switch without an answer, at most; 1 measures latency [default: 512; with --topology 16]
+    /// Maximum number of unanswered packets of one switch; 1 measures latency [default: 512; with --topology 16]
     #[arg(long, value_name = "W,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub windows: Vec<u32>,
     /// Worker threads of the controller
@@ -56,7 +56,7 @@ pub struct ThroughputArgs {
     /// Shares of the throughput at the first window to offer as a rate, each a measurement of its own: delay against rate
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', value_parser = share)]
     pub rates: Vec<f64>,
-    /// Packets of one switch that are sent together where a rate is offered [default: 1, and above 40000 packets a second
+    /// Packets of one switch that are sent together when a rate is offered [default: 1, and above 40000 packets a second
     /// the smallest bursts that make no more than 40000 writes a second]
     #[arg(long, value_name = "B", requires = "rates", value_parser = clap::value_parser!(u32).range(1..=i64::from(RATE_WINDOW)))]
     pub burst: Option<u32>,
@@ -69,11 +69,11 @@ pub struct ThroughputArgs {
     /// How long to measure each time
     #[arg(long, value_name = "TIME", default_value = "3s", value_parser = duration)]
     pub duration: Duration,
-    /// How long to send before that [default: 2s; where a rate is offered until all addresses have come, 30s at most; with
-    /// --topology 6s, in which the controller is to see all pairs of hosts]
+    /// How long to send before the measurement [default: 2s; with a rate until all addresses have been sent, at most
+    /// 30s; with --topology 6s, for all pairs of hosts]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub warmup: Option<Duration>,
-    /// Leave the controller alone for so long before the first packet [default: 500ms; with --topology 5s, as links are
+    /// Pause before the first packet [default: 500ms; with --topology 5s, as links are
     /// to be discovered]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub settle: Option<Duration>,
@@ -86,11 +86,11 @@ pub struct ThroughputArgs {
     /// The core of the generator
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub load_core: usize,
-    /// Another controller to measure in the same run, several allowed: NAME=COMMAND with {port}, and if it likes {workers}
-    /// and {cores}, in the places of these
+    /// Another controller to measure in the same run, several allowed: NAME=COMMAND, in which {port}, {workers} and
+    /// {cores} are replaced
     #[arg(long, value_name = "NAME=COMMAND", value_parser = Contender::parse)]
     pub against: Vec<Contender>,
-    /// Also measure Maple with one write for each answer in place of one for all that a read brought (Maestro's Figure 4)
+    /// Also measure Maple with one write for each answer instead of one for each read (Maestro's Figure 4)
     #[arg(long)]
     pub unbatched: bool,
     #[command(flatten)]

@@ -48,13 +48,13 @@ pub struct FlowsArgs {
     /// How many leaves are present when flows are measured
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1000,10000,100000")]
     pub leaves: Vec<usize>,
-    /// Flows of a measurement [default: a fifth of the leaves, and 2000 at least]
+    /// Flows of a measurement [default: a fifth of the leaves, at least 2000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub flows: Option<u32>,
     /// Ports of a switch that are for hosts [default: 256; with --discovery 24]
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub ports: Vec<u32>,
-    /// Hosts, over the ports of the switches that have some; with --all-pairs and --failover for each host of the topology
+    /// Number of hosts, spread over the ports for hosts; with --all-pairs and --failover, for each host of the topology
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub hosts: Option<u32>,
     /// OpenFlow versions of the switches
@@ -63,24 +63,24 @@ pub struct FlowsArgs {
     /// Flows under way
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub window: u32,
-    /// Of so many flows one is confirmed by a further packet that must come out by rules alone; more than 1 where the network
-    /// could not keep up else
+    /// One flow of N is confirmed by a further packet that must come out by rules alone; use more than 1 if the network
+    /// could not keep up otherwise
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub confirm: u32,
     /// How often to measure
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: u32,
-    /// How long a round may take; what it does not come to by then is left out
+    /// Maximum time of a round; what it does not reach is left out
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     pub limit: Duration,
-    /// Leave the controller alone for so long before hosts make themselves known, so that links are discovered
+    /// Time for the discovery of links, before hosts make themselves known
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub settle: Duration,
-    /// Another round for each row, in which the controller counts its heap
+    /// One more round for each row, in which the controller counts its heap
     #[arg(long)]
     pub heap: bool,
-    /// Touch so much memory before anything else: a virtual machine may get its memory from the host only when it first
-    /// touches it, which then costs more than all else that is measured
+    /// Touch this much memory first. A virtual machine may get its memory from the host at the first touch, which would
+    /// cost more than everything that is measured
     #[arg(long, value_name = "MIB", default_value_t = 0)]
     pub touch_memory: usize,
     /// Cores of the controller
@@ -92,23 +92,23 @@ pub struct FlowsArgs {
     /// The core of the network
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub load_core: usize,
-    /// Another controller to measure in the same run, several allowed: NAME=COMMAND with {port}, and if it likes {workers}
-    /// and {cores}, in the places of these
+    /// Another controller to measure in the same run, several allowed: NAME=COMMAND, in which {port}, {workers} and
+    /// {cores} are replaced
     #[arg(long, value_name = "NAME=COMMAND", value_parser = Contender::parse)]
     pub against: Vec<Contender>,
-    /// Instead: a link of this network fails when --leaves (the last) routes of flows lead over it
+    /// Instead: a link of this network fails when --leaves (the last) flows lead over it
     #[arg(long, value_name = "TOPOLOGY", group = "scenario")]
     pub failover: Option<String>,
-    /// Instead: one port sends from so many addresses
+    /// Instead: one port sends from this many addresses
     #[arg(long, value_name = "ADDRESSES", group = "scenario", num_args = 0..=1, default_missing_value = "1000000", value_parser = clap::value_parser!(u32).range(1..=16_000_000))]
     pub flood_port: Option<u32>,
     /// Packets a second of the port that floods
     #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub flood_rate: u32,
-    /// Instead: all pairs of hosts of this network talk; how many rules has the busiest core switch?
+    /// Instead: all pairs of hosts of this network talk; count the rules of the busiest core switch
     #[arg(long, value_name = "TOPOLOGY", group = "scenario")]
     pub all_pairs: Option<String>,
-    /// Instead: how long until all links of so many switches are known, in a ring and in a tree, and what does it cost then?
+    /// Instead: time until all links of this many switches are known, in a ring and in a tree, and the load after that
     #[arg(long, value_name = "SWITCHES", group = "scenario", value_parser = clap::value_parser!(u32).range(3..=10_000))]
     pub discovery: Option<u32>,
     #[command(flatten)]
