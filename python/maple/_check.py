@@ -191,7 +191,7 @@ class Visitor(ast.NodeVisitor):
                     "left; use a Table",
                 )
 
-    # Names that are bound anew.
+    # Names that are bound again.
 
     def visit_Global(self, node: ast.Global) -> None:
         self.rebound.update(node.names)

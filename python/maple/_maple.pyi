@@ -165,7 +165,7 @@ class Prefix:
     """The leading bits of IPv4, IPv6 or MAC addresses, such as ``Prefix("10.0.0.0/8")``.
 
     ``pkt.ipv4_src in Prefix("10.0.0.0/8")`` is one test. Equal to its text; hashed as its canonical text. Raises
-    ``ValueError`` where bits are set behind the prefix.
+    ``ValueError`` if bits after the prefix are set.
     """
 
     def __new__(cls, prefix: Prefix | str | IPv4Network | IPv6Network) -> Prefix: ...
@@ -197,7 +197,7 @@ class Field:
 
     @property
     def value(self) -> Any:
-        """The plain value: ``int``, ``Mac`` or ``Ip``; ``None`` where the packet has no such field. A read."""
+        """The plain value: ``int``, ``Mac`` or ``Ip``; ``None`` if the packet has no such field. A read."""
 
     @property
     def present(self) -> bool:
@@ -214,7 +214,7 @@ class Field:
     @property
     def _version(self) -> int: ...
     def prefix(self, length: int) -> Prefix | None:
-        """The first ``length`` bits of the address, or ``None`` where the packet has no such field. A read of them."""
+        """The first ``length`` bits of the address, or ``None`` if the packet has no such field. A read of them."""
 
     def matches(self, value: _MacLike | _IpLike, mask: _MacLike | _IpLike) -> bool:
         """Whether the field has ``value`` in the bits of ``mask``. A test."""
@@ -253,7 +253,7 @@ class Field:
 
 @final
 class Packet:
-    """The packet that a policy is asked about: one :class:`Field` for each OXM name."""
+    """The packet that a policy decides: one :class:`Field` for each OXM name."""
 
     @property
     def switch(self) -> int:
@@ -263,22 +263,22 @@ class Packet:
     def frame(self) -> bytes:
         """The whole frame, from the Ethernet header on, without its check sequence.
 
-        No rule can look at all of it, so each packet of the kind comes to the controller. ``RuntimeError`` if the
-        switch sent only the beginning.
+                No rule can match all of it, so each packet of the kind comes to the controller. ``RuntimeError`` if the switch
+        sent only the beginning.
         """
 
     @property
     def payload(self) -> bytes:
-        """What is behind the innermost header (of ICMP: behind its checksum); as with ``frame``."""
+                """The part after the innermost header (of ICMP: after its checksum); as with ``frame``."""
 
     def matches(self, **fields: _Condition) -> bool:
-        """Whether the packet has all of these fields, each as it is said: several conditions asked as *one* test.
+                """Whether the packet has all of these fields, each with such a value: several conditions as *one* test.
 
         >>> pkt.matches(ipv4_src="10.0.0.0/8", ip_proto=6, tcp_dst=range(1024, 2048))  # doctest: +SKIP
 
-        A condition is a value, a prefix of an address, or a ``range`` of numbers. Learns the answer and nothing else:
-        not which of the conditions failed. Where IPv4 and IPv6 packets can both fit, it is a test for each. Raises
-        ``TypeError`` or ``ValueError`` for what can be no value of the field.
+                A condition is a value, a prefix of an address, or a ``range`` of numbers. The trace records only the outcome,
+        not which of the conditions failed. If IPv4 and IPv6 packets can both fit, it is a test for each. Raises
+        ``TypeError`` or ``ValueError`` for something that can be no value of the field.
         """
 
     @property
@@ -303,7 +303,7 @@ class Packet:
 
     @property
     def eth_type(self) -> Field:
-        """Ethernet type, behind VLAN tags."""
+        """Ethernet type, after VLAN tags."""
 
     @property
     def vlan_vid(self) -> Field:
@@ -466,7 +466,7 @@ class Location:
 
 @final
 class Route:
-    """What a policy answers. False only where a path query found no way; as an answer that is a drop."""
+        """The answer of a policy. False only if a path query found no path; such a route drops the packet."""
 
     def set(self, **fields: int | _MacLike | _IpLike) -> Route:
         """The same route, with header fields rewritten where the packet leaves the network."""
@@ -479,10 +479,10 @@ class Route:
         """
 
     def copy_to(self, place: _Place | None) -> Route:
-        """The same route, and a copy of the packet, as the route sends it, out of an edge port besides: a mirror.
+                """The same route, and a copy of the packet, with the route's rewrites, out of another edge port: a mirror.
 
-        The copy leaves the route where that is nearest to the place. There is none to ``None``, where there is no way,
-        and where the packet came in.
+        The copy leaves the route at the switch nearest to the place. There is none if the place is ``None``, if no path
+        leads there, or if the packet came in there.
         """
 
     def meter(self, meter: Meter | int | Field) -> Route:
@@ -502,13 +502,13 @@ class Route:
 
 @final
 class Meter:
-    """How much may pass of what takes the routes under it, together, at each switch where their packets enter.
+        """A limit for all packets of the routes under it together, at each switch where they enter.
 
-    ``kbps`` (1,000 bits a second) or ``pps`` (packets a second), 1 to 4,294,967,295; what is more is dropped.
-    ``burst`` is how many kilobits or packets may come at once (0: what the switch holds to be right). Meters of one
-    name and rate are one; a name that is made of an address gives each host its own. Maple makes a meter with its
-    first rule and takes it away when no rule needs it, at most 4,096 at a switch; their numbers are 32,768 to
-    65,535. OpenFlow 1.0 has no meters: nothing is limited there, and Maple says so.
+    ``kbps`` (1,000 bits a second) or ``pps`` (packets a second), 1 to 4,294,967,295; packets above the limit are
+    dropped. ``burst`` is how many kilobits or packets may come together (0: the switch's own default). Meters of one
+    name and rate are one; a name with an address in it gives each host its own. Maple makes a meter with its first rule
+    and removes it when no rule needs it, at most 4,096 at a switch; their numbers are 32,768 to 65,535. OpenFlow 1.0
+    has no meters: nothing is limited there, and Maple reports it.
 
     >>> from maple import Meter, flood, policy
     >>> guests = Meter("guests", kbps=10_000)
@@ -520,7 +520,7 @@ class Meter:
     def __new__(cls, name: str, *, kbps: int | None = None, pps: int | None = None, burst: int = 0) -> Meter: ...
     @property
     def name(self) -> str:
-        """What tells it from others."""
+                """Its name."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -531,9 +531,9 @@ class Net:
     again for the packets that it concerns."""
 
     def send(self, frame: bytes, at: _Place) -> None:
-        """Sends a frame of the policy's own out of an edge port, beside what the route says of the packet.
+                """Sends a frame of the policy's own out of an edge port, in addition to the packet's route.
 
-        It goes when the run commits. Each packet of the kind comes to the controller then.
+        The frame is sent when the run commits. Each packet of this kind then comes to the controller.
         """
 
     def reply(self, frame: bytes) -> None:
@@ -552,7 +552,7 @@ class Net:
         """All hosts and where they are, by address."""
 
     def members(self, group: _IpLike | _MacLike) -> list[Location]:
-        """The edge ports with members of a multicast group behind them, in order; empty where there are none.
+                """The edge ports with members of a multicast group, in order; empty if there are none.
 
         :param group: its IP address, or the MAC address that its frames go to, for all groups of that address.
         :raises TypeError: if neither IGMP nor MLD is snooped on, ``@policy(snoop=("igmp", "mld"))``.
@@ -565,7 +565,7 @@ class Net:
         """
 
     def lease(self, host: _IpLike | _MacLike) -> Lease | None:
-        """The DHCP lease of an IPv4 address, or the newest of a host by its MAC address; ``None`` where there is none.
+                """The DHCP lease of an IPv4 address, or the newest of a host by its MAC address; ``None`` if there is none.
 
         ``.mac``, ``.ip``, ``.location`` (where the host asked for it) and ``.ends`` (seconds since 1970, ``None`` if
         never).
@@ -577,7 +577,7 @@ class Net:
         """All DHCP leases, by IP address; as :meth:`lease`. A dependency on each of them."""
 
     def addresses(self, mac: _MacLike) -> list[Ip] | None:
-        """The IP addresses that a host announced last of all; ``None`` for an unknown host."""
+                """The IP addresses of a host: those of which it made the last announcement; ``None`` for an unknown host."""
 
     def switches(self) -> list[int]:
         """The datapath ids of all switches."""
@@ -586,16 +586,16 @@ class Net:
         """All links, each once, with their ends ``.a`` and ``.b``, the lower one first."""
 
     def edge_ports(self, switch: int) -> list[int]:
-        """The ports of a switch that hosts are behind."""
+                """The edge ports of a switch that are up."""
 
     def shortest_path(self, src: _Place | None, dst: _Place | None) -> Route:
-        """The way with the fewest hops. False where there is none, also where a place is ``None``."""
+                """The path with the fewest hops. False if there is none, or if a place is ``None``."""
 
     def path(self, src: _Place | None, dst: _Place | None, weight: str) -> Route:
-        """The way of least cost by these weights (see :func:`weights`). False where there is none. By ``"utilisation"``
-        a link costs 1, and 1 more for each tenth of it that is used.
+                """The path of least cost by these weights (see :func:`weights`). False if there is none. By ``"utilisation"`` a
+        link costs 1, and 1 more for each tenth of it that is used.
 
-        A ``LookupError`` where links have no costs by that name.
+        :raises LookupError: if links have no costs by that name.
         """
 
     @overload
@@ -609,9 +609,8 @@ class Net:
     def port(self, switch: _Place, port: None = None, *, capacity: float | None = None) -> Load: ...
     @overload
     def link(self, a: int, b: int, *, capacity: float | None = None) -> Load:
-        """What the switch ``a`` sends to the next switch ``b``, over the busiest of the links between them. Nothing,
-        while there is none. With two places, as in ``net.link(*link)`` for one of :meth:`links`: over this link, from
-        ``a`` to ``b``.
+                """What the switch ``a`` sends to the next switch ``b``, over the busiest link between them; 0 while there is no
+        link. With two places, as in ``net.link(*link)`` for one of :meth:`links`: over this link, from ``a`` to ``b``.
 
         :param capacity: what a link can carry, in Mbit/s, where the switch does not say so or is wrong.
         """
@@ -619,23 +618,23 @@ class Net:
     @overload
     def link(self, a: _Place, b: _Place, *, capacity: float | None = None) -> Load: ...
     def traffic(self, src: _MacLike | _IpLike, dst: _MacLike | _IpLike, *, capacity: float | None = None) -> Load:
-        """What one host sends to another, as counted by rules that say both, by MAC or IP addresses, where ``src`` is.
-        Nothing, for a host that was not seen.
+                """What one host sends to another, as counted by rules that match both, by MAC or IP addresses, at the switch of
+        ``src``; 0 for a host that was not seen.
 
-        A policy that looks at both addresses of its packets has such rules. What goes through the controller is not
+        A policy that reads both addresses of its packets has such rules. Packets that go through the controller are not
         counted.
 
-        :param capacity: what is meant by all, in Mbit/s, for ``utilisation`` and shares.
+        :param capacity: the whole, in Mbit/s, for ``utilisation`` and shares.
         """
 
     def atomically(self, function: Callable[[], _T]) -> _T:
-        """What ``function`` does, as a part of the run: whole, or nothing of it if it raises."""
+                """Calls ``function`` as a part of the run that takes effect whole, or not at all if it raises."""
 
     def or_else(self, first: Callable[[], _T], second: Callable[[], _T]) -> _T:
-        """What ``first`` does; where that calls ``retry()``, what ``second`` does, and nothing of ``first``."""
+        """Calls ``first``. If that calls ``retry()``, takes back its writes and calls ``second``."""
 
     def retry(self) -> NoReturn:
-        """Has the packet wait until something that the run has read changes. The run has no effect."""
+                """Makes the packet wait until something that the run has read changes. The run has no effect."""
 
     def invalidate(
         self,
@@ -647,18 +646,18 @@ class Net:
     ) -> None:
         """Decides again for packets from or to a host, through a port, or with these field values.
 
-        Tracked state needs none of this: what the policy read is watched. It is for policies that look at something
-        else, and commits with the run.
+                Tracked state does not need this, because Maple watches what the policy read. It is for policies that read
+        something else. It takes effect when the run commits.
         """
 
 @final
 class Load:
-    """What is measured of a port, of a link, or of what a host sends to another: :meth:`Net.port`, :meth:`Net.link`,
-    :meth:`Net.traffic`. For one run of the policy, as :class:`Net` is.
+        """The measured load of a port, of a link, or from one host to another: :meth:`Net.port`, :meth:`Net.link`,
+    :meth:`Net.traffic`. For one run of the policy, like :class:`Net`.
 
-    Each answer is a dependency that has hysteresis: the policy decides again when the *answer* changes, and not
-    whenever something was measured. What a policy asks about is measured each ``--poll``, beginning when it first
-    asks; until there are two measurements a load is 0.
+    Each answer is a dependency with hysteresis: the policy decides again when the *answer* changes, not after each
+    measurement. A load is measured each ``--poll``, from the first question of a policy on. Until there are two
+    measurements it is 0.
 
     >>> @policy
     ... def off_the_busy_link(pkt, net):
@@ -671,18 +670,17 @@ class Load:
     def busier_than(self, share: float | None = None, *, mbps: float | None = None, until: float | None = None) -> bool:
         """Whether the load became more than this, and was not at most ``until`` since.
 
-        :param share: a share of what can be sent, 0 to 1. False where it is not known what that is.
+                :param share: a share of the capacity, 0 to 1. False if the capacity is unknown.
         :param mbps: instead, a number of Mbit/s.
-        :param until: where it ends to be busy, in the same unit; four fifths of where it begins, unless you say so.
-        :raises ValueError: if ``until`` is not between 0 and where it begins, or for a share of traffic without
+        :param until: the load, in the same unit, at which busy ends; by default four fifths of where it begins.
+        :raises ValueError: if ``until`` is not between 0 and where busy begins, or for a share of traffic without
             ``capacity``.
         """
 
     @property
     def utilisation(self) -> float:
-        """How much of what can be sent is used: 0.0, 0.1 … 1.0. It rises when the next tenth is reached, and falls when
-        the load is half a tenth below the last one (0.3 is told from 30 % on, until 25 %). 0.0 where it is not known
-        what can be sent.
+                """The used share of the capacity: 0.0, 0.1 … 1.0. It rises when the next tenth is reached, and falls when the
+        load is half a tenth below the last one (0.3 from 30 % on, until 25 %). 0.0 if the capacity is unknown.
 
         :raises ValueError: for traffic without ``capacity``.
         """
@@ -693,7 +691,8 @@ class Load:
 
     @property
     def capacity(self) -> float | None:
-        """What can be sent, in Mbit/s: as the policy says, else as the switch says; ``None`` where neither does."""
+                """The most that can be sent, in Mbit/s: as the policy gives it, else as the switch reports it; ``None`` if
+        neither does."""
 
 @final
 class Table(Generic[_K, _V]):
@@ -708,8 +707,8 @@ class Table(Generic[_K, _V]):
     ``Location``, ``int``, ``str``, ``bool``, ``float``, ``bytes``, ``dict``, a tuple of types such as
     ``(Mac, int)``, ``tuple[int, ...]``, or one of these ``| None``. An address may be given in any spelling and comes
     back as ``Mac`` or ``Ip``; anything else raises ``TypeError``, here, in other tables of this name and in
-    ``maple state``. Looking for ``None`` (a field that the packet has not) finds nothing. A table that holds
-    something else already, or was declared otherwise, can't be declared so.
+        ``maple state``. A look-up of ``None`` (a field that the packet does not have) finds nothing. The declaration is
+    refused if the table already holds something else, or was declared otherwise.
 
     To type checkers it is a ``Table[Mac, bool]``, by ``key`` and ``value`` or by an annotation.
 
@@ -718,8 +717,9 @@ class Table(Generic[_K, _V]):
     >>> blocked.keys()
     [Mac('00:00:0a:00:00:01')]
 
-    With ``persist`` it is kept over a restart, in the file of ``maple run --state FILE``: a write outside of a policy
-    returns when it is on the disk. What is in the file counts then, not what the policy's file writes as it is loaded.
+        With ``persist`` it is kept over a restart, in the file of ``maple run --state FILE``: a write outside of a policy
+    returns when it is on the disk. After a restart the contents of the file count, not what the policy writes while it
+    is loaded.
     """
 
     @overload
@@ -740,7 +740,7 @@ class Table(Generic[_K, _V]):
     def get(self, key: _K | _Key, default: _T) -> _V | _T: ...
     @overload
     def pop(self, key: _K | _Key, default: None = None) -> _V | None:
-        """Takes ``key`` away and returns its value, or ``default``."""
+                """Removes ``key`` and returns its value, or ``default``."""
 
     @overload
     def pop(self, key: _K | _Key, default: _T) -> _V | _T: ...
@@ -748,10 +748,10 @@ class Table(Generic[_K, _V]):
         """Sets the keys and values of ``other``, in one transaction."""
 
     def replace(self, other: dict[Any, Any]) -> None:
-        """Makes the contents those of ``other``, in one transaction. What stays equal is not touched."""
+                """Makes the contents those of ``other``, in one transaction. Equal values are not written."""
 
     def clear(self) -> None:
-        """Takes all keys away, in one transaction."""
+                """Removes all keys, in one transaction."""
 
     def keys(self) -> list[_K]:
         """All keys. In a policy: a dependency on the whole table."""
@@ -799,7 +799,7 @@ class Var(Generic[_V]):
 
 @final
 class Counter:
-    """A variable that is added to. Additions need not know the sum, so they are in nobody's way.
+        """A variable for sums. An addition does not read the sum, so additions never conflict.
 
     ``persist`` is as in tables.
     """
@@ -810,20 +810,20 @@ class Counter:
         """The name."""
 
     def add(self, amount: int = 1) -> None:
-        """Adds to it, without learning what it is."""
+                """Adds to it, without reading it."""
 
     @property
     def value(self) -> int:
-        """What it is. In a policy: a dependency, which each addition changes."""
+                """The sum. In a policy: a dependency, which each addition changes."""
 
 @final
 class Query(Generic[_T, Unpack[_Arguments]]):
-    """A function of the state whose answers are remembered until something that they are made of changes.
+        """A function of the state whose answers are remembered until something that it read changes.
 
-    The function takes a ``Net`` and values as tables hold them, and gives such a value. It may read tables, variables,
-    the network and other queries; it must write nothing, and depend on nothing else. Who calls the query depends on its
-    *answer*: where that stays equal no rule is taken back and no policy runs again. What it reads may change at any
-    time, and then it is called while others' writes wait: it should be quick.
+    The function takes a ``Net`` and values as tables hold them, and returns such a value. It may read tables,
+    variables, the network and other queries. It must write nothing, and depend on nothing else. A caller of the query
+    depends on its *answer*: if that stays equal, no rule is withdrawn and no policy runs again. When something that it
+    read changes, it is called while other writes wait, so it should be quick.
     """
 
     def __new__(cls, function: Callable[[Net, Unpack[_Arguments]], _T]) -> Query[_T, Unpack[_Arguments]]: ...
@@ -839,10 +839,10 @@ class Retry(BaseException):
 def atomically(function: Callable[[], _T], *, timeout: float | None = None) -> _T:
     """Calls ``function`` as one transaction and returns what it returns.
 
-    What it reads of tables and variables fits together, and what it writes takes effect together, or not at all if it
-    raises. It may be called several times, so it should do nothing else. Where it calls ``retry()`` the thread sleeps
-    until something that it read has changed, at most ``timeout`` seconds (then a ``TimeoutError``). Returns when no
-    packet is answered from the old state any more.
+        The function reads one consistent state. Its writes take effect together, or not at all if it raises. It may be
+    called several times, so it should do nothing else. If it calls ``retry()``, the thread sleeps until something that
+    it read has changed, at most ``timeout`` seconds (then a ``TimeoutError``). Returns when no packet is answered from
+    the old state any more.
     """
 
 def retry() -> NoReturn:
@@ -852,15 +852,15 @@ def retry() -> NoReturn:
     """
 
 def or_else(first: Callable[[], _T], second: Callable[[], _T]) -> _T:
-    """What ``first`` does; where that calls ``retry()``, what ``second`` does, and nothing of ``first``.
+    """Calls ``first``. If that calls ``retry()``, takes back its writes and calls ``second``.
 
-    Belongs into a policy, or a function that ``atomically`` calls.
+        For policies, and for functions that ``atomically`` calls.
     """
 
 def settled(timeout: float = 20.0) -> None:
-    """Waits until no switch has a rule any more that a change before this call has made wrong.
+        """Waits until no switch has a rule that an earlier change has made wrong.
 
-    A ``TimeoutError`` if not all switches have confirmed that in time.
+    :raises TimeoutError: if not all switches have confirmed that in time.
     """
 
 def drop() -> Route:
@@ -879,8 +879,8 @@ def to(*ports: int | Field) -> Route:
 def answer(*frames: bytes) -> Route:
     """Sends the packet nowhere, and these frames of the policy's own out of the port that it came in by.
 
-    :func:`frame` makes frames. Each packet of the kind comes to the controller: only the policy knows the answer. At
-    most 64 frames of 14 to 9,216 bytes for one packet. ``net.send`` and ``net.reply`` send beside any route.
+        :func:`frame` makes frames. Each packet of the kind comes to the controller: only the policy knows the answer. At
+    most 64 frames of 14 to 9,216 bytes for one packet. ``net.send`` and ``net.reply`` send in addition to any route.
 
     >>> from maple import answer, drop, frame, policy
     >>> @policy
@@ -897,9 +897,9 @@ def frame(*, payload: bytes | None = None, **fields: int | str | Mac | Ip | Fiel
     filled in.
 
     ``eth_src`` and ``eth_dst`` have to be there, both addresses of IP, both ports of TCP, UDP and SCTP, and of ARP
-    ``arp_op``, ``arp_spa`` and ``arp_tpa`` (its hardware addresses are the frame's where nothing else is said). The
+    ``arp_op``, ``arp_spa`` and ``arp_tpa`` (its hardware addresses are by default the frame's). The
     payload follows the innermost header; of ICMP it follows type, code and checksum. ``TypeError`` names what is
-    missing, ``ValueError`` what does not fit together.
+    missing, ``ValueError`` what is contradictory.
 
     >>> from maple import frame
     >>> broadcast, me = "ff:ff:ff:ff:ff:ff", "02:00:00:00:00:01"
@@ -914,11 +914,12 @@ def multicast(routes: Iterable[Route]) -> Route:
     """Sends the packet along all of these routes, over each hop once."""
 
 def ecmp(routes: Iterable[Route], *, by: Iterable[str]) -> Route:
-    """One of several routes, the same for packets that agree in these fields: spreads flows over several ways.
+    """One of several routes, the same for packets that agree in these fields: spreads flows over several paths.
 
-    Routes without a way do not count; a route that is given twice has twice the share. At most eight of the fields' low
-    bits choose, so that a few rules do for all flows; who gets which is the same in every process, and when a way fails
-    only its packets change. Without any way the answer is false. ``TypeError`` for what is no route or no field.
+    Unreachable routes do not count. Give a route twice for twice its share. At most eight of the fields' low bits
+    choose, so a few rules serve all flows. The choice is the same in every process, and when a path fails only its
+    packets change. If all routes are unreachable, the answer is false. ``TypeError`` for anything that is no route or
+    no field.
 
     >>> from maple import ecmp, flood, policy
     >>> @policy
@@ -929,13 +930,13 @@ def ecmp(routes: Iterable[Route], *, by: Iterable[str]) -> Route:
     """
 
 def snoop(protocols: list[str], dhcp_servers: list[_Place], querier: bool) -> None:
-    """Checks what ``@policy(snoop=…)`` says, and lets policies ask for it from now on.
+    """Checks the arguments of ``@policy(snoop=…)``, and lets policies ask for what they name from now on.
 
     :raises ValueError: if the parts don't fit together, or a table of the policy's has a name of snooping's.
     """
 
 def weights(name: str, costs: dict[Any, int]) -> None:
-    """Says what links cost by ``name``: other links cost 1.
+    """Gives links costs by ``name``; other links cost 1.
 
     Keys are pairs of switches (all links between them, both directions unless the other one is given too), or a
     :class:`Location` (the link that leaves by this port, in that direction).
@@ -955,7 +956,7 @@ class Switch:
 
     @property
     def description(self) -> str:
-        """What it says it is."""
+        """Its description of itself."""
 
     @property
     def ports(self) -> list[Port]:
@@ -1015,10 +1016,10 @@ class Handler:
         """A rule is gone that was added with ``flow_removed=True``."""
 
     def error(self, error: SwitchError, /) -> _Says:
-        """The switch refused a message. Where a class has no such method of its own, Maple reports it."""
+        """The switch refused a message. If a class has no such method, Maple reports it."""
 
     def barrier(self) -> _Says:
-        """The switch has done all that was sent before a :class:`Barrier`, the oldest that it had not answered."""
+                """The switch has done everything before a :class:`Barrier`, the oldest that it had not answered yet."""
 
     def stats(self, stats: Stats, /) -> _Says:
         """The switch answered a :class:`StatsRequest`, or said a part of the answer."""
@@ -1027,7 +1028,7 @@ class Handler:
         """The time that :meth:`wake_after` asked for has come."""
 
     def switch_down(self) -> None:
-        """The connection is gone. The last call; there is nobody left to hear messages."""
+                """The connection is gone. This is the last call, and its messages go nowhere."""
 
 @final
 class PacketIn:
@@ -1055,7 +1056,7 @@ class PacketIn:
 
     @property
     def eth_type(self) -> int | None:
-        """Ethernet type, behind VLAN tags."""
+        """Ethernet type, after VLAN tags."""
 
     @property
     def vlan_vid(self) -> int | None:
@@ -1203,7 +1204,7 @@ class PacketIn:
 
     @property
     def buffer_id(self) -> int | None:
-        """Where the switch keeps it; ``None`` if it does not."""
+        """The switch's buffer that has it; ``None`` if there is none."""
 
     @property
     def reason(self) -> str:
@@ -1218,7 +1219,7 @@ class PacketIn:
         """The cookie of the rule that sent it; all ones in OpenFlow 1.0."""
 
     def out(self, actions: _Actions) -> PacketOut:
-        """Has the switch do this with it: from its buffer where it keeps it, else with the bytes that came."""
+        """Lets the switch do this with it: from its buffer if it has it, else with the received bytes."""
 
     def flood(self) -> PacketOut:
         """Has the switch send it out of all ports but the one it came in by."""
@@ -1241,7 +1242,7 @@ class Match:
 
     def __new__(cls, **fields: _FieldValue) -> Match: ...
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a field, or a pair of value and mask; ``default`` where it is not named."""
+        """The value of a field, or a pair of value and mask; ``default`` if it is not named."""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -1257,7 +1258,7 @@ class Action:
 
     @staticmethod
     def output(port: int, max_len: int = 0xFFFF) -> Action:
-        """Sends it out of a port; ``max_len`` bytes of it where that is the controller, all with 0xffff."""
+        """Sends it out of a port; to the controller ``max_len`` bytes of it, all with 0xffff."""
 
     @staticmethod
     def set_field(**field: int | str | Mac | Ip) -> Action:
@@ -1277,7 +1278,7 @@ class Action:
 
     @staticmethod
     def pop_mpls(eth_type: int) -> Action:
-        """Takes the outermost MPLS entry away; what is behind it has this Ethernet type (1.3)."""
+                """Removes the outermost MPLS entry; the rest has this Ethernet type (1.3)."""
 
     @staticmethod
     def group(group: int) -> Action:
@@ -1331,8 +1332,8 @@ class FlowMod:
     ) -> FlowMod:
         """Adds a rule; one with the same match and priority is replaced. No actions drop.
 
-        Timeouts are in seconds, 0 is never. ``packet`` takes the new rule's actions at once: from the switch's buffer,
-        or by a packet-out behind the rule where the switch does not keep it.
+                Timeouts are in seconds, 0 is never. ``packet`` takes the new rule's actions: from the switch's buffer, or by a
+        packet-out after the rule if the switch does not keep it.
         """
 
     @staticmethod
@@ -1440,11 +1441,11 @@ class Band:
 
     @property
     def burst(self) -> int:
-        """How much may come at once, in kilobits or packets."""
+                """The burst that may pass, in kilobits or packets."""
 
     @property
     def levels(self) -> int | None:
-        """By how many levels the drop precedence rises; ``None`` where packets are dropped."""
+        """By how many levels the drop precedence rises; ``None`` if packets are dropped."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
@@ -1537,7 +1538,7 @@ class Stats:
 
     @property
     def entries(self) -> list[Any]:
-        """One object for each rule, port and so on: :class:`FlowStats` where rules were asked for."""
+        """One object for each rule, port and so on: :class:`FlowStats` for rules."""
 
     @property
     def more(self) -> bool:
@@ -1928,7 +1929,7 @@ class PacketEvent:
 
     @property
     def payload(self) -> bytes:
-        """What is behind the innermost header (of ICMP: behind its checksum)."""
+                """The part after the innermost header (of ICMP: after its checksum)."""
 
     def reply(self, frame: bytes) -> None:
         """Sends a frame to where it came from.
@@ -1958,7 +1959,7 @@ class PacketEvent:
 
     @property
     def eth_type(self) -> int | None:
-        """Ethernet type, behind VLAN tags."""
+        """Ethernet type, after VLAN tags."""
 
     @property
     def vlan_vid(self) -> int | None:
@@ -2098,7 +2099,7 @@ class PacketEvent:
 
 @final
 class Listener:
-    """Where ``@on`` functions hear from. For the package itself."""
+    """The source of events for ``@on`` functions. For the package itself."""
 
     def next(self, timeout: float) -> tuple[Any, ...]: ...
 
@@ -2167,7 +2168,7 @@ class Decision:
 
     @property
     def route(self) -> Route | None:
-        """The route; ``None`` where the run failed."""
+        """The route; ``None`` if the run failed."""
 
     @property
     def error(self) -> str | None:
