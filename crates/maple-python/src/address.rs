@@ -8,15 +8,36 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{LazyLock, Mutex, MutexGuard};
+use std::sync::{LazyLock, Mutex, MutexGuard, OnceLock};
 
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple};
 
-use crate::field::FieldRef;
-use crate::kind::described;
+use crate::told::described;
+
+/// How a packet's field takes the place of an address. Fields lie above addresses, so these functions are given at the
+/// start. Each returns nothing for an object that is no field.
+pub struct FieldFunctions {
+    /// Reads the field.
+    pub value: for<'py> fn(&Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>>,
+    /// Tests whether the field lies under the prefix.
+    pub is_under: fn(&Bound<'_, PyAny>, &Prefix) -> PyResult<Option<bool>>,
+}
+
+static FIELDS: OnceLock<FieldFunctions> = OnceLock::new();
+
+/// Lets addresses be made of fields, and fields be looked for in prefixes. The first call counts.
+pub fn accept_fields(functions: FieldFunctions) {
+    FIELDS.get_or_init(|| functions);
+}
+
+/// The value of `object` if that is a field of a packet, which is a read, or else `object`.
+fn plain<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let value = FIELDS.get().map_or(Ok(None), |fields| (fields.value)(object))?;
+    Ok(value.unwrap_or_else(|| object.clone()))
+}
 
 /// Addresses of each kind kept at most, a power of two; then the cache of IP addresses starts afresh.
 const CACHED: usize = 1 << 14;
@@ -179,10 +200,7 @@ impl fmt::Display for Mac {
 impl Mac {
     #[new]
     fn new(address: &Bound<'_, PyAny>) -> PyResult<Mac> {
-        match FieldRef::value_of(address)? {
-            Some(value) => Mac::from_object(&value),
-            None => Mac::from_object(address),
-        }
+        Mac::from_object(&plain(address)?)
     }
 
     /// Whether the group bit is set: multicast and broadcast addresses.
@@ -292,10 +310,7 @@ impl fmt::Display for Ip {
 impl Ip {
     #[new]
     fn new(address: &Bound<'_, PyAny>) -> PyResult<Ip> {
-        match FieldRef::value_of(address)? {
-            Some(value) => Ip::from_object(&value),
-            None => Ip::from_object(address),
-        }
+        Ip::from_object(&plain(address)?)
     }
 
     /// 4 or 6.
@@ -452,8 +467,10 @@ impl Prefix {
     }
 
     fn __contains__(&self, address: &Bound<'_, PyAny>) -> PyResult<bool> {
-        if let Ok(field) = address.cast::<FieldRef>() {
-            return field.get().in_prefix(address.py(), self);
+        if let Some(fields) = FIELDS.get()
+            && let Some(answer) = (fields.is_under)(address, self)?
+        {
+            return Ok(answer);
         }
         let (family, value) = match self.family {
             Family::Mac => (Family::Mac, u128::from(Mac::from_object(address)?.0)),

@@ -9,7 +9,8 @@ use pyo3::types::{PyDict, PyRange, PyString};
 
 use crate::address::{Family, Prefix};
 use crate::field::FieldRef;
-use crate::kind::{Kind, TAGGED, described, largest, named, operand, to_raw};
+use crate::kind::{Kind, TAGGED, largest, named, operand, to_raw};
+use crate::told::described;
 
 /// What a keyword argument says.
 enum Part {

@@ -15,7 +15,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
-use crate::address::{Family, Prefix};
+use crate::address::{Family, FieldFunctions, Prefix};
 use crate::current::{self, Ticket};
 use crate::kind::{Bounded, Kind, TAGGED, bound, from_raw, largest, operand, to_raw};
 use crate::source;
@@ -28,6 +28,14 @@ pub struct FieldRef {
     ticket: Ticket,
     /// The value, once it has been read. It outlives the run, so that a field may be a key in a dictionary.
     known: OnceLock<Option<u128>>,
+}
+
+/// Fields in the place of addresses.
+pub const AS_ADDRESSES: FieldFunctions = FieldFunctions { value: FieldRef::value_of, is_under };
+
+/// Whether `object`, if that is a field, lies under `prefix`. A test.
+fn is_under(object: &Bound<'_, PyAny>, prefix: &Prefix) -> PyResult<Option<bool>> {
+    object.cast::<FieldRef>().ok().map(|field| field.get().in_prefix(object.py(), prefix)).transpose()
 }
 
 impl FieldRef {
@@ -105,7 +113,7 @@ impl FieldRef {
     }
 
     /// Tests whether the address lies under `prefix`.
-    pub fn in_prefix(&self, py: Python<'_>, prefix: &Prefix) -> PyResult<bool> {
+    fn in_prefix(&self, py: Python<'_>, prefix: &Prefix) -> PyResult<bool> {
         if self.family()? != prefix.family {
             return Err(PyTypeError::new_err(format!("{} can't lie in {prefix}: that is of another kind", self.field)));
         }

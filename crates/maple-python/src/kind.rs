@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyInt, PyString};
 
 use crate::address::{Ip, Mac};
+use crate::told::described;
 
 /// How a field's value is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -183,11 +184,4 @@ fn refuse(field: Field, other: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     } else {
         PyValueError::new_err(format!("{field} is {noun}: {}", error.value(py)))
     }
-}
-
-/// `'ssh' (str)`, for messages.
-pub fn described(object: &Bound<'_, PyAny>) -> String {
-    let kind = object.get_type().name().map(|n| n.to_string()).unwrap_or_else(|_| "an object".to_string());
-    let shown = object.repr().map(|r| r.to_string()).unwrap_or_default();
-    if shown.chars().count() > 60 || shown.is_empty() { format!("a {kind}") } else { format!("{shown} ({kind})") }
 }

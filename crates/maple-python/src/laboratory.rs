@@ -1,7 +1,6 @@
 //! Policies on emulated networks in simulated time. `maple._emulate` makes objects of what comes out here.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use maple_core::snooped;
@@ -10,15 +9,12 @@ use maple_emulator::Topology;
 use maple_emulator::lab::{Ground as _, Lab, LabError};
 use maple_laboratory::{Journey, Laboratory, LaboratoryOptions, World, seconds};
 use maple_wire::{Dpid, Version};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::host;
+use crate::host::{self, laboratory_error};
 use crate::policy::PythonPolicy;
 use crate::snoop::snooping_of;
-
-/// How often somebody who waits looks whether the user has interrupted.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// A network under a policy. A new one takes tables, variables and costs along, and has them from then on.
 #[pyclass(frozen, name = "Laboratory", module = "maple._maple")]
@@ -41,11 +37,11 @@ impl PyLaboratory {
         py: Python<'_>,
         f: impl FnOnce(&Lab, &mut World) -> Result<R, LabError> + Send + 'static,
     ) -> PyResult<R> {
-        wait(py, self.0.ask(f))
+        host::wait(py, self.0.ask(f))
     }
 
     fn dpid(&self, name: &str) -> PyResult<Dpid> {
-        Lab::new(self.0.topology().clone()).switch(name).map_err(error)
+        Lab::new(self.0.topology().clone()).switch(name).map_err(laboratory_error)
     }
 }
 
@@ -78,7 +74,7 @@ impl PyLaboratory {
         let store = Store::new();
         store.update(|_| users);
         host::use_store(Arc::clone(&store));
-        let laboratory = py.detach(|| Laboratory::start(options, policy, store)).map_err(error)?;
+        let laboratory = py.detach(|| Laboratory::start(options, policy, store)).map_err(laboratory_error)?;
         let laboratory = Arc::new(laboratory);
         host::use_laboratory(&laboratory);
         Ok(PyLaboratory(laboratory))
@@ -96,7 +92,7 @@ impl PyLaboratory {
 
     /// Lets time pass.
     fn run(&self, py: Python<'_>, span: f64) -> PyResult<()> {
-        let span = seconds(span).map_err(error)?;
+        let span = seconds(span).map_err(laboratory_error)?;
         self.call(py, move |_, world| world.pass(span))
     }
 
@@ -132,7 +128,7 @@ impl PyLaboratory {
         span: f64,
         rate: u64,
     ) -> PyResult<(u64, u64, u64, String)> {
-        let span = seconds(span).map_err(error)?;
+        let span = seconds(span).map_err(laboratory_error)?;
         self.call(py, move |lab, world| {
             let streamed = lab.iperf(world, &src, &dst, span, rate)?;
             Ok((streamed.rate(), streamed.sent, streamed.lost(), streamed.to_string()))
@@ -222,28 +218,4 @@ fn of_journey(names: &Names, journey: Journey) -> PyJourney {
         (copy.path.iter().map(hop).collect(), host, why, copy.frame)
     });
     (journey.frame, copies.collect())
-}
-
-/// Waits for an answer of the laboratory's thread, which may want the interpreter meanwhile.
-pub fn wait<R: Send>(py: Python<'_>, answer: Receiver<Result<R, LabError>>) -> PyResult<R> {
-    let mut answer = answer;
-    loop {
-        let (back, came) = py.detach(move || {
-            let came = answer.recv_timeout(LOOK);
-            (answer, came)
-        });
-        answer = back;
-        match came {
-            Ok(result) => return result.map_err(error),
-            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
-            Err(RecvTimeoutError::Disconnected) => return Err(PyRuntimeError::new_err("the laboratory has ended")),
-        }
-    }
-}
-
-fn error(error: LabError) -> PyErr {
-    match error {
-        LabError::Wrong(_) | LabError::Network(_) => PyValueError::new_err(error.to_string()),
-        LabError::Failed(_) | LabError::Emulation(_) | LabError::Stopped => PyRuntimeError::new_err(error.to_string()),
-    }
 }

@@ -31,6 +31,7 @@ mod filters;
 mod handler;
 mod listen;
 
+mod command;
 mod host;
 mod laboratory;
 mod load;
@@ -52,6 +53,8 @@ mod _maple {
     #[pymodule_export]
     use crate::address::{Ip, Mac, Prefix};
     #[pymodule_export]
+    use crate::command::main;
+    #[pymodule_export]
     use crate::field::FieldRef;
     #[pymodule_export]
     use crate::frame::{frame, test_frame};
@@ -61,8 +64,6 @@ mod _maple {
         PyGroupDesc, PyGroupMod, PyGroupStats, PyHandler, PyMatch, PyMeterConfig, PyMeterMod, PyMeterStats, PyPacketIn,
         PyPacketOut, PyPort, PyPortStats, PyQueueStats, PyStats, PyStatsRequest, PySwitch, PyTableStats, SwitchError,
     };
-    #[pymodule_export]
-    use crate::host::main;
     #[pymodule_export]
     use crate::interrupt::PolicyTimeout;
     #[pymodule_export]
@@ -92,6 +93,7 @@ mod _maple {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::address::accept_fields(crate::field::AS_ADDRESSES);
         module.add("FIELDS", PyFrozenSet::new(module.py(), crate::packet::FIELDS)?)
     }
 }

@@ -16,9 +16,10 @@ use pyo3::types::PyDict;
 use crate::address::{Ip, Mac};
 use crate::current::{self, Ticket};
 use crate::field::FieldRef;
-use crate::kind::{described, named, operand, to_raw};
+use crate::kind::{named, operand, to_raw};
 use crate::load::PyLoad;
 use crate::route::{PyLocation, PyRoute, frame_bytes};
+use crate::told::described;
 use crate::transaction;
 
 /// The network, as one run of the policy sees it.

@@ -12,11 +12,10 @@ use pyo3::prelude::*;
 use crate::current::Entered;
 use crate::host;
 use crate::interrupt::{PolicyTimeout, Watched};
-use crate::kind::described;
 use crate::net::PyNet;
 use crate::packet::PyPacket;
 use crate::route::PyRoute;
-use crate::told::Told;
+use crate::told::{Told, described};
 use crate::transaction::Retry;
 
 /// A policy whose f is a Python function.

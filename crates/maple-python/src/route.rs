@@ -12,8 +12,9 @@ use pyo3::types::{PyBytes, PyDict, PyInt, PyString, PyTuple};
 
 use crate::current;
 use crate::field::FieldRef;
-use crate::kind::{described, named, operand};
+use crate::kind::{named, operand};
 use crate::source;
+use crate::told::described;
 
 /// The last queue that a route can name: the one after it is all of them (OpenFlow 1.3 §7.3.5.8).
 const LAST_QUEUE: u32 = 0xffff_fffe;

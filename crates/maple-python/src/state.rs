@@ -13,8 +13,8 @@ use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyT
 
 use crate::address::{Ip, Mac};
 use crate::field::FieldRef;
-use crate::kind::described;
 use crate::route::PyLocation;
+use crate::told::described;
 use crate::types::kind_of;
 use crate::{current, host, source, transaction};
 

@@ -77,3 +77,10 @@ fn traceback(py: Python<'_>, error: &PyErr) -> String {
     let text = format().unwrap_or_else(|_| format!("{} (its traceback can't be formatted)", error.get_type(py)));
     text.trim_end().to_string()
 }
+
+/// An object in the words of an error: `'ssh' (str)`.
+pub fn described(object: &Bound<'_, PyAny>) -> String {
+    let kind = object.get_type().name().map(|n| n.to_string()).unwrap_or_else(|_| "an object".to_string());
+    let shown = object.repr().map(|r| r.to_string()).unwrap_or_default();
+    if shown.chars().count() > 60 || shown.is_empty() { format!("a {kind}") } else { format!("{shown} ({kind})") }
+}

@@ -7,8 +7,8 @@ use pyo3::type_object::PyTypeInfo;
 use pyo3::types::{PyBool, PyBytes, PyDict, PyEllipsis, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
 use crate::address::{Ip, Mac};
-use crate::kind::described;
 use crate::route::PyLocation;
+use crate::told::described;
 
 /// The type that this object names, for `what`: a class, a tuple of types, `tuple[…]`, `list[…]`, or `… | None`.
 ///

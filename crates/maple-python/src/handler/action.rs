@@ -5,7 +5,8 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyInt, PyString};
 
-use crate::kind::{described, named, operand, to_raw};
+use crate::kind::{named, operand, to_raw};
+use crate::told::described;
 
 /// Asks for the whole packet (`OFPCML_NO_BUFFER`).
 const WHOLE: u16 = 0xffff;

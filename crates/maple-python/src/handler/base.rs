@@ -12,7 +12,7 @@ use super::packet_in::PyPacketIn;
 use super::statistics::PyStats;
 use super::switch::{PyFlowRemoved, PyPort, PySwitch, SwitchError};
 use crate::interrupt::Watched;
-use crate::kind::described;
+use crate::told::described;
 
 /// Stands for "no wish".
 const NEVER: u64 = u64::MAX;

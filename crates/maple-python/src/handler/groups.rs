@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use super::action::{self, Action};
 use super::messages::shown;
-use crate::kind::described;
+use crate::told::described;
 
 /// `OFPG_ANY`.
 const ANY: u32 = 0xffff_ffff;

@@ -53,8 +53,7 @@ use pyo3::types::PyString;
 
 use crate::host;
 use crate::interrupt::Watched;
-use crate::kind::described;
-use crate::told::Told;
+use crate::told::{Told, described};
 
 /// Makes an object of a class derived from `maple.Handler` for each switch.
 pub struct PythonHandlers {

@@ -1,0 +1,122 @@
+//! The `maple` command in this process: it runs the policies and handlers of Python files.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use maple_cli::{Loaded, PolicyLoader, Suspicion};
+use maple_controller::listen::{Listener, Subscription, listen};
+use maple_controller::{ControllerOptions, Handle};
+use maple_core::trace::Cond;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
+
+use crate::assertion::condition;
+use crate::filters::PythonFilters;
+use crate::handler::PythonHandlers;
+use crate::host;
+use crate::listen::PyListener;
+use crate::policy::PythonPolicy;
+use crate::query;
+use crate::snoop::snooping_of;
+
+/// Runs the `maple` command; the exit status.
+#[pyfunction]
+pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| maple_cli::main_with(arguments, Some(&Loader)))
+}
+
+/// Loads policies and handlers from Python files.
+struct Loader;
+
+impl PolicyLoader for Loader {
+    fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
+        query::limit(time_limit);
+        Python::attach(|py| {
+            let module = py.import("maple._policy").map_err(|e| anyhow::anyhow!("{e}"))?;
+            py.import("maple._on").and_then(|on| on.call_method0("forget")).map_err(|e| anyhow::anyhow!("{e}"))?;
+            let path = file.to_string_lossy();
+            let loaded = module.call_method1("load", (&*path, name)).map_err(|error| {
+                let told = module.call_method1("explain", (error.value(py), error.traceback(py), &*path));
+                let told = told.map_or_else(|_| error.to_string(), |text| text.to_string());
+                anyhow::anyhow!("can't load {path}:\n{told}")
+            })?;
+            if loaded.is_instance_of::<PyType>() {
+                let factory = Arc::new(PythonHandlers::new(&loaded, time_limit));
+                return Ok(Loaded::Handlers(ControllerOptions {
+                    store: host::store(),
+                    ..ControllerOptions::for_handlers(factory)
+                }));
+            }
+            let track_hosts = loaded.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);
+            let mut options = ControllerOptions::new(Arc::new(PythonPolicy::new(&loaded, time_limit)));
+            options.store = host::store();
+            options.engine.track_hosts = track_hosts;
+            options.subscriptions.extend(listening(py)?);
+            options.snooping = snooping_of(&loaded).map_err(|error| anyhow::anyhow!("@policy: {error}"))?;
+            Ok(Loaded::Policy(options))
+        })
+    }
+
+    fn filters(&self) -> Option<&dyn maple_bench::OtherLanguage> {
+        Some(&PythonFilters)
+    }
+
+    fn inspect(&self, file: &Path, name: Option<&str>) -> anyhow::Result<Vec<Suspicion>> {
+        Python::attach(|py| {
+            let inspect = || -> PyResult<Vec<(String, u32, String)>> {
+                py.import("maple._check")?.call_method1("inspect_policy", (&*file.to_string_lossy(), name))?.extract()
+            };
+            let found = inspect().map_err(|error| anyhow::anyhow!("can't look through {}: {error}", file.display()))?;
+            Ok(found.into_iter().map(|(file, line, text)| Suspicion { file, line, text }).collect())
+        })
+    }
+
+    fn print_aside(&self) -> anyhow::Result<()> {
+        let aside = |py: Python<'_>| {
+            let sys = py.import("sys")?;
+            sys.setattr("stdout", sys.getattr("stderr")?)
+        };
+        Python::attach(aside).map_err(|error: PyErr| anyhow::anyhow!("can't move sys.stdout: {error}"))
+    }
+
+    fn starting(&self) {
+        host::starting();
+    }
+
+    fn started(&self, controller: Handle) {
+        host::started(controller);
+        start_listening();
+    }
+
+    fn ended(&self) {
+        host::ended();
+    }
+}
+
+/// The end of a listener that `@on` functions of the policy's file hear by, until the controller runs.
+static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
+
+/// What the controller is to tell the file's `@on` functions; none if it has no such functions.
+fn listening(py: Python<'_>) -> anyhow::Result<Option<Subscription>> {
+    let wanted = || -> PyResult<Option<Vec<Cond>>> {
+        let wanted: Option<Vec<Bound<'_, PyDict>>> = py.import("maple._on")?.call_method0("wanted")?.extract()?;
+        let Some(wanted) = wanted else { return Ok(None) };
+        wanted.iter().map(|fields| condition(fields)).collect::<PyResult<Vec<_>>>().map(Some)
+    };
+    let wanted = wanted().map_err(|error| anyhow::anyhow!("@on: {error}"))?;
+    let Some(wanted) = wanted else { return Ok(None) };
+    let (listening, listener) = listen(wanted)?;
+    *LISTENER.lock().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+    Ok(Some(listening))
+}
+
+/// Has the `@on` functions called from now on, by a thread of their own.
+fn start_listening() {
+    let Some(listener) = LISTENER.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+    let start = |py: Python<'_>| py.import("maple._on")?.call_method1("start", (PyListener::new(listener),)).map(drop);
+    if let Err(error) = Python::attach(start) {
+        eprintln!("maple: can't start the functions that listen: {error}");
+    }
+}
