@@ -263,20 +263,20 @@ class Packet:
     def frame(self) -> bytes:
         """The whole frame, from the Ethernet header on, without its check sequence.
 
-                No rule can match all of it, so each packet of the kind comes to the controller. ``RuntimeError`` if the switch
+        No rule can match all of it, so each packet of the kind comes to the controller. ``RuntimeError`` if the switch
         sent only the beginning.
         """
 
     @property
     def payload(self) -> bytes:
-                """The part after the innermost header (of ICMP: after its checksum); as with ``frame``."""
+        """The part after the innermost header (of ICMP: after its checksum); as with ``frame``."""
 
     def matches(self, **fields: _Condition) -> bool:
-                """Whether the packet has all of these fields, each with such a value: several conditions as *one* test.
+        """Whether the packet has all of these fields, each with such a value: several conditions as *one* test.
 
         >>> pkt.matches(ipv4_src="10.0.0.0/8", ip_proto=6, tcp_dst=range(1024, 2048))  # doctest: +SKIP
 
-                A condition is a value, a prefix of an address, or a ``range`` of numbers. The trace records only the outcome,
+        A condition is a value, a prefix of an address, or a ``range`` of numbers. The trace records only the outcome,
         not which of the conditions failed. If IPv4 and IPv6 packets can both fit, it is a test for each. Raises
         ``TypeError`` or ``ValueError`` for something that can be no value of the field.
         """
@@ -466,7 +466,7 @@ class Location:
 
 @final
 class Route:
-        """The answer of a policy. False only if a path query found no path; such a route drops the packet."""
+    """The answer of a policy. False only if a path query found no path; such a route drops the packet."""
 
     def set(self, **fields: int | _MacLike | _IpLike) -> Route:
         """The same route, with header fields rewritten where the packet leaves the network."""
@@ -479,7 +479,7 @@ class Route:
         """
 
     def copy_to(self, place: _Place | None) -> Route:
-                """The same route, and a copy of the packet, with the route's rewrites, out of another edge port: a mirror.
+        """The same route, and a copy of the packet, with the route's rewrites, out of another edge port: a mirror.
 
         The copy leaves the route at the switch nearest to the place. There is none if the place is ``None``, if no path
         leads there, or if the packet came in there.
@@ -502,7 +502,7 @@ class Route:
 
 @final
 class Meter:
-        """A limit for all packets of the routes under it together, at each switch where they enter.
+    """A limit for all packets of the routes under it together, at each switch where they enter.
 
     ``kbps`` (1,000 bits a second) or ``pps`` (packets a second), 1 to 4,294,967,295; packets above the limit are
     dropped. ``burst`` is how many kilobits or packets may come together (0: the switch's own default). Meters of one
@@ -520,7 +520,7 @@ class Meter:
     def __new__(cls, name: str, *, kbps: int | None = None, pps: int | None = None, burst: int = 0) -> Meter: ...
     @property
     def name(self) -> str:
-                """Its name."""
+        """Its name."""
 
     def __eq__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -531,7 +531,7 @@ class Net:
     again for the packets that it concerns."""
 
     def send(self, frame: bytes, at: _Place) -> None:
-                """Sends a frame of the policy's own out of an edge port, in addition to the packet's route.
+        """Sends a frame of the policy's own out of an edge port, in addition to the packet's route.
 
         The frame is sent when the run commits. Each packet of this kind then comes to the controller.
         """
@@ -552,7 +552,7 @@ class Net:
         """All hosts and where they are, by address."""
 
     def members(self, group: _IpLike | _MacLike) -> list[Location]:
-                """The edge ports with members of a multicast group, in order; empty if there are none.
+        """The edge ports with members of a multicast group, in order; empty if there are none.
 
         :param group: its IP address, or the MAC address that its frames go to, for all groups of that address.
         :raises TypeError: if neither IGMP nor MLD is snooped on, ``@policy(snoop=("igmp", "mld"))``.
@@ -565,7 +565,7 @@ class Net:
         """
 
     def lease(self, host: _IpLike | _MacLike) -> Lease | None:
-                """The DHCP lease of an IPv4 address, or the newest of a host by its MAC address; ``None`` if there is none.
+        """The DHCP lease of an IPv4 address, or the newest of a host by its MAC address; ``None`` if there is none.
 
         ``.mac``, ``.ip``, ``.location`` (where the host asked for it) and ``.ends`` (seconds since 1970, ``None`` if
         never).
@@ -577,7 +577,7 @@ class Net:
         """All DHCP leases, by IP address; as :meth:`lease`. A dependency on each of them."""
 
     def addresses(self, mac: _MacLike) -> list[Ip] | None:
-                """The IP addresses of a host: those of which it made the last announcement; ``None`` for an unknown host."""
+        """The IP addresses of a host: those of which it made the last announcement; ``None`` for an unknown host."""
 
     def switches(self) -> list[int]:
         """The datapath ids of all switches."""
@@ -586,13 +586,13 @@ class Net:
         """All links, each once, with their ends ``.a`` and ``.b``, the lower one first."""
 
     def edge_ports(self, switch: int) -> list[int]:
-                """The edge ports of a switch that are up."""
+        """The edge ports of a switch that are up."""
 
     def shortest_path(self, src: _Place | None, dst: _Place | None) -> Route:
-                """The path with the fewest hops. False if there is none, or if a place is ``None``."""
+        """The path with the fewest hops. False if there is none, or if a place is ``None``."""
 
     def path(self, src: _Place | None, dst: _Place | None, weight: str) -> Route:
-                """The path of least cost by these weights (see :func:`weights`). False if there is none. By ``"utilisation"`` a
+        """The path of least cost by these weights (see :func:`weights`). False if there is none. By ``"utilisation"`` a
         link costs 1, and 1 more for each tenth of it that is used.
 
         :raises LookupError: if links have no costs by that name.
@@ -609,7 +609,7 @@ class Net:
     def port(self, switch: _Place, port: None = None, *, capacity: float | None = None) -> Load: ...
     @overload
     def link(self, a: int, b: int, *, capacity: float | None = None) -> Load:
-                """What the switch ``a`` sends to the next switch ``b``, over the busiest link between them; 0 while there is no
+        """What the switch ``a`` sends to the next switch ``b``, over the busiest link between them; 0 while there is no
         link. With two places, as in ``net.link(*link)`` for one of :meth:`links`: over this link, from ``a`` to ``b``.
 
         :param capacity: what a link can carry, in Mbit/s, where the switch does not say so or is wrong.
@@ -618,7 +618,7 @@ class Net:
     @overload
     def link(self, a: _Place, b: _Place, *, capacity: float | None = None) -> Load: ...
     def traffic(self, src: _MacLike | _IpLike, dst: _MacLike | _IpLike, *, capacity: float | None = None) -> Load:
-                """What one host sends to another, as counted by rules that match both, by MAC or IP addresses, at the switch of
+        """What one host sends to another, as counted by rules that match both, by MAC or IP addresses, at the switch of
         ``src``; 0 for a host that was not seen.
 
         A policy that reads both addresses of its packets has such rules. Packets that go through the controller are not
@@ -628,13 +628,13 @@ class Net:
         """
 
     def atomically(self, function: Callable[[], _T]) -> _T:
-                """Calls ``function`` as a part of the run that takes effect whole, or not at all if it raises."""
+        """Calls ``function`` as a part of the run that takes effect whole, or not at all if it raises."""
 
     def or_else(self, first: Callable[[], _T], second: Callable[[], _T]) -> _T:
         """Calls ``first``. If that calls ``retry()``, takes back its writes and calls ``second``."""
 
     def retry(self) -> NoReturn:
-                """Makes the packet wait until something that the run has read changes. The run has no effect."""
+        """Makes the packet wait until something that the run has read changes. The run has no effect."""
 
     def invalidate(
         self,
@@ -646,13 +646,13 @@ class Net:
     ) -> None:
         """Decides again for packets from or to a host, through a port, or with these field values.
 
-                Tracked state does not need this, because Maple watches what the policy read. It is for policies that read
+        Tracked state does not need this, because Maple watches what the policy read. It is for policies that read
         something else. It takes effect when the run commits.
         """
 
 @final
 class Load:
-        """The measured load of a port, of a link, or from one host to another: :meth:`Net.port`, :meth:`Net.link`,
+    """The measured load of a port, of a link, or from one host to another: :meth:`Net.port`, :meth:`Net.link`,
     :meth:`Net.traffic`. For one run of the policy, like :class:`Net`.
 
     Each answer is a dependency with hysteresis: the policy decides again when the *answer* changes, not after each
@@ -670,7 +670,7 @@ class Load:
     def busier_than(self, share: float | None = None, *, mbps: float | None = None, until: float | None = None) -> bool:
         """Whether the load became more than this, and was not at most ``until`` since.
 
-                :param share: a share of the capacity, 0 to 1. False if the capacity is unknown.
+        :param share: a share of the capacity, 0 to 1. False if the capacity is unknown.
         :param mbps: instead, a number of Mbit/s.
         :param until: the load, in the same unit, at which busy ends; by default four fifths of where it begins.
         :raises ValueError: if ``until`` is not between 0 and where busy begins, or for a share of traffic without
@@ -679,7 +679,7 @@ class Load:
 
     @property
     def utilisation(self) -> float:
-                """The used share of the capacity: 0.0, 0.1 … 1.0. It rises when the next tenth is reached, and falls when the
+        """The used share of the capacity: 0.0, 0.1 … 1.0. It rises when the next tenth is reached, and falls when the
         load is half a tenth below the last one (0.3 from 30 % on, until 25 %). 0.0 if the capacity is unknown.
 
         :raises ValueError: for traffic without ``capacity``.
@@ -691,7 +691,7 @@ class Load:
 
     @property
     def capacity(self) -> float | None:
-                """The most that can be sent, in Mbit/s: as the policy gives it, else as the switch reports it; ``None`` if
+        """The most that can be sent, in Mbit/s: as the policy gives it, else as the switch reports it; ``None`` if
         neither does."""
 
 @final
@@ -707,7 +707,7 @@ class Table(Generic[_K, _V]):
     ``Location``, ``int``, ``str``, ``bool``, ``float``, ``bytes``, ``dict``, a tuple of types such as
     ``(Mac, int)``, ``tuple[int, ...]``, or one of these ``| None``. An address may be given in any spelling and comes
     back as ``Mac`` or ``Ip``; anything else raises ``TypeError``, here, in other tables of this name and in
-        ``maple state``. A look-up of ``None`` (a field that the packet does not have) finds nothing. The declaration is
+    ``maple state``. A look-up of ``None`` (a field that the packet does not have) finds nothing. The declaration is
     refused if the table already holds something else, or was declared otherwise.
 
     To type checkers it is a ``Table[Mac, bool]``, by ``key`` and ``value`` or by an annotation.
@@ -717,7 +717,7 @@ class Table(Generic[_K, _V]):
     >>> blocked.keys()
     [Mac('00:00:0a:00:00:01')]
 
-        With ``persist`` it is kept over a restart, in the file of ``maple run --state FILE``: a write outside of a policy
+    With ``persist`` it is kept over a restart, in the file of ``maple run --state FILE``: a write outside of a policy
     returns when it is on the disk. After a restart the contents of the file count, not what the policy writes while it
     is loaded.
     """
@@ -740,7 +740,7 @@ class Table(Generic[_K, _V]):
     def get(self, key: _K | _Key, default: _T) -> _V | _T: ...
     @overload
     def pop(self, key: _K | _Key, default: None = None) -> _V | None:
-                """Removes ``key`` and returns its value, or ``default``."""
+        """Removes ``key`` and returns its value, or ``default``."""
 
     @overload
     def pop(self, key: _K | _Key, default: _T) -> _V | _T: ...
@@ -748,10 +748,10 @@ class Table(Generic[_K, _V]):
         """Sets the keys and values of ``other``, in one transaction."""
 
     def replace(self, other: dict[Any, Any]) -> None:
-                """Makes the contents those of ``other``, in one transaction. Equal values are not written."""
+        """Makes the contents those of ``other``, in one transaction. Equal values are not written."""
 
     def clear(self) -> None:
-                """Removes all keys, in one transaction."""
+        """Removes all keys, in one transaction."""
 
     def keys(self) -> list[_K]:
         """All keys. In a policy: a dependency on the whole table."""
@@ -799,7 +799,7 @@ class Var(Generic[_V]):
 
 @final
 class Counter:
-        """A variable for sums. An addition does not read the sum, so additions never conflict.
+    """A variable for sums. An addition does not read the sum, so additions never conflict.
 
     ``persist`` is as in tables.
     """
@@ -810,15 +810,15 @@ class Counter:
         """The name."""
 
     def add(self, amount: int = 1) -> None:
-                """Adds to it, without reading it."""
+        """Adds to it, without reading it."""
 
     @property
     def value(self) -> int:
-                """The sum. In a policy: a dependency, which each addition changes."""
+        """The sum. In a policy: a dependency, which each addition changes."""
 
 @final
 class Query(Generic[_T, Unpack[_Arguments]]):
-        """A function of the state whose answers are remembered until something that it read changes.
+    """A function of the state whose answers are remembered until something that it read changes.
 
     The function takes a ``Net`` and values as tables hold them, and returns such a value. It may read tables,
     variables, the network and other queries. It must write nothing, and depend on nothing else. A caller of the query
@@ -839,7 +839,7 @@ class Retry(BaseException):
 def atomically(function: Callable[[], _T], *, timeout: float | None = None) -> _T:
     """Calls ``function`` as one transaction and returns what it returns.
 
-        The function reads one consistent state. Its writes take effect together, or not at all if it raises. It may be
+    The function reads one consistent state. Its writes take effect together, or not at all if it raises. It may be
     called several times, so it should do nothing else. If it calls ``retry()``, the thread sleeps until something that
     it read has changed, at most ``timeout`` seconds (then a ``TimeoutError``). Returns when no packet is answered from
     the old state any more.
@@ -854,11 +854,11 @@ def retry() -> NoReturn:
 def or_else(first: Callable[[], _T], second: Callable[[], _T]) -> _T:
     """Calls ``first``. If that calls ``retry()``, takes back its writes and calls ``second``.
 
-        For policies, and for functions that ``atomically`` calls.
+    For policies, and for functions that ``atomically`` calls.
     """
 
 def settled(timeout: float = 20.0) -> None:
-        """Waits until no switch has a rule that an earlier change has made wrong.
+    """Waits until no switch has a rule that an earlier change has made wrong.
 
     :raises TimeoutError: if not all switches have confirmed that in time.
     """
@@ -879,7 +879,7 @@ def to(*ports: int | Field) -> Route:
 def answer(*frames: bytes) -> Route:
     """Sends the packet nowhere, and these frames of the policy's own out of the port that it came in by.
 
-        :func:`frame` makes frames. Each packet of the kind comes to the controller: only the policy knows the answer. At
+    :func:`frame` makes frames. Each packet of the kind comes to the controller: only the policy knows the answer. At
     most 64 frames of 14 to 9,216 bytes for one packet. ``net.send`` and ``net.reply`` send in addition to any route.
 
     >>> from maple import answer, drop, frame, policy
@@ -1019,7 +1019,7 @@ class Handler:
         """The switch refused a message. If a class has no such method, Maple reports it."""
 
     def barrier(self) -> _Says:
-                """The switch has done everything before a :class:`Barrier`, the oldest that it had not answered yet."""
+        """The switch has done everything before a :class:`Barrier`, the oldest that it had not answered yet."""
 
     def stats(self, stats: Stats, /) -> _Says:
         """The switch answered a :class:`StatsRequest`, or said a part of the answer."""
@@ -1028,7 +1028,7 @@ class Handler:
         """The time that :meth:`wake_after` asked for has come."""
 
     def switch_down(self) -> None:
-                """The connection is gone. This is the last call, and its messages go nowhere."""
+        """The connection is gone. This is the last call, and its messages go nowhere."""
 
 @final
 class PacketIn:
@@ -1278,7 +1278,7 @@ class Action:
 
     @staticmethod
     def pop_mpls(eth_type: int) -> Action:
-                """Removes the outermost MPLS entry; the rest has this Ethernet type (1.3)."""
+        """Removes the outermost MPLS entry; the rest has this Ethernet type (1.3)."""
 
     @staticmethod
     def group(group: int) -> Action:
@@ -1332,7 +1332,7 @@ class FlowMod:
     ) -> FlowMod:
         """Adds a rule; one with the same match and priority is replaced. No actions drop.
 
-                Timeouts are in seconds, 0 is never. ``packet`` takes the new rule's actions: from the switch's buffer, or by a
+        Timeouts are in seconds, 0 is never. ``packet`` takes the new rule's actions: from the switch's buffer, or by a
         packet-out after the rule if the switch does not keep it.
         """
 
@@ -1441,7 +1441,7 @@ class Band:
 
     @property
     def burst(self) -> int:
-                """The burst that may pass, in kilobits or packets."""
+        """The burst that may pass, in kilobits or packets."""
 
     @property
     def levels(self) -> int | None:
@@ -1929,7 +1929,7 @@ class PacketEvent:
 
     @property
     def payload(self) -> bytes:
-                """The part after the innermost header (of ICMP: after its checksum)."""
+        """The part after the innermost header (of ICMP: after its checksum)."""
 
     def reply(self, frame: bytes) -> None:
         """Sends a frame to where it came from.
