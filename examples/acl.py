@@ -1,7 +1,8 @@
-"""First-match access control: the lines of a file, tested in order until one fits; what passes takes the shortest path.
+"""First-match access control. The lines of a file are tested in order until one matches the packet. Packets that may
+pass take the shortest path.
 
-The file is `acl.txt` beside this one, or what the environment variable MAPLE_ACL names. Each line becomes tests, so a
-packet learns no more than which lines don't fit it and which one does.
+The file is `acl.txt` in this folder, or the one in the environment variable MAPLE_ACL. Each line becomes a few
+tests. So a trace records only which lines do not match and which one does.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Line:
     ports: tuple[int, int] | None
 
     def fits(self, pkt: Packet) -> bool:
-        """Whether the line is about this packet."""
+        """Whether the line matches this packet."""
         if self.is_arp:
             return pkt.eth_type == 0x0806
         if self.protocol is not None and pkt.ip_proto != self.protocol:
@@ -43,7 +44,7 @@ class Line:
 
 
 def parse(text: str, name: str) -> list[Line]:
-    """The lines of an ACL file; `name` is for error messages."""
+    """The lines of an ACL file. Error messages use `name`."""
     lines = []
     for number, raw in enumerate(text.splitlines(), 1):
         words = raw.split("#")[0].split()

@@ -1,7 +1,8 @@
-//! First-match access control: the lines of a file, tested in order until one fits; what passes takes the shortest path.
+//! First-match access control. The lines of a file are tested in order until one matches the packet. Packets that
+//! may pass take the shortest path.
 //!
-//! The file is `acl.txt` beside this one, or what the environment variable `MAPLE_ACL` names. Each line becomes tests,
-//! so a packet learns no more than which lines don't fit it and which one does.
+//! The file is `acl.txt` in this folder, or the one in the environment variable `MAPLE_ACL`. Each line becomes a few
+//! tests. So a trace records only which lines do not match and which one does.
 
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
@@ -52,7 +53,7 @@ impl Line {
         })
     }
 
-    /// Whether the line is about this packet.
+    /// Whether the line matches this packet.
     fn fits(&self, pkt: &Packet) -> bool {
         if self.is_arp {
             return pkt.eth_type() == ARP;
@@ -76,7 +77,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     Ok(port(low)?..=port(high)?)
 }
 
-/// The lines of a file; an error names the line.
+/// The lines of a file. Errors name the line.
 fn parse(text: &str, name: &str) -> Result<Vec<Line>, String> {
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
     lines

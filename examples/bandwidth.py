@@ -1,13 +1,13 @@
-"""Bandwidth on demand: flows ask for capacity, wait until it is free, and give it back when they end.
+"""Bandwidth on demand: flows ask for capacity, wait until it is free, and return it at their end.
 
-An application asks for so many Mbit/s from one host to another, and says so when the flow has ended:
+An application asks for Mbit/s from one host to another, and deletes the request at the end of the flow:
 
     maple state set demands '["10.0.0.1", "10.0.0.3"]' 40
     maple state delete demands '["10.0.0.1", "10.0.0.3"]'
 
-A thread, the broker, reserves it on all links of the way at once, or waits until that is possible: McNettle's example
-of software transactional memory (Figure 1). Packets of a flow that asked and was not granted wait; all others are best
-effort.
+A thread, the broker, reserves this bandwidth on all links of the path in one transaction, or waits until it is free:
+McNettle's example of software transactional memory (Figure 1). Packets of a flow that asked and has no reservation
+yet are dropped. All other flows are best effort.
 """
 
 import os
@@ -19,16 +19,16 @@ CAPACITY = int(os.environ.get("MAPLE_CAPACITY", "100"))  # Mbit/s of each link, 
 IPV4 = 0x0800
 
 Flow = tuple[str, str]
-Way = tuple[tuple[int, int], ...]
+Path = tuple[tuple[int, int], ...]
 
 demands: Table[Flow, int] = Table("demands")  # flow: Mbit/s
-granted: Table[Flow, tuple[int, Way]] = Table("granted")  # flow: Mbit/s, and the links that it has them on
-used: Table[tuple[int, int], int] = Table("used")  # link: Mbit/s that are granted
+granted: Table[Flow, tuple[int, Path]] = Table("granted")  # flow: Mbit/s, and on which links
+used: Table[tuple[int, int], int] = Table("used")  # link: Mbit/s in use
 
 
 @Query
-def way(net: Net, src: str, dst: str) -> Way | None:
-    """The links of the shortest way, each as switch and port that it leaves by; None while a host was not seen."""
+def path(net: Net, src: str, dst: str) -> Path | None:
+    """The links of the shortest path, each as the switch and port where it begins. None if a host is not known."""
     here, there = net.locate_ip(src), net.locate_ip(dst)
     if here is None or there is None:
         return None
@@ -50,13 +50,13 @@ def bandwidth(pkt: Packet, net: Net) -> Route:
 
 
 def reserve(flow: Flow, amount: int) -> None:
-    links = way(*flow)
+    links = path(*flow)
     if links is None:
         retry()
     for link in links:
         total = used.get(link, 0) + amount
         if total > CAPACITY:
-            retry()  # until some of it is given back
+            retry()  # until a flow returns some
         used[link] = total
     granted[flow] = (amount, links)
 
@@ -69,16 +69,16 @@ def release(flow: Flow) -> None:
 
 
 def first_of(waiting: list[tuple[Flow, int]]) -> None:
-    """Reserves for the first of these flows for which there is room; waits where there is none."""
+    """Reserves for the first of these flows that fits. Waits if none does."""
     if not waiting:
         retry()
     or_else(lambda: reserve(*waiting[0]), lambda: first_of(waiting[1:]))
 
 
 def step() -> None:
-    """Gives back what a flow does not need any more or has on another way than it takes, else grants something."""
+    """Returns what a flow no longer needs or has on an old path. Otherwise reserves for a flow."""
     for flow, (amount, links) in granted.items():
-        if demands.get(flow) != amount or way(*flow) != links:
+        if demands.get(flow) != amount or path(*flow) != links:
             return release(flow)
     first_of([(flow, amount) for flow, amount in demands.items() if flow not in granted])
 

@@ -1,15 +1,15 @@
-//! Bandwidth on demand: flows ask for capacity, wait until it is free, and give it back when they end.
+//! Bandwidth on demand: flows ask for capacity, wait until it is free, and return it at their end.
 //!
-//! An application asks for so many Mbit/s from one host to another, and says so when the flow has ended:
+//! An application asks for Mbit/s from one host to another, and deletes the request at the end of the flow:
 //!
 //! ```text
 //! maple state set demands '["10.0.0.1", "10.0.0.3"]' 40
 //! maple state delete demands '["10.0.0.1", "10.0.0.3"]'
 //! ```
 //!
-//! A thread, the broker, reserves it on all links of the way at once, or waits until that is possible: McNettle's example of
-//! software transactional memory (Figure 1). Packets of a flow that asked and was not granted wait; all others are best
-//! effort.
+//! A thread, the broker, reserves this bandwidth on all links of the path in one transaction, or waits until it is
+//! free: McNettle's example of software transactional memory (Figure 1). Packets of a flow that asked and has no
+//! reservation yet are dropped. All other flows are best effort.
 
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
@@ -19,26 +19,26 @@ use maple::prelude::*;
 
 /// Source and destination.
 type Flow = (String, String);
-/// Links, each as switch and port that it leaves by.
-type Way = Vec<(u64, u32)>;
+/// Links, each as the switch and port where it begins.
+type Path = Vec<(u64, u32)>;
 
 struct Broker {
     /// Mbit/s of each link, in each direction.
     capacity: i64,
     /// Mbit/s that applications ask for.
     demands: Table<Flow, i64>,
-    /// What they have, and the links that they have it on.
-    granted: Table<Flow, (i64, Way)>,
-    /// Mbit/s of each link that are granted.
+    /// Mbit/s that flows have, and on which links.
+    granted: Table<Flow, (i64, Path)>,
+    /// Mbit/s of each link that are in use.
     used: Table<(u64, u32), i64>,
-    way: Query<Flow, Option<Way>>,
+    path: Query<Flow, Option<Path>>,
 }
 
-/// The links of the shortest way; `None` while a host was not seen.
-fn way(net: &Net, flow: Flow) -> Option<Way> {
+/// The links of the shortest path. `None` if a host is not known.
+fn path(net: &Net, flow: Flow) -> Option<Path> {
     let locate = |text: &str| net.locate_ip(text.parse::<Ipv4Addr>().ok()?).map(|(_, at)| at);
     let route = net.shortest_path(locate(&flow.0)?, locate(&flow.1)?);
-    let mut hops: Way = route.explicit_hops().map(|hop| (hop.switch.0, hop.port.0)).collect();
+    let mut hops: Path = route.explicit_hops().map(|hop| (hop.switch.0, hop.port.0)).collect();
     hops.pop(); // out of the network
     Some(hops)
 }
@@ -46,7 +46,7 @@ fn way(net: &Net, flow: Flow) -> Option<Way> {
 impl Broker {
     fn new(capacity: i64) -> Broker {
         let (demands, granted, used) = (Table::new("demands"), Table::new("granted"), Table::new("used"));
-        Broker { capacity, demands, granted, used, way: Query::new("way", way) }
+        Broker { capacity, demands, granted, used, path: Query::new("path", path) }
     }
 
     fn decide(&self, pkt: &Packet, net: &Net) -> Route {
@@ -67,17 +67,17 @@ impl Broker {
     }
 
     fn reserve(&self, tx: &Tx, flow: &Flow, amount: i64) -> Result<(), Stop> {
-        let links = self.way.get(tx, flow).ok_or(Stop::Retry)?;
+        let links = self.path.get(tx, flow).ok_or(Stop::Retry)?;
         for link in &links {
             let total = self.used.get(tx, link).unwrap_or(0) + amount;
-            Stop::unless(total <= self.capacity)?; // until some of it is given back
+            Stop::unless(total <= self.capacity)?; // until a flow returns some
             self.used.set(tx, link, &total);
         }
         self.granted.set(tx, flow, &(amount, links));
         Ok(())
     }
 
-    fn release(&self, tx: &Tx, flow: &Flow, amount: i64, links: &Way) {
+    fn release(&self, tx: &Tx, flow: &Flow, amount: i64, links: &Path) {
         self.granted.delete(tx, flow);
         for link in links {
             let total = self.used.get(tx, link).unwrap_or(0);
@@ -85,16 +85,16 @@ impl Broker {
         }
     }
 
-    /// Reserves for the first of these flows for which there is room; waits where there is none.
+    /// Reserves for the first of these flows that fits. Waits if none does.
     fn first_of(&self, tx: &Tx, waiting: &[(Flow, i64)]) -> Result<(), Stop> {
         let Some(((flow, amount), rest)) = waiting.split_first() else { return Err(Stop::Retry) };
         tx.or_else(|tx| self.reserve(tx, flow, *amount), |tx| self.first_of(tx, rest))
     }
 
-    /// Gives back what a flow does not need any more or has on another way than it takes, else grants something.
+    /// Returns what a flow no longer needs or has on an old path. Otherwise reserves for a flow.
     fn step(&self, tx: &Tx) -> Result<(), Stop> {
         for (flow, (amount, links)) in self.granted.entries(tx) {
-            if self.demands.get(tx, &flow) != Some(amount) || self.way.get(tx, &flow).as_ref() != Some(&links) {
+            if self.demands.get(tx, &flow) != Some(amount) || self.path.get(tx, &flow).as_ref() != Some(&links) {
                 self.release(tx, &flow, amount, &links);
                 return Ok(());
             }

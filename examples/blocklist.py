@@ -1,8 +1,8 @@
 """A blocklist that changes while the network runs.
 
-A background thread watches a file (`blocklist.txt` beside this one, or what the environment variable MAPLE_BLOCKLIST
-names) and keeps the table `blocked` equal to it. The table is tracked state: when a host enters or leaves it, exactly
-the rules that asked about this host are taken back, and the next packets are decided anew.
+A background thread watches a file (`blocklist.txt` in this folder, or the one in the environment variable
+MAPLE_BLOCKLIST) and keeps the table `blocked` equal to it. The table is tracked state: when a host enters or leaves
+it, Maple takes back exactly the rules that depend on this host, and runs the policy for its next packets.
 """
 
 import os
@@ -26,7 +26,7 @@ def blocklist(pkt: Packet, net: Net) -> Route:
 
 
 def read() -> dict[Mac, bool]:
-    """The addresses in the file; a line that is no address is reported and skipped."""
+    """The addresses in the file. Reports and skips a line that is no address."""
     addresses = {}
     for number, line in enumerate(FILE.read_text().splitlines(), 1):
         text = line.split("#")[0].strip()
@@ -39,7 +39,7 @@ def read() -> dict[Mac, bool]:
 
 
 def watch(seen: float) -> None:
-    """Keeps the table equal to the file, for ever."""
+    """Keeps the table equal to the file. Never returns."""
     while True:
         time.sleep(0.2)
         try:

@@ -1,8 +1,8 @@
 //! A blocklist that changes while the network runs.
 //!
-//! A background thread watches a file (`blocklist.txt` beside this one, or what the environment variable
-//! `MAPLE_BLOCKLIST` names) and keeps the table `blocked` equal to it. The table is tracked state: when a host enters or
-//! leaves it, exactly the rules that asked about this host are taken back, and the next packets are decided anew.
+//! A background thread watches a file (`blocklist.txt` in this folder, or the one in the environment variable
+//! `MAPLE_BLOCKLIST`) and keeps the table `blocked` equal to it. The table is tracked state: when a host enters or
+//! leaves it, Maple takes back exactly the rules that depend on this host, and runs the policy for its next packets.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ fn blocklist(blocked: &Table<Mac, bool>, pkt: &Packet, net: &Net) -> Route {
     }
 }
 
-/// The addresses in the file; a line that is no address is reported and skipped.
+/// The addresses in the file. Reports and skips a line that is no address.
 fn read(name: &str) -> std::io::Result<BTreeSet<Mac>> {
     let text = std::fs::read_to_string(name)?;
     let mut addresses = BTreeSet::new();
@@ -37,7 +37,7 @@ fn read(name: &str) -> std::io::Result<BTreeSet<Mac>> {
     Ok(addresses)
 }
 
-/// Makes the table `new` where it was `old`.
+/// Changes the table from `old` to `new`.
 fn change(blocked: &Table<Mac, bool>, tx: &Tx, old: &BTreeSet<Mac>, new: &BTreeSet<Mac>) {
     new.difference(old).for_each(|mac| blocked.set(tx, mac, &true));
     old.difference(new).for_each(|mac| blocked.delete(tx, mac));

@@ -1,8 +1,9 @@
-//! Learning by location: the policy notes where each source is and sends to where the destination was seen.
+//! Learning by location: the policy records where each source is, and sends packets to where their destination was
+//! seen.
 //!
-//! This is the second part of the motivating example in section 2 of the Maple paper, in the policy's own table. f
-//! writes only when a host is new or has moved, so all other packets are answered by rules. (Maple learns locations by
-//! itself; the other examples use that, by `net.locate`.)
+//! This is the second part of the motivating example in section 2 of the Maple paper. The policy has a table of its
+//! own. It writes only when a host is new or has moved, so rules answer all other packets. (Maple also learns
+//! locations by itself. The other examples use that, with `net.locate`.)
 
 use maple::prelude::*;
 

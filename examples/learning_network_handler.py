@@ -1,10 +1,10 @@
-"""A learning controller with switch-local and network state side by side, as McNettle has it (its section 2).
+"""A learning controller with state of each switch and state of the network, as in section 2 of the McNettle paper.
 
-Each switch has a handler of its own, and what it knows of its ports is an attribute: nobody else sees it, its events
-come one after the other, so it needs no transaction. Who is in the network is one for all switches: each host gets a
-number, and the switch that sees it first notes where it came in. Handlers run in parallel, so that is a table, changed
-in a transaction; so is the list of those that may not talk, which other programs write:
-`maple state set blocked 00:00:00:00:00:07 true`.
+Each switch has a handler. What the handler knows of its ports is an attribute. No other handler sees it, and events
+of a switch come one after the other, so it needs no transaction. The hosts of the network are one table for all
+switches: each host gets a number, and the switch that sees it first records where it came in. Handlers run in
+parallel, so they change this table in a transaction. The hosts that are blocked are a table too, which other
+programs write: `maple state set blocked 00:00:00:00:00:07 true`.
 
 The network must have no loops.
 """
@@ -14,7 +14,7 @@ from maple import FlowMod, Handler, Mac, Messages, PacketIn, Port, Table, atomic
 IDLE_TIMEOUT = 5
 
 hosts = Table("hosts")  # address: the host's number, and the switch and port where it came in
-blocked = Table("blocked", key=Mac, value=bool)  # addresses that may not talk
+blocked = Table("blocked", key=Mac, value=bool)  # hosts that are blocked
 
 
 class LearningNetwork(Handler):
@@ -32,7 +32,7 @@ class LearningNetwork(Handler):
         if there is None:
             return pkt.flood()
         if there == here:
-            return None  # who is behind the port that it came in by has it already
+            return None  # the destination is at the port where the packet came in, and has it
         match = pkt.match("in_port", "eth_src", "eth_dst")
         return FlowMod.add(match, there, idle_timeout=IDLE_TIMEOUT, packet=pkt)
 

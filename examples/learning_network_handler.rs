@@ -1,10 +1,10 @@
-//! A learning controller with switch-local and network state side by side, as McNettle has it (its section 2).
+//! A learning controller with state of each switch and state of the network, as in section 2 of the McNettle paper.
 //!
-//! Each switch has a handler of its own, and what it knows of its ports is a field: nobody else sees it, its events come one
-//! after the other, so it needs no transaction. Who is in the network is one for all switches: each host gets a number,
-//! and the switch that sees it first notes where it came in. Handlers run in parallel, so that is a table, changed in a
-//! transaction; so is the list of those that may not talk, which other programs write: `maple state set blocked
-//! mac:00:00:00:00:00:07 true`.
+//! Each switch has a handler. What the handler knows of its ports is a field. No other handler sees it, and events
+//! of a switch come one after the other, so it needs no transaction. The hosts of the network are one table for all
+//! switches: each host gets a number, and the switch that sees it first records where it came in. Handlers run in
+//! parallel, so they change this table in a transaction. The hosts that are blocked are a table too, which other
+//! programs write: `maple state set blocked mac:00:00:00:00:00:07 true`.
 //!
 //! The network must have no loops.
 
@@ -22,12 +22,12 @@ const PRIORITY: u16 = 0x8000;
 /// The group bit of a hardware address.
 const GROUP: u128 = 1 << 40;
 
-/// What all switches share.
+/// The state that all switches share.
 struct Network {
     store: Arc<Store>,
     /// The host's number, and the switch and port where it came in.
     hosts: Table<Mac, (i64, (Dpid, u32))>,
-    /// Who may not talk.
+    /// The hosts that are blocked.
     blocked: Table<Mac, bool>,
 }
 
@@ -46,19 +46,19 @@ impl Network {
             }
             Ok(())
         };
-        // A handler doesn't wait: it runs again where another was faster. No rule of ours depends on the table.
+        // The handler does not wait: it runs again if another was faster. No rule depends on this table.
         while matches!(self.store.attempt(register), Attempt::Conflict) {}
     }
 }
 
-/// Has the switch send the packet: from its buffer where it keeps it, else with the bytes that came.
+/// Makes the switch send the packet: from its buffer if it is there, otherwise with the bytes of the packet-in.
 fn send(packet: &PacketInView<'_>, in_port: PortNo, to: PortNo, out: &mut Replies) {
     let data = if packet.buffer_id() == NO_BUFFER { packet.data().to_vec() } else { Vec::new() };
     let actions = vec![Action::output(to)];
     out.request(&Message::PacketOut(PacketOut { buffer_id: packet.buffer_id(), in_port, actions, data }));
 }
 
-/// A rule that goes when it is not used.
+/// A rule that expires when it is not used.
 fn rule(matching: Match, actions: Vec<Action>, buffer_id: u32) -> Message {
     let instructions = if actions.is_empty() { Vec::new() } else { vec![Instruction::ApplyActions(actions)] };
     let rule = FlowMod::new(FlowModCommand::Add, PRIORITY, matching, instructions);
@@ -84,7 +84,7 @@ impl Handler for LearningNetwork {
         }
         let there = match self.ports.get(&dst) {
             None => return send(packet, here, PortNo::FLOOD, out),
-            Some(there) if *there == here => return, // who is behind the port that it came in by has it already
+            Some(there) if *there == here => return, // the destination is at this port, and has the packet
             Some(there) => *there,
         };
         let matching =

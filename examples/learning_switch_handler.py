@@ -1,8 +1,9 @@
-"""A learning switch as a handler: one program a switch, which hears its packets and answers with OpenFlow messages.
+"""A learning switch as a handler: one program for each switch, which gets packet-ins and answers with OpenFlow
+messages.
 
-It notes behind which port each source address is. A packet for a known address gets a rule for its like, and takes it
-at once; all others are flooded. Maple compiles nothing here, and the network must have no loops. The same in Rust,
-faster, is `builtin:learning-switch`.
+It records at which port each source address was seen. A packet for a known address gets a rule for all packets like
+it, and is sent with that rule. All others are flooded. Maple compiles nothing here, and the network must have no
+loops. `builtin:learning-switch` is the same in Rust, and faster.
 """
 
 from maple import FlowMod, Handler, Mac, Messages, PacketIn, Port
@@ -22,7 +23,7 @@ class LearningSwitch(Handler):
         if there is None:
             return pkt.flood()
         if there == here:
-            return None  # who is behind the port that it came in by has it already
+            return None  # the destination is at the port where the packet came in, and has it
         match = pkt.match("in_port", "eth_src", "eth_dst")
         return FlowMod.add(match, there, idle_timeout=IDLE_TIMEOUT, packet=pkt)
 

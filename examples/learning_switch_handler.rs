@@ -1,8 +1,9 @@
-//! A learning switch as a handler: one program a switch, which hears its packets and answers with OpenFlow messages.
+//! A learning switch as a handler: one program for each switch, which gets packet-ins and answers with OpenFlow
+//! messages.
 //!
-//! It notes behind which port each source address is. A packet for a known address gets a rule for its like, and takes it
-//! at once; all others are flooded. Maple compiles nothing here, and the network must have no loops. The same in Rust,
-//! faster, is `builtin:learning-switch`.
+//! It records at which port each source address was seen. A packet for a known address gets a rule for all packets
+//! like it, and is sent with that rule. All others are flooded. Maple compiles nothing here, and the network must
+//! have no loops. `builtin:learning-switch` is the same in Rust, and faster.
 
 use std::collections::HashMap;
 
@@ -22,7 +23,7 @@ struct LearningSwitch {
     ports: HashMap<u128, PortNo>,
 }
 
-/// Has the switch send the packet: from its buffer where it keeps it, else with the bytes that came.
+/// Makes the switch send the packet: from its buffer if it is there, otherwise with the bytes of the packet-in.
 fn send(packet: &PacketInView<'_>, in_port: PortNo, to: PortNo, out: &mut Replies) {
     let data = if packet.buffer_id() == NO_BUFFER { packet.data().to_vec() } else { Vec::new() };
     let actions = vec![Action::output(to)];
@@ -43,7 +44,7 @@ impl Handler for LearningSwitch {
         }
         let there = match self.ports.get(&dst) {
             None => return send(packet, here, PortNo::FLOOD, out),
-            Some(there) if *there == here => return, // who is behind the port that it came in by has it already
+            Some(there) if *there == here => return, // the destination is at this port, and has the packet
             Some(there) => *there,
         };
         let matching =

@@ -1,8 +1,8 @@
 """Multi-tenant routing: `mt-route` of section 6.1 of the Maple paper.
 
-Each /24 subnet belongs to a tenant, and each tenant gives the links weights of its own, which makes the network look
-like a topology of its own to it. Within a tenant packets take the tenant's best path; between tenants they are dropped.
-The policy reads the two /24 prefixes, so its rules are as wide as subnets.
+Each /24 subnet belongs to a tenant. Each tenant has its own link weights, so each sees its own topology. Packets
+within a tenant take the tenant's best path. Packets between tenants are dropped. The policy reads only the two /24
+prefixes, so its rules are as wide as subnets.
 """
 
 from maple import Net, Packet, Route, drop, flood, policy, weights
@@ -30,7 +30,7 @@ def mt_route(pkt: Packet, net: Net) -> Route:
 
 
 def arp(pkt: Packet, net: Net) -> Route:
-    """Who asks for an address hears of hosts of its own tenant only."""
+    """An ARP request reaches only hosts of the same tenant."""
     src, dst = TENANTS.get(pkt.arp_spa.prefix(24)), TENANTS.get(pkt.arp_tpa.prefix(24))
     if src is None or src != dst:
         return drop()

@@ -1,8 +1,8 @@
 //! Multi-tenant routing: `mt-route` of section 6.1 of the Maple paper.
 //!
-//! Each /24 subnet belongs to a tenant, and each tenant gives the links weights of its own, which makes the network
-//! look like a topology of its own to it. Within a tenant packets take the tenant's best path; between tenants they are
-//! dropped. The policy reads the two /24 prefixes, so its rules are as wide as subnets.
+//! Each /24 subnet belongs to a tenant. Each tenant has its own link weights, so each sees its own topology. Packets
+//! within a tenant take the tenant's best path. Packets between tenants are dropped. The policy reads only the two
+//! /24 prefixes, so its rules are as wide as subnets.
 
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
@@ -30,7 +30,7 @@ fn mt_route(pkt: &Packet, net: &Net) -> Route {
     };
     match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
         (Some(src), Some(dst)) => net.path(src, dst, tenant),
-        // Who asks for an address hears of hosts of its own tenant only.
+        // An ARP request reaches only hosts of the same tenant.
         _ if is_arp => net.flood(),
         _ => Route::drop(),
     }

@@ -1,7 +1,7 @@
-"""Multicast: what is sent to a group goes to its members, over each link once.
+"""Multicast: packets for a group go to its members, over each link once.
 
-Members are named by hardware address, and found wherever they are: when one moves, the tree follows. Everything that is
-not for a group takes the shortest path.
+Members are named by hardware address, and Maple finds them wherever they are: when one moves, the tree follows. All
+other packets take the shortest path.
 """
 
 from maple import Net, Packet, Route, drop, flood, multicast, policy

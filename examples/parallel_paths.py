@@ -1,17 +1,17 @@
-"""Shortest paths that are recomputed on all cores when a link comes or goes (McNettle's demo: deterministic parallel
-programming).
+"""Shortest paths that are computed again on all cores when a link comes or goes (McNettle's demo of deterministic
+parallel programming).
 
-The policy asks for the links, so it depends on them; the paths between all switches are a pure function of these, and
-computed once for each set of links, outside of the interpreter's lock. However many threads do that, the paths are the
-same. MAPLE_THREADS says how many; without it there is one for each core.
+The policy reads the links, so it depends on them. The paths between all switches are a pure function of the links,
+and are computed once for each set of links, without the interpreter's lock. They are the same for any number of
+threads. MAPLE_THREADS sets that number. The default is one for each core.
 """
 
 import os
 
 from maple import Net, Packet, ParallelPaths, Route, flood, policy
 
-# While the file is loaded, before the controller starts: its workers stay on one core each, and so would threads that
-# they make.
+# Made while the file is loaded, before the controller starts: a worker stays on one core, and so would the threads that
+# it makes.
 paths = ParallelPaths(threads=int(os.environ.get("MAPLE_THREADS", "0")))
 
 

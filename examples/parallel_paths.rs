@@ -1,9 +1,9 @@
-//! Shortest paths that are recomputed on all cores when a link comes or goes (McNettle's demo: deterministic parallel
-//! programming).
+//! Shortest paths that are computed again on all cores when a link comes or goes (McNettle's demo of deterministic
+//! parallel programming).
 //!
-//! The policy asks for the links, so it depends on them; the paths between all switches are a pure function of these,
-//! and computed once for each set of links. However many threads do that, the paths are the same. MAPLE_THREADS says how
-//! many; without it there is one for each core.
+//! The policy reads the links, so it depends on them. The paths between all switches are a pure function of the
+//! links, and are computed once for each set of links. They are the same for any number of threads. `MAPLE_THREADS`
+//! sets that number. The default is one for each core.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         eprintln!("MAPLE_THREADS is a number of threads, not {threads:?}");
         return ExitCode::FAILURE;
     };
-    // Before the controller starts: its workers stay on one core each, and so would threads that they make.
+    // Before the controller starts: a worker stays on one core, and so would the threads that it makes.
     let paths = match ParallelPaths::new(threads) {
         Ok(paths) => paths,
         Err(error) => {

@@ -2,8 +2,7 @@
 
 from maple import Net, Packet, Route, flood, policy, weights
 
-# What a link costs in terms of security; links that are not named cost 1. The direct link between switches 1 and 2 is
-# not to be trusted with ssh.
+# The cost of a link for security. Other links cost 1. The direct link between switches 1 and 2 is not trusted with ssh.
 weights("secure", {(1, 2): 10})
 
 

@@ -13,7 +13,7 @@ fn secure_routing(pkt: &Packet, net: &Net) -> Route {
 }
 
 fn main() -> std::process::ExitCode {
-    // What a link costs in terms of security; links that are not named cost 1. The direct link between switches 1 and 2
-    // is not to be trusted with ssh.
+    // The cost of a link for security. Other links cost 1. The direct link between switches 1 and 2 is not trusted with
+    // ssh.
     maple_cli::run(App::new(secure_routing).weight("secure", 1, 2, 10))
 }

@@ -1,4 +1,4 @@
-//! Shortest paths between hosts; what is for nobody in particular, or for a host not seen yet, floods.
+//! Shortest paths between hosts. Broadcasts, multicasts and packets for unknown hosts are flooded.
 
 use maple::prelude::*;
 

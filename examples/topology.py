@@ -1,7 +1,7 @@
-"""Topology discovery (McNettle's demo): tells of each switch and link that comes or goes, while packets take shortest
+"""Topology discovery (McNettle's demo): reports each switch and link that comes or goes, while packets take shortest
 paths.
 
-Maple discovers the network by itself. A thread follows what is known of it; a program outside does the same with
+Maple discovers the network by itself. A thread follows what Maple knows of it. Another program can do the same with
 `maple show topology --watch`.
 """
 
@@ -20,7 +20,7 @@ def topology(pkt: Packet, net: Net) -> Route:
 
 
 def seen() -> set[str]:
-    """The switches and links, in words."""
+    """The switches and links, as text."""
     switches, links, _ = network()
     return {f"switch {dpid:x}" for dpid in switches} | {f"link {end(a)} - {end(b)}" for a, b in links}
 
@@ -30,7 +30,7 @@ def end(at: Location) -> str:
 
 
 def follow() -> None:
-    """Tells of what comes and goes, for ever."""
+    """Reports what comes and goes. Never returns."""
     before: set[str] = set()
     while True:
         now = seen()

@@ -1,8 +1,8 @@
-//! Topology discovery (McNettle's demo): tells of each switch and link that comes or goes, while packets take shortest
-//! paths.
+//! Topology discovery (McNettle's demo): reports each switch and link that comes or goes, while packets take
+//! shortest paths.
 //!
-//! Maple discovers the network by itself. A thread follows what is known of it; a program outside does the same with
-//! `maple show topology --watch`.
+//! Maple discovers the network by itself. A thread follows what Maple knows of it. Another program can do the same
+//! with `maple show topology --watch`.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ fn shortest_path(pkt: &Packet, net: &Net) -> Route {
     }
 }
 
-/// The switches and links, in words.
+/// The switches and links, as text.
 fn seen(controller: &Handle) -> BTreeSet<String> {
     let state = controller.snapshot();
     let switches = state.switches().map(|(dpid, _)| format!("switch {:x}", dpid.0));
@@ -29,7 +29,7 @@ fn seen(controller: &Handle) -> BTreeSet<String> {
     switches.chain(state.links().map(|(a, b)| format!("link {} - {}", end(a), end(b)))).collect()
 }
 
-/// Tells of what comes and goes, for as long as the controller runs.
+/// Reports what comes and goes while the controller runs.
 fn follow(controller: Handle) {
     let mut before = BTreeSet::new();
     while controller.failure().is_none() {

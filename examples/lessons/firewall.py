@@ -1,10 +1,10 @@
-"""Firewall: a list of rules, the first that fits a packet decides, and what none fits is dropped.
+"""Firewall: a list of rules. The first that matches a packet decides. Packets that no rule matches are dropped.
 
-The list is tracked state, so other programs may change it while the network runs:
+The list is tracked state, so other programs can change it while the network runs:
 
     maple state set firewall '[["10.0.0.0/24", "10.0.0.2/32", 80, "allow"]]' --var
 
-Answers of a server that may be asked pass too: the rule is tried in both directions.
+Answers of the server pass too: each rule is tried in both directions.
 """
 
 from maple import Field, Net, Packet, Prefix, Route, Var, drop, flood, policy
@@ -30,5 +30,5 @@ def allows(pkt: Packet) -> bool:
 
 
 def fits(pkt: Packet, src: str, dst: str, port: int, field: Field) -> bool:
-    """Whether the packet is of these networks and TCP port (0: any)."""
+    """Whether the packet is between these networks and for this TCP port (0: any)."""
     return pkt.ipv4_src in Prefix(src) and pkt.ipv4_dst in Prefix(dst) and (port == 0 or field == port)

@@ -1,7 +1,7 @@
-"""Link failure: packets take the shortest path there is; when a link fails, those that went over it take another.
+"""Link failure: packets take the shortest path. When a link fails, those that used it take another.
 
-There is nothing to write for that, and no spanning tree to wait for: the route is a question about the network, and the
-rules change when its answer does. `@on` only tells of it.
+There is no code for that, and no wait for a spanning tree: the policy asks the network for the route, and the rules
+change with the answer. `@on` only reports the failure.
 """
 
 from maple import Net, Network, Packet, PortEvent, Route, flood, on, policy

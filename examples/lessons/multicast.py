@@ -1,6 +1,6 @@
-"""Multicast goes to those who joined, and to nobody else.
+"""Multicast goes to hosts that joined the group, and to no others.
 
-Hosts say what they join by IGMP and MLD. Maple learns it from there, and asks them where no multicast router does.
+Hosts join with IGMP and MLD. Maple learns that, and asks them if no multicast router does.
 """
 
 from maple import Net, Packet, Route, drop, flood, multicast, policy
@@ -12,9 +12,9 @@ def members_only(pkt: Packet, net: Net) -> Route:
         dst = net.locate(pkt.eth_dst)
         return net.shortest_path(net.locate(pkt.eth_src), dst) if dst else flood()
     if pkt.ip_proto == 2 or pkt.icmpv6_type == 131 or pkt.icmpv6_type == 132:
-        return drop()  # Maple has heard it; hosts that hear others' reports would keep theirs to themselves.
+        return drop()  # Maple has read it. Hosts that see the reports of others would not send their own.
     if pkt.matches(ipv4_dst="224.0.0.0/24") or pkt.matches(ipv6_dst="ff02::/16"):
-        return flood()  # Groups of the link are for everybody.
+        return flood()  # Groups of the link are for all hosts.
     if pkt.matches(ipv4_dst="224.0.0.0/4"):
         group = pkt.ipv4_dst
     elif pkt.matches(ipv6_dst="ff00::/8"):

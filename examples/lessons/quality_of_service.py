@@ -1,7 +1,7 @@
-"""Quality of service: bulk traffic may use so much and no more, and voice goes through a queue of its own.
+"""Quality of service: bulk traffic has a limit, and voice has its own queue.
 
-A meter belongs to the switch where packets enter; Maple makes it and takes it away. Queues belong to ports, and
-whoever runs the switches makes them; with Open vSwitch:
+Maple makes the meter at the switch where packets enter, and deletes it. Queues belong to ports and are part of the
+switch's configuration. With Open vSwitch:
 
     ovs-vsctl set port s1-eth1 qos=@q -- --id=@q create qos type=linux-htb queues:1=@voice \\
         -- --id=@voice create queue other-config:min-rate=1000000

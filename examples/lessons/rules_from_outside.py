@@ -1,9 +1,9 @@
-"""Rules changed from outside: who may talk to whom is in a table that other programs write.
+"""Rules changed from outside: the pairs that may talk are in a table that other programs write.
 
     maple state set allowed '["10.0.0.1", "10.0.0.2"]' true
     maple state delete allowed '["10.0.0.1", "10.0.0.2"]'
 
-A command returns when no packet is answered from the old table any more; with --settled, when no rule is left either.
+A command returns when every new answer comes from the new table. With --settled, when no old rule is left either.
 """
 
 from maple import Net, Packet, Route, Table, drop, flood, policy

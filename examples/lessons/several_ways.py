@@ -1,7 +1,7 @@
-"""Several ways: flows between the same two hosts are spread over both spines of a leaf-and-spine network.
+"""Several paths: flows between the same two hosts are spread over both spines of a leaf-and-spine network.
 
-Packets of one connection take one way, so they stay in order. A way is the cheapest path under costs that prefer one
-spine; when a link of it fails the path leads over the other spine, and nobody else is disturbed.
+Packets of one connection take one path, so they stay in order. Each path is the cheapest one under costs that prefer a
+spine. When a link of this spine fails, the path leads over the other spine, and other flows stay as they are.
 """
 
 from maple import Net, Packet, Route, ecmp, flood, policy, weights

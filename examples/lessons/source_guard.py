@@ -1,6 +1,6 @@
-"""Hosts may use the addresses that DHCP gave them, at the ports where they asked for them, and no others.
+"""Hosts may use only the addresses that DHCP gave them, and only at the port where they asked for them.
 
-The DHCP server is at port 1 of switch 1; answers from elsewhere count for nothing.
+The DHCP server is at port 1 of switch 1. Answers from elsewhere are ignored.
 """
 
 from maple import Ip, Location, Net, Packet, Route, drop, flood, policy

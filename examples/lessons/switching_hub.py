@@ -1,7 +1,7 @@
-"""Switching hub: a packet goes to where its destination was seen, and everywhere while that is not known.
+"""Switching hub: a packet goes to where its destination was seen, or everywhere if that is not known.
 
-The whole network is one switch here. Who is where is a table that the policy writes; a host that moves is written anew,
-and just the rules that rest on its place change. (Maple does that by itself: `net.locate`. This is how it is done.)
+The whole network is one switch here. The policy writes the places of hosts into a table. When a host moves, only the
+rules that depend on its place change. (Maple does the same by itself: `net.locate`. This shows how.)
 """
 
 from maple import Net, Packet, Route, Table, flood, policy

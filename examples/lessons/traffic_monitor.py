@@ -1,7 +1,7 @@
 """Traffic monitor: every ten seconds, what each port has sent and received since then, and who sends most.
 
-The policy does not know that somebody watches. Counters are asked for when they are read, and never more of a switch's
-time than a twentieth.
+The policy does not depend on that. Maple asks switches for counters when a program reads them, and uses at most a
+twentieth of a switch's time.
 """
 
 from maple import LOCAL, Counts, Net, Network, Packet, Route, flood, on, policy

@@ -1,6 +1,6 @@
-"""VLAN router: hosts in several VLANs, each an IP network of its own, and a router between them that is no machine.
+"""VLAN router: hosts in several VLANs, each an IP network, and a router between them that is no machine.
 
-The policy answers for the router's address in each network, asks for hosts that nobody has heard of, and rewrites what
+The policy answers for the router's address in each network, asks for hosts that are not known yet, and rewrites what
 it routes: addresses and VLAN id. Within a VLAN packets are switched.
 """
 
@@ -29,14 +29,14 @@ def vlan_router(pkt: Packet, net: Net) -> Route:
             host = net.locate_ip(pkt.ipv4_dst)
             if host is None:
                 return ask(net, pkt.ipv4_dst.value, vlan)
-            # Both may be behind one port, as the VLANs of a trunk are; only IN_PORT leads back.
-            way = to(IN_PORT) if host.location == here else net.shortest_path(here, host.location)
-            return way.set(eth_src=ME, eth_dst=host.mac, vlan_vid=vlan)
+            # Both may be at one port, for example VLANs of a trunk. Only IN_PORT leads back.
+            route = to(IN_PORT) if host.location == here else net.shortest_path(here, host.location)
+            return route.set(eth_src=ME, eth_dst=host.mac, vlan_vid=vlan)
     return drop()
 
 
 def ask(net: Net, address: Ip, vlan: int) -> Route:
-    """The packet is lost, but who has the address is asked everywhere: hosts send again."""
+    """Asks for the address everywhere. The packet is lost, but hosts send again."""
     question = frame(eth_src=ME, eth_dst=EVERYBODY, vlan_vid=vlan, arp_op=1, arp_spa=ROUTER[vlan], arp_tpa=address)
     for switch in net.switches():
         for port in net.edge_ports(switch):
