@@ -1,4 +1,4 @@
-//! A policy, or handlers, with what they need around them; and the controller that runs them.
+//! A policy or handlers, with what they need, and the controller that runs them.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,14 +13,14 @@ use maple_wire::Dpid;
 
 use crate::policy::{Engine, Policy};
 
-/// What is called when the controller runs: [`App::on_start`].
+/// Called when the controller runs: [`App::on_start`].
 ///
 /// ```
 /// let tell: maple::Started = Box::new(|controller| println!("listening on {:?}", controller.addresses()));
 /// ```
 pub type Started = Box<dyn FnOnce(Handle)>;
 
-/// A program for the network: a policy or handlers, and around them link costs, first contents of tables, threads.
+/// A program for the network: a policy or handlers, with link costs, initial tables and threads.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -129,7 +129,7 @@ impl App {
         App { options, listens: false, started: Vec::new() }
     }
 
-    /// Keeps its state in this store, with what was written to it already. Say so before anything that goes into the store.
+    /// Keeps its state in this store, which may have contents. Call this before anything that writes to the store.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -144,7 +144,7 @@ impl App {
     }
 
     /// Listens on this address for switches; on several, if called more than once. Port 0 is any free port;
-    /// [`Handle::addresses`] tells which. Without a call it is port 6653 of all addresses.
+    /// see [`Handle::addresses`]. The default is port 6653 of all addresses.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -173,7 +173,7 @@ impl App {
         self
     }
 
-    /// Keeps in this file what is to survive restarts: see [`App::keep`].
+    /// The file for state that survives restarts: see [`App::keep`].
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -212,7 +212,7 @@ impl App {
         self
     }
 
-    /// The same without learning where hosts are: [`Net::locate`](crate::Net::locate) is an error then.
+    /// Does not learn where hosts are. Then [`Net::locate`](crate::Net::locate) is an error.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -225,7 +225,7 @@ impl App {
         self
     }
 
-    /// Tells a listener what happens beside the policy: [`listen`](crate::listen) makes both ends.
+    /// Sends events to a listener beside the policy: [`listen`](crate::listen) makes both ends.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -252,7 +252,7 @@ impl App {
         self
     }
 
-    /// Learns groups, leases or both from what hosts say, for `net.members` and `net.lease`.
+    /// Learns multicast groups, DHCP leases or both from packets of hosts, for `net.members` and `net.lease`.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -266,7 +266,7 @@ impl App {
         self
     }
 
-    /// Says what the links between two switches cost by `name`, in both directions; other links cost 1.
+    /// Sets the cost named `name` of the links between two switches, in both directions. Other links cost 1.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -282,7 +282,7 @@ impl App {
         self.write(vec![write(a, b), write(b, a)])
     }
 
-    /// Says what the link that leaves by a port costs by `name`, in that direction.
+    /// Sets the cost named `name` of the link that begins at a port, in this direction.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -310,12 +310,12 @@ impl App {
     }
 
     fn write(self, writes: Vec<Write>) -> App {
-        // Nobody reads yet, so nobody has to be told.
+        // There is no reader yet, so no leaf to invalidate.
         self.options.store.update(|_| writes);
         self
     }
 
-    /// Has a table, a variable or a counter survive restarts, in the file that [`App::state_file`] says.
+    /// Makes a table, a variable or a counter survive restarts, in the file of [`App::state_file`].
     ///
     /// ```
     /// use maple::prelude::*;
@@ -329,8 +329,8 @@ impl App {
         self
     }
 
-    /// Says of which types a table's keys and values are: `maple state` shows them, brings what it is given to them, and
-    /// refuses what is of another type.
+    /// Sets the types of a table's keys and values. `maple state` shows them, converts its arguments to them, and
+    /// refuses values of other types.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -342,14 +342,14 @@ impl App {
     /// If the table was declared with other types, or something else was written to it.
     #[must_use]
     pub fn table<K: Stored, V: Stored>(self, table: &Table<K, V>) -> App {
-        // Nobody reads yet, so nobody has to be told.
+        // There is no reader yet, so no leaf to invalidate.
         if let Err(error) = self.options.store.declare_types(table.name(), Table::<K, V>::types()) {
             panic!("{error}");
         }
         self
     }
 
-    /// Says what a variable is until it is set, and of which type, for people who look at it from outside.
+    /// Sets the initial value and the type of a variable, for people who look at it from outside.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -400,7 +400,7 @@ impl App {
     /// ```
     ///
     /// # Errors
-    /// [`StartError`] if an address is taken, or the system refuses something else; nothing runs then.
+    /// [`StartError`] if an address is in use, or the system refuses something else. Then nothing runs.
     pub fn start(self) -> Result<Controller, StartError> {
         let controller = Controller::start(self.options)?;
         for started in self.started {
@@ -409,7 +409,7 @@ impl App {
         Ok(controller)
     }
 
-    /// Starts the controller and waits until somebody calls [`Handle::stop`]. What it has to tell people goes to `tracing`.
+    /// Starts the controller and waits for [`Handle::stop`]. Messages for people go to `tracing`.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -420,12 +420,12 @@ impl App {
     /// ```
     ///
     /// # Errors
-    /// [`Error`] if it can't start, or stops by itself.
+    /// [`Error`] if it cannot start, or stops by itself.
     pub fn run(self) -> Result<(), Error> {
         Ok(self.start()?.wait()?)
     }
 
-    /// The controller's options, and what is to be called when it runs: for programs that start it themselves, as the
+    /// The controller's options, and the functions to call when it runs: for programs that start it themselves, as the
     /// `maple` command does.
     ///
     /// ```

@@ -1,4 +1,4 @@
-//! What bindings to other languages need, and policies in Rust do not: questions with a source line that the caller names.
+//! What bindings to other languages need and policies in Rust do not: questions with a source line from the caller.
 //!
 //! ```
 //! use maple::bindings::Observe as _;

@@ -1,4 +1,4 @@
-//! What other crates of Maple define and this one shows, with examples of its use here.
+//! Exports of other crates of Maple, with examples of their use in this one.
 
 // The network.
 

@@ -1,7 +1,7 @@
-//! Fields of the packet that is being decided: what a question to each of them records.
+//! Fields of the packet that is being decided, and what each question to them records.
 //!
-//! To name a field learns nothing. What the policy then does with it is recorded. A *test* asks a yes/no question, and all
-//! packets with the same answer can share a rule. A *read* learns the value, and each value gets a rule of its own.
+//! Naming a field records nothing. Its use is recorded. A *test* asks a yes/no question, and all
+//! packets with the same answer can share a rule. A *read* returns the value, and each value gets its own rule.
 //!
 //! | question | recorded |
 //! | --- | --- |
@@ -14,7 +14,7 @@
 //! | [`value`](PacketField::value), [`get`](PacketField::get) | a read |
 //! | `pkt.eth_src() == pkt.eth_dst()` | two reads |
 //!
-//! A packet that lacks the field fits no comparison: `==`, `<` and the others are false, and `!=` is true.
+//! For a packet without the field, `==`, `<` and the like are false, and `!=` is true.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -59,7 +59,7 @@ impl<T> Clone for PacketField<'_, T> {
 
 impl<T> Copy for PacketField<'_, T> {}
 
-/// The name. Learns nothing.
+/// The name. Records nothing.
 impl<T> fmt::Debug for PacketField<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pkt.{}", self.field)
@@ -71,7 +71,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
         PacketField { packet, field, values: PhantomData }
     }
 
-    /// Which field it is. Learns nothing.
+    /// The field. Records nothing.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -111,8 +111,8 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
     /// ```
     ///
     /// # Panics
-    /// If the packet has no such field. In a policy that is an error of this packet. `eth_src`, `eth_dst`, `eth_type` and
-    /// `in_port` are always there.
+    /// If the packet has no such field. In a policy that is an error of this packet. `eth_src`, `eth_dst`, `eth_type`
+    /// and `in_port` are always present.
     #[track_caller]
     pub fn get(self) -> T {
         self.value().unwrap_or_else(|| panic!("this packet has no {}", self.field))
@@ -130,7 +130,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
         self.present(Source::here())
     }
 
-    /// Whether the field has one of these values: a test of each, until one fits.
+    /// Whether the field has one of these values: a test of each, until one holds.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -140,7 +140,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
     /// ```
     ///
     /// # Panics
-    /// If the field can't have one of these values, such as 4096 for `vlan_vid`.
+    /// If the field cannot have one of these values, such as 4096 for `vlan_vid`.
     #[track_caller]
     pub fn is_one_of(self, values: impl IntoIterator<Item = T>) -> bool {
         let source = Source::here();
@@ -189,7 +189,7 @@ impl<'p, T: FieldValue> PacketField<'p, T> {
 }
 
 impl<T: Ordered> PacketField<'_, T> {
-    /// Whether the field lies in a range. A test. An empty range fits no packet and records nothing.
+    /// Whether the field is in a range. A test. An empty range contains no value and records nothing.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -211,7 +211,7 @@ impl<T: Ordered> PacketField<'_, T> {
         self.between(lo, hi, Source::here())
     }
 
-    /// `None` is beyond what any value can be.
+    /// `None` is above all values.
     fn between(self, lo: Option<u128>, hi: Option<u128>, source: Source) -> bool {
         let (field, most) = (self.field, largest(self.field));
         let (Some(lo), Some(hi)) = (lo, hi.map(|hi| hi.min(most))) else { return false };
@@ -226,7 +226,7 @@ impl<T: Ordered> PacketField<'_, T> {
 }
 
 impl<T: Address> PacketField<'_, T> {
-    /// Whether the address lies under a prefix: a [`Prefix`], or text such as `"10.0.0.0/8"`. A test.
+    /// Whether the address is in a prefix: a [`Prefix`], or text such as `"10.0.0.0/8"`. A test.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -256,7 +256,7 @@ impl<T: Address> PacketField<'_, T> {
     /// ```
     ///
     /// # Panics
-    /// If addresses of this kind have fewer bits.
+    /// If addresses of this type have fewer bits.
     #[track_caller]
     pub fn prefix(self, length: u8) -> Option<Prefix<T>> {
         let whole = Prefix::of_length(length);
@@ -267,7 +267,7 @@ impl<T: Address> PacketField<'_, T> {
         bits.map(|bits| whole.at(T::from_bits(bits)))
     }
 
-    /// Whether the address is a group's, such as a broadcast. A test.
+    /// Whether it is a group address, such as the broadcast address. A test.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -286,7 +286,7 @@ impl<T: FieldValue> PartialEq<T> for PacketField<'_, T> {
     /// One test.
     ///
     /// # Panics
-    /// If the field can't have this value, such as 4096 for `vlan_vid`.
+    /// If the field cannot have this value, such as 4096 for `vlan_vid`.
     #[track_caller]
     fn eq(&self, value: &T) -> bool {
         self.equals(value.to_bits(), largest(self.field), Source::here())
@@ -349,7 +349,7 @@ fn largest(field: Field) -> u128 {
     }
 }
 
-/// What the engine calls a value that a policy gives.
+/// The engine's form of a policy's value.
 fn raw(field: Field, value: u128) -> u128 {
     match field {
         Field::VlanVid => value | TAGGED,

@@ -1,4 +1,4 @@
-//! The second way to program a network: a handler is one switch's own program, which hears and says OpenFlow as it is.
+//! The second way to program a network: a handler is the program of one switch, and works with OpenFlow messages.
 //!
 //! ```no_run
 //! use maple::App;

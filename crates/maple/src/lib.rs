@@ -1,5 +1,5 @@
-//! Program an OpenFlow network with one function of a packet. The network behaves as if the function ran afresh on every
-//! packet that enters it.
+//! Program an OpenFlow network with one function of a packet. The network behaves as if the function ran afresh on
+//! every packet that enters it.
 //!
 //! ```no_run
 //! use maple::prelude::*;
@@ -20,12 +20,13 @@
 //! ```
 //!
 //! * [`App`] puts a [`Policy`] and what it needs together, and starts the controller.
-//! * A policy asks its [`Packet`] and the [`Net`] what it needs to know, and answers with a [`Route`]. Maple records what it
-//!   asked, and installs rules for all packets that would get the same answer. [`field`] says what each question records.
-//! * [`Table`], [`Var`] and [`Counter`] are state: a policy that read it decides again when it changes. [`Query`] is a function
-//!   of state whose answer is remembered.
-//! * [`testing`] tries policies without a network.
-//! * [`handlers`] is the second way to program a network: a program for each switch, which speaks OpenFlow.
+//! * A policy reads its [`Packet`] and the [`Net`], and answers with a [`Route`]. Maple records what it observed, and
+//!   installs rules for all packets that would get the same answer. [`field`] says what each question records.
+//! * [`Table`], [`Var`] and [`Counter`] are state: a policy that read it decides again when it changes. [`Query`] is a
+//!   function of state whose answer is remembered.
+//! * [`testing`] runs policies without a network.
+//! * [`handlers`] is the second way to program a network: a program for each switch, which works with OpenFlow
+//!   messages.
 //!
 //! The crate `maple-cli` gives such a program the options of `maple run`: `maple_cli::run(app)`.
 
@@ -49,7 +50,7 @@ pub mod prelude;
 
 mod exports;
 
-/// OpenFlow as it stands on the wire: messages, for handlers, and packet headers.
+/// OpenFlow messages, for handlers, and packet headers.
 ///
 /// ```
 /// use maple::wire::packet::Frame;

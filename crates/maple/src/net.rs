@@ -13,10 +13,10 @@ use maple_wire::{Dpid, PortNo};
 
 use crate::field::{FieldValue, PacketField};
 
-/// The network, as one run of a policy sees it. Each answer is a dependency: when it changes, the policy decides again the
-/// packets that it concerns, and no others.
+/// The network, as one run of a policy sees it. Each answer is a dependency: when it changes, the policy decides those
+/// packets again that depended on it, and no others.
 ///
-/// Tables, variables and queries read and write through it too: see [`Table`](crate::Table).
+/// Tables, variables and queries also read and write through it: see [`Table`](crate::Table).
 ///
 /// ```
 /// use maple::prelude::*;
@@ -34,7 +34,7 @@ use crate::field::{FieldValue, PacketField};
 /// ```
 pub struct Net(CoreNet);
 
-/// What [`Net`] takes where it wants an address: the address itself, or a field of the packet, which it reads then.
+/// An argument of [`Net`] that is an address: the address itself, or a field of the packet, which is then read.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -47,7 +47,7 @@ pub struct Net(CoreNet);
 /// }
 /// ```
 pub trait Operand<T> {
-    /// The address; `None` if it is a field that the packet has not.
+    /// The address. `None` if it is a field that the packet does not have.
     ///
     /// ```
     /// # use maple::{Mac, testing::{ask, tcp}};
@@ -121,7 +121,7 @@ impl Net {
         Net(net.clone())
     }
 
-    /// Where a host is, or `None` if it was not seen. Without host tracking this makes the run fail.
+    /// Where a host is, or `None` if it is not known. Without host tracking the run fails.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -138,7 +138,7 @@ impl Net {
         self.0.locate(host.operand()?)
     }
 
-    /// The host that uses an IP address, and where it is; `None` if it was not seen.
+    /// The host that uses an IP address, and where it is. `None` if it is not known.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -152,7 +152,7 @@ impl Net {
         self.0.locate_ip(ip.operand()?)
     }
 
-    /// The IP addresses that a host announced, IPv4 before IPv6; `None` for an unknown host.
+    /// The IP addresses of a host, IPv4 before IPv6. `None` if the host is not known.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -222,7 +222,7 @@ impl Net {
         self.0.edge_ports(switch)
     }
 
-    /// Out of every edge port of the network but the one that the packet entered by, along the spanning tree.
+    /// Out of every edge port of the network except the one where the packet entered, along the spanning tree.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -236,7 +236,8 @@ impl Net {
         self.0.flood()
     }
 
-    /// The path with the fewest hops from `a`'s switch out of `b`. It is unreachable if there is none, or a place is `None`.
+    /// The path with the fewest hops from `a`'s switch out of `b`. It is unreachable if there is none, or a place is
+    /// `None`.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -254,9 +255,10 @@ impl Net {
         }
     }
 
-    /// The path of least cost, otherwise as [`Net::shortest_path`]. `weight` names the link costs, which
-    /// [`App::weight`](crate::App::weight) says; a link without such a cost has 1. By [`UTILISATION`](crate::UTILISATION) a
-    /// link costs 1, and 1 more for each tenth of it that is used. A name that no link has costs by makes the run fail.
+    /// The path of least cost, otherwise as [`Net::shortest_path`]. `weight` names link costs, which
+    /// [`App::weight`](crate::App::weight) sets. A link without such a cost has 1. With
+    /// [`UTILISATION`](crate::UTILISATION) a link costs 1, and 1 more for each tenth of it that is used. If no link has
+    /// costs of this name, the run fails.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -286,14 +288,14 @@ impl Net {
     /// ```
     ///
     /// # Errors
-    /// [`PolicyError::NoSuchWeight`] if links have no costs by that name. That is a dependency like any answer, and the run
-    /// may go on.
+    /// [`PolicyError::NoSuchWeight`] if links have no costs of this name. That is a dependency like any answer, and the
+    /// run can continue.
     #[track_caller]
     pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
         Ok(self.0.try_path(a, b, weight)?.from_line(Some(Source::here())))
     }
 
-    /// The names that links have costs by, in order.
+    /// The names of link costs, in order.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -306,7 +308,7 @@ impl Net {
         self.0.weights().iter().map(ToString::to_string).collect()
     }
 
-    /// Sets what a link costs by a name.
+    /// Sets a cost of a link.
     ///
     /// ```
     /// # use maple::{Dpid, LinkName, testing::Bench};
@@ -321,7 +323,7 @@ impl Net {
         self.0.set_cost(weight, link, cost);
     }
 
-    /// What a port sends. [`Load::received`] is what it receives.
+    /// The traffic that a port sends. [`Load::received`] is the traffic that it receives.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -337,7 +339,7 @@ impl Net {
         self.0.port(at)
     }
 
-    /// What one switch sends to another over the link between them; over the busiest, if there are several.
+    /// The traffic from one switch to another over the link between them, or over the busiest of several.
     ///
     /// ```
     /// # use maple::{Dpid, testing::Bench};
@@ -350,7 +352,7 @@ impl Net {
         self.0.link(from, to)
     }
 
-    /// What goes over the link between two ports, from the first to the second.
+    /// The traffic over the link between two ports, from the first to the second.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -364,8 +366,8 @@ impl Net {
         self.0.link_at(from, to)
     }
 
-    /// What one host sends to another, as counted by rules that say both, where the first host is. A policy that looks at
-    /// both addresses of its packets has such rules. Without host tracking this makes the run fail.
+    /// The traffic from one host to another, as counted by rules that match both, at the first host's switch. A policy
+    /// that observes both addresses of its packets has such rules. Without host tracking the run fails.
     ///
     /// ```
     /// # use maple::testing::Bench;
@@ -383,8 +385,8 @@ impl Net {
         }
     }
 
-    /// The edge ports with members of a multicast group behind them, in order. Without snooping on groups
-    /// ([`App::snoop`](crate::App::snoop)) this makes the run fail.
+    /// The edge ports with members of a multicast group, in order. Without snooping on groups
+    /// ([`App::snoop`](crate::App::snoop)) the run fails.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -400,7 +402,7 @@ impl Net {
         group.operand().map(|group| self.0.members(group)).unwrap_or_default()
     }
 
-    /// The DHCP lease of an IPv4 address, or `None` if nobody has it. Without snooping on DHCP this makes the run fail.
+    /// The DHCP lease of an IPv4 address, or `None`. Without snooping on DHCP the run fails.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -446,8 +448,8 @@ impl Net {
         self.0.leases()
     }
 
-    /// Sends a frame of the policy's own out of an edge port when the run commits, beside what the route says. Each packet of
-    /// the kind comes to the controller then.
+    /// Sends a frame that the policy made out of an edge port when the run commits, in addition to the route. Then each
+    /// such packet comes to the controller.
     ///
     /// ```
     /// # use maple::testing::{Bench, tcp};
@@ -461,8 +463,8 @@ impl Net {
         self.0.send(at, frame);
     }
 
-    /// Sends a frame of the policy's own to where the packet came from, as [`Net::send`]. [`Route::answer`] is the route that
-    /// does nothing else.
+    /// Sends a frame that the policy made to where the packet came from, as [`Net::send`]. [`Route::answer`] is the
+    /// route that does nothing else.
     ///
     /// ```
     /// # use maple::testing::{Bench, tcp};
@@ -475,8 +477,8 @@ impl Net {
         self.0.reply(frame);
     }
 
-    /// Does what `f` does, or nothing of it. A run is one transaction anyway; this is for a part of it that may turn out to be
-    /// impossible.
+    /// Runs `f`, whose writes take effect all or not at all. A run is one transaction; this is for a part of it that
+    /// can be impossible.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -494,12 +496,12 @@ impl Net {
     /// ```
     ///
     /// # Errors
-    /// What `f` says.
+    /// The error of `f`.
     pub fn atomically<T>(&self, f: impl FnOnce(&Net) -> Result<T, Stop>) -> Result<T, Stop> {
         self.0.atomically(|_| f(self))
     }
 
-    /// The answer that there is none now: the packet waits until something that the run read has changed, and the run has no
+    /// There is no answer now: the packet waits until something that the run read has changed, and the run has no
     /// effect.
     ///
     /// ```

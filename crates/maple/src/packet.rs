@@ -11,9 +11,9 @@ use maple_wire::{Dpid, Field, PortNo};
 
 use crate::field::PacketField;
 
-/// The packet that a policy is asked about: a [`PacketField`] for each OXM field (OpenFlow 1.3, section 7.2.3.7).
+/// The packet that a policy decides: a [`PacketField`] for each OXM field (OpenFlow 1.3, section 7.2.3.7).
 ///
-/// A packet has a field if the headers that the field belongs to are there: `tcp_dst` needs IPv4 or IPv6, and TCP.
+/// A packet has a field if it has the headers that the field belongs to: `tcp_dst` needs IPv4 or IPv6, and TCP.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -49,8 +49,8 @@ impl Packet {
         self.0.switch()
     }
 
-    /// Whether the packet is for several hosts: the group bit of `eth_dst`. A test, so all such packets can have one rule,
-    /// whoever sends them.
+    /// Whether the packet is for several hosts: the group bit of `eth_dst`. A test, so one rule can match all such
+    /// packets, whatever their source.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -63,8 +63,8 @@ impl Packet {
         self.eth_dst().is_multicast()
     }
 
-    /// Whether the packet has all fields of a condition and they are as it says: several conditions asked as one test,
-    /// which does not learn which of them failed.
+    /// Whether a condition holds: its parts are asked as one test,
+    /// which does not record which of them fails.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -81,8 +81,8 @@ impl Packet {
         self.0.matches(cond)
     }
 
-    /// The whole frame, from the Ethernet header on, without its check sequence; `None` if the switch sent only its
-    /// beginning. No rule can look at all of it, so each packet of the kind comes to the controller.
+    /// The whole frame, from the Ethernet header on, without its check sequence. `None` if the switch sent only its
+    /// beginning. No rule can match all of it, so each such packet comes to the controller.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};
@@ -146,11 +146,11 @@ macro_rules! fields {
 }
 
 fields! {
-    /// The port by which the packet entered.
+    /// The port where the packet entered.
     in_port => InPort: PortNo, "pkt.in_port() == PortNo(1)";
     /// The physical port under a logical one.
     in_phy_port => InPhyPort: PortNo, "pkt.in_phy_port() == PortNo(1)";
-    /// What one table passes to the next; 0 for packets that enter.
+    /// The metadata from one table to the next. 0 for packets that enter.
     metadata => Metadata: u64, "pkt.metadata() == 0";
     /// The Ethernet destination.
     eth_dst => EthDst: Mac, "pkt.eth_dst() == Mac([0xff; 6])";
@@ -158,7 +158,7 @@ fields! {
     eth_src => EthSrc: Mac, "pkt.eth_src() == Mac([2, 0, 0, 0, 0, 1])";
     /// The Ethernet type, after VLAN tags.
     eth_type => EthType: u16, "pkt.eth_type() == 0x0806";
-    /// The VLAN id, 0 to 4095; absent without a tag.
+    /// The VLAN id, 0 to 4095. Absent without a tag.
     vlan_vid => VlanVid: u16, "pkt.vlan_vid() == 10";
     /// The VLAN priority, 0 to 7.
     vlan_pcp => VlanPcp: u8, "pkt.vlan_pcp() >= 4";
@@ -218,12 +218,12 @@ fields! {
     mpls_label => MplsLabel: u32, "pkt.mpls_label() == 16";
     /// The traffic class of the outermost MPLS entry, 0 to 7.
     mpls_tc => MplsTc: u8, "pkt.mpls_tc() == 0";
-    /// 1 if the outermost MPLS entry is the innermost too, else 0.
+    /// 1 if the outermost MPLS entry is also the innermost one, otherwise 0.
     mpls_bos => MplsBos: u8, "pkt.mpls_bos() == 1";
     /// The service id of a provider backbone, 24 bits.
     pbb_isid => PbbIsid: u32, "pkt.pbb_isid() == 1";
     /// The metadata of a logical port.
     tunnel_id => TunnelId: u64, "pkt.tunnel_id() == 0";
-    /// A bit for each kind of IPv6 extension header that is there, 9 bits.
+    /// A bit for each type of IPv6 extension header that is present, 9 bits.
     ipv6_exthdr => Ipv6Exthdr: u16, "pkt.ipv6_exthdr().matches(0, 1)";
 }

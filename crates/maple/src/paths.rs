@@ -1,9 +1,9 @@
-//! Shortest paths between all switches, computed on several cores at once (McNettle's demo, "deterministic parallel
+//! Shortest paths between all switches, computed on several cores in parallel (McNettle's demo, "deterministic parallel
 //! programming").
 //!
 //! # What
-//! For each destination a search breadth first from there gives every switch its distance; the next hop of a switch is
-//! the lowest port that leads one step nearer. Destinations are independent of each other, so they are shared out to
+//! For each destination a breadth-first search gives the distance of every switch. The next hop of a switch is
+//! the lowest port that leads one step nearer. Destinations are independent of each other, so they are divided among
 //! the threads of a pool (`rayon`), and the results are put together in the order of the destinations.
 //!
 //! # Why it is right
@@ -14,8 +14,8 @@
 //! O(switches · links) in all, divided by the threads; 8 bytes a pair of switches.
 //!
 //! # Who may call
-//! Policies, from any worker. The pool's threads run where the thread that made it may run, and workers are pinned to
-//! a core each: make it before the controller starts.
+//! Policies, from any worker. The pool's threads run on the cores of the thread that made it, and workers are pinned to
+//! one core each. So make it before the controller starts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,7 @@ use rayon::prelude::*;
 
 use crate::net::Net;
 
-/// A link: both its ends.
+/// A link, as its two ends.
 ///
 /// ```
 /// use maple::{Dpid, Location, PortNo};
@@ -37,7 +37,7 @@ use crate::net::Net;
 /// ```
 pub type Link = (Location, Location);
 
-/// Shortest paths of the network as it is, computed anew in parallel when a link comes or goes.
+/// Shortest paths of the network, computed again in parallel when a link comes or goes.
 ///
 /// ```
 /// use maple::paths::ParallelPaths;
@@ -54,7 +54,8 @@ pub type Link = (Location, Location);
 /// ```
 pub struct ParallelPaths {
     pool: rayon::ThreadPool,
-    /// The links that were there last, and the paths over them. A pure function's last value, and so no state.
+    /// The links of the last computation, and the paths over them. The last value of a pure function, so it is no
+    /// state.
     last: Mutex<Option<(Vec<Link>, Arc<AllPaths>)>>,
 }
 
@@ -73,7 +74,7 @@ pub struct AllPaths {
     steps: Vec<Box<[Option<Step>]>>,
 }
 
-/// One step: a port, and the switch behind it by its place in the list.
+/// One step: a port, and the switch that it leads to, as a position in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Step {
     port: PortNo,
@@ -81,7 +82,7 @@ struct Step {
 }
 
 impl ParallelPaths {
-    /// Paths that are computed by this many threads; 0 is one for each core.
+    /// Paths that this many threads compute. 0 is one for each core.
     ///
     /// ```
     /// assert!(maple::paths::ParallelPaths::new(2).is_ok());
@@ -113,7 +114,7 @@ impl ParallelPaths {
         self.of(net.links()).route(src, dst)
     }
 
-    /// All paths over these links. Computed only if the links are others than the last time; who comes meanwhile waits.
+    /// All paths over these links. Computed only if the links have changed. Other callers wait for that.
     ///
     /// ```
     /// use maple::paths::ParallelPaths;
@@ -138,7 +139,7 @@ impl ParallelPaths {
 }
 
 impl AllPaths {
-    /// The paths over these links, computed by the threads of the pool that this is called in.
+    /// The paths over these links, computed by the threads of the current pool.
     ///
     /// ```
     /// use maple::{Dpid, paths::AllPaths};
@@ -161,7 +162,7 @@ impl AllPaths {
         AllPaths { switches, steps }
     }
 
-    /// The hops of the path from one switch to another; `None` if there is no way.
+    /// The hops of the path from one switch to another. `None` if there is no path.
     ///
     /// ```
     /// use maple::paths::ParallelPaths;
@@ -206,7 +207,7 @@ impl AllPaths {
     }
 }
 
-/// The next step of each switch towards one; none for that switch itself, and for those without a way.
+/// The next step of each switch towards one. None for that switch itself, and for those without a path.
 fn steps_towards(to: usize, neighbours: &[Vec<Step>]) -> Box<[Option<Step>]> {
     let mut distance = vec![u32::MAX; neighbours.len()];
     distance[to] = 0;
@@ -238,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// Links between switches 1 to n, each end at a port of its own.
+    /// Links between switches 1 to n. Each end has its own port.
     fn network(pairs: &[(u64, u64)]) -> Vec<Link> {
         let mut ports: BTreeMap<u64, u32> = BTreeMap::new();
         let mut end = |switch: u64| {

@@ -9,11 +9,11 @@ use maple_core::{Net as CoreNet, PacketHandle};
 use crate::net::Net;
 use crate::packet::Packet;
 
-/// A function of a packet and the network. Closures and functions are policies; a type that has a state of its own
+/// A function of a packet and the network. Closures and functions are policies. A type with a state of its own
 /// implements the trait.
 ///
-/// A policy runs on several threads at once, and only on packets that no rule covers. It must depend on nothing but what
-/// it asks of its arguments: a clock, a random number or a plain global variable changes without Maple seeing it.
+/// A policy runs on several threads in parallel, and only on packets without a rule. It must depend on nothing but what
+/// it asks its arguments: a clock, a random number or a plain global variable changes unseen.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -35,7 +35,7 @@ use crate::packet::Packet;
 /// assert_eq!(decision.exits(), [bench.port(1, 2)]);
 /// ```
 pub trait Policy: Send + Sync {
-    /// Says where `pkt` goes.
+    /// Decides where `pkt` goes.
     ///
     /// ```
     /// use maple::prelude::*;
@@ -50,11 +50,11 @@ pub trait Policy: Send + Sync {
     /// ```
     ///
     /// # Errors
-    /// [`PolicyError`] drops the packet; nothing is cached. A panic does the same.
+    /// [`PolicyError`] drops the packet, and nothing is cached. A panic does the same.
     fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError>;
 }
 
-/// What a closure may return to be a policy: a [`Route`], or a [`Result`] of one, so that it can use `?`.
+/// The result of a closure that is a policy: a [`Route`], or a [`Result`] of one, so that it can use `?`.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -80,7 +80,7 @@ pub trait IntoRoute {
     /// ```
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no route.
     fn into_route(self) -> Result<Route, PolicyError>;
 }
 
@@ -106,7 +106,7 @@ where
     }
 }
 
-/// A policy as the engine runs it.
+/// A policy in the form that the engine runs.
 pub(crate) struct Engine<P>(pub P);
 
 impl<P: Deref<Target: Policy> + Send + Sync> maple_core::Policy for Engine<P> {

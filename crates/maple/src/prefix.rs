@@ -24,7 +24,7 @@ pub struct Prefix<T> {
     length: u8,
 }
 
-/// What is not a prefix.
+/// Why a value is no prefix.
 ///
 /// ```
 /// use maple::{Mac, Prefix};
@@ -34,15 +34,15 @@ pub struct Prefix<T> {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixError {
-    /// It does not read like one.
+    /// The text has another form.
     #[error("{0:?} is no prefix; write an address, a slash and a number of bits, as in 10.0.0.0/8")]
     Text(String),
     /// It has more bits than addresses have.
     #[error("a prefix of such addresses has 0 to {most} bits, not {length}")]
     Length {
-        /// How many it has.
+        /// The number of its bits.
         length: u8,
-        /// How many such addresses have.
+        /// The number of bits of such addresses.
         most: u8,
     },
     /// There are bits set after its end.
@@ -66,7 +66,7 @@ impl<T: Address> Prefix<T> {
     /// ```
     ///
     /// # Errors
-    /// [`PrefixError`] if addresses have fewer bits, or bits are set after these.
+    /// [`PrefixError`] if addresses have fewer bits, or later bits are set.
     pub fn new(address: T, length: u8) -> Result<Prefix<T>, PrefixError> {
         if length > T::BITS {
             return Err(PrefixError::Length { length, most: T::BITS });
@@ -90,7 +90,7 @@ impl<T: Address> Prefix<T> {
         self.address
     }
 
-    /// How many bits it has.
+    /// The number of its bits.
     ///
     /// ```
     /// # use std::net::Ipv6Addr;
@@ -125,7 +125,7 @@ impl<T: Address> Prefix<T> {
         Prefix::new(T::from_bits(0), length).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// The prefix of the same length at an address without other bits.
+    /// The prefix of the same length of an address. Its other bits are cleared.
     pub(crate) fn at(self, address: T) -> Prefix<T> {
         Prefix { address, ..self }
     }
@@ -134,7 +134,7 @@ impl<T: Address> Prefix<T> {
 impl<T: Address + FromStr> FromStr for Prefix<T> {
     type Err = PrefixError;
 
-    /// Reads `10.0.0.0/8`; an address alone is a prefix of all its bits.
+    /// Parses `10.0.0.0/8`. An address without a length is a prefix of all its bits.
     fn from_str(text: &str) -> Result<Prefix<T>, PrefixError> {
         let bad = || PrefixError::Text(text.to_owned());
         let (address, length) = match text.split_once('/') {

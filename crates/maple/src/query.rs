@@ -1,14 +1,14 @@
-//! Queries: memoised functions of state that people write.
+//! Queries: memoised functions of state.
 
 use maple_core::query::{Query as CoreQuery, QueryError};
 use maple_core::state::{Read, Stored};
 
 use crate::net::Net;
 
-/// A memoised function of state, with an argument (`()` if there is none).
+/// A memoised function of state, with one argument (`()` if it needs none).
 ///
-/// Whatever reads its answer depends on the answer, not on what the function read: when a write may change the answer, the
-/// function runs again, once, and only if the answer differs the policy decides again.
+/// A reader depends on the answer, not on what the function read. When a write may change the answer, the
+/// function runs again, once. The policy decides again only if the answer differs.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -28,7 +28,7 @@ use crate::net::Net;
 pub struct Query<A, V>(CoreQuery<A, V>);
 
 impl<A: Stored, V: Stored> Query<A, V> {
-    /// The query that `f` answers. It may read all that policies may, and must write nothing. `name` is what errors call it.
+    /// The query that `f` answers. It may read what policies may read, and must not write. Errors mention `name`.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -38,7 +38,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
         Query(CoreQuery::new(name, move |net, argument| f(&Net::of(net), argument)))
     }
 
-    /// Its answer in this state: the [`Net`] of a run, or a transaction's [`Tx`](crate::Tx).
+    /// The answer in this state: the [`Net`] of a run, or the [`Tx`](crate::Tx) of a transaction.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -49,12 +49,12 @@ impl<A: Stored, V: Stored> Query<A, V> {
     /// ```
     ///
     /// # Panics
-    /// If there is none; in a policy that is an error of this packet. [`Query::try_get`] does without.
+    /// If there is none. In a policy that is an error of this packet. [`Query::try_get`] does not panic.
     pub fn get(&self, state: &impl Read, argument: &A) -> V {
         self.0.get(state, argument)
     }
 
-    /// Its answer in this state.
+    /// The answer in this state.
     ///
     /// ```
     /// # use maple::prelude::*;
@@ -68,7 +68,7 @@ impl<A: Stored, V: Stored> Query<A, V> {
     /// ```
     ///
     /// # Errors
-    /// [`QueryError`] if its function panics, asks for what is not there, writes, waits, or asks itself.
+    /// [`QueryError`] if its function panics, asks for something that does not exist, writes, waits, or asks itself.
     pub fn try_get(&self, state: &impl Read, argument: &A) -> Result<V, QueryError> {
         self.0.try_get(state, argument)
     }

@@ -1,4 +1,4 @@
-//! A bench to try policies on: a made-up network, one packet at a time, and what each run observed.
+//! A bench for policies: an imaginary network, one packet at a time, and what each run observed.
 //!
 //! ```
 //! use maple::prelude::*;
@@ -30,7 +30,7 @@ use crate::net::Net;
 use crate::packet::Packet;
 use crate::policy::{Engine, Policy};
 
-/// A network that exists only as state.
+/// A network that consists of state only.
 ///
 /// ```
 /// use maple::testing::Bench;
@@ -43,7 +43,7 @@ pub struct Bench {
     track_hosts: bool,
 }
 
-/// What one run did.
+/// The result of one run.
 ///
 /// ```
 /// use maple::prelude::*;
@@ -172,7 +172,7 @@ impl Bench {
         Location::new(Dpid(dpid), PortNo(port))
     }
 
-    /// Runs a policy on a frame that enters by a port, and commits what it wrote. A route that the network would refuse is
+    /// Runs a policy on a frame that enters at a port, and commits its writes. A route that the network would refuse is
     /// an error of the decision.
     ///
     /// ```
@@ -200,12 +200,12 @@ impl Bench {
             wrote: finished.txn.wrote(),
         };
         if decision.route.is_ok() {
-            self.store.commit(finished.txn, None).expect("nobody else writes to this store");
+            self.store.commit(finished.txn, None).expect("only the bench writes to this store");
         }
         decision
     }
 
-    /// Runs `f` as a policy would run, on a TCP packet that enters at port 1 of switch 1. What it writes is committed.
+    /// Runs `f` like a policy, on a TCP packet that enters at port 1 of switch 1, and commits its writes.
     ///
     /// ```
     /// let bench = maple::testing::Bench::new().switch(1, 1..=2);
@@ -213,7 +213,7 @@ impl Bench {
     /// ```
     ///
     /// # Panics
-    /// If `f` panics, or asks for what makes a run fail.
+    /// If `f` panics, or makes the run fail.
     pub fn run(&self, f: impl FnOnce(&Packet, &Net) + Send) {
         self.observe(&tcp(1024, 80), f);
     }
@@ -225,7 +225,7 @@ impl Bench {
         if let Some(error) = finished.error {
             panic!("{error}");
         }
-        self.store.commit(finished.txn, None).expect("nobody else writes to this store");
+        self.store.commit(finished.txn, None).expect("only the bench writes to this store");
         finished.trace.items.iter().map(ToString::to_string).collect()
     }
 }
@@ -256,7 +256,7 @@ impl Decision {
         self.route.as_ref().err()
     }
 
-    /// The ports by which copies of the packet leave the network, in order.
+    /// The ports where copies of the packet leave the network, in order.
     ///
     /// ```
     /// # use maple::{prelude::*, testing::{Bench, tcp}};
@@ -268,7 +268,7 @@ impl Decision {
         self.copies.iter().map(|(at, _)| *at).collect()
     }
 
-    /// The copies of the packet that leave the network: by which port, and their bytes.
+    /// The copies of the packet that leave the network: their ports and bytes.
     ///
     /// ```
     /// # use maple::{prelude::*, testing::{Bench, tcp}};
@@ -340,7 +340,7 @@ impl Decision {
     }
 }
 
-/// What questions to a packet record, as text: `f` asks a packet with these bytes.
+/// What questions to a packet record, as text. `f` asks a packet with these bytes.
 ///
 /// ```
 /// use maple::testing::{ask, tcp};

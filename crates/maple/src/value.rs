@@ -7,7 +7,7 @@ use maple_core::network::Mac;
 use maple_wire::PortNo;
 
 pub(crate) mod sealed {
-    /// How values stand in a packet.
+    /// The form of values in a packet.
     pub trait Bits: Copy {
         fn to_bits(self) -> u128;
         fn from_bits(bits: u128) -> Self;
@@ -16,7 +16,7 @@ pub(crate) mod sealed {
 
 use sealed::Bits;
 
-/// What fields can hold: `u8` to `u64`, [`Mac`], [`PortNo`], [`Ipv4Addr`] and [`Ipv6Addr`].
+/// The types of fields: `u8` to `u64`, [`Mac`], [`PortNo`], [`Ipv4Addr`] and [`Ipv6Addr`].
 ///
 /// ```
 /// use maple::field::{FieldValue, PacketField};
@@ -28,7 +28,7 @@ use sealed::Bits;
 /// ```
 pub trait FieldValue: Bits + Eq + fmt::Display {}
 
-/// Values with an order, so that they have ranges: numbers and IP addresses.
+/// Values with an order, so with ranges: numbers and IP addresses.
 ///
 /// ```
 /// use maple::field::{Ordered, PacketField};
@@ -50,9 +50,9 @@ pub trait Ordered: FieldValue + Ord {}
 /// }
 /// ```
 pub trait Address: FieldValue {
-    /// How many bits an address has.
+    /// The number of bits of an address.
     const BITS: u8;
-    /// The prefix of all group addresses, and its length.
+    /// The prefix of all group addresses, with its length.
     #[doc(hidden)]
     const GROUPS: (u128, u128);
 }

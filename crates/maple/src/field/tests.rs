@@ -1,4 +1,4 @@
-//! What each question records, where it says that it comes from, and that it answers as the plain value would.
+//! What each question records, its source line, and that its answer is that of the plain value.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -20,7 +20,7 @@ fn arp() -> Vec<u8> {
     Frame::ethernet([0xff; 6], [0, 0, 0, 0, 0, 1]).arp_request([10, 0, 0, 1], [10, 0, 0, 2])
 }
 
-/// The one item that a question records, after those that its prerequisites take.
+/// The item that a question records, after those of its prerequisites.
 #[track_caller]
 fn records(frame: &[u8], question: impl FnOnce(&Packet) -> bool, items: &[&str], answer: bool) {
     let mut told = None;
@@ -152,7 +152,7 @@ fn answers_are_those_of_the_plain_value() {
     }
 }
 
-/// Runs one question, and gives the line that the first thing it recorded says it comes from.
+/// Runs one question. Returns the source line of the first item that it recorded.
 fn line_of(question: impl Fn(&Packet, &Net) -> bool + Send + Sync) -> u32 {
     let bench = Bench::new().switch(1, 1..=2);
     let policy = move |pkt: &Packet, net: &Net| {
