@@ -326,7 +326,7 @@ def test_each_item_knows_its_line() -> None:
         (lambda p: p.matches(tcp_dst="0/8"), "TypeError: tcp_dst is a number and has no prefixes"),
         (
             lambda p: p.matches(ipv4_src="10.0.0.1/8"),
-            'ValueError: ipv4_src: "10.0.0.1/8" has bits set behind its prefix',
+            'ValueError: ipv4_src: "10.0.0.1/8" has bits set after its prefix',
         ),
         (lambda p: p.matches(ipv4_src="fe80::/10"), "TypeError: ipv4_src can't lie in fe80::/10: that is of another"),
         (lambda p: p.matches(eth_src=range(5)), "TypeError: eth_src is an address, not in a range"),

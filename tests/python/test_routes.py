@@ -45,13 +45,13 @@ def test_weights_choose_between_paths(bench: Bench) -> None:
     assert back.route == hops([(2, 4), (3, 1), (1, 1)])
 
 
-def test_a_weight_that_nobody_gave_is_an_error_that_lists_those_there_are(bench: Bench) -> None:
+def test_an_unknown_weight_is_an_error_that_lists_the_known_ones(bench: Bench) -> None:
     def by(weight: str) -> Any:
         return lambda pkt, net: net.path((1, 1), (2, 1), weight=weight)
 
-    nobody = bench.decide(by("secrue"), PATH)
-    assert nobody.route is None and nobody.error is not None
-    assert 'LookupError: net.path(weight="secrue"): links have no costs of this name; they have none' in nobody.error
+    unknown = bench.decide(by("secrue"), PATH)
+    assert unknown.route is None and unknown.error is not None
+    assert 'LookupError: net.path(weight="secrue"): links have no costs of this name; they have none' in unknown.error
     weights("secure", {(1, 2): 10})
     weights("cheap", {})
     misspelt = bench.decide(by("secrue"), PATH)

@@ -39,7 +39,7 @@ def test_a_host_that_moves_is_reached_again_at_once(controller, lab, figure, pro
         start = time.time()
         vsctl("del-port", "s1", "s1-eth1", "--", "add-port", "s3", "s1-eth1")
         moved = time.time() - start
-        wait_for("h1 behind s3", lambda: maple.hosts().get(net["h1"].MAC(), (0, 0))[0] == 3, timeout=10)
+        wait_for("h1 at s3", lambda: maple.hosts().get(net["h1"].MAC(), (0, 0))[0] == 3, timeout=10)
         gap = pings.gap(start)
     figure(f"a host moves, {protocols}: answers stay away for {gap:.2f} s (ovs-vsctl took {moved:.2f} s)")
     assert gap < 3
@@ -72,7 +72,7 @@ def test_a_host_that_moves_while_its_old_port_stays_up_is_believed_and_one_that_
             f"ip link set {new} address {mac}; ip address add {h1.IP()}/8 dev {new}"
         )
         net.ping("h1", "h3")
-        wait_for("h1 behind s3", lambda: maple.hosts()[mac][0] == 3, timeout=10)
+        wait_for("h1 at s3", lambda: maple.hosts()[mac][0] == 3, timeout=10)
         gap = pings.gap(start)
     figure(f"a host moves and its old port stays up, {protocols}: answers stay away for {gap:.2f} s")
     assert gap < 3

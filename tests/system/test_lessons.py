@@ -148,7 +148,7 @@ def test_flows_are_spread_over_both_spines_by_a_few_rules(controller, lab, proto
 
 
 class Access(Topo):
-    """s1 - s2; behind each a plain switch with a host in VLAN 10, and at s2 one in VLAN 20 besides."""
+    """s1 - s2; at each a plain switch with a host in VLAN 10, and at s2 also one in VLAN 20."""
 
     HOSTS = (("h1", "t1", 10, "10.0.10.1"), ("h2", "t2", 10, "10.0.10.2"), ("h3", "t2", 20, "10.0.20.3"))
 

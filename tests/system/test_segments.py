@@ -123,7 +123,7 @@ def test_a_silent_host_that_moves_loses_two_pings_at_most(controller, lab, figur
     ping = net["h3"].popen(["ping", "-n", "-c", "12", "-i", "1", "-W", "1", net["h1"].IP()], stdout=subprocess.PIPE)
     time.sleep(2.5)
     vsctl("del-port", "s1", "s1-eth1", "--", "add-port", "s2", "s1-eth1")
-    wait_for("h1 behind s2", lambda: maple.hosts().get(mac, (0, 0))[0] == 2, timeout=10)
+    wait_for("h1 at s2", lambda: maple.hosts().get(mac, (0, 0))[0] == 2, timeout=10)
     text = ping.communicate(timeout=30)[0].decode()
     (received,) = re.findall(r"(\d+) received", text)
     figure(f"a silent host moves, {protocols}: {12 - int(received)} of 12 pings lost")

@@ -1,9 +1,9 @@
 //! `maple bench floor`: the least cost of an augment, for any controller.
 //!
-//! An augment runs f, so no controller adds traces faster than f runs. On filter sets f searches for the first filter that
-//! a header matches. Here that is a plain loop over the filters without tracing. For `mt-route` the rule is built as well,
-//! and entered into two hash tables, because a controller must find the rule and the leaf again. There is no tree, no
-//! compiler and no trace. So these rates are upper bounds for every design.
+//! An augment runs f, so no controller adds traces faster than f runs. On filter sets f searches for the first filter
+//! that a header matches. Here that is a plain loop over the filters without tracing. For `mt-route` the rule is built
+//! as well, and entered into two hash tables, because a controller must find the rule and the leaf again. There is no
+//! tree, no compiler and no trace. So these rates are upper bounds for every design.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! `maple bench growth`: the cost of an augment and of a removal, against the size of the table.
 //!
 //! f reads the /24 of the destination, and then makes eight tests that overlap, like an access list for each subnet. At
-//! each size, half of the traces of all subnets are known. So every trace has the same length and affects the same number
-//! of rules at any size. A compiler whose cost depends only on the change has the same cost at each size.
+//! each size, half of the traces of all subnets are known. So every trace has the same length and affects the same
+//! number of rules at any size. A compiler whose cost depends only on the change has the same cost at each size.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 //! Headers as abstract 5-tuples, and traces of them in the format of ClassBench.
 //!
-//! Each line of a trace is a header: seven decimal numbers. The first five are source and destination address, source and
-//! destination port, and protocol. Then follow a copy of a filter's flags and the number of the filter that the header
-//! was generated from. An earlier filter may match the header too.
+//! Each line of a trace is a header: seven decimal numbers. The first five are source and destination address, source
+//! and destination port, and protocol. Then follow a copy of a filter's flags and the number of the filter that the
+//! header was generated from. An earlier filter may match the header too.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -47,7 +47,8 @@ impl TracedHeader {
         read_lines(path, str::parse)
     }
 
-    /// The line of a trace. `flags` are the value and mask of the flags of the filter that the header was generated from.
+    /// The line of a trace. `flags` are the value and mask of the flags of the filter that the header was generated
+    /// from.
     pub fn line(&self, flags: (u16, u16)) -> String {
         let FiveTuple { src, dst, src_port, dst_port, proto } = self.header;
         let flags = u32::from(flags.0) << 16 | u32::from(flags.1);

@@ -39,7 +39,7 @@ impl Output {
         }
         if let Some(folder) = &self.plot {
             for chart in charts() {
-                // Not on standard output, which may be JSON.
+                // Not on standard output, which can be JSON.
                 eprintln!("maple: wrote {}", chart.write(folder)?.display());
             }
         }

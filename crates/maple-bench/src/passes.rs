@@ -1,7 +1,7 @@
 //! Passes: repeated timings of the same work.
 //!
-//! Other programs on a machine can only increase a time. So the fastest pass is closest to the time of the work itself. The
-//! median shows the usual time on this machine.
+//! Other programs on a machine can only increase a time. So the fastest pass is closest to the time of the work itself.
+//! The median shows the usual time on this machine.
 
 use std::time::{Duration, Instant};
 
@@ -90,8 +90,8 @@ pub(crate) struct Spent {
 }
 
 impl Spent {
-    /// Makes passes until the budget is spent, but at most [`MAX_PASSES`]. The first pass is always made. A further one is
-    /// made only if it ends within the budget when it takes as long as the longest so far.
+    /// Makes passes until the budget is spent, but at most [`MAX_PASSES`]. The first pass is always made. A further one
+    /// is made only if it ends within the budget when it takes as long as the longest so far.
     pub(crate) fn spend(
         &mut self,
         budget: Duration,

@@ -33,8 +33,8 @@ pub struct Statistics {
     pub dst_prefixes: usize,
     /// Pairs of filters that overlap: some header matches both.
     pub overlap_pairs: usize,
-    /// The longest chain of filters in which each overlaps the next. A table with one rule for each filter needs this many
-    /// priority levels to order all overlapping pairs.
+    /// The longest chain of filters in which each overlaps the next. A table with one rule for each filter needs this
+    /// many priority levels to order all overlapping pairs.
     pub longest_chain: usize,
     /// The share of filters that are the first match of a header of the trace; `None` without a trace.
     pub triggered: Option<f64>,
@@ -92,8 +92,8 @@ pub fn table(sets: &[Statistics]) -> TextTable {
     table
 }
 
-/// The distribution of prefix lengths of several sets: the share of filters whose two prefixes have at most so many bits
-/// together.
+/// The distribution of prefix lengths of several sets: the share of filters whose two prefixes have at most so many
+/// bits together.
 pub fn chart(sets: &[FilterSet]) -> Chart {
     let line = |set: &FilterSet| {
         let share = |bits: u8| {

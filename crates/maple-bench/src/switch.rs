@@ -25,11 +25,11 @@ struct Entry {
 /// What a switch does with a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It goes out of this port.
+    /// Sends it out of this port.
     Output(u32),
     /// It is dropped.
     Drop,
-    /// It goes to the controller, by a rule or because there is none.
+    /// Sends it to the controller, by a rule or because there is none.
     Controller,
 }
 
@@ -41,8 +41,8 @@ impl Switch {
     /// Applies a change.
     ///
     /// # Errors
-    /// An invalid change: a rule that is added twice, a change or deletion of a missing rule, or a rule that 5-tuples cannot
-    /// match.
+    /// An invalid change: a rule that is added twice, a change or deletion of a missing rule, or a rule that 5-tuples
+    /// cannot match.
     pub(crate) fn apply(&mut self, change: &Change) -> Result<(), String> {
         let rule = change.rule();
         let first = self.rules.partition_point(|entry| entry.rule.priority > rule.priority);

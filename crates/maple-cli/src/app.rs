@@ -26,7 +26,7 @@ enum ProgramCommand {
     Check(CheckOptions),
 }
 
-/// Runs an app with the options of `maple run` from the program's command line, until it is stopped. The subcommand
+/// Runs an app with the options of `maple run` from the program's command line, until it stops. The subcommand
 /// `check` does what `maple check` does.
 ///
 /// ```no_run

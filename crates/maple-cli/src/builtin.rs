@@ -40,8 +40,8 @@ fn flood(_: &PacketHandle, _: &Net) -> Route {
     Route::flood()
 }
 
-/// Routes every packet along the path with the fewest hops. Tests first whether to flood, so that all flooded packets share
-/// one rule instead of one for each source.
+/// Routes every packet along the path with the fewest hops. Tests first whether to flood, so that all flooded packets
+/// share one rule instead of one for each source.
 fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
     ends(pkt, net).map_or_else(Route::flood, |(src, dst)| net.shortest_path(src, dst))
 }

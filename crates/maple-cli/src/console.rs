@@ -11,7 +11,7 @@ use crate::options::EmulationArgs;
 use crate::output::print_line;
 use crate::usage_error::usage_error;
 
-/// How often events are handled while nobody types.
+/// The interval of handling events while the prompt waits.
 const IDLE: u64 = 20 * MILLISECOND;
 
 /// Runs the commands of a script, or those that are typed, until the end.
@@ -53,7 +53,7 @@ fn typed(lab: &Lab, ground: &mut impl Ground) -> anyhow::Result<()> {
     }
 }
 
-/// The next line that is typed; `None` at the end, or when the program is stopped.
+/// The next line that the user types. `None` at the end, or when the program is stopped.
 fn next(
     ground: &mut impl Ground,
     lines: &Receiver<std::io::Result<String>>,

@@ -1,8 +1,8 @@
 //! `maple decode`: prints OpenFlow messages, one for each line, in the form of `ovs-ofctl ofp-print`.
 //!
-//! Messages come as hex text, as consecutive bytes, or as a packet capture, from arguments, files or standard input. For a
-//! message that can't be decoded, one line says where it is and what is wrong. Decoding continues after it, by its length
-//! field.
+//! Messages come as hex text, as consecutive bytes, or as a packet capture, from arguments, files or standard input.
+//! For a message that can't be decoded, one line says where it is and what is wrong. Decoding continues after it, by
+//! its length field.
 
 mod hex;
 mod pcap;

@@ -1,7 +1,7 @@
 //! The `maple` command as a library, for the Python wheel and for Rust programs that use its command line.
 //!
-//! [`run`] gives an [`App`](maple::App) the options of `maple run`. The wheel calls [`main_with`] with a [`PolicyLoader`]; the
-//! Rust-only binary calls it without one.
+//! [`run`] gives an [`App`](maple::App) the options of `maple run`. The wheel calls [`main_with`] with a
+//! [`PolicyLoader`]; the Rust-only binary calls it without one.
 
 mod descriptors;
 mod signal;
@@ -43,8 +43,8 @@ pub use policy::{Loaded, PolicyLoader, Suspicion};
 use command_line::{Command, CommandLine};
 use output::{exit_status, print_usage};
 
-/// Runs the `maple` command. `arguments` begin with the program's name; Python policies need a `loader`. Returns the exit
-/// status: 0 for success, 1 for a failure, 2 for a usage error.
+/// Runs the `maple` command. `arguments` begin with the program's name; Python policies need a `loader`. Returns the
+/// exit status: 0 for success, 1 for a failure, 2 for a usage error.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&dyn PolicyLoader>) -> u8 {
     let command_line = match CommandLine::try_parse_from(arguments) {
         Ok(command_line) => command_line,

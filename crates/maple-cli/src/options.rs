@@ -15,8 +15,8 @@ use crate::values::{Compiler, OnOff, Pause, address, dpid, duration, labels, loc
 /// `maple run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing; or one
-    /// of the handlers builtin:learning-switch, builtin:hub
+    /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing; or
+    /// one of the handlers builtin:learning-switch, builtin:hub
     pub policy: String,
     /// How long a run of a Python policy may take before it is stopped and its packet dropped
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
@@ -28,7 +28,8 @@ pub struct RunArgs {
 /// The options of `maple run` that policies in Rust have too.
 #[derive(Clone, Debug, Args)]
 pub struct RunOptions {
-    /// Address to listen on for switches, several allowed [default: 0.0.0.0:6653, with --emulate 127.0.0.1 and any port]
+    /// Address to listen on for switches, several allowed [default: 0.0.0.0:6653, with --emulate 127.0.0.1 and any
+    /// port]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub listen: Vec<SocketAddr>,
     /// Worker threads, each with its own switches [default: one for each core]
@@ -77,8 +78,8 @@ pub struct RunOptions {
     /// Listen to these protocols, for net.members and net.lease: igmp, mld, dhcp [default: what the policy says]
     #[arg(long, value_name = "PROTOCOL,…", value_delimiter = ',', value_parser = ["igmp", "mld", "dhcp"])]
     pub snoop: Vec<String>,
-    /// Edge port where DHCP servers are believed, several allowed; its switch's datapath id in hex digits [default: what the
-    /// policy says]
+    /// Edge port where DHCP servers are believed, several allowed; its switch's datapath id in hex digits [default:
+    /// what the policy says]
     #[arg(long, value_name = "SWITCH:PORT", value_parser = location)]
     pub dhcp_server: Vec<Location>,
     /// Ask hosts for their multicast groups, if no router does
@@ -93,8 +94,8 @@ pub struct RunOptions {
     /// File for the tables and variables that survive a restart (persist=True)
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
-    /// Unix socket for `maple show`, or `none` [default: $MAPLE_CONTROL or control.sock in a folder of the user's own; none
-    /// with --emulate]
+    /// Unix socket for `maple show`, or `none` [default: $MAPLE_CONTROL or control.sock in a folder of the user's own;
+    /// none with --emulate]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
     /// Emulate this network: single:N, linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
@@ -169,7 +170,8 @@ pub struct EmulationArgs {
     /// OpenFlow version of the emulated switches [default: 1.3]
     #[arg(long, value_name = "1.0|1.3", value_parser = version)]
     pub of: Option<Version>,
-    /// How long hosts talk to each other before the program stops [default: with `run --emulate` 20s, otherwise no traffic]
+    /// How long hosts talk to each other before the program stops [default: with `run --emulate` 20s, otherwise no
+    /// traffic]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub traffic: Option<Duration>,
     /// Flows per second that all hosts together open [default: 20]
@@ -187,7 +189,7 @@ pub struct EmulationArgs {
 }
 
 impl RunOptions {
-    /// What is wrong with the options together: those of an emulated network do nothing without one.
+    /// Checks the options together: those of an emulated network have no effect without one.
     pub fn refusal(&self) -> Option<clap::Error> {
         let EmulationArgs { of, traffic, rate, seed, console, script } = &self.emulation;
         let given = [
@@ -223,7 +225,7 @@ impl EmulationArgs {
         self.console || self.script.is_some()
     }
 
-    /// Decides who talks to whom, and what links lose.
+    /// Decides which hosts talk, and which packets links lose.
     pub fn seed(&self) -> u64 {
         self.seed.unwrap_or(1)
     }
@@ -242,7 +244,7 @@ pub struct EmulateArgs {
 }
 
 impl EmulateArgs {
-    /// What is wrong with the options together: a rate of nothing.
+    /// Checks the options together: a rate needs a number of packets.
     pub fn refusal(&self) -> Option<clap::Error> {
         let does_nothing = self.emulation.rate.is_some() && self.emulation.traffic.is_none();
         does_nothing.then(|| refused("--rate needs --traffic TIME: without it hosts open no flows".into()))
@@ -282,8 +284,8 @@ pub struct LoadArgs {
     /// smallest bursts that make no more than 40000 writes a second]
     #[arg(long, value_name = "B")]
     pub burst: Option<u32>,
-    /// Send the packets of this file instead of generated ones: a capture (pcap, pcapng) of Ethernet frames, or a header
-    /// trace in the format of ClassBench
+    /// Send the packets of this file instead of generated ones: a capture (pcap, pcapng) of Ethernet frames, or a
+    /// header trace in the format of ClassBench
     #[arg(long, value_name = "FILE", conflicts_with = "macs")]
     pub trace: Option<PathBuf>,
     /// Be the switches of this network, whose hosts send requests to each other at random: linear:N, ring:N,

@@ -25,7 +25,7 @@ pub struct Suspicion {
     pub file: String,
     /// The line, from 1.
     pub line: u32,
-    /// What it reads, and what to use instead.
+    /// What the policy reads, and what to use instead.
     pub text: String,
 }
 
@@ -45,7 +45,7 @@ pub trait PolicyLoader: Sync {
     /// Searches the source of a policy for reads of something that Maple cannot track.
     ///
     /// # Errors
-    /// If the source can't be read.
+    /// If the source cannot be read.
     fn inspect(&self, file: &Path, name: Option<&str>) -> anyhow::Result<Vec<Suspicion>> {
         let _ = (file, name);
         Ok(Vec::new())
@@ -59,8 +59,8 @@ pub trait PolicyLoader: Sync {
         Ok(())
     }
 
-    /// This thread is about to load and run a policy. Until [`PolicyLoader::started`] or [`PolicyLoader::ended`], threads
-    /// that the policy's file starts must not use the store, because the state file is loaded meanwhile.
+    /// This thread is about to load and run a policy. Until [`PolicyLoader::started`] or [`PolicyLoader::ended`],
+    /// threads that the policy's file starts must not use the store, because the state file is loaded meanwhile.
     fn starting(&self);
 
     /// The controller runs. Pass commits to the store to it.

@@ -1,7 +1,7 @@
 //! The reference of the command line as Markdown: the content of docs/reference/command-line.md.
 //!
-//! The text comes from the definitions that parse the command line, so it cannot disagree with the program. A test compares the
-//! page with it.
+//! The text comes from the definitions that parse the command line, so it cannot disagree with the program. A test
+//! compares the page with it.
 
 use std::fmt::Write as _;
 

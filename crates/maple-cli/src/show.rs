@@ -89,7 +89,7 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// A switch in a line, with the numbers of its ports by state and kind.
+/// A switch in one line, with the numbers of its ports by state and kind.
 fn switch(switch: &Value) -> String {
     let up = |port: &&Value| port["up"] == Value::Bool(true);
     let kind = |port: &Value, kind: &str| port["kind"].as_str().is_some_and(|text| text.starts_with(kind));

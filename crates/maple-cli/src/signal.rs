@@ -9,8 +9,8 @@ use signal_hook::flag;
 /// The exit status after a second request to stop.
 const AT_ONCE: i32 = 130;
 
-/// A flag that becomes true when the program is asked to stop. A second request ends it at once. Closing the terminal is no
-/// request: the network keeps running.
+/// A flag that becomes true when the program is asked to stop. A second request ends it immediately. Closing the
+/// terminal is no request: the network keeps running.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     if let Some(flag) = FLAG.get() {
@@ -19,7 +19,8 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     }
     let stop = FLAG.get_or_init(Arc::default).clone();
     let asked = stop.clone();
-    // Replace existing handlers first: signal-hook would call them too, and Python's would raise an exception at the end.
+    // Replace existing handlers first: signal-hook would call them too, and Python's would raise an exception at the
+    // end.
     ctrlc::set_handler(move || {
         if asked.swap(true, Ordering::SeqCst) {
             std::process::exit(AT_ONCE);

@@ -125,7 +125,7 @@ impl Where {
     }
 }
 
-/// A word, whose type the controller decides by its place.
+/// A word. The controller decides its type by its position.
 fn word(text: &str) -> Value {
     json!({ "word": text })
 }

@@ -1,5 +1,5 @@
-//! Usage errors: command lines that parse but name something that does not exist, or options that contradict each other.
-//! The exit status is 2, as for command lines that do not parse.
+//! Usage errors: command lines that parse but name something that does not exist, or options that contradict each
+//! other. The exit status is 2, as for command lines that do not parse.
 
 use std::fmt;
 

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! `a` and `b` are two adjacent switches. The cost applies to all links between them in both directions; with
-//! `"one_way": true`, only from `a` to `b`. `switch` and `port` name the link that leaves by this port, in that direction.
-//! Datapath ids are hex digits. Other links cost 1.
+//! `"one_way": true`, only from `a` to `b`. `switch` and `port` name the link that leaves by this port, in that
+//! direction. Datapath ids are hex digits. Other links cost 1.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -6,7 +6,7 @@
 //! pages. Tables take chunks of these blocks; a chunk is a power of two of cache lines.
 //!
 //! Freed chunks are reused, and halved where a smaller one is needed (a buddy allocator that never merges). They never
-//! go back to the system, so the pool holds at most what was in use at once. Tables grow chunk by chunk
+//! go back to the system, so the pool holds at most the largest amount that was in use. Tables grow chunk by chunk
 //! ([`crate::mac_table`]), so little memory lies idle.
 //!
 //! All shards share the pool. Its lock is taken when a table grows or is dropped, never for a packet. It needs no
@@ -27,7 +27,7 @@ pub(crate) const MAX_LINES: usize = 1 << (SIZE_CLASSES - 1);
 const SIZE_CLASSES: usize = 11;
 /// Bytes of a large page.
 const PAGE: usize = 2 << 20;
-/// Bytes taken from the system at once. Pages that nobody touches take no memory.
+/// Bytes in one request to the system. Pages that are never touched take no memory.
 const BLOCK: usize = 16 * PAGE;
 
 /// A chunk of lines with one owner. They go back to the pool when it is dropped.

@@ -15,7 +15,7 @@ use crate::hub::write_at;
 pub(crate) struct Rule {
     /// Transaction id of the message.
     pub xid: u32,
-    /// The buffered packet that the switch applies the rule to at once, or `NO_BUFFER`.
+    /// The buffered packet that the switch applies the rule to immediately, or `NO_BUFFER`.
     pub buffer_id: u32,
     /// Seconds without a packet after which the rule expires.
     pub idle_timeout: u16,
@@ -41,7 +41,7 @@ const DROP10: [u8; 72] = {
 };
 /// The offset after the match of a 1.0 flow-mod.
 const MATCH_END10: usize = 48;
-/// More than the longest flow-mod here: 48 bytes, a match of at most 112, 24 for the action.
+/// More than the longest flow-mod here: 48 bytes, a match of at most 112, and 24 for the action.
 const MAX_LENGTH13: usize = 192;
 /// The offset of the match in a 1.3 flow-mod.
 const MATCH13: usize = 48;

@@ -5,7 +5,8 @@ use maple_controller::session::SwitchInfo;
 use maple_wire::msg::{NO_BUFFER, PacketInView};
 use maple_wire::{PortNo, Version};
 
-/// Sends every packet out of all ports except its ingress port. It forwards by packet-outs and installs no rules for them.
+/// Sends every packet out of all ports except its ingress port. It forwards by packet-outs and installs no rules for
+/// them.
 #[derive(Debug, Default)]
 pub struct Hub;
 
@@ -21,7 +22,8 @@ impl Handler for Hub {
     }
 }
 
-/// Answers a packet with a packet-out to all ports: by its buffer id where the switch buffered it, else with its bytes.
+/// Answers a packet with a packet-out to all ports: by its buffer id if the switch buffered it, otherwise with its
+/// bytes.
 pub(crate) fn flood(packet: &PacketInView<'_>, in_port: PortNo, out: &mut Replies) {
     send(packet, in_port, PortNo::FLOOD, out);
 }

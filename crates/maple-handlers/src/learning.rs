@@ -1,10 +1,10 @@
 //! The exact-match learning switch: the program that controller frameworks are compared by (§6.4 of the Maple paper).
 //!
-//! It remembers the port of each source address. It answers a packet for a known address with one flow-mod, which matches
-//! all headers of that packet exactly and releases the buffered packet. Where the switch did not buffer the packet, a
-//! packet-out follows. A packet for an unknown, broadcast or multicast address is flooded. Rules expire [`IDLE_TIMEOUT`]
-//! seconds after their last packet. When an address moves to another port, the rules towards it are deleted. When a
-//! port goes down, its addresses are forgotten.
+//! It remembers the port of each source address. It answers a packet for a known address with one flow-mod, which
+//! matches all headers of that packet exactly and releases the buffered packet. Where the switch did not buffer the
+//! packet, a packet-out follows. A packet for an unknown, broadcast or multicast address is flooded. Rules expire
+//! [`IDLE_TIMEOUT`] seconds after their last packet. When an address moves to another port, the rules towards it are
+//! deleted. When a port goes down, its addresses are forgotten.
 //!
 //! Like every learning switch, it needs a network without loops.
 

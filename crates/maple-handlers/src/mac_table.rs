@@ -1,21 +1,22 @@
 //! A hash table from MAC addresses to ports, made for the latency of memory.
 //!
-//! A bucket is one cache line with eight slots. A slot's address is spread over three rows of 16 bits; its port is in the
-//! fourth row. Port 0 marks an empty slot, and full slots come before empty ones. Comparing all eight slots with an
+//! A bucket is one cache line with eight slots. A slot's address is spread over three rows of 16 bits; its port is in
+//! the fourth row. Port 0 marks an empty slot, and full slots come before empty ones. Comparing all eight slots with an
 //! address takes a few vector instructions without a branch, and yields the port. An address is in its home line or,
 //! where that line was full, in the first line after it that was not. So a look-up reads one line of memory, and
-//! sometimes its neighbour. Nothing is written when nothing changes, so a table that has learned stays clean in the cache.
+//! sometimes its neighbour. Nothing is written when nothing changes, so a table that has learned stays clean in the
+//! cache.
 //!
 //! A table of 100,000 addresses does not fit into the caches of a core, so each look-up waits for memory.
 //! [`MacTable::prefetch`] requests the home line without waiting. A caller that prefetches all addresses of a batch has
-//! all their lines under way at once. Lines lie in large pages ([`crate::cache_lines`]).
+//! all their lines at the same time. Lines are in large pages ([`crate::cache_lines`]).
 //!
 //! A small table is one segment that doubles. From 64 KiB on, the number of segments doubles instead. Addresses change
 //! their segment only when that number grows, so growing needs memory for one more segment, not for a second table.
 //!
 //! Memory: 8 bytes a slot, at most 7 of 8 slots in use, doubled when full. A table holds at most
 //! [`MacTable::MAX_ADDRESSES`]; then a new address replaces another one in its home line. The hash is keyed with a
-//! secret, so that nobody can choose addresses that collide.
+//! secret, so that an attacker cannot choose addresses that collide.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -1,13 +1,13 @@
-//! How much of its core this thread used and how long it had to wait for it; what another process used.
+//! The use of its core by this thread, its waits for it, and the use by another process.
 
 use std::io;
 
-/// What the scheduler has counted for this thread, in nanoseconds.
+/// The scheduler's counters of this thread, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
     /// On a core.
     pub ran: u64,
-    /// Ready to run, while others had the core.
+    /// Ready to run, while other threads used the core.
     pub waited: u64,
 }
 
@@ -15,7 +15,7 @@ impl Cpu {
     /// So far, of the calling thread.
     ///
     /// # Errors
-    /// Where the system does not tell (`/proc/thread-self/schedstat` is Linux's).
+    /// If the system does not provide it (`/proc/thread-self/schedstat` is part of Linux).
     pub fn now() -> io::Result<Cpu> {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
         let mut numbers = text.split_whitespace().map(str::parse);
@@ -31,7 +31,7 @@ impl Cpu {
     }
 }
 
-/// What a process on this machine has used, the controller for instance.
+/// The use of resources by a process on this machine, for example the controller.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Process {
     /// Time of all its threads on cores, in nanoseconds.
@@ -44,11 +44,11 @@ impl Process {
     /// So far.
     ///
     /// # Errors
-    /// Where there is no such process, or the system does not tell (`/proc` is Linux's).
+    /// If there is no such process, or the system does not provide it (`/proc` is part of Linux).
     pub fn now(pid: u32) -> io::Result<Process> {
         let mut process = Process::default();
         for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-            // A thread that has ended meanwhile is none any more.
+            // A thread that has ended is left out.
             let Ok(text) = std::fs::read_to_string(thread?.path().join("schedstat")) else { continue };
             process.ran += text.split_whitespace().next().and_then(|ran| ran.parse().ok()).unwrap_or(0);
         }

@@ -10,7 +10,7 @@ pub enum LoadError {
     /// An option that makes no sense.
     #[error("{0}")]
     Wrong(&'static str),
-    /// The controller can't be reached.
+    /// The controller cannot be reached.
     #[error("switch {switch} can't connect to {address}: {error}")]
     Connect {
         /// Which switch, from 1.
@@ -23,11 +23,11 @@ pub enum LoadError {
     /// Some switches never finished their handshake.
     #[error("{missing} of {switches} switches were not asked for their features within {within:?}")]
     Handshake {
-        /// How many.
+        /// The number of them.
         missing: usize,
-        /// Of how many.
+        /// The number of all.
         switches: u32,
-        /// How long they waited.
+        /// The time that they waited.
         within: Duration,
     },
     /// The controller closed a connection.
@@ -35,15 +35,15 @@ pub enum LoadError {
     Closed {
         /// Which switch, from 1.
         switch: u64,
-        /// What was seen of it.
+        /// The bytes of it.
         why: String,
     },
-    /// The controller sent what is no OpenFlow.
+    /// The controller sent bytes that are no OpenFlow.
     #[error("switch {switch} got a message that does not hold together: {error}")]
     Malformed {
         /// Which switch, from 1.
         switch: u64,
-        /// What is wrong.
+        /// The problem.
         error: maple_wire::Error,
     },
     /// The system refused something.

@@ -1,20 +1,20 @@
-//! What a switch answers to the questions of a controller.
+//! The answers of a switch to the requests of a controller.
 
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{ErrorMsg, Features, Hello, ReplyBody, RequestBody, Role, StatsReply, SwitchConfig};
 use maple_wire::{Dpid, Message, Port, PortNo, Version};
 
-/// Packets that a switch says it keeps.
+/// The number of buffers that a switch announces.
 const BUFFERS: u32 = 1 << 20;
 /// `OFPET_BAD_REQUEST` with `OFPBRC_BAD_EXPERIMENTER`.
 const BAD_EXPERIMENTER: (u16, u16) = (1, 3);
 
-/// The hello of a switch that speaks this version and no other.
+/// The hello of a switch that supports only this version.
 pub(crate) fn hello(version: Version) -> Message {
     Message::Hello(Hello { version: version as u8, elements: Vec::new() })
 }
 
-/// What a switch says that it is.
+/// The description of a switch.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub dpid: u64,
@@ -60,7 +60,7 @@ fn ports(switch: &Identity) -> Vec<Port> {
     switch.ports.iter().map(|number| port(switch, *number)).collect()
 }
 
-/// What a switch says of a port.
+/// The description of a port.
 pub(crate) fn port(switch: &Identity, number: u32) -> Port {
     let [.., a, b, c] = switch.dpid.to_be_bytes();
     Port::new(PortNo(number), [0x0a, a, b, c, (number >> 8) as u8, number as u8], &format!("p{number}"))

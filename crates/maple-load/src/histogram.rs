@@ -5,7 +5,7 @@ const BITS: u32 = 6;
 /// Enough buckets for any 64-bit number.
 const BUCKETS: usize = (64 - BITS as usize + 1) << BITS;
 
-/// How often which times came, in nanoseconds.
+/// The number of times in each bucket, in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -28,7 +28,7 @@ impl Histogram {
         self.max = self.max.max(nanoseconds);
     }
 
-    /// How many times were counted.
+    /// The number of counted times.
     pub fn total(&self) -> u64 {
         self.total
     }
@@ -38,7 +38,7 @@ impl Histogram {
         self.max
     }
 
-    /// The time that this share of all (0 to 1) does not exceed, in nanoseconds; the lower end of its bucket.
+    /// The time that this share of all (0 to 1) does not exceed, in nanoseconds: the lower end of its bucket.
     pub fn quantile(&self, share: f64) -> u64 {
         let wanted = ((share * self.total as f64).ceil() as u64).max(1);
         let mut seen = 0;

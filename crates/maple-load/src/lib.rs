@@ -7,13 +7,14 @@
 //!                                              controller
 //! ```
 //!
-//! Every packet-in has a buffer id of its own, and what lets that packet go is its answer: a flow-mod or a packet-out with
-//! this buffer id, or a packet-out with the packet in it. So a flow-mod and a packet-out for one packet are one answer, and
-//! each answer is timed by its own question. A flow-mod without a buffer id is counted and answers nothing.
+//! Every packet-in has its own buffer id, and the message that releases this buffer is its answer: a flow-mod or a
+//! packet-out with this buffer id, or a packet-out with the packet in it. So a flow-mod and a packet-out for one packet
+//! are one answer, and each answer is timed by its own question. A flow-mod without a buffer id is counted and answers
+//! nothing.
 //!
-//! What is sent is a [`Workload`]: packets from many addresses, the packets of a trace, or requests between the hosts of a
-//! network (Maestro's method). Requests carry a mark, so that they are known wherever the controller sends them out, and
-//! link discovery crosses the network's links; nothing else does.
+//! The packets are a [`Workload`]: packets from many addresses, the packets of a trace, or requests between the hosts
+//! of a network (Maestro's method). Requests carry a mark, so that they are known wherever the controller sends them
+//! out, and link discovery crosses the network's links; nothing else does.
 //!
 //! [`flows`] is another kind of load: switches with tables that obey, and flows that are followed from host to host.
 //!

@@ -1,4 +1,4 @@
-//! What load to make.
+//! The parameters of a load.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use maple_wire::Version;
 use crate::error::LoadError;
 use crate::workload::Workload;
 
-/// Packet-ins under way of a switch that floods.
+/// Unanswered packet-ins of a switch that floods.
 pub const FLOOD: u32 = 512;
 /// Most bursts a second that [`burst`] makes of a rate.
 const BURSTS: f64 = 40_000.0;
@@ -25,7 +25,7 @@ pub enum Mode {
     Rate {
         /// Packet-ins a second.
         per_second: f64,
-        /// Most packet-ins of one switch without an answer; what would be more is not sent, and told.
+        /// Maximum number of unanswered packet-ins of one switch. Further ones are not sent, which is reported.
         window: u32,
         /// Packet-ins of one switch that are due together, at most `window`. With 1 the rate is uniform.
         burst: u32,
@@ -37,31 +37,31 @@ pub fn burst(per_second: f64) -> u32 {
     (per_second / BURSTS).ceil().max(1.0) as u32
 }
 
-/// What load to make.
+/// The parameters of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadOptions {
     /// The controller.
     pub connect: SocketAddr,
-    /// What the switches send.
+    /// The packets of the switches.
     pub workload: Workload,
-    /// How many switches; those of a network are as many as it has.
+    /// The number of switches. A network has its own number.
     pub switches: u32,
     /// How many source addresses each switch has, where the workload is [`Workload::Addresses`]; they come in turn.
     pub macs: u32,
     /// How packet-ins are sent.
     pub mode: Mode,
-    /// This many of the switches, the last ones, send nothing at first, and then keep [`FLOOD`] packet-ins under way, to see what
-    /// that does to the others' latency.
+    /// This many of the switches, the last ones, send nothing at first, and then keep [`FLOOD`] packet-ins under way,
+    /// to see what that does to the others' latency.
     pub flooding: u32,
     /// The version that the switches speak.
     pub version: Version,
-    /// How long to measure.
+    /// The time of the measurement.
     pub duration: Duration,
-    /// How long to send before the measurement.
+    /// The time of sending before the measurement.
     pub warmup: Duration,
-    /// How long to leave a controller alone between the handshakes and the first packet.
+    /// The pause between the handshakes and the first packet.
     pub settle: Duration,
-    /// The controller's process on this machine, whose use of cores and memory is to be reported.
+    /// The controller's process on this machine, whose use of cores and memory is reported.
     pub watch: Option<u32>,
 }
 

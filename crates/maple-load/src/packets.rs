@@ -12,7 +12,7 @@ pub(crate) const FAR: u32 = 2;
 const FRAME: usize = 64;
 const XID: usize = 4;
 const BUFFER_ID: usize = 8;
-/// Where the source address stands in a frame.
+/// The position of the source address in a frame.
 const SOURCE: usize = 6;
 
 /// A packet-in to copy.
@@ -23,7 +23,7 @@ pub(crate) struct Template {
     frame: usize,
 }
 
-/// The address of the destination behind a switch's far port.
+/// The address of the destination at a switch's far port.
 pub(crate) fn destination(switch: u64) -> [u8; 6] {
     let [.., a, b, c] = switch.to_be_bytes();
     [0x06, 0, 0, a, b, c]
@@ -68,7 +68,7 @@ impl Template {
     }
 }
 
-/// Gives a packet-in its number: as buffer id and as transaction id.
+/// Writes the number of a packet-in: as buffer id and as transaction id.
 #[inline]
 pub(crate) fn stamp(message: &mut [u8], buffer_id: u32) {
     message[XID..XID + 4].copy_from_slice(&buffer_id.to_be_bytes());
@@ -86,7 +86,7 @@ pub(crate) fn announcement(version: Version, in_port: u32, mac: [u8; 6], ip: [u8
     packet_in(version, in_port, &Frame::ethernet([0xff; 6], mac).arp_request(ip, ip))
 }
 
-/// An encoded packet-in, with the buffer id that no answer is looked for by.
+/// An encoded packet-in, with a buffer id whose answer does not count.
 pub(crate) fn packet_in(version: Version, in_port: u32, frame: &[u8]) -> Vec<u8> {
     let message = Message::PacketIn(PacketIn {
         buffer_id: 0x8000_0000,

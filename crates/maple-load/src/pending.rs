@@ -1,6 +1,6 @@
 //! The packet-ins of one switch that have no answer yet, by buffer id.
 
-/// A time that stands for "answered".
+/// A time that means "answered".
 const ANSWERED: u64 = u64::MAX;
 
 /// A ring of the packet-ins under way. Buffer ids count up; an id's place is its remainder by the ring's length.
@@ -21,7 +21,7 @@ impl Pending {
         Pending { sent: vec![ANSWERED; window.next_power_of_two() as usize], oldest: 0, next: 0, open: 0 }
     }
 
-    /// How many have no answer.
+    /// The number of unanswered ones.
     pub fn open(&self) -> u32 {
         self.open
     }
@@ -31,12 +31,12 @@ impl Pending {
         (self.next.wrapping_sub(self.oldest) as usize) < self.sent.len()
     }
 
-    /// How many more have a place.
+    /// The number of free places.
     pub fn room(&self) -> u32 {
         self.sent.len() as u32 - self.next.wrapping_sub(self.oldest)
     }
 
-    /// Notes one more, and gives its buffer id. There must be room.
+    /// Adds one, and returns its buffer id. There must be a free place.
     pub fn push(&mut self, time: u64) -> u32 {
         debug_assert!(self.has_room());
         let id = self.next;
@@ -51,12 +51,12 @@ impl Pending {
         id
     }
 
-    /// Whether this id was given out since ids last began anew.
+    /// Whether this id was used since ids last began again.
     pub fn was_sent(&self, id: u32) -> bool {
         id < self.next
     }
 
-    /// The answer to this one: when it was sent. `None` if it is not under way.
+    /// Handles the answer to this one. Returns when it was sent. `None` if it is not under way.
     pub fn answer(&mut self, id: u32) -> Option<u64> {
         if id.wrapping_sub(self.oldest) >= self.next.wrapping_sub(self.oldest) {
             return None;
@@ -71,7 +71,7 @@ impl Pending {
         Some(sent)
     }
 
-    /// The answer to the oldest: when it was sent.
+    /// Handles the answer to the oldest one. Returns when it was sent.
     pub fn answer_oldest(&mut self) -> Option<u64> {
         if self.open == 0 { None } else { self.answer(self.oldest) }
     }
@@ -86,7 +86,7 @@ impl Pending {
         }
     }
 
-    /// Forgets what is under way; its answers will not be known.
+    /// Forgets the unanswered ones. Their answers will not be known.
     fn wrapped(&mut self) {
         self.sent.fill(ANSWERED);
         (self.oldest, self.open) = (0, 0);

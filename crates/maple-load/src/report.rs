@@ -1,4 +1,4 @@
-//! What came of a load, and whether the figures mean anything.
+//! The result of a load, and whether the figures are valid.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,27 +17,27 @@ const BUSY: f64 = 90.0;
 const STARVED: f64 = 10.0;
 /// The share of an offered rate that must have been sent.
 const OFFERED: f64 = 0.99;
-/// How late 99 of 100 packet-ins may be in rate mode in any case.
+/// The lateness of 99 of 100 packet-ins that is always accepted in rate mode.
 const LATE: Duration = Duration::from_millis(1);
-/// The part of the delay of 99 of 100 that their lateness may be: the delay counts from when a packet-in was due, so what is
-/// late only adds to it.
+/// The part of the delay of 99 of 100 that their lateness may be: the delay counts from when a packet-in was due, so
+/// what is late only adds to it.
 const PART: u64 = 4;
 
 /// Where the curve of a report has its points.
 const SHARES: [f64; 15] = [0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 1.0];
 
-/// What the loop has seen while it measured.
+/// The counters of the loop during the measurement.
 pub(crate) struct Measured {
     pub elapsed: Duration,
     pub cpu: Cpu,
     pub tallies: Vec<Tally>,
     /// Of the switches that do not flood.
     pub latency: Histogram,
-    /// The same before the others flooded, where some do.
+    /// The same before the flood, if some switches flood.
     pub calm: Option<Histogram>,
     pub lateness: Histogram,
     pub held_back: u64,
-    /// What the controller's process used meanwhile and what it held then, where it was watched.
+    /// The use of cores and memory by the controller's process, if it was watched.
     pub controller: Option<Process>,
 }
 
@@ -52,14 +52,14 @@ pub struct Latency {
     pub max: f64,
 }
 
-/// What came of a load.
+/// The result of a load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// OpenFlow version of the switches.
     pub of: String,
-    /// How many switches.
+    /// The number of switches.
     pub switches: u32,
-    /// What the switches sent, in words.
+    /// The packets of the switches, as text.
     pub packets: String,
     /// Source addresses a switch, where packets came from addresses in turn.
     pub macs: Option<u32>,
@@ -67,9 +67,9 @@ pub struct Report {
     pub window: u32,
     /// Packet-ins a second that were to be sent, in rate mode.
     pub offered: Option<f64>,
-    /// How many of them were due together at one switch.
+    /// The number of them that were due together at one switch.
     pub burst: Option<u32>,
-    /// How long was measured, in seconds.
+    /// The time of the measurement, in seconds.
     pub seconds: f64,
     /// Packet-ins sent a second.
     pub packet_ins: f64,
@@ -81,23 +81,23 @@ pub struct Report {
     pub packet_outs: f64,
     /// Answers to nothing that was asked.
     pub strange: u64,
-    /// Packet-outs of requests that had been answered already: the other copies of those that were flooded.
+    /// Packet-outs of answered requests: further copies of flooded ones.
     pub copies: u64,
-    /// From packet-in to answer; of the switches that don't flood, where some do.
+    /// From packet-in to answer, of the switches that do not flood.
     pub latency: Latency,
-    /// The same of the same switches before the others flooded, where some do.
+    /// The same of the same switches before the flood.
     pub latency_before_flood: Option<Latency>,
-    /// How many switches flood.
+    /// The number of switches that flood.
     pub flooding: u32,
     /// Answers a second to these.
     pub flood_answers: f64,
     /// The same in full: the share of answers (0 to 1) and the time that this share did not exceed, in microseconds.
     pub curve: Vec<(f64, f64)>,
-    /// Answers a second of the switch that got fewest, of those that don't flood; so the next three.
+    /// Answers a second of the slowest switch of those that do not flood. So are the next three.
     pub slowest_switch: f64,
     /// Answers a second of the switch that got most.
     pub fastest_switch: f64,
-    /// How alike switches were served, from 1 / switches (one got all) to 1 (all got the same): Jain's index of answers.
+    /// The fairness among switches, from 1 / switches (one got all) to 1 (all got the same): Jain's index of answers.
     pub fairness: f64,
     /// Switches that got no answer at all.
     pub silent_switches: usize,
@@ -109,7 +109,7 @@ pub struct Report {
     pub controller_cpu: Option<f64>,
     /// Its resident memory at the end, in MiB.
     pub controller_mib: Option<f64>,
-    /// Why the figures say more about the generator than about the controller; empty if they are a result.
+    /// Why the figures are limited by the generator. Empty if they are valid.
     pub doubts: Vec<String>,
 }
 
@@ -202,7 +202,7 @@ impl Report {
     }
 }
 
-/// Jain's index: the square of the sum, by the number times the sum of squares.
+/// Jain's index: the square of the sum, divided by the number times the sum of squares.
 fn fairness(shares: impl Iterator<Item = u64> + Clone) -> f64 {
     let sum: f64 = shares.clone().map(|share| share as f64).sum();
     let squares: f64 = shares.clone().map(|share| (share as f64).powi(2)).sum();
@@ -280,7 +280,7 @@ mod tests {
         LoadOptions { mode, switches: 2, ..LoadOptions::new(SocketAddr::from(([127, 0, 0, 1], 1))) }
     }
 
-    /// Two seconds in which both switches sent 2000 packet-ins; one got an answer to each, the other to half.
+    /// Two seconds in which both switches sent 2000 packet-ins. One got all answers, the other half of them.
     fn measured(cpu_percent: u64, waited_percent: u64) -> Measured {
         let tally = |answers| Tally { sent: 2000, answers, flow_mods: answers, ..Tally::default() };
         let mut latency = Histogram::default();

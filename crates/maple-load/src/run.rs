@@ -15,29 +15,31 @@ use crate::schedule::Schedule;
 use crate::switch::{Switch, Tally};
 use crate::workload::Workload;
 
-/// How long handshakes may take, all together.
+/// Maximum time for all handshakes together.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between teaching and the first packet-in.
 const LEARNING: Duration = Duration::from_millis(300);
-/// All sockets are read into a buffer of this size; a message must fit in.
+/// All sockets are read into a buffer of this size. A message must fit into it.
 const BUFFER: usize = 1 << 20;
-/// Most packet-ins that one switch sends at once.
+/// Maximum number of packet-ins that one switch sends in one write.
 const VOLLEY: u32 = 4096;
-/// Packet-ins under way of each switch of a network while a controller that will be offered a rate gets to know its hosts.
+/// Packet-ins under way of each switch of a network while a controller that will be offered a rate gets to know its
+/// hosts.
 const ACQUAINTANCE: u32 = 8;
 /// Windows from here on are filled up by quarters, so that writes stay large.
 const LARGE_WINDOW: u32 = 8;
-/// Most sockets that are read before packet-ins that are due are sent, and most that are written to before answers are read.
+/// Most sockets that are read before packet-ins that are due are sent, and most that are written to before answers are
+/// read.
 const STRIDE: usize = 32;
 /// Where random numbers start.
 const SEED: u64 = 0x6d61_706c_6500_0001;
-/// How long the poll waits when nothing is due sooner.
+/// Maximum time that the poll waits.
 const NAP: Duration = Duration::from_millis(10);
 
-/// Makes the load and says what came of it.
+/// Makes the load and reports the result.
 ///
 /// # Errors
-/// If an option makes no sense, the controller can't be reached, closes a connection, breaks the protocol, or leaves
+/// If an option is invalid, the controller cannot be reached, closes a connection, breaks the protocol, or leaves
 /// handshakes undone.
 pub fn run(options: &LoadOptions) -> Result<Report, LoadError> {
     options.check()?;
@@ -57,19 +59,20 @@ struct Load<'a> {
     poll: Poll,
     switches: Vec<Switch>,
     clock: Instant,
-    /// How many packet-ins each switch keeps under way, except those that flood; none where they are sent when due.
+    /// The number of packet-ins that each switch keeps under way, except those that flood. None if they are sent when
+    /// due.
     window: Option<u32>,
     /// When packet-ins are due in rate mode.
     schedule: Schedule,
     /// Switches with packet-ins that are staged and not written yet.
     staged: Vec<usize>,
-    /// What the poll last told.
+    /// The result of the last poll.
     events: Events,
     /// Which switch sends next in rate mode.
     turn: usize,
-    /// The state of the random numbers; the same ones in every run.
+    /// The state of the random numbers, which are the same in every run.
     random: u64,
-    /// How many requests there are at the switches up to each one, where hosts send them.
+    /// The number of requests at the switches up to each one, if hosts send them.
     requests: Vec<u64>,
     /// The other end of each link: switch and port.
     links: HashMap<(usize, u32), (usize, u32)>,
@@ -161,8 +164,9 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// Sends before the measurement. What a rate offers to a network comes after a time with a window: a controller that
-    /// must first find a route for each pair of hosts would else begin with a queue of all that it was offered meanwhile.
+    /// Sends before the measurement. What a rate offers to a network comes after a time with a window: a controller
+    /// that must first find a route for each pair of hosts would else begin with a queue of all that it was offered
+    /// meanwhile.
     fn warm_up(&mut self) -> Result<(), LoadError> {
         if let Mode::Rate { per_second, burst, window } = self.options.mode {
             if let Workload::Network(_) = self.options.workload {
@@ -189,7 +193,7 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// The latency while no switch floods, where some are to; from then on they do.
+    /// The latency before the flood, if some switches flood. After it they do.
     fn before_the_flood(&mut self) -> Result<Option<Histogram>, LoadError> {
         if self.options.flooding == 0 {
             return Ok(None);
@@ -226,12 +230,12 @@ impl<'a> Load<'a> {
         Ok(Report::of(self.options, &measured))
     }
 
-    /// How long the next turn may wait for the controller.
+    /// Maximum time that the next turn waits for the controller.
     fn nap(&self) -> Duration {
         let due = Duration::from_nanos(self.schedule.next().saturating_sub(self.now()));
         match self.window {
             Some(_) => NAP,
-            // The poll counts in milliseconds, which is too coarse for what is due sooner.
+            // The poll counts in milliseconds, which is too coarse for earlier times.
             None if due < 2 * Duration::from_millis(1) => Duration::ZERO,
             None => (due - Duration::from_millis(1)).min(NAP),
         }
@@ -275,7 +279,8 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// Carries what a switch sent out of its links to their other ends, and notes answers to requests of other switches.
+    /// Carries frames of a switch over its links to their other ends, and records answers to requests of other
+    /// switches.
     fn forward(&mut self, i: usize, now: u64) -> Result<(), LoadError> {
         for (port, frame) in std::mem::take(&mut self.switches[i].carried) {
             if let Some((switch, port)) = self.links.get(&(i, port)).copied() {
@@ -310,8 +315,8 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// The switch that sends the next packet-in in rate mode: each in turn, or the one whose host has a request to another
-    /// host, where all pairs are equally likely.
+    /// The switch that sends the next packet-in in rate mode: each in turn, or the one whose host has a request to
+    /// another host, where all pairs are equally likely.
     fn next_switch(&mut self) -> usize {
         match self.requests.last() {
             Some(all @ 1..) => {
@@ -325,7 +330,7 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Sends what is due in rate mode, in one write for each of at most [`STRIDE`] switches.
+    /// Sends due packet-ins in rate mode, in one write for each of at most [`STRIDE`] switches.
     fn send_due(&mut self) -> Result<(), LoadError> {
         let (Mode::Rate { burst, .. }, None) = (self.options.mode, self.window) else { return Ok(()) };
         let now = self.now();
@@ -339,7 +344,7 @@ impl<'a> Load<'a> {
             if !switch.is_behind() {
                 self.staged.push(i);
             }
-            // Counted from when it was due, so that a generator that lags does not hide what others wait for.
+            // Counted from its due time, so that a late generator does not hide delays.
             switch.stage(count, due, || next(&mut self.random));
             self.lateness.add(now - due);
         }

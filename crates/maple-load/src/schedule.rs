@@ -1,8 +1,8 @@
-//! When packet-ins are due where a rate is offered, whatever the controller does.
+//! The due times of packet-ins at an offered rate, whatever the controller does.
 //!
-//! Packet-ins are due in bursts of one switch at equal distances. Nothing that comes back, and no delay of the generator,
-//! moves a moment at which a packet-in is due: one that is sent late was still due then, and its time counts from then.
-//! With bursts of one packet-in the rate is uniform. A thread can't make more than some ten thousand writes a second, so
+//! Packet-ins are due in bursts of one switch at equal distances. Nothing that comes back, and no delay of the
+//! generator, changes a due time: a packet-in that is sent late was due before, and its time counts from then. With
+//! bursts of one packet-in the rate is uniform. A thread can't make more than some ten thousand writes a second, so
 //! higher rates need bursts, as real switches have them: Open vSwitch hands over up to 64 packets at a time.
 
 /// The bursts of a rate, in their order.
@@ -12,12 +12,12 @@ pub(crate) struct Schedule {
     start: u64,
     /// Nanoseconds from one to the next.
     distance: f64,
-    /// How many have been taken.
+    /// The number of those taken.
     taken: u64,
 }
 
 impl Schedule {
-    /// This many packet-ins a second, that many at once, from `start` on.
+    /// This many packet-ins a second, in bursts of that many, from `start` on.
     pub fn new(start: u64, per_second: f64, burst: u32) -> Schedule {
         Schedule { start, distance: 1e9 / per_second * f64::from(burst), taken: 0 }
     }
@@ -28,7 +28,7 @@ impl Schedule {
         self.start + (self.taken as f64 * self.distance) as u64
     }
 
-    /// Takes the next burst if it is due by now: when it was.
+    /// Takes the next burst if it is due by now. Returns its due time.
     pub fn take(&mut self, now: u64) -> Option<u64> {
         let due = self.next();
         (due <= now).then(|| self.taken += 1).map(|()| due)
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// All that is due by a time, one moment after the other.
+    /// All due times up to a time, in order.
     fn due_by(end: u64, start: u64, per_second: f64, burst: u32) -> Vec<u64> {
         let distance = 1e9 * f64::from(burst) / per_second;
         (0..).map(|n| start + (f64::from(n) * distance) as u64).take_while(|due| *due <= end).collect()
@@ -65,7 +65,7 @@ mod tests {
                 prop_assert!(schedule.next() > now);
                 let expected = due_by(now, start, per_second, burst);
                 prop_assert_eq!(taken.len(), expected.len());
-                // The two ways of computing a distance may differ in the last place.
+                // The two computations of a distance can differ in the last digit.
                 prop_assert!(taken.iter().zip(&expected).all(|(a, b)| a.abs_diff(*b) <= 1));
             }
         }

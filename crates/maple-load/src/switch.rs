@@ -1,4 +1,4 @@
-//! One switch: its connection, what it has sent, what came back.
+//! One switch: its connection, its packet-ins, their answers.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use crate::packets;
 use crate::pending::Pending;
 use crate::workload::{MARK, PAYLOAD, Plan, Source};
 
-/// Where a flow-mod has its command and buffer id, and a packet-out its buffer id.
+/// The positions of command and buffer id in a flow-mod, and of the buffer id in a packet-out.
 const COMMAND10: usize = 57;
 const BUFFER10: usize = 64;
 const COMMAND13: usize = 25;
@@ -27,7 +27,7 @@ const LLDP: [u8; 2] = [0x88, 0xcc];
 /// From the switch's place in a request to the end of its frame.
 const REQUEST_TAIL: usize = 18;
 
-/// What a switch has sent and got.
+/// The counters of a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub sent: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Tally {
     pub packet_outs: u64,
     /// Answers to packet-ins that are not under way.
     pub strange: u64,
-    /// Packet-outs of requests that had been answered: the other copies of one that was flooded.
+    /// Packet-outs of answered requests: further copies of a flooded one.
     pub copies: u64,
 }
 
@@ -56,7 +56,7 @@ impl std::ops::Sub for Tally {
 }
 
 impl Tally {
-    /// Counts what answers nothing that is under way: one more copy of a request that was sent, or something strange.
+    /// Counts an answer to nothing under way: a further copy of a request, or an error.
     fn count_late(&mut self, is_copy: bool) {
         if is_copy { self.copies += 1 } else { self.strange += 1 }
     }
@@ -69,9 +69,9 @@ pub(crate) struct Switch {
     pub tally: Tally,
     /// Whether the controller asked for the features.
     pub is_known: bool,
-    /// Whether the socket may have more to read.
+    /// Whether the socket can have more to read.
     pub readable: bool,
-    /// Frames that it was told to send out of ports, if it has links.
+    /// Frames to send out of ports, if it has links.
     pub carried: Vec<(u32, Vec<u8>)>,
     /// Requests that were answered here and came from elsewhere: the switch's place, and the buffer id there.
     pub strayed: Vec<(u32, u32)>,
@@ -84,11 +84,11 @@ pub(crate) struct Switch {
     next_mac: u32,
     /// The start of a message that has not come in whole.
     partial: Vec<u8>,
-    /// What the socket did not take.
+    /// Bytes that the socket did not accept.
     waiting: Vec<u8>,
 }
 
-/// What one message is to a switch.
+/// The kinds of messages to a switch.
 enum Said {
     /// It lets the packet with this buffer id go.
     Answer(u32),
@@ -151,7 +151,7 @@ impl Switch {
         self.pending.open()
     }
 
-    /// How many more packet-ins can be noted.
+    /// The number of packet-ins that can be added.
     pub fn room(&self) -> u32 {
         self.pending.room()
     }
@@ -172,13 +172,13 @@ impl Switch {
         matches!(&self.source, Source::Requests(requests) if requests.is_empty())
     }
 
-    /// How many different requests come from its hosts.
+    /// The number of different requests of its hosts.
     pub fn requests(&self) -> usize {
         if let Source::Requests(requests) = &self.source { requests.len() } else { 0 }
     }
 
-    /// Sends this many packet-ins, which count as sent at `time`; there must be room. `random` chooses among requests, and
-    /// `scratch` is empty before and after.
+    /// Sends this many packet-ins, which count as sent at `time`; there must be room. `random` chooses among requests,
+    /// and `scratch` is empty before and after.
     pub fn send(
         &mut self,
         count: u32,
@@ -248,7 +248,7 @@ impl Switch {
         sent
     }
 
-    /// Writes what waits, as far as the socket takes it.
+    /// Writes queued bytes, as far as the socket accepts them.
     pub fn flush(&mut self) -> Result<(), LoadError> {
         let waiting = std::mem::take(&mut self.waiting);
         let taken = self.write(&waiting)?;
@@ -309,7 +309,7 @@ impl Switch {
         Ok(())
     }
 
-    /// What a message is; counts it.
+    /// The kind of a message. Counts it.
     fn said(&mut self, header: Header, message: &[u8]) -> Result<Said, LoadError> {
         let short = || maple_wire::Error::Truncated { what: "message", need: 72, have: message.len() };
         let (command, buffer_id) = match (header.kind, self.version) {
@@ -364,7 +364,7 @@ impl Switch {
         Ok(())
     }
 
-    /// Queues a message after what waits.
+    /// Queues a message.
     fn say(&mut self, xid: u32, message: &Message) {
         // Nothing that `handshake` makes is beyond the version that it was asked in.
         let said = message.encode(self.version, xid, &mut self.waiting);
@@ -394,7 +394,7 @@ impl Switch {
     }
 }
 
-/// The 32-bit number that stands there.
+/// The 32-bit number at this position.
 #[inline]
 fn number(message: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*message.get(at..at + 4)?.first_chunk()?))

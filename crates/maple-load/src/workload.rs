@@ -1,4 +1,4 @@
-//! What switches send: packets from many addresses, the packets of a trace, or requests between the hosts of a network.
+//! The packets of switches: from many addresses, from a trace, or requests between the hosts of a network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -10,10 +10,11 @@ use maple_wire::packet::build::Frame;
 use crate::error::LoadError;
 use crate::packets::{FAR, NEAR, Template, announcement, packet_in, teaching};
 
-/// What switches send.
+/// The packets of switches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Workload {
-    /// Each switch teaches the controller one destination and then sends packets to it from many source addresses in turn.
+    /// Each switch teaches the controller one destination and then sends packets to it from many source addresses in
+    /// turn.
     #[default]
     Addresses,
     /// Each switch sends these frames over and over, each one beginning elsewhere. They come in by the port that their
@@ -47,19 +48,19 @@ pub struct NetworkHost {
     pub ip: Ipv4Addr,
 }
 
-/// Most hosts of a network: the packets of all pairs are made beforehand.
+/// Maximum number of hosts of a network: the packets of all pairs are made beforehand.
 const MOST_HOSTS: usize = 512;
 /// Ports of a switch that is no network's.
 const PORTS: u32 = 4;
 const _: () = assert!(NEAR <= PORTS && FAR <= PORTS);
 /// The group bit of an address's first byte.
 const GROUP: u8 = 1;
-/// What the payload of a request begins with; after it stand the switch and the buffer id that it was sent with.
+/// The beginning of a request's payload. The switch and the buffer id of the request follow it.
 pub(crate) const MARK: [u8; 4] = *b"mpld";
 /// Where the payload of a request begins in its frame.
 pub(crate) const PAYLOAD: usize = 14 + 20 + 8;
 
-/// How one switch is, and what it sends.
+/// One switch and its packets.
 pub(crate) struct Plan {
     pub dpid: u64,
     pub ports: Vec<u32>,
@@ -67,13 +68,13 @@ pub(crate) struct Plan {
     pub source: Source,
     /// The packet-ins that teach the controller where destinations are.
     pub teaching: Vec<u8>,
-    /// Whether what it is told to send out of its ports matters.
+    /// Whether its output matters.
     pub has_links: bool,
 }
 
 /// Where packet-ins come from. All have the same xid and buffer id places.
 pub(crate) enum Source {
-    /// A template, and how many addresses take turns.
+    /// A template, and the number of addresses that take turns.
     Addresses(Template, u32),
     /// Whole packet-ins, in turn.
     List { packet_ins: Arc<Vec<Vec<u8>>>, next: usize },
@@ -172,7 +173,7 @@ fn request(version: Version, src: &NetworkHost, dst: &NetworkHost) -> Vec<u8> {
     packet_in(version, src.port, &frame.payload(&[&MARK[..], &[0; 18]].concat()))
 }
 
-/// A header of a packet, of which frames are made: addresses, ports, protocol.
+/// A packet header, as the source of frames: addresses, ports, protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Source address.
@@ -188,7 +189,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// A frame with this header. Hardware addresses are made of the addresses: 02:00 before four bytes.
+    /// A frame with this header. Hardware addresses are 02:00 followed by the four bytes of an address.
     pub fn frame(&self) -> Vec<u8> {
         let mac = |ip: Ipv4Addr| {
             let [a, b, c, d] = ip.octets();

@@ -1,6 +1,6 @@
 //! MAC addresses, IP addresses and prefixes as light Python objects.
 //!
-//! They equal their text in any spelling, and hash as their canonical text, so that dictionaries and sets may hold
+//! They equal their text in any spelling, and hash as their canonical text, so that dictionaries and sets can hold
 //! either: `{"00:00:00:00:00:01": …}[pkt.eth_src]` works. One object is kept per address, with its hash, so that
 //! reading a field formats its text only when the address is seen for the first time.
 
@@ -28,18 +28,18 @@ pub struct FieldFunctions {
 
 static FIELDS: OnceLock<FieldFunctions> = OnceLock::new();
 
-/// Lets addresses be made of fields, and fields be looked for in prefixes. The first call counts.
+/// Sets how addresses are made from fields, and how prefixes find fields. The first call counts.
 pub fn accept_fields(functions: FieldFunctions) {
     FIELDS.get_or_init(|| functions);
 }
 
-/// The value of `object` if that is a field of a packet, which is a read, or else `object`.
+/// The value of `object` if it is a field of a packet, which is a read. Otherwise `object`.
 fn plain<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let value = FIELDS.get().map_or(Ok(None), |fields| (fields.value)(object))?;
     Ok(value.unwrap_or_else(|| object.clone()))
 }
 
-/// Addresses of each kind kept at most, a power of two; then the cache of IP addresses starts afresh.
+/// Maximum number of cached addresses of each kind, a power of two. Beyond it the cache of IP addresses is cleared.
 const CACHED: usize = 1 << 14;
 
 /// Each address has one place, so that a network with more of them than places never empties the cache.
@@ -57,16 +57,16 @@ pub struct Ip(pub IpAddr, isize);
 /// An address under a mask of leading bits.
 #[pyclass(frozen, module = "maple")]
 pub struct Prefix {
-    /// What it is a prefix of.
+    /// The kind of its addresses.
     pub family: Family,
-    /// The bits, zero behind the prefix.
+    /// The bits. Those after the prefix are zero.
     pub value: u128,
-    /// How many bits lead.
+    /// The length in bits.
     pub length: u32,
     hash: isize,
 }
 
-/// The kinds of addresses that prefixes are made of.
+/// The kinds of addresses that have prefixes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
     /// 48 bits.
@@ -136,7 +136,7 @@ fn mac_text(value: u64) -> String {
 
 /// The place of an address in the cache.
 fn place(value: u64) -> usize {
-    // Fibonacci hashing: addresses that count up are spread over all places.
+    // Fibonacci hashing: consecutive addresses are spread over all places.
     (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - CACHED.ilog2())) as usize
 }
 
@@ -165,12 +165,12 @@ impl Mac {
         }
         let mac = Bound::new(py, Mac(value, text_hash(py, &mac_text(value))?))?;
         let replaced = macs()[place(value)].replace(mac.clone().unbind());
-        // Not under the lock: it may be the last that holds the object.
+        // Dropped outside the lock, because it can be the last reference to the object.
         drop(replaced);
         Ok(mac)
     }
 
-    /// The address that `object` stands for: a [`Mac`], its text, or a number.
+    /// The address of `object`: a [`Mac`], its text, or a number.
     pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Mac> {
         let value = if let Ok(mac) = object.cast::<Mac>() {
             return Ok(Mac(mac.get().0, mac.get().1));
@@ -265,7 +265,7 @@ impl Ip {
         Ok(ip)
     }
 
-    /// The address that `object` stands for: an [`Ip`], its text, or an object of `ipaddress`.
+    /// The address of `object`: an [`Ip`], its text, or an object of `ipaddress`.
     pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Ip> {
         let py = object.py();
         let address = if let Ok(ip) = object.cast::<Ip>() {
@@ -394,7 +394,7 @@ impl Prefix {
         leading(self.family.bits(), self.length)
     }
 
-    /// The prefix that `object` stands for: a [`Prefix`], its text, or a network of `ipaddress`.
+    /// The prefix of `object`: a [`Prefix`], its text, or a network of `ipaddress`.
     pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Prefix> {
         if let Ok(prefix) = object.cast::<Prefix>() {
             let p = prefix.get();
@@ -427,7 +427,7 @@ impl Prefix {
         let prefix = Prefix::of(py, family, value, length.unwrap_or(family.bits()))?;
         if prefix.value != value {
             return Err(PyValueError::new_err(format!(
-                "{text:?} has bits set behind its prefix; did you mean {prefix}?"
+                "{text:?} has bits set after its prefix; did you mean {prefix}?"
             )));
         }
         Ok(prefix)
@@ -513,7 +513,7 @@ impl Prefix {
     }
 }
 
-/// The answer of `==` or `!=`; other comparisons are not there.
+/// The answer of `==` or `!=`. Other comparisons do not exist.
 pub fn equality(py: Python<'_>, equal: bool, op: CompareOp) -> PyResult<Py<PyAny>> {
     let answer = match op {
         CompareOp::Eq => equal,

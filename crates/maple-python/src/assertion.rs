@@ -1,4 +1,4 @@
-//! `pkt.matches(…)`: several conditions on a packet, asked as one.
+//! `pkt.matches(…)`: several conditions on a packet, asked as one test.
 
 use maple_core::trace::{Cond, Range};
 use maple_wire::{Constraint, Field};
@@ -12,7 +12,7 @@ use crate::field::FieldRef;
 use crate::kind::{Kind, TAGGED, largest, named, operand, to_raw};
 use crate::told::described;
 
-/// What a keyword argument says.
+/// The meaning of a keyword argument.
 enum Part {
     Constraint(Constraint),
     Range(Range),
@@ -40,10 +40,10 @@ pub fn conjunction(fields: Option<&Bound<'_, PyDict>>) -> PyResult<Option<Cond>>
     Ok(possible.then_some(cond))
 }
 
-/// The condition that a dictionary of fields means, as `@on(packet_in={…})` takes it: an empty one is all packets.
+/// The condition of a dictionary of fields, as in `@on(packet_in={…})`: an empty one is all packets.
 ///
 /// # Errors
-/// As [`conjunction`]; and `ValueError` where no packet can fit.
+/// As [`conjunction`], and `ValueError` if no packet can match.
 pub fn condition(fields: &Bound<'_, PyDict>) -> PyResult<Cond> {
     if fields.is_empty() {
         return Ok(Cond::default());
@@ -75,7 +75,7 @@ fn part(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Part> {
     }
 }
 
-/// The prefix that a value stands for, where it is one.
+/// The prefix of a value, if it is one.
 fn prefix(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Option<Prefix>> {
     let is_text = |text: &Bound<'_, PyString>| text.to_cow().is_ok_and(|text| text.contains('/'));
     let is_prefix = value.is_instance_of::<Prefix>()
@@ -87,7 +87,7 @@ fn prefix(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Option<Prefix>> {
         Kind::Ipv4 => Family::Ipv4,
         Kind::Ipv6 => Family::Ipv6,
         Kind::Number => {
-            let what = format!("{field} is a number and has no prefixes; write {field}=range(first, behind_last)");
+            let what = format!("{field} is a number and has no prefixes; write {field}=range(first, last + 1)");
             return Err(PyTypeError::new_err(what));
         }
     };
@@ -99,7 +99,7 @@ fn prefix(field: Field, value: &Bound<'_, PyAny>) -> PyResult<Option<Prefix>> {
     Ok(Some(prefix))
 }
 
-/// `range(first, behind_last)`; numbers that the field can't have don't count.
+/// `range(first, last + 1)`. Numbers that the field cannot have do not count.
 fn numbers(field: Field, range: &Bound<'_, PyRange>) -> PyResult<Part> {
     if Kind::of(field) != Kind::Number {
         return Err(PyTypeError::new_err(format!("{field} is an address, not in a range; write {field}=\"…/length\"")));
@@ -120,13 +120,13 @@ fn numbers(field: Field, range: &Bound<'_, PyRange>) -> PyResult<Part> {
         _ if (first, last) != (0, largest(field)) => {
             Part::Range(Range { field, lo: to_raw(field, first), hi: to_raw(field, last) })
         }
-        // All values: whether the field is there.
+        // All values: whether the field is present.
         Field::VlanVid => Part::Constraint(Constraint::masked(field, TAGGED, TAGGED)),
         _ => Part::Constraint(Constraint { field, value: 0, mask: 0 }),
     })
 }
 
-/// Says what was perhaps meant by several values.
+/// A hint for several values.
 fn hint(field: Field, value: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     if value.try_iter().is_err() || value.is_instance_of::<PyString>() {
         return error;

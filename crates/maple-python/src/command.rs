@@ -21,7 +21,7 @@ use crate::policy::PythonPolicy;
 use crate::query;
 use crate::snoop::snooping_of;
 
-/// Runs the `maple` command; the exit status.
+/// Runs the `maple` command. Returns the exit status.
 #[pyfunction]
 pub fn main(py: Python<'_>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| maple_cli::main_with(arguments, Some(&Loader)))
@@ -95,10 +95,10 @@ impl PolicyLoader for Loader {
     }
 }
 
-/// The end of a listener that `@on` functions of the policy's file hear by, until the controller runs.
+/// The end of a listener for the `@on` functions of the policy's file, until the controller runs.
 static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
 
-/// What the controller is to tell the file's `@on` functions; none if it has no such functions.
+/// The listener for the file's `@on` functions. None if it has no such functions.
 fn listening(py: Python<'_>) -> anyhow::Result<Option<Subscription>> {
     let wanted = || -> PyResult<Option<Vec<Cond>>> {
         let wanted: Option<Vec<Bound<'_, PyDict>>> = py.import("maple._on")?.call_method0("wanted")?.extract()?;
@@ -112,7 +112,7 @@ fn listening(py: Python<'_>) -> anyhow::Result<Option<Subscription>> {
     Ok(Some(listening))
 }
 
-/// Has the `@on` functions called from now on, by a thread of their own.
+/// Starts a thread that calls the `@on` functions.
 fn start_listening() {
     let Some(listener) = LISTENER.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
     let start = |py: Python<'_>| py.import("maple._on")?.call_method1("start", (PyListener::new(listener),)).map(drop);

@@ -1,6 +1,6 @@
 //! The run that this thread is in the middle of.
 //!
-//! Objects that a policy holds (packet, fields, net) carry only a [`Ticket`], and find their run here. So a policy may
+//! Objects that a policy holds (packet, fields, net) carry only a [`Ticket`], and find their run here. So a policy can
 //! keep them, or pass them to another thread, and the worst that comes of it is a clear error.
 
 use std::cell::{Cell, RefCell};
@@ -44,7 +44,7 @@ impl Entered {
         Entered { ticket, outer: (TICKET.replace(ticket.0), CURRENT.replace(Some((pkt, net)))) }
     }
 
-    /// What objects of this run carry.
+    /// The ticket of this run's objects.
     pub fn ticket(&self) -> Ticket {
         self.ticket
     }
@@ -73,7 +73,7 @@ impl Ticket {
     }
 }
 
-/// The state as the current run of this thread sees it, if the thread is in one.
+/// The state of the current run of this thread, if there is one.
 pub fn net() -> Option<Net> {
     CURRENT.with_borrow(|current| current.as_ref().map(|(_, net)| net.clone()))
 }
@@ -83,7 +83,7 @@ pub fn packet() -> Option<PacketHandle> {
     CURRENT.with_borrow(|current| current.as_ref().and_then(|(packet, _)| packet.clone()))
 }
 
-/// Asks the packet of the run that `ticket` names; `what` is the thing asked for, for the error.
+/// Asks the packet of the run of `ticket`. The error mentions `what`.
 pub fn with_packet<T>(ticket: Ticket, what: &str, ask: impl FnOnce(&PacketHandle) -> T) -> PyResult<T> {
     match ticket.handles(what)?.0 {
         Some(packet) => Ok(ask(&packet)),
@@ -91,7 +91,7 @@ pub fn with_packet<T>(ticket: Ticket, what: &str, ask: impl FnOnce(&PacketHandle
     }
 }
 
-/// Asks the network as the run that `ticket` names sees it.
+/// Asks the network in the run of `ticket`.
 pub fn with_net<T>(ticket: Ticket, ask: impl FnOnce(&Net) -> T) -> PyResult<T> {
     Ok(ask(&ticket.handles("net")?.1))
 }

@@ -1,6 +1,6 @@
-//! Field objects: what a policy gets when it looks at `pkt.tcp_dst`.
+//! Field objects: the values of attributes such as `pkt.tcp_dst`.
 //!
-//! Looking at the attribute learns nothing. What the policy then does with the object is recorded: comparing is a
+//! Getting the attribute records nothing. The use of the object is recorded: comparing is a
 //! *test*, which needs one rule for all packets with the same answer; hashing, `int()`, `str()`, formatting and
 //! arithmetic are *reads*, which learn the value. Every operation answers as it would on the plain value (`int`,
 //! [`Mac`](crate::address::Mac), [`Ip`](crate::address::Ip), or `None` where the packet has no such field), but that
@@ -26,7 +26,7 @@ use crate::spelling;
 pub struct FieldRef {
     field: Field,
     ticket: Ticket,
-    /// The value, once it has been read. It outlives the run, so that a field may be a key in a dictionary.
+    /// The value, once it has been read. It outlives the run, so that a field can be a key in a dictionary.
     known: OnceLock<Option<u128>>,
 }
 
@@ -39,7 +39,7 @@ fn is_under(object: &Bound<'_, PyAny>, prefix: &Prefix) -> PyResult<Option<bool>
 }
 
 impl FieldRef {
-    /// The object for `field` in the run that `ticket` stands for.
+    /// The object for `field` in the run of `ticket`.
     pub fn new(field: Field, ticket: Ticket) -> FieldRef {
         FieldRef { field, ticket, known: OnceLock::new() }
     }
@@ -57,7 +57,7 @@ impl FieldRef {
         }
     }
 
-    /// Reads the field; `None` where the packet has none.
+    /// Reads the field. `None` if the packet does not have it.
     fn read(&self, py: Python<'_>) -> PyResult<Option<u128>> {
         if let Some(known) = self.known.get() {
             return Ok(*known);
@@ -152,7 +152,7 @@ impl FieldRef {
         }
     }
 
-    /// `field < other` and its like: one range test.
+    /// `field < other` and the like: one range test.
     fn compare_order(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<bool> {
         let py = other.py();
         let top = largest(self.field);
@@ -170,7 +170,7 @@ impl FieldRef {
         self.in_range(py, lo, hi)
     }
 
-    /// The plain value for arithmetic; an error that names the field where it is absent.
+    /// The plain value for arithmetic. If the field is absent, an error that names it.
     fn number<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self.read(py)? {
             Some(value) => Kind::of(self.field).to_python(py, value),
@@ -193,7 +193,7 @@ impl FieldRef {
 
 #[pymethods]
 impl FieldRef {
-    /// The plain value: `int`, `Mac`, `Ip`, or `None` where the packet has no such field. A read.
+    /// The plain value: `int`, `Mac`, `Ip`, or `None` if the packet has no such field. A read.
     #[getter]
     fn value<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.plain(py)
@@ -221,7 +221,7 @@ impl FieldRef {
         }
     }
 
-    /// The first `length` bits of the address, as a `Prefix`; `None` where the packet has no such field. A read.
+    /// The first `length` bits of the address, as a `Prefix`. `None` if the packet has no such field. A read.
     fn prefix(&self, py: Python<'_>, length: u32) -> PyResult<Option<Prefix>> {
         let family = self.family()?;
         let mask = Prefix::of(py, family, u128::MAX, length)?.value;
@@ -380,7 +380,7 @@ impl FieldRef {
         self.arithmetic("rshift", other, true)
     }
 
-    /// Looked at by `ipaddress` networks when asked whether they contain this.
+    /// Used by `ipaddress` networks to find out whether they contain this.
     #[getter]
     fn _version(&self) -> PyResult<u8> {
         self.version()

@@ -52,7 +52,7 @@ impl FilterPolicy for PythonPolicy {
 }
 
 impl PythonPolicy {
-    /// Runs the function, and gives what it looked at.
+    /// Runs the function, and returns what it observed.
     fn record(&self, header: &FiveTuple) -> Result<(Option<usize>, Trace), Failure> {
         let run = Run::of_headers(Rc::new(*header), self.store.begin());
         let filter = Python::attach(|py| {
@@ -64,7 +64,7 @@ impl PythonPolicy {
     }
 }
 
-/// A field with ports, and the range that the policy compares what it reads there with.
+/// A port field, and the range that the policy compares its value with.
 type PortRead = (&'static str, u16, u16);
 
 /// A filter as arguments of `pkt.matches`, and the ports to read and compare where these hold.

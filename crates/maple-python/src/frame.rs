@@ -1,4 +1,4 @@
-//! Frames of a policy's own, and of tests: bytes made of field values.
+//! Frames that policies and tests make: bytes from field values.
 
 use maple_wire::packet::build::TransportFrame;
 use maple_wire::packet::{Frame, rewrite};
@@ -10,16 +10,16 @@ use pyo3::types::PyDict;
 use crate::field::FieldRef;
 use crate::kind::{named, operand, to_raw};
 
-/// What stands behind an Ethernet header of which nothing else was said.
+/// The default content after an Ethernet header.
 const NOTHING: &[u8] = b"maple";
-/// The longest payload: what fits a jumbo frame.
+/// The longest payload: that of a jumbo frame.
 const LONGEST: usize = 9000;
 
 const ARP: [Field; 5] = [Field::ArpOp, Field::ArpSpa, Field::ArpTpa, Field::ArpSha, Field::ArpTha];
 const ICMPV6: [Field; 5] =
     [Field::Icmpv6Type, Field::Icmpv6Code, Field::Ipv6NdTarget, Field::Ipv6NdSll, Field::Ipv6NdTll];
 
-/// Fields that a frame that is sent needs besides one of these: a frame with somebody's default address helps nobody.
+/// Fields that a frame also needs if it has one of these: a default address would be useless.
 const NEEDS: [(&[Field], &[Field]); 7] = [
     (&ARP, &[Field::ArpOp, Field::ArpSpa, Field::ArpTpa]),
     (&[Field::Ipv4Src, Field::Ipv4Dst, Field::Icmpv4Type, Field::Icmpv4Code], &[Field::Ipv4Src, Field::Ipv4Dst]),
@@ -38,7 +38,7 @@ pub fn frame(payload: Option<&[u8]>, fields: Option<&Bound<'_, PyDict>>) -> PyRe
     need_all(&wanted)?;
     if wanted.iter().any(|(field, _)| ARP.contains(field)) {
         let get = |field| wanted.iter().find(|(f, _)| *f == field).map(|(_, value)| *value);
-        // An answer goes to whom it names; who is asked for is not known yet.
+        // A reply goes to its target. The target of a request is not known yet.
         let (sha, tha) = (get(Field::EthSrc), get(Field::EthDst).filter(|_| get(Field::ArpOp) == Some(2)));
         let missing = [(Field::ArpSha, sha), (Field::ArpTha, Some(tha.unwrap_or(0)))];
         let missing = missing.into_iter().filter(|(field, _)| get(*field).is_none());
@@ -48,7 +48,7 @@ pub fn frame(payload: Option<&[u8]>, fields: Option<&Bound<'_, PyDict>>) -> PyRe
     build(wanted, payload)
 }
 
-/// The bytes of a packet that has these fields, and others as they come: for tests.
+/// The bytes of a packet with these fields, and defaults for others: for tests.
 #[pyfunction]
 #[pyo3(signature = (*, payload = None, **fields))]
 pub fn test_frame(payload: Option<&[u8]>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<u8>> {
@@ -97,7 +97,7 @@ fn build(mut wanted: Vec<(Field, u128)>, payload: Option<&[u8]>) -> PyResult<Vec
     Ok(frame)
 }
 
-/// A frame that has all of these fields, with other values where they can be set later.
+/// A frame with all of these fields. Those that can be set later have other values.
 fn skeleton(wanted: &[(Field, u128)], payload: Option<&[u8]>) -> PyResult<Vec<u8>> {
     let get = |field| wanted.iter().find(|(f, _)| *f == field).map(|(_, value)| *value);
     let any = |fields: &[Field]| wanted.iter().any(|(f, _)| fields.contains(f));

@@ -25,7 +25,7 @@ thread_local! {
 struct Host {
     store: Arc<Store>,
     controller: Option<Handle>,
-    /// The network in simulated time that the store belongs to, as long as somebody has it.
+    /// The network in simulated time that the store belongs to, while it exists.
     laboratory: Weak<Laboratory>,
     /// What workers committed before the controller that they belong to was told here.
     early: Vec<Commit>,
@@ -62,8 +62,8 @@ pub fn ended() {
     GATE.open();
 }
 
-/// The store that tables and variables live in. Waits while a controller starts, but on the thread that starts it and on
-/// the controller's workers.
+/// The store that tables and variables live in. Waits while a controller starts, but on the thread that starts it and
+/// on the controller's workers.
 pub fn store() -> Arc<Store> {
     if !is_worker() {
         GATE.pass();
@@ -96,7 +96,7 @@ pub fn publish(writes: Vec<Write>) -> PyResult<()> {
     acknowledge(commit)
 }
 
-/// Runs what a worker of the controller does, in which nobody may wait for the workers.
+/// Runs the work of a controller's worker, in which nothing may wait for the workers.
 pub fn on_worker(py: Python<'_>, work: &mut (dyn FnMut() + Send)) {
     py.detach(|| {
         ON_WORKER.set(true);
@@ -149,12 +149,12 @@ fn follow(commit: Commit) {
     }
 }
 
-/// Whether all switches have confirmed in time that what was on its way out is gone.
+/// Whether all switches have confirmed in time that rules that were being removed are gone.
 pub fn settled(within: Duration) -> bool {
     controller().is_none_or(|controller| controller.settled(within))
 }
 
-/// Waits for an answer of the laboratory's thread, which may want the interpreter meanwhile.
+/// Waits for an answer of the laboratory's thread, which can need the interpreter before that.
 pub fn wait<R: Send>(py: Python<'_>, answer: Receiver<Result<R, LabError>>) -> PyResult<R> {
     let mut answer = answer;
     loop {

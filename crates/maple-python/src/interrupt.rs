@@ -2,10 +2,10 @@
 //!
 //! Each thread that runs policies has a slot with the deadline of its run. The watchdog sleeps until the earliest
 //! deadline, and without an end while there is none. It raises and a thread ends its run both while holding the
-//! interpreter's lock, so an exception can't go astray into a later run: what is pending when a run ends is taken back.
+//! interpreter's lock, so an exception cannot hit a later run: a pending one is cleared when its run ends.
 //!
-//! Python delivers such an exception between two bytecodes. A policy that catches it is interrupted again and again; one
-//! that blocks inside a single call of foreign code (`time.sleep`, a socket) is interrupted when that returns.
+//! Python delivers such an exception between two bytecodes. A policy that catches it is interrupted again and again;
+//! one that blocks inside a single call of foreign code (`time.sleep`, a socket) is interrupted when that returns.
 
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,10 +19,10 @@ use pyo3::prelude::*;
 
 create_exception!(maple, PolicyTimeout, PyBaseException, "Raised in a policy whose run takes longer than it may.");
 
-/// How soon a run that goes on after the exception gets the next one.
+/// The time after which a run that continues after the exception gets the next one.
 const AGAIN: Duration = Duration::from_millis(20);
 
-/// How long no run may go on before the watchdog has to be woken by the next one.
+/// The time without a run after which the next run must wake the watchdog.
 const LINGER: Duration = Duration::from_millis(100);
 
 static WATCHDOG: LazyLock<Watchdog> = LazyLock::new(Watchdog::start);
@@ -42,7 +42,7 @@ struct Watchdog {
 struct Slot {
     /// The thread, as Python calls it.
     ident: AtomicU64,
-    /// Nanoseconds after the watchdog's beginning; 0 while no run goes on.
+    /// Nanoseconds after the watchdog's start. 0 while there is no run.
     deadline: AtomicU64,
     /// Whether an exception was raised in this run.
     fired: AtomicBool,
@@ -109,7 +109,7 @@ impl Watchdog {
         let slot =
             Arc::new(Slot { ident: AtomicU64::new(0), deadline: AtomicU64::new(0), fired: AtomicBool::new(false) });
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        // Slots of threads that ended have no other holder.
+        // Slots of threads that ended have no other owner.
         slots.retain(|slot| Arc::strong_count(slot) > 1);
         slots.push(slot.clone());
         slot
@@ -119,7 +119,7 @@ impl Watchdog {
 fn watch(began: Instant, slots: &Mutex<Vec<Arc<Slot>>>, asleep: &AtomicBool) {
     let mut idle = false;
     loop {
-        // Said before looking, so that a run that begins meanwhile wakes us.
+        // Set before the check, so that a run that begins after it wakes us.
         asleep.store(idle, Ordering::SeqCst);
         let running: Vec<Arc<Slot>> = {
             let slots = slots.lock().unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +151,7 @@ fn watch(began: Instant, slots: &Mutex<Vec<Arc<Slot>>>, asleep: &AtomicBool) {
 
 /// Raises the exception in a run that still is the one with this deadline.
 fn interrupt(slot: &Slot, deadline: u64) {
-    // Nobody is left to interrupt where the interpreter is going down.
+    // There is nothing to interrupt when the interpreter shuts down.
     let _ = Python::try_attach(|py| {
         if slot.deadline.load(Ordering::SeqCst) == deadline {
             slot.fired.store(true, Ordering::SeqCst);

@@ -1,7 +1,8 @@
-//! What values of fields look like in Python: numbers, MAC addresses and IP addresses.
+//! The Python form of field values: numbers, MAC addresses and IP addresses.
 //!
 //! The core knows a field's value as a `u128`. A policy sees an `int`, a [`Mac`] or an [`Ip`], and `None` where the
-//! packet has no such field. [`Kind::operand`] goes the other way: what a policy may compare a field with.
+//! packet has no such field. [`Kind::operand`] is the other direction: the values that a policy may compare a field
+//! with.
 
 use maple_wire::Field;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -38,7 +39,7 @@ impl Kind {
         }
     }
 
-    /// What such a value is called in messages.
+    /// The name of such a value in messages.
     const fn noun(self) -> &'static str {
         match self {
             Kind::Number => "a number",
@@ -70,7 +71,7 @@ pub const fn largest(field: Field) -> u128 {
 /// Set in the raw `vlan_vid` of a packet that has a tag.
 pub const TAGGED: u128 = 0x1000;
 
-/// What the core calls a value that a policy gives: `vlan_vid` gets its presence bit.
+/// The core's form of a policy's value: `vlan_vid` gets its presence bit.
 pub const fn to_raw(field: Field, value: u128) -> u128 {
     match field {
         Field::VlanVid => value | TAGGED,
@@ -78,7 +79,7 @@ pub const fn to_raw(field: Field, value: u128) -> u128 {
     }
 }
 
-/// What a policy sees of the core's value; none for the `vlan_vid` of a packet without a tag.
+/// The policy's form of the core's value. None for the `vlan_vid` of a packet without a tag.
 pub fn from_raw(field: Field, raw: u128) -> Option<u128> {
     match field {
         Field::VlanVid => (raw & TAGGED != 0).then_some(raw & 0xfff),
@@ -86,9 +87,9 @@ pub fn from_raw(field: Field, raw: u128) -> Option<u128> {
     }
 }
 
-/// The field of this name; an error of the function `what` where there is none.
+/// The field of this name. If there is none, an error of the function `what`.
 pub fn named(name: &Bound<'_, PyAny>, what: &str) -> PyResult<Field> {
-    // A dictionary knows the hash of a name that stands in a program, so this costs less than comparing texts.
+    // Names in a program have a stored hash, so a dictionary costs less than comparing texts.
     static FIELDS: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = name.py();
     let fields = FIELDS.get_or_try_init(py, || {
@@ -108,7 +109,7 @@ pub fn named(name: &Bound<'_, PyAny>, what: &str) -> PyResult<Field> {
     Err(PyTypeError::new_err(format!("{what} got an unknown field {name:?}")))
 }
 
-/// The number behind `other`, which a policy compares `field` with or sets it to.
+/// The number of `other`, which a policy compares `field` with or sets it to.
 ///
 /// # Errors
 /// `TypeError` where `other` is not such a value, `ValueError` where it is one that the field can't have; both name
@@ -133,7 +134,7 @@ pub fn operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<u128> {
     }
 }
 
-/// The number behind `other` for an order comparison, where it may lie outside the field's range.
+/// The number of `other` for an order comparison, in which it can lie outside the field's range.
 ///
 /// # Errors
 /// As [`operand`], and `TypeError` for MAC addresses, which have no order.
@@ -171,11 +172,11 @@ fn signed_operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<i128> {
             largest(field)
         )));
     };
-    // What does not fit 128 bits lies outside every field on that side.
+    // A number of more than 128 bits is outside every field on that side.
     number.extract().or_else(|_| Ok(if number.lt(0)? { i128::MIN } else { i128::MAX }))
 }
 
-/// Says of which field a conversion failed.
+/// Adds the field to the error of a conversion.
 fn refuse(field: Field, other: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = other.py();
     let noun = Kind::of(field).noun();

@@ -1,4 +1,4 @@
-//! Policies on emulated networks in simulated time. `maple._emulate` makes objects of what comes out here.
+//! Policies on emulated networks in simulated time. `maple._emulate` turns the results into objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct PyLaboratory(Arc<Laboratory>);
 
 /// A switch's name, the port that a frame came in by, the port that it left by.
 type PyHop = (String, u32, Option<u32>);
-/// The way of a copy, the host that got it, why none did, its bytes.
+/// The path of a copy, the host that got it, why none did, its bytes.
 type PyCopy = (Vec<PyHop>, Option<String>, Option<String>, Vec<u8>);
 /// A frame and its copies.
 type PyJourney = (Vec<u8>, Vec<PyCopy>);
@@ -96,7 +96,7 @@ impl PyLaboratory {
         self.call(py, move |_, world| world.pass(span))
     }
 
-    /// The time that each answer took, in seconds; and the last request's journey.
+    /// The time of each answer, in seconds, and the journey of the last request.
     fn ping(
         &self,
         py: Python<'_>,
@@ -114,12 +114,12 @@ impl PyLaboratory {
         })
     }
 
-    /// How many pings were sent, and the pairs without an answer.
+    /// The number of pings, and the pairs without an answer.
     fn ping_all(&self, py: Python<'_>) -> PyResult<(usize, Vec<(String, String)>)> {
         self.call(py, |lab, world| lab.ping_all(world).map(|all| (all.sent, all.failed)))
     }
 
-    /// What arrived, in bits a second, frames sent, frames lost, and all in words.
+    /// The received rate in bits a second, frames sent, frames lost, and all as text.
     fn iperf(
         &self,
         py: Python<'_>,
@@ -182,7 +182,7 @@ impl PyLaboratory {
         self.call(py, move |_, world| Ok(world.tree(dpid)))
     }
 
-    /// How the policy failed, and on how many packets each.
+    /// The errors of the policy, and the number of packets of each.
     fn errors(&self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
         self.call(py, |_, world| {
             Ok(world.failures().into_iter().map(|(text, count)| (text.to_string(), count)).collect())
@@ -190,7 +190,7 @@ impl PyLaboratory {
     }
 }
 
-/// What switches are called.
+/// The names of switches.
 #[derive(Clone)]
 struct Names(Vec<(Dpid, String)>);
 

@@ -1,7 +1,8 @@
 //! `maple._maple`: Python policies on Maple's engine.
 //!
 //! The only crate that knows of the interpreter and its lock. The lock is taken once a batch of packets that miss
-//! ([`policy`]), never for packets that the tables or the tree answer; or, for [`handler`]s, once for what one read brought.
+//! ([`policy`]), never for packets that the tables or the tree answer. For [`handler`]s it is entered once for each
+//! read.
 
 mod policy;
 
@@ -40,7 +41,7 @@ mod testing;
 
 use maple_heap::Heap;
 
-/// Of what Rust allocates. The interpreter goes on with its own.
+/// The allocator of Rust. The interpreter keeps its own.
 #[global_allocator]
 static HEAP: Heap = Heap;
 

@@ -1,4 +1,4 @@
-//! What `@on` functions are told, and what they say: `maple._on` calls them, from a thread of its own.
+//! Events for `@on` functions, and their frames: `maple._on` calls them from its own thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::kind::{Kind, from_raw};
 use crate::packet::for_all_fields;
 use crate::route::{PyLocation, frame_bytes};
 
-/// A packet that entered the network and that somebody asked to hear of.
+/// A packet that entered the network and that an `@on` function asked for.
 #[pyclass(frozen, name = "PacketEvent", module = "maple")]
 pub struct PyHeard(ListenerPacket);
 
@@ -46,7 +46,7 @@ impl PyHeard {
 
 #[pymethods]
 impl PyListener {
-    /// What happened next, within so many seconds: a name and what belongs to it. `("nothing",)` if nothing did, and
+    /// The next event, within this number of seconds: a name and its parameters. `("nothing",)` if there was none, and
     /// `("end",)` when the controller has stopped.
     fn next<'py>(&self, py: Python<'py>, timeout: f64) -> PyResult<Bound<'py, PyTuple>> {
         let timeout = Duration::try_from_secs_f64(timeout).map_err(|e| PyValueError::new_err(e.to_string()))?;
@@ -65,7 +65,7 @@ impl PyListener {
             }
             Ok(NetworkEvent::SwitchUp(dpid)) => ("switch_up", dpid.0).into_pyobject(py),
             Ok(NetworkEvent::SwitchDown(dpid)) => ("switch_down", dpid.0).into_pyobject(py),
-            // What a newer controller tells besides.
+            // Events of a newer controller.
             Ok(_) => ("nothing",).into_pyobject(py),
         }
     }
@@ -79,13 +79,13 @@ pub fn send_frame(py: Python<'_>, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny
     py.detach(|| controller.send_frame(at, frame)).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }
 
-/// How long switches may take to say what they have counted; after that it is what they said before.
+/// The time for switches to send their counters. After that the older ones are used.
 const COUNT: Duration = Duration::from_secs(2);
 
-/// What a port has counted: received packets, bytes, dropped and bad ones; the same of what it sent.
+/// The counters of a port: received packets, bytes, dropped and bad ones, then the same for sent ones.
 type Counters = [Option<u64>; 8];
 
-/// What all ports have counted, and when their switches said so, in seconds.
+/// The counters of all ports, and the time of their switches' answers, in seconds.
 #[pyfunction]
 pub fn port_counts(py: Python<'_>) -> Vec<(PyLocation, f64, Counters)> {
     let Some(controller) = host::controller() else { return Vec::new() };
@@ -102,10 +102,10 @@ pub fn port_counts(py: Python<'_>) -> Vec<(PyLocation, f64, Counters)> {
     counts.into_iter().map(one).collect()
 }
 
-/// A switch, who sends, and who is to get it.
+/// A switch, a source and a destination.
 type Pair<'py> = (u64, Option<Bound<'py, Mac>>, Option<Bound<'py, Mac>>);
 
-/// What hosts send to each other where it enters: packets and bytes; when the switch said so, in seconds, before them.
+/// The traffic between hosts at its ingress: packets and bytes, after the time of the switch's answer, in seconds.
 #[pyfunction]
 pub fn traffic_counts(py: Python<'_>) -> PyResult<Vec<(Pair<'_>, f64, u64, u64)>> {
     let Some(controller) = host::controller() else { return Ok(Vec::new()) };
@@ -125,7 +125,7 @@ fn seconds(time: Time) -> f64 {
     time.0 as f64 / 1e9
 }
 
-/// Tells people that a function failed: why, with a traceback.
+/// Reports that a function failed, with a traceback.
 #[pyfunction]
 pub fn listener_failed(error: String) {
     match host::controller() {
@@ -144,7 +144,7 @@ macro_rules! getters {
                 self.get(py, Field::$field)
             })*
 
-            /// Where it came in.
+            /// Where it entered.
             #[getter]
             fn at(&self) -> PyLocation {
                 self.0.at.into()
@@ -162,13 +162,13 @@ macro_rules! getters {
                 self.0.total_len
             }
 
-            /// What is behind the innermost header.
+            /// The bytes after the innermost header.
             #[getter]
             fn payload<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
                 PyBytes::new(py, self.packet().payload())
             }
 
-            /// Sends a frame to where it came from.
+            /// Sends a frame to where the packet came from.
             fn reply(&self, py: Python<'_>, frame: &Bound<'_, PyAny>) -> PyResult<()> {
                 send_frame(py, frame, &Bound::new(py, PyLocation::from(self.0.at))?.into_any())
             }

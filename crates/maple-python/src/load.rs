@@ -1,4 +1,4 @@
-//! Loads: how busy a port, a link or a pair of hosts is, as a policy asks for it. Every answer is a dependency of the run.
+//! Loads of ports, links and pairs of hosts. Every answer is a dependency of the run.
 
 use maple_core::network::Gauge;
 use maple_core::policy::Load;
@@ -9,15 +9,15 @@ use crate::current::{self, Ticket};
 
 /// Bits a second in a Mbit/s.
 const MEGA: f64 = 1e6;
-/// Where nothing else is said a load is high until it is at most this share of where that began.
+/// By default a load stays high until it is at most this share of the threshold.
 const UNTIL: f64 = 0.8;
 
-/// What is measured of a port, a link, or what a host sends to another.
+/// A measurement of a port, a link, or the traffic from a host to another.
 #[pyclass(frozen, name = "Load", module = "maple")]
 pub struct PyLoad {
     ticket: Ticket,
     gauges: Vec<Gauge>,
-    /// What the policy says can be sent, in bit/s.
+    /// The capacity that the policy gave, in bit/s.
     capacity: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ impl PyLoad {
         })
     }
 
-    /// What is measured that no switch says a speed of.
+    /// A measurement for which no switch reports a speed.
     fn needs_capacity(&self) -> bool {
         self.capacity.is_none() && self.gauges.iter().any(|gauge| matches!(gauge, Gauge::Traffic { .. }))
     }
@@ -108,7 +108,7 @@ impl PyLoad {
         self.ask(|load| load.is_share_above(from, until))
     }
 
-    /// How much of what can be sent is used, in tenths.
+    /// The used share of the capacity, in tenths.
     #[getter]
     fn utilisation(&self) -> PyResult<f64> {
         if self.needs_capacity() {
@@ -117,7 +117,7 @@ impl PyLoad {
         self.ask(|load| load.utilisation())
     }
 
-    /// What can be sent, in Mbit/s.
+    /// The capacity, in Mbit/s.
     #[getter]
     fn capacity(&self) -> PyResult<Option<f64>> {
         Ok(self.ask(|load| load.capacity())?.map(|bits| bits as f64 / MEGA))

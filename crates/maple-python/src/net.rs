@@ -1,4 +1,4 @@
-//! What a policy may ask about the network. Every answer is a dependency of the run.
+//! Questions of a policy about the network. Every answer is a dependency of the run.
 
 use std::net::IpAddr;
 
@@ -34,12 +34,13 @@ impl PyNet {
         PyNet { ticket }
     }
 
-    /// All links; a dependency of the run.
+    /// All links. A dependency of the run.
     pub fn all_links(&self) -> PyResult<Vec<(Location, Location)>> {
         current::with_net(self.ticket, |net| net.links())
     }
 
-    /// The hardware address of a host given by that or by an IP address; `None` where there is none, or it was not seen.
+    /// The hardware address of a host, from that or from an IP address. `None` if there is none, or the host is not
+    /// known.
     fn host_address(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<CoreMac>> {
         let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
         match Ip::from_object(&object) {
@@ -64,7 +65,7 @@ pub fn place(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
     if object.is_none() { Ok(None) } else { PyLocation::from_object(object).map(Some) }
 }
 
-/// A hardware address given as a field, `Mac` or text; `None` where the field is absent.
+/// A hardware address given as a field, `Mac` or text. `None` if the field is absent.
 fn hardware_address(object: &Bound<'_, PyAny>) -> PyResult<Option<CoreMac>> {
     let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
     if object.is_none() { Ok(None) } else { Ok(Some(CoreMac::from_bits(u128::from(Mac::from_object(&object)?.0)))) }
@@ -76,7 +77,7 @@ enum Address {
     Mac(CoreMac),
 }
 
-/// An address given as a field, `Mac`, `Ip` or text; `None` where the field is absent.
+/// An address given as a field, `Mac`, `Ip` or text. `None` if the field is absent.
 fn address(object: &Bound<'_, PyAny>) -> PyResult<Option<Address>> {
     let object = FieldRef::value_of(object)?.unwrap_or_else(|| object.clone());
     if object.is_none() {
@@ -107,7 +108,7 @@ fn lease_tuple(py: Python<'_>, lease: Lease) -> PyResult<Bound<'_, PyAny>> {
     shape.call1((mac, Ip::cached(py, lease.ip.into())?, PyLocation::from(lease.location), lease.ends))
 }
 
-/// What packets with these field values have in common.
+/// The condition of packets with these field values.
 fn constraints(fields: &Bound<'_, PyDict>) -> PyResult<Vec<Constraint>> {
     let constraint = |(name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let field = named(&name, "invalidate()")?;
@@ -119,26 +120,26 @@ fn constraints(fields: &Bound<'_, PyDict>) -> PyResult<Vec<Constraint>> {
 
 #[pymethods]
 impl PyNet {
-    /// Sends a frame of the policy's own out of an edge port, beside what the route says of the packet.
+    /// Sends a frame that the policy made out of an edge port, in addition to the route of the packet.
     fn send(&self, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny>) -> PyResult<()> {
         let (at, frame) = (PyLocation::from_object(at)?, frame_bytes(frame)?);
         current::with_net(self.ticket, |net| net.send(at, frame))
     }
 
-    /// Sends a frame of the policy's own to where the packet came from, beside what the route says of the packet.
+    /// Sends a frame that the policy made to where the packet came from, in addition to the route of the packet.
     fn reply(&self, frame: &Bound<'_, PyAny>) -> PyResult<()> {
         let frame = frame_bytes(frame)?;
         current::with_net(self.ticket, |net| net.reply(frame))
     }
 
-    /// Where the host with this hardware address is; `None` if it was not seen yet.
+    /// Where the host with this hardware address is. `None` if it is not known.
     fn locate(&self, mac: &Bound<'_, PyAny>) -> PyResult<Option<PyLocation>> {
         let Some(mac) = hardware_address(mac)? else { return Ok(None) };
         let at = current::with_net(self.ticket, |net| net.try_locate(mac))?;
         Ok(at.map_err(|e| PyTypeError::new_err(e.to_string()))?.map(PyLocation::from))
     }
 
-    /// The host that uses this IP address, and where it is; `None` if it was not seen yet.
+    /// The host that uses this IP address, and where it is. `None` if it is not known.
     fn locate_ip<'py>(&self, ip: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let object = FieldRef::value_of(ip)?.unwrap_or_else(|| ip.clone());
         if object.is_none() {
@@ -155,7 +156,7 @@ impl PyNet {
         hosts.into_iter().map(|(mac, at)| host(py, mac, at)).collect()
     }
 
-    /// The IP addresses that a host announced last of all; `None` for an unknown host.
+    /// The IP addresses that a host announced last. `None` for an unknown host.
     fn addresses<'py>(&self, mac: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Bound<'py, Ip>>>> {
         let py = mac.py();
         let Some(mac) = hardware_address(mac)? else { return Ok(None) };
@@ -164,7 +165,7 @@ impl PyNet {
         Ok(Some(all.map(|ip| Ip::cached(py, ip)).collect::<PyResult<_>>()?))
     }
 
-    /// The edge ports with members of a multicast group behind them.
+    /// The edge ports with members of a multicast group.
     fn members(&self, group: &Bound<'_, PyAny>) -> PyResult<Vec<PyLocation>> {
         let Some(address) = address(group)? else { return Ok(Vec::new()) };
         let group = match address {
@@ -205,25 +206,25 @@ impl PyNet {
         ends.map(|(a, b)| link.call1((PyLocation::from(a), PyLocation::from(b)))).collect()
     }
 
-    /// The ports of a switch that hosts are behind.
+    /// The edge ports of a switch.
     fn edge_ports(&self, switch: u64) -> PyResult<Vec<u32>> {
         current::with_net(self.ticket, |net| {
             net.edge_ports(Dpid(switch)).into_iter().map(|PortNo(number)| number).collect()
         })
     }
 
-    /// The way with the fewest hops.
+    /// The path with the fewest hops.
     fn shortest_path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         self.path_between(src, dst, None)
     }
 
-    /// The way of least cost by these weights.
+    /// The path of least cost by these weights.
     #[pyo3(signature = (src, dst, weight))]
     fn path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, weight: &str) -> PyResult<PyRoute> {
         self.path_between(src, dst, Some(weight))
     }
 
-    /// What a port sends.
+    /// The traffic that a port sends.
     #[pyo3(signature = (switch, port = None, *, capacity = None))]
     fn port(
         &self,
@@ -239,7 +240,7 @@ impl PyNet {
         PyLoad::new(self.ticket, &load, capacity)
     }
 
-    /// What a switch sends to the next one, over the busiest link between them.
+    /// The traffic of a switch to the next one, over the busiest link between them.
     #[pyo3(signature = (a, b, *, capacity = None))]
     fn link(&self, a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>, capacity: Option<f64>) -> PyResult<PyLoad> {
         let load = match (a.extract::<u64>(), b.extract::<u64>()) {
@@ -252,7 +253,7 @@ impl PyNet {
         PyLoad::new(self.ticket, &load, capacity)
     }
 
-    /// What one host sends to another.
+    /// The traffic of one host to another.
     #[pyo3(signature = (src, dst, *, capacity = None))]
     fn traffic(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, capacity: Option<f64>) -> PyResult<PyLoad> {
         let load = match (self.host_address(src)?, self.host_address(dst)?) {
@@ -262,13 +263,13 @@ impl PyNet {
         PyLoad::new(self.ticket, &load.map_err(|error| PyTypeError::new_err(error.to_string()))?, capacity)
     }
 
-    /// Calls `function` as a part of the run: what it writes takes effect whole, or not at all if it raises.
+    /// Calls `function` as a part of the run: its writes take effect all, or not at all if it raises.
     fn atomically(&self, py: Python<'_>, function: Py<PyAny>) -> PyResult<Py<PyAny>> {
         current::with_net(self.ticket, |_| ())?;
         transaction::atomically(py, function, None)
     }
 
-    /// What `first` does; where that calls retry(), what `second` does instead.
+    /// Runs `first`, and if that calls retry(), `second` instead.
     fn or_else(&self, py: Python<'_>, first: Py<PyAny>, second: Py<PyAny>) -> PyResult<Py<PyAny>> {
         current::with_net(self.ticket, |_| ())?;
         transaction::or_else(py, first, second)

@@ -1,4 +1,4 @@
-//! The packet that a policy decides: one attribute a field, by its OXM name.
+//! The packet that a policy decides: one attribute for each field, by its OXM name.
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "PyO3's own code for __getattr__, where a macro makes the methods")]
 
@@ -43,15 +43,15 @@ macro_rules! for_all_fields {
             in_port => InPort,
             /// Physical port under a logical one.
             in_phy_port => InPhyPort,
-            /// Passed between tables; 0 for packets that enter.
+            /// Passed between tables. 0 for packets that enter.
             metadata => Metadata,
             /// Ethernet destination.
             eth_dst => EthDst,
             /// Ethernet source.
             eth_src => EthSrc,
-            /// Ethernet type, behind VLAN tags.
+            /// Ethernet type, after VLAN tags.
             eth_type => EthType,
-            /// VLAN id, 12 bits; absent without a tag.
+            /// VLAN id, 12 bits. Absent without a tag.
             vlan_vid => VlanVid,
             /// VLAN priority.
             vlan_pcp => VlanPcp,
@@ -137,19 +137,19 @@ macro_rules! fields {
                 current::with_packet(self.ticket, "pkt.switch", |p| p.switch().0)
             }
 
-            /// The whole frame, from the Ethernet header on. Each packet of the kind comes to the controller then.
+            /// The whole frame, from the Ethernet header on. Then each such packet comes to the controller.
             #[getter]
             fn frame<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
                 Ok(PyBytes::new(py, &whole(self.ticket, "pkt.frame")?))
             }
 
-            /// What is behind the innermost header, likewise.
+            /// The bytes after the innermost header, as with `frame`.
             #[getter]
             fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
                 Ok(PyBytes::new(py, Packet::new(&whole(self.ticket, "pkt.payload")?, 0).payload()))
             }
 
-            /// Whether the packet fits all of these conditions: one test.
+            /// Whether the packet matches all of these conditions: one test.
             #[pyo3(signature = (**fields))]
             fn matches(&self, py: Python<'_>, fields: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
                 let Some(cond) = conjunction(fields)? else { return Ok(false) };
@@ -160,7 +160,7 @@ macro_rules! fields {
                 "<packet>"
             }
 
-            /// Asked for names that are none of the others.
+            /// Called for names that are no attribute.
             fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
                 let told = py.import("maple._spelling")?.call_method1("unknown_field", (name,))?;
                 Err(PyAttributeError::new_err(told.unbind()))

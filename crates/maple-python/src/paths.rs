@@ -1,4 +1,4 @@
-//! Paths that are computed in parallel, and what is known of the network outside of runs.
+//! Paths that are computed in parallel, and the network as seen outside of runs.
 
 use maple::paths::{AllPaths, ParallelPaths};
 use maple_core::route::Route;
@@ -24,7 +24,7 @@ impl PyParallelPaths {
         Ok(PyParallelPaths(paths))
     }
 
-    /// The way with the fewest hops. Computing runs without the interpreter's lock.
+    /// The path with the fewest hops. It is computed without the interpreter's lock.
     fn shortest_path(
         &self,
         py: Python<'_>,

@@ -1,4 +1,4 @@
-//! Runs Python policies: takes the interpreter once a batch of misses, and turns what comes back into routes or errors.
+//! Runs Python policies: enters the interpreter once for a batch of misses, and turns results into routes or errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub struct PythonPolicy {
 }
 
 impl PythonPolicy {
-    /// The policy that calls `policy(pkt, net)`; a run may take `limit`.
+    /// The policy that calls `policy(pkt, net)`. A run may take `limit`.
     ///
     /// Of an object that `@policy` made the function itself is called, so that tracebacks begin there.
     pub fn new(policy: &Bound<'_, PyAny>, limit: Duration) -> PythonPolicy {
@@ -58,16 +58,16 @@ impl PythonPolicy {
         answer
     }
 
-    /// What was returned instead of a route, and where: in the function, behind the last line that looked at the packet.
+    /// What was returned instead of a route, and where: in the function, after the last line that observed the packet.
     fn wrong_return(&self, answer: &Bound<'_, PyAny>, pkt: &PacketHandle) -> String {
         let place = || -> PyResult<String> {
             let code = self.function.bind(answer.py()).getattr("__code__")?;
             let (file, line) = (code.getattr("co_filename")?, code.getattr("co_firstlineno")?);
             Ok(format!("File \"{file}\", line {line}, in {}: ", code.getattr("co_name")?))
         };
-        let behind = pkt.last_source().map(|source| format!(" behind line {}", source.line)).unwrap_or_default();
+        let after = pkt.last_source().map(|source| format!(" after line {}", source.line)).unwrap_or_default();
         format!(
-            "{}the policy returned {}{behind}, which is no route; routes are drop(), flood(), to(port), hops([…]), \
+            "{}the policy returned {}{after}, which is no route; routes are drop(), flood(), to(port), hops([…]), \
              multicast([…]), net.shortest_path(src, dst) and net.path(src, dst, weight=…)",
             place().unwrap_or_default(),
             described(answer),
@@ -83,7 +83,7 @@ impl Policy for PythonPolicy {
     fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
         Python::attach(|py| {
             let decide = |run: &Run| {
-                // A panic below Python comes through it and out here again. It is that packet's error and nobody else's.
+                // A panic in a call from Python comes through Python to here. It is the error of this packet only.
                 let decide = AssertUnwindSafe(|| self.decide_one(py, &run.packet(), &run.net()));
                 catch_unwind(decide).unwrap_or_else(|_| Err(PolicyError::Exception("the policy panicked".into())))
             };

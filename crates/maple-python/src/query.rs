@@ -1,6 +1,6 @@
 //! Queries in Python: functions of the state whose answers are remembered until something that they read changes.
 //!
-//! A query may be asked again within a commit, by a thread that holds the store's lock and then waits for the
+//! A query can be asked again within a commit, by a thread that holds the store's lock and then waits for the
 //! interpreter's. So nothing may wait for the store while it holds the interpreter's lock.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::state::{read, to_python, to_value};
 use crate::told::Told;
 use crate::transaction::Retry;
 
-/// How long a query may take, in milliseconds, where it is not a part of a policy's run.
+/// The time limit of a query outside of a policy's run, in milliseconds.
 static LIMIT: AtomicU64 = AtomicU64::new(1000);
 
 /// Lets queries take so long.
@@ -45,7 +45,7 @@ impl Query {
         Ok(Query { function: Function::new(&name, ask), name })
     }
 
-    /// The answer; what reads it depends on it, and not on what it is made of.
+    /// The answer. A reader depends on it, not on the state that it comes from.
     #[pyo3(signature = (*arguments))]
     fn __call__<'py>(&self, py: Python<'py>, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
         let cell = self.function.cell(to_value(arguments.as_any())?);

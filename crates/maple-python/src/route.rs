@@ -16,7 +16,7 @@ use crate::kind::{named, operand};
 use crate::source;
 use crate::told::described;
 
-/// The last queue that a route can name: the one after it is all of them (OpenFlow 1.3 §7.3.5.8).
+/// The last queue that a route can name: the next number means all queues (OpenFlow 1.3 §7.3.5.8).
 const LAST_QUEUE: u32 = 0xffff_fffe;
 /// The last meter (OpenFlow 1.3 §7.3.4.4, `OFPM_MAX`).
 const LAST_METER: u32 = 0xffff_0000;
@@ -32,7 +32,7 @@ fn number(what: &str, object: &Bound<'_, PyAny>, range: RangeInclusive<u32>) -> 
     })
 }
 
-/// What a policy answers.
+/// The answer of a policy.
 #[pyclass(frozen, name = "Route", module = "maple")]
 pub struct PyRoute(pub Route);
 
@@ -43,7 +43,7 @@ impl PyRoute {
     }
 }
 
-/// How much may pass of what takes the routes under it.
+/// A limit for the packets of the routes under it.
 #[pyclass(frozen, name = "Meter", module = "maple", eq, hash)]
 #[derive(PartialEq, Eq, Hash)]
 pub struct PyMeter(Limit);
@@ -64,7 +64,7 @@ impl PyMeter {
         Ok(PyMeter(Limit { burst, ..limit }))
     }
 
-    /// What tells it from others.
+    /// Its key.
     #[getter]
     fn name(&self) -> &str {
         &self.0.name
@@ -99,7 +99,7 @@ impl PyLocation {
         Location::new(Dpid(self.switch), PortNo(self.port))
     }
 
-    /// The location that `object` stands for: a `Location`, or a pair of switch and port.
+    /// The location of `object`: a `Location`, or a pair of switch and port.
     pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Location> {
         if let Ok(location) = object.cast::<PyLocation>() {
             return Ok(location.get().location());
@@ -142,7 +142,7 @@ impl PyRoute {
         let mut route = self.0.clone();
         for (name, value) in fields.into_iter().flatten() {
             let field = named(&name, "set()")?;
-            // A VLAN id stands here without the bit that says that there is a tag: 0 is none.
+            // A VLAN id here does not have the bit for a tag: 0 is none.
             route = route.set(field, operand(field, &plain(&value)?)?);
         }
         Ok(PyRoute(route))
@@ -153,7 +153,7 @@ impl PyRoute {
         Ok(PyRoute(self.0.clone().queue(number("queue", queue, 0..=LAST_QUEUE)?)))
     }
 
-    /// The same route, and a copy of the packet as it sends it to an edge port besides; none to `None`.
+    /// The same route, and a copy of the packet, as the route sends it, to an edge port. None to `None`.
     fn copy_to(&self, place: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         let route = self.0.clone();
         if place.is_none() {
@@ -162,8 +162,8 @@ impl PyRoute {
         Ok(PyRoute(route.copy_to(PyLocation::from_object(place)?)))
     }
 
-    /// The same route, through this meter of the ingress switch (OpenFlow 1.3): one that Maple makes, or the number of one
-    /// that is there.
+    /// The same route, through this meter of the ingress switch (OpenFlow 1.3): one that Maple makes, or the number of
+    /// one that is there.
     fn meter(&self, meter: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         if let Ok(meter) = meter.cast::<PyMeter>() {
             return Ok(PyRoute(self.0.clone().limit(meter.get().0.clone())));
@@ -177,7 +177,7 @@ impl PyRoute {
         self.0.explicit_hops().map(|hop| (hop.switch.0, hop.port.0)).collect()
     }
 
-    /// Whether there is a way: false only for what a path query answers where there is none.
+    /// Whether there is a path: false only for the answer of a path query without a path.
     fn __bool__(&self) -> bool {
         !self.0.is_unreachable()
     }
@@ -207,8 +207,8 @@ pub fn flood(py: Python<'_>) -> PyRoute {
     PyRoute::here(py, Route::flood())
 }
 
-/// Sends the packet out of these edge ports of the switch where it came in; back out of the port that it came in by only where
-/// `IN_PORT` or `pkt.in_port` says so.
+/// Sends the packet out of these edge ports of the switch where it came in; back out of the port that it came in by
+/// only where `IN_PORT` or `pkt.in_port` says so.
 #[pyfunction]
 #[pyo3(signature = (*ports))]
 pub fn to(ports: &Bound<'_, PyTuple>) -> PyResult<PyRoute> {
@@ -230,7 +230,7 @@ pub fn answer(frames: &Bound<'_, PyTuple>) -> PyResult<PyRoute> {
     Ok(PyRoute::here(frames.py(), route))
 }
 
-/// The bytes of a frame that is to be sent.
+/// The bytes of a frame to send.
 pub fn frame_bytes(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     let wrong = || PyTypeError::new_err(format!("a frame is bytes, as frame(…) makes them, not {}", described(object)));
     let bytes = object.cast::<PyBytes>().map_err(|_| wrong())?.as_bytes();
@@ -299,7 +299,7 @@ fn plain<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     Ok(FieldRef::value_of(object)?.unwrap_or_else(|| object.clone()))
 }
 
-/// The port that `to()` is told: a number, or the one that the packet came in by: by name, or as the packet's own field.
+/// The port of `to()`: a number, or the ingress port, by name or as the packet's field.
 fn port_or_back(object: &Bound<'_, PyAny>) -> PyResult<PortNo> {
     let is_field = object.cast::<FieldRef>().is_ok_and(|field| field.get().field() == Field::InPort);
     let is_name = || object.extract::<u32>().is_ok_and(|number| number == PortNo::IN_PORT.0);

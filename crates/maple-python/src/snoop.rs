@@ -1,4 +1,4 @@
-//! What a policy wants snooped on, as `@policy(snoop=…)` says it.
+//! The snooping that a policy requests by `@policy(snoop=…)`.
 
 use maple_controller::snoop::Snooping;
 use maple_core::network::Location;
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::host;
 use crate::route::PyLocation;
 
-/// Checks what is to be snooped on, and lets policies ask for it from now on.
+/// Checks the requested snooping, and lets policies use it.
 #[pyfunction]
 pub fn snoop(
     py: Python<'_>,
@@ -23,7 +23,7 @@ pub fn snoop(
     })
 }
 
-/// What this policy wants.
+/// The snooping that this policy requests.
 pub fn snooping_of(policy: &Bound<'_, PyAny>) -> PyResult<Snooping> {
     // A plain function wants nothing.
     let Ok(protocols) = policy.getattr("snoop") else { return Ok(Snooping::default()) };
@@ -36,10 +36,10 @@ fn of_parts(protocols: &[String], servers: &[Bound<'_, PyAny>], querier: bool) -
     Snooping::new(protocols, servers, querier).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-/// Says that what this policy wants is snooped on in a store, so that it may ask.
+/// Marks the requested snooping as active in a store, so that the policy can use it.
 pub fn declare(policy: &Bound<'_, PyAny>, store: &maple_core::Store) -> PyResult<()> {
     let snooping = snooping_of(policy)?;
-    // Nobody in such a store follows commits.
+    // Such a store has no listener for commits.
     let declared = policy.py().detach(|| snooping.declare(store));
     declared.map(drop).map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }

@@ -1,6 +1,6 @@
-//! Where in the policy a trace item comes from: file and line of the innermost Python frame.
+//! The source of a trace item: file and line of the innermost Python frame.
 //!
-//! Asked for once a recorded item, so only on the road of a miss.
+//! Asked once for each recorded item, so only on the path of a miss.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

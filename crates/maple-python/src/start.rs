@@ -1,8 +1,8 @@
 //! The start of `maple run`: until its controller runs, only the thread that loads the policy uses the state.
 //!
-//! A thread that the policy's file starts runs at once, long before the controller. What it wrote then would be
-//! acknowledged, and lost where a state file is read afterwards; what it read would not be what is kept; and nobody would
-//! follow up its commits. So its first use of state waits.
+//! A thread that the policy's file starts runs immediately, long before the controller. Its writes would be
+//! acknowledged, and lost when a state file is loaded afterwards. Its reads would not see the kept state. And no
+//! controller would follow its commits. So its first use of state waits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 
-/// How long a thread waits until it says so: a policy that waits for its own thread as it is loaded never ends.
+/// The time after which a waiting thread reports that: a policy that waits for its own thread while it is loaded never
+/// ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Holds back all threads but one.
@@ -41,7 +42,7 @@ impl Gate {
         self.opened.notify_all();
     }
 
-    /// Returns when this thread may use the state. The interpreter's lock is not held meanwhile.
+    /// Returns when this thread may use the state. It waits without the interpreter's lock.
     pub fn pass(&self) {
         if self.is_closed.load(Ordering::Acquire) {
             Python::attach(|py| py.detach(|| self.wait()));

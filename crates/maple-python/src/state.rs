@@ -41,7 +41,7 @@ pub struct Counter {
     name: Name,
 }
 
-/// Reads in the run or the transaction that this thread is in the middle of, else the newest state.
+/// Reads in the current run or transaction of this thread, otherwise the newest state.
 pub fn read(cell: Cell) -> CellValue {
     match current::net() {
         Some(net) => net.read(cell),
@@ -63,11 +63,11 @@ fn write(py: Python<'_>, writes: Vec<Write>) -> PyResult<()> {
     }
 }
 
-/// What a declaration does with the store.
+/// The effect of a declaration on the store.
 type Declare<'a> = &'a (dyn Fn(&Store) -> Result<Commit, DeclareError> + Sync);
 
-/// Declares a table or a variable, and has it survive restarts if it is to. Not in runs: a query runs in the middle of a
-/// commit, and can't ask the store for more.
+/// Declares a table or a variable, and has it survive restarts if it is to. Not in runs: a query runs in the middle of
+/// a commit, and can't ask the store for more.
 fn made(py: Python<'_>, name: &str, persist: bool, declare: Declare<'_>) -> PyResult<()> {
     if current::net().is_some() {
         return match persist {
@@ -77,7 +77,7 @@ fn made(py: Python<'_>, name: &str, persist: bool, declare: Declare<'_>) -> PyRe
     }
     py.detach(|| {
         let commit = declare(&host::store()).map_err(|error| PyTypeError::new_err(error.to_string()))?;
-        // Where nothing was there to be brought to a type nobody has to be told.
+        // If no value was converted to a type, no leaf has to be invalidated.
         if commit == Commit::default() { Ok(()) } else { host::acknowledge(commit) }
     })?;
     if persist && !py.detach(|| host::keep(name)) {
@@ -111,7 +111,7 @@ impl Table {
         }
     }
 
-    /// The key that is looked for; `None` for `None` (a field that the packet has not) where the table can't have it.
+    /// The key. `None` for `None` (an absent field) if the table cannot have it.
     fn sought(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Value>> {
         let is_none = key.is_none() || FieldRef::value_of(key)?.is_some_and(|value| value.is_none());
         if is_none && self.types().is_some_and(|types| !types.key.admits(&Value::None)) {
@@ -222,7 +222,7 @@ impl Table {
         write(other.py(), writes?)
     }
 
-    /// Makes the keys and values those of `other`, in one transaction; what stays equal is not touched.
+    /// Makes the keys and values those of `other`, in one transaction. Equal ones are not written.
     fn replace(&self, other: &Bound<'_, PyDict>) -> PyResult<()> {
         let wanted =
             other.iter().map(|(key, value)| self.entry(&key, &value)).collect::<PyResult<BTreeMap<Value, Value>>>()?;
@@ -369,7 +369,7 @@ impl Counter {
         &self.name
     }
 
-    /// Adds to it, without learning what it is.
+    /// Adds to it, without reading it.
     #[pyo3(signature = (amount = 1))]
     fn add(&self, py: Python<'_>, amount: i64) -> PyResult<()> {
         if let Some(kind) = declared_kind(&self.name) {
@@ -378,7 +378,7 @@ impl Counter {
         write(py, vec![Write::Add { name: self.name.clone(), amount: i128::from(amount) }])
     }
 
-    /// What it is: in a policy a dependency, which each addition changes.
+    /// Its value: in a policy a dependency, which each addition changes.
     #[getter]
     fn value(&self) -> i128 {
         match read(Cell::Var(self.name.clone())) {
@@ -401,7 +401,7 @@ fn declared_kind(name: &Name) -> Option<Arc<Kind>> {
     }
 }
 
-/// Says what links cost by an attribute; the rest of the links costs 1.
+/// Sets the costs of links by a name. Other links cost 1.
 #[pyfunction]
 pub fn weights(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResult<()> {
     let mut writes = vec![Write::Weight(name.into())];
@@ -418,7 +418,7 @@ pub fn weights(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResul
     write(py, writes)
 }
 
-/// The links that a key of `weights` names: one direction of one link by its `Location`, or all links between two
+/// The links of a key of `weights`: one direction of one link by its `Location`, or all links between two
 /// switches, in both directions unless the other one is given too.
 fn link_names(link: &Bound<'_, PyAny>, costs: &Bound<'_, PyDict>) -> PyResult<Vec<LinkName>> {
     if let Ok(location) = link.cast::<PyLocation>() {

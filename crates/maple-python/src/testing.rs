@@ -1,4 +1,4 @@
-//! A bench to try policies on: a made-up network, one packet at a time, and what each run observed.
+//! A bench for policies: an imaginary network, one packet at a time, and what each run observed.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,16 +29,16 @@ pub struct Bench {
     track_hosts: bool,
 }
 
-/// What one run did.
+/// The result of one run.
 #[pyclass(frozen, get_all, module = "maple.testing")]
 pub struct Decision {
-    /// The route; `None` where the run failed.
+    /// The route. `None` if the run failed.
     route: Option<Py<PyRoute>>,
     /// Why it failed.
     error: Option<String>,
     /// Where copies of the packet leave the network, and their bytes.
     copies: Vec<(PyLocation, Vec<u8>)>,
-    /// What it observed of its packet, in order.
+    /// The observations of its packet, in order.
     trace: Vec<String>,
     /// The line of the policy that each item of the trace comes from.
     lines: Vec<Option<u32>>,
@@ -48,8 +48,8 @@ pub struct Decision {
     follows: Vec<String>,
     /// Whether it wrote state or invalidated rules.
     wrote: bool,
-    /// Whether each packet of the kind comes to the controller, because the policy sends frames of its own or looked at the
-    /// whole frame.
+    /// Whether each packet of the kind comes to the controller, because the policy sends frames of its own or looked at
+    /// the whole frame.
     each: bool,
     /// Whether it asked for the switch.
     read_switch: bool,
@@ -57,11 +57,11 @@ pub struct Decision {
 
 impl Bench {
     fn write(&self, writes: Vec<Write>) {
-        // Whoever commits may ask queries, which want the interpreter's lock.
+        // A commit can ask queries, which need the interpreter's lock.
         Python::attach(|py| py.detach(|| self.store.update(|_| writes)));
     }
 
-    /// Writes what snooping would learn of groups, or of leases.
+    /// Writes groups or leases as snooping does.
     fn learn(&self, groups: bool, writes: impl FnOnce(&Snapshot) -> Vec<Write> + Send) -> PyResult<()> {
         let learn = || {
             snooped::declare(&self.store, groups, !groups)?;
@@ -154,7 +154,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What a port sends and receives, in Mbit/s, and how much it can send: another measurement, behind those before.
+    /// Adds a measurement: the sent and received traffic of a port, and its capacity, in Mbit/s.
     #[pyo3(signature = (switch, port, *, sent = None, received = None, speed = None))]
     fn load(
         &self,
@@ -182,7 +182,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What a host sends to another, in Mbit/s: another measurement, behind those before.
+    /// Adds a measurement: the traffic of a host to another, in Mbit/s.
     fn traffic(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>, mbps: f64) -> PyResult<()> {
         let mac = |mac: &Bound<'_, PyAny>| Ok::<_, PyErr>(CoreMac::from_bits(u128::from(Mac::from_object(mac)?.0)));
         let gauge = Gauge::Traffic { from: mac(src)?, to: mac(dst)? };
@@ -199,7 +199,7 @@ impl Bench {
         self.learn(true, |state| snooped::members(state, group, &members))
     }
 
-    /// Gives a host at an edge port a DHCP lease; `ends` is in seconds since 1970, `None` is never.
+    /// Gives a host at an edge port a DHCP lease. `ends` is in seconds since 1970, `None` is never.
     #[pyo3(signature = (mac, ip, switch, port, ends = None))]
     fn lease(
         &self,
@@ -218,8 +218,8 @@ impl Bench {
         self.learn(false, |_| snooped::lease(&Lease { mac, ip, location, ends }))
     }
 
-    /// Runs `policy` on a frame that enters by a port, and commits what it wrote. A route that the network would refuse is an
-    /// error of the decision, in the network's words.
+    /// Runs `policy` on a frame that enters at a port, and commits its writes. A route that the network would refuse is
+    /// an error of the decision, in the network's words.
     #[pyo3(signature = (policy, frame, switch = 1, port = 1, time_limit = 1.0))]
     fn decide(
         &self,

@@ -1,4 +1,4 @@
-//! Errors of Python code in words: with a traceback, and the same words for what comes from the same place.
+//! Errors of Python code as text: with a traceback, and the same text for errors from the same place.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,18 +11,18 @@ use crate::interrupt::PolicyTimeout;
 /// Errors remembered at most, by place.
 const REMEMBERED: usize = 256;
 
-/// What was told of errors, by kind and place. An error of a place that is known is told in the same words, so that it
-/// counts as the same one though its message may name another packet.
+/// The texts of errors, by kind and place. Further errors of a place have the same text, so that they
+/// count as the same error although their messages can mention other packets.
 pub struct Told {
-    /// Whose errors these are.
+    /// The source of these errors.
     whose: &'static str,
-    /// How long a run may take.
+    /// The time limit of a run.
     limit: Duration,
     texts: Mutex<HashMap<String, Arc<str>>>,
 }
 
 impl Told {
-    /// Nothing yet, of errors of this code, of which a run may take `limit`.
+    /// No errors yet, of this code, with the time limit `limit`.
     pub fn new(whose: &'static str, limit: Duration) -> Told {
         Told { whose, limit, texts: Mutex::default() }
     }
@@ -34,7 +34,7 @@ impl Told {
         if let Some(text) = texts.get(&place) {
             return text.clone();
         }
-        // Formatting runs code of the policy, and so may let other threads run.
+        // Formatting runs code of the policy, and so can let other threads run.
         drop(texts);
         let mut text = traceback(py, error);
         if error.is_instance_of::<PolicyTimeout>(py) {
@@ -73,12 +73,12 @@ fn traceback(py: Python<'_>, error: &PyErr) -> String {
         let lines = py.import("traceback")?.call_method1("format_exception", parts)?;
         Ok(lines.extract::<Vec<String>>()?.concat())
     };
-    // Formatting runs the policy's own __str__ and __repr__, which may fail like anything else.
+    // Formatting runs the policy's own __str__ and __repr__, which can fail.
     let text = format().unwrap_or_else(|_| format!("{} (its traceback can't be formatted)", error.get_type(py)));
     text.trim_end().to_string()
 }
 
-/// An object in the words of an error: `'ssh' (str)`.
+/// An object in the form of error texts: `'ssh' (str)`.
 pub fn described(object: &Bound<'_, PyAny>) -> String {
     let kind = object.get_type().name().map(|n| n.to_string()).unwrap_or_else(|_| "an object".to_string());
     let shown = object.repr().map(|r| r.to_string()).unwrap_or_default();

@@ -23,24 +23,24 @@ create_exception!(
     "Raised by retry(): the transaction is to be run again when something that it read has changed."
 );
 
-/// How often a thread that waits looks for signals.
+/// The interval in which a waiting thread checks for signals.
 const SLICE: Duration = Duration::from_millis(100);
 
 thread_local! {
     static TXN: RefCell<Option<Txn>> = const { RefCell::new(None) };
 }
 
-/// Reads in this thread's transaction; `None` if there is none.
+/// Reads in this thread's transaction. `None` if there is none.
 pub fn read(cell: &Cell) -> Option<CellValue> {
     TXN.with_borrow_mut(|txn| txn.as_mut().map(|txn| txn.read(cell.clone())))
 }
 
-/// What `look` finds in this thread's transaction; `None` if there is none.
+/// The result of `look` in this thread's transaction. `None` if there is none.
 pub fn looked_up<T>(look: impl FnOnce(&Txn) -> T) -> Option<T> {
     TXN.with_borrow(|txn| txn.as_ref().map(look))
 }
 
-/// Writes in this thread's transaction; gives the writes back if there is none.
+/// Writes in this thread's transaction. Returns the writes if there is none.
 pub fn write(writes: Vec<Write>) -> Option<Vec<Write>> {
     TXN.with_borrow_mut(|txn| match txn {
         Some(txn) => {
@@ -51,14 +51,14 @@ pub fn write(writes: Vec<Write>) -> Option<Vec<Write>> {
     })
 }
 
-/// What one run of a transaction's function came to.
+/// The result of one run of a transaction's function.
 enum Ended {
     Done(Py<PyAny>, Commit),
     Lost,
     Waits(Txn),
 }
 
-/// Calls `function` as one transaction: what it reads fits together, and what it writes takes effect together, or
+/// Calls `function` as one transaction: its reads see one state, and its writes take effect together, or
 /// not at all if it raises. It may be called several times, so it should do nothing else.
 #[pyfunction]
 #[pyo3(signature = (function, *, timeout = None))]
@@ -90,14 +90,14 @@ pub fn atomically(py: Python<'_>, function: Py<PyAny>, timeout: Option<f64>) -> 
     }
 }
 
-/// Gives the transaction up for now: it is run again when something that it read has changed. In the policy itself the
+/// Ends this run of the transaction: it runs again when something that it read has changed. In the policy itself the
 /// packet waits.
 #[pyfunction]
 pub fn retry() -> PyResult<()> {
     Err(Retry::new_err(()))
 }
 
-/// What `first` does; where that calls retry(), what `second` does instead, and nothing of `first`.
+/// Runs `first`. If that calls retry(), `second` instead, without any effect of `first`.
 #[pyfunction]
 pub fn or_else(py: Python<'_>, first: Py<PyAny>, second: Py<PyAny>) -> PyResult<Py<PyAny>> {
     if !is_within() {
@@ -122,7 +122,7 @@ pub fn settled(py: Python<'_>, timeout: f64) -> PyResult<()> {
     Err(PyTimeoutError::new_err(format!("not all switches have confirmed within {timeout} s that old rules are gone")))
 }
 
-/// Policies and handlers run on a worker, which others wait for.
+/// Policies and handlers run on a worker, and other switches wait for it.
 fn not_on_a_worker(what: &str) -> PyResult<()> {
     if host::is_worker() || current::net().is_some() {
         let error = format!("{what} waits, and policies and handlers must not: start a thread for that");
@@ -135,7 +135,7 @@ fn is_within() -> bool {
     current::net().is_some() || TXN.with_borrow(Option::is_some)
 }
 
-/// A part of the transaction that goes on: none of it happens if it raises.
+/// A part of the current transaction: it has no effect if it raises.
 fn part(py: Python<'_>, function: &Py<PyAny>) -> PyResult<Py<PyAny>> {
     if let Some(net) = current::net() {
         let before = net.savepoint();
@@ -163,12 +163,12 @@ fn run(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> PyResult<Ended> {
     }
 }
 
-/// Runs while nobody else can commit.
+/// Runs while no other thread can commit.
 fn run_alone(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> PyResult<Ended> {
     let (value, txn) = py.detach(|| {
         let turn = store.turn();
         let (value, txn) = Python::attach(|py| call(py, store, function));
-        // Queries may be asked in a commit, by this thread or by another, so the interpreter's lock is not held here.
+        // Queries can be asked in a commit, by this thread or by another, so the interpreter's lock is not held here.
         match value {
             Ok(value) => (Ok((value, turn.commit(txn, None).ok())), None),
             Err(error) => (Err(error), Some(txn)),

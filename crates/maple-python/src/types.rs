@@ -61,7 +61,7 @@ pub fn kind_of(object: &Bound<'_, PyAny>, what: &str) -> PyResult<Kind> {
     )))
 }
 
-/// Each part's type; with `...` behind the only one, any number of these.
+/// Each part's type. With `...` after the only one, any number of these.
 fn tuple(parts: &Bound<'_, PyTuple>, what: &str) -> PyResult<Kind> {
     if parts.len() == 2 && parts.get_item(1)?.is_instance_of::<PyEllipsis>() {
         return Ok(Kind::List(kind_of(&parts.get_item(0)?, what)?.into()));

@@ -33,10 +33,11 @@ pub struct GenerateArgs {
 /// `maple bench statistics`.
 #[derive(Debug, Args)]
 pub struct StatisticsArgs {
-    /// Filter files, or folders with such files; a trace beside a filter file says what share of the filters it triggers
+    /// Filter files, or folders with such files; a trace beside a filter file says what share of the filters it
+    /// triggers
     #[arg(required = true)]
     pub sets: Vec<PathBuf>,
-    /// How to tell it.
+    /// The form of the output.
     #[command(flatten)]
     pub output: Output,
 }

@@ -2,20 +2,21 @@
 //!
 //! # How filters are drawn
 //!
-//! After the model of ClassBench (Taylor and Turner, INFOCOM 2005), in fewer words. A filter's prefix lengths, protocol and
-//! classes of ports are drawn by the style's weights. Its addresses come from two random tries, one a side, so that short
-//! prefixes are those that long ones lie under: what makes filters overlap. A trie is never built. Whether a node has one
-//! child or two, and which of them is the fuller one, follows from a hash of the seed and of the path to the node.
+//! After the model of ClassBench (Taylor and Turner, INFOCOM 2005), in fewer words. A filter's prefix lengths, protocol
+//! and classes of ports are drawn by the style's weights. Its addresses come from two random tries, one a side, so that
+//! short prefixes are those that long ones lie under: what makes filters overlap. A trie is never built. Whether a node
+//! has one child or two, and which of them is the fuller one, follows from a hash of the seed and of the path to the
+//! node.
 //!
-//! No line stands twice (filters that differ only in their flags may), and the more bits a filter fixes, the earlier it
-//! stands, so that no filter lies wholly under an earlier one that is wider. Among filters that fix equally many, those of
-//! one kind stand together, which keeps chains of overlapping filters short.
+//! No filter occurs twice (except with other flags). The more bits a filter fixes, the earlier it
+//! comes, so that no filter is inside an earlier, wider one. Among filters that fix equally many bits, those of
+//! one kind are adjacent, which keeps chains of overlapping filters short.
 //!
 //! # How headers are drawn
 //!
-//! As ClassBench does it: a filter, then a random corner of it (each field the lowest or the highest value that fits), then
-//! how many times the header comes, Pareto-distributed: `burst / u` with `u` uniform in (0, 1], rounded up. With `burst`
-//! 0 every header comes once, with 0.1 nine of ten do and a few come hundreds of times.
+//! As ClassBench does it: a filter, then a random corner of it (each field the lowest or the highest value that fits),
+//! then how many times the header comes, Pareto-distributed: `burst / u` with `u` uniform in (0, 1], rounded up. With
+//! `burst` 0 every header comes once, with 0.1 nine of ten do and a few come hundreds of times.
 
 pub mod command;
 
@@ -36,7 +37,7 @@ use trie::Trie;
 pub use files::Files;
 pub use style::Style;
 
-/// How many draws a filter may take. Beyond, the networks of a style are used up.
+/// Maximum number of draws for a filter. Beyond it the networks of a style are used up.
 const DRAWS_PER_FILTER: usize = 50;
 
 /// The longest burst of equal headers.
@@ -48,7 +49,7 @@ const SERVICES: [u16; 40] = [
     138, 119, 179, 113, 1723, 500, 993, 995, 3389, 5060, 1812, 2049, 6000, 1434, 5432, 636, 20,
 ];
 
-/// The set of this style and seed: `filters` filters, or fewer where the style's networks have no more.
+/// The set of this style and seed: `filters` filters, or fewer if the style's networks have no more.
 pub fn filter_set(style: Style, filters: usize, seed: u64) -> FilterSet {
     let mut draw = Draw::new(style, seed);
     let mut seen = FxHashSet::default();
@@ -79,7 +80,7 @@ pub fn trace(set: &FilterSet, headers: usize, burst: f64, seed: u64) -> Vec<Trac
     trace
 }
 
-/// A header whose every field is the lowest or the highest that fits.
+/// A header in which every field has the lowest or the highest matching value.
 fn corner(filter: &Filter, random: &mut Random) -> FiveTuple {
     let mut either = |lo: u32, hi: u32| if random.chance(0.5) { lo } else { hi };
     let Filter { src, dst, src_ports, dst_ports, proto, .. } = filter;
@@ -105,7 +106,7 @@ fn precedence(filter: &Filter) -> (u32, [u32; 4]) {
     (kind.iter().sum::<u32>() + proto, kind)
 }
 
-/// What filters are drawn from.
+/// The source of random filters.
 struct Draw {
     shape: &'static Shape,
     random: Random,
@@ -157,7 +158,7 @@ impl Draw {
     }
 }
 
-/// One of several, by weight; not all weights are 0.
+/// One of several, by weight. Not all weights are 0.
 fn weighted<T: Copy>(choices: &[Weighted<T>], random: &mut Random) -> T {
     let mut at = random.below(choices.iter().map(|(weight, _)| u64::from(*weight)).sum());
     for (weight, choice) in choices {
@@ -169,7 +170,7 @@ fn weighted<T: Copy>(choices: &[Weighted<T>], random: &mut Random) -> T {
     unreachable!("the weights before sum up to more than what was drawn")
 }
 
-/// A place in a list, early ones more often: the square of a uniform number.
+/// A position in a list, early ones more often: the square of a uniform number.
 fn early(len: usize, random: &mut Random) -> usize {
     let unit = random.below(1 << 20) as f64 / (1u64 << 20) as f64;
     (unit * unit * len as f64) as usize

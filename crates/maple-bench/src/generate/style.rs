@@ -1,7 +1,7 @@
-//! What filter sets of a style look like: shares of prefix lengths, protocols, ports, and the shape of their networks.
+//! The styles of filter sets: shares of prefix lengths, protocols, ports, and the shape of their networks.
 //!
-//! The figures are rounded measurements of published sets of these styles (`docs/results/rules.md` compares); they are weights,
-//! so that a column need not sum up to anything.
+//! The figures are rounded measurements of published sets of these styles (`docs/results/rules.md` compares); they are
+//! weights, so that a column need not sum up to anything.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,16 +11,16 @@ use std::str::FromStr;
 pub enum Style {
     /// Access control list: long prefixes on both sides, TCP services, hardly any overlap.
     Acl,
-    /// Firewall: one side is often anything at all, so that very many filters overlap.
+    /// Firewall: one side often matches everything, so very many filters overlap.
     Fw,
     /// IP chain: all lengths, all kinds of ports.
     Ipc,
 }
 
-/// A weight and what it is of.
+/// A weight and its subject.
 pub(super) type Weighted<T> = (u32, T);
 
-/// What filters of a style are drawn from.
+/// The distributions of a style.
 pub(super) struct Shape {
     /// Weights of the classes of `statistics::LENGTHS`: a row a class of source prefixes, a column a class of
     /// destination prefixes.
@@ -42,9 +42,9 @@ pub(super) struct Shape {
 /// The shape of an address trie.
 #[derive(Clone, Copy)]
 pub(super) struct Space {
-    /// In percent, how many nodes have two children, in each of the four bytes of an address.
+    /// The percentage of nodes with two children, in each of the four bytes of an address.
     pub(super) branching: [u32; 4],
-    /// In percent, how often the fuller of two children is taken.
+    /// The probability of the fuller of two children, in percent.
     pub(super) skew: u32,
 }
 

@@ -1,9 +1,9 @@
 //! `maple bench misses`: the share of a switch's packets that go to the controller (paper §6.2, Figure 6a).
 //!
-//! Each pair of 10 clients and 20 servers has 4 TCP sessions. A session has two flows, one for each direction, of F packets.
-//! One run uses `mt-route`, which decides by the two /24 prefixes; every host has its own subnet and tenant. The other run
-//! uses a policy that reads every field, so that each rule matches one flow. The engine is the product's, and time is
-//! simulated, so a seed determines the results.
+//! Each pair of 10 clients and 20 servers has 4 TCP sessions. A session has two flows, one for each direction, of F
+//! packets. One run uses `mt-route`, which decides by the two /24 prefixes; every host has its own subnet and tenant.
+//! The other run uses a policy that reads every field, so that each rule matches one flow. The engine is the product's,
+//! and time is simulated, so a seed determines the results.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -112,8 +112,8 @@ fn measure(args: &MissesArgs, packets_per_flow: u32, progress: &Progress) -> Res
     })
 }
 
-/// Plays all sessions. Returns the numbers of packets, misses, and rules at the end. Every packet must be delivered once,
-/// at its destination's port.
+/// Plays all sessions. Returns the numbers of packets, misses, and rules at the end. Every packet must be delivered
+/// once, at its destination's port.
 fn play(args: &MissesArgs, packets_per_flow: u32, policy: Arc<dyn Policy>) -> Result<(u64, u64, usize), BenchError> {
     let mut world = World::new(policy, args.clients + args.servers, Duration::from_micros(args.delay_us.into()))?;
     world.left.clear();

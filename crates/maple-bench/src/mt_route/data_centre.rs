@@ -1,8 +1,8 @@
 //! A data centre: racks under a fat tree, tenants, and the policy `mt-route` on it (paper §6.1).
 //!
-//! Every rack is a /24 subnet of one tenant, and each tenant has its own link weights. Within a tenant a packet takes the
-//! tenant's shortest path. Between tenants it takes the destination's shortest path through the tenant's first rack, where
-//! its firewall is. If the two tenants may not communicate, the packet is dropped.
+//! Every rack is a /24 subnet of one tenant, and each tenant has its own link weights. Within a tenant a packet takes
+//! the tenant's shortest path. Between tenants it takes the destination's shortest path through the tenant's first
+//! rack, where its firewall is. If the two tenants may not communicate, the packet is dropped.
 
 use maple_emulator::Random;
 use maple_wire::Field;
@@ -91,8 +91,8 @@ impl DataCentre {
         Route { ports }
     }
 
-    /// Appends the ports of the tenant's shortest path. All paths between two racks have equally many links, so the lightest
-    /// one goes through some aggregation switch and its best core switch.
+    /// Appends the ports of the tenant's shortest path. All paths between two racks have equally many links, so the
+    /// lightest one goes through some aggregation switch and its best core switch.
     fn path(&self, tenant: usize, src: usize, dst: usize, ports: &mut Vec<Port>) {
         let half = self.half;
         let up = &self.up[tenant];

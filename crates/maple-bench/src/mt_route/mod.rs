@@ -1,8 +1,8 @@
 //! `maple bench mt-route`: multi-tenant routing in a data centre (paper §6.1 and §6.3, first rows of Tables 1 and 2).
 //!
-//! Traffic between hosts of 392 racks fills one table until f has decided the wanted number of pairs of racks. Then every
-//! header is looked up again, and hosts and ports are invalidated one at a time. All rules match pairs of /24 prefixes at
-//! one priority. The benchmark checks that, so it can model the switch by a hash table.
+//! Traffic between hosts of 392 racks fills one table until f has decided the wanted number of pairs of racks. Then
+//! every header is looked up again, and hosts and ports are invalidated one at a time. All rules match pairs of /24
+//! prefixes at one priority. The benchmark checks that, so it can model the switch by a hash table.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -151,8 +151,8 @@ pub(crate) fn main(args: &MtRouteArgs) -> Result<(), BenchError> {
     args.output.print(&results, || with_note(&table(&results), note), || vec![chart(&results)])
 }
 
-/// Generates headers until the wanted number of pairs of racks have communicated. All racks send equally often, but some
-/// receive far more than others. Half of a rack's packets go to its own tenant.
+/// Generates headers until the wanted number of pairs of racks have communicated. All racks send equally often, but
+/// some receive far more than others. Half of a rack's packets go to its own tenant.
 fn traffic(centre: &DataCentre, pairs: usize, seed: u64) -> Vec<FiveTuple> {
     let mut random = Random::new(seed ^ 0x6d74);
     let racks = centre.racks();

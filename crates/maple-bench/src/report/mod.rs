@@ -1,4 +1,4 @@
-//! What benchmarks print: tables, JSON, plots, and progress while they run.
+//! The output of benchmarks: tables, JSON, plots, and progress while they run.
 
 mod plot;
 mod progress;

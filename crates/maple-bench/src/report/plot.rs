@@ -10,17 +10,17 @@ use plotters::prelude::*;
 /// A chart.
 #[derive(Clone, Debug)]
 pub struct Chart {
-    /// What it shows. Also names the file.
+    /// The title, which is also the name of the file.
     pub title: String,
-    /// What the horizontal axis is, with its unit.
+    /// The quantity of the horizontal axis, with its unit.
     pub x: String,
-    /// What the vertical axis is, with its unit.
+    /// The quantity of the vertical axis, with its unit.
     pub y: String,
     /// Whether the horizontal axis is logarithmic.
     pub log_x: bool,
     /// Whether the vertical axis is logarithmic.
     pub log_y: bool,
-    /// What stands at 0, 1, 2, … of a plain horizontal axis in place of numbers.
+    /// Labels at 0, 1, 2, … of a linear horizontal axis, in place of numbers.
     pub labels: Vec<String>,
     /// The lines.
     pub series: Vec<Series>,
@@ -29,16 +29,16 @@ pub struct Chart {
 /// A line through points.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// Where it goes. On a logarithmic axis points must be positive.
+    /// Its points. On a logarithmic axis they must be positive.
     pub points: Vec<(f64, f64)>,
 }
 
 /// Why there is no chart.
 #[derive(Debug, thiserror::Error)]
 pub enum PlotError {
-    /// The folder can't be made.
+    /// The folder cannot be made.
     #[error("{}: {source}", path.display())]
     Folder {
         /// The folder.
@@ -46,7 +46,7 @@ pub enum PlotError {
         /// Why not.
         source: std::io::Error,
     },
-    /// The chart can't be drawn or written.
+    /// The chart cannot be drawn or written.
     #[error("{}: {what}", path.display())]
     Drawing {
         /// The chart's file.
@@ -58,7 +58,7 @@ pub enum PlotError {
 
 const SIZE: (u32, u32) = (900, 600);
 
-/// Colours that people tell apart, also those who don't tell red from green (Okabe and Ito 2008).
+/// Colours that people can distinguish, also if they are red-green colour-blind (Okabe and Ito 2008).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -70,11 +70,11 @@ const COLOURS: [RGBColor; 7] = [
 ];
 
 impl Chart {
-    /// Writes `NAME.svg` into a folder, which is made where it is absent, and says where. The name is the title in
+    /// Writes `NAME.svg` into a folder, which is made if it is absent, and prints where. The name is the title in
     /// small letters, with hyphens.
     ///
     /// # Errors
-    /// [`PlotError`] where that can't be written.
+    /// [`PlotError`] if the file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<PathBuf, PlotError> {
         fs::create_dir_all(folder).map_err(|source| PlotError::Folder { path: folder.to_path_buf(), source })?;
         let path = folder.join(format!("{}.svg", file_name(&self.title)));
@@ -139,7 +139,7 @@ impl Chart {
         label.cloned().unwrap_or_default()
     }
 
-    /// From the least to the greatest value; from 0 on a plain axis.
+    /// From the least to the greatest value. From 0 on a linear axis.
     fn extent(&self, value: impl Fn(&(f64, f64)) -> f64, log: bool) -> Range<f64> {
         let values = || self.series.iter().flat_map(|series| &series.points).map(&value).filter(|v| v.is_finite());
         let (least, greatest) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
@@ -161,7 +161,7 @@ fn decades(range: Range<f64>) -> LogCoord<f64> {
     (10f64.powi(first)..10f64.powi(last)).log_scale().into()
 }
 
-/// A number as it stands at an axis: 1500 as `1.5k`.
+/// A number as the label of an axis: 1500 as `1.5k`.
 fn short(value: f64) -> String {
     let (scaled, unit) = match value.abs() {
         v if v >= 1e9 => (value / 1e9, "G"),

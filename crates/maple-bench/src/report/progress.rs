@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar that says what is being done. It is gone when it is dropped.
+/// A progress bar with a text. Dropping it removes it.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// A bar of `steps` steps; hidden where standard error is no terminal.
+    /// A bar of `steps` steps. Hidden if standard error is no terminal.
     pub fn new(steps: u64) -> Progress {
         let bar = ProgressBar::new(steps);
         let style = ProgressStyle::with_template("{spinner:.green} {wide_bar:.green} {pos}/{len} {msg}");
@@ -25,7 +25,7 @@ impl Progress {
         Progress { bar: ProgressBar::hidden() }
     }
 
-    /// Says what is done now.
+    /// Sets the text.
     pub fn set_message(&self, what: impl Into<String>) {
         self.bar.set_message(what.into());
     }

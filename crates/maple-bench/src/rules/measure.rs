@@ -91,7 +91,8 @@ impl Task<'_> {
         Ok(misses)
     }
 
-    /// Invalidates all of these, one at a time, in a table with all traces. Counts wrong answers half-way and at the end.
+    /// Invalidates all of these, one at a time, in a table with all traces. Counts wrong answers half-way and at the
+    /// end.
     fn invalidations<T>(
         &self,
         table: Table,

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// The results of a filter set under one compiler. The fields are the keys in JSON, in this order. Rates are of the fastest
-/// pass, unless they are called medians.
+/// The results of a filter set under one compiler. The fields are the keys in JSON, in this order. Rates are of the
+/// fastest pass, unless they are called medians.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Measured {
     /// Filters of the set.

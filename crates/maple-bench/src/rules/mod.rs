@@ -1,9 +1,9 @@
 //! `maple bench rules`: policies that interpret filter sets (paper §6.1 and §6.3, Tables 1 and 2).
 //!
-//! Each header of the trace arrives at a switch, which is a list of rules. On a miss the controller searches its tree; if
-//! there is no leaf, it runs f, adds the trace, and changes the switch's rules. Every answer is compared with a linear
-//! search of the filters: at once, again after the trace, and while hosts and ports are invalidated. A difference is an
-//! error.
+//! Each header of the trace arrives at a switch, which is a list of rules. On a miss the controller searches its tree;
+//! if there is no leaf, it runs f, adds the trace, and changes the switch's rules. Every answer is compared with a
+//! linear search of the filters: at once, again after the trace, and while hosts and ports are invalidated. A
+//! difference is an error.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -36,8 +36,8 @@ use policy::{FilterPolicy, Interpreter, OtherLanguage, Ranges};
 use published::PUBLISHED;
 use speeds::Speeds;
 
-/// The number of rounds, in each of which every set is timed, so that a temporary slowdown does not affect all rounds of a
-/// set; and the time of a round.
+/// The number of rounds, in each of which every set is timed, so that a temporary slowdown does not affect all rounds
+/// of a set; and the time of a round.
 const ROUNDS: u32 = 4;
 const ROUND: Duration = Duration::from_millis(600);
 
@@ -149,7 +149,7 @@ pub fn main(args: &RulesArgs, python: Option<&dyn OtherLanguage>) -> Result<(), 
     print_line(if args.json { output::json(&findings, args.all.is_some()) } else { output::text(&findings) });
     if let Some(folder) = &args.plot {
         for path in output::plot(&findings, folder)? {
-            // Not on standard output, which may be JSON.
+            // Not on standard output, which can be JSON.
             eprintln!("maple: wrote {}", path.display());
         }
     }

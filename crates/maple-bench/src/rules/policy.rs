@@ -1,8 +1,8 @@
 //! f: a policy that interprets a filter set (paper §6.1).
 //!
-//! It tests one filter at a time, and decides by the number of the first match. Each filter has a different decision, so no
-//! two rules agree by accident. A filter is one test of several conditions. Its ports are part of the test, or are read:
-//! see [`Ranges`].
+//! It tests one filter at a time, and decides by the number of the first match. Each filter has a different decision,
+//! so no two rules agree by accident. A filter is one test of several conditions. Its ports are part of the test, or
+//! are read: see [`Ranges`].
 
 use std::error::Error;
 use std::hint::black_box;
@@ -17,8 +17,8 @@ use crate::headers::FiveTuple;
 
 /// A policy that interprets a filter set.
 pub trait FilterPolicy {
-    /// Runs f on a header. All its reads and tests go through `run`, or are repeated there ([`Replay::observe`]). Returns
-    /// the first filter that the header matches, if any.
+    /// Runs f on a header. All its reads and tests go through `run`, or are repeated there ([`Replay::observe`]).
+    /// Returns the first filter that the header matches, if any.
     ///
     /// # Errors
     /// If f fails; the text is its language's.

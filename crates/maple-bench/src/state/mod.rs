@@ -62,7 +62,8 @@ const KEYS: u64 = 10_000;
 /// Runs the benchmark and prints the results.
 ///
 /// # Errors
-/// [`BenchError`] if a plot can't be written, a link was oversold, or a leaf was withdrawn that does not depend on the key.
+/// [`BenchError`] if a plot can't be written, a link was oversold, or a leaf was withdrawn that does not depend on the
+/// key.
 pub fn main(args: &StateArgs) -> Result<(), BenchError> {
     let costs = measure(args)?;
     args.output.print(&costs, || text(&costs), || vec![chart(&costs.invalidations)])

@@ -34,10 +34,10 @@ const CAPACITY: i64 = 1_000_000;
 /// Yields the processor after a conflict.
 pub(super) struct Yield;
 
-struct Nobody;
+struct NoTask;
 
-impl Wake for Nobody {
-    fn wake(self: Arc<Nobody>) {}
+impl Wake for NoTask {
+    fn wake(self: Arc<NoTask>) {}
 }
 
 impl Patience for Yield {
@@ -46,7 +46,7 @@ impl Patience for Yield {
     }
 
     fn waker(&self) -> Waker {
-        Waker::from(Arc::new(Nobody))
+        Waker::from(Arc::new(NoTask))
     }
 
     fn wait(&self) -> bool {

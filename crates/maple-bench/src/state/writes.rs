@@ -38,7 +38,7 @@ pub struct Writes {
 pub struct Invalidation {
     /// Leaves that depend on a key each.
     pub leaves: u64,
-    /// To find that nobody depends on a key, alone.
+    /// A step: to find that a key has no dependents, alone.
     pub lookup_ns: f64,
     /// The whole write to a key without readers.
     pub no_reader_ns: f64,
@@ -99,18 +99,18 @@ impl Writes {
             ("a variable changes", self.variable),
             ("a counter changes", self.counter),
             ("a key of 10,000 changes", self.key),
-            ("the same while somebody holds the state before", self.key_held),
+            ("the same while another thread holds the previous snapshot", self.key_held),
             ("a variable changes by a transaction", self.transaction),
             ("step: make the write", self.make),
             ("step: locks, and the newest state", self.locks),
-            ("step: find that nobody depends on it, among 10,000 keys that somebody depends on", self.lookup),
+            ("step: find no dependents, among 10,000 keys that have some", self.lookup),
         ])
     }
 }
 
 impl Invalidation {
     /// # Errors
-    /// If others than the readers are withdrawn.
+    /// If leaves other than the readers are withdrawn.
     pub(super) fn measure(leaves: u64, keys: u64, rounds: usize) -> Result<Invalidation, BenchError> {
         const WRITES: u64 = 1000;
         let (store, table): (_, Name) = (Store::new(), "table".into());
@@ -132,7 +132,7 @@ impl Invalidation {
 }
 
 pub(super) fn text(all: &[Invalidation]) -> String {
-    let mut table = TextTable::new(["leaves", "find nobody", "no reader", "one reader", "all leaves, for each"]);
+    let mut table = TextTable::new(["leaves", "find none", "no reader", "one reader", "all leaves, for each"]);
     for one in all {
         let for_each = one.all_readers_ns / one.leaves.max(1) as f64;
         let figures = [one.lookup_ns, one.no_reader_ns, one.one_reader_ns, for_each];
@@ -154,7 +154,7 @@ fn entry(table: &Name, key: u64, value: i64) -> Write {
 fn subscribe(store: &Store, leaf: u64, table: &Name, key: u64) {
     let mut txn = store.begin();
     txn.read(Cell::Table(Arc::clone(table), Value::from(key)));
-    // Nobody else writes, so there is no conflict.
+    // There is no other writer, so no conflict.
     let _ = store.commit(txn, Some(LeafId(leaf)));
 }
 

@@ -41,8 +41,8 @@ impl Contender {
         Ok(Contender { name: name.to_owned(), command: command.to_owned() })
     }
 
-    /// This program, which runs a policy or handler, followed by options of `maple run`. It has a control socket only if an
-    /// option names it.
+    /// This program, which runs a policy or handler, followed by options of `maple run`. It has a control socket only
+    /// if an option names it.
     pub fn ours(policy: &str, more: &str) -> anyhow::Result<Contender> {
         // The interpreter of a virtual environment is a link, and finds its packages only under that path.
         let named = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();

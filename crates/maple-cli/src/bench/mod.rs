@@ -26,7 +26,8 @@ pub enum Bench {
     Optimizer(maple_bench::Bench),
     /// Rate and delay of answers, against switches, windows, workers and rates, compared with other controllers
     Throughput(ThroughputArgs),
-    /// Rate of new flows through whole networks, with rules, flow-mods and memory; cost of a failure, a flood and discovery
+    /// Rate of new flows through whole networks, with rules, flow-mods and memory; cost of a failure, a flood and
+    /// discovery
     Flows(FlowsArgs),
 }
 

@@ -1,4 +1,4 @@
-//! What `maple bench throughput` has measured, as a table, as JSON and as plots.
+//! The results of `maple bench throughput`, as a table, as JSON and as plots.
 
 use maple_bench::Output;
 use maple_bench::report::TextTable;
@@ -11,15 +11,15 @@ use crate::output::print_line;
 /// One point of the sweep: the median round.
 #[derive(Debug, Serialize)]
 pub struct Point {
-    /// How many.
+    /// The number of switches.
     pub switches: u32,
     /// Most packet-ins of a switch without an answer.
     pub window: u32,
     /// Worker threads of the controller.
     pub workers: u8,
-    /// Packet-ins a second that were offered, where a rate was.
+    /// Packet-ins a second that were offered, if a rate was.
     pub offered: Option<f64>,
-    /// How many of them were due together at one switch.
+    /// The number of them that were due together at one switch.
     pub burst: Option<u32>,
     /// Answers a second.
     pub answers: f64,
@@ -44,7 +44,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// What a load on a controller with so many workers showed.
+    /// The result of a load on a controller with this number of workers.
     pub fn new(workers: u8, report: &Report) -> Point {
         Point {
             switches: report.switches,
@@ -74,11 +74,11 @@ struct Measured {
     points: Vec<Point>,
 }
 
-/// All points of all controllers; the first is Maple.
+/// All points of all controllers. Maple comes first.
 #[derive(Debug, Serialize)]
 pub struct Results {
     of: String,
-    /// What the switches send, in words.
+    /// The load of the switches, as text.
     packets: String,
     controllers: Vec<Measured>,
 }
@@ -100,7 +100,7 @@ impl Results {
         self.points().all(|(_, point)| point.doubts.is_empty())
     }
 
-    /// Tells it as asked.
+    /// Prints the results as requested.
     pub fn tell(&self, output: &Output) -> anyhow::Result<()> {
         if output.json {
             print_line(serde_json::to_string_pretty(self)?)
@@ -164,7 +164,7 @@ impl Results {
             point.workers.to_string(),
             point.offered.map(|offered| format!("{offered:.0}")).unwrap_or_default(),
             format!("{:.0}", point.answers),
-            // What Maple makes of this one's figure.
+            // Maple's figure divided by this one's.
             if point.answers > 0.0 { format!("{:.2}", ours / point.answers) } else { String::new() },
             format!("{:.0}", point.p50),
             format!("{:.0}", point.p95),

@@ -1,7 +1,7 @@
 //! `maple bench throughput`: controllers and the load of [`maple_load`] on cores of their own.
 //!
-//! Every point of the sweep is measured `--rounds` times. In each round all controllers are measured one after the other, so
-//! that what else happens on the machine meets them alike; a point's figure is the median of its rounds, and ratios are
+//! Every point of the sweep is measured `--rounds` times. In each round all controllers are measured one after another,
+//! so that other load of the machine affects all of them. A point's figure is the median of its rounds, and ratios are
 //! between medians of one run. Each measurement starts its controller afresh.
 
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use crate::usage_error::OrUsageError as _;
 use crate::values::{duration, version};
 use crate::{descriptors, load};
 
-/// Most packet-ins of a switch without an answer where a rate is offered.
+/// Maximum number of unanswered packet-ins of a switch when a rate is offered.
 const RATE_WINDOW: u32 = 4096;
-/// Packet-ins without an answer of switches that are alike, and of those of a network.
+/// Unanswered packet-ins of identical switches, and of switches of a network.
 const WINDOW: u32 = 512;
 const NETWORK_WINDOW: u32 = 16;
-/// How long to send before measuring, to switches that are alike and to those of a network.
+/// Time of sending before the measurement, for identical switches and for those of a network.
 const WARMUP: Duration = Duration::from_secs(2);
 const NETWORK_WARMUP: Duration = Duration::from_secs(6);
 /// The longest warm-up that is not asked for.
@@ -53,11 +53,12 @@ pub struct ThroughputArgs {
     /// Worker threads of the controller
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1", value_parser = clap::value_parser!(u8).range(1..))]
     pub workers: Vec<u8>,
-    /// Shares of the throughput at the first window to offer as a rate, each a measurement of its own: delay against rate
+    /// Shares of the throughput at the first window to offer as a rate, each a measurement of its own: delay against
+    /// rate
     #[arg(long, value_name = "SHARE,…", value_delimiter = ',', value_parser = share)]
     pub rates: Vec<f64>,
-    /// Packets of one switch that are sent together when a rate is offered [default: 1, and above 40000 packets a second
-    /// the smallest bursts that make no more than 40000 writes a second]
+    /// Packets of one switch that are sent together when a rate is offered [default: 1, and above 40000 packets a
+    /// second the smallest bursts that make no more than 40000 writes a second]
     #[arg(long, value_name = "B", requires = "rates", value_parser = clap::value_parser!(u32).range(1..=i64::from(RATE_WINDOW)))]
     pub burst: Option<u32>,
     /// Source addresses of each switch
@@ -119,7 +120,7 @@ pub fn main(args: &ThroughputArgs) -> anyhow::Result<u8> {
     Ok(u8::from(!results.are_all_results()))
 }
 
-/// What is to be measured.
+/// The parameters of the measurement.
 struct Sweep<'a> {
     args: &'a ThroughputArgs,
     contenders: Vec<Contender>,
@@ -175,7 +176,7 @@ impl<'a> Sweep<'a> {
                 }
             }
             for &share in &args.rates {
-                // Each is offered a share of what it can do itself.
+                // Each controller is offered a share of its own throughput.
                 let medians = self.measure((workers, switches), |i| self.rate((most[i] * share).max(1.0)))?;
                 for (i, report) in medians.into_iter().enumerate() {
                     results.add(i, Point::new(workers, &report));
@@ -190,7 +191,7 @@ impl<'a> Sweep<'a> {
         Mode::Rate { per_second, window: RATE_WINDOW, burst }
     }
 
-    /// One point of all contenders: the median of its rounds, by answers a second or, where a rate is offered, by delay.
+    /// One point of all controllers: the median round, by answers a second or, if a rate is offered, by delay.
     fn measure(&self, (workers, switches): (u8, u32), mode: impl Fn(usize) -> Mode) -> anyhow::Result<Vec<Report>> {
         let mut rounds: Vec<Vec<Report>> = self.contenders.iter().map(|_| Vec::new()).collect();
         for _ in 0..self.args.rounds {
@@ -228,8 +229,8 @@ impl<'a> Sweep<'a> {
         })?)
     }
 
-    /// How long to send before measuring. All switches learn alike, so their tables grow at the same moments: what that
-    /// costs is no delay of a rate that goes on.
+    /// Time of sending before the measurement. All switches learn at the same speed, so their tables grow at the same
+    /// moments. That cost does not belong to the delay at a steady rate.
     fn warmup(&self, switches: u32, mode: Mode) -> Duration {
         match (&self.workload, mode) {
             (Workload::Network(_), _) => NETWORK_WARMUP,
@@ -242,8 +243,8 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// The report in the middle, by answers a second or, where all were offered the same rate, by the median delay; the lower
-/// one of two. Rounds that are no result count only where no other is there.
+/// The median report, by answers a second or, if all were offered the same rate, by the median delay. The lower
+/// one of two. Rounds without a valid result count only if there is no other.
 fn median(reports: Vec<Report>) -> Option<Report> {
     let key = |report: &Report| if report.offered.is_some() { report.latency.p50 } else { report.answers };
     let (mut results, others): (Vec<Report>, Vec<Report>) = reports.into_iter().partition(Report::is_result);

@@ -1,7 +1,7 @@
-//! `maple check`: looks for what a policy reads and Maple can't track.
+//! `maple check`: searches for reads of a policy that Maple cannot track.
 //!
-//! f runs on made-up and given packets in a made-up network, twice at once and again in a few rounds
-//! ([`maple_core::check`]). What a language's loader finds by reading the source is told first.
+//! f runs on generated and given packets in an imaginary network, twice in succession and again in a few rounds
+//! ([`maple_core::check`]). Findings of a language's loader, which reads the source, come first.
 
 mod network;
 mod output;
@@ -40,7 +40,7 @@ pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
 /// Checks a policy that is loaded.
 pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Suspicion]) -> anyhow::Result<u8> {
     let ControllerOptions { policy, store, snooping, engine, .. } = loaded;
-    // Nobody reads yet, so nobody has to be told.
+    // There is no reader yet, so no leaf to invalidate.
     drop(snooping.declare(&store)?);
     let track_hosts = options.track_hosts.map_or(engine.track_hosts, |wish| wish == OnOff::On);
     let frames = captured(&options.pcap)?;

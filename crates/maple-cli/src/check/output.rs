@@ -1,4 +1,4 @@
-//! What a check found and covered, as text or JSON.
+//! The findings and the coverage of a check, as text or JSON.
 
 use std::cmp::Reverse;
 use std::io::Write;
@@ -23,7 +23,7 @@ pub struct Size {
     pub switches: u64,
 }
 
-/// Prints it; the exit status: 1 if something was found.
+/// Prints it. The exit status is 1 if something was found.
 pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, as_json: bool) -> std::io::Result<u8> {
     let coverage = check.coverage();
     let depends = !suspicions.is_empty() || check.findings().next().is_some();
@@ -61,7 +61,7 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, as_json: bool)
     Ok(u8::from(depends || fails))
 }
 
-/// What the policy says where it fails: the most frequent first.
+/// The errors of the policy, the most frequent first.
 fn write_failures(out: &mut dyn Write, check: &Check) -> std::io::Result<()> {
     let mut all: Vec<(&str, &Counted)> = check.failures().collect();
     all.sort_by_key(|(_, counted)| Reverse(counted.count));
@@ -89,7 +89,7 @@ fn write_route_back(out: &mut dyn Write, place: &str, counted: &Counted) -> std:
     writeln!(out, "    packet  {}", shown(counted))
 }
 
-/// Whether rules multiply by what no policy means them to.
+/// Whether the number of rules multiplies by fields that policies should not read.
 fn warns(wide: &Wide) -> bool {
     wide.per == Per::Connection || wide.floods && matches!(wide.per, Per::Source | Per::Pair)
 }
@@ -115,7 +115,7 @@ fn write_warning(out: &mut dyn Write, wide: &Wide, size: Size) -> std::io::Resul
     writeln!(out, "    packet  {} at {}", summary(&wide.sample.packet()), wide.sample.at)
 }
 
-/// What there will be the most rules of.
+/// The fields that multiply rules most.
 fn write_rules(out: &mut dyn Write, check: &Check, size: Size) -> std::io::Result<()> {
     let Some(widest) = check.costs().filter(|wide| wide.per != Per::Connection).last() else { return Ok(()) };
     let rules = widest.per.rules(size.hosts, size.switches).unwrap_or_default();
@@ -132,7 +132,7 @@ fn each(per: Per) -> &'static str {
     }
 }
 
-/// The fields that were read, and where: `eth_src (a.py:7), eth_dst (a.py:5)`.
+/// The fields that were read, with their lines: `eth_src (a.py:7), eth_dst (a.py:5)`.
 fn reads(wide: &Wide) -> String {
     let read = |(field, at): &(Field, Option<Source>)| match at {
         Some(at) => format!("{field} ({at})"),
@@ -164,11 +164,11 @@ fn shown(counted: &Counted) -> String {
 fn write_finding(out: &mut dyn Write, finding: &Finding) -> std::io::Result<()> {
     let Finding { difference, sample, count } = finding;
     let at = place(difference.at.as_ref());
-    let behind = difference.behind.as_ref().filter(|behind| difference.at.as_ref() != Some(behind));
-    let behind = behind.map(|behind| format!(" (behind line {})", behind.line)).unwrap_or_default();
+    let after = difference.after.as_ref().filter(|after| difference.at.as_ref() != Some(after));
+    let after = after.map(|after| format!(" (after line {})", after.line)).unwrap_or_default();
     writeln!(
         out,
-        "{at}: two runs on the same packet and state differ here{behind}: the policy looks at something untracked"
+        "{at}: two runs on the same packet and state differ here{after}: the policy looks at something untracked"
     )?;
     writeln!(out, "    first   {}", difference.first)?;
     writeln!(out, "    then    {}", difference.second)?;
@@ -213,7 +213,7 @@ fn source_json(source: Option<&Source>) -> Value {
 fn finding_json(finding: &Finding) -> Value {
     json!({
         "at": source_json(finding.difference.at.as_ref()),
-        "behind": source_json(finding.difference.behind.as_ref()),
+        "after": source_json(finding.difference.after.as_ref()),
         "first": finding.difference.first,
         "then": finding.difference.second,
         "packet": sample_json(&finding.sample),

@@ -7,7 +7,7 @@ pub(super) fn is_hex(text: &[u8]) -> bool {
     text.iter().filter(|byte| byte.is_ascii_hexdigit()).count() >= 2 && parse(text).is_ok()
 }
 
-/// The bytes that the text says: pairs of hex digits with anything of white space, commas and colons between them,
+/// The bytes of the text: pairs of hex digits, with any white space, commas and colons between them,
 /// and words that start with `0x`.
 pub(super) fn parse(text: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len() / 2);

@@ -11,7 +11,7 @@ const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const FILE_HEADER_LEN: usize = 24;
 const RECORD_HEADER_LEN: usize = 16;
 
-/// No packet is longer; a larger length means that the file is broken.
+/// No packet is longer. A larger length means that the file is broken.
 pub(super) const MAX_PACKET_LEN: u32 = 256 * 1024 * 1024;
 
 /// Whether the bytes start like a capture, a pcapng one included.
@@ -24,7 +24,7 @@ pub(super) fn is_capture(bytes: &[u8]) -> bool {
 pub(super) enum Capture<'a> {
     Pcap(Records<'a>),
     Pcapng(Blocks<'a>),
-    /// It is read, or can't be read on.
+    /// The file is at its end, or cannot be read further.
     Over,
 }
 
@@ -37,7 +37,7 @@ impl<'a> Capture<'a> {
         Records::new(bytes).map(Capture::Pcap)
     }
 
-    /// The next packet, as far as it was captured, and what it starts with. An error is the last item.
+    /// The captured part of the next packet, and its link type. An error is the last item.
     pub(super) fn next_packet(&mut self) -> Option<anyhow::Result<(LinkType, &'a [u8])>> {
         let packet = match self {
             Capture::Pcap(records) => records.next_packet(),
@@ -60,7 +60,7 @@ pub(super) struct Records<'a> {
     link_type: LinkType,
 }
 
-/// In which order the bytes of numbers stand.
+/// The byte order of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ByteOrder {
     Big,
@@ -75,7 +75,7 @@ impl<'a> Records<'a> {
         if bytes.len() < FILE_HEADER_LEN {
             bail!("pcap header: {} bytes, {FILE_HEADER_LEN} needed", bytes.len());
         }
-        // The upper bits say how long the frame check sequence is.
+        // The upper bits are the length of the frame check sequence.
         let link_type = LinkType::of_capture(order.u32_at(bytes, 20) & 0x0fff_ffff)?;
         Ok(Records { rest: &bytes[FILE_HEADER_LEN..], offset: FILE_HEADER_LEN, order, link_type })
     }
@@ -91,7 +91,7 @@ impl<'a> Records<'a> {
     fn read_record(&mut self) -> anyhow::Result<&'a [u8]> {
         let Records { rest, offset, order, .. } = *self;
         if rest.len() < RECORD_HEADER_LEN {
-            bail!("capture offset {offset}: {} bytes behind the last packet", rest.len());
+            bail!("capture offset {offset}: {} bytes after the last packet", rest.len());
         }
         let length = order.u32_at(rest, 8);
         let end = RECORD_HEADER_LEN + length as usize;

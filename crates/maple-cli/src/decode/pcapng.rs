@@ -1,6 +1,6 @@
-//! Packet captures in the pcapng format: sections of blocks, each section in a byte order of its own.
+//! Packet captures in the pcapng format: sections of blocks, each section with its own byte order.
 //!
-//! Of the blocks, sections' headers, interfaces and packets are read; names, statistics and the like are passed over.
+//! Section headers, interfaces and packets are read. Other blocks, such as names and statistics, are skipped.
 
 use anyhow::bail;
 
@@ -13,7 +13,7 @@ const SIMPLE_PACKET: u32 = 3;
 const ENHANCED_PACKET: u32 = 6;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
-/// Type and length before a block's body, and the length once more behind it.
+/// Type and length before a block's body, and the length again after it.
 const BLOCK_FRAME_LEN: usize = 12;
 
 /// Whether the bytes start like a pcapng capture.
@@ -36,9 +36,9 @@ impl<'a> Blocks<'a> {
         Blocks { rest: bytes, offset: 0, order: ByteOrder::Big, interfaces: Vec::new() }
     }
 
-    /// The next packet, as far as it was captured, and what it starts with; `None` at the end.
+    /// The captured part of the next packet, and its link type. `None` at the end.
     ///
-    /// After an error the blocks can't be read on.
+    /// After an error no further block can be read.
     pub(super) fn next_packet(&mut self) -> anyhow::Result<Option<(LinkType, &'a [u8])>> {
         while !self.rest.is_empty() {
             let offset = self.offset;
@@ -70,11 +70,11 @@ impl<'a> Blocks<'a> {
         Ok(None)
     }
 
-    /// A block's type and body; a section's header is taken note of.
+    /// A block's type and body. Remembers the byte order of a section's header.
     fn next_block(&mut self) -> anyhow::Result<(u32, &'a [u8])> {
         let Blocks { rest, offset, .. } = *self;
         if rest.len() < BLOCK_FRAME_LEN {
-            bail!("capture offset {offset}: {} bytes behind the last block", rest.len());
+            bail!("capture offset {offset}: {} bytes after the last block", rest.len());
         }
         if is_pcapng(rest) {
             self.order = match ByteOrder::Big.u32_at(rest, 8) {

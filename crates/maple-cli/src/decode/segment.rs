@@ -8,7 +8,7 @@ const ETH_TYPE_IPV4: u16 = 0x0800;
 const ETH_TYPE_IPV6: u16 = 0x86dd;
 const PROTO_TCP: u8 = 6;
 
-/// What captured packets start with (the tcpdump project's link-layer header types).
+/// The first header of captured packets (the tcpdump project's link-layer header types).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkType {
     Ethernet,
@@ -59,7 +59,7 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// The segment in a packet that has an Ethernet type at `at`, and maybe VLAN tags behind it.
+    /// The segment in a packet that has an Ethernet type at `at`, perhaps followed by VLAN tags.
     fn behind_type(packet: &'a [u8], mut at: usize) -> Option<Segment<'a>> {
         while matches!(u16_at(packet, at)?, 0x8100 | 0x88a8) {
             at += 4;
@@ -83,7 +83,7 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// Fragments are left out: controllers' connections do not have them.
+    /// Fragments are left out, because connections of controllers do not have them.
     fn in_ipv4(packet: &'a [u8]) -> Option<Segment<'a>> {
         let header_len = usize::from(packet.first()? & 0xf) * 4;
         let fragment = u16_at(packet, 6)? & 0x3fff;

@@ -1,4 +1,4 @@
-//! Byte streams of messages: cut, decoded, printed; and those of a capture put together from TCP segments.
+//! Byte streams of messages: cuts, decodes and prints them. Those of a capture are assembled from TCP segments.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -9,13 +9,13 @@ use maple_wire::{Message, print};
 
 use super::segment::Segment;
 
-/// How many bytes of a direction wait for a missing segment before it is given up.
+/// The number of bytes of a direction that wait for a missing segment before it is given up.
 const MAX_WAITING: usize = 4 * 1024 * 1024;
 
 /// Decodes one stream and prints what it finds.
 #[derive(Debug)]
 pub(super) struct Decoder {
-    /// Stands before every line.
+    /// The start of every line.
     prefix: String,
     buffer: Vec<u8>,
     /// Where in the stream `buffer` starts.
@@ -32,7 +32,7 @@ impl Decoder {
         Decoder { prefix, buffer: Vec::new(), offset: 0, failures: 0, lost: false, skipped: 0 }
     }
 
-    /// How many messages could not be read, or not whole.
+    /// The number of messages that could not be read, or only in part.
     pub(super) fn failures(&self) -> u64 {
         self.failures
     }
@@ -83,7 +83,7 @@ impl Decoder {
         }
     }
 
-    /// Reports that `missing` bytes are not there; what follows them is skipped.
+    /// Reports that `missing` bytes are absent. The bytes after them are skipped.
     fn miss(&mut self, missing: u64, out: &mut dyn Write) -> std::io::Result<()> {
         self.finish(out)?;
         writeln!(out, "{}***offset {}: {missing} bytes are not in the capture***", self.prefix, self.offset)?;
@@ -98,7 +98,7 @@ impl Decoder {
         self.lost
     }
 
-    /// The next bytes start a message: reads on there, and reports what was skipped.
+    /// The next bytes start a message: continues there, and reports what was skipped.
     fn resume(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
         self.lost = false;
         self.report_skipped(out)
@@ -115,7 +115,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The stream is over: what is left of it is the start of a message.
+    /// The stream is over. The remaining bytes are the start of a message.
     pub(super) fn finish(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
         self.report_skipped(out)?;
         if self.buffer.is_empty() {
@@ -155,7 +155,7 @@ impl Streams {
         direction.push(segment, out)
     }
 
-    /// Prints what can be printed without the segments that did not come, and gives the number of failures.
+    /// Prints all that is complete without the missing segments. Returns the number of failures.
     pub(super) fn finish(mut self, out: &mut dyn Write) -> std::io::Result<u64> {
         for direction in self.directions.values_mut() {
             self.failures += direction.finish(out)?;
@@ -179,17 +179,17 @@ struct Direction {
 }
 
 impl Direction {
-    /// A stream that starts with this segment: behind its SYN, or with its data where the capture began later.
+    /// A stream that starts with this segment: after its SYN, or with its data if the capture began later.
     fn new(first: &Segment) -> Direction {
         let prefix = format!("{} > {}: ", endpoint(first.from), endpoint(first.to));
         let mut decoder = Decoder::new(prefix);
-        // Without the SYN the data may start anywhere in a message.
+        // Without the SYN the data can start anywhere in a message.
         decoder.lost = !first.syn;
         let next = first.sequence.wrapping_add(u32::from(first.syn));
         Direction { decoder, next, early: BTreeMap::new(), waiting: 0, position: 0 }
     }
 
-    /// Whether this segment opens another connection between the same ports; a SYN that came twice does not.
+    /// Whether this segment opens another connection between the same ports. A repeated SYN does not.
     fn is_ended_by(&self, segment: &Segment) -> bool {
         let first = self.next.wrapping_sub(self.position as u32);
         segment.syn && segment.sequence.wrapping_add(1) != first
@@ -239,7 +239,7 @@ impl Direction {
         Ok(())
     }
 
-    /// Gives up what is missing before the first early segment.
+    /// Gives up the missing bytes before the first early segment.
     fn skip_gap(&mut self, out: &mut dyn Write) -> std::io::Result<()> {
         if let Some((position, _)) = self.early.first_key_value() {
             let missing = position - self.position;
@@ -259,7 +259,7 @@ impl Direction {
     }
 }
 
-/// Whether these bytes, which may be the middle of a message, look like the start of one.
+/// Whether these bytes look like the start of a message. They can be the middle of one.
 fn starts_message(data: &[u8]) -> bool {
     let known = |header: &Header| (1..=6).contains(&header.version) && header.kind <= 35;
     Header::peek(data).ok().flatten().is_some_and(|header| known(&header))

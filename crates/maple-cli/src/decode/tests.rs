@@ -9,7 +9,7 @@ const HELLO: &str = "0400000800000001";
 const HELLO_TEXT: &str = "OFPT_HELLO (OF1.3) (xid=0x1): version bitmap: 0x01, 0x02, 0x03, 0x04";
 const BARRIER: &str = "0414000800000002";
 const BARRIER_TEXT: &str = "OFPT_BARRIER_REQUEST (OF1.3) (xid=0x2):";
-/// A flow-mod whose match says that it is 3 bytes long.
+/// A flow-mod whose match has a length of 3 bytes.
 const BROKEN: &str =
     "040e003800000003000000000000000000000000000000000000000000008000ffffffffffffffffffffffff000000000001000300000000";
 const ECHO: &str = "0402000a000000046162";
@@ -100,7 +100,7 @@ fn segment(from_controller: bool, sequence: u32, flags: u8, data: &[u8]) -> Vec<
 const SYN: u8 = 2;
 const ACK: u8 = 16;
 
-/// What a capture is like: byte order, nanoseconds, link type, what stands before each packet.
+/// The form of a capture: byte order, nanoseconds, link type, first bytes of each packet.
 type Style = (bool, bool, u32, &'static [u8]);
 
 const RAW_IP: Style = (true, false, 101, &[]);

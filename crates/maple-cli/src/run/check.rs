@@ -2,16 +2,16 @@
 //!
 //! # What
 //! For every frame that a host sent, f is run afresh on the state that the controller had then, and its route is
-//! resolved to edge ports and rewritten bytes. The frame must have come out exactly there and so, once at each port.
-//! Frames with equal bytes that enter by one port at the same time can't be told apart; they are judged together.
+//! resolved to edge ports and rewritten bytes. The frame must have left there, with these bytes, once at each port.
+//! Frames with equal bytes that enter at one port at the same time are judged together.
 //!
 //! # Why it is sound
 //! Neither trees nor rules nor the compiler take part: f, the state, and the route's meaning do. While the state
-//! changes a packet may meet f's answer before or after the change, so every state that the controller had from the
-//! frame's entry to its last copy is admitted, and no other ([`super::history`]).
+//! changes, a packet can meet f's answer before or after the change. So every state that the controller had from the
+//! frame's entry to its last copy is accepted, and no other ([`super::history`]).
 //!
 //! # Cost
-//! One run of f a frame, mostly; frames wait here until they had time to arrive.
+//! Mostly one run of f for each frame. Frames wait here until they have had time to arrive.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,18 +30,18 @@ use maple_wire::{Dpid, Packet, PortNo};
 
 use super::history::History;
 
-/// How long a frame that came out right is watched for further copies.
+/// How long a frame that was delivered correctly is watched for further copies.
 const SETTLED: Duration = Duration::from_millis(500);
-/// How long a frame may take to come out.
+/// How long a frame may take to leave the network.
 const LATE: Duration = Duration::from_secs(4);
-/// How often the last frames are looked for.
+/// The interval of looking for the last frames.
 const AGAIN: Duration = Duration::from_millis(50);
-/// For how long packets may be lost where a switch restarts, or something of it fails or comes back, in nanoseconds.
+/// The time for which packets may be lost after a switch restarts, or a part of it fails or returns, in nanoseconds.
 const AROUND: u64 = 5_000_000_000;
-/// Examples kept of each kind of fault.
+/// Number of examples for each kind of fault.
 const EXAMPLES: usize = 3;
 
-/// Where a frame comes out and with which bytes.
+/// Where a frame leaves the network, and with which bytes.
 type Place = (Dpid, PortNo, Vec<u8>);
 
 /// Judges the frames of one run.
@@ -55,47 +55,48 @@ pub struct Checker {
     verdicts: Verdicts,
 }
 
-/// What came of the frames.
+/// The verdicts on the frames.
 #[derive(Default)]
 pub struct Verdicts {
-    /// Frames that came out exactly where f says.
+    /// Frames that left exactly where f says.
     pub right: u64,
-    /// Frames that did not come out everywhere that f says.
+    /// Frames that did not leave everywhere that f says.
     pub lost: Tally,
-    /// Frames that came out elsewhere, with other bytes, or twice.
+    /// Frames that left elsewhere, with other bytes, or twice.
     pub wrong: Tally,
-    /// Frames of which the network itself lost a copy: links, queues, meters, failures. Their other copies came out as f says.
+    /// Frames of which the network itself lost a copy: links, queues, meters, failures. Their other copies left as f
+    /// says.
     pub excused: u64,
-    /// Frames that entered before discovery knew their port, or came out when the state at their entry was forgotten.
+    /// Frames that entered before discovery knew their port, or left when the state at their entry was forgotten.
     pub unchecked: u64,
 }
 
 /// Frames with the same fault.
 #[derive(Default)]
 pub struct Tally {
-    /// How many.
+    /// The number of switches.
     pub count: u64,
-    /// The first ones, in words.
+    /// The first ones, as text.
     pub examples: Vec<String>,
 }
 
-/// What frames that can't be told apart have in common: where they entered, and their bytes.
+/// What identical frames have in common: where they entered, and their bytes.
 type Kind = (Location, Arc<[u8]>);
 
-/// Frames of one kind whose copies may still be under way.
+/// Frames of one kind whose copies can still be under way.
 struct Watched {
     ids: Vec<FrameId>,
     /// When the first and the last of them entered.
     entered: (Instant, Instant),
     came_out: BTreeMap<Place, usize>,
-    /// When the last copy came out.
+    /// When the last copy left.
     last: Instant,
     /// Whether the network itself lost a copy.
     excused: bool,
 }
 
 impl Checker {
-    /// A checker for what this controller does with this policy.
+    /// A checker for this controller and policy.
     ///
     /// # Errors
     /// Those of starting a thread.
@@ -105,7 +106,7 @@ impl Checker {
         Ok(Checker { policy, track_hosts, history, pending, kinds, verdicts })
     }
 
-    /// Takes what happened since the last look, and judges what is due.
+    /// Reads the new events, and judges the frames that are due.
     pub fn look(&mut self, emulation: &Emulation) -> anyhow::Result<()> {
         self.take(emulation)?;
         let now = Instant::now();
@@ -115,7 +116,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Waits for the frames that are under way and gives the verdicts.
+    /// Waits for the frames that are under way, and returns the verdicts.
     pub fn finish(mut self, emulation: &Emulation) -> anyhow::Result<Verdicts> {
         let deadline = Instant::now() + LATE;
         self.look(emulation)?;
@@ -189,7 +190,7 @@ impl Checker {
         }
     }
 
-    /// Judges frames, unless they may still come out right.
+    /// Judges frames, unless they can still turn out correct.
     fn is_judged(&mut self, kind: &Kind, watched: &Watched, now: Instant) -> bool {
         let count = watched.ids.len();
         let states = self.history.between(watched.entered.0, watched.last.max(watched.entered.1));
@@ -197,7 +198,7 @@ impl Checker {
             self.verdicts.unchecked += count as u64;
             return true;
         };
-        // Mostly one state explains it all, and the newest at that. There may be thousands, with floods to thousands of hosts.
+        // Mostly the newest state explains everything. There can be thousands, with floods to thousands of hosts.
         let explains = |state| is_right(&[self.expected(state, kind)], &watched.came_out, count);
         if states.iter().rev().any(explains) {
             self.verdicts.right += count as u64;
@@ -235,8 +236,8 @@ impl Checker {
     }
 }
 
-/// Whether what became of a copy is the network's own doing, whatever f says: it was lost on a link, in a full queue, or by a
-/// meter; or by what failed at the switch or came back shortly before.
+/// Whether the network itself lost a copy, whatever f says: on a link, in a full queue, by a meter, or because
+/// something failed at the switch or returned shortly before.
 fn is_the_networks(delivery: &Delivery, network: &Network) -> bool {
     let is_disturbed = |dpid: &Dpid| {
         let since = network.disturbed(*dpid);
@@ -253,13 +254,13 @@ fn is_the_networks(delivery: &Delivery, network: &Network) -> bool {
     }
 }
 
-/// Whether discovery knows that hosts are behind this port.
+/// Whether discovery knows this port as an edge port.
 fn is_known(state: &Snapshot, at: Location) -> bool {
     state.port(at).is_some_and(|port| matches!(port.kind, PortKind::Edge | PortKind::Middlebox))
 }
 
-/// Whether frames of one kind came out as f says, given its answers on the states that there were. A single frame met
-/// one of these; of several, each may have met another.
+/// Whether frames of one kind left as f says, given its answers on the states of their time. A single frame met
+/// one of these. Several can each have met another one.
 fn is_right(answers: &[BTreeSet<Place>], came_out: &BTreeMap<Place, usize>, count: usize) -> bool {
     if count == 1 {
         return answers.iter().any(|places| places.iter().map(|place| (place, &1)).eq(came_out));

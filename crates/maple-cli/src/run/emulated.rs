@@ -1,4 +1,4 @@
-//! A policy on an emulated network: traffic or commands, what happens meanwhile, and what came of it.
+//! A policy on an emulated network: traffic or commands, their progress, and the summary.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,15 +21,15 @@ use crate::output::print_line;
 use crate::values::OnOff;
 use crate::{console, emulate};
 
-/// How long traffic lasts where nothing else is said.
+/// The default duration of traffic.
 const TRAFFIC: Duration = Duration::from_secs(20);
-/// How long switches may take to connect and flows to end, besides the time of the traffic.
+/// The time for switches to connect and flows to end, in addition to the time of the traffic.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long commands wait until the controller knows the network.
+/// The time that commands wait for the controller to know the network.
 const SETTLE: Duration = Duration::from_secs(5);
-/// How often it is looked whether the controller knows the network.
+/// The interval of checking whether the controller knows the network.
 const KNOWN: Duration = Duration::from_millis(10);
-/// Frames that the log holds between two looks at it.
+/// The number of frames that the log holds between two reads.
 const LOG: usize = 200_000;
 
 /// A policy and the network to run it on.
@@ -52,7 +52,7 @@ impl Emulated<'_> {
     /// Runs it.
     ///
     /// # Errors
-    /// What went wrong with the run as a whole: something was lost or delivered otherwise than f says, or f failed on
+    /// Whether the run failed: a packet was lost or not delivered as f says, or f failed on
     /// every packet.
     pub fn run(self, controller: &Handle, stop: &AtomicBool) -> anyhow::Result<()> {
         let commands = self.options.emulation.has_commands();
@@ -64,7 +64,7 @@ impl Emulated<'_> {
             .then(|| Checker::new(Arc::clone(&self.policy), self.track_hosts, controller))
             .transpose()?;
         let mut watch = Watch { lines, controller, began: None, second: Second::default() };
-        // Commands need not wait for links that may be dead on purpose.
+        // Commands do not wait for links, which can be down on purpose.
         let patience = traffic.map_or(SETTLE, |traffic| traffic + PATIENCE);
         watch.until_known(&emulation, &self.topology, patience, stop)?;
         let mut done = Ok(());
@@ -93,7 +93,8 @@ impl Emulated<'_> {
         let flows = Flows {
             opened: network.total.opened,
             ended: network.total.done,
-            // Who stops it does not wait for the last ones; and the network itself may have lost packets of some.
+            // After a request to stop, the last flows are not awaited. The network itself can have lost packets of
+            // others.
             may_drop: self.options.allow_drops || is_stopped || verdicts.as_ref().is_some_and(|v| v.excused > 0),
         };
         match summary::failure(controller, verdicts.as_ref(), flows) {
@@ -126,7 +127,7 @@ impl Emulated<'_> {
     }
 }
 
-/// Looks after an emulation while it runs.
+/// Watches an emulation while it runs.
 struct Watch<'a> {
     lines: Lines,
     controller: &'a Handle,
@@ -136,7 +137,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Returns when the controller knows the network, so that traffic can begin; or when the user or patience ends it.
+    /// Returns when the controller knows the network, so that traffic can begin, or when the user stops, or after the
+    /// time limit.
     fn until_known(
         &mut self,
         emulation: &Emulation,
@@ -147,7 +149,7 @@ impl Watch<'_> {
         let deadline = Instant::now() + patience;
         while !is_known(&self.controller.snapshot(), topology) {
             let is_over = stop.load(Ordering::SeqCst) || self.controller.failure().is_some();
-            // Traffic that began by itself need not wait for ports that stay new: they would have to be edge ports.
+            // Automatic traffic does not wait for ports that stay new: they would have to be edge ports.
             if is_over || Instant::now() > deadline || emulation.snapshot()?.traffic_started {
                 return Ok(());
             }
@@ -157,7 +159,7 @@ impl Watch<'_> {
         Ok(emulation.begin_traffic()?)
     }
 
-    /// Does commands. What came of them, and the checker.
+    /// Runs commands. Returns their result, and the checker.
     fn commands(
         &mut self,
         emulation: &Emulation,
@@ -187,7 +189,7 @@ impl Watch<'_> {
         (checker, failed.map_or(done, Err))
     }
 
-    /// Returns when all flows have ended, or the user or patience ends it.
+    /// Returns when all flows have ended, or when the user stops, or after the time limit.
     fn until_over(
         &mut self,
         emulation: &Emulation,

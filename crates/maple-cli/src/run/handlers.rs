@@ -1,4 +1,4 @@
-//! `maple run builtin:learning-switch`, `builtin:hub`, and handlers in Python: a program a switch instead of a policy.
+//! `maple run builtin:learning-switch`, `builtin:hub`, and handlers in Python: a program for each switch, not a policy.
 
 use std::sync::atomic::Ordering;
 
@@ -12,7 +12,7 @@ use crate::output::print_line;
 use crate::signal;
 use crate::usage_error::usage_error;
 
-/// Serves switches until it is told to stop.
+/// Serves switches until it is asked to stop.
 pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>) -> anyhow::Result<u8> {
     for (given, option) in [
         (options.emulate.is_some(), "--emulate"),

@@ -1,8 +1,8 @@
-//! Every state that a controller had, and how long packets may have met it.
+//! Every state that a controller had, and the time in which packets can have met it.
 //!
-//! A state is over for the packets that enter once a newer one has been published *and* no switch has a rule any more that
-//! the change made wrong. The store tells of the first, [`Handle::settled`] of the second; a thread asks for it again and
-//! again. So nothing depends on how busy the machine is.
+//! Packets that enter no longer meet a state when a newer one has been published *and* no switch has a rule that the
+//! change made wrong. The store reports the first, [`Handle::settled`] the second. A thread asks for it again and
+//! again. So the load of the machine does not matter.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 use maple_controller::Handle;
 use maple_core::state::Snapshot;
 
-/// How often switches are asked whether they have followed.
+/// The interval of asking switches whether they have followed.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Switches that take longer to follow are at fault.
+/// A switch that takes longer to follow is faulty.
 const LONGEST: Duration = Duration::from_secs(2);
-/// States that are kept at most; what goes back further is not known then.
+/// Maximum number of states that are kept. Older ones are forgotten.
 const MOST: usize = 100_000;
 
-/// The states that a controller has had lately.
+/// The recent states of a controller.
 pub struct History {
     states: Arc<Mutex<States>>,
     is_over: Arc<AtomicBool>,
@@ -30,14 +30,14 @@ pub struct History {
 struct States {
     /// Oldest first.
     all: VecDeque<State>,
-    /// Packets that entered before this may have met states that are forgotten.
+    /// Packets that entered before this can have met forgotten states.
     known_since: Option<Instant>,
 }
 
 struct State {
     /// When it was published.
     since: Instant,
-    /// When no packet that entered met it any more.
+    /// When entering packets no longer met it.
     until: Option<Instant>,
     snapshot: Arc<Snapshot>,
 }
@@ -52,7 +52,7 @@ impl History {
         let states = Arc::new(Mutex::new(States { all: VecDeque::new(), known_since: None }));
         let observed = Arc::clone(&states);
         store.observe(move |snapshot| lock(&observed).push(snapshot));
-        // Behind the observer, so that none is missing.
+        // After the observer is in place, so that no state is missing.
         let first = State { since: Instant::now(), until: None, snapshot: store.snapshot() };
         lock(&states).all.push_front(first);
         let is_over = Arc::new(AtomicBool::new(false));
@@ -64,7 +64,7 @@ impl History {
                 while !is_over.load(Ordering::Relaxed) {
                     let version = store.snapshot().version();
                     if version > done {
-                        // Rules that outlive the patience are found by the packets that meet them.
+                        // Packets find rules that stay longer.
                         controller.settled(LONGEST);
                         lock(&states).end_before(version);
                         done = version;
@@ -76,13 +76,13 @@ impl History {
         Ok(History { states, is_over, replay: Some(replay) })
     }
 
-    /// The states that a packet that entered at `from` and was on its way until `to` may have met. `None` if that is too
+    /// The states that a packet can have met that entered at `from` and was under way until `to`. `None` if that is too
     /// long ago.
     pub fn between(&self, from: Instant, to: Instant) -> Option<Vec<Arc<Snapshot>>> {
         lock(&self.states).between(from, to)
     }
 
-    /// Forgets what no packet met that entered since then.
+    /// Forgets states that no packet met that entered since then.
     pub fn forget_before(&self, then: Instant) {
         lock(&self.states).forget_before(then);
     }

@@ -28,7 +28,7 @@ use crate::values::{OnOff, Pause};
 use crate::{builtin, descriptors, signal, weights};
 use progress::Lines;
 
-/// Counts packets on which the policy failed: told at the tenth, the hundredth, and so on.
+/// The counts of packets on which the policy failed that are reported: the tenth, the hundredth, and so on.
 struct Failures {
     next: u64,
     asked: Instant,
@@ -57,9 +57,9 @@ impl Failures {
 /// What to do when the controller runs.
 pub type Started<'a> = Box<dyn FnOnce(Handle) + 'a>;
 
-/// Cached answers that are checked a second where nothing else is said.
+/// The default number of leaves that are checked each second.
 const CHECK_RATE: u32 = 2;
-/// How often notices are looked for.
+/// The interval of looking for notices.
 const TURN: Duration = Duration::from_millis(50);
 
 /// `maple run POLICY`.
@@ -80,7 +80,7 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
     with(args.options, loaded, Box::new(started))
 }
 
-/// A run of which a loader was told; it is told of the end too.
+/// A run that a loader was notified of. The loader is notified of the end too.
 struct Announced<'a>(&'a dyn PolicyLoader);
 
 impl<'a> Announced<'a> {
@@ -96,7 +96,7 @@ impl Drop for Announced<'_> {
     }
 }
 
-/// Runs a policy until it is told to stop, or until the traffic of the emulated network is over.
+/// Runs a policy until it is asked to stop, or until the traffic of the emulated network is over.
 pub fn with(options: RunOptions, mut loaded: ControllerOptions, started: Started<'_>) -> anyhow::Result<u8> {
     log_to_stderr(options.verbose);
     let stop = signal::stop_flag()?;
@@ -140,7 +140,7 @@ pub fn with(options: RunOptions, mut loaded: ControllerOptions, started: Started
     Ok(0)
 }
 
-/// What the command line says goes before what the program says.
+/// The command line takes precedence over the program.
 fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOptions {
     if let Some(wish) = options.track_hosts {
         chosen.engine.track_hosts = wish == OnOff::On;
@@ -163,8 +163,8 @@ fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
     placed(options, chosen)
 }
 
-/// Where it listens, on which cores it runs, where it is asked. There may be as many switches as the system lets us have
-/// descriptors.
+/// Sets the listening addresses, the cores and the control socket. The system's limit of descriptors limits the number
+/// of switches.
 fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOptions {
     descriptors::raise();
     if !options.cores.is_empty() {
@@ -189,7 +189,7 @@ fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
     chosen
 }
 
-/// What sessions and shards say; `RUST_LOG` chooses, and without it only errors unless `verbose`.
+/// The log of sessions and shards. `RUST_LOG` selects. Without it only errors, unless `verbose`.
 fn log_to_stderr(verbose: bool) {
     use tracing_subscriber::EnvFilter;
     let default = if verbose { "debug" } else { "error" };

@@ -1,4 +1,4 @@
-//! Lines about what happens, above a status line that is only there on a terminal.
+//! Lines about events, above a status line if there is a terminal.
 
 use std::collections::HashSet;
 use std::io::IsTerminal;
@@ -16,7 +16,7 @@ use crate::output::print_line;
 /// The time in UTC, to the millisecond: `2026-11-23T10:53:38.123Z`.
 fn now() -> String {
     let mut text = String::new();
-    // A clock before 1970 has no such form; a line without its time is better than none.
+    // A clock before 1970 has no such form. A line without its time is better than none.
     let _ = SystemTime.format_time(&mut Writer::new(&mut text));
     match text.split_once('.') {
         Some((seconds, rest)) => format!("{seconds}.{}Z", rest.get(..3).unwrap_or("000")),
@@ -27,7 +27,7 @@ fn now() -> String {
 /// Where `maple run` prints while it runs.
 pub struct Lines {
     status: Option<ProgressBar>,
-    /// Errors of the policy that were shown. Each shard tells of an error once.
+    /// Errors of the policy that were shown. Each shard reports an error once.
     shown: HashSet<Arc<str>>,
 }
 
@@ -37,7 +37,7 @@ impl Lines {
         Lines { status: None, shown: HashSet::new() }
     }
 
-    /// With a bar for the time that traffic takes, where standard output is a terminal.
+    /// With a bar for the time of the traffic, if standard output is a terminal.
     pub fn with_bar(traffic: Duration) -> Lines {
         if !std::io::stdout().is_terminal() {
             return Lines::new();
@@ -57,7 +57,7 @@ impl Lines {
         }
     }
 
-    /// Prints what the controller tells people; trouble is marked.
+    /// Prints a notice of the controller. Problems are marked.
     pub fn notice(&mut self, notice: &Notice) {
         if let Notice::Engine(Report::PolicyFailed { error, .. }) = notice
             && !self.shown.insert(error.clone())
@@ -76,7 +76,7 @@ impl Lines {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(&mut self) {
         if let Some(bar) = self.status.take() {
             bar.finish_and_clear();

@@ -1,4 +1,4 @@
-//! The rules that carry one flow through the network, with what each is for, as text.
+//! The rules of one flow through the network, with their purposes, as text.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ use maple_wire::{Action, Dpid, Field, Instruction, PortNo, Version};
 /// The most switches that are shown for a flow.
 const MAX_HOPS: usize = 8;
 
-/// How many rules each switch has, and the rules that one flow meets on its way: each as `ovs-ofctl dump-flows
-/// --no-stats` prints it, under its purpose. The flow is the one whose first rule looks at most fields.
+/// The number of rules of each switch, and the rules of one flow along its path: each as `ovs-ofctl dump-flows
+/// --no-stats` prints it, below its purpose. The flow is the one whose first rule matches most fields.
 pub fn of_one_flow(controller: &Handle) -> String {
     let mut text = String::from("rules");
     let mut first: Option<(Dpid, Version, TableRule)> = None;
@@ -65,7 +65,7 @@ fn append(text: &mut String, switch: Dpid, version: Version, rule: &TableRule) {
     let _ = write!(text, "  switch {:x}  # {why}\n    {}\n", switch.0, line.trim_start());
 }
 
-/// The number of the route that a rule hands its packets to.
+/// The number of the route that a rule selects for its packets.
 fn metadata(rule: &TableRule) -> Option<u128> {
     rule.rule.instructions.iter().find_map(|instruction| match instruction {
         Instruction::WriteMetadata { metadata, .. } => Some(u128::from(*metadata)),
@@ -73,7 +73,7 @@ fn metadata(rule: &TableRule) -> Option<u128> {
     })
 }
 
-/// The rule of a switch that matches this value of a field.
+/// The rule of a switch that matches a field with this value.
 fn find(controller: &Handle, switch: Dpid, field: Field, value: u128) -> Option<TableRule> {
     let has = |rule: &TableRule| rule.rule.matching.get(field).is_some_and(|one| one.is_exact() && one.value == value);
     controller.rules(switch).into_iter().find(has)

@@ -1,4 +1,4 @@
-//! What came of a run, in numbers.
+//! The summary of a run.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::output::print_line;
 /// Errors of f that are listed.
 const ERRORS: usize = 20;
 
-/// Prints what a controller without an emulated network has done.
+/// Prints the summary of a controller without an emulated network.
 pub fn of_controller(handle: &Handle) {
     let engine = handle.stats().total.engine;
     print_line(format_args!(
@@ -25,7 +25,7 @@ pub fn of_controller(handle: &Handle) {
     }
 }
 
-/// Prints what became of the traffic on an emulated network.
+/// Prints the summary of the traffic on an emulated network.
 pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>) {
     let engine = handle.stats().total.engine;
     let sent: u64 = network.hosts.iter().map(|host| host.sent).sum();
@@ -61,7 +61,7 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
     }
 }
 
-/// Prints how often f failed in which way, the most frequent first.
+/// Prints the errors of f with their counts, the most frequent first.
 fn errors(handle: &Handle) {
     let mut all: Vec<(Arc<str>, u64)> = handle.policy_errors().into_iter().collect();
     all.sort_by_key(|(_, count)| Reverse(*count));
@@ -73,7 +73,7 @@ fn errors(handle: &Handle) {
     }
 }
 
-/// An error in a line: of a traceback the last line, which says what, behind the place before it.
+/// An error in one line: of a traceback the place and the last line.
 fn brief(error: &str) -> String {
     let lines = || error.lines().map(str::trim).filter(|line| !line.is_empty());
     let last = lines().next_back().unwrap_or_default();
@@ -93,7 +93,7 @@ pub struct Flows {
 }
 
 impl Flows {
-    /// What is wrong with them, where all packets went as f said and f failed on so many.
+    /// Problems of the flows, when all packets were delivered as f says and f failed on this number of packets.
     fn failure(self, policy_errors: u64) -> Option<String> {
         let left = self.opened.saturating_sub(self.ended);
         let flows = format!("{left} of {} flows did not end", self.opened);
@@ -106,7 +106,7 @@ impl Flows {
     }
 }
 
-/// Why a run on an emulated network failed as a whole.
+/// Why a run on an emulated network failed.
 pub fn failure(handle: &Handle, verdicts: Option<&Verdicts>, flows: Flows) -> Option<String> {
     let engine = handle.stats().total.engine;
     if engine.policy_errors > 0 && engine.leaves_installed + engine.sent_by_controller == 0 {

@@ -1,7 +1,7 @@
-//! `maple show ports` and `maple show flows`: what switches have counted, and with `--watch` how fast that grows.
+//! `maple show ports` and `maple show flows`: counters of switches, and with `--watch` their rates.
 //!
-//! The rates are the controller's, between the two newest answers of a switch. On a terminal the table is drawn anew each
-//! second, elsewhere each refresh adds a line for each port or pair of hosts that is not idle.
+//! The rates are the controller's, between the two newest answers of a switch. On a terminal the table is redrawn each
+//! second. Otherwise each refresh adds a line for each port or pair of hosts that is not idle.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,14 +15,14 @@ use serde_json::Value;
 
 use super::{hint, items, plain};
 
-/// How often the controller is asked; switches are asked no more often.
+/// The interval of asking the controller. It does not ask switches more often because of this.
 const TURN: Duration = Duration::from_secs(1);
 
-/// What is shown.
+/// The subject of the table.
 pub enum Counters {
     /// Ports, of one switch or all.
     Ports(Option<Dpid>),
-    /// So many pairs of hosts, those that send most first.
+    /// This number of pairs of hosts, those that send most first.
     Flows(Option<Dpid>, usize),
 }
 
@@ -47,7 +47,7 @@ impl Counters {
             let answer = self.ask(control)?;
             let text = match (as_json, draws) {
                 (true, _) => format!("{answer}\n"),
-                // Clears the screen and goes to its upper left corner (ECMA-48, ED and CUP).
+                // Clears the screen and moves the cursor to its upper left corner (ECMA-48, ED and CUP).
                 (_, true) => format!("\x1b[2J\x1b[H{}", self.table(&answer, &hosts(control)?)),
                 (_, false) => self.lines(&answer, &hosts(control)?, begun.elapsed()),
             };
@@ -59,7 +59,7 @@ impl Counters {
         }
     }
 
-    /// Asks, and puts flows in order.
+    /// Asks the controller, and sorts flows.
     fn ask(&self, control: &Path) -> anyhow::Result<Value> {
         let name = |dpid: &Option<Dpid>| dpid.map(|dpid| dpid.to_string());
         let what = match self {
@@ -74,7 +74,7 @@ impl Counters {
         Ok(answer)
     }
 
-    /// All that there is.
+    /// Everything.
     fn table(&self, answer: &Value, hosts: &Hosts) -> String {
         match self {
             Counters::Ports(_) => items(answer).map(ports).collect(),
@@ -82,7 +82,7 @@ impl Counters {
         }
     }
 
-    /// What is not idle, after so much time.
+    /// The rows that are not idle, after this time.
     fn lines(&self, answer: &Value, hosts: &Hosts, time: Duration) -> String {
         let is_busy = |one: &Value, name: &str| one[name].as_f64().is_some_and(|rate| rate > 0.0);
         let mut text = String::new();
@@ -120,7 +120,7 @@ fn hosts(control: &Path) -> anyhow::Result<Hosts> {
     Ok(items(&hosts).filter_map(of).collect())
 }
 
-/// Those that send most first; among equals by switch and hosts.
+/// Those that send most first. Equal ones by switch and hosts.
 fn order(flows: &mut [Value]) {
     let number = |flow: &Value, name: &str| flow[name].as_f64().unwrap_or(0.0);
     flows.sort_by(|a, b| {
@@ -147,7 +147,7 @@ fn ports(switch: &Value) -> String {
     text
 }
 
-/// What went through a port so far and goes through it now, as far as its switch says.
+/// The counters and rates of a port, as far as its switch reports them.
 fn counts(port: &Value) -> String {
     let sum = |way: &str, verb: &str| {
         let (packets, bytes) = (&port[format!("{way}_packets")], &port[format!("{way}_bytes")]);
@@ -163,7 +163,7 @@ fn counts(port: &Value) -> String {
     format!("{}{}{lost}{rates}{}", sum("tx", "sent"), sum("rx", "received"), old(port))
 }
 
-/// What goes through a port now.
+/// The rates of a port.
 fn rates(port: &Value) -> String {
     format!("sends {}, receives {}", rate(port, "tx_"), rate(port, "rx_"))
 }
@@ -188,7 +188,7 @@ fn rate(one: &Value, way: &str) -> String {
     format!("{}bit/s ({:.0} packet/s)", scaled(number("bits")), number("packets"))
 }
 
-/// How old the figures are, if that is more than people expect.
+/// The age of the figures, if it is more than users expect.
 fn old(one: &Value) -> String {
     match one["counted_seconds_ago"].as_f64() {
         Some(age) if age > 3.0 => format!("; {age:.0} s ago"),

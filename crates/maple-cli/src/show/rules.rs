@@ -1,4 +1,4 @@
-//! `maple show rules`: which rules to show, and how many there are.
+//! `maple show rules`: the selection of rules, and their number.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::{items, plain, retain};
 
-/// So many rules are shown without being asked for.
+/// The number of rules that are shown without a request.
 const FEW: usize = 500;
 
-/// Which rules are wanted.
+/// The selection of rules.
 #[derive(Debug)]
 pub struct Wanted<'a> {
     table: Option<u8>,
@@ -45,7 +45,7 @@ impl<'a> Wanted<'a> {
         self.table.is_some() || self.host.is_some() || self.line.is_some()
     }
 
-    /// Leaves out all other rules, and switches that have none then.
+    /// Leaves out all other rules, and switches without any.
     pub fn choose(&self, answer: &mut Value) {
         if !self.is_some() {
             return;
@@ -65,7 +65,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The parts of a rule in `ovs-ofctl`'s form that say what it matches.
+/// The match of a rule in the form of `ovs-ofctl`.
 fn parts(flow: &str) -> impl Iterator<Item = &str> {
     let matching = flow.split(" actions=").next().unwrap_or_default();
     matching.split([',', ' ']).filter(|part| !part.is_empty())
@@ -75,7 +75,7 @@ fn table(flow: &str) -> u8 {
     parts(flow).find_map(|part| part.strip_prefix("table=")?.parse().ok()).unwrap_or_default()
 }
 
-/// How many rules there are by switch and table, and the rules if these are few or `all` are wanted.
+/// The number of rules by switch and table, and the rules if they are few or if `all` is set.
 pub fn text(answer: &Value, all: bool) -> String {
     let count: usize = items(answer).map(|switch| items(&switch["rules"]).count()).sum();
     let mut text: String = items(answer).map(summary).collect();
@@ -95,7 +95,7 @@ fn summary(switch: &Value) -> String {
     let each: Vec<String> = tables.iter().map(|(table, count)| format!("{count} in table {table}")).collect();
     let total: usize = tables.values().sum();
     let rules = if total == 1 { "rule" } else { "rules" };
-    // Who asks for rules has the switch asked for the counts: they are older only if it was busy.
+    // A request for rules makes the controller ask the switch for counters. They are older only if the switch was busy.
     let age = match switch["counted_seconds_ago"].as_f64() {
         Some(age) if age > 3.0 => format!(" (counted {age:.0} s ago)"),
         _ => String::new(),
@@ -108,7 +108,7 @@ fn summary(switch: &Value) -> String {
     )
 }
 
-/// The rules of a switch, each under what it is for.
+/// The rules of a switch, each below its purpose.
 fn rules(switch: &Value) -> String {
     let mut text = format!("switch {}\n", plain(&switch["switch"]));
     let mut last = &Value::Null;
@@ -122,7 +122,7 @@ fn rules(switch: &Value) -> String {
     text
 }
 
-/// The rule in `ovs-ofctl`'s form, with what it took, if that is known.
+/// The rule in the form of `ovs-ofctl`, with its counters, if they are known.
 fn counted(rule: &Value) -> String {
     let flow = plain(&rule["flow"]).trim_start().to_owned();
     let at = flow.find("send_flow_rem").or_else(|| flow.find("priority="));

@@ -1,7 +1,7 @@
-//! `maple show topology`: switches, links and hosts as one picture, and with `--watch` what happens to them.
+//! `maple show topology`: switches, links and hosts as one picture, and with `--watch` their changes.
 //!
-//! The view asks the controller a few times a second and compares; it knows nothing that `maple show` does not. On a
-//! terminal the picture is drawn anew with the latest events under it, elsewhere each event is a line.
+//! The view asks the controller a few times a second and compares. It uses only what `maple show` uses. On a
+//! terminal the picture is redrawn, with the latest events below it. Otherwise each event is a line.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -14,19 +14,19 @@ use serde_json::{Value, json};
 
 use super::{items, location, plain};
 
-/// How often the controller is asked.
+/// The interval of asking the controller.
 const TURN: Duration = Duration::from_millis(250);
-/// Events under the picture.
+/// The number of events below the picture.
 const EVENTS: usize = 10;
 
-/// What there is, as the controller names it.
+/// The parts of the network, as the controller names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Topology {
-    /// Each switch, with what it says it is.
+    /// Each switch, with its description.
     switches: BTreeMap<String, String>,
     /// Both ends of each link, the lower first.
     links: BTreeSet<(String, String)>,
-    /// Hardware address: place, and IP addresses.
+    /// For each hardware address the place and the IP addresses.
     hosts: BTreeMap<String, (String, String)>,
 }
 
@@ -49,7 +49,7 @@ impl Topology {
         }
     }
 
-    /// The picture: each switch with what is behind its ports.
+    /// The picture: each switch with the links and hosts of its ports.
     fn text(&self) -> String {
         let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "es" });
         let plural = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
@@ -61,15 +61,15 @@ impl Topology {
         );
         for (switch, description) in &self.switches {
             let _ = writeln!(text, "{switch}  {description}");
-            for (port, what) in self.behind(switch) {
+            for (port, what) in self.neighbours(switch) {
                 let _ = writeln!(text, "  {port:>5}  {what}");
             }
         }
         text
     }
 
-    /// What is behind the ports of a switch, by port.
-    fn behind(&self, switch: &str) -> BTreeSet<(u64, String)> {
+    /// The links and hosts of a switch, by port.
+    fn neighbours(&self, switch: &str) -> BTreeSet<(u64, String)> {
         let port = |at: &str| {
             let (dpid, port) = at.rsplit_once(':')?;
             (dpid == switch).then(|| port.parse().unwrap_or(u64::MAX))
@@ -82,7 +82,7 @@ impl Topology {
         links.chain(hosts).collect()
     }
 
-    /// What happened between two looks, in words.
+    /// The changes between two states, as text.
     fn events(&self, next: &Topology) -> Vec<String> {
         let mut all = Vec::new();
         let mut differ = |what: &str, before: BTreeSet<String>, after: BTreeSet<String>| {
@@ -145,7 +145,7 @@ fn watch(control: &Path, as_json: bool) -> anyhow::Result<u8> {
     }
 }
 
-/// Draws the picture with the latest events; or without a terminal the picture once, and then each event.
+/// Draws the picture with the latest events. Without a terminal, the picture once, and then each event.
 fn show(
     now: &Topology,
     happened: &[String],
@@ -165,7 +165,7 @@ fn show(
     if draws {
         let surplus = events.len().saturating_sub(EVENTS);
         events.drain(..surplus);
-        // Clears the screen and goes to its upper left corner (ECMA-48, ED and CUP).
+        // Clears the screen and moves the cursor to its upper left corner (ECMA-48, ED and CUP).
         write!(out, "\x1b[2J\x1b[H{}", now.text())?;
         events.iter().try_for_each(|event| writeln!(out, "{event}"))?;
     } else if is_first {

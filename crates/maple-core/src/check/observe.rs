@@ -39,7 +39,7 @@ pub struct Difference {
     /// known, the last line before.
     pub at: Option<Source>,
     /// The last line at which both runs asked the same.
-    pub behind: Option<Source>,
+    pub after: Option<Source>,
     /// What the first run did there.
     pub first: String,
     /// What the second run did there.
@@ -93,11 +93,11 @@ impl Observation {
             return None;
         }
         let source = |run: &Observation, at: usize| run.trace.sources.get(at).cloned().flatten();
-        let behind = part.checked_sub(1).and_then(|last| source(self, last));
+        let after = part.checked_sub(1).and_then(|last| source(self, last));
         let (first, second) = if is_whole { self.ends(later) } else { (self.step(part), later.step(part)) };
         let asked = source(self, part).or_else(|| source(later, part));
-        let at = asked.or_else(|| self.made_at.clone()).or_else(|| later.made_at.clone()).or_else(|| behind.clone());
-        Some(Difference { at, behind, first, second })
+        let at = asked.or_else(|| self.made_at.clone()).or_else(|| later.made_at.clone()).or_else(|| after.clone());
+        Some(Difference { at, after, first, second })
     }
 
     fn answers_like(&self, later: &Observation) -> bool {
@@ -179,14 +179,14 @@ fn route_text(route: &Resolved) -> String {
 }
 
 impl fmt::Display for Difference {
-    /// For example `a.py:7 (behind a.py:5): first test tcp_dst=22: yes, then drop`.
+    /// For example `a.py:7 (after a.py:5): first test tcp_dst=22: yes, then drop`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             Some(at) => write!(f, "{at}")?,
             None => f.write_str("in the policy")?,
         }
-        if let Some(behind) = self.behind.as_ref().filter(|behind| self.at.as_ref() != Some(behind)) {
-            write!(f, " (behind {behind})")?;
+        if let Some(after) = self.after.as_ref().filter(|after| self.at.as_ref() != Some(after)) {
+            write!(f, " (after {after})")?;
         }
         write!(f, ": first {}, then {}", self.first, self.second)
     }

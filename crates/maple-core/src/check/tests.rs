@@ -59,9 +59,9 @@ fn a_counter_that_is_not_tracked_is_found_at_the_line_that_follows_it() {
     let check = checked(policy, 300);
     let findings: Vec<&Finding> = check.findings().collect();
     assert_eq!(findings.len(), 1, "{findings:?}");
-    let Difference { at, behind, first, second } = &findings[0].difference;
+    let Difference { at, after, first, second } = &findings[0].difference;
     assert!(at.as_ref().is_some_and(|at| at.file.ends_with("check/tests.rs")));
-    assert_eq!(behind.as_ref().map(|behind| behind.line), Some(line + 2));
+    assert_eq!(after.as_ref().map(|after| after.line), Some(line + 2));
     assert!([first, second].iter().any(|text| text.starts_with("read tcp_src")), "{first} {second}");
     assert_eq!(findings[0].sample.packet().get(Field::TcpDst), Some(22), "only such packets come there");
 }

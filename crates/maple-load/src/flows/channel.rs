@@ -13,12 +13,12 @@ pub(crate) struct Channel {
     /// The switch, from 1.
     id: u64,
     pub socket: TcpStream,
-    /// Whether there may be more to read.
+    /// Whether there can be more to read.
     pub is_readable: bool,
     version: Version,
     /// The start of a message that has not come in whole.
     partial: Vec<u8>,
-    /// What is to be written.
+    /// The bytes to write.
     waiting: Vec<u8>,
 }
 
@@ -34,7 +34,7 @@ impl Channel {
         Ok(Channel { id: id.into(), socket, is_readable: true, version, partial: Vec::new(), waiting: Vec::new() })
     }
 
-    /// Puts a message after what waits.
+    /// Queues a message.
     pub fn say(&mut self, xid: u32, message: &Message) -> Result<(), LoadError> {
         message.encode(self.version, xid, &mut self.waiting).map_err(|error| self.malformed(error))
     }
@@ -44,7 +44,7 @@ impl Channel {
         self.waiting.len()
     }
 
-    /// Reads once: the length of what then stands in the buffer, from the start of a message on; `None` if nothing came.
+    /// Reads once. Returns the length of the buffer's contents, from the start of a message. `None` if nothing came.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<Option<usize>, LoadError> {
         let held = self.partial.len();
         buffer[..held].copy_from_slice(&self.partial);
@@ -69,7 +69,7 @@ impl Channel {
         self.partial.extend_from_slice(rest);
     }
 
-    /// Writes what waits, as far as the socket takes it.
+    /// Writes queued bytes, as far as the socket accepts them.
     pub fn flush(&mut self) -> Result<(), LoadError> {
         let mut taken = 0;
         while taken < self.waiting.len() {

@@ -1,7 +1,7 @@
-//! What the switches do with packets: tables, groups, rewrites, ports, and the links between them.
+//! The forwarding of the switches: tables, groups, rewrites, ports, and the links between them.
 //!
-//! Nothing is assumed of how a controller encodes routes: a frame is followed through the rules that are there, whatever they
-//! push, set or pop. A frame crosses a link at once.
+//! Nothing is assumed about the encoding of routes: a frame is followed through the present rules, whatever they
+//! push, set or pop. A frame crosses a link without delay.
 
 use std::rc::Rc;
 
@@ -12,9 +12,9 @@ use rustc_hash::FxHashMap;
 
 use super::table::{Fields, Rule, Table, actions, outputs_to};
 
-/// Through how many switches a frame may go.
+/// Maximum number of switches on a frame's path.
 const MOST_HOPS: usize = 64;
-/// How deep groups may nest.
+/// Maximum depth of nested groups.
 const DEPTH: u8 = 4;
 /// `OFPGC_*` and the number that means all groups.
 const ADD: u16 = 0;
@@ -28,7 +28,7 @@ const ALL_TABLES: u8 = 0xff;
 /// A switch's place in the network, and a port.
 pub type Place = (usize, u32);
 
-/// What is at the other end of a port.
+/// The other end of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Far {
     /// A host, or none.
@@ -44,16 +44,16 @@ pub(crate) struct Port {
     pub is_up: bool,
 }
 
-/// The part of a switch that packets see.
+/// The part of a switch that forwards packets.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub tables: Vec<Table>,
     pub groups: FxHashMap<u32, Rc<GroupMod>>,
-    /// By number; the first is port 0, which is none.
+    /// By number. The first one is port 0, which does not exist.
     pub ports: Vec<Option<Port>>,
 }
 
-/// What became of a packet, or of a copy of it.
+/// The result for a packet, or for a copy of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     /// It left by an edge port.
@@ -105,7 +105,7 @@ impl Node {
         self.ports.get(number as usize).copied().flatten().filter(|port| port.is_up)
     }
 
-    /// Obeys a flow-mod: the rules that went, with their tables; `None` if it can't be obeyed.
+    /// Obeys a flow-mod. Returns the removed rules, with their tables. `None` if it cannot be obeyed.
     pub fn flow_mod(&mut self, version: Version, mut request: FlowMod) -> Option<Vec<(u8, Rule)>> {
         if version == Version::Of10 {
             (request.table_id, request.cookie_mask) = (0, 0);
@@ -136,7 +136,7 @@ impl Node {
         }
     }
 
-    /// Obeys a group-mod; `false` if it can't be obeyed. Rules that use a group which goes, go too.
+    /// Obeys a group-mod. `false` if it cannot be obeyed. Rules that use a deleted group are deleted too.
     pub fn group_mod(&mut self, request: GroupMod) -> bool {
         let is_there = self.groups.contains_key(&request.group);
         match request.command {
@@ -320,14 +320,14 @@ impl Fabric {
         }
     }
 
-    /// How many rules of a switch send to the controller.
+    /// The number of rules of a switch that send to the controller.
     pub fn to_controller(&self, switch: usize) -> usize {
         let rules = self.nodes[switch].tables.iter().flat_map(Table::rules);
         rules.filter(|rule| outputs_to(&rule.instructions, PortNo::CONTROLLER, u32::MAX)).count()
     }
 }
 
-/// Writes actions into an action set: one of a kind, outputs last. Sets of fields are a kind each.
+/// Writes actions into an action set: one of each kind, outputs last. Each set-field is a kind of its own.
 fn write(set: &mut Vec<Action>, actions: &[Action]) {
     let rank = |action: &Action| match action {
         Action::PopVlan | Action::PopMpls(_) => 0,
@@ -361,7 +361,7 @@ fn change(action: &Action, frame: &mut Vec<u8>) {
         let field = fields.into_iter().find(|field| Packet::new(frame, 0).get(*field).is_some());
         field.map_or(Ok(()), |field| rewrite::set_field(frame, &Constraint::exact(field, port.into())))
     };
-    // What fails lacks the header or has come to the end of its life; neither matters to where it goes here.
+    // An action fails if the header is absent or the TTL has expired. Neither matters to the path here.
     let _ = match action {
         Action::SetField(constraint) => rewrite::set_field(frame, constraint),
         Action::PushVlan(eth_type) => rewrite::push_vlan(frame, *eth_type),

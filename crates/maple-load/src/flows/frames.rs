@@ -1,12 +1,12 @@
-//! The frames that hosts send, and how one is recognised where it comes out.
+//! The frames that hosts send, and their recognition at the egress port.
 
 use maple_wire::packet::build::Frame;
 
 use crate::workload::NetworkHost;
 
-/// What marks a frame of ours; after it stands the flow's number.
+/// The mark of our frames. The flow's number follows it.
 const MARK: [u8; 4] = *b"mplf";
-/// Where the mark stands: after Ethernet, IPv4 and UDP, or after Ethernet and ARP.
+/// The position of the mark: after Ethernet, IPv4 and UDP, or after Ethernet and ARP.
 const AT: usize = 42;
 /// The shortest frame of Ethernet, without its checksum.
 const SHORTEST: usize = 60;
@@ -24,7 +24,7 @@ pub(crate) fn packet(src: &NetworkHost, dst: &NetworkHost, flow: u32) -> Vec<u8>
     frame.udp(PORTS.0, PORTS.1).payload(&payload)
 }
 
-/// A host makes itself known: it asks for another one, or for itself where there is none.
+/// A host makes itself known: it asks for another one, or for itself if there is none.
 pub(crate) fn announcement(host: &NetworkHost, to: Option<&NetworkHost>, flow: u32) -> Vec<u8> {
     let (mac, ip) = to.map_or(([0xff; 6], host.ip), |to| (to.mac, to.ip));
     let mut frame = Frame::ethernet(mac, host.mac).arp_request(host.ip.octets(), ip.octets());

@@ -28,13 +28,13 @@ use crate::handshake::{Identity, hello};
 use crate::histogram::Histogram;
 use crate::workload::{Network, NetworkHost};
 
-/// How long handshakes may take, all together.
+/// Maximum time for all handshakes together.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the poll waits when nothing comes.
+/// The time that the poll waits.
 const NAP: Duration = Duration::from_millis(10);
 /// A message must fit in here.
 const BUFFER: usize = 1 << 20;
-/// When a host sends its packet again, and how often before it gives up.
+/// The interval of repeating a host's packet, and the number of repetitions.
 const AGAIN: u64 = 1_000_000_000;
 const TRIES: u8 = 4;
 /// Tables of a switch that speaks 1.3.
@@ -42,7 +42,7 @@ const TABLES: u8 = 254;
 /// A switch keeps no packets of a port that floods while this much waits for the controller.
 const CONGESTED: usize = 1 << 14;
 
-/// What network to be.
+/// The network to emulate.
 #[derive(Clone, Debug)]
 pub struct LabOptions {
     /// The controller.
@@ -53,16 +53,17 @@ pub struct LabOptions {
     pub ports: u32,
     /// The version that the switches speak.
     pub version: Version,
-    /// Flows that are under way at most.
+    /// Maximum number of flows under way.
     pub window: usize,
-    /// One flow of this many is confirmed: it ends only if a further packet would come out by rules alone. 1 confirms all.
+    /// One flow of this many is confirmed: it ends only if a further packet would come out by rules alone. 1 confirms
+    /// all.
     pub confirm: u32,
 }
 
 /// Two hosts, by their places in the network.
 pub type Pair = (u32, u32);
 
-/// What a packet is for.
+/// The purpose of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     /// The first packet of a flow between hosts.
@@ -77,7 +78,7 @@ struct Open {
     purpose: Purpose,
     began: u64,
     tries: u8,
-    /// It came out where it belongs, but a second one would not yet.
+    /// It was delivered, but a second one would not be yet.
     is_delivered: bool,
 }
 
@@ -100,7 +101,7 @@ pub struct Lab {
     next_flow: u32,
     /// When packets are to be sent again, in order.
     due: VecDeque<(u64, u32)>,
-    /// Flows whose packet came out before the rules were complete.
+    /// Flows whose packet was delivered before the rules were complete.
     unconfirmed: Vec<u32>,
     /// All flows that have ended.
     ended: Vec<Pair>,
@@ -112,7 +113,7 @@ impl Lab {
     /// Connects all switches and answers questions until the controller knows them.
     ///
     /// # Errors
-    /// If the controller can't be reached, closes a connection, breaks the protocol, or leaves handshakes undone.
+    /// If the controller cannot be reached, closes a connection, breaks the protocol, or does not finish handshakes.
     pub fn connect(options: LabOptions) -> Result<Lab, LoadError> {
         let network = &options.network;
         let nodes = nodes(&options);
@@ -182,7 +183,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Every host makes itself known to another one, the first two before the others. How many could not within `patience`.
+    /// Every host makes itself known to another one, the first two before the others. Returns the number of those that
+    /// could not within `patience`.
     ///
     /// # Errors
     /// As [`Lab::wait`].
@@ -206,7 +208,7 @@ impl Lab {
         Ok(unknown)
     }
 
-    /// The first host and the first one at another port: those that others announce themselves to.
+    /// The first host, and the first one at another port: others announce themselves to these.
     fn anchors(&self) -> [u32; 2] {
         let hosts = &self.options.network.hosts;
         let first = hosts.first().map(place);
@@ -214,21 +216,21 @@ impl Lab {
         [0, other as u32]
     }
 
-    /// The host that this one announces itself to; none if it is the first.
+    /// The host that this one announces itself to. None if it is the first.
     fn confidant(&self, host: u32) -> Option<u32> {
         let [first, other] = self.anchors();
         let at = |host: u32| place(&self.options.network.hosts[host as usize]);
         if host == first { None } else { Some(if at(host) == at(first) { other } else { first }) }
     }
 
-    /// Whether a pair of hosts makes a new flow: they are at different ports, and no announcement was for this pair.
+    /// Whether a pair of hosts makes a new flow: they are at different ports, and no announcement used this pair.
     pub fn is_new(&self, (src, dst): Pair) -> bool {
         let hosts = &self.options.network.hosts;
         place(&hosts[src as usize]) != place(&hosts[dst as usize]) && self.confidant(src) != Some(dst)
     }
 
-    /// Keeps the window full of new flows until this many have ended since the lab was made, or the time is over. Tells whether
-    /// they have.
+    /// Keeps the window full of new flows until this many have ended since the lab was made, or the time is over. Tells
+    /// whether they have.
     ///
     /// # Errors
     /// As [`Lab::wait`].
@@ -255,7 +257,7 @@ impl Lab {
         Ok(true)
     }
 
-    /// Waits until no flow is under way, or the time is over; then those that are left have failed.
+    /// Waits until no flow is under way, or the time is over. Then the remaining ones have failed.
     ///
     /// # Errors
     /// As [`Lab::wait`].
@@ -275,8 +277,8 @@ impl Lab {
         self.unconfirmed.clear();
     }
 
-    /// The frames of this many unknown hosts, numbered from `first`, come in by a port, as long as the switch's channel has room for
-    /// them. How many did.
+    /// The frames of this many unknown hosts, numbered from `first`, come in by a port, as long as the switch's channel
+    /// has room for them. How many did.
     ///
     /// # Errors
     /// As [`Lab::wait`].
@@ -292,7 +294,7 @@ impl Lab {
         Ok(count)
     }
 
-    /// A link goes down or up, and both switches say so.
+    /// A link goes down or up, and both switches report it.
     ///
     /// # Errors
     /// As [`Lab::wait`].
@@ -345,7 +347,7 @@ impl Lab {
         self.look()
     }
 
-    /// Deals with what came out of the fabric.
+    /// Handles the results of the fabric.
     pub(super) fn look(&mut self) -> Result<(), LoadError> {
         while let Some(seen) = self.seen.pop() {
             match seen {
@@ -398,7 +400,7 @@ impl Lab {
         }
     }
 
-    /// A flow's packet came out at its host: the flow has ended if a further one would too, where that is looked at.
+    /// A flow's packet was delivered to its host. The flow has ended if a further one would be too, if that is checked.
     fn delivered(&mut self, id: u32, pair: Pair) {
         if !id.is_multiple_of(self.options.confirm) || self.comes_out(pair, id) {
             self.end(id);
@@ -427,7 +429,7 @@ impl Lab {
         }
     }
 
-    /// One turn: reads what is there, obeys it, sends again what is due, writes.
+    /// One turn: reads messages, obeys them, repeats due packets, writes.
     fn turn(&mut self, wait: Duration) -> Result<(), LoadError> {
         self.flush()?;
         let wait = if self.unread.is_empty() { wait } else { Duration::ZERO };
@@ -470,7 +472,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Ends flows whose rules have come after their packet.
+    /// Ends flows whose rules came after their packet.
     fn confirm(&mut self) {
         for id in std::mem::take(&mut self.unconfirmed) {
             match self.open.get(&id).map(|open| open.purpose) {
@@ -515,13 +517,13 @@ impl Lab {
         &self.ended
     }
 
-    /// What was counted so far.
+    /// The counters.
     pub fn counters(&self) -> Counters {
         Counters { ended: self.ended.len() as u64, ..self.counters }
     }
 
-    /// The times from first packet to end of flows since this was last asked: how long half of them took at most, and 99 of
-    /// 100, in microseconds.
+    /// The times from first packet to end of flows since this was last asked: how long half of them took at most, and
+    /// 99 of 100, in microseconds.
     pub fn take_latency(&mut self) -> (f64, f64) {
         let latency = std::mem::take(&mut self.latency);
         let micros = |share| latency.quantile(share) as f64 / 1e3;
@@ -533,12 +535,12 @@ impl Lab {
         &self.options.network
     }
 
-    /// How many rules a switch has.
+    /// The number of rules of a switch.
     pub fn rules(&self, switch: usize) -> usize {
         self.fabric.nodes[switch].rules()
     }
 
-    /// How many of them send packets to the controller.
+    /// The number of them that send packets to the controller.
     pub fn rules_to_controller(&self, switch: usize) -> usize {
         self.fabric.to_controller(switch)
     }
@@ -548,7 +550,7 @@ fn place(host: &NetworkHost) -> Place {
     (host.switch, host.port)
 }
 
-/// The switches with their ports: those of hosts, of links, and as many more as each is to have.
+/// The switches with their ports: those of hosts and of links, and further ones.
 fn nodes(options: &LabOptions) -> Vec<Node> {
     let network = &options.network;
     let hosts = network.hosts.iter().map(|host| (place(host), Far::Edge));

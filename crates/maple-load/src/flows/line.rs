@@ -8,12 +8,12 @@ use crate::workload::{Network, NetworkHost};
 pub enum Spread {
     /// At the first and the last one, and flows go from one to the other.
     Ends,
-    /// At all, and each host talks to each other.
+    /// At all, and every host talks to every other.
     All,
 }
 
-/// A line of switches, each with ports from 1 to `ports` for hosts, over which the hosts are spread evenly. The ports after
-/// these lead to the switch before and the one after.
+/// A line of switches, each with ports from 1 to `ports` for hosts, over which the hosts are spread evenly. The ports
+/// after these lead to the switch before and the one after.
 pub fn line(switches: u32, ports: u32, hosts: u32, spread: Spread) -> Network {
     let at: Vec<u32> = match spread {
         Spread::Ends if switches > 1 => vec![0, switches - 1],
@@ -37,8 +37,8 @@ pub fn line(switches: u32, ports: u32, hosts: u32, spread: Spread) -> Network {
     }
 }
 
-/// All pairs of hosts that make new flows, each once, in an order without pattern; with `crossing` only those of hosts at
-/// different switches.
+/// All pairs of hosts that make new flows, each once, in an order without pattern; with `crossing` only those of hosts
+/// at different switches.
 pub fn pairs(lab: &Lab, crossing: bool) -> Vec<Pair> {
     let hosts = &lab.network().hosts;
     let count = hosts.len() as u64;

@@ -1,9 +1,9 @@
 //! New flows through a whole network, from the first packet to the last rule.
 //!
-//! [`crate::run`] asks a controller as fast as it answers and takes its word for it. Here the switches obey: they keep flow
-//! tables, follow packets through them and over links, and answer a barrier when all before it is done. A flow has *ended* when
-//! its first packet came out at the destination's port, and a second one would take the whole way by rules alone. So a
-//! controller that answers early, or forgets a switch, gains nothing.
+//! [`crate::run`] asks a controller as fast as it answers and takes its word for it. Here the switches obey: they keep
+//! flow tables, follow packets through them and over links, and answer a barrier when all before it is done. A flow has
+//! *ended* when its first packet came out at the destination's port, and a second one would take the whole way by rules
+//! alone. So a controller that answers early, or forgets a switch, gains nothing.
 //!
 //! Nothing is assumed of how routes are encoded; what counts is where packets come out.
 
@@ -27,7 +27,7 @@ use serde::Serialize;
 #[cfg(test)]
 mod tests;
 
-/// What was counted.
+/// The counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Flows that have ended.
@@ -40,7 +40,7 @@ pub struct Counters {
     pub flow_mods: u64,
     /// Of these, those that add a rule.
     pub adds: u64,
-    /// Of these, those whose rule sends to the controller.
+    /// The number of these whose rule sends to the controller.
     pub adds_to_controller: u64,
     /// Group-mods.
     pub group_mods: u64,
@@ -58,7 +58,7 @@ pub struct Counters {
     pub resent: u64,
     /// Flows that hosts gave up.
     pub failed: u64,
-    /// Of these, those whose packet came out but never by rules.
+    /// The number of these whose packet was delivered, but never by rules.
     pub without_rules: u64,
 }
 
@@ -87,7 +87,7 @@ impl std::ops::Sub for Counters {
 }
 
 impl Counters {
-    /// What the controller told switches to do, barriers included.
+    /// The messages of the controller that change switches, including barriers.
     pub fn messages(&self) -> u64 {
         self.flow_mods + self.group_mods + self.barriers + self.packet_outs
     }

@@ -1,4 +1,4 @@
-//! What a switch does with one message of the controller.
+//! The reaction of a switch to one message of the controller.
 
 use maple_wire::msg::stats::FlowStats;
 use maple_wire::msg::{
@@ -15,7 +15,7 @@ use crate::handshake::answer;
 const RULES: usize = 200;
 /// The table that means all.
 const ALL_TABLES: u8 = 0xff;
-/// `OFPST_*` flag: more follow.
+/// `OFPST_*` flag: more parts follow.
 const MORE: u16 = 1;
 /// `OFPRR_DELETE`.
 const DELETED: u8 = 2;
@@ -48,7 +48,7 @@ pub(super) fn message(lab: &mut Lab, switch: usize, header: Header, bytes: &[u8]
     }
 }
 
-/// Questions and what needs no answer.
+/// Requests, and messages that need no answer.
 fn converse(lab: &mut Lab, switch: usize, xid: u32, message: &Message) -> Result<(), LoadError> {
     match message {
         Message::BarrierRequest => lab.counters.barriers += 1,

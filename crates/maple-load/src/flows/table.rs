@@ -1,8 +1,9 @@
-//! A flow table that stays fast with a hundred thousand rules: tuple space search (Srinivasan and others, SIGCOMM 1999).
+//! A flow table that stays fast with a hundred thousand rules: tuple space search (Srinivasan and others, SIGCOMM
+//! 1999).
 //!
-//! Rules that look at the same bits of the same fields form a *shape* and share a hash table. A look-up asks the shapes from
-//! the highest priority down and stops when no later shape can do better, so it costs one hash per shape and not one
-//! comparison per rule. The few fields that the shapes look at are read from the frame once.
+//! Rules that match the same bits of the same fields form a *shape* and share a hash table. A look-up asks the shapes
+//! from the highest priority down and stops when no later shape can do better, so it costs one hash per shape and not
+//! one comparison per rule. The few fields that the shapes look at are read from the frame once.
 //!
 //! The emulator's table is the plain reference that this one is tested against.
 
@@ -66,13 +67,13 @@ impl Fields {
     }
 }
 
-/// The rules that look at the same bits.
+/// The rules that match the same bits.
 #[derive(Debug)]
 struct Shape {
     masks: Vec<(Field, u128)>,
-    /// No rule has a higher priority; it may be that none has this one any more.
+    /// No rule has a higher priority. Perhaps none has this one any more.
     highest: u16,
-    /// By the hash of the values, so that a look-up needs no key of its own.
+    /// By the hash of the values, so a look-up needs no key.
     rules: FxHashMap<u64, Vec<Rule>>,
 }
 
@@ -82,15 +83,15 @@ pub(crate) struct Table {
     /// In falling order of `highest`.
     shapes: Vec<Shape>,
     count: usize,
-    /// Most rules do the same as some other one.
+    /// Most rules have the same actions as another one.
     shared: FxHashSet<Rc<[Instruction]>>,
 }
 
-/// Where a rule stands.
+/// The position of a rule.
 type Place = (usize, u64, usize);
 
 impl Table {
-    /// How many rules there are.
+    /// The number of rules.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -100,7 +101,8 @@ impl Table {
         self.shapes.iter().flat_map(|shape| shape.rules.values().flatten())
     }
 
-    /// The rule that takes the packet. Of several of one priority any may: a controller must not rely on it.
+    /// The rule that takes the packet. Of several with the same priority any one: a controller must not rely on the
+    /// choice.
     pub fn look_up(&mut self, fields: &mut Fields, packet: &Packet<'_>) -> Option<&mut Rule> {
         let mut best: Option<(u16, Place)> = None;
         for (at, shape) in self.shapes.iter().enumerate() {
@@ -120,8 +122,8 @@ impl Table {
         self.shapes[at].rules.get_mut(&hash)?.get_mut(place)
     }
 
-    /// Adds a rule, or replaces the one of the same match and priority, whose counters pass on. `false` if the match has an
-    /// entry that is not known.
+    /// Adds a rule, or replaces the one of the same match and priority, whose counters pass on. `false` if the match
+    /// has an entry that is not known.
     pub fn add(&mut self, request: FlowMod) -> bool {
         let Some(matching) = canonical(request.matching) else { return false };
         let (masks, hash) = shape_of(&matching);
@@ -181,7 +183,7 @@ impl Table {
         to
     }
 
-    /// Gives the rules that the request selects these instructions: how many.
+    /// Sets the instructions of the rules that the request selects. Returns their number.
     pub fn modify(&mut self, request: &FlowMod, strict: bool) -> usize {
         let instructions = self.share(request.instructions.clone());
         let mut changed = 0;
@@ -208,8 +210,8 @@ impl Table {
         gone
     }
 
-    /// Visits the rules that a request selects by match, priority where strict, and cookie. Those for which `keep` is false
-    /// are taken out; the count is the caller's.
+    /// Visits the rules that a request selects by match, priority where strict, and cookie. Those for which `keep` is
+    /// false are taken out; the count is the caller's.
     fn each(&mut self, request: &FlowMod, strict: bool, mut keep: impl FnMut(&mut Rule) -> bool) {
         let Some(matching) = canonical(request.matching.clone()) else { return };
         let selects = |rule: &Rule| {
@@ -240,7 +242,7 @@ impl Table {
 }
 
 impl Shape {
-    /// The hash of a packet's values in the bits that count; `None` if it lacks a field.
+    /// The hash of a packet's values in the matched bits. `None` if it lacks a field.
     fn hash_of(&self, fields: &mut Fields, packet: &Packet<'_>) -> Option<u64> {
         let mut hasher = FxHasher::default();
         for (field, mask) in &self.masks {
@@ -260,7 +262,7 @@ fn shape_of(matching: &Match) -> (Vec<(Field, u128)>, u64) {
     (masks.collect(), hasher.finish())
 }
 
-/// The match sorted by field; `None` if it has an entry that is not known.
+/// The match sorted by field. `None` if it has an unknown entry.
 fn canonical(mut matching: Match) -> Option<Match> {
     let is_known = |field: &MatchField| matches!(field, MatchField::Known(_));
     matching.fields.sort_unstable_by_key(|field| match field {
@@ -271,7 +273,7 @@ fn canonical(mut matching: Match) -> Option<Match> {
     matching.fields.iter().all(is_known).then_some(matching)
 }
 
-/// When a switch does an instruction, compared with others of the rule (1.3 §5.9).
+/// The position of an instruction in the order of execution (1.3 §5.9).
 fn rank(instruction: &Instruction) -> u8 {
     match instruction {
         Instruction::Meter(_) => 0,
@@ -298,7 +300,7 @@ pub(crate) fn actions(instructions: &[Instruction]) -> impl Iterator<Item = &Act
     })
 }
 
-/// Whether instructions output to the port and use the group; `ANY` and all ones ask for nothing.
+/// Whether instructions output to the port and use the group. `ANY` and all ones match everything.
 pub(crate) fn outputs_to(instructions: &[Instruction], port: PortNo, group: u32) -> bool {
     let to_port = |action: &Action| match action {
         Action::Output { port: to, .. } | Action::Enqueue { port: to, .. } => *to == port,

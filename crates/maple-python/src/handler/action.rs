@@ -1,4 +1,4 @@
-//! Actions: what switches do to packets.
+//! Actions of switches.
 
 use maple_wire::{Action as WireAction, Constraint, PortNo, Version, print};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -23,7 +23,7 @@ impl Action {
     }
 }
 
-/// The actions that an object stands for: a port number, an action, or several of these.
+/// The actions of an object: a port number, an action, or several of these.
 pub(super) fn actions(object: &Bound<'_, PyAny>) -> PyResult<Vec<WireAction>> {
     if let Some(action) = one(object)? {
         return Ok(vec![action]);
@@ -51,7 +51,7 @@ fn wrong(object: &Bound<'_, PyAny>) -> PyErr {
     PyTypeError::new_err(format!("an action is a port number or an Action, not {}", described(object)))
 }
 
-/// The port that a number stands for.
+/// The port with this number.
 pub(super) fn port(number: &Bound<'_, PyAny>) -> PyResult<PortNo> {
     let wrong = || PyValueError::new_err(format!("{} is no port number", described(number)));
     number.extract().map(PortNo).map_err(|_| wrong())
@@ -63,7 +63,7 @@ fn output(port: PortNo, max_len: u16) -> WireAction {
 
 #[pymethods]
 impl Action {
-    /// Sends the packet out of a port; `max_len` bytes of it where that is the controller.
+    /// Sends the packet out of a port. To the controller, `max_len` bytes of it.
     #[staticmethod]
     #[pyo3(name = "output", signature = (port, max_len = 0xffff))]
     fn to(port: &Bound<'_, PyAny>, max_len: u16) -> PyResult<Action> {
@@ -102,7 +102,7 @@ impl Action {
         Action(WireAction::PushMpls(eth_type))
     }
 
-    /// Takes the outermost MPLS entry away; what is behind it has this Ethernet type.
+    /// Removes the outermost MPLS entry. The rest has this Ethernet type.
     #[staticmethod]
     fn pop_mpls(eth_type: u16) -> Action {
         Action(WireAction::PopMpls(eth_type))

@@ -14,7 +14,7 @@ use super::switch::{PyFlowRemoved, PyPort, PySwitch, SwitchError};
 use crate::interrupt::Watched;
 use crate::told::described;
 
-/// Stands for "no wish".
+/// No request.
 const NEVER: u64 = u64::MAX;
 
 thread_local! {
@@ -22,11 +22,11 @@ thread_local! {
     static SWITCH: RefCell<Option<Py<PySwitch>>> = const { RefCell::new(None) };
 }
 
-/// What handlers are derived from: one object a switch.
+/// The base class of handlers: one object for each switch.
 #[pyclass(frozen, subclass, name = "Handler", module = "maple")]
 pub struct PyHandler {
     switch: Option<Py<PySwitch>>,
-    /// After how many nanoseconds it wants to be woken.
+    /// Nanoseconds until the requested call of `timer`.
     wish: AtomicU64,
 }
 
@@ -53,7 +53,7 @@ pub(super) fn born<'py>(
 }
 
 impl PyHandler {
-    /// After what time it wants to be woken, if it said so since the last time that this was asked.
+    /// The time until the requested call of `timer`, if there was a request since the last question.
     pub(super) fn take_wish(&self) -> Option<Duration> {
         match self.wish.load(Ordering::Relaxed) {
             NEVER => None,
@@ -86,7 +86,7 @@ impl PyHandler {
         })
     }
 
-    /// Asks for a call of `timer` after so many seconds. The last wish counts.
+    /// Requests a call of `timer` after this number of seconds. The last request counts.
     fn wake_after(&self, seconds: f64) -> PyResult<()> {
         let time = Duration::try_from_secs_f64(seconds)
             .map_err(|_| PyValueError::new_err(format!("wake_after takes a number of seconds, not {seconds}")))?;
@@ -106,7 +106,7 @@ impl PyHandler {
     #[pyo3(signature = (_port, _reason, /), text_signature = "($self, port, reason, /)")]
     fn port_status(&self, _port: &Bound<'_, PyPort>, _reason: &str) {}
 
-    /// A rule is gone.
+    /// A rule was removed.
     #[pyo3(signature = (_removed, /), text_signature = "($self, removed, /)")]
     fn flow_removed(&self, _removed: &Bound<'_, PyFlowRemoved>) {}
 
@@ -117,13 +117,13 @@ impl PyHandler {
     /// The switch has done all that was sent before the oldest barrier that it had not answered.
     fn barrier(&self) {}
 
-    /// The switch answered a statistics request, or said a part of the answer.
+    /// The switch answered a statistics request, or sent a part of the answer.
     #[pyo3(signature = (_stats, /), text_signature = "($self, stats, /)")]
     fn stats(&self, _stats: &Bound<'_, PyStats>) {}
 
     /// The time that `wake_after` asked for has come.
     fn timer(&self) {}
 
-    /// The connection is gone.
+    /// The connection is closed.
     fn switch_down(&self) {}
 }

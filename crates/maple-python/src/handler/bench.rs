@@ -1,4 +1,4 @@
-//! A bench to try handlers on: one switch that exists only in words.
+//! A bench for handlers: one simulated switch.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -25,16 +25,16 @@ pub struct HandlerBench {
     version: Version,
     handler: Mutex<PythonHandler>,
     told: crossbeam_channel::Receiver<Notice>,
-    /// What the switch got when it came up.
+    /// The messages that the switch got when it connected.
     #[pyo3(get)]
     started: Vec<String>,
 }
 
 impl HandlerBench {
-    /// Calls the handler, and gives what it said.
+    /// Calls the handler, and returns its messages.
     fn call(&self, call: impl FnOnce(&mut PythonHandler, &mut Replies)) -> Vec<String> {
         let mut out = Replies::new(self.version);
-        // The handler's own calls into Python can't come back here: it does not know the bench.
+        // The handler cannot call back into the bench, because it does not know it.
         call(&mut self.handler.lock().unwrap_or_else(PoisonError::into_inner), &mut out);
         said(&out)
     }
@@ -102,12 +102,12 @@ impl HandlerBench {
         object.ok_or_else(|| PyRuntimeError::new_err("the handler could not be made; errors() says why"))
     }
 
-    /// What went wrong since this was asked.
+    /// The errors since the last question.
     fn errors(&self) -> Vec<String> {
         self.told.try_iter().map(|notice| notice.to_string()).collect()
     }
 
-    /// The switch sends a frame that came in by a port; with a `buffer_id` it keeps it.
+    /// The switch sends a frame that came in at a port. With a `buffer_id` it keeps the frame.
     #[pyo3(signature = (frame, port = 1, buffer_id = None))]
     fn packet_in(&self, frame: Vec<u8>, port: u32, buffer_id: Option<u32>) -> PyResult<Vec<String>> {
         let total_len = u16::try_from(frame.len()).map_err(|_| PyValueError::new_err("the frame is too long"))?;
@@ -141,7 +141,7 @@ impl HandlerBench {
         Ok(self.call(|handler, out| handler.port_status(&PortStatus { reason, port }, out)))
     }
 
-    /// A rule is gone because no packet came for long enough.
+    /// A rule expired because no packet matched it.
     #[pyo3(signature = (r#match, priority = 0x8000, cookie = 0))]
     fn flow_removed(&self, r#match: &Bound<'_, PyMatch>, priority: u16, cookie: u64) -> Vec<String> {
         let removed = FlowRemoved {
@@ -183,7 +183,7 @@ impl HandlerBench {
         self.call(|handler, out| handler.timer(out))
     }
 
-    /// The connection is gone.
+    /// The connection is closed.
     fn switch_down(&self) {
         self.call(|handler, _| handler.switch_down());
     }

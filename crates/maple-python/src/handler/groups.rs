@@ -31,7 +31,7 @@ const DELETE: u16 = 2;
 #[derive(Clone, PartialEq)]
 pub struct PyBucket(pub(super) Bucket);
 
-/// What a meter does above a rate.
+/// The action of a meter above a rate.
 #[pyclass(frozen, name = "Band", module = "maple", eq)]
 #[derive(Clone, PartialEq)]
 pub struct PyBand(pub(super) Band);
@@ -65,7 +65,7 @@ impl PyBucket {
         Ok(PyBucket(Bucket { weight, watch_port, watch_group, actions: action::actions(actions)? }))
     }
 
-    /// What it does.
+    /// Its action.
     #[getter]
     fn actions(&self) -> Vec<Action> {
         self.0.actions.iter().cloned().map(Action::of).collect()
@@ -116,13 +116,13 @@ impl PyBand {
         self.0.rate
     }
 
-    /// How much may come at once, in kilobits or packets.
+    /// The burst size, in kilobits or packets.
     #[getter]
     fn burst(&self) -> u32 {
         self.0.burst
     }
 
-    /// By how many levels the drop precedence rises; `None` where packets are dropped.
+    /// The increase of the drop precedence. `None` if packets are dropped.
     #[getter]
     fn levels(&self) -> Option<u8> {
         if let BandKind::DscpRemark(levels) = self.0.kind { Some(levels) } else { None }

@@ -1,4 +1,4 @@
-//! Matches: which packets a rule takes.
+//! Matches: the packets of a rule.
 
 use maple_wire::field::Prerequisite;
 use maple_wire::{Constraint, Field, Match, Version, print};
@@ -48,7 +48,7 @@ fn masked(field: Field, value: u128, mask: u128) -> PyResult<Constraint> {
     }
 }
 
-/// Adds what must hold of a packet that has these fields (1.3 §7.2.3.8), where there is only one way.
+/// Adds the prerequisites of these fields (1.3 §7.2.3.8), if they are unique.
 fn completed(mut matching: Match) -> PyResult<Match> {
     loop {
         let mut open = None;
@@ -84,7 +84,7 @@ fn completed(mut matching: Match) -> PyResult<Match> {
 }
 
 impl PyMatch {
-    /// What a condition looks like in Python: a value, a pair of value and mask, or `None` for "no VLAN tag".
+    /// The Python form of a condition: a value, a pair of value and mask, or `None` for "no VLAN tag".
     fn shown<'py>(py: Python<'py>, constraint: &Constraint) -> PyResult<Bound<'py, PyAny>> {
         let Constraint { field, value, mask } = *constraint;
         if constraint.is_exact() {
@@ -110,7 +110,7 @@ impl PyMatch {
         completed(matching).map(PyMatch)
     }
 
-    /// The value of a field, or a pair of value and mask; `default` where the match does not name it.
+    /// The value of a field, or a pair of value and mask. `default` if the match does not name it.
     #[pyo3(signature = (name, default = None))]
     fn get<'py>(
         &self,

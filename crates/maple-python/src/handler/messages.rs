@@ -28,7 +28,7 @@ pub struct PyFlowMod {
     packet_out: Option<Message>,
 }
 
-/// Has the switch finish everything before it first, and say so.
+/// Makes the switch finish all earlier messages, and confirm that.
 #[pyclass(frozen, module = "maple", eq)]
 #[derive(PartialEq)]
 pub struct Barrier;
@@ -50,7 +50,7 @@ impl PyPacketOut {
         PyPacketOut(message)
     }
 
-    /// What to send.
+    /// The statistics to request.
     pub(super) fn message(&self) -> &Message {
         &self.0
     }
@@ -82,7 +82,7 @@ impl PyFlowMod {
         &self.message
     }
 
-    /// The packet-out behind it, if one is needed.
+    /// The packet-out after it, if one is needed.
     pub(super) fn packet_out(&self) -> Option<&Message> {
         self.packet_out.as_ref()
     }
@@ -92,7 +92,7 @@ impl PyFlowMod {
     }
 }
 
-/// What a rule does with packets.
+/// The actions of a rule.
 fn instructions(actions: Vec<maple_wire::Action>, goto: Option<u8>, meter: Option<u32>) -> Vec<Instruction> {
     let apply = (!actions.is_empty()).then_some(Instruction::ApplyActions(actions));
     [meter.map(Instruction::Meter), apply, goto.map(Instruction::GotoTable)].into_iter().flatten().collect()
@@ -145,7 +145,7 @@ impl PyFlowMod {
         Ok(PyFlowMod { message, packet_out })
     }
 
-    /// Changes what rules do: of all that the match covers, or of the one with this match and priority.
+    /// Changes the actions of rules: of all rules within the match, or of the one with this match and priority.
     #[staticmethod]
     #[pyo3(signature = (
         r#match, actions, *, strict = false, priority = 0x8000, cookie = 0, cookie_mask = 0, table = 0, goto = None,
@@ -169,7 +169,7 @@ impl PyFlowMod {
         Ok(PyFlowMod::alone(FlowMod { cookie, cookie_mask, table_id: table, ..flow_mod }))
     }
 
-    /// Deletes rules: all that the match covers, or the one with this match and priority.
+    /// Deletes rules: all within the match, or the one with this match and priority.
     #[staticmethod]
     #[pyo3(signature = (
         r#match = None, *, strict = false, priority = 0x8000, out_port = None, cookie = 0, cookie_mask = 0, table = None

@@ -1,11 +1,11 @@
-//! Handlers in Python: one object a switch, which hears its events and answers with messages.
+//! Handlers in Python: one object for each switch, which gets its events and returns messages.
 //!
 //! ```text
 //!  packet-ins of one read ─► attach once ─► PacketIn ─► handler.packet_in(…) ─► messages ─► Replies
 //! ```
 //!
-//! The interpreter is entered once for a batch, not for a packet. An exception is told with file and line and costs that
-//! call alone: what was said before it goes out, and the switch is served on.
+//! The interpreter is entered once for a batch, not for each packet. An exception is reported with file and line and
+//! ends only that call: earlier messages are sent, and the switch is served further.
 
 mod base;
 mod switch;
@@ -63,7 +63,7 @@ pub struct PythonHandlers {
 }
 
 impl PythonHandlers {
-    /// Of this class; a call may take `limit`.
+    /// Handlers of this class. A call may take `limit`.
     pub fn new(class: &Bound<'_, PyAny>, limit: Duration) -> PythonHandlers {
         PythonHandlers { class: class.clone().unbind(), limit, told: Arc::new(Told::new("the handler", limit)) }
     }
@@ -91,7 +91,7 @@ impl HandlerFactory for PythonHandlers {
             Ok(handler) => Box::new(handler) as Box<dyn Handler>,
             Err(error) => {
                 errors.report(self.told.text(py, &error));
-                Box::new(Nobody)
+                Box::new(NoHandler)
             }
         })
     }
@@ -102,16 +102,16 @@ impl HandlerFactory for PythonHandlers {
     }
 }
 
-/// Serves a switch whose handler could not be made, and was complained about.
-struct Nobody;
+/// Serves a switch whose handler could not be made. That was reported.
+struct NoHandler;
 
-impl Handler for Nobody {
+impl Handler for NoHandler {
     fn packet_in(&mut self, _: &PacketInView<'_>, _: &mut Replies) {}
 }
 
 /// One switch's handler.
 pub struct PythonHandler {
-    /// The object; none if it could not be made.
+    /// The object. None if it could not be made.
     object: Option<Py<PyHandler>>,
     switch: Py<PySwitch>,
     limit: Duration,
@@ -131,7 +131,7 @@ impl PythonHandler {
         self.errors.report(self.told.text(py, error));
     }
 
-    /// Calls a method and says what it returns.
+    /// Calls a method and sends the messages that it returns.
     fn call<'py>(
         &self,
         py: Python<'py>,
@@ -223,11 +223,11 @@ impl Handler for PythonHandler {
             Message::BarrierReply => self.call(py, intern!(py, "barrier"), (), out),
             Message::StatsReply(reply) => match PyStats::new(py, out.version(), reply) {
                 Ok(Some(stats)) => self.tell(py, intern!(py, "stats"), Bound::new(py, stats), out),
-                // Other kinds can't be asked for.
+                // Other kinds cannot be requested.
                 Ok(None) => {}
                 Err(error) => self.complain(py, &error),
             },
-            // Nor can other messages.
+            // Other messages do not belong to handlers.
             _ => {}
         });
     }
@@ -237,19 +237,19 @@ impl Handler for PythonHandler {
     }
 
     fn switch_down(&mut self) {
-        // Nobody is there to hear what it may say.
+        // The connection is closed, so its messages are dropped.
         Python::attach(|py| self.call(py, intern!(py, "switch_down"), (), &mut Replies::default()));
     }
 }
 
-/// What a switch says that does not do what the handler wants, and what that was.
+/// An error of the switch, and the message that caused it.
 fn refused(out: &Replies, error: &ErrorMsg) -> String {
     format!("the switch refused a message: {} (a method `error` of the handler would hear it)", {
         SwitchError::new(out.version(), error).text()
     })
 }
 
-/// Says what a method returned: nothing, a message, or several.
+/// Sends the result of a method: nothing, a message, or several.
 fn say(
     handler: &Bound<'_, PyHandler>,
     method: &Bound<'_, PyString>,
@@ -259,7 +259,7 @@ fn say(
     if answer.is_none() || say_one(handler, method, answer, out)? {
         return Ok(());
     }
-    // A text is made of texts, and is told whole.
+    // A text is a sequence of texts, so the error shows all of it.
     let messages = if answer.is_instance_of::<PyString>() { None } else { answer.try_iter().ok() };
     let Some(messages) = messages else { return Err(no_message(handler, method, answer)) };
     for message in messages {
@@ -271,7 +271,7 @@ fn say(
     Ok(())
 }
 
-/// Says one message; `false` if it is none.
+/// Sends one message. `false` if the object is none.
 fn say_one(
     handler: &Bound<'_, PyHandler>,
     method: &Bound<'_, PyString>,
@@ -318,7 +318,7 @@ fn no_message(handler: &Bound<'_, PyHandler>, method: &Bound<'_, PyString>, answ
     ))
 }
 
-/// Where a method of a handler begins, for an error that no line of it raised.
+/// The first line of a handler's method, for an error that no line of it raised.
 fn place(handler: &Bound<'_, PyHandler>, method: &Bound<'_, PyString>) -> String {
     let place = || -> PyResult<String> {
         let code = handler.getattr(method)?.getattr("__code__")?;

@@ -1,4 +1,4 @@
-//! A packet that a switch sent: one attribute a field, with its plain value.
+//! A packet-in: one attribute for each field, with its plain value.
 
 use maple_wire::msg::PacketInView;
 use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, PacketOut};
@@ -14,7 +14,7 @@ use super::messages::PyPacketOut;
 use crate::kind::{Kind, from_raw, named};
 use crate::packet::for_all_fields;
 
-/// What a rule for one packet's like matches in 1.0, where the packet has it.
+/// The fields that an exact match contains in 1.0, if the packet has them.
 const ALL10: [Field; 14] = [
     Field::EthDst,
     Field::EthSrc,
@@ -32,7 +32,7 @@ const ALL10: [Field; 14] = [
     Field::ArpOp,
 ];
 
-/// And besides, in 1.3; in 1.0 the last four are ARP's and ICMP's.
+/// More fields in 1.3. In 1.0 the last four are those of ARP and ICMP.
 const MORE: [Field; 10] = [
     Field::ArpSpa,
     Field::ArpTpa,
@@ -45,7 +45,7 @@ const MORE: [Field; 10] = [
     Field::Icmpv6Type,
     Field::Icmpv6Code,
 ];
-/// How many of these 1.0 has.
+/// The number of these that 1.0 has.
 const MORE10: usize = 4;
 
 /// A packet that a switch sent.
@@ -75,7 +75,7 @@ impl PyPacketIn {
         &self.message[self.data..]
     }
 
-    /// The message, which was looked at when it came in.
+    /// The message, which was checked when it arrived.
     fn view(&self) -> PyResult<PacketInView<'_>> {
         PacketInView::new_checked(self.version, &self.message).map_err(|error| PyValueError::new_err(error.to_string()))
     }
@@ -84,7 +84,7 @@ impl PyPacketIn {
         Packet::with_wire_len(self.frame(), self.in_port, self.total_len.into())
     }
 
-    /// The value of a field as it stands in matches.
+    /// The value of a field in the form of matches.
     fn raw(&self, field: Field) -> PyResult<Option<u128>> {
         match field {
             Field::InPort => Ok(Some(self.in_port.into())),
@@ -113,7 +113,7 @@ impl PyPacketIn {
         Some(self.buffer_id).filter(|id| *id != NO_BUFFER)
     }
 
-    /// A match of everything that a switch of this version sees of it.
+    /// A match of all fields that a switch of this version can match.
     fn match_all(&self) -> Match {
         let packet = self.packet();
         let more = if self.version == Version::Of10 { &MORE[..MORE10] } else { &MORE };
@@ -123,7 +123,7 @@ impl PyPacketIn {
         canonical(std::iter::once(in_port).chain(values).collect())
     }
 
-    /// A match of these fields, and of what must hold so that packets have them.
+    /// A match of these fields and their prerequisites.
     fn match_these(&self, names: &Bound<'_, PyTuple>) -> PyResult<Match> {
         let mut constraints = Vec::with_capacity(names.len());
         for name in names.iter_borrowed() {
@@ -131,7 +131,7 @@ impl PyPacketIn {
             let value = self.raw(field)?.ok_or_else(|| PyValueError::new_err(format!("the packet has no {field}")))?;
             constraints.push(Constraint::exact(field, value));
         }
-        // What the list grows by is looked at too: prerequisites have prerequisites.
+        // The list grows in the loop: prerequisites have prerequisites.
         let mut next = 0;
         while let Some(Constraint { field, .. }) = constraints.get(next).copied() {
             for needed in field.prerequisites().iter().flat_map(|all| all.iter()).map(|p| p.field) {
@@ -143,7 +143,7 @@ impl PyPacketIn {
     }
 }
 
-/// The match with these constraints, of which some may be there twice.
+/// The match with these constraints. Some can occur twice.
 fn canonical(mut constraints: Vec<Constraint>) -> Match {
     constraints.sort_unstable_by_key(|constraint| constraint.field);
     constraints.dedup_by_key(|constraint| constraint.field);
@@ -189,7 +189,7 @@ macro_rules! getters {
                 })
             }
 
-            /// The table whose rule sent it.
+            /// The table of the rule that sent it.
             #[getter]
             fn table(&self) -> PyResult<u8> {
                 Ok(self.view()?.table_id())
@@ -211,7 +211,7 @@ macro_rules! getters {
                 PyPacketOut::new(self.sent(vec![Action::output(PortNo::FLOOD)]))
             }
 
-            /// A match of these fields of it; of all without names.
+            /// A match of these fields of it. Of all, if there are no names.
             #[pyo3(signature = (*fields))]
             fn r#match(&self, fields: &Bound<'_, PyTuple>) -> PyResult<PyMatch> {
                 let matching = if fields.is_empty() { self.match_all() } else { self.match_these(fields)? };

@@ -1,4 +1,4 @@
-//! Statistics: what handlers ask switches for, and what these answer.
+//! Statistics: requests of handlers, and answers of switches.
 
 use maple_wire::msg::stats::{FlowStatsRequest, QueueStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
 use maple_wire::msg::stats::{GroupDesc, MeterConfig};
@@ -28,7 +28,7 @@ pub struct PyStatsRequest(Message);
 /// Statistics, or a part of them.
 #[pyclass(frozen, get_all, name = "Stats", module = "maple")]
 pub struct PyStats {
-    /// What they are about.
+    /// The subject of the statistics.
     kind: &'static str,
     /// One for each rule, port and so on.
     entries: Py<PyList>,
@@ -45,7 +45,7 @@ macro_rules! entries {
 }
 
 entries! {
-    /// What is known of a rule.
+    /// The counters and properties of a rule.
     PyFlowStats "FlowStats" {
         /// Which packets it takes.
         r#match: Py<PyMatch>,
@@ -55,13 +55,13 @@ entries! {
         table: u8,
         /// Its cookie.
         cookie: u64,
-        /// Its timeouts in seconds; 0 is never.
+        /// Its timeouts in seconds. 0 is never.
         idle_timeout: u16,
         /// See `idle_timeout`.
         hard_timeout: u16,
-        /// What it does with packets at once.
+        /// Its immediate actions.
         actions: Vec<Py<Action>>,
-        /// The table where they go on.
+        /// The next table of its packets.
         goto: Option<u8>,
         /// The meter that they pass.
         meter: Option<u32>,
@@ -72,9 +72,9 @@ entries! {
         /// Their bytes.
         bytes: u64,
     }
-    /// What rules took together.
+    /// The sums of counters of rules.
     PyAggregateStats "AggregateStats" {
-        /// How many rules they are.
+        /// The number of rules.
         flows: u32,
         /// Packets.
         packets: u64,
@@ -85,16 +85,16 @@ entries! {
     PyTableStats "TableStats" {
         /// The table.
         table: u8,
-        /// How many rules it has.
+        /// The number of its rules.
         active: u32,
         /// Packets looked up.
         lookups: u64,
         /// Packets that a rule took.
         matched: u64,
-        /// How many rules it can hold; 1.3 does not say.
+        /// Its maximum number of rules. Unknown in 1.3.
         max_entries: Option<u32>,
     }
-    /// What went through a port; a counter that the switch does not have is all ones.
+    /// The counters of a port. A counter that the switch does not have is all ones.
     PyPortStats "PortStats" {
         /// The port.
         port: u32,
@@ -115,7 +115,7 @@ entries! {
         /// Send errors.
         tx_errors: u64,
     }
-    /// What went through a queue.
+    /// The counters of a queue.
     PyQueueStats "QueueStats" {
         /// Its port.
         port: u32,
@@ -125,14 +125,14 @@ entries! {
         tx_packets: u64,
         /// Bytes sent.
         tx_bytes: u64,
-        /// Packets dropped for want of room.
+        /// Packets dropped because the queue was full.
         tx_errors: u64,
     }
-    /// What went through a group.
+    /// The counters of a group.
     PyGroupStats "GroupStats" {
         /// The group.
         group: u32,
-        /// How many rules and groups use it.
+        /// The number of rules and groups that use it.
         users: u32,
         /// Packets.
         packets: u64,
@@ -143,7 +143,7 @@ entries! {
         /// Packets and bytes of each bucket.
         buckets: Vec<(u64, u64)>,
     }
-    /// What a group is set up to do.
+    /// The configuration of a group.
     PyGroupDesc "GroupDesc" {
         /// The group.
         group: u32,
@@ -152,11 +152,11 @@ entries! {
         /// Its buckets.
         buckets: Vec<Py<PyBucket>>,
     }
-    /// What went through a meter.
+    /// The counters of a meter.
     PyMeterStats "MeterStats" {
         /// The meter.
         meter: u32,
-        /// How many rules use it.
+        /// The number of rules that use it.
         users: u32,
         /// Packets that came in.
         packets: u64,
@@ -167,7 +167,7 @@ entries! {
         /// Packets and bytes that each band applied to.
         bands: Vec<(u64, u64)>,
     }
-    /// What a meter is set up to do.
+    /// The configuration of a meter.
     PyMeterConfig "MeterConfig" {
         /// The meter.
         meter: u32,
@@ -179,7 +179,7 @@ entries! {
 }
 
 impl PyStatsRequest {
-    /// The message for a switch that speaks this version: in 1.0 another number stands for the queues of all ports.
+    /// The message for a switch of this version: in 1.0 another number means the queues of all ports.
     pub(super) fn message(&self, version: Version) -> Message {
         match &self.0 {
             Message::StatsRequest(StatsRequest { flags, body: RequestBody::Queue(asked) })
@@ -245,20 +245,20 @@ impl PyStatsRequest {
         PyStatsRequest::new(RequestBody::Aggregate(rules(r#match, table, out_port, out_group, (cookie, cookie_mask))))
     }
 
-    /// Asks how full the tables are.
+    /// Asks for the number of rules in the tables.
     #[staticmethod]
     fn tables() -> PyStatsRequest {
         PyStatsRequest::new(RequestBody::Table)
     }
 
-    /// Asks what went through a port, or all.
+    /// Asks for the counters of a port, or all.
     #[staticmethod]
     #[pyo3(signature = (port = None))]
     fn ports(port: Option<u32>) -> PyStatsRequest {
         PyStatsRequest::new(RequestBody::Port(port.map_or(PortNo::ANY, PortNo)))
     }
 
-    /// Asks what went through queues.
+    /// Asks for the counters of queues.
     #[staticmethod]
     #[pyo3(signature = (port = None, queue = None))]
     fn queues(port: Option<u32>, queue: Option<u32>) -> PyStatsRequest {
@@ -266,27 +266,27 @@ impl PyStatsRequest {
         PyStatsRequest::new(RequestBody::Queue(asked))
     }
 
-    /// Asks what went through a group, or all.
+    /// Asks for the counters of a group, or all.
     #[staticmethod]
     #[pyo3(signature = (group = None))]
     fn groups(group: Option<u32>) -> PyStatsRequest {
         PyStatsRequest::new(RequestBody::Group(group.unwrap_or(ALL_GROUPS)))
     }
 
-    /// Asks what groups are set up to do.
+    /// Asks for the configuration of groups.
     #[staticmethod]
     fn group_descriptions() -> PyStatsRequest {
         PyStatsRequest::new(RequestBody::GroupDesc)
     }
 
-    /// Asks what went through a meter, or all.
+    /// Asks for the counters of a meter, or all.
     #[staticmethod]
     #[pyo3(signature = (meter = None))]
     fn meters(meter: Option<u32>) -> PyStatsRequest {
         PyStatsRequest::new(RequestBody::Meter(meter.unwrap_or(ANY)))
     }
 
-    /// Asks what meters are set up to do.
+    /// Asks for the configuration of meters.
     #[staticmethod]
     #[pyo3(signature = (meter = None))]
     fn meter_configs(meter: Option<u32>) -> PyStatsRequest {
@@ -307,7 +307,7 @@ impl PyStats {
 }
 
 impl PyStats {
-    /// What a switch answered; `None` for a kind that handlers can't ask for.
+    /// The answer of a switch. `None` for a kind that handlers cannot request.
     pub(super) fn new(py: Python<'_>, version: Version, reply: &StatsReply) -> PyResult<Option<PyStats>> {
         let seconds = |sec: u32, nsec: u32| f64::from(sec) + f64::from(nsec) / 1e9;
         let list = PyList::empty(py);
@@ -447,7 +447,7 @@ impl PyMeterConfig {
     }
 }
 
-/// A statistics reply as a bench gets it: an encoded message of this version.
+/// A statistics reply for a bench: an encoded message of this version.
 pub(super) fn decoded(version: Version, message: &[u8]) -> PyResult<Message> {
     let wrong = |what: String| PyValueError::new_err(format!("no statistics reply of OpenFlow {version}: {what}"));
     match Message::decode(message) {

@@ -1,4 +1,4 @@
-//! A switch, its ports, and what it says besides packets.
+//! A switch, its ports, and its messages other than packet-ins.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -33,7 +33,7 @@ pub struct PyPort {
     up: bool,
 }
 
-/// A rule that is gone.
+/// A rule that was removed.
 #[pyclass(frozen, name = "FlowRemoved", module = "maple")]
 pub struct PyFlowRemoved(pub FlowRemoved);
 
@@ -51,7 +51,7 @@ pub struct SwitchError {
 }
 
 impl PySwitch {
-    /// The switch that said this of itself.
+    /// The switch with this description.
     pub(super) fn new(info: &SwitchInfo) -> PySwitch {
         PySwitch {
             dpid: info.features.dpid.0,
@@ -81,7 +81,7 @@ impl PySwitch {
         self.version.to_string()
     }
 
-    /// What it says it is.
+    /// Its description.
     #[getter]
     fn description(&self) -> &str {
         &self.description

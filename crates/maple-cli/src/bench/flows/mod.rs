@@ -1,11 +1,13 @@
 //! `maple bench flows`: new flows through whole networks, from the first packet to the last rule.
 //!
 //! A round starts a controller, connects a network of switches that obey ([`maple_load::flows`]), lets the hosts make
-//! themselves known, and then opens flows between pairs of hosts that have never talked. Where as many leaves are present as
-//! asked for, it measures the next flows: by the clock, by the controller's processor time, and what switches were told.
-//! Each round is with a controller of its own; a figure is the median of the rounds, and the fastest stands beside it.
+//! themselves known, and then opens flows between pairs of hosts that have never talked. Where as many leaves are
+//! present as asked for, it measures the next flows: by the clock, by the controller's processor time, and what
+//! switches were told. Each round is with a controller of its own; a figure is the median of the rounds, and the
+//! fastest stands beside it.
 //!
-//! The other questions (`--failover`, `--flood-port`, `--all-pairs`, `--discovery`) use the same network; see [`scenarios`].
+//! The other questions (`--failover`, `--flood-port`, `--all-pairs`, `--discovery`) use the same network; see
+//! [`scenarios`].
 
 mod bed;
 mod round;
@@ -35,14 +37,15 @@ const PORTS: u32 = 256;
 /// `maple bench flows`.
 #[derive(Debug, Args)]
 pub struct FlowsArgs {
-    /// What Maple runs, as `maple run` takes it, several allowed; FILE.py needs the program of the Python package [default:
-    /// builtin:shortest-path]
+    /// What Maple runs, as `maple run` takes it, several allowed; FILE.py needs the program of the Python package
+    /// [default: builtin:shortest-path]
     #[arg(long, value_name = "POLICY")]
     pub policy: Vec<String>,
     /// Lengths of the lines of switches
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,2,4,8,16", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub lines: Vec<u32>,
-    /// At which switches of a line the hosts are: at both ends, so that each flow crosses all switches, or at all of them
+    /// At which switches of a line the hosts are: at both ends, so that each flow crosses all switches, or at all of
+    /// them
     #[arg(long, value_enum, default_value_t = HostsAt::Ends)]
     pub hosts_at: HostsAt,
     /// How many leaves are present when flows are measured

@@ -33,8 +33,8 @@ pub struct Row {
     /// Microseconds from the first packet to the end of a flow.
     pub p50: f64,
     pub p99: f64,
-    /// Messages for each flow: flow-mods to all switches, those that add a rule to the controller, group-mods, barriers,
-    /// packet-ins.
+    /// Messages for each flow: flow-mods to all switches, those that add a rule to the controller, group-mods,
+    /// barriers, packet-ins.
     pub flow_mods: f64,
     pub to_controller: f64,
     pub group_mods: f64,

@@ -101,8 +101,8 @@ fn alone(row: &Row) -> Vec<Verdict> {
     verdicts
 }
 
-/// The ratio of a flow's time with the largest and the smallest `x`, among rows that agree otherwise. The least time of each
-/// counts, because other programs can only increase it.
+/// The ratio of a flow's time with the largest and the smallest `x`, among rows that agree otherwise. The least time of
+/// each counts, because other programs can only increase it.
 fn against(
     rows: &[&Row],
     what: &str,

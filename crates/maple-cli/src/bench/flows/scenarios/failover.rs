@@ -101,8 +101,8 @@ fn fail(bed: &mut Bed, (link, over): Loaded, answer: &mut Answer) -> anyhow::Res
     Ok(())
 }
 
-/// Waits until a packet of each flow is delivered again. If the controller is at rest and rules alone do not deliver it, the
-/// flow's host sends its next packet. Returns the number of these hosts.
+/// Waits until a packet of each flow is delivered again. If the controller is at rest and rules alone do not deliver
+/// it, the flow's host sends its next packet. Returns the number of these hosts.
 fn reroute(bed: &mut Bed, mut broken: Vec<Pair>) -> anyhow::Result<usize> {
     let deadline = Instant::now() + PATIENCE;
     let mut since = bed.moment()?;
@@ -138,8 +138,8 @@ fn order(lab: &Lab) -> Vec<Pair> {
     order
 }
 
-/// Opens flows until enough lead over one link, or until time or pairs run out. Returns the link and its flows with their
-/// routes.
+/// Opens flows until enough lead over one link, or until time or pairs run out. Returns the link and its flows with
+/// their routes.
 fn fill(
     lab: &mut Lab,
     order: &mut impl Iterator<Item = Pair>,
