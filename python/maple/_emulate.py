@@ -210,7 +210,7 @@ class Host:
         """Sends a stream of datagrams at a rate, in bits a second, and says what arrives.
 
         :raises ValueError: for a host that is not there, or more than a gigabit a second.
-        :raises RuntimeError: if nobody says where the other host is.
+        :raises RuntimeError: if the address of the other host is not resolved.
         """
         return Iperf(*self._network._laboratory.iperf(self.name, _name(other), seconds, rate))
 

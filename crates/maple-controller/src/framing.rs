@@ -1,9 +1,9 @@
 //! Splits a connection's byte stream into OpenFlow messages, in place if a message arrived whole.
 //!
-//! A shard reads every socket into one large buffer, and the connection's [`Framer`] splits what was read. A message that
-//! lies whole in the buffer is a slice of it. Only the start of a message that is incomplete at the end of a read is
-//! copied: at most 65,535 bytes, each once. So a peer that sends one byte at a time costs one byte's work for each read,
-//! and a connection between messages holds no buffer.
+//! A shard reads every socket into one large buffer, and the connection's [`Framer`] splits what was read. A message
+//! that lies whole in the buffer is a slice of it. Only the start of a message that is incomplete at the end of a read
+//! is copied: at most 65,535 bytes, each once. So a peer that sends one byte at a time costs one byte's work for each
+//! read, and a connection between messages holds no buffer.
 
 use maple_wire::{Error, Header};
 

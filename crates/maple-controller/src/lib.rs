@@ -16,7 +16,8 @@
 //! * `shard`: the event loops, which own all sockets.
 //! * [`control`]: queries and commands: [`Handle`] in the process, a Unix socket for other processes.
 //!
-//! [`Controller::start`] joins them. The modules stand in the order of their layers; imports point upwards in this file.
+//! [`Controller::start`] joins them. The modules stand in the order of their layers; imports point upwards in this
+//! file.
 
 mod printable;
 mod random;

@@ -3,14 +3,14 @@
 //!
 //! # Use
 //!
-//! [`listen`] makes the two ends: a [`Subscription`] for [`crate::ControllerOptions`], and a [`Listener`] that receives.
-//! Every packet that matches one of the conditions comes to the controller, as if the policy had asked for it. The
-//! policy still decides where it goes. [`crate::Handle::send_frame`] sends frames to hosts.
+//! [`listen`] makes the two ends: a [`Subscription`] for [`crate::ControllerOptions`], and a [`Listener`] that
+//! receives. Every packet that matches one of the conditions comes to the controller, as if the policy had asked for
+//! it. The policy still decides where it goes. [`crate::Handle::send_frame`] sends frames to hosts.
 //!
 //! # Bounds
 //!
-//! Nothing waits for a listener. Its queue holds at most [`QUEUE_CAPACITY`] events. Packets may take half of the queue, so
-//! that a host that floods does not hide a switch's end. Further events are dropped, counted and reported.
+//! Nothing waits for a listener. Its queue holds at most [`QUEUE_CAPACITY`] events. Packets may take half of the queue,
+//! so that a host that floods does not hide a switch's end. Further events are dropped, counted and reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -191,8 +191,8 @@ impl Notices {
         let _ = self.sender.try_send(notice);
     }
 
-    /// Publishes that a handler failed, the first, tenth, hundredth… time with this error. After [`REMEMBERED`] distinct
-    /// errors, each further one is published every time.
+    /// Publishes that a handler failed, the first, tenth, hundredth… time with this error. After [`REMEMBERED`]
+    /// distinct errors, each further one is published every time.
     pub fn handler_failed(&self, dpid: Dpid, error: Arc<str>) {
         self.failed(error, |error, times| Notice::HandlerFailed { dpid, error, times });
     }

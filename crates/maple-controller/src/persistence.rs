@@ -10,14 +10,15 @@
 //!
 //! # Guarantees
 //!
-//! A write from outside the policy is acknowledged only when it is on the disk. A group holds everything committed up to a
-//! moment, and is atomic. So a crash loses at most writes that were not acknowledged, and always the newest ones. Packets
-//! do not wait: what the policy wrote for a packet may be lost if the machine crashes shortly after.
+//! A write from outside the policy is acknowledged only when it is on the disk. A group holds everything committed up
+//! to a moment, and is atomic. So a crash loses at most writes that were not acknowledged, and always the newest ones.
+//! Packets do not wait: what the policy wrote for a packet may be lost if the machine crashes shortly after.
 //!
 //! # The file
 //!
-//! One row for each cell: the cell and its value, as JSON ([`crate::state_json`]). A second table has the persistent names,
-//! because a table that was emptied must stay empty. A new file is created under a temporary name and then linked.
+//! One row for each cell: the cell and its value, as JSON ([`crate::state_json`]). A second table has the persistent
+//! names, because a table that was emptied must stay empty. A new file is created under a temporary name and then
+//! linked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -148,8 +149,8 @@ struct Contents {
 }
 
 impl Persistence {
-    /// Loads the file into the store, and writes changes of the store to the file from now on. Values of the file replace
-    /// those that the policy wrote while it was loaded. Must be called before the first packet.
+    /// Loads the file into the store, and writes changes of the store to the file from now on. Values of the file
+    /// replace those that the policy wrote while it was loaded. Must be called before the first packet.
     pub fn open(path: &Path, store: &Store) -> Result<Persistence, PersistenceError> {
         let (database, mut contents) = open(path)?;
         convert_to_types(path, &database, &mut contents, &store.snapshot())?;
@@ -187,8 +188,8 @@ impl Drop for Persistence {
 }
 
 impl PendingWrites {
-    /// Waits until the commit with this version is on the disk. `false` if that takes too long, or if the commit came after
-    /// the end.
+    /// Waits until the commit with this version is on the disk. `false` if that takes too long, or if the commit came
+    /// after the end.
     pub fn wait(&self, version: u64, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut pending = self.lock();
@@ -222,7 +223,7 @@ impl PendingWrites {
 impl Journal for PendingWrites {
     fn append(&self, version: u64, writes: &[Write]) {
         let mut pending = self.lock();
-        // After the end nobody writes them.
+        // After the end nothing is written.
         if pending.stopped || pending.ending {
             return;
         }
@@ -284,8 +285,8 @@ fn open(path: &Path) -> Result<(Database, Contents), PersistenceError> {
     Ok((database, Contents { names, writes: writes.collect::<Result<_, _>>()? }))
 }
 
-/// Converts the contents to the declared types, which may have changed since the file was written. Also rewrites the file,
-/// so that a key whose spelling has changed does not occur twice.
+/// Converts the contents to the declared types, which may have changed since the file was written. Also rewrites the
+/// file, so that a key whose spelling has changed does not occur twice.
 fn convert_to_types(
     path: &Path,
     database: &Database,

@@ -1,7 +1,7 @@
 //! Makes text of peers safe to print. A switch may choose any name for itself and its ports.
 
-/// Escapes characters that could control a terminal: control characters, and characters without width or that change the
-/// direction of text.
+/// Escapes characters that could control a terminal: control characters, and characters without width or that change
+/// the direction of text.
 pub(crate) fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

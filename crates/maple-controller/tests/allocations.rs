@@ -1,5 +1,5 @@
-//! What a message costs in allocations: nothing, on the hot roads of handlers and of policies. Alone in its process, with an
-//! allocator that counts what all threads do.
+//! What a message costs in allocations: nothing, on the hot roads of handlers and of policies. Alone in its process,
+//! with an allocator that counts what all threads do.
 
 mod common;
 
@@ -50,8 +50,8 @@ fn seldom(options: &mut ControllerOptions) {
     (options.timing.interval, options.deadlines.idle, options.balance_period) = (hour, hour, Duration::ZERO);
 }
 
-/// Has the controller get to know a stream, whose packets it then answers with so many messages, and counts what it allocates
-/// from then on.
+/// Has the controller get to know a stream, whose packets it then answers with so many messages, and counts what it
+/// allocates from then on.
 fn count(peer: &mut Peer, stream: &[u8], messages: usize) -> usize {
     let is_answer = |(_, message): &(u32, Message)| matches!(message, Message::PacketOut(_) | Message::FlowMod(_));
     let is_known = (0..50).any(|_| {

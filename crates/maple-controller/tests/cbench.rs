@@ -1,12 +1,12 @@
 //! A client that behaves byte for byte as `cbench` does, against the built-in learning switch.
 //!
-//! What is odd about its switches, and so looked at here: packet-ins come right behind the features reply, while the
-//! controller still asks; a destination is taught by a gratuitous ARP reply without a buffer; the packet-ins that follow are
-//! 82 bytes long and have buffer ids from 1 on; their frames are IPv4 with protocol 255, from addresses that count up
-//! in the second byte first (a little-endian number); echo replies leave the data out; questions other than for the
-//! description are not answered, and vendor messages with an error that has no data. The reply with the configuration has
-//! its length in host order, so that a reader waits for 3,072 bytes. Every flow-mod that adds and every packet-out counts
-//! as an answer.
+//! The peculiarities of its switches, tested here: packet-ins come right after the features reply, while the controller
+//! still asks; a destination is taught by a gratuitous ARP reply without a buffer; the packet-ins that follow are 82
+//! bytes long and have buffer ids from 1 on; their frames are IPv4 with protocol 255, from addresses that count up in
+//! the second byte first (a little-endian number); echo replies leave the data out; questions other than for the
+//! description are not answered, and vendor messages with an error that has no data. The reply with the configuration
+//! has its length in host order, so that a reader waits for 3,072 bytes. Every flow-mod that adds and every packet-out
+//! counts as an answer.
 //!
 //! Nothing here uses this project's codec: messages are written and read by offset (OpenFlow 1.0 §5).
 

@@ -164,7 +164,7 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
     assert_eq!(names, answers, "each has an answer");
 }
 
-/// The product understands some of JSON schema: a word that it passes over would be a promise that nobody keeps.
+/// The product understands a part of JSON schema. Ignoring a keyword would break the published schema.
 #[test]
 fn the_schema_uses_only_what_requests_are_held_against() {
     fn look(part: &Value) {

@@ -15,7 +15,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A 1.0 packet-in with a frame that has a type of its own and random bytes behind it.
+/// A 1.0 packet-in with a frame of an unused type and random bytes after it.
 fn packet_in() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop::sample::select(vec![[8, 0], [8, 6], [0x86, 0xdd], [0x81, 0], [0, 46]]);
     (kind, prop::collection::vec(any::<u8>(), 0..64), 0u8..4, 0u8..4).prop_map(|(kind, rest, src, dst)| {

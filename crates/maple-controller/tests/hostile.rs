@@ -1,4 +1,4 @@
-//! Peers that break the protocol, flood, dawdle or do not read: they cost themselves and nobody else.
+//! Peers that break the protocol, flood, are slow, or do not read: they harm only themselves.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What 500 reconnects leave behind. Alone in its process, so that descriptors and memory can be counted.
+//! Leaks of 500 reconnects. Alone in its process, so that descriptors and memory can be counted.
 
 mod common;
 

@@ -60,7 +60,8 @@ fn a_listener_hears_of_switches_ports_and_the_packets_that_it_wants() {
         let up: BTreeSet<Dpid> = so_far.iter().filter_map(up).collect();
         assert_eq!(up, (1..=4).map(Dpid).collect());
         let packets: Vec<_> = so_far.iter().filter_map(packet).collect();
-        // A question that is flooded, and its answer; each enters once, whatever the switches and shards that it passes.
+        // A question that is flooded, and its answer; each enters once, whatever the switches and shards that it
+        // passes.
         assert_eq!(packets.len(), 2, "{packets:?}");
         for heard in &packets {
             assert_eq!(heard.by, 1);
@@ -122,7 +123,7 @@ fn a_policy_in_rust_answers_who_has_an_address() {
         if !asked {
             return net.flood();
         }
-        // Whoever is asked for: this network has no hosts but the router.
+        // Any target: this network has no hosts except the router.
         let (sender, target) = ((sender as u32).to_be_bytes(), (target as u32).to_be_bytes());
         Route::answer([Frame::ethernet(pkt.eth_src().0, ROUTER).arp_reply(target, sender)])
     }

@@ -1,5 +1,5 @@
-//! Switches that move from a shard that is always busy to one that is not, over real sockets: nothing is lost, said twice or
-//! out of turn, and what the handler knows and waits for goes along.
+//! Switches that move from a shard that is always busy to one that is not, over real sockets: nothing is lost, said
+//! twice or out of turn, and what the handler knows and waits for goes along.
 
 mod common;
 
@@ -115,8 +115,8 @@ impl Shards {
     }
 }
 
-/// Sends numbered packets until it is to stop, and checks that each is answered once and in its turn, by the handler that
-/// answered the one before.
+/// Sends numbered packets until it is to stop, and checks that each is answered once and in its turn, by the handler
+/// that answered the one before.
 fn keep_busy(peer: &mut Peer, sent: &mut u32, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let numbers = *sent + 1..=*sent + WINDOW;

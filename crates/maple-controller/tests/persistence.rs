@@ -308,7 +308,7 @@ fn who_writes_on_neither_holds_up_the_end_nor_is_told_that_it_is_kept() {
     assert!(lost.is_empty(), "{lost:?} of {refused} that were not refused");
 }
 
-/// Writes the numbers between that a writer had not come to, so that the next storm can begin behind the last.
+/// Writes the numbers that a writer had not reached, so that the next storm can begin after the last one.
 fn fill_gaps(controller: &Controller) {
     let fill = |tx: &Tx| {
         let last = storm_table().entries(tx).last().map_or(-1, |(n, _)| *n);

@@ -1,4 +1,4 @@
-//! Switches that are many, rude, or both, on the hot road of handlers.
+//! Many switches, hostile switches, or both, on the fast path of handlers.
 //!
 //! Short by default. `MAPLE_STRESS=10` makes floods and storms ten times as long.
 
@@ -277,7 +277,7 @@ fn one_that_never_reads_is_held_and_others_are_answered_in_the_meantime() {
     let frame = Frame::ethernet([0xff; 6], [2, 0, 0, 0, 0, 1]).raw(0x88b5, &[0; 1400]);
     (0..50).for_each(|xid| packet_in(1, frame.clone()).encode(Version::Of13, xid, &mut packets).unwrap());
     stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-    // It writes until nobody takes it any more.
+    // It writes until the controller no longer reads.
     while stream.write_all(&packets).is_ok() {}
     assert!(maple.count("of_paused") >= 1);
     let taken = maple.count("of_packet_ins");

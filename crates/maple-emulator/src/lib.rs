@@ -1,10 +1,12 @@
 //! OpenFlow switches, hosts, links and load: a network without hardware, for tests and for demonstrations.
 //!
-//! The crate knows the wire and nothing of Maple, so it can't share a compiler's mistake. It has two layers.
+//! The crate depends on the wire format and on nothing else of Maple, so it cannot share a mistake of the compiler. It
+//! has two layers.
 //!
 //! * A simulation without I/O, clocks and threads. [`Switch`] takes messages and frames and returns messages and
-//!   frames; [`Host`] likewise; [`Network`] joins them over links in simulated time and keeps a [`network::DeliveryLog`]
-//!   of what became of every frame. One topology, one seed and one sequence of calls give one run.
+//!   frames; [`Host`] likewise; [`Network`] joins them over links in simulated time and keeps a
+//!   [`network::DeliveryLog`] of what became of every frame. One topology, one seed and one sequence of calls give one
+//!   run.
 //! * [`driver`]: the same network in real time, each switch connected over TCP to a controller's address.
 //!
 //! On either of them [`lab`] does commands such as `h1 ping h2`.

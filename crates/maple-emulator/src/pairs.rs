@@ -1,4 +1,4 @@
-//! What frames between two hosts are about, and what became of them.
+//! The kinds of frames between two hosts, and their deliveries.
 
 use maple_wire::{Field, Packet};
 
@@ -11,16 +11,16 @@ pub struct PairKey {
     pub src: String,
     /// The receiver's name.
     pub dst: String,
-    /// What it was about.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What became of the frames from one host to another.
+/// The deliveries of frames from one host to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairCounters {
     /// Frames that the first sent to the second.
     pub sent: u64,
-    /// Frames that arrived there; copies count each.
+    /// Frames that arrived there. Each copy counts.
     pub delivered: u64,
 }
 

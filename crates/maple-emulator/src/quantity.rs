@@ -2,13 +2,13 @@
 
 use crate::time::{MICROSECOND, MILLISECOND, SECOND, Time};
 
-/// The longest time that can be said: a day.
+/// The longest time: a day.
 const LONGEST: f64 = 86_400.0 * SECOND as f64;
 
 /// A time such as `10ms`, `250us`, `1.5s`, `2m`; at most a day.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The problem of the text.
 pub fn time(text: &str) -> Result<Time, String> {
     let units = [
         ("ms", MILLISECOND as f64),
@@ -25,7 +25,7 @@ pub fn time(text: &str) -> Result<Time, String> {
 /// A share such as `5%` or `0.5%`, from 0 to 1.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The problem of the text.
 pub fn share(text: &str) -> Result<f64, String> {
     let value = with_unit(text, &[("%", 0.01)]);
     value.filter(|share| *share <= 1.0).ok_or_else(|| format!("{text:?} is not a share such as 5%, from 0% to 100%"))
@@ -34,7 +34,7 @@ pub fn share(text: &str) -> Result<f64, String> {
 /// A rate such as `500kbit`, `10mbit`, `1gbit`, in bits a second.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The problem of the text.
 pub fn rate(text: &str) -> Result<u64, String> {
     let units = [("kbit", 1e3), ("mbit", 1e6), ("gbit", 1e9), ("bit", 1.0)];
     let value = with_unit(text, &units).filter(|rate| (1.0..=1e15).contains(rate));

@@ -1,4 +1,4 @@
-//! Traffic: which hosts talk to which, about what, and what of it arrived.
+//! Traffic: pairs of hosts that talk, the kinds of their flows, and the results.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ pub use crate::pairs::{PairCounters, PairKey};
 use crate::random::Random;
 use crate::time::{SECOND, Time};
 
-/// What became of a generator's flows from one host to another, of one kind.
+/// The results of a generator's flows from one host to another, of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FlowCounters {
     /// Flows opened.
@@ -23,14 +23,14 @@ pub struct FlowCounters {
     pub unexpected: u64,
 }
 
-/// What traffic there shall be.
+/// The parameters of traffic.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficOptions {
     /// Flows opened per second, in the whole network.
     pub flows_per_second: u32,
-    /// For how long flows are opened.
+    /// The time in which flows are opened.
     pub duration: Time,
-    /// What the flows are about; one of these is drawn for each flow.
+    /// The kinds of flows. One of these is drawn for each flow.
     pub kinds: Vec<Kind>,
     /// The share of flows over IPv6, 0.0 to 1.0.
     pub ipv6: f64,
@@ -51,10 +51,10 @@ impl Default for TrafficOptions {
     }
 }
 
-/// What is expected of a flow: from, to, about what; true if it must succeed.
+/// The expectation of a flow, by source, destination and kind: true if it must succeed.
 pub type Expectation = Box<dyn Fn(&str, &str, Kind) -> bool + Send>;
 
-/// Opens flows at random between the hosts of a network, and counts what became of them.
+/// Opens flows at random between the hosts of a network, and counts their results.
 pub struct Traffic {
     options: TrafficOptions,
     random: Random,
@@ -83,7 +83,7 @@ impl Traffic {
         }
     }
 
-    /// When the next flow is to be opened; `None` once all are.
+    /// When to open the next flow. `None` once all are open.
     pub fn next_flow(&self) -> Option<Time> {
         let rate = Time::from(self.options.flows_per_second);
         if self.hosts.len() < 2 || self.options.kinds.is_empty() || rate == 0 {
@@ -93,7 +93,7 @@ impl Traffic {
         (after < self.options.duration).then_some(self.started + after)
     }
 
-    /// Opens the flows whose time has come and looks after those that run. To be called whenever time has passed.
+    /// Opens due flows, and checks those under way. Call it whenever time has passed.
     ///
     /// # Errors
     /// [`NetworkError`] if the network is not the one that the generator was made for.
@@ -141,12 +141,12 @@ impl Traffic {
         self.next_flow().is_none() && self.running.is_empty()
     }
 
-    /// What became of the flows, by hosts and kind.
+    /// The results of the flows, by hosts and kind.
     pub fn counters(&self) -> &BTreeMap<PairKey, FlowCounters> {
         &self.counters
     }
 
-    /// What became of all flows together.
+    /// The results of all flows together.
     pub fn total(&self) -> FlowCounters {
         self.counters.values().fold(FlowCounters::default(), |sum, c| FlowCounters {
             opened: sum.opened + c.opened,

@@ -1,9 +1,9 @@
 //! Access control for the control socket: its folder, its mode, and the users that it talks to.
 //!
-//! Under `/tmp` anyone could create a socket or a folder with the name that Maple uses. So the default place is a folder
-//! that only this user can enter. The folder's owner and mode are checked, and a symbolic link is refused. The socket
-//! is created in a private folder and then moved, so it never exists with a mode that others could use. Both ends also
-//! check the other's user: they talk only to the same user and to root.
+//! Under `/tmp` anyone could create a socket or a folder with the name that Maple uses. So the default place is a
+//! folder that only this user can enter. The folder's owner and mode are checked, and a symbolic link is refused. The
+//! socket is created in a private folder and then moved, so it never exists with a mode that others could use. Both
+//! ends also check the other's user: they talk only to the same user and to root.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;

@@ -168,7 +168,7 @@ impl Handle {
         stats
     }
 
-    /// The queue of notices that nobody has read yet. Clones of the receiver share the queue.
+    /// The queue of unread notices. Clones of the receiver share the queue.
     pub fn notices(&self) -> &Receiver<Notice> {
         &self.shared.receiver
     }
@@ -215,7 +215,8 @@ impl Handle {
     /// Writes tracked state without waiting. `false` if the controller has stopped.
     ///
     /// # Panics
-    /// If a value does not have the declared type of its table or variable. [`Handle::change`] returns an error instead.
+    /// If a value does not have the declared type of its table or variable. [`Handle::change`] returns an error
+    /// instead.
     pub fn write(&self, writes: Vec<Write>) -> bool {
         let state = self.snapshot();
         if let Some(mismatch) = writes.iter().find_map(|write| state.check(write).err()) {

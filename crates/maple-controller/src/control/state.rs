@@ -176,8 +176,8 @@ fn unknown(handle: &Handle, place: &Place) -> String {
     }
 }
 
-/// Decodes a key. It takes the table's declared type. In a table without a declared type, text becomes an address if the
-/// table's other keys are addresses.
+/// Decodes a key. It takes the table's declared type. In a table without a declared type, text becomes an address if
+/// the table's other keys are addresses.
 fn key_of(handle: &Handle, table: &str, key: &Value) -> Result<Stored, String> {
     if let Some(types) = handle.snapshot().types(table) {
         let table = table.into();
@@ -241,8 +241,8 @@ fn interpret(word: &str) -> Value {
     serde_json::from_str(word).unwrap_or_else(|_| Value::from(word))
 }
 
-/// Calls `send` with the value of a place, now and after each change, until it returns `false`. Between changes it calls
-/// `send` with `None`, to check whether the client is still connected.
+/// Calls `send` with the value of a place, now and after each change, until it returns `false`. Between changes it
+/// calls `send` with `None`, to check whether the client is still connected.
 pub(super) fn watch(
     handle: &Handle,
     place: &Place,

@@ -1,8 +1,8 @@
 //! Changes tracked state from outside the policy, and waits until the network has followed.
 //!
 //! A write is *committed* at one moment for all shards. When a call of this module returns, it is *acknowledged*. Then
-//! every shard has finished the turn that it was in at that moment and has sent its messages, so no packet is handled by
-//! the old value any more. State that survives restarts is on the disk. [`Handle::settled`] also waits for the
+//! every shard has finished the turn that it was in at that moment and has sent its messages, so no packet is handled
+//! by the old value any more. State that survives restarts is on the disk. [`Handle::settled`] also waits for the
 //! switches: every rule that depended on the old value is gone.
 
 use std::sync::Arc;
@@ -88,8 +88,8 @@ impl Wake for ParkedThread {
 }
 
 impl Handle {
-    /// Runs `f` as one transaction, repeatedly until it commits. On [`Stop::Retry`] this thread sleeps until a cell that
-    /// `f` read has changed. Returns when the commit is acknowledged.
+    /// Runs `f` as one transaction, repeatedly until it commits. On [`Stop::Retry`] this thread sleeps until a cell
+    /// that `f` read has changed. Returns when the commit is acknowledged.
     ///
     /// Must not be called on a shard's thread (in a policy or a handler), which would wait for itself. Those use
     /// [`maple_core::state::Store::attempt`].

@@ -60,11 +60,11 @@ pub struct ControllerOptions {
     pub snooping: Snooping,
     /// Makes the handlers that serve the switches instead of the policy.
     pub handlers: Option<Arc<dyn HandlerFactory>>,
-    /// Whether each answer of a handler is written separately, instead of together with all answers to one read. This is
-    /// slower, but delivers the first answer earlier.
+    /// Whether each answer of a handler is written separately, instead of together with all answers to one read. This
+    /// is slower, but delivers the first answer earlier.
     pub write_each: bool,
-    /// How often shards compare their loads. A shard that is overloaded three times in a row gives a switch to one that is
-    /// not, if handlers serve them. With zero, switches never migrate.
+    /// How often shards compare their loads. A shard that is overloaded three times in a row gives a switch to one that
+    /// is not, if handlers serve them. With zero, switches never migrate.
     pub balance_period: Duration,
     /// The tracked state. Writes before the start are effective from the start.
     pub store: Arc<Store>,
@@ -345,8 +345,8 @@ fn subscribe_snooper(options: &mut ControllerOptions) -> Result<Listener, StartE
     Ok(listener)
 }
 
-/// Starts the snooping thread, which ends after the last shard. If it panics, the controller stops: otherwise the groups
-/// would silently become outdated.
+/// Starts the snooping thread, which ends after the last shard. If it panics, the controller stops: otherwise the
+/// groups would silently become outdated.
 fn spawn_snooper(
     options: &ControllerOptions,
     listener: Listener,

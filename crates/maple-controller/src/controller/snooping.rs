@@ -36,7 +36,7 @@ fn perform(handle: &Handle, effects: impl Iterator<Item = Effect>) {
     for effect in effects {
         match effect {
             Effect::Write(write) => writes.push(write),
-            // If the port is down, there is nobody to query.
+            // If the port is down, there is no host to query.
             Effect::Send(frame) => drop(handle.send_frame(frame.at, frame.bytes.to_vec())),
             Effect::Warn(reason, times) => handle.publish(Notice::Ignored { reason, times }),
         }

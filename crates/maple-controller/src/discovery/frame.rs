@@ -1,5 +1,5 @@
-//! The probe: an LLDP frame (802.1AB) that names the port and the switch that it left by, and is authenticated. It is also
-//! sent as a broadcast with an Ethernet type that bridges forward, as other controllers do.
+//! The probe: an LLDP frame (802.1AB) that names the port and the switch that it left by, and is authenticated. It is
+//! also sent as a broadcast with an Ethernet type that bridges forward, as other controllers do.
 //!
 //! Chassis, port and time-to-live are for people and for other devices. Only Maple's own entry is trusted. It holds the
 //! datapath id, the port, the time of sending, and a 128-bit SipHash-2-4 authentication code over these. The key is
@@ -55,7 +55,8 @@ impl std::fmt::Debug for Key {
 pub struct Probe {
     /// The port that it left by.
     pub from: Location,
-    /// When it was sent. No two probes of one port have the same time, so this also identifies the probe, in either form.
+    /// When it was sent. No two probes of one port have the same time, so this also identifies the probe, in either
+    /// form.
     pub sent: Time,
 }
 

@@ -1,17 +1,17 @@
 //! Topology discovery: sends probes out of every port, to find out which ports lead to hosts and which to switches.
 //!
-//! A state machine without I/O. Each shard has one, for the ports of its own switches. A port that comes up is *new*. It
-//! is probed at once, a few times more in quick succession, and then every few seconds. If no switch is found after the
-//! quick probes, it is an *edge port*. A probe that arrives at a port shows which port reaches this one. The sender's
-//! discovery gets a message ([`PeerMessage::ProbeReceived`]), so it learns which port *its* port reaches. When both
-//! directions agree, the port is a *link port*. A port with one known direction is neither: nothing is learned from it,
-//! and nothing is sent by it.
+//! A state machine without I/O. Each shard has one, for the ports of its own switches. A port that comes up is *new*.
+//! It is probed at once, a few times more in quick succession, and then every few seconds. If no switch is found after
+//! the quick probes, it is an *edge port*. A probe that arrives at a port shows which port reaches this one. The
+//! sender's discovery gets a message ([`PeerMessage::ProbeReceived`]), so it learns which port *its* port reaches. When
+//! both directions agree, the port is a *link port*. A port with one known direction is neither: nothing is learned
+//! from it, and nothing is sent by it.
 //!
-//! Each end of a link draws its own conclusions. A link ends at once when the port or the switch at either end goes down
-//! ([`PeerMessage::PortGone`]). A peer that is known in one direction only does not affect an existing link.
+//! Each end of a link draws its own conclusions. A link ends at once when the port or the switch at either end goes
+//! down ([`PeerMessage::PortGone`]). A peer that is known in one direction only does not affect an existing link.
 //!
-//! *Bridges.* Compliant bridges do not forward LLDP, so probes also go out as broadcasts ([`ProbeForm`]): the first ones
-//! of a port, one in a few later, and every one if another switch receives nothing else. If a port has a link with
+//! *Bridges.* Compliant bridges do not forward LLDP, so probes also go out as broadcasts ([`ProbeForm`]): the first
+//! ones of a port, one in a few later, and every one if another switch receives nothing else. If a port has a link with
 //! one other port, a bridge may be between them. If it has several peers, there certainly is one
 //! ([`Attachment::Segment`]). The engine decides how to use a segment (`maple_core`, `engine/segments.rs`).
 //!
@@ -22,9 +22,9 @@
 //! was on its way arrives first.
 //!
 //! What hosts can do: a probe carries an authentication code and the time when it was sent (`frame.rs`). A modified or
-//! forged probe is counted and ignored, whatever port it arrives at. So is a probe that was older than [`Timing::flight`]
-//! on arrival. Each form of a probe counts once at each port. A host that is attached twice and forwards everything at
-//! once in both directions is a wire, and looks like one.
+//! forged probe is counted and ignored, whatever port it arrives at. So is a probe that was older than
+//! [`Timing::flight`] on arrival. Each form of a probe counts once at each port. A host that is attached twice and
+//! forwards everything at once in both directions is a wire, and looks like one.
 //!
 //! Cost: one heap entry for each port; O(log ports) for each probe sent or received.
 
@@ -162,9 +162,9 @@ pub enum ProbeOrigin {
 /// Something unusual about a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anomaly {
-    /// Its code is wrong: somebody forges links, or another Maple controls the switch at the other end.
+    /// Its code is wrong: a forged probe, or another Maple controls the switch at the other end.
     Forged,
-    /// It is too old, or has arrived before: somebody replays it.
+    /// It is too old, or has arrived before: a replay.
     Replayed,
     /// It came back to the port that it left by.
     Reflected,

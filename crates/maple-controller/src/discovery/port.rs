@@ -173,7 +173,8 @@ impl PortState {
         self.peers.get(&peer).and_then(|peer| peer.received).is_some_and(|(_, latest)| latest > sent)
     }
 
-    /// The peers of a link or segment that have reported no probe for too long, and when the last reported one was sent.
+    /// The peers of a link or segment that have reported no probe for too long, and when the last reported one was
+    /// sent.
     pub(super) fn unanswered(&self, now: Time, timing: &Timing) -> Vec<(Location, Time)> {
         let silent = |(by, peer): (&Location, &Peer)| {
             let (when, sent) = peer.reported?;

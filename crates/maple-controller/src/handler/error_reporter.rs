@@ -9,8 +9,8 @@ use crate::notice::{Notice, Notices};
 
 /// Reports errors of one switch's handler.
 ///
-/// The same error text is published the first, tenth, hundredth… time, counted over all switches. So errors from the same
-/// place should have the same text.
+/// The same error text is published the first, tenth, hundredth… time, counted over all switches. So errors from the
+/// same place should have the same text.
 #[derive(Clone, Debug)]
 pub struct ErrorReporter {
     notices: Notices,

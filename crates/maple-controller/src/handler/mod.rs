@@ -6,10 +6,11 @@
 //!  switch up, down ─────────────────────────────────┘
 //! ```
 //!
-//! A [`HandlerFactory`] makes one [`Handler`] for each switch that connects. Only the switch's shard calls it, so its state
-//! needs no lock. If a switch migrates to another shard, its handler goes with it. A handler never writes to a socket. It
-//! appends messages to [`Replies`], and the shard writes them after the handler has returned. A handler works with plain
-//! OpenFlow: nothing is traced, no rules are compiled, and the rules that a switch has when it connects stay.
+//! A [`HandlerFactory`] makes one [`Handler`] for each switch that connects. Only the switch's shard calls it, so its
+//! state needs no lock. If a switch migrates to another shard, its handler goes with it. A handler never writes to a
+//! socket. It appends messages to [`Replies`], and the shard writes them after the handler has returned. A handler
+//! works with plain OpenFlow: nothing is traced, no rules are compiled, and the rules that a switch has when it
+//! connects stay.
 //!
 //! Packet-ins come in batches: all those of one socket read, at most [`BATCH`]. A handler whose table exceeds the
 //! processor's caches implements [`Handler::packet_ins`] and prefetches all entries of a batch first. Then it waits for
@@ -29,8 +30,8 @@ use crate::session::SwitchInfo;
 /// The most packet-ins in one call of [`Handler::packet_ins`].
 pub const BATCH: usize = 64;
 
-/// A program for one switch. It may move to another thread between two calls. Every method except [`Handler::packet_in`]
-/// has a default, which does nothing.
+/// A program for one switch. It may move to another thread between two calls. Every method except
+/// [`Handler::packet_in`] has a default, which does nothing.
 pub trait Handler: Send {
     /// The switch finished its handshake. This is the first call, and its messages are sent first.
     fn switch_up(&mut self, switch: &SwitchInfo, out: &mut Replies) {
@@ -90,8 +91,8 @@ impl<H: Handler + 'static, F: Fn(&SwitchInfo) -> H + Send + Sync> HandlerFactory
     }
 }
 
-/// Installs the table-miss rule, which has the switch send unmatched packets whole to the controller. A 1.0 switch does that
-/// without a rule; a 1.3 switch drops them.
+/// Installs the table-miss rule, which has the switch send unmatched packets whole to the controller. A 1.0 switch does
+/// that without a rule; a 1.3 switch drops them.
 pub fn install_table_miss(out: &mut Replies) {
     if out.version() == Version::Of13 {
         let to_controller = vec![Instruction::ApplyActions(vec![Action::to_controller()])];

@@ -147,8 +147,9 @@ impl Replies {
         }
     }
 
-    /// Appends one encoded message, given as `head` and `tail`, and sets its length field. Returns its bytes, to fill in
-    /// fields. If the message exceeds the longest possible one, it is counted and not appended, and no bytes are returned.
+    /// Appends one encoded message, given as `head` and `tail`, and sets its length field. Returns its bytes, to fill
+    /// in fields. If the message exceeds the longest possible one, it is counted and not appended, and no bytes are
+    /// returned.
     #[inline]
     pub fn append_two(&mut self, head: &[u8], tail: &[u8]) -> &mut [u8] {
         let start = self.bytes.len();

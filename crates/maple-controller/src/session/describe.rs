@@ -116,8 +116,8 @@ impl Session {
         }
     }
 
-    /// The configuration has arrived. Requests whole packets and keeps the handling of fragments. A switch that refuses to
-    /// report its configuration gets the default one.
+    /// The configuration has arrived. Requests whole packets and keeps the handling of fragments. A switch that refuses
+    /// to report its configuration gets the default one.
     pub(super) fn config_answered(&mut self, message: &Message, out: &mut Vec<Output>) {
         self.config_request = None;
         match message {

@@ -1,8 +1,9 @@
-//! Reads all rules of a switch, which may arrive in many parts. Deletes Maple's rules if the switch does not report them.
+//! Reads all rules of a switch, which may arrive in many parts. Deletes Maple's rules if the switch does not report
+//! them.
 //!
-//! A switch that refuses to report its rules may still have some of an earlier run. So the session deletes every rule that
-//! may be Maple's: in 1.3 those with Maple's cookies; in 1.0, which cannot select by cookie, all rules. The rules are gone
-//! when the switch answers the barrier request that follows.
+//! A switch that refuses to report its rules may still have some of an earlier run. So the session deletes every rule
+//! that may be Maple's: in 1.3 those with Maple's cookies; in 1.0, which cannot select by cookie, all rules. The rules
+//! are gone when the switch answers the barrier request that follows.
 
 use maple_core::engine::{InstalledFlow, OWN_COOKIES, Time};
 use maple_wire::msg::stats::{FlowStats, FlowStatsRequest, ReplyBody, RequestBody};

@@ -1,9 +1,9 @@
 //! Decides when to send a silent switch an echo request, and when to consider it dead.
 //!
-//! Any message shows that the switch is alive. A switch that processes hundreds of flow-mods may be silent for longer than
-//! an echo may take. So while a request is open, only that request's deadline counts. A switch answers in order, so the
-//! time for a request starts when the previous one is answered. A switch that makes progress stays connected however much
-//! it has to do. One that makes none is disconnected after the time for one request.
+//! Any message shows that the switch is alive. A switch that processes hundreds of flow-mods may be silent for longer
+//! than an echo may take. So while a request is open, only that request's deadline counts. A switch answers in order,
+//! so the time for a request starts when the previous one is answered. A switch that makes progress stays connected
+//! however much it has to do. One that makes none is disconnected after the time for one request.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -63,8 +63,8 @@ impl Keepalive {
         self.awaited.iter().any(|(awaited, _)| *awaited == xid)
     }
 
-    /// The answer to this request has arrived. Returns whether the request was open. Answers come in order, so the search
-    /// is short.
+    /// The answer to this request has arrived. Returns whether the request was open. Answers come in order, so the
+    /// search is short.
     pub(super) fn answered(&mut self, xid: u32) -> bool {
         let Some(at) = self.awaited.iter().position(|(awaited, _)| *awaited == xid) else { return false };
         self.awaited.remove(at);

@@ -1,5 +1,5 @@
-//! One connection to a switch, as a state machine without I/O. Inputs are messages and the time; outputs are messages to
-//! send, events, and the end of the connection ([`Output`]).
+//! One connection to a switch, as a state machine without I/O. Inputs are messages and the time; outputs are messages
+//! to send, events, and the end of the connection ([`Output`]).
 //!
 //! ```text
 //!            hello            features-reply          admit            all answers in
@@ -9,13 +9,13 @@
 //! The first message must be a hello, and before `Up` only answers of the handshake have an effect. The session claims
 //! the datapath id before it asks for anything else, so that no two connections change one switch's tables. The owner
 //! asks its registry, and then calls [`Session::admit`] or [`Session::refuse`]. In `Describe` the session sends all
-//! requests at once: ports (1.3) and description. If the switch refuses one with an error, the session continues without
-//! that answer. The session asks a 1.3 switch for its configuration and sets a new one when the answer comes, but waits
-//! for neither. It sets the configuration of a 1.0 switch without asking.
+//! requests at once: ports (1.3) and description. If the switch refuses one with an error, the session continues
+//! without that answer. The session asks a 1.3 switch for its configuration and sets a new one when the answer comes,
+//! but waits for neither. It sets the configuration of a 1.0 switch without asking.
 //!
-//! A malformed message ends this connection and no other. An unknown message is answered with `BAD_TYPE`, and the session
-//! continues. There is a deadline for each phase of the handshake and for each request. If the switch is silent and no
-//! request is open, the session sends an echo request, which has a deadline too.
+//! A malformed message ends this connection and no other. An unknown message is answered with `BAD_TYPE`, and the
+//! session continues. There is a deadline for each phase of the handshake and for each request. If the switch is silent
+//! and no request is open, the session sends an echo request, which has a deadline too.
 //!
 //! Transaction ids below [`ENGINE_XIDS`] belong to the session; the engine and handlers use the others.
 
@@ -208,7 +208,8 @@ impl Session {
         self.fail(0, reason, &[], out);
     }
 
-    /// Checks with an echo request and a short deadline whether the switch is alive. [`Output::Alive`] or the end follows.
+    /// Checks with an echo request and a short deadline whether the switch is alive. [`Output::Alive`] or the end
+    /// follows.
     pub fn challenge(&mut self, now: Time, out: &mut Vec<Output>) {
         let xid = self.request(Message::EchoRequest(Vec::new()), out);
         self.keepalive.challenge(xid, after(now, self.deadlines.challenge));

@@ -20,9 +20,9 @@ pub fn our_hello() -> Hello {
 
 /// The version to use with a peer that sent `hello`.
 ///
-/// With a bitmap, this is the highest common version. A hello without a bitmap stands for its version and all lower ones:
-/// Open vSwitch with its default protocols sends 1.5 in this way. If a switch supports only 1.4 or 1.5 and sends no
-/// bitmap, its next message shows that ([`Incompatible::version`]).
+/// With a bitmap, this is the highest common version. A hello without a bitmap stands for its version and all lower
+/// ones: Open vSwitch with its default protocols sends 1.5 in this way. If a switch supports only 1.4 or 1.5 and sends
+/// no bitmap, its next message shows that ([`Incompatible::version`]).
 pub fn negotiate(hello: &Hello) -> Result<Version, Incompatible> {
     let bitmap = hello.elements.iter().find_map(|element| match element {
         HelloElement::VersionBitmap(words) => Some(words.first().copied().unwrap_or(0)),

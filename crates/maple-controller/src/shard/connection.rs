@@ -213,8 +213,8 @@ impl Connection {
         Ok(Some(read))
     }
 
-    /// Reads once into `buffer`. Packet-ins that hit a leaf of the engine are answered in place; all other messages go to
-    /// the session. The end of the stream is an error here.
+    /// Reads once into `buffer`. Packet-ins that hit a leaf of the engine are answered in place; all other messages go
+    /// to the session. The end of the stream is an error here.
     pub fn read(
         &mut self,
         now: Time,
@@ -238,8 +238,9 @@ impl Connection {
         Ok(ReadResult::Some { bytes: read, messages, answered })
     }
 
-    /// Whether the session's deadlines may be enforced now. When one passes, data in the socket may be the answer, which
-    /// arrived in time: then this shard is late, not the switch. So exactly that data is read first, however much follows.
+    /// Whether the session's deadlines may be enforced now. When one passes, data in the socket may be the answer,
+    /// which arrived in time: then this shard is late, not the switch. So exactly that data is read first, however much
+    /// follows.
     pub fn may_enforce_deadline(&mut self, now: Time) -> bool {
         let ConnectionState::Open { session, .. } = &self.state else { return true };
         // A paused connection is not read, so its unread data does not count.

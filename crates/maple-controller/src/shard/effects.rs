@@ -258,8 +258,8 @@ fn event_of(at: Location, now: Attachment, before: &Attachment) -> Event {
     }
 }
 
-/// The batch limit of the next turn. In this turn the engine got `given` of at most `batch` packets, and took this long.
-/// So slow policies get small batches.
+/// The batch limit of the next turn. In this turn the engine got `given` of at most `batch` packets, and took this
+/// long. So slow policies get small batches.
 fn next_batch(batch: usize, given: usize, took: Duration) -> usize {
     match took {
         _ if took <= LONG_TURN => (batch * 2).min(MAX_BATCH),

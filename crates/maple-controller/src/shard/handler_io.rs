@@ -6,13 +6,14 @@
 //! ```
 //!
 //! A turn does this once for each ready socket: one read of at most [`READ_SHARE`](super::READ_SHARE) bytes, and one
-//! write of the answers. The handler reads a packet-in where the kernel wrote it, and encodes the answer where the kernel
-//! reads it. Nothing is copied or allocated for a message. All other messages go through the session, in order with the
-//! packets around them.
+//! write of the answers. The handler reads a packet-in where the kernel wrote it, and encodes the answer where the
+//! kernel reads it. Nothing is copied or allocated for a message. All other messages go through the session, in order
+//! with the packets around them.
 //!
-//! Memory: the shard has one read buffer and one spare write buffer. It lends the write buffer to the connection that it
-//! serves, and gets it back when the socket has taken all bytes. So an idle connection has no buffer. A connection whose
-//! switch does not read keeps its answers, and is not read until they are gone. So it holds at most the answers to one read.
+//! Memory: the shard has one read buffer and one spare write buffer. It lends the write buffer to the connection that
+//! it serves, and gets it back when the socket has taken all bytes. So an idle connection has no buffer. A connection
+//! whose switch does not read keeps its answers, and is not read until they are gone. So it holds at most the answers
+//! to one read.
 
 use arrayvec::ArrayVec;
 use maple_core::engine::Time;

@@ -1,9 +1,10 @@
 //! Messages between shards, and from other threads to shards.
 //!
 //! Each shard has one bounded mailbox and a waker. During a turn a shard collects its messages for each other shard. At
-//! the end of the turn it sends each collection as one batch: one channel operation and one wake-up. If the other mailbox
-//! is full, the batch stays here, in order, and the shard stops reading its sockets until the batch is sent. So what can
-//! pile up is bounded by what was read before. A shard never blocks in a send, so full mailboxes cannot deadlock.
+//! the end of the turn it sends each collection as one batch: one channel operation and one wake-up. If the other
+//! mailbox is full, the batch stays here, in order, and the shard stops reading its sockets until the batch is sent. So
+//! what can pile up is bounded by what was read before. A shard never blocks in a send, so full mailboxes cannot
+//! deadlock.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -120,7 +121,8 @@ impl Mailbox {
         }
     }
 
-    /// Sends a message from a thread that is not a shard. Blocks while the mailbox is full. `false` if the shard has ended.
+    /// Sends a message from a thread that is not a shard. Blocks while the mailbox is full. `false` if the shard has
+    /// ended.
     pub fn send(&self, message: ShardMessage) -> bool {
         self.sender.send(vec![message]).is_ok() && self.waker.wake().is_ok()
     }

@@ -1,15 +1,15 @@
 //! Migrates switches from a shard with too much work to one with little.
 //!
-//! New connections go to the shard with the fewest, which mostly balances the load. But a few switches may cause all the
-//! work and happen to share a shard. So each shard measures its load once a period. A shard that was nearly always busy
-//! for [`FULL_PERIODS`] periods in a row, while another one had much more time left, gives one switch away. It chooses the
-//! switch whose work comes closest to half of the difference, and never exceeds it, so that switches do not return. Then
-//! it waits as long again. A migrated switch stays for at least [`STAY_PERIODS`] periods. A single switch that fills a
-//! core stays where it is.
+//! New connections go to the shard with the fewest, which mostly balances the load. But a few switches may cause all
+//! the work and happen to share a shard. So each shard measures its load once a period. A shard that was nearly always
+//! busy for [`FULL_PERIODS`] periods in a row, while another one had much more time left, gives one switch away. It
+//! chooses the switch whose work comes closest to half of the difference, and never exceeds it, so that switches do not
+//! return. Then it waits as long again. A migrated switch stays for at least [`STAY_PERIODS`] periods. A single switch
+//! that fills a core stays where it is.
 //!
 //! The connection itself migrates: its socket, session, partial input, unsent output, and the handler with its state.
-//! Nothing is copied or repeated. It leaves between two OpenFlow messages, in one shard message, and nobody else uses the
-//! socket meanwhile. So nothing is lost and the order is kept.
+//! Nothing is copied or repeated. It leaves between two OpenFlow messages, in one shard message, and no other thread
+//! uses the socket meanwhile. So nothing is lost and the order is kept.
 //!
 //! Only switches with a handler migrate. With a policy, the shard's number is part of each leaf's id, which the store's
 //! dependencies refer to. So such switches stay on the shard that accepted them.
@@ -178,8 +178,8 @@ impl Shard {
     }
 }
 
-/// The slot of a switch that can migrate, and the bytes it has sent since the last call. Also called for other switches,
-/// to keep their count.
+/// The slot of a switch that can migrate, and the bytes it has sent since the last call. Also called for other
+/// switches, to keep their count.
 fn work(connection: &mut Connection, now: Time, stay: Duration) -> Option<(usize, u64)> {
     let bytes = connection.bytes_in - std::mem::replace(&mut connection.bytes_counted, connection.bytes_in);
     let has_stayed = connection.migrated.is_none_or(|migrated| until(migrated, now) >= stay);
@@ -235,8 +235,8 @@ mod tests {
 
     #[test]
     fn an_hour_of_balanced_but_noisy_load_migrates_nothing() {
-        // Two shards with four switches each. Each switch's work varies by a third, and every eleventh second one shard is
-        // idle.
+        // Two shards with four switches each. Each switch's work varies by a third, and every eleventh second one shard
+        // is idle.
         let mut x = 1u64;
         let mut noisy = |mean: f64| {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

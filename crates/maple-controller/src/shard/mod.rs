@@ -14,17 +14,18 @@
 //! A turn takes what is there and no more, so batches grow with the load and shrink to one when idle. Each turn reads a
 //! socket once, at most [`READ_SHARE`] bytes, so a switch that floods cannot starve the others. While a policy is slow,
 //! the engine gets fewer packets a turn and the rest wait in a bounded [`Backlog`]; other messages do not wait.
-//! [`QueueLimits`] bounds what waits for a switch. At the first limit the shard stops reading that switch; at the second
-//! it disconnects the switch. While another shard's mailbox is full, this shard reads no sockets.
+//! [`QueueLimits`] bounds what waits for a switch. At the first limit the shard stops reading that switch; at the
+//! second it disconnects the switch. While another shard's mailbox is full, this shard reads no sockets.
 //!
 //! Memory: a connection between messages holds no read buffer, and one with nothing to send holds no write buffer. This
-//! module allocates nothing per message. Decoding an event into its owned form allocates, because the engine keeps frames.
+//! module allocates nothing per message. Decoding an event into its owned form allocates, because the engine keeps
+//! frames.
 //!
 //! A switch that a handler serves, instead of a policy, takes a shorter path: `handler_io`. If one shard has much more
 //! work than another for long, such a switch migrates: `migration`.
 //!
-//! Only the shard's own thread uses it. Others send to its [`mailbox::Mailbox`]. The [`registry::Registry`] is shared, and
-//! locked when switches connect, migrate and disconnect.
+//! Only the shard's own thread uses it. Others send to its [`mailbox::Mailbox`]. The [`registry::Registry`] is shared,
+//! and locked when switches connect, migrate and disconnect.
 
 pub(crate) mod mailbox;
 pub(crate) mod registry;
@@ -164,8 +165,8 @@ pub(crate) struct Shard {
     effects: Vec<Effect>,
     outputs: Vec<Output>,
     discovered: Vec<DiscoveryOutput>,
-    /// The ports that probes leave by in this turn. They leave after the engine's rules, so that a switch has the rule for
-    /// LLDP before it sees any.
+    /// The ports that probes leave by in this turn. They leave after the engine's rules, so that a switch has the rule
+    /// for LLDP before it sees any.
     probes: Vec<Location>,
     /// Messages for discovery that wait until everything their switch has sent is read.
     deferred: Vec<(Location, PeerMessage)>,
@@ -176,8 +177,8 @@ pub(crate) struct Shard {
     last_settle_token: u64,
     /// When the turn began.
     began: Time,
-    /// The earliest time at which data that the poll reports in this turn can have arrived: the poll returns at once, so
-    /// the data came during the previous turn at the earliest.
+    /// The earliest time at which data that the poll reports in this turn can have arrived: the poll returns at once,
+    /// so the data came during the previous turn at the earliest.
     arrivals_since: Time,
     stopping: bool,
     /// Whether to print the engine's events and effects.

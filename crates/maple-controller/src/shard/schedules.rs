@@ -1,5 +1,5 @@
-//! Tests two shards with their mailboxes, the registry, and a switch that migrates, under schedules that `shuttle` chooses.
-//! Each packet is answered once and in order, a shard with messages is awake, and a switch has one connection.
+//! Tests two shards with their mailboxes, the registry, and a switch that migrates, under schedules that `shuttle`
+//! chooses. Each packet is answered once and in order, a shard with messages is awake, and a switch has one connection.
 //!
 //! Shards, sockets and polls are those of the product. Mailboxes hold one batch, so that they are sometimes full. The
 //! environment variable `MAPLE_SCHEDULES` sets the number of schedules that each test tries, for longer runs.

@@ -13,8 +13,9 @@ use crate::discovery::{ProbeOrigin, is_probe};
 use crate::notice::Notice;
 use crate::session::{CloseReason, Output, ProtocolWarning, SwitchInfo, apply_port_status};
 
-/// A switch whose connection has ended. Its datapath id stays taken until the engine has handled the end. The engine then
-/// deletes the switch's state, which must not be state that a new connection has written, perhaps on another shard.
+/// A switch whose connection has ended. Its datapath id stays taken until the engine has handled the end. The engine
+/// then deletes the switch's state, which must not be state that a new connection has written, perhaps on another
+/// shard.
 #[derive(Debug)]
 pub(super) struct DepartedSwitch {
     dpid: Dpid,

@@ -1,10 +1,10 @@
 //! Shards in one thread and in simulated time. The turns are those of the product; the caller controls connections,
 //! messages and the clock. Tests use it, and so do emulated networks.
 //!
-//! The caller opens connections ([`Simulation::connect`]), acts as a switch through a [`Line`], and lets one shard take a
-//! turn at a time. A turn's messages to other shards come back as [`Batch`]es. The caller delivers them when it likes, in
-//! order for each pair of shards. So every interleaving of shards, switches and mailboxes at the level of turns can be
-//! simulated, and a run depends only on the caller.
+//! The caller opens connections ([`Simulation::connect`]), acts as a switch through a [`Line`], and lets one shard take
+//! a turn at a time. A turn's messages to other shards come back as [`Batch`]es. The caller delivers them when it
+//! likes, in order for each pair of shards. So every interleaving of shards, switches and mailboxes at the level of
+//! turns can be simulated, and a run depends only on the caller.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};

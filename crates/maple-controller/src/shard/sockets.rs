@@ -236,7 +236,8 @@ impl Shard {
         self.enforce_limits(now, slot);
     }
 
-    /// Enforces [`QueueLimits`](super::QueueLimits): pauses or resumes reading, and disconnects a switch that does not read.
+    /// Enforces [`QueueLimits`](super::QueueLimits): pauses or resumes reading, and disconnects a switch that does not
+    /// read.
     fn enforce_limits(&mut self, now: Time, slot: usize) {
         let Some(connection) = self.connections.get(slot) else { return };
         let waiting = connection.outbox.len();

@@ -1,9 +1,9 @@
 //! Synchronisation points between threads, for tests that control the schedule.
 //!
-//! Code calls [`step`] between two operations that other threads can observe: mailbox operations, wake-ups, locks of the
-//! registry, polls. In a program it does nothing. In tests under `shuttle`, it calls the scheduler. There all threads are
-//! coroutines on one system thread, so none may block in the kernel: an idle shard polls again whenever it is scheduled.
-//! So the tests explore the code that ships.
+//! Code calls [`step`] between two operations that other threads can observe: mailbox operations, wake-ups, locks of
+//! the registry, polls. In a program it does nothing. In tests under `shuttle`, it calls the scheduler. There all
+//! threads are coroutines on one system thread, so none may block in the kernel: an idle shard polls again whenever it
+//! is scheduled. So the tests explore the code that ships.
 
 use std::io;
 use std::time::Duration;

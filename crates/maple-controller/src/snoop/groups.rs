@@ -1,8 +1,8 @@
 //! The edge ports with members of multicast groups, from the reports of hosts.
 //!
 //! A port belongs to a group for [`LIFETIME`] after the last report. When a host leaves, other hosts at the port have
-//! [`LEAVE_TIMEOUT`] to report that they stay. Source filters are ignored: a host that wants only some senders of a group
-//! belongs to the group.
+//! [`LEAVE_TIMEOUT`] to report that they stay. Source filters are ignored: a host that wants only some senders of a
+//! group belongs to the group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

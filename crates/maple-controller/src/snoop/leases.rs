@@ -1,8 +1,8 @@
 //! DHCP leases, from the acknowledgements of servers.
 //!
-//! Only replies from trusted ports count; otherwise any host could claim an address for another one. A client's location
-//! is the port that first sent a request with this MAC address and transaction id. A lease ends when the client releases
-//! or declines it from its location, or when it expires. It does not end when the port goes down.
+//! Only replies from trusted ports count; otherwise any host could claim an address for another one. A client's
+//! location is the port that first sent a request with this MAC address and transaction id. A lease ends when the
+//! client releases or declines it from its location, or when it expires. It does not end when the port goes down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;

@@ -2,18 +2,18 @@
 //!
 //! # How
 //!
-//! A [`Snooper`] receives these packets as a listener does ([`crate::listen`]): each one comes to the controller, and the
-//! policy decides where it goes. The snooper writes what it learns into tables of tracked state
-//! ([`maple_core::snooped`]), which `net.members` and `net.lease` read. So a leaf depends exactly on the groups and leases
-//! that the policy asked for.
+//! A [`Snooper`] receives these packets as a listener does ([`crate::listen`]): each one comes to the controller, and
+//! the policy decides where it goes. The snooper writes what it learns into tables of tracked state
+//! ([`maple_core::snooped`]), which `net.members` and `net.lease` read. So a leaf depends exactly on the groups and
+//! leases that the policy asked for.
 //!
-//! It is a state machine: it does no I/O and reads no clock. The controller drives it in a thread of its own; an emulated
-//! network drives it in simulated time.
+//! It is a state machine: it does no I/O and reads no clock. The controller drives it in a thread of its own; an
+//! emulated network drives it in simulated time.
 //!
 //! # Bounds
 //!
-//! Hosts can create groups, members and leases, so each of these is bounded, in total and for each port. Anything beyond a
-//! bound is ignored, counted, and reported the first, tenth, hundredth… time.
+//! Hosts can create groups, members and leases, so each of these is bounded, in total and for each port. Anything
+//! beyond a bound is ignored, counted, and reported the first, tenth, hundredth… time.
 
 mod groups;
 mod leases;

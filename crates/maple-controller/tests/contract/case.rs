@@ -84,7 +84,7 @@ pub enum Event {
     Port(Location, bool),
     /// A host moves to another port.
     Move(usize, Location),
-    /// A switch loses its rules and connects anew.
+    /// A switch loses its rules and connects again.
     Restart(Dpid),
     /// A control channel is closed and stays closed.
     Cut(Dpid),
@@ -96,13 +96,13 @@ pub enum Event {
     Slow(Dpid, ControlFaults),
     /// The state is written from outside.
     Write(Change),
-    /// Everything is to be decided anew.
+    /// Everything is invalidated.
     InvalidateAll,
-    /// Whatever concerns a host is to be decided anew.
+    /// Everything about a host is invalidated.
     InvalidateHost(usize),
-    /// Whatever uses a port is to be decided anew.
+    /// Everything that uses a port is invalidated.
     InvalidatePort(Location),
-    /// Somebody else deletes a rule of ours: the one of this number, counted round.
+    /// Another program deletes a rule of ours: the one with this number, modulo their number.
     Lose(Dpid, usize),
 }
 
@@ -158,8 +158,8 @@ impl Case {
             _ => None,
         });
         let control = slowest.max().unwrap_or(0).max(self.jitter) + MILLISECOND / 10;
-        // A packet comes, labels of its new route are confirmed, an update that is half-way ends, and then the ingress' additions
-        // are confirmed and its rule is modified.
+        // A packet comes, labels of its new route are confirmed, an update that is half-way ends, and then the ingress'
+        // additions are confirmed and its rule is modified.
         8 * (control + self.busy + self.mail)
     }
 }

@@ -1,13 +1,13 @@
 //! Runs a case and judges what the network did with every frame.
 //!
-//! A frame may come out exactly where the oracle says, on the way that f said, for one state that the controller knew between the frame's
-//! entry and its end, or shortly before (what was decided takes a moment to be so: [`Case::lag`]). Where the state did
-//! not change meanwhile there is one such answer. Less may come out only for one of the reasons in [`Excuse`], each of
-//! which needs its evidence; they are counted. More, or twice, or elsewhere, never.
+//! A frame may come out exactly where the oracle says, on the way that f said, for one state that the controller knew
+//! between the frame's entry and its end, or shortly before (what was decided takes a moment to be so: [`Case::lag`]).
+//! Where the state did not change meanwhile there is one such answer. Less may come out only for one of the reasons in
+//! [`Excuse`], each of which needs its evidence; they are counted. More, or twice, or elsewhere, never.
 //!
 //! When all is over and the network has come to rest, every packet is sent twice more and must come out exactly where
-//! the oracle says, with the oracle's state afterwards, and the second time without the controller where f's answer
-//! can be cached. Then the tables must hold what the engine believes, and nobody else's rule may be gone.
+//! the oracle says, with the oracle's state afterwards, and the second time without the controller where f's answer can
+//! be cached. Then the tables must contain what the engine believes, and the other program's rule must still be there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,8 +30,8 @@ const HOLD: Time = 150 * MILLISECOND;
 /// How long the network is given for one packet when nothing else happens.
 const QUIET: Time = 300 * MILLISECOND;
 
-/// How long it takes after a host's last packet until it is believed to be elsewhere or not: the engine's counters are read
-/// every `probe_timeout`, must have stood still for two, and that is found at the next reading; and some more.
+/// How long it takes after a host's last packet until it is believed to be elsewhere or not: the engine's counters are
+/// read every `probe_timeout`, must have stood still for two, and that is found at the next reading; and some more.
 const MOVE: Time = 2100 * MILLISECOND;
 
 /// Why less may come out than f says.
@@ -238,7 +238,7 @@ fn no_packet_in(world: &World, packet: usize, id: FrameId, counts: &mut MessageC
     Ok(())
 }
 
-/// The tables hold what the engine believes, and the rule of somebody else where it found room at all.
+/// The tables contain what the engine believes, and the other program's rule, if it fitted at all.
 fn check_tables(world: &mut World, foreign: &BTreeSet<Dpid>) -> Result<(), Failure> {
     for dpid in world.case.dpids() {
         let agree = |world: &World| world.tables(dpid).0 == world.tables(dpid).1;

@@ -1,9 +1,10 @@
-//! The controller in one thread and in simulated time: the product's shards, joined by messages that take a random time.
+//! The controller in one thread and in simulated time: the product's shards, joined by messages that take a random
+//! time.
 //!
 //! A shard takes the turn that ships. When it does so is chosen here: a random time after the first of what came in, so
-//! batches form. Letters between two shards keep their order, as the product's mailboxes do; messages of different pairs
-//! overtake each other. A connection that its switch has closed fails when it is written to, and its end is there to be
-//! read a random time later; so a shard learns of it before or after its engine's part of a turn.
+//! batches form. Letters between two shards keep their order, as the product's mailboxes do; messages of different
+//! pairs overtake each other. A connection that its switch has closed fails when it is written to, and its end is there
+//! to be read a random time later; so a shard learns of it before or after its engine's part of a turn.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
@@ -36,7 +37,7 @@ pub struct Pace {
 
 /// A controller.
 pub struct Controller {
-    /// The snapshots that nobody has taken yet.
+    /// The snapshots that have not been taken yet.
     pub trail: mpsc::Receiver<Arc<Snapshot>>,
     simulation: Simulation,
     /// When each shard takes what came in.

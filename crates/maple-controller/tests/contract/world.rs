@@ -18,7 +18,7 @@ use crate::case::{Case, Event, host_mac, host_name};
 use crate::controller::{Controller, Pace};
 use crate::state::State;
 
-/// The cookie of the rule that somebody else has put into every switch.
+/// The cookie of the rule that another program has added to every switch.
 pub const FOREIGN: u64 = 0x1234_5678;
 
 /// A network under control.

@@ -1,7 +1,7 @@
 //! What fuzzers call: bytes from a socket, cut into reads anywhere, through the buffers and to a handler.
 //!
-//! What a shard cuts messages with must give those that an iterator over the whole stream gives, and a handler's answers must
-//! be whole messages however odd the packets are.
+//! What a shard cuts messages with must give those that an iterator over the whole stream gives, and a handler's
+//! answers must be whole messages however odd the packets are.
 
 use maple_controller::framing::{Cut, Framer};
 use maple_controller::handler::{Handler, Replies};

@@ -9,9 +9,9 @@ use mio::{Interest, Registry, Token};
 
 /// How long a switch waits after the first failure.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// How long it waits at most.
+/// Maximum time that it waits.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
-/// How many bytes may wait for a controller that does not read.
+/// Maximum number of queued bytes for a controller that does not read.
 const MAX_UNSENT: usize = 16 << 20;
 
 /// A connection of one switch.
@@ -34,16 +34,16 @@ enum State {
     Open(TcpStream),
 }
 
-/// What came of looking after a connection.
+/// The state of a connection after a check.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Nothing that the switch must know.
     Nothing,
-    /// The connection stands.
+    /// It is open.
     Opened,
-    /// There is none to be had, for this reason; the switch will try again.
+    /// It cannot be opened, for this reason. The switch will try again.
     Refused(ErrorKind),
-    /// The connection is gone, and the switch will try again.
+    /// It was closed, and the switch will try again.
     Closed,
 }
 
@@ -92,7 +92,7 @@ impl Connection {
         let State::Connecting(stream) = std::mem::replace(&mut self.state, State::Waiting(now)) else {
             return Progress::Nothing;
         };
-        // Without it small messages wait for acknowledgements; a system that refuses is merely slower.
+        // Without it small messages wait for acknowledgements. A system that refuses is only slower.
         let _ = stream.set_nodelay(true);
         self.state = State::Open(stream);
         self.count += 1;
@@ -101,7 +101,7 @@ impl Connection {
         Progress::Opened
     }
 
-    /// Reads all that is there; the bytes are added to `into`.
+    /// Reads everything available, and appends it to `into`.
     pub fn read(&mut self, now: Instant, into: &mut Vec<u8>, scratch: &mut [u8]) -> Progress {
         while let State::Open(stream) = &mut self.state {
             match stream.read(scratch) {
@@ -144,7 +144,7 @@ impl Connection {
         if self.unsent.len() - self.sent > MAX_UNSENT { self.close(now) } else { Progress::Nothing }
     }
 
-    /// The switch closes the connection; what is queued is tried once.
+    /// The switch closes the connection. Queued bytes are written once, as far as possible.
     pub fn hang_up(&mut self, now: Instant) {
         self.write(now);
         if matches!(self.state, State::Open(_)) {
@@ -171,7 +171,7 @@ impl Connection {
     }
 }
 
-/// Whether a poll's error only says that a signal came.
+/// Whether a poll's error only means that a signal arrived.
 pub(super) fn is_interruption(error: &io::Error) -> bool {
     error.kind() == ErrorKind::Interrupted
 }

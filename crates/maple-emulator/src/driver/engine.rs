@@ -18,13 +18,13 @@ use crate::network::{ControlEvent, Network};
 use crate::time::Time;
 use crate::traffic::{Expectation, Traffic, TrafficOptions};
 
-/// What the handle asks of the thread.
+/// A request of the handle to the thread.
 pub(super) enum Command {
     Do(Box<dyn FnOnce(&mut Engine) + Send>),
     Stop,
 }
 
-/// How long the thread sleeps at most.
+/// Maximum time that the thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_millis(200);
 
 pub(super) struct Engine {
@@ -88,7 +88,7 @@ impl Engine {
         &mut self.network
     }
 
-    /// Runs until it is told to stop, or until every handle is gone.
+    /// Runs until it is asked to stop, or until every handle is dropped.
     pub fn run(mut self) -> Result<Stats, EmulationError> {
         let mut events = Events::with_capacity(1024);
         let mut scratch = vec![0; 64 * 1024];
@@ -110,7 +110,7 @@ impl Engine {
         }
     }
 
-    /// Lets the network catch up with the clock and writes what the switches say, until nothing is due.
+    /// Advances the network to the clock and writes the switches' messages, until nothing is due.
     fn catch_up(&mut self) -> Result<(), EmulationError> {
         let now = Instant::now();
         self.attempts(now);
@@ -159,21 +159,21 @@ impl Engine {
         }
         let mut bytes = Vec::new();
         let progress = self.connections[at].read(now, &mut bytes, scratch);
-        // The network's clock is set before it gets the message: a comparison of the times of both sides finds no effect
-        // before its cause.
+        // The network's clock is set before it gets the message: a comparison of the times of both sides finds no
+        // effect before its cause.
         self.network.run_until(nanoseconds(self.start.elapsed()));
         if !bytes.is_empty() {
             self.network.from_controller(dpid, &bytes)?;
         }
         if progress == Progress::Closed {
-            // What came in before the end still counts.
+            // Bytes that arrived before the end still count.
             self.network.run_until(self.network.now());
             self.network.disconnect(dpid)?;
         }
         Ok(())
     }
 
-    /// Hands on what a switch says.
+    /// Forwards messages of a switch.
     fn forward(&mut self, at: usize, now: Instant) -> Result<(), EmulationError> {
         let dpid = self.names[at].1;
         for event in self.network.take_control(dpid) {

@@ -45,22 +45,22 @@ mod tests;
 
 use engine::{Command, Engine};
 
-/// What to emulate.
+/// The parameters of an emulation.
 pub struct EmulationOptions {
     /// The network.
     pub topology: Topology,
     /// Where the switches connect to.
     pub controller: SocketAddr,
-    /// How the network behaves; the version that its switches speak stands here.
+    /// The behaviour of the network, with the OpenFlow version of its switches.
     pub network: NetworkOptions,
-    /// What traffic there is, if any. It starts when every switch was connected for [`EmulationOptions::settle`].
+    /// The traffic, if any. It starts when every switch has been connected for [`EmulationOptions::settle`].
     pub traffic: Option<TrafficOptions>,
     /// How long all switches must have been connected before traffic starts: the controller needs time to find the
     /// links.
     pub settle: Duration,
-    /// Which flows must succeed; without it, all.
+    /// The flows that must succeed. By default all.
     pub expectation: Option<Expectation>,
-    /// What goes wrong, and how long after the start.
+    /// The faults, with their times after the start.
     pub faults: Vec<(Duration, Fault)>,
 }
 
@@ -95,10 +95,10 @@ pub enum EmulationError {
     Ended,
 }
 
-/// What an emulation has seen so far.
+/// The statistics of an emulation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// How long it has been running.
+    /// The time since its start.
     pub elapsed: Duration,
     /// Why the last attempt to reach the controller failed, such as `connection refused`; `None` once one has worked.
     pub trouble: Option<String>,
@@ -118,7 +118,7 @@ pub struct Stats {
     pub traffic_started: bool,
 }
 
-/// What a switch has seen so far.
+/// The statistics of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchStats {
     /// Its name.
@@ -127,7 +127,7 @@ pub struct SwitchStats {
     pub dpid: Dpid,
     /// Whether it has a connection with versions agreed on.
     pub connected: bool,
-    /// How many TCP connections it has had.
+    /// The number of its TCP connections so far.
     pub connections: u64,
     /// Rules in all its tables.
     pub rules: usize,
@@ -143,7 +143,7 @@ pub struct SwitchStats {
     pub ambiguous_matches: u64,
 }
 
-/// What a host has seen so far.
+/// The statistics of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostStats {
     /// Its name.
@@ -169,7 +169,7 @@ pub struct Emulation {
 }
 
 impl Emulation {
-    /// Starts the thread. Switches connect at once and keep trying where nothing listens yet.
+    /// Starts the thread. Switches connect immediately, and try again while nothing listens yet.
     ///
     /// # Errors
     /// [`EmulationError::Io`] if the system refuses what it needs, [`EmulationError::Network`] if a fault names
@@ -187,7 +187,7 @@ impl Emulation {
         self.start + Duration::from_nanos(at)
     }
 
-    /// What it has seen so far.
+    /// Its statistics.
     ///
     /// # Errors
     /// [`EmulationError::Ended`].
@@ -218,8 +218,8 @@ impl Emulation {
         self.ask(Engine::begin_traffic)
     }
 
-    /// Does something with the network, between two of its events. The call returns when it is done; the sockets
-    /// wait meanwhile.
+    /// Runs a function on the network, between two of its events. The call returns when it is done. The sockets
+    /// wait during that time.
     ///
     /// # Errors
     /// [`EmulationError::Ended`].
@@ -291,7 +291,7 @@ impl Emulation {
         Ok(moved?)
     }
 
-    /// Makes a host open a flow; [`Emulation::with_network`] tells what became of it.
+    /// Makes a host open a flow. [`Emulation::with_network`] gives access to its result.
     ///
     /// # Errors
     /// As [`Emulation::inflict`].
@@ -300,10 +300,10 @@ impl Emulation {
         Ok(self.with_network(move |network| network.open_flow(&src, &dst, kind, false))??)
     }
 
-    /// Stops it: connections close, and the last statistics are returned.
+    /// Stops it. Connections close. Returns the last statistics.
     ///
     /// # Errors
-    /// What ended it before, if something did.
+    /// Why it ended before, if it did.
     pub fn stop(mut self) -> Result<Stats, EmulationError> {
         // A thread that has ended already has closed its inbox, and what it returned is what is asked for.
         let _ = self.commands.send(Command::Stop);
@@ -311,10 +311,10 @@ impl Emulation {
         self.wait()
     }
 
-    /// Waits until it ends by itself, which it does only on errors.
+    /// Waits until it ends by itself, which happens only on errors.
     ///
     /// # Errors
-    /// What ended it.
+    /// Why it ended.
     pub fn join(mut self) -> Result<Stats, EmulationError> {
         self.wait()
     }

@@ -10,7 +10,7 @@ use crate::time::Time;
 /// The sequence number that clients start with.
 const CLIENT_START: u32 = 1_000;
 
-/// How far a flow's dialogue is.
+/// The stage of a flow's dialogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The hardware address is not known.
@@ -36,14 +36,14 @@ impl Host {
         self.enter(now, at, stage, out);
     }
 
-    /// Goes on to a stage and says what belongs to it.
+    /// Enters a stage and sends its packet.
     fn enter(&mut self, now: Time, at: usize, stage: Stage, out: &mut Vec<Vec<u8>>) {
         let flow = &mut self.flows[at];
         (flow.stage, flow.attempts) = (stage, 0);
         self.say(now, at, out);
     }
 
-    /// The deadline has passed: says it again, or gives up.
+    /// The deadline has passed: sends again, or gives up.
     pub(super) fn repeat(&mut self, now: Time, at: usize, out: &mut Vec<Vec<u8>>) {
         if self.flows[at].attempts >= self.flows[at].patience {
             // The neighbour may have moved to other hardware; the next flow asks again.

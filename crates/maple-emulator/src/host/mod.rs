@@ -28,16 +28,16 @@ use segment::Segment;
 use stream::Stream;
 pub use stream::{STREAM_PORT, StreamId, StreamSpec, Streamed};
 
-/// How long a host waits for an answer before it asks again.
+/// The time that a host waits for an answer before it asks again.
 pub const RETRY_AFTER: Time = SECOND;
-/// How often it asks before it gives up.
+/// The number of attempts before it gives up.
 pub const ATTEMPTS: u32 = 3;
 /// The first port that a host's own flows come from.
 const FIRST_CLIENT_PORT: u16 = 32_768;
-/// How many such ports there are.
+/// The number of such ports.
 const CLIENT_PORTS: usize = 28_000;
 
-/// What a flow is about.
+/// The kind of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// One echo request and its reply.
@@ -52,7 +52,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowId(pub usize);
 
-/// How far a flow is.
+/// The state of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Under way.
@@ -65,14 +65,14 @@ pub enum Progress {
     NoAnswer,
 }
 
-/// What a host knows of one of its flows.
+/// A host's record of one of its flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRecord {
-    /// What it is about.
+    /// Its kind.
     pub kind: Kind,
     /// Where to.
     pub to: IpAddr,
-    /// How far it is.
+    /// Its state.
     pub progress: Progress,
     /// Frames of it sent, repetitions included, address resolution not.
     pub sent: u64,
@@ -84,7 +84,7 @@ pub struct FlowRecord {
     pub ended: Option<Time>,
 }
 
-/// What a host has counted.
+/// The counters of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounters {
     /// Frames sent.
@@ -109,10 +109,10 @@ pub struct Host {
     neighbours: BTreeMap<IpAddr, [u8; 6]>,
     resolutions: BTreeMap<IpAddr, Resolution>,
     flows: Vec<Flow>,
-    /// When which flow is to be repeated or given up.
+    /// The times at which flows are repeated or given up.
     deadlines: BTreeSet<(Time, usize)>,
     streams: Vec<Stream>,
-    /// What came of the streams of others, by their number and sender.
+    /// The results of received streams, by their number and sender.
     streamed: BTreeMap<(IpAddr, u32), Streamed>,
     counters: HostCounters,
 }
@@ -132,9 +132,9 @@ struct Flow {
     stage: Stage,
     port: u16,
     attempts: u32,
-    /// How often it says one thing before it gives up.
+    /// The number of attempts for each packet.
     patience: u32,
-    /// When to repeat or give up; none while the address is being resolved and when all is over.
+    /// When to repeat or give up. None while the address is being resolved, and when the flow is over.
     deadline: Option<Time>,
 }
 
@@ -157,7 +157,7 @@ impl Host {
         }
     }
 
-    /// What it is and where it is plugged in.
+    /// Its description and its port.
     pub fn spec(&self) -> &HostSpec {
         &self.spec
     }
@@ -171,7 +171,7 @@ impl Host {
         self.link_local
     }
 
-    /// What it has counted.
+    /// Its counters.
     pub fn counters(&self) -> HostCounters {
         self.counters
     }
@@ -196,7 +196,7 @@ impl Host {
         self.neighbours.clear();
     }
 
-    /// Opens a flow; the frames that this causes are added to `out`.
+    /// Opens a flow. The frames that this causes are added to `out`.
     pub fn open(&mut self, now: Time, to: IpAddr, kind: Kind, out: &mut Vec<Vec<u8>>) -> FlowId {
         self.open_with(now, to, kind, ATTEMPTS, out)
     }
@@ -224,13 +224,13 @@ impl Host {
         id
     }
 
-    /// Announces where it is by a gratuitous ARP, as a host does that was moved.
+    /// Announces its place by a gratuitous ARP, like a host after a move.
     pub fn announce(&mut self, out: &mut Vec<Vec<u8>>) {
         let frame = reply::ethernet([0xff; 6], self.spec.mac).arp_request(self.spec.ipv4, self.spec.ipv4);
         self.send(frame, out);
     }
 
-    /// A frame arrives; what it answers is added to `out`.
+    /// A frame arrives. The answers are added to `out`.
     pub fn receive(&mut self, now: Time, frame: &[u8], out: &mut Vec<Vec<u8>>) {
         self.counters.received += 1;
         let Some((dst, _)) = frame.split_first_chunk::<6>() else { return };
@@ -250,7 +250,7 @@ impl Host {
         flow.into_iter().chain(streams).chain(self.resolutions.values().map(|r| r.ask_again)).min()
     }
 
-    /// Lets time pass: what is overdue is repeated or given up.
+    /// Lets time pass: overdue packets are repeated or given up.
     pub fn poll(&mut self, now: Time, out: &mut Vec<Vec<u8>>) {
         let due = |r: &Resolution| r.ask_again <= now;
         let overdue: Vec<IpAddr> = self.resolutions.iter().filter(|(_, r)| due(r)).map(|(to, _)| *to).collect();
@@ -297,7 +297,7 @@ impl Host {
         out.push(frame);
     }
 
-    /// A flow is to be looked after at this time, or no more.
+    /// Sets or clears the time of a flow's next check.
     fn expect(&mut self, at: usize, deadline: Option<Time>) {
         if let Some(old) = std::mem::replace(&mut self.flows[at].deadline, deadline) {
             self.deadlines.remove(&(old, at));

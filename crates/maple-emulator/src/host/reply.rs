@@ -1,4 +1,4 @@
-//! What a host answers to others: addresses, pings, and the server's side of TCP and UDP.
+//! The answers of a host: addresses, pings, and the server's side of TCP and UDP.
 //!
 //! The server keeps nothing between packets: it says what follows from the segment that it got. A repeated request
 //! so gets a repeated answer. Answers are never answered, whatever their ports, or two servers would talk for ever.
@@ -21,7 +21,7 @@ pub const ACK: u8 = 16;
 /// The sequence number that servers start with.
 const SERVER_START: u32 = 5_000;
 
-/// What a server says to every request.
+/// The payload of every answer of a server.
 const ANSWER: &[u8] = b"maple: here is your answer";
 
 impl Host {

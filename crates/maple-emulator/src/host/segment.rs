@@ -1,4 +1,5 @@
-//! What a host reads of a frame: untagged ARP, and untagged IPv4 and IPv6 without fragments and extension headers.
+//! The frames that a host understands: untagged ARP, and untagged IPv4 and IPv6 without fragments and extension
+//! headers.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

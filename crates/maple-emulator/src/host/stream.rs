@@ -10,29 +10,29 @@ use crate::time::{SECOND, Time};
 
 /// The port that streams go to.
 pub const STREAM_PORT: u16 = 5001;
-/// What datagrams of streams begin with.
+/// The beginning of datagrams of streams.
 const MARK: &[u8; 12] = b"maple stream";
 /// Ethernet, IPv4 and UDP headers.
 const HEADERS: usize = 14 + 20 + 8;
-/// How many streams of others a host keeps counts of; then some are forgotten.
+/// Maximum number of received streams that a host counts. Beyond it some are forgotten.
 const KEPT: usize = 1024;
 
 /// Names a stream of a host: its number there, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
-/// How much a stream sends.
+/// The rate and duration of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamSpec {
-    /// Bits a second, headers included; at least one frame in an hour.
+    /// Bits a second, including headers. At least one frame in an hour.
     pub rate: u64,
-    /// For how long.
+    /// The duration.
     pub duration: Time,
     /// The length of its frames, 60 to 1514.
     pub frame: usize,
 }
 
-/// What came of a stream.
+/// The result of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Streamed {
     /// Frames.
@@ -57,7 +57,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// When its next frame goes; `None` once all are sent.
+    /// The time of its next frame. `None` once all are sent.
     pub fn next(&self) -> Option<Time> {
         (self.sent < self.count).then_some(self.start + self.sent * self.apart)
     }
@@ -76,17 +76,17 @@ impl Host {
         Some(id)
     }
 
-    /// How many frames of a stream it has sent.
+    /// The number of frames of a stream that it has sent.
     pub fn stream_sent(&self, id: StreamId) -> u64 {
         self.streams.get(id.0 as usize).map_or(0, |stream| stream.sent)
     }
 
-    /// What arrived here of another host's stream.
+    /// The received frames of another host's stream.
     pub fn streamed(&self, from: IpAddr, id: StreamId) -> Streamed {
         self.streamed.get(&(from, id.0)).copied().unwrap_or_default()
     }
 
-    /// Sends what is due.
+    /// Sends due frames.
     pub(super) fn send_streams(&mut self, now: Time, out: &mut Vec<Vec<u8>>) {
         for at in 0..self.streams.len() {
             while let Some(stream) = self.streams.get_mut(at).filter(|s| s.next().is_some_and(|due| due <= now)) {

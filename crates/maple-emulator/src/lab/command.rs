@@ -1,4 +1,4 @@
-//! What can be typed: words, and what they mean.
+//! The commands: their words and their meaning.
 
 use super::LabError;
 use super::spelling::nearest;
@@ -33,7 +33,7 @@ pub enum Command {
         from: String,
         /// The host that is asked.
         to: String,
-        /// How often.
+        /// The number of times.
         count: u32,
     },
     /// Every host pings every other.
@@ -44,9 +44,9 @@ pub enum Command {
         from: String,
         /// The host that receives.
         to: String,
-        /// How long.
+        /// The time.
         duration: Time,
-        /// How much, in bits a second.
+        /// The rate, in bits a second.
         rate: u64,
     },
     /// A host is plugged in elsewhere.
@@ -84,7 +84,7 @@ pub enum Command {
         port: u32,
         /// The queue.
         queue: u32,
-        /// What it gets; it goes if `None`.
+        /// Its rates. `None` removes the queue.
         rates: Option<QueueRates>,
     },
     /// A switch loses its rules and its connection.
@@ -116,9 +116,9 @@ pub enum LinkChange {
     Up(bool),
     /// The share of frames that it loses.
     Loss(f64),
-    /// How long frames take.
+    /// The delay of frames.
     Delay(Time),
-    /// What it carries in each direction, in bits a second.
+    /// The rate in each direction, in bits a second.
     Rate(Option<u64>),
 }
 
@@ -127,18 +127,18 @@ pub enum LinkChange {
 pub enum PortChange {
     /// Its operator takes it up or down.
     Up(bool),
-    /// What may leave by it, in bits a second.
+    /// Its rate, in bits a second.
     Rate(Option<u64>),
 }
 
 /// What can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Show {
-    /// Hosts and where they are.
+    /// Hosts and their places.
     Hosts,
     /// Links and how they are.
     Links,
-    /// Switches and what they have seen.
+    /// Switches and their statistics.
     Switches,
     /// Rules.
     Rules,
@@ -154,7 +154,7 @@ pub enum Show {
 
 /// Words that commands begin with.
 const FIRST: [&str; 9] = ["pingall", "link", "port", "queue", "switch", "show", "wait", "not", "help"];
-/// What hosts do.
+/// Commands of hosts.
 const HOST: [&str; 3] = ["ping", "iperf", "move"];
 /// What can be shown.
 const SHOWN: [(&str, Show); 8] = [
@@ -168,7 +168,7 @@ const SHOWN: [(&str, Show); 8] = [
     ("losses", Show::Losses),
 ];
 
-/// How often a ping asks at most: a day.
+/// Maximum number of requests of a ping: one day.
 const MAX_COUNT: u32 = 86_400;
 
 impl Command {

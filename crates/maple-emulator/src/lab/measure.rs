@@ -1,4 +1,4 @@
-//! Pings and streams: what hosts find out about the network.
+//! Pings and streams: measurements by hosts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,21 +19,21 @@ const FRAME: usize = 1250;
 /// The highest rate of a stream, in bits a second: 100,000 frames.
 const MAX_RATE: u64 = 1_000_000_000;
 
-/// What came of pings from one host to another.
+/// The result of pings from one host to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pinged {
     /// The host that asked.
     pub from: String,
     /// The host that is asked.
     pub to: String,
-    /// The time of each answer, in order; `None` where none came.
+    /// The time of each answer, in order. `None` if there was none.
     pub answers: Vec<Option<Time>>,
     /// Whether the other's hardware address was found.
     pub resolved: bool,
 }
 
 impl Pinged {
-    /// How many answers came.
+    /// The number of answers.
     pub fn received(&self) -> usize {
         self.answers.iter().flatten().count()
     }
@@ -57,16 +57,16 @@ impl fmt::Display for Pinged {
                 write!(f, "{received} of {sent} answered, ")?;
                 write!(f, "after {} (from {} to {})", time_text(mean), time_text(*min), time_text(*max))
             }
-            _ if !self.resolved => write!(f, "no answer: nobody says where {} is", self.to),
+            _ if !self.resolved => write!(f, "no answer: the address of {} was not resolved", self.to),
             _ => write!(f, "no answer to {sent} {}", if sent == 1 { "request" } else { "requests" }),
         }
     }
 }
 
-/// What came of every host's ping to every other.
+/// The result of every host's ping to every other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PingedAll {
-    /// How many were sent.
+    /// The number of requests.
     pub sent: usize,
     /// The pairs without an answer: the host that asked, the host that was asked.
     pub failed: Vec<(String, String)>,
@@ -93,27 +93,27 @@ impl fmt::Display for PingedAll {
     }
 }
 
-/// What came of a stream.
+/// The result of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Streaming {
     /// The host that sent.
     pub from: String,
     /// The host that receives.
     pub to: String,
-    /// What was to be sent, in bits a second.
+    /// The offered rate, in bits a second.
     pub offered: u64,
     /// Frames sent.
     pub sent: u64,
-    /// What arrived.
+    /// The received frames.
     pub arrived: Streamed,
-    /// For how long it was sent.
+    /// The duration.
     pub duration: Time,
-    /// Frames that went no further meanwhile, of whomever, by switch and reason.
+    /// All frames that were lost during that time, by switch and reason.
     pub losses: BTreeMap<(String, String), u64>,
 }
 
 impl Streaming {
-    /// What arrived, in bits a second.
+    /// The received rate, in bits a second.
     pub fn rate(&self) -> u64 {
         // The last frame ends a frame's time after it came.
         let span = (self.arrived.last - self.arrived.first) as u128;
@@ -173,7 +173,7 @@ impl Lab {
             pinged.resolved = progress != Progress::NoNeighbour;
             pinged.answers.push((progress == Progress::Done).then_some(took));
             if !pinged.resolved {
-                // Without an address nothing is sent: the other attempts would come to the same.
+                // Without an address nothing is sent. Further attempts would have the same result.
                 pinged.answers.resize(count as usize, None);
                 break;
             }
@@ -185,7 +185,7 @@ impl Lab {
         Ok(pinged)
     }
 
-    /// What came of a flow of a host, and how long it took.
+    /// The result of a flow of a host, and its time.
     fn outcome(&self, ground: &mut impl Ground, host: &str, flow: FlowId) -> Result<(Progress, Time), LabError> {
         let host = host.to_string();
         let ended = move |network: &Network| {
@@ -195,7 +195,7 @@ impl Lab {
         Ok(self.until(ground, PATIENCE, ended)?.unwrap_or((Progress::NoAnswer, PATIENCE)))
     }
 
-    /// Has every host ping every other once; those of one host go out together.
+    /// Makes every host ping every other once. Those of one host are sent together.
     ///
     /// # Errors
     /// [`LabError`] for more than a thousand hosts.
@@ -237,7 +237,7 @@ impl Lab {
         Ok(all)
     }
 
-    /// Has one host send another a stream of datagrams; the rate is in bits a second.
+    /// Makes one host send another a stream of datagrams. The rate is in bits a second.
     ///
     /// # Errors
     /// [`LabError`] if one of them is not there, no host answers for the receiver's address, or the rate is too high.
@@ -256,7 +256,7 @@ impl Lab {
         }
         let pinged = self.find(ground, from, to)?;
         if !pinged {
-            return Err(LabError::Failed(format!("{from} iperf {to}: nobody says where {to} is")));
+            return Err(LabError::Failed(format!("{from} iperf {to}: the address of {to} was not resolved")));
         }
         let (src, dst) = (from.to_string(), to.to_string());
         let spec = StreamSpec { rate, duration, frame: FRAME };
@@ -265,7 +265,7 @@ impl Lab {
             network.start_stream(&src, &dst, spec).map(|stream| (stream, before))
         })??;
         ground.pass(duration)?;
-        // What is still in queues arrives, if it arrives.
+        // Waits for frames that are still in queues.
         let (src, dst) = (from.to_string(), to.to_string());
         let count = move |network: &Network| {
             let (sender, receiver) = (network.host(&src)?, network.host(&dst)?);
@@ -328,7 +328,7 @@ impl Lab {
         losses
     }
 
-    /// What was lost since the beginning, a line for each switch and reason.
+    /// The losses since the beginning, one line for each switch and reason.
     pub(super) fn losses(&self, ground: &mut impl Ground) -> Result<String, LabError> {
         let losses = ground.with(|network| network.losses().clone())?;
         let lines: BTreeSet<String> = self

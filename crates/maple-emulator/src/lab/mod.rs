@@ -1,9 +1,9 @@
 //! The network as a laboratory: commands such as `h1 ping h2` and `link s1 s2 down`, typed at a console, read from a
 //! script, or called from a program.
 //!
-//! A [`Lab`] does them on any [`Ground`]: a network in real time whose switches talk to a controller over TCP, or one in
-//! simulated time. What a command finds out is a value ([`Pinged`], [`Streaming`], …) whose `Display` is what the console
-//! prints.
+//! A [`Lab`] does them on any [`Ground`]: a network in real time whose switches talk to a controller over TCP, or one
+//! in simulated time. What a command finds out is a value ([`Pinged`], [`Streaming`], …) whose `Display` is what the
+//! console prints.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,13 +45,13 @@ pub trait Ground {
     fn pass(&mut self, span: Time) -> Result<(), LabError>;
 }
 
-/// Why a command could not be done, or did not find what it should.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// The text is no command, or names what the network does not have.
     #[error("{0}")]
     Wrong(String),
-    /// It was done, and what should have happened did not.
+    /// It ran, and the expected result did not occur.
     #[error("{0}")]
     Failed(String),
     /// The network refuses it.
@@ -73,7 +73,7 @@ pub struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    /// This emulation. `meanwhile` is called now and then while time passes.
+    /// This emulation. `meanwhile` is called from time to time while time passes.
     pub fn new(
         emulation: &'a Emulation,
         stop: &'a AtomicBool,
@@ -120,7 +120,7 @@ impl Lab {
         &self.topology
     }
 
-    /// Does what a line says; what is to be printed. Empty lines and those that begin with `#` say nothing.
+    /// Runs the command of a line. Returns the text to print. Empty lines and those that begin with `#` do nothing.
     ///
     /// # Errors
     /// [`LabError`].
@@ -129,7 +129,7 @@ impl Lab {
         self.run(ground, &command)
     }
 
-    /// Does a command; what is to be printed.
+    /// Runs a command. Returns the text to print.
     ///
     /// # Errors
     /// [`LabError`].
@@ -241,7 +241,7 @@ impl Lab {
         Err(LabError::Wrong(unknown("host", name, names())))
     }
 
-    /// What a switch is called.
+    /// The name of a switch.
     fn name(&self, dpid: Dpid) -> String {
         let found = self.topology.switches.iter().find(|switch| switch.dpid == dpid);
         found.map_or_else(|| dpid.to_string(), |switch| switch.name.clone())
@@ -269,7 +269,7 @@ impl Lab {
     }
 }
 
-/// That there is no such thing, with what may have been meant.
+/// An error for an unknown name, with a suggestion.
 fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
     if let Some(near) = spelling::nearest(name, names.clone()) {
         return format!("there is no {what} {name}; did you mean {near}?");
@@ -282,5 +282,5 @@ fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str> + Cl
     }
 }
 
-/// How long a flow may take with all its attempts.
+/// The maximum time of a flow with all its attempts.
 const PATIENCE: Time = 10 * SECOND;

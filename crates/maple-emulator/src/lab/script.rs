@@ -10,20 +10,20 @@ pub enum ScriptError {
     Read {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// A line is no command; nothing was done.
+    /// A line is no command. Nothing was run.
     #[error("{file}:{line}: {error}")]
     Wrong {
         /// The file.
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The problem.
         error: LabError,
     },
-    /// A command failed; what comes after it was not done.
+    /// A command failed. The following ones were not run.
     #[error("{file}:{line}: {error}")]
     Failed {
         /// The file.

@@ -1,4 +1,4 @@
-//! What `show` prints: the network as it is now, a line for each thing.
+//! The output of `show`: the current network, one line for each thing.
 
 use maple_wire::print::flow_line;
 use maple_wire::{Dpid, Port};
@@ -10,7 +10,7 @@ use crate::switch::{GroupKind, Switch};
 use crate::topology::Topology;
 
 impl Lab {
-    /// What is to be printed.
+    /// The output.
     ///
     /// # Errors
     /// [`LabError`] if there is no such switch.

@@ -1,12 +1,12 @@
 //! The word that was meant.
 
-/// The nearest of these words, if one is near: two letters off at most, and less than half of it.
+/// The nearest of these words, if at most two letters, and less than half of it, differ.
 pub fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = words.map(|other| (distance(word, other), other)).min_by_key(|(distance, _)| *distance)?;
     (near.0 <= 2 && 2 * near.0 < word.chars().count().max(2)).then_some(near.1)
 }
 
-/// How many letters to add, leave out, or change.
+/// The number of letters to add, remove or change.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -36,7 +36,7 @@ fn flooding(topology: &str) -> (Lab, Alone) {
     (Lab::new(topology), Alone(network))
 }
 
-/// Does commands; their answers, errors after `error: `.
+/// Runs commands. Returns their answers, errors after `error: `.
 fn say(lab: &Lab, ground: &mut Alone, lines: &str) -> String {
     let answer = |line: &str| match lab.line(ground, line) {
         Ok(text) => text,
@@ -61,7 +61,7 @@ fn a_session_at_the_console() {
         say(&lab, &mut net, "pingall"),
         "error: pingall: 2 of 6 answered; none from h1 to h2, h1 to h3, h2 to h1, h3 to h1"
     );
-    assert_eq!(say(&lab, &mut net, "not h1 ping h2"), "h1 ping h2: no answer: nobody says where h2 is");
+    assert_eq!(say(&lab, &mut net, "not h1 ping h2"), "h1 ping h2: no answer: the address of h2 was not resolved");
     assert!(say(&lab, &mut net, "not h2 ping h3").ends_with("that should not have worked"));
     assert!(say(&lab, &mut net, "show links").starts_with("s1:2     s2:2     down  delay 10ms"));
     assert_eq!(say(&lab, &mut net, "h1 move s3\n h1 ping h2"), "h1 is at port 3 of s3\nh1 ping h2: answered in 4.01ms");
@@ -134,7 +134,10 @@ fn a_script_ends_at_the_first_command_that_fails_and_says_where() {
     let (told, result) = run("# a lesson\nh1 ping h2\nlink s1 s2 down\nwait 1s\nnot h1 ping h2\nlink s1 s2 up\n");
     assert_eq!((told.len(), result), (7, Ok(())));
     let (told, result) = run("link s1 s2 down\nh1 ping h2\npingall\n");
-    assert_eq!((told.len(), result), (2, Err(format!("{file}:2: h1 ping h2: no answer: nobody says where h2 is"))));
+    assert_eq!(
+        (told.len(), result),
+        (2, Err(format!("{file}:2: h1 ping h2: no answer: the address of h2 was not resolved")))
+    );
     let (told, result) = run("link s1 s2 up\npingal\n");
     assert!(told.is_empty() && result.is_err_and(|e| e.starts_with(&format!("{file}:2: there is no command pingal"))));
     assert!(

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::random::Random;
 use crate::time::Time;
 
-/// What a controller sees of a switch's connection, in order.
+/// The events of a switch's connection for the controller, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlEvent {
     /// The switch has connected. What it sends next begins with a hello.
@@ -16,7 +16,7 @@ pub enum ControlEvent {
     Closed,
 }
 
-/// What goes wrong with control messages, in both directions.
+/// The faults of control messages, in both directions.
 ///
 /// TCP does neither lose nor repeat messages; these faults stand for switches that do.
 #[derive(Clone, Copy, Debug, PartialEq, Default)]
@@ -31,7 +31,7 @@ pub struct ControlFaults {
     pub duplicate: f64,
 }
 
-/// Which way a message goes.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     ToSwitch,
@@ -41,13 +41,13 @@ pub(super) enum Direction {
 /// The state of one switch's channel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Channel {
-    /// Whether a connection stands.
+    /// Whether a connection is open.
     pub up: bool,
-    /// Counts connections, so that what was under way in an old one is not taken for the new one's.
+    /// Counts connections, so that messages of an old one do not arrive in the new one.
     pub epoch: u64,
     /// A fault keeps it from connecting.
     pub cut: bool,
-    /// A fault drops what is sent either way, without notice.
+    /// A fault drops messages in both directions, without notice.
     pub half_open: bool,
     pub faults: ControlFaults,
     /// Waits for the controller to take it.

@@ -1,4 +1,4 @@
-//! The control channels: what switches and controller send each other.
+//! The control channels between switches and controller.
 
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, PortNo};
@@ -46,7 +46,7 @@ impl Network {
         self.nodes.get(&dpid).is_some_and(|node| node.channel.cut)
     }
 
-    /// What the controller has heard of a switch since it last asked, in order.
+    /// The events of a switch since the last call, in order.
     pub fn take_control(&mut self, dpid: Dpid) -> Vec<ControlEvent> {
         self.nodes.get_mut(&dpid).map(|node| node.channel.events.drain(..).collect()).unwrap_or_default()
     }
@@ -147,7 +147,7 @@ impl Network {
         self.carry_out(dpid, hello, None);
     }
 
-    /// The switch wants the connection closed. What it said before still arrives.
+    /// The switch closes the connection. Its earlier messages still arrive.
     pub(super) fn closed_by_switch(&mut self, dpid: Dpid) {
         self.hang_up(dpid, true);
         self.reconnect_later(dpid);

@@ -1,4 +1,5 @@
-//! What waits at a port whose rate is bounded: queues with a least and a most, and which of them is next.
+//! The frames that wait at a port with a bounded rate: queues with minimum and maximum rates, and the choice of the
+//! next one.
 //!
 //! The line sends one frame at a time, at the port's rate. A queue may send when its last frame, at its highest rate,
 //! would be over. Of those that may, one that got less than it was promised goes first, the one that lacks most;
@@ -10,9 +11,9 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::switch::QueueRates;
 use crate::time::{SECOND, Time};
 
-/// How many frames a queue holds.
+/// Maximum number of frames in a queue.
 const ROOM: usize = 100;
-/// How far a queue may lack of what it was promised and still get it later.
+/// The maximum deficit of a queue's minimum rate that is made up for later.
 const CREDIT: Time = SECOND / 10;
 
 /// The queues of one port; `T` is a frame.
@@ -22,11 +23,11 @@ pub(super) struct Egress<T> {
     /// When the line is free.
     free: Time,
     served: u64,
-    /// When it is to be looked at again, if that is planned.
+    /// The time of the next check, if one is planned.
     pub timer: Option<Time>,
 }
 
-/// What a port allows.
+/// The limits of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Limits {
     /// The line's rate, in bits a second.
@@ -44,9 +45,9 @@ impl Limits {
 #[derive(Debug)]
 struct Waiting<T> {
     frames: VecDeque<(usize, T)>,
-    /// When it may send again, by its highest rate.
+    /// When it may send again, by its maximum rate.
     may: Time,
-    /// Until when it has had what it was promised.
+    /// The time until which it has had its minimum rate.
     paid: Time,
     /// When it was served last, as a count.
     served: u64,
@@ -57,7 +58,7 @@ struct Waiting<T> {
 pub(super) struct Leaving<T> {
     pub queue: Option<u32>,
     pub bytes: usize,
-    /// How long the line takes for it.
+    /// Its time on the line.
     pub takes: Time,
     pub frame: T,
 }
@@ -67,7 +68,7 @@ impl<T> Egress<T> {
         Egress { queues: BTreeMap::new(), free: 0, served: 0, timer: None }
     }
 
-    /// Puts a frame into a queue; gives it back if the queue is full.
+    /// Puts a frame into a queue. Returns it if the queue is full.
     pub fn put(&mut self, now: Time, queue: Option<u32>, bytes: usize, frame: T) -> Result<(), T> {
         let fresh = || Waiting { frames: VecDeque::new(), may: 0, paid: now, served: 0 };
         let waiting = self.queues.entry(queue).or_insert_with(fresh);
@@ -112,14 +113,14 @@ impl<T> Egress<T> {
         Some(Leaving { queue, bytes, takes, frame })
     }
 
-    /// When the next frame may leave; `None` if none waits.
+    /// When the next frame may leave. `None` if none waits.
     pub fn due(&self) -> Option<Time> {
         let may = self.queues.values().filter(|waiting| !waiting.frames.is_empty()).map(|waiting| waiting.may).min()?;
         Some(may.max(self.free))
     }
 }
 
-/// How long this many bytes take at a rate.
+/// The time of this many bytes at a rate.
 fn time_of(bytes: usize, rate: u64) -> Time {
     (bytes as u128 * 8 * u128::from(SECOND)).div_ceil(u128::from(rate.max(1))) as Time
 }
@@ -131,7 +132,7 @@ mod tests {
 
     const MBIT: u64 = 1_000_000;
 
-    /// Keeps these queues full for a second; the bits that each sent.
+    /// Keeps these queues full for a second. Returns the bits that each sent.
     fn sent(limits: &Limits, wants: &[Option<u32>]) -> BTreeMap<Option<u32>, u64> {
         let mut egress = Egress::new();
         let mut sent = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What goes wrong on demand: links, ports, switches, control channels, hosts that move.
+//! Faults on demand: links, ports, switches, control channels, hosts that move.
 
 use maple_wire::{Dpid, PortNo};
 
@@ -18,7 +18,7 @@ pub enum NetworkError {
     #[error("no host is named {0:?}")]
     NoHost(String),
     /// A host that does not know the hardware address of another.
-    #[error("{0} does not know where {1} is: nobody answered")]
+    #[error("{0} has not resolved the address of {1}")]
     NoNeighbour(String, String),
     /// No link between these switches.
     #[error("switches {0} and {1} are not linked")]
@@ -67,7 +67,7 @@ impl Network {
         self.set_link(a, b, true)
     }
 
-    /// Has the operator of a switch take a port down or up. At the far end of its link the light goes out as well.
+    /// Takes a port administratively down or up. The far end of its link loses its signal as well.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such port.
@@ -121,7 +121,7 @@ impl Network {
     }
 
     /// Ends what [`Network::cut_control`] and [`Network::half_open_control`] began. A connection that was half open
-    /// is closed, for what it lost can't be had again; the switch connects anew.
+    /// is closed, because its lost messages cannot be recovered. The switch connects again.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -139,7 +139,7 @@ impl Network {
         Ok(())
     }
 
-    /// Makes a switch's control channel slow or unreliable, from now on; the default mends it.
+    /// Makes a switch's control channel slow or unreliable, from now on. The default repairs it.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -181,7 +181,7 @@ impl Network {
         Ok(())
     }
 
-    /// The first port of a switch that nothing is plugged into; one is added if there is none.
+    /// The first free port of a switch. One is added if there is none.
     ///
     /// # Errors
     /// [`NetworkError`] if there is no such switch.
@@ -264,13 +264,13 @@ impl Network {
         }
     }
 
-    /// Does something at a later time, in order with everything else that happens then. What it names
+    /// Schedules a fault, in order with all other events of its time. What it names
     /// and is not there by then ends up in [`Network::failed_faults`].
     pub fn schedule(&mut self, at: crate::time::Time, fault: Fault) {
         self.at(at.max(self.now), Event::Fault(fault));
     }
 
-    /// Does what a fault says now.
+    /// Applies a fault now.
     ///
     /// # Errors
     /// [`NetworkError`] if it names something that is not there.
@@ -288,7 +288,7 @@ impl Network {
     }
 }
 
-/// One thing that goes wrong, or right again.
+/// One fault, or its repair.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
     /// The links between two switches go down or come up.

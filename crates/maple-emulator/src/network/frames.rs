@@ -182,7 +182,7 @@ impl Network {
         self.schedule_switch(dpid);
     }
 
-    /// A copy leaves a switch by a port, at once or by its queue.
+    /// A copy leaves a switch at a port, directly or through its queue.
     fn leave(&mut self, dpid: Dpid, port: PortNo, queue: Option<u32>, flight: InFlight) {
         let copies = self.copies.entry(flight.id).or_default();
         *copies += 1;

@@ -1,4 +1,4 @@
-//! What became of every frame: where it entered, where it came out and with which headers, where it was lost.
+//! The log of every frame: where it entered, where it left and with which headers, where it was lost.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -47,14 +47,14 @@ pub struct Entry {
     pub frame: Vec<u8>,
 }
 
-/// What became of one copy of a frame.
+/// The fate of one copy of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The frame's id.
     pub id: FrameId,
     /// When it happened.
     pub at: Time,
-    /// What happened.
+    /// The event.
     pub outcome: Outcome,
     /// The bytes of this copy, as rules have changed them.
     pub frame: Vec<u8>,
@@ -62,7 +62,7 @@ pub struct Delivery {
     pub path: Vec<Hop>,
 }
 
-/// What became of one copy of a frame.
+/// The fate of one copy of a frame.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// It left the network by this port of this switch, where this host is, or none.
@@ -110,13 +110,13 @@ impl fmt::Display for Drop {
     }
 }
 
-/// The last frames that entered and what became of them. When full, the oldest go.
+/// The last frames that entered, and their deliveries. When full, the oldest are removed.
 #[derive(Clone, Debug)]
 pub struct DeliveryLog {
     entries: VecDeque<Entry>,
     deliveries: VecDeque<Delivery>,
     limit: usize,
-    /// How many entries and deliveries are no longer here.
+    /// The number of entries and deliveries that were removed.
     pub forgotten: u64,
 }
 
@@ -131,18 +131,18 @@ impl DeliveryLog {
         self.entries.iter()
     }
 
-    /// What became of them, in order.
+    /// Their deliveries, in order.
     pub fn deliveries(&self) -> impl DoubleEndedIterator<Item = &Delivery> {
         self.deliveries.iter()
     }
 
-    /// What became of one frame, in order.
+    /// The deliveries of one frame, in order.
     pub fn of(&self, id: FrameId) -> impl Iterator<Item = &Delivery> {
         self.deliveries.iter().filter(move |d| d.id == id)
     }
 
     /// Where one frame came out, and with which bytes: switch, port and frame of each copy that left the network.
-    /// This is what a policy's answer is to be compared with.
+    /// Compare this with a policy's answer.
     pub fn egress(&self, id: FrameId) -> BTreeSet<(Dpid, PortNo, Vec<u8>)> {
         self.of(id)
             .filter_map(|d| match &d.outcome {
@@ -152,7 +152,7 @@ impl DeliveryLog {
             .collect()
     }
 
-    /// How many copies of one frame came out, two at one port counted twice.
+    /// The number of copies of one frame that left the network. Two at one port count twice.
     pub fn copies(&self, id: FrameId) -> usize {
         self.of(id).filter(|d| matches!(d.outcome, Outcome::Egress { .. })).count()
     }

@@ -1,4 +1,4 @@
-//! A whole network in simulated time: switches, hosts, links, control channels, and everything that goes wrong.
+//! A whole network in simulated time: switches, hosts, links, control channels, and their faults.
 //!
 //! The network is a queue of events, ordered by time and then by the order in which they were made, so one topology,
 //! one seed and one sequence of calls give one run. It does nothing by itself: [`Network::run_until`] lets time pass.
@@ -52,25 +52,25 @@ use shaping::Shaped;
 /// How a network behaves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkOptions {
-    /// What the switches speak.
+    /// The OpenFlow version of the switches.
     pub version: Version,
-    /// What the switches can hold.
+    /// The capacity of the switches.
     pub switch: SwitchOptions,
     /// Decides everything that is left to chance.
     pub seed: u64,
-    /// How long a control message takes, one way.
+    /// The delay of a control message, one way.
     pub control_delay: Time,
-    /// How long a frame takes between a host and its switch.
+    /// The delay of a frame between a host and its switch.
     pub host_delay: Time,
-    /// How long a switch waits before it connects again.
+    /// The time that a switch waits before it connects again.
     pub reconnect_delay: Time,
     /// Whether switches connect by themselves; without it [`Network::connect`] does it.
     pub connects: bool,
-    /// Through how many switches a frame may go; at least twice as many as there are.
+    /// Maximum number of switches on a frame's path. At least twice the number of switches.
     pub max_hops: usize,
-    /// How many copies of one frame there may be; at least two for each host.
+    /// Maximum number of copies of one frame. At least two for each host.
     pub max_copies: usize,
-    /// How many entries and how many deliveries the log keeps.
+    /// Maximum number of entries, and of deliveries, in the log.
     pub log_limit: usize,
 }
 
@@ -179,7 +179,7 @@ impl Ord for Scheduled {
     }
 }
 
-/// All that can happen by itself.
+/// The scheduled events.
 #[derive(Debug)]
 enum Event {
     /// A frame reaches a switch's port.
@@ -198,7 +198,7 @@ enum Event {
     Egress(Dpid, PortNo),
     /// A host's timer is due.
     HostTimer(usize),
-    /// Something goes wrong that was asked for before.
+    /// A scheduled fault.
     Fault(Fault),
 }
 
@@ -208,7 +208,7 @@ impl Network {
         Network::with_options(topology, NetworkOptions::new(version))
     }
 
-    /// A network with everything said.
+    /// A network with all options.
     pub fn with_options(topology: &Topology, mut options: NetworkOptions) -> Network {
         // A flood comes to every host over some links, and is no storm; nor is the way along all switches a loop.
         options.max_copies = options.max_copies.max(2 * topology.hosts.len());
@@ -295,7 +295,7 @@ impl Network {
         &self.links
     }
 
-    /// What became of the frames.
+    /// The log of frames.
     pub fn log(&self) -> &DeliveryLog {
         &self.log
     }
@@ -320,7 +320,7 @@ impl Network {
         self.disturbances.get(&dpid).copied()
     }
 
-    /// What scheduled faults named that was not there when their time came.
+    /// Names in scheduled faults that did not exist at their time.
     pub fn failed_faults(&self) -> &[NetworkError] {
         &self.failed_faults
     }
@@ -330,7 +330,7 @@ impl Network {
         self.queue.peek().map(|Reverse(scheduled)| scheduled.at)
     }
 
-    /// Does the next event, and says whether there was one.
+    /// Runs the next event. Returns whether there was one.
     pub fn step(&mut self) -> bool {
         let Some(Reverse(scheduled)) = self.queue.pop() else { return false };
         self.now = self.now.max(scheduled.at);
@@ -351,7 +351,7 @@ impl Network {
         true
     }
 
-    /// Does all events up to and including time `until`; it is `until` then.
+    /// Runs all events up to and including time `until`. Afterwards the time is `until`.
     pub fn run_until(&mut self, until: Time) {
         while self.next_event().is_some_and(|at| at <= until) {
             self.step();

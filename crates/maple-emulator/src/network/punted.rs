@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::frames::InFlight;
 
-/// How many frames are remembered.
+/// Maximum number of remembered frames.
 const LIMIT: usize = 8_192;
 
 /// The frames of the last packet-ins, by the bytes that the controller got.

@@ -9,7 +9,7 @@ use super::{Event, Link, Network, NetworkError};
 use crate::switch::{Lost, QueueRates};
 use crate::time::Time;
 
-/// What waits at a port, and what the port allows.
+/// The waiting frames of a port, and its limits.
 #[derive(Debug)]
 pub(super) struct Shaped {
     limits: Limits,

@@ -1,4 +1,4 @@
-//! What a switch looks at before it believes a flow-mod, a packet-out or a group: matches, instructions, actions
+//! The checks of a flow-mod, a packet-out or a group: matches, instructions, actions
 //! (1.0 §5.4.4, 1.3 §7.2.3.6–7.2.3.8, §7.4.4).
 
 use std::collections::BTreeMap;
@@ -10,11 +10,11 @@ use crate::switch::groups::Group;
 use crate::switch::meters::Meter;
 use crate::switch::refusal::Refusal;
 
-/// What the checks need to know of the switch.
+/// The properties of the switch that the checks need.
 pub struct Abilities<'a> {
     /// The version it speaks.
     pub version: Version,
-    /// How many tables it has.
+    /// The number of its tables.
     pub n_tables: u8,
     /// Whether it takes masks on transport ports.
     pub masked_ports: bool,
@@ -159,7 +159,7 @@ fn settable(constraint: &Constraint) -> Result<(), Refusal> {
     if !constraint.is_exact() || constraint.value & !constraint.field.full_mask() != 0 {
         return Err(Refusal::SetArgument);
     }
-    // A tag that is not there can't be set: bit 12 must stand (1.3 §7.2.3.7).
+    // An absent tag cannot be set: bit 12 must be set (1.3 §7.2.3.7).
     if constraint.field == Field::VlanVid && constraint.value & 0x1000 == 0 {
         return Err(Refusal::SetArgument);
     }
@@ -175,7 +175,7 @@ fn port_can_be_output(port: PortNo, packet_out: bool) -> Result<(), Refusal> {
     }
 }
 
-/// What is known of a packet of this match once the action is done.
+/// The known properties of a packet of this match after the action.
 fn promised_after(mut matching: Match, action: &Action) -> Match {
     match action {
         Action::PushVlan(_) => matching.with(Constraint::masked(Field::VlanVid, 0x1000, 0x1000)),

@@ -1,4 +1,4 @@
-//! The controller's connection: greeting, requests and their answers, roles, and what is sent unasked.
+//! The controller's connection: hello, requests and their answers, roles, and asynchronous messages.
 
 use maple_wire::msg::{AsyncConfig, ErrorMsg, Features, Hello, PacketInReason, PortMod, PortReason, Role};
 use maple_wire::msg::{Header, SwitchConfig};
@@ -11,7 +11,7 @@ use crate::time::Time;
 /// How many bytes of a refused request an error message repeats; the specifications ask for 64 at least.
 const ERROR_DATA: usize = 128;
 
-/// What the switch keeps of its connection.
+/// The state of its connection.
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     state: State,
@@ -37,7 +37,7 @@ impl Default for Connection {
 }
 
 impl Switch {
-    /// A connection to the controller stands: the switch says hello.
+    /// A connection to the controller is open: the switch sends its hello.
     pub fn connect(&mut self) -> Vec<Outgoing> {
         self.connection = Connection { state: State::Greeting, ..Connection::default() };
         let version = self.version as u8;
@@ -48,7 +48,7 @@ impl Switch {
         vec![Outgoing::Message { xid: 0, message: Message::Hello(hello) }]
     }
 
-    /// The connection is gone. The rules stay.
+    /// The connection is closed. The rules stay.
     pub fn disconnect(&mut self) {
         self.connection = Connection::default();
     }
@@ -58,14 +58,14 @@ impl Switch {
         self.connection.state == State::Up
     }
 
-    /// Obeys the bytes of one whole message. What can't be read is answered with an error.
+    /// Obeys the bytes of one whole message. The answer to an invalid one is an error.
     pub fn receive_bytes(&mut self, now: Time, bytes: &[u8]) -> Vec<Outgoing> {
         match Message::decode(bytes) {
             Ok((header, message)) if self.speaks(&header, &message) => self.handle(now, header.xid, message, bytes),
             Ok((header, _)) => vec![self.error(Refusal::BadVersion, header.xid, bytes)],
             Err(error) => match Header::peek(bytes) {
                 Ok(Some(header)) => vec![self.error(refusal_of(&error, &header), header.xid, bytes)],
-                // Not even a header: nothing that follows can be told apart.
+                // Not even a header: nothing that follows can be parsed.
                 Ok(None) | Err(_) => vec![self.error(Refusal::BadLength, 0, bytes), Outgoing::Close],
             },
         }
@@ -259,7 +259,7 @@ fn changes_the_switch(message: &Message) -> bool {
     )
 }
 
-/// What is wrong with a request that could not be read.
+/// The error of a request that could not be read.
 fn refusal_of(error: &Error, header: &Header) -> Refusal {
     match error {
         Error::BadVersion(_) => Refusal::BadVersion,

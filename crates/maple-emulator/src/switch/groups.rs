@@ -39,7 +39,7 @@ pub enum GroupKind {
 pub struct Group {
     /// Which of its buckets it does.
     pub kind: GroupKind,
-    /// What it can do.
+    /// Its capabilities.
     pub buckets: Vec<Bucket>,
     /// Packets and bytes that each bucket took.
     pub bucket_counters: Vec<(u64, u64)>,
@@ -104,7 +104,7 @@ impl Switch {
         Ok(Group { kind, buckets, bucket_counters, packets: 0, bytes: 0, added: now })
     }
 
-    /// Does what a group says with a packet. The packet itself stays as it is: buckets work on copies.
+    /// Applies a group to a packet. The packet itself stays unchanged: buckets work on copies.
     pub(super) fn group(&mut self, now: Time, flight: &Flight, number: u32, out: &mut Vec<Outgoing>) {
         let bytes = flight.frame.len() as u64;
         let Some(group) = self.groups.get(&number) else { return };
@@ -154,7 +154,7 @@ fn choose_by_weight(buckets: &[Bucket], frame: &[u8]) -> Vec<usize> {
     vec![chosen]
 }
 
-/// FNV-1a over what tells flows apart, so that all packets of a flow take one way.
+/// FNV-1a over the fields that distinguish flows, so that all packets of a flow take one path.
 fn hash(frame: &[u8]) -> u64 {
     const FLOW: [Field; 12] = [
         Field::EthSrc,

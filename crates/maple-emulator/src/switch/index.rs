@@ -1,13 +1,14 @@
 //! Finds rules without looking at all of them: rules that look at the same bits of the same fields share a *shape*, and
-//! a hash of these bits finds those of a shape that fit a packet. So a look-up costs a hash for each shape, however many
-//! rules there are. What the rules are and which of them wins is the table's business; a property compares the two.
+//! a hash of these bits finds those of a shape that fit a packet. So a look-up costs a hash for each shape, however
+//! many rules there are. What the rules are and which of them wins is the table's business; a property compares the
+//! two.
 
 use std::cmp::Reverse;
 
 use maple_wire::{Field, Match};
 use rustc_hash::FxHashMap;
 
-/// Where a rule stands: higher priorities first, older rules first among equals.
+/// The position of a rule: higher priorities first, older rules first among equals.
 pub type Rank = (Reverse<u16>, u64);
 
 /// The rules of one table.
@@ -16,7 +17,7 @@ pub struct Index {
     shapes: Vec<Shape>,
 }
 
-/// Rules that look at the same bits.
+/// Rules that match the same bits.
 #[derive(Clone, Debug)]
 struct Shape {
     bits: Vec<(Field, u128)>,
@@ -35,7 +36,7 @@ impl Index {
         ranks.insert(ranks.partition_point(|other| *other < rank), rank);
     }
 
-    /// A rule is gone.
+    /// A rule was removed.
     pub fn remove(&mut self, matching: &Match, rank: Rank) {
         let (bits, values) = split(matching);
         let Some(at) = self.shapes.iter().position(|shape| shape.bits == bits) else { return };
@@ -78,7 +79,7 @@ impl Index {
     }
 }
 
-/// The bits that a match looks at, and their values.
+/// The bits of a match, and their values.
 fn split(matching: &Match) -> (Vec<(Field, u128)>, Vec<u128>) {
     matching.constraints().map(|c| ((c.field, c.mask), c.value & c.mask)).unzip()
 }

@@ -143,7 +143,7 @@ impl Switch {
         }
     }
 
-    /// Whether the meter lets the packet pass. One that is gone lets all pass: its rules went with it.
+    /// Whether the meter lets the packet pass. A removed one lets all pass: its rules were removed with it.
     pub(super) fn meter(&mut self, now: Time, number: u32, bytes: usize) -> bool {
         let passes = self.meters.get_mut(&number).is_none_or(|meter| meter.passes(now, bytes));
         if !passes {

@@ -1,8 +1,9 @@
 //! An OpenFlow switch without sockets and clocks: messages and frames in, messages and frames out.
 //!
-//! It follows the specifications as a strict switch does, and it says in [`Record`] what happened to each packet.
-//! It differs from Open vSwitch in these points, all of them allowed: it has no buffers, no `NORMAL` and `LOCAL`
-//! ports, no groups in groups and no meters that remark, and in the tie of several matching rules of one priority the oldest rule wins.
+//! It follows the specifications as a strict switch does, and it says in [`Record`] what happened to each packet. It
+//! differs from Open vSwitch in these points, all of them allowed: it has no buffers, no `NORMAL` and `LOCAL` ports, no
+//! groups in groups and no meters that remark, and in the tie of several matching rules of one priority the oldest rule
+//! wins.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -41,12 +42,12 @@ use check::Abilities;
 use connection::Connection;
 use pipeline::Flight;
 
-/// What a switch can hold.
+/// The capacity of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchOptions {
-    /// How many tables it has in 1.3, 1 to 254; in 1.0 it always has one.
+    /// The number of tables in 1.3, 1 to 254. In 1.0 it is always one.
     pub n_tables: u8,
-    /// How many rules each table holds.
+    /// Maximum number of rules of each table.
     pub table_size: usize,
     /// Whether it says that it is an Open vSwitch, and does as that does where the specification forbids it: it takes
     /// masks on transport ports.
@@ -60,7 +61,7 @@ impl Default for SwitchOptions {
     }
 }
 
-/// What a switch does as a consequence of a message, a frame, or time.
+/// The output of a switch after a message, a frame, or time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outgoing {
     /// Sends the controller a message.
@@ -146,12 +147,12 @@ impl fmt::Display for Lost {
     }
 }
 
-/// What happened to the packet that was processed last.
+/// The record of the packet that was processed last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The tables it went through, in order.
     pub steps: Vec<Step>,
-    /// What was lost of it.
+    /// Its losses.
     pub lost: Vec<Lost>,
 }
 
@@ -162,7 +163,7 @@ impl Record {
     }
 }
 
-/// What a switch has counted since it was made.
+/// The counters of a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchCounters {
     /// Packet-ins sent.
@@ -242,12 +243,12 @@ impl Switch {
         &self.ports
     }
 
-    /// What it has counted.
+    /// Its counters.
     pub fn counters(&self) -> SwitchCounters {
         self.counters
     }
 
-    /// What happened to the packet that was processed last, by [`Switch::receive`] or a packet-out.
+    /// The record of the packet that was processed last, by [`Switch::receive`] or a packet-out.
     pub fn record(&self) -> &Record {
         &self.record
     }
@@ -262,7 +263,8 @@ impl Switch {
         self.groups.iter().map(|(number, group)| (*number, group))
     }
 
-    /// Loses rules, groups, meters, configuration and connection, as a power cut does. Ports and queues stay as they are.
+    /// Loses rules, groups, meters, configuration and connection, as a power cut does. Ports and queues stay as they
+    /// are.
     pub fn restart(&mut self) {
         let fresh = Switch::new(self.dpid, self.version, self.options);
         let (ports, queues, counters) =
@@ -273,7 +275,7 @@ impl Switch {
         }
     }
 
-    /// Lets time pass: rules whose timeouts are over go.
+    /// Lets time pass: removes rules whose timeouts are over.
     pub fn advance(&mut self, now: Time) -> Vec<Outgoing> {
         if self.next_timeout().is_none_or(|at| at > now) {
             return Vec::new();
@@ -315,7 +317,7 @@ impl Switch {
 
     /// Obeys one message of the controller.
     ///
-    /// Requests that can't be done are answered with an error that carries the request's first bytes.
+    /// The answer to a request that cannot be done is an error with the request's first bytes.
     pub fn handle_message(&mut self, now: Time, header: Header, message: Message) -> Vec<Outgoing> {
         let mut bytes = Vec::new();
         if message.encode(self.version, header.xid, &mut bytes).is_err() {

@@ -1,4 +1,4 @@
-//! One packet's way through the tables and out of the ports (1.0 §3.3–3.4, 1.3 §5.1, §5.6–5.12).
+//! The path of one packet through the tables and out of the ports (1.0 §3.3–3.4, 1.3 §5.1, §5.6–5.12).
 
 use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, Version};
 use maple_wire::{Action, Field, Instruction, Match, Message, Packet, PortNo};
@@ -159,7 +159,7 @@ impl Switch {
         }
     }
 
-    /// Does the actions in order. False says that the packet is gone: its time to live ran out.
+    /// Applies the actions in order. False if the packet was dropped because its time to live ran out.
     pub(super) fn apply(
         &mut self,
         now: Time,

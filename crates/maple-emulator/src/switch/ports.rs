@@ -1,4 +1,4 @@
-//! A switch's ports: what they are, what went through, and what happens to them.
+//! The ports of a switch: their descriptions, counters and changes.
 
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Message, Port, PortNo, Version};
@@ -12,16 +12,16 @@ const STATE_LIVE: u32 = 1 << 2;
 /// A port with its counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchPort {
-    /// What the controller is told of it.
+    /// Its description for the controller.
     pub description: Port,
-    /// What went through.
+    /// Its counters.
     pub counters: PortCounters,
-    /// What may leave by it, in bits a second; no bound if `None`.
+    /// Its rate, in bits a second. No bound if `None`.
     pub rate: Option<u64>,
     pub(super) added: Time,
 }
 
-/// What went through a port.
+/// The counters of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortCounters {
     /// Packets received.

@@ -1,4 +1,4 @@
-//! Queues of ports: what they are set to and what went through (1.0 §5.3.4–5.3.5, 1.3 §7.2.2, §7.3.5.8).
+//! Queues of ports: their configuration and counters (1.0 §5.3.4–5.3.5, 1.3 §7.2.2, §7.3.5.8).
 //!
 //! OpenFlow can use queues and ask for them, not make them: that is the operator's, as on Open vSwitch. Which frame
 //! leaves when is decided where time passes, in `network/egress.rs`. A frame for a queue that its port does not have
@@ -14,19 +14,19 @@ use crate::time::{SECOND, Time};
 
 /// `OFPQ_ALL`.
 const ALL_QUEUES: u32 = 0xffff_ffff;
-/// What a port's line carries where nothing else is said, in bits a second.
+/// The default rate of a port, in bits a second.
 const LINE: u64 = 10_000_000_000;
 
-/// What a queue is promised and allowed.
+/// The rates of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueRates {
-    /// What it gets at least when others want the port's rate too, in bits a second.
+    /// Its minimum rate when others compete, in bits a second.
     pub min: Option<u64>,
-    /// What it gets at most, in bits a second.
+    /// Its maximum rate, in bits a second.
     pub max: Option<u64>,
 }
 
-/// What went through a queue.
+/// The counters of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounters {
     /// Packets sent.
@@ -42,7 +42,7 @@ pub struct QueueCounters {
 pub struct Queue {
     /// Its rates.
     pub rates: QueueRates,
-    /// What went through.
+    /// Its counters.
     pub counters: QueueCounters,
     added: Time,
 }
@@ -64,7 +64,7 @@ impl Switch {
         }
     }
 
-    /// The operator bounds what leaves by a port, in bits a second, or no longer does. The controller is told.
+    /// The operator bounds the rate of a port, in bits a second, or removes the bound. The controller is notified.
     pub fn set_port_rate(&mut self, number: PortNo, rate: Option<u64>) -> Vec<Outgoing> {
         let Some(port) = self.ports.get_mut(&number) else { return Vec::new() };
         if port.rate == rate {

@@ -1,4 +1,4 @@
-//! Why a switch refuses a request, and the OpenFlow error that says so (1.0 §5.4.4, 1.3 §7.4.4).
+//! Why a switch refuses a request, with the OpenFlow error (1.0 §5.4.4, 1.3 §7.4.4).
 
 use maple_wire::Version;
 

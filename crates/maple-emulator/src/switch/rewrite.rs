@@ -3,7 +3,7 @@
 use maple_wire::packet::rewrite::{self, RewriteError};
 use maple_wire::{Action, Constraint, Field, Packet};
 
-/// What became of the packet.
+/// The result for the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It goes on, changed or, where it lacks the header in question, as it was.

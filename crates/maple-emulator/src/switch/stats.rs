@@ -18,7 +18,7 @@ use crate::time::{SECOND, Time};
 const ALL_GROUPS: u32 = 0xffff_fffc;
 /// `OFPSF_REPLY_MORE`.
 const MORE: u16 = 1;
-/// How many bytes of content one reply has at most; the length field of the header has 16 bits.
+/// Maximum number of content bytes of one reply. The length field of the header has 16 bits.
 const PAGE: usize = 60_000;
 /// The 1.0 wildcard bits that rules may use: all.
 const WILDCARDS10: u32 = 0x3f_ffff;

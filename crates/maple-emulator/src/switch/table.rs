@@ -1,5 +1,5 @@
-//! A flow table: rules in falling priority, of which the first that fits takes a packet (1.0 §3.4, 1.3 §5.2–5.5 and
-//! §6.4).
+//! A flow table: rules by decreasing priority, of which the first that matches takes a packet (1.0 §3.4, 1.3 §5.2–5.5
+//! and §6.4).
 //!
 //! This is the reference that cleverer tables are judged by, so it is as plain as it can be: a list, and an index that
 //! saves looking at all of it. OpenFlow leaves open
@@ -27,15 +27,15 @@ pub struct Rule {
     pub priority: u16,
     /// Which packets, in OXM order.
     pub matching: Match,
-    /// What to do with them.
+    /// Their actions.
     pub instructions: Vec<Instruction>,
     /// The controller's mark.
     pub cookie: u64,
     /// Bits of `OFPFF_*` that it was added with.
     pub flags: u16,
-    /// Seconds without a packet after which it goes; 0 is never.
+    /// Seconds without a packet after which it expires. 0 is never.
     pub idle_timeout: u16,
-    /// Seconds after which it goes; 0 is never.
+    /// Seconds after which it expires. 0 is never.
     pub hard_timeout: u16,
     /// When it was added.
     pub added: Time,
@@ -110,7 +110,7 @@ impl Table {
         &self.rules
     }
 
-    /// How many rules fit.
+    /// Maximum number of rules.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -207,7 +207,7 @@ impl Table {
         self.rules.iter().filter(|rule| selects(rule, request, false))
     }
 
-    /// Takes out the rules whose time has come, with the reason; a hard timeout goes before an idle one.
+    /// Removes expired rules, and returns them with the reason. A hard timeout takes precedence over an idle one.
     pub fn expire(&mut self, now: Time) -> Vec<(Rule, Removal)> {
         if self.timed == 0 {
             return Vec::new();
@@ -253,7 +253,7 @@ impl Table {
         let chosen: Vec<(usize, R)> =
             self.rules.iter().enumerate().filter_map(|(at, rule)| Some((at, choose(rule)?))).collect();
         let mut gone = Vec::with_capacity(chosen.len());
-        // From the end, so that places stay what they are.
+        // From the end, so that positions stay valid.
         for (at, reason) in chosen.into_iter().rev() {
             let (rule, rank) = (self.rules.remove(at), self.ranks.remove(at));
             self.index.remove(&rule.matching, rank);

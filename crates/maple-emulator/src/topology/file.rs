@@ -17,9 +17,9 @@
 //! * `switches[].name` (must), `.dpid`: hex digits, not 0; without it the switch's place in the list, from 1.
 //! * `hosts[].name`, `.switch` (must); `.port`: 1 to 65279; `.mac`, `.ipv4`, `.ipv6`: without them those of host
 //!   number N, N being the host's place in the list from 1.
-//! * `links[].a`, `.b` (must): names of different switches; `.a_port`, `.b_port`; `.delay_us`: microseconds, at
-//!   most 10 seconds, 10 without it; `.loss_percent`: the share of frames that it loses, 0 without it; `.rate_mbit`:
-//!   what each direction carries, no bound without it; `.attributes`: numbers by name. `secure` is 1 where it is not given.
+//! * `links[].a`, `.b` (must): names of different switches; `.a_port`, `.b_port`; `.delay_us`: microseconds, at most 10
+//!   seconds, 10 without it; `.loss_percent`: the share of frames that it loses, 0 without it; `.rate_mbit`: what each
+//!   direction carries, no bound without it; `.attributes`: numbers by name. `secure` is 1 where it is not given.
 //!
 //! * `queues[].switch`, `.port`, `.queue` (must): a port that the file gives to a host or a link by its number, or that
 //!   follows from the rule below; `.min_mbit`, `.max_mbit`: what the queue gets at least and at most.
@@ -97,16 +97,16 @@ struct FileQueue {
 /// Reads the topology in the file of this name.
 ///
 /// # Errors
-/// [`TopologyError`], naming the file and what in it is wrong.
+/// [`TopologyError`], which names the file and the problem.
 pub fn read(file: &str) -> Result<Topology, TopologyError> {
     let text = std::fs::read_to_string(file).map_err(|error| TopologyError::Read { file: file.to_string(), error })?;
     parse(file, &text)
 }
 
-/// The topology that `text` says; `file` is the name that errors give it.
+/// Parses a topology. Errors name `file`.
 ///
 /// # Errors
-/// [`TopologyError`], naming the file and what in it is wrong.
+/// [`TopologyError`], which names the file and the problem.
 pub fn parse(file: &str, text: &str) -> Result<Topology, TopologyError> {
     let content: File =
         serde_json::from_str(text).map_err(|error| TopologyError::Json { file: file.to_string(), error })?;

@@ -29,10 +29,10 @@ use crate::quantity;
 use crate::switch::QueueRates;
 use crate::time::{MICROSECOND, Time};
 
-/// How long a frame takes over a link where nothing else is said.
+/// The default delay of a link.
 pub const DEFAULT_DELAY: Time = 10 * MICROSECOND;
 
-/// How many hosts a shape may have.
+/// Maximum number of hosts of a shape.
 const MAX_HOSTS: u32 = 20_000;
 
 /// Why a topology could not be made.
@@ -45,7 +45,7 @@ pub enum TopologyError {
     Spec {
         /// The text.
         text: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The file could not be read.
@@ -53,7 +53,7 @@ pub enum TopologyError {
     Read {
         /// The file.
         file: String,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
     /// The file is not JSON of the right form; the error names line and column.
@@ -61,7 +61,7 @@ pub enum TopologyError {
     Json {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// The problem.
         error: serde_json::Error,
     },
     /// A value in the file makes no sense.
@@ -71,7 +71,7 @@ pub enum TopologyError {
         file: String,
         /// Where in it, such as `links[2].a`.
         field: String,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
 }
@@ -85,7 +85,7 @@ pub struct SwitchSpec {
     pub dpid: Dpid,
 }
 
-/// A host of a topology, and where it is plugged in.
+/// A host of a topology, and its port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSpec {
     /// Its name, such as `h1`.
@@ -109,11 +109,11 @@ pub struct LinkSpec {
     pub a: (Dpid, PortNo),
     /// The other end.
     pub b: (Dpid, PortNo),
-    /// How long a frame takes, in nanoseconds.
+    /// The delay of a frame, in nanoseconds.
     pub delay: Time,
     /// The share of frames that it loses, 0.0 to 1.0, each by chance.
     pub loss: f64,
-    /// What each direction carries, in bits a second; no bound if `None`.
+    /// The rate of each direction, in bits a second. No bound if `None`.
     pub rate: Option<u64>,
     /// Numbers by name, such as `secure`, that policies can weigh paths by.
     pub attributes: BTreeMap<String, f64>,
@@ -128,7 +128,7 @@ pub struct QueueSpec {
     pub port: PortNo,
     /// The queue's number.
     pub queue: u32,
-    /// What it gets.
+    /// Its rates.
     pub rates: QueueRates,
 }
 
@@ -197,7 +197,7 @@ impl Topology {
         }
     }
 
-    /// Sets one thing of all links: `delay=TIME`, `loss=SHARE` or `rate=RATE`.
+    /// Sets one attribute of all links: `delay=TIME`, `loss=SHARE` or `rate=RATE`.
     fn set_links(&mut self, setting: &str) -> Result<(), String> {
         let (name, value) = setting.split_once('=').unwrap_or((setting, ""));
         let (name, value) = (name.trim(), value.trim());

@@ -126,7 +126,7 @@ fn engine(version: Version) -> Engine {
     engine
 }
 
-/// Handles events, and confirms at once what is to be confirmed.
+/// Handles events, and answers barriers immediately.
 fn handle(engine: &mut Engine, mut events: Vec<Event>) {
     let mut effects = Vec::new();
     while !events.is_empty() {

@@ -134,8 +134,8 @@ impl World {
     }
 }
 
-/// The first shard finds out that the switch is gone when it writes to it, after the engine's part of the turn, and then
-/// takes no turn until the second has done all it can.
+/// The first shard finds out that the switch is gone when it writes to it, after the engine's part of the turn, and
+/// then takes no turn until the second has done all it can.
 #[test]
 fn a_switch_that_connects_to_another_shard_before_the_first_has_dealt_with_its_end_stays_known() {
     let mut world = World::new();
@@ -179,7 +179,7 @@ fn a_port_that_floods_a_slow_policy_sheds_its_own_flows_and_delays_no_echo_and_n
     let mut sent = 0;
     let mut turn = |world: &mut World| {
         world.now = Time(clock.load(Ordering::Relaxed).max(world.now.0));
-        // As many as one read takes, and more, with an echo request behind them.
+        // More than one read takes, followed by an echo request.
         for _ in 0..500 {
             flooding.send(world.now, &packet(1, source(1, sent)));
             sent += 1;
@@ -206,7 +206,7 @@ fn a_port_that_floods_a_slow_policy_sheds_its_own_flows_and_delays_no_echo_and_n
 fn an_answer_that_lay_unread_when_its_deadline_passed_is_read_before_the_switch_is_judged() {
     let mut world = World::new();
     let [line] = world.edge_switches([SWITCH]);
-    // A new flow gets a rule, and so a barrier, which the switch answers behind a flood.
+    // A new flow gets a rule, and so a barrier, which the switch answers after a flood.
     line.send(world.now, &packet(1, 0x0200_0000_0001));
     world.simulation.turn(world.now, 0);
     let bytes = line.take();

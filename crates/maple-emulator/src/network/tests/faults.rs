@@ -1,4 +1,4 @@
-//! What goes wrong, and what the controller and the hosts see of it.
+//! Faults, and their effects on the controller and the hosts.
 
 use maple_wire::msg::PortStatus;
 

@@ -58,7 +58,7 @@ pub(super) fn program(network: &mut Network, topology: &Topology) {
         }
         match network.options.version {
             Version::Of13 => add(network, switch.dpid, 20, group_bit.clone(), &[PortNo::FLOOD]),
-            // 1.0 can't mask addresses.
+            // 1.0 cannot mask addresses.
             Version::Of10 => add(network, switch.dpid, 1, Match::any(), &[PortNo::FLOOD]),
         }
     }
@@ -90,7 +90,7 @@ pub(super) fn programmed(text: &str, version: Version) -> Network {
     network
 }
 
-/// Opens a flow, waits ten seconds, and says how it ended.
+/// Opens a flow, waits ten seconds, and returns how it ended.
 pub(super) fn flow(network: &mut Network, src: &str, dst: &str, kind: Kind, ipv6: bool) -> Progress {
     let id = network.open_flow(src, dst, kind, ipv6).unwrap();
     network.run_for(10 * SECOND);

@@ -36,13 +36,13 @@ impl Bench {
         bench
     }
 
-    /// The controller says something; what the switch does.
+    /// The controller sends a message. Returns the reaction of the switch.
     pub fn say(&mut self, message: Message) -> Vec<Outgoing> {
         let header = Header { version: self.switch.version() as u8, kind: 0, length: 8, xid: 7 };
         self.switch.handle_message(self.now, header, message)
     }
 
-    /// Runs a script; the errors that it caused, as `type/code`.
+    /// Runs a script. Returns the errors that it caused, as `type/code`.
     pub fn run(&mut self, script: &str) -> Vec<String> {
         let mut errors = Vec::new();
         for line in script.lines().map(str::trim).filter(|l| !l.is_empty()) {

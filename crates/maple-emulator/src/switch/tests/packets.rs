@@ -1,4 +1,4 @@
-//! What happens to packets: priorities, ties, misses, pipelines, reserved ports, packet-outs, port settings.
+//! The handling of packets: priorities, ties, misses, pipelines, reserved ports, packet-outs, port settings.
 
 use super::*;
 

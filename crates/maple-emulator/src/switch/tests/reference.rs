@@ -7,7 +7,7 @@ use super::*;
 /// A rule as the reference keeps it: priority, conditions, output port.
 type Plain = (u16, Vec<Constraint>, u32);
 
-/// What OpenFlow says of a list of rules, written down without looking at the table's code.
+/// The semantics of OpenFlow for a list of rules, written independently of the table's code.
 #[derive(Default)]
 struct Reference {
     rules: Vec<Plain>,
