@@ -24,6 +24,7 @@ pub mod state;
 pub mod network;
 pub mod plan;
 
+pub mod compose;
 pub mod policy;
 pub mod policy_error;
 pub mod route;
@@ -47,6 +48,7 @@ pub mod sim;
 
 pub use capabilities::Capabilities;
 pub use compile::{LeafAction, Table, TableBackend, Target, Tuning};
+pub use compose::{Composed, Composition};
 pub use engine::{Effect, Engine, Event, Mail, Options};
 pub use ids::{LeafId, ShardId, Time};
 pub use network::{Hop, Location, Mac};

@@ -33,6 +33,14 @@ pub enum PolicyError {
         /// The line that made it, if known.
         made_at: Option<Source>,
     },
+    /// A tier of a composed policy failed.
+    #[error("{tier}: {error}")]
+    InTier {
+        /// Its name.
+        tier: Name,
+        /// Why.
+        error: Box<PolicyError>,
+    },
     /// f asked for a path by costs that no link has.
     #[error("net.path(weight={name:?}): links have no costs of this name; {}", names(.known))]
     NoSuchWeight {
@@ -47,6 +55,29 @@ pub enum PolicyError {
     /// f asked for something that needs snooping, which is off: what it asked for, and the protocols on which to snoop.
     #[error("{0} needs snooping of {1}, which is off (@policy(snoop=…) or --snoop)")]
     NotSnooped(&'static str, &'static str),
+}
+
+impl PolicyError {
+    /// The same error in this tier of a composition. One that names its tier already keeps it.
+    pub(crate) fn in_tier(self, tier: &Name) -> PolicyError {
+        match self {
+            PolicyError::Retry | PolicyError::InTier { .. } => self,
+            PolicyError::Route { error, made_at: Some(line) } => {
+                PolicyError::Route { error, made_at: Some(line.in_tier(tier)) }
+            }
+            error => PolicyError::InTier { tier: Arc::clone(tier), error: Box::new(error) },
+        }
+    }
+}
+
+impl PolicyError {
+    /// Whether the policy, or a tier of it, ran longer than allowed.
+    pub fn is_time_limit(&self) -> bool {
+        match self {
+            PolicyError::InTier { error, .. } => error.is_time_limit(),
+            error => matches!(error, PolicyError::TimeLimit(_)),
+        }
+    }
 }
 
 impl From<Stop> for PolicyError {

@@ -18,6 +18,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use maple_wire::{Dpid, Field, PortNo, Version};
 
+pub(crate) use copies::rewritten;
+
 use crate::ids::Name;
 use crate::network::{Hop, Location, OwnFrame, PortKind};
 use crate::plan::{Branch, PathTo};
@@ -40,6 +42,8 @@ pub struct Route {
     meter: Option<Meter>,
     /// Frames of f's own, sent back to where the packet came from.
     answers: Vec<Arc<[u8]>>,
+    /// For a route that leaves the decision to the next policy: what is done to the packet before.
+    passes: Option<Treatment>,
     /// The line of f that made it. Equal routes may come from different lines.
     made_at: Option<Source>,
 }
@@ -112,7 +116,10 @@ impl Goal {
 
 impl PartialEq for Route {
     fn eq(&self, other: &Route) -> bool {
-        let all = |route: &Route| (route.spelled_out(), route.unreachable, route.meter.clone(), route.answers.clone());
+        let all = |route: &Route| {
+            let of_all = (route.meter.clone(), route.answers.clone(), route.passes.clone());
+            (route.spelled_out(), route.unreachable, of_all)
+        };
         all(self) == all(other)
     }
 }
@@ -123,7 +130,8 @@ impl fmt::Debug for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Route");
         shown.field("branches", &self.spelled_out()).field("unreachable", &self.unreachable);
-        shown.field("meter", &self.meter).field("answers", &self.answers).field("made_at", &self.made_at).finish()
+        shown.field("meter", &self.meter).field("answers", &self.answers).field("passes", &self.passes);
+        shown.field("made_at", &self.made_at).finish()
     }
 }
 
@@ -135,7 +143,9 @@ impl fmt::Display for Route {
         if self.unreachable {
             return f.write_str("unreachable");
         }
-        let mut all: Vec<String> = branches.iter().filter(|branch| !branch.is_empty()).map(Branch::text).collect();
+        let passes = self.passes.as_ref().map(|treatment| format!("pass {}", treatment.text()).trim_end().to_owned());
+        let mut all: Vec<String> = passes.into_iter().collect();
+        all.extend(branches.iter().filter(|branch| !branch.is_empty()).map(Branch::text));
         all.extend(self.answers.iter().map(|frame| format!("answer with {} bytes", frame.len())));
         if all.is_empty() {
             return f.write_str("drop");
@@ -150,6 +160,21 @@ impl Route {
     #[track_caller]
     pub fn drop() -> Route {
         Route::default().from_line(caller(Caller::caller()))
+    }
+
+    /// Leaves the decision to the next policy of a composition ([`crate::compose`]). [`Route::set`] changes the packet
+    /// before that policy sees it. [`Route::copy_to`], [`Route::queue`], [`Route::meter`] and [`Route::limit`] hold for
+    /// whatever route it is given. Without a next policy the packet goes nowhere.
+    ///
+    /// ```
+    /// use maple_core::Route;
+    /// use maple_wire::Field;
+    ///
+    /// assert_eq!(Route::pass().set(Field::VlanVid, 10).to_string(), "pass set vlan_vid=10");
+    /// ```
+    #[track_caller]
+    pub fn pass() -> Route {
+        Route { passes: Some(Treatment::default()), ..Route::default() }.from_line(caller(Caller::caller()))
     }
 
     /// Sends the packet nowhere because there is no path: what path queries then return. Falsy in Python.
@@ -189,7 +214,7 @@ impl Route {
     }
 
     /// Sends the packet along all of these routes, over each hop once: a multicast tree. It is unreachable only if all
-    /// of them are. The first meter given counts.
+    /// of them are. The first meter given counts. A route that passes adds nothing but its copies.
     #[track_caller]
     pub fn union(routes: impl IntoIterator<Item = Route>) -> Route {
         let mut all = Route::drop().from_line(caller(Caller::caller()));
@@ -207,19 +232,20 @@ impl Route {
     }
 
     /// The same route with a header field rewritten where the packet leaves the network. `vlan_vid` takes a VLAN id (a
-    /// tag is pushed if the packet has none), or 0 to remove the tag.
+    /// tag is pushed if the packet has none), or 0 to remove the tag. `vlan_pcp` needs a tag: the packet's, or that of a
+    /// `vlan_vid` in the same route.
     #[must_use]
     pub fn set(mut self, field: Field, value: u128) -> Route {
-        self.branches.iter_mut().for_each(|b| {
-            b.treatment.rewrites.insert(field, value);
-        });
+        for treatment in self.treatments() {
+            treatment.rewrites.insert(field, value);
+        }
         self
     }
 
     /// The same route through this queue of the egress ports.
     #[must_use]
     pub fn queue(mut self, queue: u32) -> Route {
-        self.branches.iter_mut().for_each(|b| b.treatment.queue = Some(queue));
+        self.treatments().for_each(|treatment| treatment.queue = Some(queue));
         self
     }
 
@@ -228,7 +254,8 @@ impl Route {
     /// if no path leads there, or if the packet came in there.
     #[must_use]
     pub fn copy_to(mut self, place: Location) -> Route {
-        let treatment = self.branches.first().map(|branch| branch.treatment.clone()).unwrap_or_default();
+        let first = || self.branches.first().map(|branch| branch.treatment.clone());
+        let treatment = self.passes.clone().or_else(first).unwrap_or_default();
         self.branches.push(Branch { copy_to: Some(place), treatment, ..Branch::default() });
         self
     }
@@ -303,9 +330,14 @@ impl Route {
         self.branches.iter().any(|branch| branch.flood)
     }
 
+    /// Whether it leaves the decision to the next policy.
+    pub fn passes(&self) -> bool {
+        self.passes.is_some()
+    }
+
     /// Whether the packet is sent nowhere, and is not answered.
     pub fn is_drop(&self) -> bool {
-        self.answers.is_empty() && self.spelled_out().iter().all(Branch::is_empty)
+        !self.passes() && self.answers.is_empty() && self.spelled_out().iter().all(Branch::is_empty)
     }
 
     /// The hops that were given one by one, and those that path queries found; in order within each branch.
@@ -431,6 +463,68 @@ impl Route {
         Plan::new(ingress, self.branches.clone(), self.meter.clone())
     }
 
+    /// What a route that passes does to the packet before the next policy decides.
+    pub(crate) fn passed(&self) -> Option<&Treatment> {
+        self.passes.as_ref()
+    }
+
+    /// A route that passes and does this to the packet.
+    pub(crate) fn pass_with(treatment: Treatment) -> Route {
+        Route { passes: Some(treatment), ..Route::default() }
+    }
+
+    /// Whether a packet that came in here can take the route, now. What this rests on is read through `txn`.
+    pub(crate) fn can_follow(
+        &self,
+        came_in: Location,
+        txn: &mut Txn,
+        ask: &mut dyn FnMut(Field, u128, u128) -> bool,
+    ) -> bool {
+        let CellValue::Route(Ok(_)) = txn.read(Cell::Route(self.plan(came_in.switch))) else { return false };
+        self.goal(came_in.switch, txn, ask).is_ok() && self.own_frames(came_in, txn).is_ok()
+    }
+
+    /// The route of a packet that `earlier` let pass and that then got this route: what `earlier` does to the packet
+    /// comes first, and its copies are made too.
+    #[must_use]
+    pub(crate) fn after(mut self, earlier: Route) -> Route {
+        let first = earlier.passes.unwrap_or_default();
+        let all = self.branches.iter_mut().map(|branch| &mut branch.treatment).chain(&mut self.passes);
+        all.for_each(|treatment| *treatment = first.then(treatment));
+        self.meter = self.meter.or(earlier.meter);
+        self.made_at = self.made_at.or(earlier.made_at);
+        self.branches.extend(earlier.branches);
+        self.found.extend(earlier.found);
+        self.answers.extend(earlier.answers);
+        self
+    }
+
+    /// The route, and a copy to each place where `beside` sends its packet; treated as `beside` says.
+    pub(crate) fn with_copies(mut self, beside: Route, ingress: Dpid) -> Result<Route, RouteError> {
+        if beside.meter.is_some() {
+            return Err(RouteError::NoCopy("has a meter, which would limit the packet itself"));
+        }
+        for branch in beside.branches {
+            if branch.flood || !branch.hops.is_empty() {
+                return Err(RouteError::NoCopy("floods, or gives hops"));
+            }
+            let ports = branch.ports.iter().map(|port| Location::new(ingress, *port));
+            let places = ports.chain(branch.path.map(|path| path.to)).chain(branch.copy_to);
+            let copy = |place| Branch { copy_to: Some(place), treatment: branch.treatment.clone(), ..Branch::default() };
+            self.branches.extend(places.map(copy));
+        }
+        self.answers.extend(beside.answers);
+        Ok(self)
+    }
+
+    /// The treatments that rewrites and queues of the whole route change: of one that passes not those of its copies,
+    /// which have left already.
+    fn treatments(&mut self) -> impl Iterator<Item = &mut Treatment> {
+        let passes = self.passes.is_some();
+        let of_branches = self.branches.iter_mut().filter(move |_| !passes).map(|branch| &mut branch.treatment);
+        of_branches.chain(&mut self.passes)
+    }
+
     fn of(branch: Branch) -> Route {
         Route { branches: vec![branch], ..Route::default() }
     }
@@ -456,8 +550,11 @@ fn check_treatment(
         if !is_settable(field, version) {
             return Err(RouteError::NotSettable { field });
         }
+        let pushes_tag = hops.treatment.rewrites.get(&Field::VlanVid).is_some_and(|vid| *vid != 0);
         if field == Field::VlanVid {
             hops.tagged = ask(Field::VlanVid, 0x1000, 0x1000);
+        } else if field == Field::VlanPcp && pushes_tag {
+            continue;
         } else if !ask(field, 0, 0) {
             return Err(RouteError::NoSuchField { field });
         }

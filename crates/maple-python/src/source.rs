@@ -30,7 +30,7 @@ pub fn here(py: Python<'_>) -> Option<Source> {
             file
         }
     });
-    Some(Source { file, line })
+    Some(Source::new(file, line))
 }
 
 /// The innermost Python frame of this thread.

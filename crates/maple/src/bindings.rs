@@ -7,7 +7,7 @@
 //!
 //! let bench = Bench::new().switch(1, 1..=2);
 //! let script = |pkt: &Packet, _: &Net| {
-//!     let line = Source { file: "script".into(), line: 7 };
+//!     let line = Source::new("script", 7);
 //!     if pkt.equals(Field::TcpDst, 22, 0xffff, Some(line)) { Route::drop() } else { Route::flood() }
 //! };
 //! let decision = bench.decide(&script, &tcp(1024, 22), bench.port(1, 1));

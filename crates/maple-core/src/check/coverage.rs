@@ -105,7 +105,7 @@ impl MergedTraces {
             .iter()
             .filter(|(_, [no, yes])| *no == 0 || *yes == 0)
             .map(|((place, question), [no, yes])| OneSided {
-                at: place.clone().map(|(file, line)| Source { file, line }),
+                at: place.clone().map(|(file, line)| Source::new(file, line)),
                 question: question.clone(),
                 answer: *no == 0,
                 asked: no + yes,

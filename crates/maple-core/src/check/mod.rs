@@ -279,7 +279,7 @@ impl Check {
             Err(PolicyError::Retry) => self.coverage.waiting += 1,
             Err(error) => {
                 self.coverage.failed += 1;
-                self.too_long += u32::from(matches!(error, PolicyError::TimeLimit(_)));
+                self.too_long += u32::from(error.is_time_limit());
                 let text = error.to_string();
                 if self.failures.len() < MOST_FAILURES || self.failures.contains_key(&text) {
                     self.failures.entry(text).or_insert_with(new).count += 1;
@@ -303,7 +303,7 @@ impl Check {
 
     fn compare(&mut self, sample: &Sample, first: &Observation, later: &Observation) {
         let Some(difference) = first.difference(later) else { return };
-        let place = difference.at.clone().map(|Source { file, line }| (file, line));
+        let place = difference.at.clone().map(|Source { file, line, .. }| (file, line));
         let is_end = first.trace.items == later.trace.items;
         let new = || Finding { difference, sample: sample.clone(), count: 0 };
         self.findings.entry((place, is_end)).or_insert_with(new).count += 1;

@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn equal_lists_of_lines_are_shared_and_their_number_is_bounded() {
         let mut lines = SourceLines::default();
-        let list = |line| Arc::new(vec![Some(Source { file: "policy.py".into(), line }), None]);
+        let list = |line| Arc::new(vec![Some(Source::new("policy.py", line)), None]);
         let first = lines.share(list(1));
         assert!(Arc::ptr_eq(&first, &lines.share(list(1))));
         assert!(!Arc::ptr_eq(&first, &lines.share(list(2))));

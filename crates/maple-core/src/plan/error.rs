@@ -29,6 +29,8 @@ pub enum RouteError {
     NotSettable { field: Field },
     #[error("routes with different rewrites or queues leave by the same switch {0}")]
     MixedTreatment(Dpid),
+    #[error("the route beside is to make copies, but it {0}; copies go to ports, along paths, or where copy_to says")]
+    NoCopy(&'static str),
     #[error(transparent)]
     Frame(#[from] FrameError),
 }

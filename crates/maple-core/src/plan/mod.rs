@@ -9,7 +9,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use maple_wire::{Dpid, Field, PortNo};
+use maple_wire::{Dpid, PortNo};
 use rustc_hash::FxHasher;
 
 pub use error::{FRAME_BYTES, FrameError, MOST_FRAMES, RouteError};
@@ -131,13 +131,7 @@ impl Branch {
             parts.push(format!("by {}", listed(self.hops.iter().map(hop).collect())));
         }
         parts.extend(self.copy_to.map(|at| format!("copy to {:x}:{}", at.switch.0, at.port)));
-        let Treatment { rewrites, queue } = &self.treatment;
-        let shown = |field: Field, value: u128| match field {
-            Field::VlanVid => (value & 0xfff).to_string(),
-            _ => crate::trace::text(field, value),
-        };
-        parts.extend(rewrites.iter().map(|(field, value)| format!("set {field}={}", shown(*field, *value))));
-        parts.extend(queue.iter().map(|queue| format!("queue {queue}")));
+        parts.extend(Some(self.treatment.text()).filter(|text| !text.is_empty()));
         parts.join(" ")
     }
 }

@@ -55,6 +55,35 @@ pub struct Treatment {
     pub queue: Option<u32>,
 }
 
+impl Treatment {
+    /// As text, such as `set vlan_vid=10 queue 2`.
+    pub(crate) fn text(&self) -> String {
+        let shown = |field: Field, value: u128| match field {
+            Field::VlanVid => (value & 0xfff).to_string(),
+            _ => crate::trace::text(field, value),
+        };
+        let mut parts: Vec<String> = Vec::new();
+        parts.extend(self.rewrites.iter().map(|(field, value)| format!("set {field}={}", shown(*field, *value))));
+        parts.extend(self.queue.iter().map(|queue| format!("queue {queue}")));
+        parts.join(" ")
+    }
+
+    /// This treatment and `later` after it, as one.
+    pub(crate) fn then(&self, later: &Treatment) -> Treatment {
+        let mut rewrites = self.rewrites.clone();
+        if rewrites.get(&Field::VlanVid) == Some(&0) && later.rewrites.contains_key(&Field::VlanVid) {
+            // The tag is gone, and a new one has priority 0.
+            rewrites.insert(Field::VlanPcp, 0);
+        }
+        rewrites.extend(&later.rewrites);
+        if rewrites.get(&Field::VlanVid) == Some(&0) {
+            // The priority goes with the tag.
+            rewrites.remove(&Field::VlanPcp);
+        }
+        Treatment { rewrites, queue: later.queue.or(self.queue) }
+    }
+}
+
 /// Whether switches can rewrite a field (1.0 §5.2.4; 1.3 §7.2.5, as far as Open vSwitch does it).
 pub fn is_settable(field: Field, version: Version) -> bool {
     const OF10: FieldSet = FieldSet::of(&[

@@ -1,6 +1,8 @@
 //! Which copies of a packet leave the network by a route's meaning alone, without rules, actions or labels. What
 //! switches do is compared with this.
 
+use std::collections::BTreeMap;
+
 use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
 
@@ -36,26 +38,31 @@ fn place(switch: Dpid, port: PortNo, came_in: Location) -> Option<Location> {
 impl SwitchHops {
     /// The frame as it leaves by this switch's edge ports; `None` if it lacks a field that is rewritten.
     fn rewritten(&self, frame: &[u8]) -> Option<Vec<u8>> {
-        let mut bytes = frame.to_vec();
-        let rewrites = &self.treatment.rewrites;
-        if let Some(vid) = rewrites.get(&Field::VlanVid) {
-            set_vlan(&mut bytes, *vid, self.tagged)?;
-        }
-        let untagged = rewrites.get(&Field::VlanVid) == Some(&0);
-        for (field, value) in rewrites {
-            match field {
-                Field::VlanVid => {}
-                // The priority is removed with the tag.
-                Field::VlanPcp if untagged => {}
-                field => {
-                    Packet::new(&bytes, 0).switch_value(*field)?;
-                    // The packet may be too short for the header, or a later fragment: switches skip the rewrite.
-                    let _ = rewrite::set_field(&mut bytes, &Constraint::exact(*field, *value));
-                }
+        rewritten(frame, &self.treatment.rewrites, self.tagged)
+    }
+}
+
+/// A frame with these fields rewritten; `None` if it lacks one of them. `tagged` says whether it has a VLAN tag, if its
+/// VLAN id is among them.
+pub(crate) fn rewritten(frame: &[u8], rewrites: &BTreeMap<Field, u128>, tagged: bool) -> Option<Vec<u8>> {
+    let mut bytes = frame.to_vec();
+    if let Some(vid) = rewrites.get(&Field::VlanVid) {
+        set_vlan(&mut bytes, *vid, tagged)?;
+    }
+    let untagged = rewrites.get(&Field::VlanVid) == Some(&0);
+    for (field, value) in rewrites {
+        match field {
+            Field::VlanVid => {}
+            // The priority is removed with the tag.
+            Field::VlanPcp if untagged => {}
+            field => {
+                Packet::new(&bytes, 0).switch_value(*field)?;
+                // The packet may be too short for the header, or a later fragment: switches skip the rewrite.
+                let _ = rewrite::set_field(&mut bytes, &Constraint::exact(*field, *value));
             }
         }
-        Some(bytes)
     }
+    Some(bytes)
 }
 
 /// Gives the frame this VLAN id, in the tag that it has or a new one; 0 removes the tag.
@@ -71,7 +78,7 @@ fn set_vlan(bytes: &mut Vec<u8>, vid: u128, tagged: bool) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
+    use std::collections::BTreeSet;
 
     use maple_wire::packet::build::Frame;
 

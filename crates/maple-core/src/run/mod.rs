@@ -10,16 +10,19 @@ use std::sync::Arc;
 
 use maple_wire::{Dpid, Field, Packet, PortNo};
 
+use crate::ids::Name;
 use crate::network::{Location, Mac};
 use crate::policy_error::PolicyError;
 use crate::route::{Goal, Looked, Resolved, Route};
 use crate::state::{Cell, Txn};
 use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 
+mod changes;
 mod net;
 mod packet;
 mod tables;
 
+pub(crate) use changes::Changes;
 pub use net::Net;
 pub use packet::{Observe, PacketHandle};
 
@@ -34,6 +37,10 @@ struct RunState {
     ingress: Location,
     track_hosts: bool,
     recorder: Recorder,
+    /// What earlier policies of a composition wrote into the packet.
+    changes: Changes,
+    /// The tier of a composition that is running.
+    tier: Option<Name>,
     txn: Txn,
     error: Option<PolicyError>,
     read_switch: bool,
@@ -108,6 +115,8 @@ impl Run {
             ingress,
             track_hosts,
             recorder,
+            changes: Changes::default(),
+            tier: None,
             txn,
             error,
             read_switch,

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use maple_wire::{Dpid, Field, PortNo};
 
-use super::{Run, RunState, Subject, View};
+use super::changes::Changed;
+use super::{Run, RunState, Subject};
 use crate::network::Mac;
 use crate::route::Route;
-use crate::trace::{Cond, Recorder, Source, caller};
+use crate::trace::{Cond, Source, caller};
 
 /// f's view of its packet. Every method records what it answers.
 #[derive(Clone)]
-pub struct PacketHandle(Run);
+pub struct PacketHandle(pub(super) Run);
 
 /// Questions to a packet, each with its source line: for bindings, which know lines that Rust does not.
 pub trait Observe {
@@ -51,6 +52,11 @@ impl PacketHandle {
         let mut state = self.0.state();
         state.read_switch = true;
         state.ingress.switch
+    }
+
+    /// The same for a composition. Its parts may not have asked for it, so this is no question.
+    pub(crate) fn ingress(&self) -> Dpid {
+        self.0.state().ingress.switch
     }
 
     /// The value of a field, or `None` if the packet has no such field.
@@ -109,7 +115,7 @@ impl PacketHandle {
         let mut state = self.0.state();
         state.each = true;
         match &state.subject {
-            Subject::Frame { bytes, total_len } if bytes.len() >= *total_len => Some(Arc::clone(bytes)),
+            Subject::Frame { bytes, total_len } if bytes.len() >= *total_len => state.changes.frame(bytes),
             _ => None,
         }
     }
@@ -119,32 +125,38 @@ impl PacketHandle {
         self.0.state().recorder.last_source()
     }
 
-    fn ask<T>(&self, question: impl FnOnce(&mut Recorder, &View<'_>) -> T) -> T {
+    /// Asks the packet as earlier policies of a composition have changed it.
+    fn ask<T>(&self, source: Option<Source>, question: impl FnOnce(&mut Changed<'_>) -> T) -> T {
         let mut state = self.0.state();
-        let RunState { subject, ingress, recorder, .. } = &mut *state;
-        question(recorder, &subject.view(*ingress))
+        let RunState { subject, ingress, recorder, changes, tier, .. } = &mut *state;
+        let source = match tier {
+            Some(tier) => source.map(|source| source.in_tier(tier)),
+            None => source,
+        };
+        let packet = subject.view(*ingress);
+        question(&mut Changed { changes, recorder, packet: &packet, source })
     }
 }
 
 impl Observe for PacketHandle {
     fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128> {
-        self.ask(|recorder, packet| recorder.read(packet, field, mask, source))
+        self.ask(source, |packet| packet.read(field, mask))
     }
 
     fn equals(&self, field: Field, value: u128, mask: u128, source: Option<Source>) -> bool {
-        self.ask(|recorder, packet| recorder.equals(packet, field, value, mask, source))
+        self.ask(source, |packet| packet.equals(field, value, mask))
     }
 
     fn in_range(&self, field: Field, lo: u128, hi: u128, source: Option<Source>) -> bool {
-        self.ask(|recorder, packet| recorder.in_range(packet, field, lo, hi, source))
+        self.ask(source, |packet| packet.in_range(field, lo, hi))
     }
 
     fn present(&self, field: Field, source: Option<Source>) -> bool {
-        self.ask(|recorder, packet| recorder.present(packet, field, source))
+        self.ask(source, |packet| packet.present(field))
     }
 
     fn fits(&self, cond: &Cond, source: Option<Source>) -> bool {
-        self.ask(|recorder, packet| recorder.matches(packet, cond, source))
+        self.ask(source, |packet| packet.matches(cond))
     }
 }
 

@@ -26,6 +26,8 @@ pub mod cases;
 mod switch;
 
 #[cfg(test)]
+mod compose;
+#[cfg(test)]
 mod contract;
 #[cfg(test)]
 mod flaps;

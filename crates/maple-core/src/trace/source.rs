@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use crate::ids::Name;
+
 /// A line of the policy's source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Source {
@@ -14,10 +16,13 @@ pub struct Source {
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
+    /// The tier of a composed policy that ran the line; outer tiers come first, as in `tenant/red`.
+    pub tier: Option<Name>,
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tier.iter().try_for_each(|tier| write!(f, "{tier}: "))?;
         write!(f, "{}:{}", self.file, self.line)
     }
 }
@@ -28,6 +33,17 @@ thread_local! {
 }
 
 impl Source {
+    /// A line of a file, outside of any tier.
+    pub fn new(file: impl Into<Arc<str>>, line: u32) -> Source {
+        Source { file: file.into(), line, tier: None }
+    }
+
+    /// The same line as a part of this tier. A line that names its tier already keeps it.
+    #[must_use]
+    pub fn in_tier(self, tier: &Name) -> Source {
+        Source { tier: Some(self.tier.unwrap_or_else(|| Arc::clone(tier))), ..self }
+    }
+
     /// The line of Rust code that called the current function, if that function tracks its caller.
     ///
     /// ```
@@ -53,5 +69,5 @@ pub(crate) fn caller(at: &Caller<'_>) -> Option<Source> {
 fn of(at: &Caller<'_>) -> Source {
     let name = at.file();
     let file = FILES.with_borrow_mut(|files| Arc::clone(files.entry(name.as_ptr()).or_insert_with(|| name.into())));
-    Source { file, line: at.line() }
+    Source::new(file, at.line())
 }

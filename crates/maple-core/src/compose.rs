@@ -1,0 +1,321 @@
+//! Policies made of policies.
+//!
+//! # What
+//!
+//! A [`Composition`] is a tree. Its leaves are policies, and it is a policy itself. A policy in it may answer
+//! [`Route::pass`]: the next policy decides then, on the packet with the headers that the route set. So one kind of
+//! composition in sequence ([`Composition::tiers`]) covers tiers, rewrites and limits.
+//!
+//! # Laws
+//!
+//! `a ; b` is `tiers([a, b])`, and `pass` is the policy that always passes.
+//!
+//! * `;` is associative: `(a ; b) ; c` is `a ; (b ; c)`.
+//! * `pass` is neutral: `pass ; a` and `a ; pass` are `a`.
+//! * A policy that never passes ends the tiers: `a ; b` is `a`.
+//! * A restriction distributes: `only(c, a ; b)` is `only(c, a) ; only(c, b)` if `a` writes no field of `c`.
+//! * A policy that never fails needs no fallback: `fallback(a, b)` is `a`.
+//!
+//! Two policies are the same here if they give equal routes to every packet in every state. Their traces may differ,
+//! since they may ask in another order. `compose/tests.rs` holds the laws against random policies.
+//!
+//! # Why it is sound
+//!
+//! All parts run in one run of the composed policy. What they ask is one trace, and what they read of the state is one
+//! transaction. Fields that an earlier part wrote are constants to a later one (`run/changes.rs`). So the composition is
+//! a function of what it observes, like any policy.
+//!
+//! # Cost
+//!
+//! A few branches and, for each part that runs, a clone of a small map. A part that another one excludes does not run.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use crate::ids::Name;
+use crate::plan::Treatment;
+use crate::policy::{Net, PacketHandle, Policy, PolicyError};
+use crate::policy_error::panic_text;
+use crate::route::Route;
+use crate::run::Observe as _;
+use crate::state::{Access, Cell, CellValue, Value};
+use crate::trace::{Cond, Source};
+
+/// A policy made of policies of type `P`.
+#[derive(Clone, Debug)]
+pub struct Composition<P>(Node<P>);
+
+/// A composition of policies in Rust, itself a [`Policy`].
+pub type Composed = Composition<Arc<dyn Policy>>;
+
+#[derive(Clone, Debug)]
+enum Node<P> {
+    Policy(P),
+    Named { name: Name, of: Box<Node<P>> },
+    Tiers(Vec<Node<P>>),
+    Observe { of: Box<Node<P>>, beside: Box<Node<P>> },
+    Restrict { only: Vec<Cond>, at: Option<Source>, of: Box<Node<P>> },
+    Choose { by: Cell, cases: Vec<(Value, Node<P>)>, otherwise: Box<Node<P>> },
+    Fallback { of: Box<Node<P>>, on_error: Box<Node<P>> },
+}
+
+/// One run of a composition.
+struct Running<'a, P> {
+    pkt: &'a PacketHandle,
+    net: &'a Net,
+    call: &'a mut Call<'a, P>,
+}
+
+/// Runs one of the policies that a composition is made of.
+pub type Call<'a, P> = dyn FnMut(&P, &PacketHandle, &Net) -> Result<Route, PolicyError> + 'a;
+
+type Answer = Result<Route, PolicyError>;
+
+impl<P> Composition<P> {
+    /// A policy as it is.
+    pub fn of(policy: P) -> Composition<P> {
+        Composition(Node::Policy(policy))
+    }
+
+    /// The first of these policies that does not pass decides, on the packet as those before it have changed it. If all
+    /// pass, so does the whole; none at all pass too.
+    pub fn tiers(tiers: impl IntoIterator<Item = Composition<P>>) -> Composition<P> {
+        Composition(Node::Tiers(tiers.into_iter().map(|tier| tier.0).collect()))
+    }
+
+    /// `next` decides where this policy passes.
+    #[must_use]
+    pub fn then(self, next: Composition<P>) -> Composition<P> {
+        Composition::tiers([self, next])
+    }
+
+    /// The same policy under a name, which errors and the comments of rules carry.
+    #[must_use]
+    pub fn named(self, name: impl Into<Name>) -> Composition<P> {
+        let name = name.into();
+        let of = Box::new(self.0.within(&name));
+        Composition(Node::Named { name, of })
+    }
+
+    /// This policy's route, and a copy of the packet wherever `beside` would send it, as `beside` would treat it.
+    /// `beside` sends to ports, along paths, or where its route makes copies.
+    #[must_use]
+    pub fn observed_by(self, beside: Composition<P>) -> Composition<P> {
+        Composition(Node::Observe { of: Box::new(self.0), beside: Box::new(beside.0) })
+    }
+
+    /// This policy for packets that fit one of the conditions; others pass. `at` is the line that says so.
+    #[must_use]
+    pub fn only(self, conditions: impl IntoIterator<Item = Cond>, at: Option<Source>) -> Composition<P> {
+        Composition(Node::Restrict { only: conditions.into_iter().collect(), at, of: Box::new(self.0) })
+    }
+
+    /// The policy of the first case whose value the cell has, or else `otherwise`. A change of the cell decides again.
+    pub fn choose(
+        by: Cell,
+        cases: impl IntoIterator<Item = (Value, Composition<P>)>,
+        otherwise: Composition<P>,
+    ) -> Composition<P> {
+        let cases = cases.into_iter().map(|(value, policy)| (value, policy.0)).collect();
+        Composition(Node::Choose { by, cases, otherwise: Box::new(otherwise.0) })
+    }
+
+    /// `on_error` decides where this policy fails or panics, or where its route can't be followed. What the policy
+    /// wrote is taken back. Waiting ([`PolicyError::Retry`]) is no failure.
+    ///
+    /// Whether a route can be followed depends on the network. So the decision is made again when the route's hops
+    /// change, even if nobody looked at them.
+    #[must_use]
+    pub fn or_on_error(self, on_error: Composition<P>) -> Composition<P> {
+        Composition(Node::Fallback { of: Box::new(self.0), on_error: Box::new(on_error.0) })
+    }
+
+    /// The same composition of other policies.
+    pub fn map<Q>(self, each: &mut impl FnMut(P) -> Q) -> Composition<Q> {
+        Composition(self.0.map(each))
+    }
+
+    /// The policies that it is made of, in order.
+    pub fn parts(&self) -> Vec<&P> {
+        let mut parts = Vec::new();
+        self.0.visit(&mut |policy| parts.push(policy));
+        parts
+    }
+
+    /// Runs it, with `call` for each of its policies.
+    ///
+    /// # Errors
+    /// That of the first policy that fails, unless a fallback is there for it.
+    pub fn decide_by(&self, pkt: &PacketHandle, net: &Net, call: &mut Call<'_, P>) -> Result<Route, PolicyError> {
+        Running { pkt, net, call: &mut |policy, pkt, net| call(policy, pkt, net) }.decide(&self.0)
+    }
+}
+
+impl<P> Node<P> {
+    /// The same with `outer` before the names of all tiers in it.
+    fn within(self, outer: &Name) -> Node<P> {
+        let inside = |node: Box<Node<P>>| Box::new(node.within(outer));
+        match self {
+            Node::Policy(policy) => Node::Policy(policy),
+            Node::Named { name, of } => Node::Named { name: format!("{outer}/{name}").into(), of: inside(of) },
+            Node::Tiers(tiers) => Node::Tiers(tiers.into_iter().map(|tier| tier.within(outer)).collect()),
+            Node::Observe { of, beside } => Node::Observe { of: inside(of), beside: inside(beside) },
+            Node::Restrict { only, at, of } => Node::Restrict { only, at, of: inside(of) },
+            Node::Choose { by, cases, otherwise } => {
+                let cases = cases.into_iter().map(|(value, policy)| (value, policy.within(outer))).collect();
+                Node::Choose { by, cases, otherwise: inside(otherwise) }
+            }
+            Node::Fallback { of, on_error } => Node::Fallback { of: inside(of), on_error: inside(on_error) },
+        }
+    }
+
+    fn map<Q>(self, each: &mut impl FnMut(P) -> Q) -> Node<Q> {
+        match self {
+            Node::Policy(policy) => Node::Policy(each(policy)),
+            Node::Named { name, of } => Node::Named { name, of: Box::new(of.map(each)) },
+            Node::Tiers(tiers) => Node::Tiers(tiers.into_iter().map(|tier| tier.map(each)).collect()),
+            Node::Observe { of, beside } => {
+                let of = Box::new(of.map(each));
+                Node::Observe { of, beside: Box::new(beside.map(each)) }
+            }
+            Node::Restrict { only, at, of } => Node::Restrict { only, at, of: Box::new(of.map(each)) },
+            Node::Choose { by, cases, otherwise } => {
+                let cases = cases.into_iter().map(|(value, policy)| (value, policy.map(each))).collect();
+                Node::Choose { by, cases, otherwise: Box::new(otherwise.map(each)) }
+            }
+            Node::Fallback { of, on_error } => {
+                let of = Box::new(of.map(each));
+                Node::Fallback { of, on_error: Box::new(on_error.map(each)) }
+            }
+        }
+    }
+
+    fn visit<'a>(&'a self, see: &mut impl FnMut(&'a P)) {
+        match self {
+            Node::Policy(policy) => see(policy),
+            Node::Named { of, .. } | Node::Restrict { of, .. } => of.visit(see),
+            Node::Tiers(tiers) => tiers.iter().for_each(|tier| tier.visit(see)),
+            Node::Observe { of, beside: other } | Node::Fallback { of, on_error: other } => {
+                of.visit(see);
+                other.visit(see);
+            }
+            Node::Choose { cases, otherwise, .. } => {
+                cases.iter().for_each(|(_, policy)| policy.visit(see));
+                otherwise.visit(see);
+            }
+        }
+    }
+}
+
+/// Each step leaves the packet as it found it, with the changes that were made before; unless it fails.
+impl<P> Running<'_, P> {
+    fn decide(&mut self, node: &Node<P>) -> Answer {
+        match node {
+            Node::Policy(policy) => self.call(policy),
+            Node::Named { name, of } => self.in_tier(name, of),
+            Node::Tiers(tiers) => self.tiers(tiers),
+            Node::Observe { of, beside } => {
+                let (route, beside) = (self.decide(of)?, self.decide(beside)?);
+                let made_at = beside.made_at().cloned();
+                let with_copies = route.with_copies(beside, self.pkt.ingress());
+                with_copies.map_err(|error| PolicyError::Route { error, made_at })
+            }
+            Node::Restrict { only, at, of } => match only.iter().any(|cond| self.pkt.fits(cond, at.clone())) {
+                true => self.decide(of),
+                false => Ok(Route::pass_with(Treatment::default())),
+            },
+            Node::Choose { by, cases, otherwise } => {
+                let CellValue::Value(value) = self.net.read(by.clone()) else { return self.decide(otherwise) };
+                let case = cases.iter().find(|(case, _)| Some(case) == value.as_ref());
+                self.decide(case.map_or(&**otherwise, |(_, policy)| policy))
+            }
+            Node::Fallback { of, on_error } => self.with_fallback(of, on_error),
+        }
+    }
+
+    /// Runs a policy, and checks what it writes if it passes: no matter whether another one follows.
+    fn call(&mut self, policy: &P) -> Answer {
+        let route = (self.call)(policy, self.pkt, self.net)?.after(Route::pass_with(Treatment::default()));
+        let before = self.pkt.changes();
+        self.write(&route)?;
+        self.pkt.set_changes(before);
+        Ok(route)
+    }
+
+    /// Writes what a route that passes says.
+    fn write(&self, route: &Route) -> Result<(), PolicyError> {
+        let Some(treatment) = route.passed() else { return Ok(()) };
+        let error = |error| PolicyError::Route { error, made_at: route.made_at().cloned() };
+        self.pkt.change(treatment).map_err(error)
+    }
+
+    fn in_tier(&mut self, name: &Name, of: &Node<P>) -> Answer {
+        let (outer, error_before) = (self.pkt.enter_tier(Some(Arc::clone(name))), self.net.take_error());
+        let answer = self.decide(of);
+        self.pkt.enter_tier(outer);
+        let error = error_before.or_else(|| self.net.take_error().map(|error| error.in_tier(name)));
+        self.net.set_error(error);
+        match answer {
+            Ok(route) => {
+                let made_at = route.made_at().cloned().map(|line| line.in_tier(name));
+                Ok(route.from_line(made_at))
+            }
+            Err(error) => Err(error.in_tier(name)),
+        }
+    }
+
+    fn tiers(&mut self, tiers: &[Node<P>]) -> Answer {
+        let before = self.pkt.changes();
+        let mut so_far = Route::pass_with(Treatment::default());
+        for tier in tiers {
+            let route = self.decide(tier)?;
+            self.write(&route)?;
+            so_far = route.after(so_far);
+            if !so_far.passes() {
+                break;
+            }
+        }
+        self.pkt.set_changes(before);
+        Ok(so_far)
+    }
+
+    fn with_fallback(&mut self, of: &Node<P>, on_error: &Node<P>) -> Answer {
+        let (changes, savepoint, error_before) = (self.pkt.changes(), self.net.savepoint(), self.net.take_error());
+        let tier = self.pkt.enter_tier(None);
+        self.pkt.enter_tier(tier.clone());
+        let answer = catch_unwind(AssertUnwindSafe(|| self.decide(of)))
+            .unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text("the policy", &*panic))));
+        let error = self.net.take_error().or_else(|| answer.as_ref().err().cloned());
+        self.net.set_error(error_before);
+        if matches!(error, Some(PolicyError::Retry)) {
+            return Err(PolicyError::Retry);
+        }
+        self.pkt.set_changes(changes);
+        match answer {
+            Ok(route) if error.is_none() && self.pkt.can_follow(&route) => Ok(route),
+            _ => {
+                self.pkt.enter_tier(tier);
+                self.net.roll_back(savepoint);
+                self.decide(on_error)
+            }
+        }
+    }
+}
+
+impl Policy for Composed {
+    fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
+        self.decide_by(pkt, net, &mut |policy, pkt, net| policy.decide(pkt, net))
+    }
+
+    fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
+        in_all(&self.parts(), worker);
+    }
+}
+
+/// Runs `worker` as a thread of each of the policies.
+fn in_all(policies: &[&Arc<dyn Policy>], worker: &mut (dyn FnMut() + Send)) {
+    match policies {
+        [] => worker(),
+        [first, rest @ ..] => first.on_thread(&mut || in_all(rest, worker)),
+    }
+}

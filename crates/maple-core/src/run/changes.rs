@@ -1,0 +1,224 @@
+//! What earlier policies of a composition wrote into the packet, and the questions of later ones about it.
+//!
+//! A field that was written has the written value, whatever the packet. So a question about it records nothing. Every
+//! other field is as the packet came in, and a question about it records the same as without a composition. So traces
+//! are about the packet as it came in: they match at the ingress switch, and they are no narrower than need be.
+//!
+//! Whether a field is there does not change by what is written, with one exception: `vlan_vid` makes a tag, or removes
+//! it, and `vlan_pcp` goes with the tag. A frame with two tags that loses one still has no inner tag for later policies.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use maple_wire::{Field, Version};
+
+use super::{Net, PacketHandle, RunState, View};
+use crate::ids::Name;
+use crate::plan::{RouteError, Treatment, is_settable};
+use crate::policy_error::PolicyError;
+use crate::route::{Route, rewritten};
+use crate::trace::{Cond, Recorder, Source};
+
+/// The bit of `vlan_vid` that says that there is a tag.
+const TAGGED: u128 = 0x1000;
+
+/// The fields that earlier policies wrote.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Changes {
+    /// As in a route: `vlan_vid` is an id, or 0 for no tag.
+    written: Treatment,
+    /// Whether the packet came in with a VLAN tag; known only if `vlan_vid` was written.
+    was_tagged: bool,
+}
+
+/// What a later policy sees of a field.
+enum Seen {
+    /// The value that was written.
+    Value(u128),
+    /// The field is gone.
+    Absent,
+    /// The priority of the tag that the packet came in with.
+    PriorityOfTag,
+    /// The field as it came in.
+    AsEntered,
+}
+
+impl Changes {
+    /// The whole frame with the changes. `None` if they don't fit it.
+    pub fn frame(&self, bytes: &Arc<[u8]>) -> Option<Arc<[u8]>> {
+        match self.written.rewrites.is_empty() {
+            true => Some(Arc::clone(bytes)),
+            false => rewritten(bytes, &self.written.rewrites, self.was_tagged).map(Arc::from),
+        }
+    }
+
+    fn seen(&self, field: Field) -> Seen {
+        let vid = self.written.rewrites.get(&Field::VlanVid);
+        match (field, vid, self.written.rewrites.get(&field)) {
+            (Field::VlanVid, Some(0), _) => Seen::Value(0),
+            (Field::VlanVid, Some(vid), _) => Seen::Value(TAGGED | vid),
+            (Field::VlanPcp, Some(0), _) => Seen::Absent,
+            (_, _, Some(value)) => Seen::Value(*value),
+            (Field::VlanPcp, Some(_), None) if self.was_tagged => Seen::PriorityOfTag,
+            (Field::VlanPcp, Some(_), None) => Seen::Value(0),
+            _ => Seen::AsEntered,
+        }
+    }
+}
+
+/// A packet with the changes, for one question.
+pub(super) struct Changed<'a> {
+    pub changes: &'a Changes,
+    pub recorder: &'a mut Recorder,
+    pub packet: &'a View<'a>,
+    pub source: Option<Source>,
+}
+
+impl Changed<'_> {
+    /// The field's value under a mask, or `None` if it is not there.
+    pub fn read(&mut self, field: Field, mask: u128) -> Option<u128> {
+        match self.changes.seen(field) {
+            Seen::Value(value) => Some(value & mask),
+            Seen::Absent => None,
+            Seen::PriorityOfTag | Seen::AsEntered => self.recorder.read(self.packet, field, mask, self.source.clone()),
+        }
+    }
+
+    /// Whether the field is there and has this value under the mask.
+    pub fn equals(&mut self, field: Field, value: u128, mask: u128) -> bool {
+        match self.changes.seen(field) {
+            Seen::Value(written) => value & !field.full_mask() == 0 && written & mask == value & mask,
+            Seen::Absent => false,
+            Seen::PriorityOfTag | Seen::AsEntered => {
+                self.recorder.equals(self.packet, field, value, mask, self.source.clone())
+            }
+        }
+    }
+
+    /// Whether the field is there, between these values.
+    pub fn in_range(&mut self, field: Field, lo: u128, hi: u128) -> bool {
+        match self.changes.seen(field) {
+            Seen::Value(written) => lo <= written && written <= hi,
+            Seen::Absent => false,
+            Seen::PriorityOfTag | Seen::AsEntered => {
+                self.recorder.in_range(self.packet, field, lo, hi, self.source.clone())
+            }
+        }
+    }
+
+    /// Whether the field is there.
+    pub fn present(&mut self, field: Field) -> bool {
+        match self.changes.seen(field) {
+            Seen::Value(_) | Seen::PriorityOfTag => true,
+            Seen::Absent => false,
+            Seen::AsEntered => self.recorder.present(self.packet, field, self.source.clone()),
+        }
+    }
+
+    /// Whether the packet fits the condition: the parts about written fields have their answers, and the rest is one
+    /// test of the packet as it came in.
+    pub fn matches(&mut self, cond: &Cond) -> bool {
+        if self.changes.written.rewrites.is_empty() {
+            return self.recorder.matches(self.packet, cond, self.source.clone());
+        }
+        let mut rest = Cond::default();
+        for constraint in &cond.all {
+            match self.changes.seen(constraint.field) {
+                Seen::AsEntered | Seen::PriorityOfTag => rest.all.push(*constraint),
+                _ if self.equals(constraint.field, constraint.value, constraint.mask) => {}
+                _ => return false,
+            }
+        }
+        for range in &cond.ranges {
+            match self.changes.seen(range.field) {
+                Seen::AsEntered | Seen::PriorityOfTag => rest.ranges.push(*range),
+                _ if self.in_range(range.field, range.lo, range.hi) => {}
+                _ => return false,
+            }
+        }
+        rest.is_always() || self.recorder.matches(self.packet, &rest, self.source.clone())
+    }
+}
+
+/// For compositions.
+impl PacketHandle {
+    /// What was written so far.
+    pub(crate) fn changes(&self) -> Changes {
+        self.0.state().changes.clone()
+    }
+
+    /// Puts changes in the place of those that were made so far.
+    pub(crate) fn set_changes(&self, changes: Changes) {
+        self.0.state().changes = changes;
+    }
+
+    /// Writes fields, as a route that passes says: later questions see them.
+    ///
+    /// # Errors
+    /// A field that the packet lacks, or that no switch can write.
+    pub(crate) fn change(&self, by: &Treatment) -> Result<(), RouteError> {
+        if by.rewrites.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.0.state();
+        let RunState { subject, ingress, recorder, changes, .. } = &mut *state;
+        let packet = subject.view(*ingress);
+        let mut changed = Changed { changes, recorder, packet: &packet, source: None };
+        changed.check(&by.rewrites)?;
+        let was_tagged = match by.rewrites.contains_key(&Field::VlanVid) {
+            true => recorder.read(&packet, Field::VlanVid, TAGGED, None) == Some(TAGGED),
+            false => changes.was_tagged,
+        };
+        *changes = Changes { written: changes.written.then(by), was_tagged };
+        Ok(())
+    }
+
+    /// Whether the packet, as changed so far, can take a route. That becomes a dependency of the run. Of a route
+    /// that passes, these are its copies.
+    pub(crate) fn can_follow(&self, route: &Route) -> bool {
+        let mut state = self.0.state();
+        let RunState { subject, ingress, recorder, changes, txn, .. } = &mut *state;
+        let packet = subject.view(*ingress);
+        let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
+        let route = route.clone().after(Route::pass_with(changes.written.clone()));
+        route.can_follow(*ingress, txn, &mut ask)
+    }
+
+    /// Makes this the tier that runs. Returns the one that ran before.
+    pub(crate) fn enter_tier(&self, tier: Option<Name>) -> Option<Name> {
+        std::mem::replace(&mut self.0.state().tier, tier)
+    }
+}
+
+impl Changed<'_> {
+    fn check(&mut self, rewrites: &BTreeMap<Field, u128>) -> Result<(), RouteError> {
+        let makes_tag = rewrites.get(&Field::VlanVid).is_some_and(|vid| *vid != 0);
+        for (&field, &value) in rewrites {
+            if value & !field.full_mask() != 0 {
+                return Err(RouteError::TooWide { field, value });
+            }
+            if !is_settable(field, Version::Of13) {
+                return Err(RouteError::NotSettable { field });
+            }
+            // By reads, since a rule that rewrites a field must state the field's prerequisites.
+            let is_there = field == Field::VlanVid || field == Field::VlanPcp && makes_tag;
+            if !is_there && self.read(field, 0).is_none() {
+                return Err(RouteError::NoSuchField { field });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// For compositions.
+impl Net {
+    /// Takes the error that the run has received so far, which its policy need not have noticed.
+    pub(crate) fn take_error(&self) -> Option<PolicyError> {
+        self.0.state().error.take()
+    }
+
+    /// Puts an error back.
+    pub(crate) fn set_error(&self, error: Option<PolicyError>) {
+        self.0.state().error = error;
+    }
+}
