@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from maple._compose import choose, fallback, observe, restrict, rewrite, tiers
 from maple._counts import Counts, PortCount, TrafficCount
 from maple._emulate import emulate
 from maple._maple import (
@@ -76,6 +77,7 @@ from maple._maple import (
     multicast,
     network,
     or_else,
+    pass_,
     retry,
     settled,
     to,
@@ -169,19 +171,26 @@ __all__ = [
     "Var",
     "answer",
     "atomically",
+    "choose",
     "drop",
     "ecmp",
     "emulate",
+    "fallback",
     "flood",
     "frame",
     "hops",
     "multicast",
     "network",
+    "observe",
     "on",
     "or_else",
+    "pass_",
     "policy",
+    "restrict",
     "retry",
+    "rewrite",
     "settled",
+    "tiers",
     "to",
     "weights",
 ]

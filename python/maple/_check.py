@@ -52,6 +52,10 @@ class Suspicion:
     line: int
     text: str
 
+    def text_key(self) -> tuple[str, int, str]:
+        """What tells it from others."""
+        return self.file, self.line, self.text
+
 
 @dataclass
 class Scope:
@@ -71,8 +75,9 @@ def inspect_policy(path: str, name: str | None) -> list[tuple[str, int, str]]:
 
 def of_policy(policy: Policy) -> list[Suspicion]:
     """What is suspicious in a policy, in order of lines."""
-    function = policy.function
-    return Checker(function).suspicions() if isinstance(function, types.FunctionType) else []
+    functions = [function for function in policy.functions if isinstance(function, types.FunctionType)]
+    found = {one.text_key(): one for function in functions for one in Checker(function).suspicions()}
+    return sorted(found.values(), key=lambda one: (one.file, one.line, one.text))
 
 
 class Checker:

@@ -1,6 +1,6 @@
 """Python policies on Maple's engine; use it through the package ``maple``."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from types import GenericAlias, UnionType
 from typing import Any, Final, Generic, NoReturn, TypeAlias, TypeVar, final, overload
@@ -465,6 +465,43 @@ class Location:
     def __reduce__(self) -> tuple[type[Location], tuple[int, int]]: ...
 
 @final
+class Composition:
+    """A policy made of functions and routes: what ``maple.tiers`` and its like build."""
+
+    @staticmethod
+    def function(function: Callable[[Packet, Net], Route]) -> Composition:
+        """A function."""
+
+    @staticmethod
+    def route(route: Route) -> Composition:
+        """A route for all packets."""
+
+    @staticmethod
+    def tiers(tiers: Sequence[Composition]) -> Composition:
+        """The first that does not pass."""
+
+    @staticmethod
+    def choose(
+        by: Var[Any] | tuple[Table[Any, Any], Any], cases: Sequence[tuple[Any, Composition]], otherwise: Composition
+    ) -> Composition:
+        """By the value of a variable, or of a table's key."""
+
+    def named(self, name: str) -> Composition:
+        """Under a name, which errors and the comments of rules carry."""
+
+    def observed_by(self, beside: Composition) -> Composition:
+        """With copies to where another one sends."""
+
+    def only(self, conditions: Sequence[dict[str, Any]], file: str, line: int) -> Composition:
+        """For packets that fit one of the conditions, as a line says."""
+
+    def or_on_error(self, on_error: Composition) -> Composition:
+        """With another one where it fails."""
+
+    def functions(self) -> list[Callable[[Packet, Net], Route]]:
+        """Its functions, in order."""
+
+@final
 class Route:
     """The answer of a policy. False only if a path query found no path; such a route drops the packet."""
 
@@ -868,6 +905,13 @@ def drop() -> Route:
 
 def flood() -> Route:
     """Sends the packet out of every edge port of the network but the one it came in by."""
+
+def pass_() -> Route:
+    """Leaves the decision to the next policy of a composition (``tiers``, ``then``).
+
+    What is set on it, ``pass_().set(ipv4_dst="10.0.0.5")``, holds for the packet that the next policy sees. ``copy_to``,
+    ``queue`` and ``meter`` hold for whatever route the packet is given. Without a next policy it goes nowhere.
+    """
 
 def to(*ports: int | Field) -> Route:
     """Sends the packet out of these edge ports of the switch where it came in.

@@ -1,4 +1,4 @@
-"""The ``@policy`` decorator, and how a policy or a handler is found in a file."""
+"""Policies: the ``@policy`` decorator, what is composed of policies, and how one is found in a file."""
 
 from __future__ import annotations
 
@@ -65,6 +65,79 @@ class Policy:
 
     def __repr__(self) -> str:
         return f"<policy {self.function.__qualname__}>"
+
+    @property
+    def functions(self) -> list[Function]:
+        """The functions that it calls."""
+        return [self.function]
+
+    def then(self, next: Decides) -> Policy:
+        """``next`` decides where this policy passes, on the packet as this policy changed it.
+
+        The same as ``tiers(self, next)``.
+        """
+        both = composition_of(self, "then()"), composition_of(next, "then()")
+        return Composed("tiers", _maple.Composition.tiers(both), (self, next))
+
+
+class Composed(Policy):
+    """A policy made of policies. It is used like one, in further compositions too."""
+
+    def __init__(self, name: str, composition: _maple.Composition, parts: Iterable[Decides]) -> None:
+        self.composition = composition
+        self.parts: tuple[Policy, ...] = tuple(part for part in parts if isinstance(part, Policy))
+        self.__name__ = self.__qualname__ = name
+        self.__doc__ = None
+        self.__module__ = caller()[2]
+        self.weights = {key: costs for part in self.parts for key, costs in part.weights.items()}
+        self.track_hosts = all(part.track_hosts for part in self.parts)
+        self.snoop = sorted({kind for part in self.parts for kind in part.snoop})
+        self.dhcp_servers = [place for part in self.parts for place in part.dhcp_servers]
+        self.querier = any(part.querier for part in self.parts)
+
+    @property
+    def functions(self) -> list[Function]:
+        """The functions that it calls, in order."""
+        return self.composition.functions()
+
+    def __call__(self, pkt: _maple.Packet, net: _maple.Net) -> _maple.Route:
+        raise TypeError(f"{self!r} is composed: it can be run, and be a part of other policies, but not be called")
+
+    def __repr__(self) -> str:
+        return f"<policy {self.__name__}>"
+
+
+Decides = Policy | Function | _maple.Route
+"""What compositions are made of: policies, plain functions of (pkt, net), and routes that hold for all packets."""
+
+
+def composition_of(policy: Decides, where: str) -> _maple.Composition:
+    """A part of a composition, under the name of its function; ``where`` is for errors."""
+    name = getattr(policy, "__name__", "<lambda>")
+    part = unnamed(policy, where)
+    return part if isinstance(policy, (Composed, _maple.Route)) or name == "<lambda>" else part.named(name)
+
+
+def unnamed(policy: Decides, where: str) -> _maple.Composition:
+    """A part of a composition; ``where`` is for errors."""
+    if isinstance(policy, Composed):
+        return policy.composition
+    if isinstance(policy, _maple.Route):
+        return _maple.Composition.route(policy)
+    if isinstance(policy, Policy):
+        return _maple.Composition.function(policy.function)
+    if inspect.isfunction(policy):
+        # What must hold for a policy must hold for a part of one.
+        return _maple.Composition.function(Policy(policy).function)
+    raise TypeError(f"{where} takes policies, functions of (pkt, net) and routes, not {policy!r}")
+
+
+def caller() -> tuple[str, int, str]:
+    """File, line and module of the code that called this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] == "maple":
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", "")
 
 
 @overload
@@ -144,6 +217,9 @@ def _chosen(module: ModuleType, path: str, name: str | None) -> Policy | type[_m
     # A class from another file is there to be derived from.
     own = {key: value for key, value in found.items() if getattr(value, "__module__", None) == module.__name__}
     distinct = {id(value): value for value in (own or found).values()}
+    for value in list(distinct.values()):
+        for part in value.parts if isinstance(value, Composed) else ():
+            distinct.pop(id(part), None)
     if len(distinct) != 1:
         wanted = "decorate a function with @policy" if not distinct else f"say which one: {path}:NAME"
         raise LookupError(f"{path} has {_listed(found)}; {wanted}")

@@ -55,8 +55,17 @@ enum Node<P> {
     Tiers(Vec<Node<P>>),
     Observe { of: Box<Node<P>>, beside: Box<Node<P>> },
     Restrict { only: Vec<Cond>, at: Option<Source>, of: Box<Node<P>> },
-    Choose { by: Cell, cases: Vec<(Value, Node<P>)>, otherwise: Box<Node<P>> },
+    Choose { by: Choice, cases: Vec<(Value, Node<P>)>, otherwise: Box<Node<P>> },
     Fallback { of: Box<Node<P>>, on_error: Box<Node<P>> },
+}
+
+/// What a choice goes by.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// A variable, or a table's key.
+    pub cell: Cell,
+    /// Its value while it is not set.
+    pub unset: Value,
 }
 
 /// One run of a composition.
@@ -112,7 +121,7 @@ impl<P> Composition<P> {
 
     /// The policy of the first case whose value the cell has, or else `otherwise`. A change of the cell decides again.
     pub fn choose(
-        by: Cell,
+        by: Choice,
         cases: impl IntoIterator<Item = (Value, Composition<P>)>,
         otherwise: Composition<P>,
     ) -> Composition<P> {
@@ -225,8 +234,11 @@ impl<P> Running<'_, P> {
                 false => Ok(Route::pass_with(Treatment::default())),
             },
             Node::Choose { by, cases, otherwise } => {
-                let CellValue::Value(value) = self.net.read(by.clone()) else { return self.decide(otherwise) };
-                let case = cases.iter().find(|(case, _)| Some(case) == value.as_ref());
+                let value = match self.net.read(by.cell.clone()) {
+                    CellValue::Value(Some(value)) => value,
+                    _ => by.unset.clone(),
+                };
+                let case = cases.iter().find(|(case, _)| *case == value);
                 self.decide(case.map_or(&**otherwise, |(_, policy)| policy))
             }
             Node::Fallback { of, on_error } => self.with_fallback(of, on_error),
@@ -235,8 +247,11 @@ impl<P> Running<'_, P> {
 
     /// Runs a policy, and checks what it writes if it passes: no matter whether another one follows.
     fn call(&mut self, policy: &P) -> Answer {
-        let route = (self.call)(policy, self.pkt, self.net)?.after(Route::pass_with(Treatment::default()));
-        let before = self.pkt.changes();
+        let route = (self.call)(policy, self.pkt, self.net)?;
+        if !route.passes() {
+            return Ok(route);
+        }
+        let (before, route) = (self.pkt.changes(), route.after(Route::pass_with(Treatment::default())));
         self.write(&route)?;
         self.pkt.set_changes(before);
         Ok(route)

@@ -510,7 +510,8 @@ impl Route {
             }
             let ports = branch.ports.iter().map(|port| Location::new(ingress, *port));
             let places = ports.chain(branch.path.map(|path| path.to)).chain(branch.copy_to);
-            let copy = |place| Branch { copy_to: Some(place), treatment: branch.treatment.clone(), ..Branch::default() };
+            let copy =
+                |place| Branch { copy_to: Some(place), treatment: branch.treatment.clone(), ..Branch::default() };
             self.branches.extend(places.map(copy));
         }
         self.answers.extend(beside.answers);

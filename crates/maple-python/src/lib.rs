@@ -28,6 +28,7 @@ mod state;
 mod transaction;
 mod types;
 
+mod compose;
 mod filters;
 mod handler;
 mod listen;
@@ -56,6 +57,8 @@ mod _maple {
     #[pymodule_export]
     use crate::command::main;
     #[pymodule_export]
+    use crate::compose::PyComposition;
+    #[pymodule_export]
     use crate::field::FieldRef;
     #[pymodule_export]
     use crate::frame::{frame, test_frame};
@@ -82,7 +85,7 @@ mod _maple {
     #[pymodule_export]
     use crate::query::Query;
     #[pymodule_export]
-    use crate::route::{PyLocation, PyMeter, PyRoute, answer, drop, ecmp, flood, hops, multicast, to};
+    use crate::route::{PyLocation, PyMeter, PyRoute, answer, drop, ecmp, flood, hops, multicast, pass_, to};
     #[pymodule_export]
     use crate::snoop::snoop;
     #[pymodule_export]

@@ -1,14 +1,17 @@
 //! Runs Python policies: enters the interpreter once for a batch of misses, and turns results into routes or errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
+use maple_core::compose::Composition;
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
 use maple_core::route::Route;
 use maple_core::run::Run;
 use pyo3::intern;
 use pyo3::prelude::*;
 
+use crate::compose::{Part, PyComposition};
 use crate::current::Entered;
 use crate::host;
 use crate::interrupt::{PolicyTimeout, Watched};
@@ -18,27 +21,42 @@ use crate::route::PyRoute;
 use crate::told::{Told, described};
 use crate::transaction::Retry;
 
-/// A policy whose f is a Python function.
+/// A policy that is made of Python functions, mostly of one.
 pub struct PythonPolicy {
-    function: Py<PyAny>,
+    policy: Composition<Part>,
     limit: Duration,
     told: Told,
 }
 
 impl PythonPolicy {
-    /// The policy that calls `policy(pkt, net)`. A run may take `limit`.
+    /// The policy that calls `policy(pkt, net)`, or that `policy` is composed of. Each call may take `limit`.
     ///
     /// Of an object that `@policy` made the function itself is called, so that tracebacks begin there.
     pub fn new(policy: &Bound<'_, PyAny>, limit: Duration) -> PythonPolicy {
-        let function = policy.getattr(intern!(policy.py(), "function")).unwrap_or_else(|_| policy.clone());
-        PythonPolicy { function: function.unbind(), limit, told: Told::new("the policy", limit) }
+        let py = policy.py();
+        let told = Told::new("the policy", limit);
+        let composition = policy.getattr(intern!(py, "composition")).ok();
+        if let Some(composition) = composition.as_ref().and_then(|object| object.cast::<PyComposition>().ok()) {
+            return PythonPolicy { policy: composition.get().0.clone(), limit, told };
+        }
+        let function = policy.getattr(intern!(py, "function")).unwrap_or_else(|_| policy.clone());
+        let policy = Composition::of(Part::Function(Arc::new(function.unbind())));
+        PythonPolicy { policy, limit, told }
     }
 
     fn decide_one(&self, py: Python<'_>, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
-        match self.call(py, pkt, net) {
+        self.policy.decide_by(pkt, net, &mut |part, pkt, net| match part {
+            Part::Function(function) => self.answer(function.bind(py), pkt, net),
+            Part::Route(route) => Ok(route.clone()),
+        })
+    }
+
+    fn answer(&self, function: &Bound<'_, PyAny>, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
+        let py = function.py();
+        match self.call(function, pkt, net) {
             Ok(answer) => match answer.cast::<PyRoute>() {
                 Ok(route) => Ok(route.get().0.clone()),
-                Err(_) => Err(PolicyError::WrongReturn(self.wrong_return(&answer, pkt).into())),
+                Err(_) => Err(PolicyError::WrongReturn(wrong_return(function, &answer, pkt).into())),
             },
             Err(error) if error.is_instance_of::<Retry>(py) => Err(PolicyError::Retry),
             Err(error) if error.is_instance_of::<PolicyTimeout>(py) => {
@@ -48,31 +66,31 @@ impl PythonPolicy {
         }
     }
 
-    fn call<'py>(&self, py: Python<'py>, pkt: &PacketHandle, net: &Net) -> PyResult<Bound<'py, PyAny>> {
+    fn call<'py>(&self, function: &Bound<'py, PyAny>, pkt: &PacketHandle, net: &Net) -> PyResult<Bound<'py, PyAny>> {
         let entered = Entered::new(pkt.clone(), net.clone());
         let ticket = entered.ticket();
         let arguments = (PyPacket::new(ticket), PyNet::new(ticket));
-        let watched = Watched::new(py, self.limit)?;
-        let answer = self.function.bind(py).call1(arguments);
+        let watched = Watched::new(function.py(), self.limit)?;
+        let answer = function.call1(arguments);
         drop(watched);
         answer
     }
+}
 
-    /// What was returned instead of a route, and where: in the function, after the last line that observed the packet.
-    fn wrong_return(&self, answer: &Bound<'_, PyAny>, pkt: &PacketHandle) -> String {
-        let place = || -> PyResult<String> {
-            let code = self.function.bind(answer.py()).getattr("__code__")?;
-            let (file, line) = (code.getattr("co_filename")?, code.getattr("co_firstlineno")?);
-            Ok(format!("File \"{file}\", line {line}, in {}: ", code.getattr("co_name")?))
-        };
-        let after = pkt.last_source().map(|source| format!(" after line {}", source.line)).unwrap_or_default();
-        format!(
-            "{}the policy returned {}{after}, which is no route; routes are drop(), flood(), to(port), hops([…]), \
-             multicast([…]), net.shortest_path(src, dst) and net.path(src, dst, weight=…)",
-            place().unwrap_or_default(),
-            described(answer),
-        )
-    }
+/// What was returned instead of a route, and where: in the function, after the last line that observed the packet.
+fn wrong_return(function: &Bound<'_, PyAny>, answer: &Bound<'_, PyAny>, pkt: &PacketHandle) -> String {
+    let place = || -> PyResult<String> {
+        let code = function.getattr("__code__")?;
+        let (file, line) = (code.getattr("co_filename")?, code.getattr("co_firstlineno")?);
+        Ok(format!("File \"{file}\", line {line}, in {}: ", code.getattr("co_name")?))
+    };
+    let after = pkt.last_source().map(|source| format!(" after line {}", source.line)).unwrap_or_default();
+    format!(
+        "{}the policy returned {}{after}, which is no route; routes are drop(), flood(), to(port), hops([…]), \
+         multicast([…]), pass_(), net.shortest_path(src, dst) and net.path(src, dst, weight=…)",
+        place().unwrap_or_default(),
+        described(answer),
+    )
 }
 
 impl Policy for PythonPolicy {

@@ -201,6 +201,12 @@ pub fn drop(py: Python<'_>) -> PyRoute {
     PyRoute::here(py, Route::drop())
 }
 
+/// Leaves the decision to the next policy of a composition.
+#[pyfunction]
+pub fn pass_(py: Python<'_>) -> PyRoute {
+    PyRoute::here(py, Route::pass())
+}
+
 /// Sends the packet out of every edge port of the network but the one it came in by.
 #[pyfunction]
 pub fn flood(py: Python<'_>) -> PyRoute {

@@ -35,6 +35,13 @@ pub struct Var {
     kind: Option<Arc<Kind>>,
 }
 
+impl Var {
+    /// The cell that it is, and its value while that is not set.
+    pub fn cell_and_default(&self) -> (Cell, Value) {
+        (Cell::Var(self.name.clone()), self.default.clone())
+    }
+}
+
 /// A variable that is added to.
 #[pyclass(frozen, module = "maple")]
 pub struct Counter {
@@ -101,8 +108,13 @@ impl Table {
         }
     }
 
+    /// Its name in the state.
+    pub fn cell_name(&self) -> Name {
+        self.name.clone()
+    }
+
     /// The key that an object is.
-    fn key(&self, key: &Bound<'_, PyAny>) -> PyResult<Value> {
+    pub fn key(&self, key: &Bound<'_, PyAny>) -> PyResult<Value> {
         match self.types().filter(|types| types.key != Kind::Any) {
             Some(types) => {
                 types.key(&self.name, &to_value(key)?).map_err(|error| PyTypeError::new_err(error.to_string()))

@@ -8,14 +8,14 @@ use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
 use super::Random;
 use super::cases::{HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT, World};
-use crate::compose::Composition;
+use crate::compose::{Choice, Composition};
 use crate::ids::ShardId;
 use crate::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind};
 use crate::plan::RouteError;
 use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::route::{Route, rewritten};
 use crate::run::{Finished, Run};
-use crate::state::{Cell, Snapshot, Store, SwitchInfo, Txn, Value, Write};
+use crate::state::{Cell, CellValue, Snapshot, Store, SwitchInfo, Txn, Value, Write};
 use crate::trace::Cond;
 
 /// How many seeds each test tries. `MAPLE_CASES` gives another number.
@@ -75,7 +75,8 @@ impl Tree {
             Tree::Only(cond, of) => inside(of).only([cond.clone()], None),
             Tree::Choose(name, cases, otherwise) => {
                 let cases = cases.iter().map(|(value, tree)| (value.clone(), inside(tree)));
-                Composition::choose(Cell::Var((*name).into()), cases, inside(otherwise))
+                let by = Choice { cell: Cell::Var((*name).into()), unset: Value::Int(0) };
+                Composition::choose(by, cases, inside(otherwise))
             }
             Tree::Fallback(of, on_error) => inside(of).or_on_error(inside(on_error)),
         }
@@ -125,7 +126,7 @@ impl Setting {
             }
         }
         for name in VARS {
-            let value = Some(Value::Int(random.below(3) as i128));
+            let value = (!random.one_in(4)).then(|| Value::Int(random.below(3) as i128));
             writes.push(Write::Var { name: name.into(), value });
         }
         let (key, value) = (Value::Int(22), Some(Value::Int(1)));
@@ -142,7 +143,8 @@ impl Setting {
         match random.below(9) {
             0 => Part::Fails,
             1..6 => {
-                let field = *random.pick(&[Field::TcpDst, Field::EthSrc, Field::IpProto, Field::VlanVid, Field::Ipv4Dst]);
+                let field =
+                    *random.pick(&[Field::TcpDst, Field::EthSrc, Field::IpProto, Field::VlanVid, Field::Ipv4Dst]);
                 let value = self.world.value(random, field);
                 let writes = (0..random.below(3)).map(|_| self.write(random)).collect();
                 // Most gates are open for most packets.
@@ -271,9 +273,11 @@ impl Setting {
             Tree::Only(cond, of) if fits(cond, came_in, frame) => self.direct(of, came_in, frame),
             Tree::Only(..) => Ok(Outcome { passes: Some(frame.to_vec()), copies: BTreeSet::new() }),
             Tree::Choose(name, cases, otherwise) => {
-                let value = Txn::new(Arc::clone(&self.state)).read(Cell::Var((*name).into()));
-                let is = |case: &Value| value == crate::state::CellValue::Value(Some(case.clone()));
-                let chosen = cases.iter().find(|(case, _)| is(case)).map_or(&**otherwise, |(_, tree)| tree);
+                let value = match Txn::new(Arc::clone(&self.state)).read(Cell::Var((*name).into())) {
+                    CellValue::Value(Some(value)) => value,
+                    _ => Value::Int(0),
+                };
+                let chosen = cases.iter().find(|(case, _)| *case == value).map_or(&**otherwise, |(_, tree)| tree);
                 self.direct(chosen, came_in, frame)
             }
             Tree::Fallback(of, on_error) => {

@@ -1,0 +1,112 @@
+//! Compositions of policies, as `python/maple/_compose.py` builds them.
+
+use std::sync::Arc;
+
+use maple_core::compose::{Choice, Composition};
+use maple_core::route::Route;
+use maple_core::state::{Cell, Value};
+use maple_core::trace::{Cond, Source};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::assertion::condition;
+use crate::route::PyRoute;
+use crate::state::{Table, Var, to_value};
+use crate::told::described;
+
+/// A policy that compositions are made of.
+#[derive(Clone)]
+pub enum Part {
+    /// A function of packet and network.
+    Function(Arc<Py<PyAny>>),
+    /// The same route for all packets.
+    Route(Route),
+}
+
+/// A policy made of functions and routes.
+#[pyclass(frozen, name = "Composition", module = "maple._maple")]
+pub struct PyComposition(pub Composition<Part>);
+
+#[pymethods]
+impl PyComposition {
+    /// A function.
+    #[staticmethod]
+    fn function(function: Py<PyAny>) -> PyComposition {
+        PyComposition(Composition::of(Part::Function(Arc::new(function))))
+    }
+
+    /// A route for all packets.
+    #[staticmethod]
+    fn route(route: &Bound<'_, PyRoute>) -> PyComposition {
+        PyComposition(Composition::of(Part::Route(route.get().0.clone())))
+    }
+
+    /// The first that does not pass.
+    #[staticmethod]
+    fn tiers(tiers: Vec<Bound<'_, PyComposition>>) -> PyComposition {
+        PyComposition(Composition::tiers(tiers.iter().map(|tier| tier.get().0.clone())))
+    }
+
+    /// By the value of a variable, or of a pair of a table and a key.
+    #[staticmethod]
+    fn choose(
+        by: &Bound<'_, PyAny>,
+        cases: Vec<(Bound<'_, PyAny>, Bound<'_, PyComposition>)>,
+        otherwise: &Bound<'_, PyComposition>,
+    ) -> PyResult<PyComposition> {
+        let by = choice(by)?;
+        let case = |(value, policy): &(Bound<'_, PyAny>, Bound<'_, PyComposition>)| {
+            Ok::<_, PyErr>((to_value(value)?, policy.get().0.clone()))
+        };
+        let cases = cases.iter().map(case).collect::<PyResult<Vec<_>>>()?;
+        Ok(PyComposition(Composition::choose(by, cases, otherwise.get().0.clone())))
+    }
+
+    /// Under a name.
+    fn named(&self, name: &str) -> PyComposition {
+        PyComposition(self.0.clone().named(name))
+    }
+
+    /// With copies to where another one sends.
+    fn observed_by(&self, beside: &Bound<'_, PyComposition>) -> PyComposition {
+        PyComposition(self.0.clone().observed_by(beside.get().0.clone()))
+    }
+
+    /// For packets that fit one of the conditions, as the line `file:line` says.
+    fn only(&self, conditions: Vec<Bound<'_, PyDict>>, file: &str, line: u32) -> PyResult<PyComposition> {
+        let conditions = conditions.iter().map(condition).collect::<PyResult<Vec<Cond>>>()?;
+        Ok(PyComposition(self.0.clone().only(conditions, Some(Source::new(file, line)))))
+    }
+
+    /// With another one where it fails.
+    fn or_on_error(&self, on_error: &Bound<'_, PyComposition>) -> PyComposition {
+        PyComposition(self.0.clone().or_on_error(on_error.get().0.clone()))
+    }
+
+    /// Its functions, in order.
+    fn functions(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        let function = |part: &Part| match part {
+            Part::Function(function) => Some(function.clone_ref(py)),
+            Part::Route(_) => None,
+        };
+        self.0.parts().into_iter().filter_map(function).collect()
+    }
+}
+
+/// What `choose` goes by.
+fn choice(by: &Bound<'_, PyAny>) -> PyResult<Choice> {
+    if let Ok(var) = by.cast::<Var>() {
+        let (cell, unset) = var.get().cell_and_default();
+        return Ok(Choice { cell, unset });
+    }
+    let wrong = || PyTypeError::new_err(format!("choose() takes a Var or a pair (table, key), not {}", described(by)));
+    let pair = by.cast::<PyTuple>().map_err(|_| wrong())?;
+    if pair.len() != 2 {
+        return Err(wrong());
+    }
+    let table = pair.get_item(0)?;
+    let table = table.cast::<Table>().map_err(|_| wrong())?;
+    let key = table.get().key(&pair.get_item(1)?)?;
+    Ok(Choice { cell: Cell::Table(table.get().cell_name(), key), unset: Value::None })
+}
