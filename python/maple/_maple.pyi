@@ -17,6 +17,7 @@ __all__ = [
     "Barrier",
     "Bench",
     "Bucket",
+    "Composition",
     "Counter",
     "Decision",
     "Field",
@@ -72,6 +73,7 @@ __all__ = [
     "multicast",
     "network",
     "or_else",
+    "pass_",
     "port_counts",
     "retry",
     "send_frame",
@@ -909,8 +911,9 @@ def flood() -> Route:
 def pass_() -> Route:
     """Leaves the decision to the next policy of a composition (``tiers``, ``then``).
 
-    What is set on it, ``pass_().set(ipv4_dst="10.0.0.5")``, holds for the packet that the next policy sees. ``copy_to``,
-    ``queue`` and ``meter`` hold for whatever route the packet is given. Without a next policy it goes nowhere.
+    What is set on it, ``pass_().set(ipv4_dst="10.0.0.5")``, holds for the packet that the next policy sees.
+    ``copy_to``, ``queue`` and ``meter`` hold for whatever route the packet is given. Without a next policy it goes
+    nowhere.
     """
 
 def to(*ports: int | Field) -> Route:

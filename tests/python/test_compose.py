@@ -109,7 +109,7 @@ def test_a_restriction_is_for_packets_that_match(bench: Bench) -> None:
     decision = bench.decide(only, SSH)
     assert decision.lines == [where_line()]
     with pytest.raises(TypeError, match="a condition is a dictionary"):
-        restrict(drop(), ["tcp_dst"])  # type: ignore[list-item]
+        restrict(drop(), ["tcp_dst"])  # type: ignore[arg-type]
 
 
 def where_line() -> int:

@@ -65,7 +65,7 @@ def test_multicast_reaches_those_who_joined(controller, lab, protocols, group):
     net = lab(LinearTopo(k=3), maple, protocols, quiet=False)
     assert net.ping_all()[0] == 0
     for host in ("h2", "h3"):
-        # Under IGMPv2 a host that leaves before it has answered a query says nothing (RFC 2236 §3): no test for a clock.
+        # Under IGMPv2 a host that leaves before it has answered a query says nothing (RFC 2236 §3).
         net[host].cmd("sysctl -w net.ipv4.conf.all.force_igmp_version=3")
     if group == IPV6:
         wait_for("the address to be free", lambda: net["h1"].cmd("ip -6 -o addr show tentative").strip() == "")

@@ -24,6 +24,7 @@
 //!   installs rules for all packets that would get the same answer. [`field`] says what each question records.
 //! * [`Table`], [`Var`] and [`Counter`] are state: a policy that read it decides again when it changes. [`Query`] is a
 //!   function of state whose answer is remembered.
+//! * [`Compose`] makes policies of policies: tiers, rewrites, restrictions.
 //! * [`testing`] runs policies without a network.
 //! * [`handlers`] is the second way to program a network: a program for each switch, which works with OpenFlow
 //!   messages.
@@ -31,6 +32,7 @@
 //! The crate `maple-cli` gives such a program the options of `maple run`: `maple_cli::run(app)`.
 
 mod app;
+mod compose;
 mod policy;
 
 mod query;
@@ -64,6 +66,7 @@ pub use maple_wire as wire;
 pub use exports::*;
 
 pub use app::{App, Error, Started, Tracked};
+pub use compose::{Compose, Composed, choose, tiers};
 pub use field::PacketField;
 pub use net::Net;
 pub use packet::Packet;

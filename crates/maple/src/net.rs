@@ -121,6 +121,11 @@ impl Net {
         Net(net.clone())
     }
 
+    /// The handle of the engine.
+    pub(crate) fn handle(&self) -> &CoreNet {
+        &self.0
+    }
+
     /// Where a host is, or `None` if it is not known. Without host tracking the run fails.
     ///
     /// ```

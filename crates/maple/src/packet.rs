@@ -37,6 +37,11 @@ impl Packet {
         Packet(handle.clone())
     }
 
+    /// The handle of the engine.
+    pub(crate) fn handle(&self) -> &PacketHandle {
+        &self.0
+    }
+
     /// The switch where the packet entered the network.
     ///
     /// ```

@@ -13,6 +13,7 @@ pub use maple_core::state::{Access, Counter, Stop, Table, Tx, Var};
 pub use maple_wire::{Dpid, Field, PortNo};
 
 pub use crate::app::App;
+pub use crate::compose::Compose;
 pub use crate::net::Net;
 pub use crate::packet::Packet;
 pub use crate::policy::Policy;

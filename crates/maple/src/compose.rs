@@ -1,0 +1,181 @@
+//! Policies made of policies: tiers, rewrites, copies beside, restrictions, choice by state, fallbacks.
+//!
+//! ```
+//! use maple::prelude::*;
+//! use maple::testing::{Bench, tcp};
+//!
+//! let admin = |pkt: &Packet, _: &Net| if pkt.tcp_dst() == 23 { Route::drop() } else { Route::pass() };
+//! let tenant = |_: &Packet, _: &Net| Route::to([PortNo(2)]);
+//! let campus = admin.named("admin").then(tenant.named("tenant"));
+//!
+//! let bench = Bench::new().switch(1, 1..=2);
+//! assert!(bench.decide(&campus, &tcp(1024, 23), bench.port(1, 1)).exits().is_empty());
+//! assert_eq!(bench.decide(&campus, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
+//! ```
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use maple_core::compose::{Choice, Composition};
+use maple_core::policy::PolicyError;
+use maple_core::route::Route;
+use maple_core::state::{Cell, Stored, Var};
+use maple_core::trace::{Cond, Source};
+
+use crate::net::Net;
+use crate::packet::Packet;
+use crate::policy::Policy;
+
+/// A policy made of policies. It is used like one, in further compositions too.
+///
+/// ```
+/// use maple::prelude::*;
+///
+/// let quiet: maple::Composed = maple::tiers([(|_: &Packet, _: &Net| Route::drop()).named("nothing")]);
+/// let app = App::new(quiet);
+/// ```
+#[derive(Clone)]
+pub struct Composed(Composition<Arc<dyn Policy>>);
+
+impl fmt::Debug for Composed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Composed of {} policies", self.0.parts().len())
+    }
+}
+
+impl Policy for Composed {
+    fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError> {
+        let mut call = |policy: &Arc<dyn Policy>, pkt: &_, net: &_| policy.decide(&Packet::of(pkt), &Net::of(net));
+        self.0.decide_by(pkt.handle(), net.handle(), &mut call)
+    }
+}
+
+/// The first of these policies that does not pass decides, on the packet as those before it have changed it. If all
+/// pass, so does the whole; a packet that all policies pass is dropped.
+///
+/// ```
+/// use maple::prelude::*;
+///
+/// let pass = |_: &Packet, _: &Net| Route::pass();
+/// let all = maple::tiers([pass.named("admin"), pass.named("tenant"), (|_: &Packet, net: &Net| net.flood()).named("rest")]);
+/// ```
+pub fn tiers(tiers: impl IntoIterator<Item = Composed>) -> Composed {
+    Composed(Composition::tiers(tiers.into_iter().map(|tier| tier.0)))
+}
+
+/// The policy of the first case whose value a variable has, or else `otherwise`. A change of the variable decides again
+/// what depended on it.
+///
+/// ```
+/// use maple::prelude::*;
+///
+/// let mode = Var::new("mode", "open".to_owned());
+/// let closed = (|_: &Packet, _: &Net| Route::drop()).named("closed");
+/// let network = maple::choose(&mode, [("closed".to_owned(), closed)], |_: &Packet, net: &Net| net.flood());
+/// ```
+pub fn choose<V: Stored>(
+    var: &Var<V>,
+    cases: impl IntoIterator<Item = (V, Composed)>,
+    otherwise: impl Policy + 'static,
+) -> Composed {
+    let by = Choice { cell: Cell::Var(var.name().into()), unset: var.initial().to_value() };
+    let cases = cases.into_iter().map(|(value, policy)| (value.to_value(), policy.0));
+    Composed(Composition::choose(by, cases, composition(otherwise)))
+}
+
+/// What policies can become parts of. Every policy has these methods.
+///
+/// ```
+/// use maple::prelude::*;
+///
+/// let routing = |pkt: &Packet, net: &Net| net.shortest_path(net.locate(pkt.eth_src()), net.locate(pkt.eth_dst()));
+/// let robust = routing.named("routing").or_on_error(|_: &Packet, net: &Net| net.flood());
+/// ```
+pub trait Compose: Policy + Sized + 'static {
+    /// The same policy under a name, which errors and the comments of rules carry. Names of tiers inside of it follow
+    /// after a slash.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    ///
+    /// let broken = |_: &Packet, _: &Net| Err::<Route, _>(PolicyError::Exception("on purpose".into()));
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// let decision = bench.decide(&broken.named("inner").named("outer"), &tcp(1024, 80), bench.port(1, 1));
+    /// assert_eq!(decision.error().unwrap().to_string(), "outer/inner: on purpose");
+    /// ```
+    fn named(self, name: &str) -> Composed {
+        Composed(composition(self).named(name))
+    }
+
+    /// `next` decides where this policy passes, on the packet as this one changed it.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    ///
+    /// let translate = |_: &Packet, _: &Net| Route::pass().set(Field::TcpDst, 8080);
+    /// let server = |pkt: &Packet, _: &Net| if pkt.tcp_dst() == 8080 { Route::to([PortNo(2)]) } else { Route::drop() };
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// let decision = bench.decide(&translate.then(server), &tcp(1024, 80), bench.port(1, 1));
+    /// assert_eq!(decision.exits(), [bench.port(1, 2)]);
+    /// ```
+    fn then(self, next: impl Policy + 'static) -> Composed {
+        Composed(composition(self).then(composition(next)))
+    }
+
+    /// This policy's route, and a copy of the packet wherever `beside` would send it. `beside` answers with ports,
+    /// paths or [`Route::copy_to`].
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// let mirrored = (|_: &Packet, net: &Net| net.flood()).observed_by(|_: &Packet, _: &Net| Route::to([PortNo(9)]));
+    /// ```
+    fn observed_by(self, beside: impl Policy + 'static) -> Composed {
+        Composed(composition(self).observed_by(composition(beside)))
+    }
+
+    /// This policy for packets that fit one of the conditions; others pass.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    /// use maple::{Cond, Constraint};
+    ///
+    /// let telnet = Cond::default().and(Constraint::exact(Field::TcpDst, 23));
+    /// let no_telnet = (|_: &Packet, _: &Net| Route::drop()).only([telnet]).then(|_: &Packet, net: &Net| net.flood());
+    /// ```
+    #[track_caller]
+    fn only(self, conditions: impl IntoIterator<Item = Cond>) -> Composed {
+        Composed(composition(self).only(conditions, Some(Source::here())))
+    }
+
+    /// `on_error` decides where this policy fails or panics, or gives a route that can't be followed. What the policy
+    /// wrote until then is taken back. Waiting is no failure.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    ///
+    /// let broken = |_: &Packet, _: &Net| Err::<Route, _>(PolicyError::Exception("on purpose".into()));
+    /// let bench = Bench::new().switch(1, 1..=2);
+    /// let robust = broken.or_on_error(|_: &Packet, _: &Net| Route::to([PortNo(2)]));
+    /// assert_eq!(bench.decide(&robust, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
+    /// ```
+    fn or_on_error(self, on_error: impl Policy + 'static) -> Composed {
+        Composed(composition(self).or_on_error(composition(on_error)))
+    }
+}
+
+impl<P: Policy + 'static> Compose for P {}
+
+/// A policy as a part: one that is composed already keeps its structure, and with it the names of its tiers.
+fn composition<P: Policy + 'static>(policy: P) -> Composition<Arc<dyn Policy>> {
+    let mut policy = Some(policy);
+    let any: &mut dyn Any = &mut policy;
+    match any.downcast_mut::<Option<Composed>>().and_then(Option::take) {
+        Some(composed) => composed.0,
+        None => Composition::tiers(policy.map(|policy| Composition::of(Arc::new(policy) as Arc<dyn Policy>))),
+    }
+}
