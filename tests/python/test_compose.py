@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import maple
 import pytest
 from conftest import H1, H2
 from maple import (
@@ -220,3 +222,14 @@ def test_a_file_with_tiers_runs_and_its_rules_name_them(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "admin: " in done.stdout and "tenant: " in done.stdout, done.stdout
+
+
+def test_the_page_about_composing_does_what_it_says(bench: Bench) -> None:
+    page = Path(__file__).parents[2] / "docs/composing.md"
+    names = {key: getattr(maple, key) for key in maple.__all__}
+    for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        exec(compile(block, str(page), "exec"), names)
+    telnet = frame(eth_src=H1, eth_dst=H2, ipv4_src="10.0.0.1", ipv4_dst="10.0.0.2", tcp_dst=23)
+    assert shown(bench, names["campus"], telnet) == "<route: drop>"
+    assert shown(bench, names["campus"]) == "<route: by 1:2>"
+    assert shown(bench, names["service"]) == "<route: flood set eth_dst=00:00:00:00:00:05 set ipv4_dst=10.0.0.5>"

@@ -74,7 +74,7 @@ pub fn tiers(tiers: impl IntoIterator<Item = Composed>) -> Composed {
 /// let closed = (|_: &Packet, _: &Net| Route::drop()).named("closed");
 /// let network = maple::choose(&mode, [("closed".to_owned(), closed)], |_: &Packet, net: &Net| net.flood());
 /// ```
-pub fn choose<V: Stored>(
+pub fn choose<V: Stored + Clone>(
     var: &Var<V>,
     cases: impl IntoIterator<Item = (V, Composed)>,
     otherwise: impl Policy + 'static,
