@@ -107,8 +107,10 @@ def choose(
 
 
 def fallback(policy: Decides, *, on_error: Decides) -> Policy:
-    """``policy``, and ``on_error`` where it fails: it raises an exception, exceeds its time limit, or gives a route that
-    can't be followed. What it wrote until then is taken back.
+    """``policy``, and ``on_error`` where it fails.
+
+    It fails when it raises an exception, exceeds its time limit, or gives a route that can't be followed. What it wrote
+    until then is taken back.
 
     >>> from maple import fallback, flood
     >>> fallback(lambda pkt, net: net.path(1, 2, weight="no such"), on_error=flood())

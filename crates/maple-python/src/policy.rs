@@ -10,6 +10,7 @@ use maple_core::route::Route;
 use maple_core::run::Run;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyTuple;
 
 use crate::compose::{Part, PyComposition};
 use crate::current::Entered;
@@ -29,7 +30,7 @@ pub struct PythonPolicy {
 }
 
 impl PythonPolicy {
-    /// The policy that calls `policy(pkt, net)`, or that `policy` is composed of. Each call may take `limit`.
+    /// The policy that calls `policy(pkt, net)`, or that `policy` is composed of. A run may take `limit`.
     ///
     /// Of an object that `@policy` made the function itself is called, so that tracebacks begin there.
     pub fn new(policy: &Bound<'_, PyAny>, limit: Duration) -> PythonPolicy {
@@ -45,15 +46,37 @@ impl PythonPolicy {
     }
 
     fn decide_one(&self, py: Python<'_>, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
-        self.policy.decide_by(pkt, net, &mut |part, pkt, net| match part {
-            Part::Function(function) => self.answer(function.bind(py), pkt, net),
+        let entered = Entered::new(pkt.clone(), net.clone());
+        let ticket = entered.ticket();
+        let arguments = (PyPacket::new(ticket), PyNet::new(ticket)).into_pyobject(py);
+        let arguments = arguments.map_err(|error| PolicyError::Exception(self.told.text(py, &error)))?;
+        let mut watched = None;
+        self.policy.decide_by(pkt, net, &mut |part, pkt, _| match part {
+            Part::Function(function) => self.answer(function.bind(py), &arguments, &mut watched, pkt),
             Part::Route(route) => Ok(route.clone()),
         })
     }
 
-    fn answer(&self, function: &Bound<'_, PyAny>, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
+    /// What a function returns. One limit is for all functions of a run, but what replaces one that failed has as long.
+    fn answer<'py>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        arguments: &Bound<'py, PyTuple>,
+        watched: &mut Option<Watched<'py>>,
+        pkt: &PacketHandle,
+    ) -> Result<Route, PolicyError> {
         let py = function.py();
-        match self.call(function, pkt, net) {
+        let mut call = || {
+            if watched.is_none() {
+                *watched = Some(Watched::new(py, self.limit)?);
+            }
+            let answer = function.call1(arguments);
+            if answer.is_err() {
+                *watched = None;
+            }
+            answer
+        };
+        match call() {
             Ok(answer) => match answer.cast::<PyRoute>() {
                 Ok(route) => Ok(route.get().0.clone()),
                 Err(_) => Err(PolicyError::WrongReturn(wrong_return(function, &answer, pkt).into())),
@@ -64,16 +87,6 @@ impl PythonPolicy {
             }
             Err(error) => Err(PolicyError::Exception(self.told.text(py, &error))),
         }
-    }
-
-    fn call<'py>(&self, function: &Bound<'py, PyAny>, pkt: &PacketHandle, net: &Net) -> PyResult<Bound<'py, PyAny>> {
-        let entered = Entered::new(pkt.clone(), net.clone());
-        let ticket = entered.ticket();
-        let arguments = (PyPacket::new(ticket), PyNet::new(ticket));
-        let watched = Watched::new(function.py(), self.limit)?;
-        let answer = function.call1(arguments);
-        drop(watched);
-        answer
     }
 }
 

@@ -9,28 +9,54 @@ use std::sync::Arc;
 use maple_core::trace::Source;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::{Py, PyAny, Python, intern};
+use pyo3::{Py, PyAny, Python, ffi, intern};
+
+/// A file name, as Python has it and as sources have it.
+type File = (Py<PyAny>, Arc<str>);
 
 thread_local! {
-    /// File names already seen, so that items of one file share one text.
-    static FILES: RefCell<HashMap<String, Arc<str>>> = RefCell::default();
+    /// File names already seen, by their address, so that items of one file share one text. Python keeps one object for
+    /// all functions of a file.
+    static FILES: RefCell<HashMap<usize, File>> = RefCell::default();
 }
+
+/// The most file names that a thread remembers.
+const MAX_NAMES: usize = 10_000;
 
 /// File and line of the Python code that is running now, if there is any.
 pub fn here(py: Python<'_>) -> Option<Source> {
-    let frame = frame(py)?;
-    let line = frame.getattr(intern!(py, "f_lineno")).ok()?.extract().ok()?;
-    let code = frame.getattr(intern!(py, "f_code")).ok()?;
-    let name = code.getattr(intern!(py, "co_filename")).ok()?.extract::<String>().ok()?;
-    let file = FILES.with_borrow_mut(|files| match files.get(&name) {
-        Some(file) => file.clone(),
-        None => {
-            let file: Arc<str> = name.as_str().into();
-            files.insert(name, file.clone());
-            file
+    let (line, code) = line_and_code(py)?;
+    let name = code.getattr(intern!(py, "co_filename")).ok()?;
+    let at = name.as_ptr() as usize;
+    let known = FILES.with_borrow(|files| files.get(&at).map(|(_, file)| file.clone()));
+    if let Some(file) = known {
+        return Some(Source::new(file, line));
+    }
+    let file: Arc<str> = name.extract::<String>().ok()?.into();
+    FILES.with_borrow_mut(|files| {
+        let same = files.values().find(|(_, text)| *text == file).map(|(_, text)| text.clone());
+        let file = same.unwrap_or(file);
+        if files.len() < MAX_NAMES {
+            files.insert(at, (name.unbind(), file.clone()));
         }
-    });
-    Some(Source::new(file, line))
+        Some(Source::new(file, line))
+    })
+}
+
+/// The line that runs now, and the code that it belongs to.
+#[allow(unsafe_code, reason = "each observation asks for it, and as attributes of a frame it takes four times as long")]
+fn line_and_code(py: Python<'_>) -> Option<(u32, Bound<'_, PyAny>)> {
+    // SAFETY: this thread is attached, as `py` says. The frame is borrowed. It outlives this call, since it is what
+    // called. `PyFrame_GetCode` returns a new reference, never null.
+    let (line, code) = unsafe {
+        let frame = ffi::PyEval_GetFrame();
+        if frame.is_null() {
+            return None;
+        }
+        let code = ffi::PyFrame_GetCode(frame);
+        (ffi::PyFrame_GetLineNumber(frame), Bound::from_owned_ptr(py, code.cast()))
+    };
+    Some((u32::try_from(line).ok()?, code))
 }
 
 /// The innermost Python frame of this thread.
