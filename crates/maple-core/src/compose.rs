@@ -245,10 +245,12 @@ impl<P> Running<'_, P> {
         }
     }
 
-    /// Runs a policy, and checks what it writes if it passes: no matter whether another one follows.
+    /// Runs a policy, and checks that the packet, as it is now, has what the policy writes.
     fn call(&mut self, policy: &P) -> Answer {
         let route = (self.call)(policy, self.pkt, self.net)?;
         if !route.passes() {
+            let error = |error| PolicyError::Route { error, made_at: route.made_at().cloned() };
+            route.rewrites().try_for_each(|rewrites| self.pkt.check_rewrites(rewrites)).map_err(error)?;
             return Ok(route);
         }
         let (before, route) = (self.pkt.changes(), route.after(Route::pass_with(Treatment::default())));

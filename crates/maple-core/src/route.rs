@@ -9,6 +9,7 @@
 
 mod copies;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hash;
 use std::panic::Location as Caller;
@@ -461,6 +462,11 @@ impl Route {
     /// The part of the route that determines its hops.
     fn plan(&self, ingress: Dpid) -> Plan {
         Plan::new(ingress, self.branches.clone(), self.meter.clone())
+    }
+
+    /// The fields that each of its branches writes.
+    pub(crate) fn rewrites(&self) -> impl Iterator<Item = &BTreeMap<Field, u128>> {
+        self.branches.iter().map(|branch| &branch.treatment.rewrites)
     }
 
     /// What a route that passes does to the packet before the next policy decides.

@@ -160,17 +160,27 @@ impl PacketHandle {
         if by.rewrites.is_empty() {
             return Ok(());
         }
+        self.check_rewrites(&by.rewrites)?;
         let mut state = self.0.state();
         let RunState { subject, ingress, recorder, changes, .. } = &mut *state;
         let packet = subject.view(*ingress);
-        let mut changed = Changed { changes, recorder, packet: &packet, source: None };
-        changed.check(&by.rewrites)?;
         let was_tagged = match by.rewrites.contains_key(&Field::VlanVid) {
             true => recorder.read(&packet, Field::VlanVid, TAGGED, None) == Some(TAGGED),
             false => changes.was_tagged,
         };
         *changes = Changes { written: changes.written.then(by), was_tagged };
         Ok(())
+    }
+
+    /// Checks that the packet, as changed so far, has these fields, and that some switch can write them.
+    pub(crate) fn check_rewrites(&self, rewrites: &BTreeMap<Field, u128>) -> Result<(), RouteError> {
+        if rewrites.is_empty() {
+            return Ok(());
+        }
+        let mut state = self.0.state();
+        let RunState { subject, ingress, recorder, changes, .. } = &mut *state;
+        let packet = subject.view(*ingress);
+        Changed { changes, recorder, packet: &packet, source: None }.check(rewrites)
     }
 
     /// Whether the packet, as changed so far, can take a route. That becomes a dependency of the run. Of a route

@@ -208,12 +208,14 @@ impl Setting {
         }
     }
 
-    /// A whole frame with at most one tag, no fragment: others are not changed by all rewrites.
+    /// A whole frame with at most one tag, no fragment: others are not changed by all rewrites. A service tag that is
+    /// removed and pushed again would be a plain one; as one change it stays.
     fn frame(&self, random: &mut Random) -> (Location, Vec<u8>) {
         let spec = loop {
             let spec: PacketSpec = self.world.packet(random, &[]);
             let is_fragment = matches!(spec.body, super::cases::Body::V4 { fragment: Some(_), .. });
-            if spec.tags.len() < 2 && spec.cut.is_none() && !is_fragment {
+            let is_plain = spec.tags.len() < 2 && spec.tags.iter().all(|tag| !tag.service);
+            if is_plain && spec.cut.is_none() && !is_fragment {
                 break spec;
             }
         };
