@@ -162,7 +162,7 @@ def test_policies_are_named_and_options_checked() -> None:
 
 ROUTES = (
     "routes are drop(), flood(), to(port), hops([…]), multicast([…]), "
-    "net.shortest_path(src, dst) and net.path(src, dst, weight=…)"
+    "pass_(), net.shortest_path(src, dst) and net.path(src, dst, weight=…)"
 )
 
 FAULTY = """
