@@ -17,7 +17,7 @@
 //! * A policy that never fails needs no fallback: `fallback(a, b)` is `a`.
 //!
 //! Two policies are the same here if they give equal routes to every packet in every state. Their traces may differ,
-//! since they may ask in another order. `compose/tests.rs` holds the laws against random policies.
+//! since they may ask in another order. `sim/compose.rs` holds the laws against random policies.
 //!
 //! # Why it is sound
 //!
@@ -139,11 +139,6 @@ impl<P> Composition<P> {
         Composition(Node::Fallback { of: Box::new(self.0), on_error: Box::new(on_error.0) })
     }
 
-    /// The same composition of other policies.
-    pub fn map<Q>(self, each: &mut impl FnMut(P) -> Q) -> Composition<Q> {
-        Composition(self.0.map(each))
-    }
-
     /// The policies that it is made of, in order.
     pub fn parts(&self) -> Vec<&P> {
         let mut parts = Vec::new();
@@ -175,27 +170,6 @@ impl<P> Node<P> {
                 Node::Choose { by, cases, otherwise: inside(otherwise) }
             }
             Node::Fallback { of, on_error } => Node::Fallback { of: inside(of), on_error: inside(on_error) },
-        }
-    }
-
-    fn map<Q>(self, each: &mut impl FnMut(P) -> Q) -> Node<Q> {
-        match self {
-            Node::Policy(policy) => Node::Policy(each(policy)),
-            Node::Named { name, of } => Node::Named { name, of: Box::new(of.map(each)) },
-            Node::Tiers(tiers) => Node::Tiers(tiers.into_iter().map(|tier| tier.map(each)).collect()),
-            Node::Observe { of, beside } => {
-                let of = Box::new(of.map(each));
-                Node::Observe { of, beside: Box::new(beside.map(each)) }
-            }
-            Node::Restrict { only, at, of } => Node::Restrict { only, at, of: Box::new(of.map(each)) },
-            Node::Choose { by, cases, otherwise } => {
-                let cases = cases.into_iter().map(|(value, policy)| (value, policy.map(each))).collect();
-                Node::Choose { by, cases, otherwise: Box::new(otherwise.map(each)) }
-            }
-            Node::Fallback { of, on_error } => {
-                let of = Box::new(of.map(each));
-                Node::Fallback { of, on_error: Box::new(on_error.map(each)) }
-            }
         }
     }
 

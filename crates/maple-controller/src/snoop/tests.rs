@@ -1,3 +1,5 @@
+//! What snooping learns from messages of hosts, routers and servers, and what it ignores.
+
 use std::sync::Arc;
 
 use maple_core::Net;

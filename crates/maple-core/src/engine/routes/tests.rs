@@ -1,3 +1,5 @@
+//! Routes that leaves share: which labels they ask for, and when leaves can be installed.
+
 use maple_wire::{PortNo, Version};
 
 use super::requests::LONGEST_RETRY;
