@@ -32,14 +32,21 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::access::{AccessAction, AccessList};
 use crate::ids::Name;
 use crate::plan::Treatment;
-use crate::policy::{Net, PacketHandle, Policy, PolicyError};
+use crate::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use crate::policy_error::panic_text;
+use crate::portal::{self, Constraint};
 use crate::route::Route;
 use crate::run::Observe as _;
 use crate::state::{Access, Cell, CellValue, Value};
 use crate::trace::{Cond, Source};
+
+mod slices;
+
+use slices::Tenant;
+pub use slices::{Slice, SliceError};
 
 /// A policy made of policies of type `P`.
 #[derive(Clone, Debug)]
@@ -55,8 +62,11 @@ enum Node<P> {
     Tiers(Vec<Node<P>>),
     Observe { of: Box<Node<P>>, beside: Box<Node<P>> },
     Restrict { only: Vec<Cond>, at: Option<Source>, of: Box<Node<P>> },
+    Lists { lists: Vec<Arc<AccessList>>, allowed: Box<Node<P>> },
     Choose { by: Choice, cases: Vec<(Value, Node<P>)>, otherwise: Box<Node<P>> },
     Fallback { of: Box<Node<P>>, on_error: Box<Node<P>> },
+    Slices { tenants: Vec<(Tenant, Node<P>)>, at: Option<Source>, otherwise: Box<Node<P>> },
+    Guard { of: Box<Node<P>>, constraints: Arc<[Constraint<P>]> },
 }
 
 /// What a choice goes by.
@@ -119,6 +129,12 @@ impl<P> Composition<P> {
         Composition(Node::Restrict { only: conditions.into_iter().collect(), at, of: Box::new(self.0) })
     }
 
+    /// What access lists say, the first list first: what the list denies is dropped, what it allows is decided by
+    /// `allowed`, and what it passes is up to the next list. What all lists pass, passes.
+    pub fn lists(lists: impl IntoIterator<Item = Arc<AccessList>>, allowed: Composition<P>) -> Composition<P> {
+        Composition(Node::Lists { lists: lists.into_iter().collect(), allowed: Box::new(allowed.0) })
+    }
+
     /// The policy of the first case whose value the cell has, or else `otherwise`. A change of the cell decides again.
     pub fn choose(
         by: Choice,
@@ -139,11 +155,38 @@ impl<P> Composition<P> {
         Composition(Node::Fallback { of: Box::new(self.0), on_error: Box::new(on_error.0) })
     }
 
-    /// The policies that it is made of, in order.
+    /// Packets whose decision its access lists determine, so that rules can be installed before such packets
+    /// come ([`Policy::samples`]).
+    pub fn samples(&self) -> Vec<SamplePacket> {
+        let mut samples = Vec::new();
+        self.0.visit_nodes(&mut |node| {
+            if let Node::Lists { lists, .. } = node {
+                lists.iter().for_each(|list| samples.extend_from_slice(list.samples()));
+            }
+        });
+        samples
+    }
+
+    /// This policy under constraints ([`crate::portal`]): a packet whose route violates one is dropped, and that is
+    /// reported. Of a route that passes, its copies are judged.
+    #[must_use]
+    pub fn guarded(self, constraints: impl IntoIterator<Item = Constraint<P>>) -> Composition<P> {
+        let constraints = portal::with_distinct_names(constraints);
+        Composition(Node::Guard { of: Box::new(self.0), constraints })
+    }
+
+    /// The policies that it is made of, and the functions of its constraints, in order.
     pub fn parts(&self) -> Vec<&P> {
         let mut parts = Vec::new();
         self.0.visit(&mut |policy| parts.push(policy));
         parts
+    }
+
+    /// The names of its constraints, each once, in order.
+    pub fn constraints(&self) -> Vec<Arc<str>> {
+        let mut names = Vec::new();
+        self.0.constraints(&mut names);
+        names
     }
 
     /// Runs it, with `call` for each of its policies.
@@ -165,26 +208,60 @@ impl<P> Node<P> {
             Node::Tiers(tiers) => Node::Tiers(tiers.into_iter().map(|tier| tier.within(outer)).collect()),
             Node::Observe { of, beside } => Node::Observe { of: inside(of), beside: inside(beside) },
             Node::Restrict { only, at, of } => Node::Restrict { only, at, of: inside(of) },
+            Node::Lists { lists, allowed } => Node::Lists { lists, allowed: inside(allowed) },
             Node::Choose { by, cases, otherwise } => {
                 let cases = cases.into_iter().map(|(value, policy)| (value, policy.within(outer))).collect();
                 Node::Choose { by, cases, otherwise: inside(otherwise) }
             }
             Node::Fallback { of, on_error } => Node::Fallback { of: inside(of), on_error: inside(on_error) },
+            Node::Slices { tenants, at, otherwise } => {
+                let tenants = tenants.into_iter().map(|(tenant, policy)| (tenant, policy.within(outer))).collect();
+                Node::Slices { tenants, at, otherwise: inside(otherwise) }
+            }
+            Node::Guard { of, constraints } => Node::Guard { of: inside(of), constraints },
         }
     }
 
+    fn constraints(&self, names: &mut Vec<Arc<str>>) {
+        self.visit_nodes(&mut |node| {
+            let Node::Guard { constraints, .. } = node else { return };
+            for name in constraints.iter().map(Constraint::name) {
+                if !names.contains(&name) {
+                    names.push(name);
+                }
+            }
+        });
+    }
+
     fn visit<'a>(&'a self, see: &mut impl FnMut(&'a P)) {
-        match self {
+        self.visit_nodes(&mut |node| match node {
             Node::Policy(policy) => see(policy),
-            Node::Named { of, .. } | Node::Restrict { of, .. } => of.visit(see),
-            Node::Tiers(tiers) => tiers.iter().for_each(|tier| tier.visit(see)),
+            Node::Guard { constraints, .. } => constraints.iter().filter_map(Constraint::function).for_each(&mut *see),
+            _ => {}
+        });
+    }
+
+    /// Visits this node and all below, in the order in which they run.
+    fn visit_nodes<'a>(&'a self, see: &mut impl FnMut(&'a Node<P>)) {
+        see(self);
+        match self {
+            Node::Policy(_) => {}
+            Node::Named { of, .. }
+            | Node::Restrict { of, .. }
+            | Node::Lists { allowed: of, .. }
+            | Node::Guard { of, .. } => of.visit_nodes(see),
+            Node::Tiers(tiers) => tiers.iter().for_each(|tier| tier.visit_nodes(see)),
             Node::Observe { of, beside: other } | Node::Fallback { of, on_error: other } => {
-                of.visit(see);
-                other.visit(see);
+                of.visit_nodes(see);
+                other.visit_nodes(see);
             }
             Node::Choose { cases, otherwise, .. } => {
-                cases.iter().for_each(|(_, policy)| policy.visit(see));
-                otherwise.visit(see);
+                cases.iter().for_each(|(_, policy)| policy.visit_nodes(see));
+                otherwise.visit_nodes(see);
+            }
+            Node::Slices { tenants, otherwise, .. } => {
+                tenants.iter().for_each(|(_, policy)| policy.visit_nodes(see));
+                otherwise.visit_nodes(see);
             }
         }
     }
@@ -207,6 +284,7 @@ impl<P> Running<'_, P> {
                 true => self.decide(of),
                 false => Ok(Route::pass_with(Treatment::default())),
             },
+            Node::Lists { lists, allowed } => self.in_lists(lists, allowed),
             Node::Choose { by, cases, otherwise } => {
                 let value = match self.net.read(by.cell.clone()) {
                     CellValue::Value(Some(value)) => value,
@@ -216,12 +294,25 @@ impl<P> Running<'_, P> {
                 self.decide(case.map_or(&**otherwise, |(_, policy)| policy))
             }
             Node::Fallback { of, on_error } => self.with_fallback(of, on_error),
+            Node::Slices { tenants, at, otherwise } => self.slices(tenants, otherwise, at.as_ref()),
+            Node::Guard { of, constraints } => {
+                let (savepoint, refused) = (self.net.savepoint(), self.pkt.violations());
+                let inner = self.decide(of)?;
+                let refused_inside = self.pkt.violations() - refused;
+                let route = portal::guarded(self.pkt, self.net, inner, constraints, self.call)?;
+                if self.pkt.violations() > refused + refused_inside {
+                    // Nothing is done for the packet, so what the policy noted of it does not hold.
+                    self.net.take_back_writes(savepoint);
+                }
+                Ok(route)
+            }
         }
     }
 
     /// Runs a policy, and checks that the packet, as it is now, has what the policy writes.
     fn call(&mut self, policy: &P) -> Answer {
         let route = (self.call)(policy, self.pkt, self.net)?;
+        let route = self.net.slice().iter().fold(route, Route::in_slice);
         if !route.passes() {
             let error = |error| PolicyError::Route { error, made_at: route.made_at().cloned() };
             route.rewrites().try_for_each(|rewrites| self.pkt.check_rewrites(rewrites)).map_err(error)?;
@@ -270,23 +361,51 @@ impl<P> Running<'_, P> {
         Ok(so_far)
     }
 
+    fn in_lists(&mut self, lists: &[Arc<AccessList>], allowed: &Node<P>) -> Answer {
+        let mut so_far = Route::pass_with(Treatment::default());
+        for list in lists {
+            let rule = list.ask(self.pkt);
+            if rule.log {
+                self.pkt.log(rule.action, rule.source.as_ref());
+            }
+            if rule.action == AccessAction::Deny {
+                return Ok(Route::drop().from_line(rule.source.clone()));
+            }
+            if let Some(carries) = &rule.carries {
+                let carries = self.net.slice().iter().fold(carries.clone(), Route::in_slice);
+                so_far = carries.after(so_far);
+            }
+            if rule.action == AccessAction::Allow {
+                return Ok(self.decide(allowed)?.after(so_far));
+            }
+        }
+        Ok(so_far)
+    }
+
     fn with_fallback(&mut self, of: &Node<P>, on_error: &Node<P>) -> Answer {
         let (changes, savepoint, error_before) = (self.pkt.changes(), self.net.savepoint(), self.net.take_error());
-        let tier = self.pkt.enter_tier(None);
+        let violations = self.pkt.violations();
+        let (tier, slice) = (self.pkt.enter_tier(None), self.net.slice());
         self.pkt.enter_tier(tier.clone());
         let answer = catch_unwind(AssertUnwindSafe(|| self.decide(of)))
             .unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text("the policy", &*panic))));
         let error = self.net.take_error().or_else(|| answer.as_ref().err().cloned());
         self.net.set_error(error_before);
-        if matches!(error, Some(PolicyError::Retry)) {
-            return Err(PolicyError::Retry);
+        let has_no_error = error.is_none();
+        match error {
+            Some(PolicyError::Retry) => return Err(PolicyError::Retry),
+            // Nothing is known of what the constraint would say, so nothing takes the route's place.
+            Some(error) if error.is_of_constraint() => return Err(error),
+            _ => {}
         }
         self.pkt.set_changes(changes);
         match answer {
-            Ok(route) if error.is_none() && self.pkt.can_follow(&route) => Ok(route),
+            Ok(route) if has_no_error && self.pkt.can_follow(&route) => Ok(route),
             _ => {
                 self.pkt.enter_tier(tier);
+                self.net.set_slice(slice);
                 self.net.roll_back(savepoint);
+                self.pkt.forget_violations(violations);
                 self.decide(on_error)
             }
         }
@@ -298,8 +417,16 @@ impl Policy for Composed {
         self.decide_by(pkt, net, &mut |policy, pkt, net| policy.decide(pkt, net))
     }
 
+    fn constraints(&self) -> Vec<Arc<str>> {
+        Composition::constraints(self)
+    }
+
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
         in_all(&self.parts(), worker);
+    }
+
+    fn samples(&self) -> Vec<SamplePacket> {
+        Composition::samples(self)
     }
 }
 

@@ -24,9 +24,11 @@ pub mod state;
 pub mod network;
 pub mod plan;
 
+pub mod access;
 pub mod compose;
 pub mod policy;
 pub mod policy_error;
+pub mod portal;
 pub mod route;
 pub mod run;
 

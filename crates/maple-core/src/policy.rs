@@ -1,6 +1,9 @@
 //! What a policy is: the [`Policy`] trait, which closures implement; and what it may ask: [`PacketHandle`] and [`Net`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use maple_wire::{Dpid, PortNo};
 
 use crate::policy_error::panic_text;
 use crate::route::Route;
@@ -9,6 +12,17 @@ use crate::run::Run;
 pub use crate::load::Load;
 pub use crate::policy_error::PolicyError;
 pub use crate::run::{Net, PacketHandle};
+
+/// A packet that a policy names before any packet comes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SamplePacket {
+    /// Its bytes.
+    pub frame: Arc<[u8]>,
+    /// The switch where it enters; `None` for any.
+    pub switch: Option<Dpid>,
+    /// The port; `None` for any.
+    pub port: Option<PortNo>,
+}
 
 /// The user's f.
 pub trait Policy: Send + Sync {
@@ -28,6 +42,17 @@ pub trait Policy: Send + Sync {
             decided.unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text("the policy", &*panic))))
         };
         runs.iter().map(decide).collect()
+    }
+
+    /// Packets that the policy decides by nothing but lists and tests. The engine decides them before such packets come,
+    /// at each switch where packets can enter (the paper's proactive installer, §3).
+    fn samples(&self) -> Vec<SamplePacket> {
+        Vec::new()
+    }
+
+    /// The constraints that its routes are under, by name: see [`crate::portal`].
+    fn constraints(&self) -> Vec<Arc<str>> {
+        Vec::new()
     }
 
     /// Runs `worker`, which is the whole work of a thread that calls this policy. Bindings to languages that register

@@ -41,6 +41,17 @@ pub enum PolicyError {
         /// Why.
         error: Box<PolicyError>,
     },
+    /// An own constraint refuses the route: why.
+    #[error("the route is refused: {0}")]
+    Violates(Arc<str>),
+    /// A constraint failed, so whether the route satisfies it is not known.
+    #[error("{constraint} failed, and the packet is dropped: {error}")]
+    InConstraint {
+        /// The constraint.
+        constraint: Arc<str>,
+        /// Why.
+        error: Box<PolicyError>,
+    },
     /// f asked for a path by costs that no link has.
     #[error("net.path(weight={name:?}): links have no costs of this name; {}", names(.known))]
     NoSuchWeight {
@@ -71,10 +82,18 @@ impl PolicyError {
 }
 
 impl PolicyError {
+    /// Whether it is the error of a constraint. No fallback takes the place of one.
+    pub(crate) fn is_of_constraint(&self) -> bool {
+        match self {
+            PolicyError::InTier { error, .. } => error.is_of_constraint(),
+            error => matches!(error, PolicyError::InConstraint { .. }),
+        }
+    }
+
     /// Whether the policy, or a tier of it, ran longer than allowed.
     pub fn is_time_limit(&self) -> bool {
         match self {
-            PolicyError::InTier { error, .. } => error.is_time_limit(),
+            PolicyError::InTier { error, .. } | PolicyError::InConstraint { error, .. } => error.is_time_limit(),
             error => matches!(error, PolicyError::TimeLimit(_)),
         }
     }

@@ -105,8 +105,9 @@ impl<A, V> Clone for Query<A, V> {
 impl Function {
     /// The query that this function of state and argument answers.
     pub fn new(name: &str, ask: impl Fn(&Net, &Value) -> Answer + Send + Sync + 'static) -> Function {
-        Function::asking(name, move |txn, argument, hosts_tracked| {
+        Function::asking(name, move |txn, argument, hosts_tracked, within| {
             let run = Run::of_state(txn, hosts_tracked);
+            run.net().set_slice(within.cloned());
             let asked = catch_unwind(AssertUnwindSafe(|| ask(&run.net(), argument)));
             let answer = asked.unwrap_or_else(|panic| Err(panic_text("the query", &*panic)));
             let finished = run.finish().expect("nothing else ends this run");

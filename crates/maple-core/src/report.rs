@@ -119,6 +119,28 @@ pub enum Report {
         /// The source line that made the route, if known.
         place: Arc<str>,
     },
+    /// A constraint refused a route, and the packet was dropped. Once for each constraint and line.
+    ConstraintViolated {
+        /// The constraint, with its line, if known.
+        constraint: Arc<str>,
+        /// What is wrong with the route.
+        why: Arc<str>,
+        /// The line that made the route, if known.
+        place: Arc<str>,
+        /// Where the packet entered.
+        at: Location,
+    },
+    /// A packet was decided by a rule that logs.
+    AccessLogged {
+        /// What was decided, and by which rule.
+        what: Arc<str>,
+        /// The packet in one line.
+        packet: Arc<str>,
+        /// Where it entered.
+        at: Location,
+        /// The number of packets of this rule that were not reported since the last one.
+        unreported: u64,
+    },
     /// f gave different answers although it observed the same: it reads something that is not tracked.
     PolicyNotAFunction {
         /// Both traces, with source lines.
@@ -229,6 +251,16 @@ impl fmt::Display for Report {
                 "{place}: the route's only port is the one that the packet came in by ({at}), and a switch sends nothing back \
                  there; to(IN_PORT) does"
             ),
+            Report::ConstraintViolated { constraint, why, place, at } => {
+                write!(
+                    f,
+                    "{place}: the route of a packet at {at} violates {constraint}: {why}; such packets are dropped"
+                )
+            }
+            Report::AccessLogged { what, packet, at, unreported } => {
+                write!(f, "{what}: {packet} at {at}")?;
+                if *unreported > 0 { write!(f, ", and {unreported} more packets before") } else { Ok(()) }
+            }
             Report::PolicyNotAFunction { what } => write!(f, "the policy depends on untracked state: {what}"),
             Report::NotLabelled { ingress, why } => {
                 write!(f, "packets that enter at switch {ingress} go through the controller, without a label: {why}")

@@ -8,6 +8,7 @@
 //! to (`Goal`). Only if f looks at the hops of a path, or rewrites headers, does the leaf depend on them.
 
 mod copies;
+mod view;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,9 +21,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 pub(crate) use copies::rewritten;
+pub use view::{Delivery, RouteView};
 
-use crate::ids::Name;
-use crate::network::{Hop, Location, OwnFrame, PortKind};
+use crate::network::{Hop, Location, OwnFrame, PortKind, Scope};
 use crate::plan::{Branch, PathTo};
 pub use crate::plan::{
     FRAME_BYTES, FrameError, Limit, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops, Treatment, Unit,
@@ -70,8 +71,9 @@ impl Looked {
     pub fn at(&self, path: &Cell) -> Option<Cell> {
         match path {
             _ if self.hops.load(Relaxed) => Some(path.clone()),
-            Cell::Path { from, to, weight } if self.existence.load(Relaxed) => {
-                Some(Cell::HasPath { from: *from, to: *to, weight: weight.clone() })
+            Cell::Path { from, to, weight, within } if self.existence.load(Relaxed) => {
+                let (weight, within) = (weight.clone(), within.clone());
+                Some(Cell::HasPath { from: *from, to: *to, weight, within })
             }
             _ => None,
         }
@@ -373,18 +375,31 @@ impl Route {
         self.branches.iter().filter_map(spelled_out).collect()
     }
 
-    /// The best path from a switch out of `to`, which had these hops when f asked, and the record of what f looks at.
-    pub(crate) fn path(
-        from: Dpid,
-        to: Location,
-        weight: Option<Name>,
-        hops: Option<Arc<[Hop]>>,
-    ) -> (Route, Arc<Looked>) {
+    /// The path of this cell out of `to`, which had these hops when f asked, and the record of what f looks at.
+    pub(crate) fn path(path: &Cell, to: Location, hops: Option<Arc<[Hop]>>) -> (Route, Arc<Looked>) {
         let (unreachable, looked) = (hops.is_none(), Arc::new(Looked::default()));
-        let path = PathTo { from, to, weight };
-        let branches = vec![Branch { path: Some(path.clone()), ..Branch::default() }];
-        let found = vec![Found { path, hops, looked: Arc::clone(&looked) }];
+        let (mut branches, mut found) = (Vec::new(), Vec::new());
+        if let Cell::Path { from, weight, within, .. } = path {
+            let path = PathTo { from: *from, to, weight: weight.clone(), within: within.clone() };
+            branches.push(Branch { path: Some(path.clone()), ..Branch::default() });
+            found.push(Found { path, hops, looked: Arc::clone(&looked) });
+        }
         (Route { branches, found, unreachable, ..Route::default() }, looked)
+    }
+
+    /// The same route as the answer of a policy in a slice: it must be in the slice, and its limit is the slice's own.
+    #[must_use]
+    pub(crate) fn in_slice(mut self, scope: &Scope) -> Route {
+        if let Some(Meter::Limit(limit)) = &mut self.meter
+            && !scope.owns(&limit.name)
+        {
+            *limit = Arc::new(Limit { name: scope.own(&limit.name), ..(**limit).clone() });
+        }
+        for branch in &mut self.branches {
+            let within = branch.within.take();
+            branch.within = Some(within.map_or_else(|| scope.clone(), |other| other.limited_to(scope)));
+        }
+        self
     }
 
     /// What the route resolves to when a packet enters at `ingress`. `ask` answers whether the packet has a field with
@@ -402,26 +417,28 @@ impl Route {
         txn: &mut Txn,
         ask: &mut dyn FnMut(Field, u128, u128) -> bool,
     ) -> Result<Arc<Resolved>, RouteError> {
-        Ok(self.goal(ingress, txn, ask)?.1)
+        Ok(self.goal(ingress, false, txn, ask)?.1)
     }
 
     /// The same, with the part of it that lasts. A plan is no dependency of the run: a leaf that keeps it follows it.
-    /// All that a fixed goal rests on is read through `txn`.
+    /// All that a fixed goal rests on is read through `txn`. With `is_fixed` it is never a plan.
     pub(crate) fn goal(
         &self,
         ingress: Dpid,
+        is_fixed: bool,
         txn: &mut Txn,
         ask: &mut dyn FnMut(Field, u128, u128) -> bool,
     ) -> Result<(Goal, Arc<Resolved>), RouteError> {
         let plan = self.plan(ingress);
-        if self.branches.iter().all(|branch| branch.treatment.rewrites.is_empty()) {
+        if !is_fixed && self.branches.iter().all(|branch| branch.treatment.rewrites.is_empty()) {
             let resolved = txn.peek().route(&plan)?;
             return Ok((Goal::Plan(plan), resolved));
         }
-        let CellValue::Route(resolved) = txn.read(Cell::Route(plan)) else {
-            return Err(RouteError::NotAtIngress { ingress });
-        };
-        let mut resolved = (*resolved?).clone();
+        let resolved = self.hops_now(ingress, txn)?;
+        if self.branches.iter().all(|branch| branch.treatment.rewrites.is_empty()) {
+            return Ok((Goal::Fixed(Arc::clone(&resolved)), resolved));
+        }
+        let mut resolved = (*resolved).clone();
         for (switch, hops) in &mut resolved.switches {
             check_treatment(*switch, hops, txn, ask)?;
         }
@@ -487,7 +504,33 @@ impl Route {
         ask: &mut dyn FnMut(Field, u128, u128) -> bool,
     ) -> bool {
         let CellValue::Route(Ok(_)) = txn.read(Cell::Route(self.plan(came_in.switch))) else { return false };
-        self.goal(came_in.switch, txn, ask).is_ok() && self.own_frames(came_in, txn).is_ok()
+        self.goal(came_in.switch, false, txn, ask).is_ok() && self.own_frames(came_in, txn).is_ok()
+    }
+
+    /// The hops of packets that enter at a switch. What this rests on is read through `txn`.
+    pub(crate) fn hops_now(&self, ingress: Dpid, txn: &mut Txn) -> Result<Arc<Resolved>, RouteError> {
+        match txn.read(Cell::Route(self.plan(ingress))) {
+            CellValue::Route(resolved) => resolved,
+            _ => Err(RouteError::NotAtIngress { ingress }),
+        }
+    }
+
+    /// A drop in its place, from the same line. Frames of f's own are still sent.
+    pub(crate) fn refused(&self) -> Route {
+        Route { answers: self.answers.clone(), made_at: self.made_at.clone(), ..Route::default() }
+    }
+
+    /// Whether it says by name that the packet leaves by the port that it came in by.
+    pub(crate) fn sends_back_by_name(&self) -> bool {
+        let named = |branch: &Branch| {
+            branch.ports.contains(&PortNo::IN_PORT) || branch.hops.iter().any(|hop| hop.port == PortNo::IN_PORT)
+        };
+        self.branches.iter().any(named)
+    }
+
+    /// Whether the route sends nothing anywhere, whatever the network is. This is no look at the hops of paths.
+    pub(crate) fn sends_nothing(&self) -> bool {
+        self.branches.iter().all(|branch| branch.path.is_none() && branch.is_empty())
     }
 
     /// The route of a packet that `earlier` let pass and that then got this route: what `earlier` does to the packet
@@ -516,8 +559,10 @@ impl Route {
             }
             let ports = branch.ports.iter().map(|port| Location::new(ingress, *port));
             let places = ports.chain(branch.path.map(|path| path.to)).chain(branch.copy_to);
-            let copy =
-                |place| Branch { copy_to: Some(place), treatment: branch.treatment.clone(), ..Branch::default() };
+            let copy = |place| {
+                let (treatment, within) = (branch.treatment.clone(), branch.within.clone());
+                Branch { copy_to: Some(place), treatment, within, ..Branch::default() }
+            };
             self.branches.extend(places.map(copy));
         }
         self.answers.extend(beside.answers);
@@ -539,7 +584,8 @@ impl Route {
 
 /// The cell that a path is.
 fn cell(path: &PathTo) -> Cell {
-    Cell::Path { from: path.from, to: path.to.switch, weight: path.weight.clone() }
+    let (weight, within) = (path.weight.clone(), path.within.clone());
+    Cell::Path { from: path.from, to: path.to.switch, weight, within }
 }
 
 /// Checks that the packet has what is rewritten and that the switch can rewrite it.

@@ -189,10 +189,13 @@ impl Net {
     pub fn try_members(&self, group: Group) -> Result<Vec<Location>, PolicyError> {
         self.need_table(MEMBERS, PolicyError::NotSnooped("net.members", "IGMP or MLD"))?;
         Ok(match group {
-            Group::Ip(ip) => Table::<Value, Vec<Location>>::new(MEMBERS).get(self, &group_key(ip)),
-            Group::Mac(mac) => Table::<Mac, Vec<Location>>::new(MEMBERS_BY_MAC).get(self, &mac),
+            Group::Ip(ip) => Table::<Value, Vec<Location>>::new(MEMBERS).get(&self.outside(), &group_key(ip)),
+            Group::Mac(mac) => Table::<Mac, Vec<Location>>::new(MEMBERS_BY_MAC).get(&self.outside(), &mac),
         }
-        .unwrap_or_default())
+        .into_iter()
+        .flatten()
+        .filter(|at| self.has_port(*at))
+        .collect())
     }
 
     /// The lease of an IPv4 address; `None` if no host has it. A dependency on this lease alone. Without snooping this
@@ -207,7 +210,7 @@ impl Net {
     /// [`PolicyError::NotSnooped`] if DHCP is not snooped on; the run then fails, whatever f does with the error.
     pub fn try_lease(&self, ip: Ipv4Addr) -> Result<Option<Lease>, PolicyError> {
         self.need_table(LEASES, PolicyError::NotSnooped("net.lease", "DHCP"))?;
-        Ok(Table::<Ipv4Addr, Lease>::new(LEASES).get(self, &ip))
+        Ok(Table::<Ipv4Addr, Lease>::new(LEASES).get(&self.outside(), &ip).filter(|lease| self.has_lease(lease)))
     }
 
     /// The newest lease of the host with this hardware address; as [`Net::lease`].
@@ -221,7 +224,7 @@ impl Net {
     /// As [`Net::try_lease`].
     pub fn try_lease_of(&self, mac: Mac) -> Result<Option<Lease>, PolicyError> {
         self.need_table(LEASES, PolicyError::NotSnooped("net.lease", "DHCP"))?;
-        Ok(Table::<Mac, Lease>::new(LEASES_BY_MAC).get(self, &mac))
+        Ok(Table::<Mac, Lease>::new(LEASES_BY_MAC).get(&self.outside(), &mac).filter(|lease| self.has_lease(lease)))
     }
 
     /// All leases, by IP address: a dependency on each of them. Without snooping this makes the run fail.
@@ -235,8 +238,13 @@ impl Net {
     /// As [`Net::try_lease`].
     pub fn try_leases(&self) -> Result<Vec<Lease>, PolicyError> {
         self.need_table(LEASES, PolicyError::NotSnooped("net.leases", "DHCP"))?;
-        let all = Table::<Ipv4Addr, Lease>::new(LEASES).entries(self);
-        Ok(all.into_iter().map(|(_, lease)| lease).collect())
+        let all = Table::<Ipv4Addr, Lease>::new(LEASES).entries(&self.outside());
+        Ok(all.into_iter().map(|(_, lease)| lease).filter(|lease| self.has_lease(lease)).collect())
+    }
+
+    /// Whether the slice that runs has the host of a lease.
+    fn has_lease(&self, lease: &Lease) -> bool {
+        self.has_host(lease.mac, lease.location)
     }
 }
 

@@ -3,16 +3,45 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::observe::Observation;
-use crate::trace::{Item, Source};
+use crate::trace::{Item, Source, Step, Trace};
 
 /// All traces of one check merged into a tree.
 #[derive(Default)]
 pub(super) struct MergedTraces {
-    /// The children of each node, by the item that leads to them; node 0 is the root. Never iterated in this order.
-    nodes: Vec<HashMap<Item, usize>>,
+    /// The children of each node, by the step that leads to them; node 0 is the root. Never iterated in this order.
+    nodes: Vec<HashMap<Key, usize>>,
     /// For each line and question: how often the answer was no, and yes.
     questions: BTreeMap<(Option<Place>, String), [u64; 2]>,
     traces: u64,
+}
+
+/// What tells the steps of traces apart.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Item(Item),
+    /// What a list of a length answered. The list is known by its address.
+    List {
+        list: usize,
+        length: usize,
+        first: usize,
+    },
+}
+
+impl Key {
+    fn of(step: Step<'_>) -> Key {
+        match step {
+            Step::Item(item, _) => Key::Item(item.clone()),
+            Step::List(answer) => {
+                let (list, first) = answer.key();
+                Key::List { list, length: answer.list.conds().len(), first }
+            }
+        }
+    }
+}
+
+/// What tells traces apart.
+pub(super) fn keys(trace: &Trace) -> Vec<Key> {
+    trace.steps().map(Key::of).collect()
 }
 
 /// A line. The order is by file and line.
@@ -60,19 +89,20 @@ impl MergedTraces {
         if self.nodes.is_empty() {
             self.nodes.push(HashMap::new());
         }
-        let (mut at, mut is_new) = (0, run.trace.items.is_empty() && self.traces == 0);
-        for (item, source) in run.trace.items.iter().zip(run.trace.sources.iter()) {
-            if let Item::Test { cond, outcome } = item {
-                let place = source.as_ref().map(|source| (source.file.clone(), source.line));
+        let (mut at, mut is_new) = (0, run.trace.steps().next().is_none() && self.traces == 0);
+        for step in run.trace.steps() {
+            if let Step::Item(Item::Test { cond, outcome }, source) = step {
+                let place = source.map(|source| (source.file.clone(), source.line));
                 self.questions.entry((place, cond.to_string())).or_default()[usize::from(*outcome)] += 1;
             }
-            at = match self.nodes[at].get(item) {
+            let key = Key::of(step);
+            at = match self.nodes[at].get(&key) {
                 Some(next) => *next,
                 None => {
                     is_new = true;
                     self.nodes.push(HashMap::new());
                     let next = self.nodes.len() - 1;
-                    self.nodes[at].insert(item.clone(), next);
+                    self.nodes[at].insert(key, next);
                     next
                 }
             };
@@ -81,13 +111,19 @@ impl MergedTraces {
         is_new
     }
 
+    /// For each beginning of a trace, the steps that follow it; none at the ends. Neither is in order.
+    pub fn nodes(&self) -> impl Iterator<Item = impl Iterator<Item = &Key>> {
+        self.nodes.iter().map(HashMap::keys)
+    }
+
     /// Counts the sides of tests, and those that no trace took.
     fn branches(&self) -> (u64, u64) {
         let (mut sides, mut open) = (0, 0);
         for children in &self.nodes {
-            for item in children.keys() {
-                let Item::Test { cond, outcome } = item else { continue };
-                let other = children.contains_key(&Item::Test { cond: cond.clone(), outcome: !outcome });
+            for key in children.keys() {
+                let Key::Item(Item::Test { cond, outcome }) = key else { continue };
+                let opposite = Item::Test { cond: cond.clone(), outcome: !outcome };
+                let other = children.contains_key(&Key::Item(opposite));
                 // A test with both sides is met twice here, once from each.
                 sides += if other { 1 } else { 2 };
                 open += u64::from(!other);

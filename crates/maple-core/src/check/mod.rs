@@ -29,6 +29,7 @@ mod observe;
 mod cost;
 mod coverage;
 mod packet;
+mod proof;
 mod vary;
 
 #[cfg(test)]
@@ -43,18 +44,20 @@ use maple_wire::{Field, PortNo};
 
 use crate::network::{HostInfo, Location, Mac, PortKind};
 use crate::policy::{Policy, PolicyError};
-use crate::run::Run;
+use crate::run::{Run, Violation};
 use crate::state::{Snapshot, Store, Txn, Write};
-use crate::trace::{Item, Source};
+use crate::trace::{Item, Source, Step};
 
 pub use cost::{Per, Wide};
 pub use coverage::{Coverage, OneSided};
 pub use observe::{Difference, Observation};
-pub use packet::Sample;
+pub use packet::{Sample, frame_of};
+pub use proof::Open;
 
 use cost::Costs;
-use coverage::MergedTraces;
+use coverage::{MergedTraces, keys};
 use packet::{ARP, Headers, IPV4, IPV6, build};
+use proof::Explored;
 use vary::{Values, variants};
 
 /// The number of traces of one shape from which other packets are made.
@@ -64,6 +67,8 @@ const PASSES: u32 = 4;
 const AGAIN: usize = 256;
 /// The maximum number of failure texts that are told apart.
 const MOST_FAILURES: usize = 1000;
+/// The maximum number of packets that a policy names itself.
+const SAMPLES: usize = 10_000;
 /// After this many packets on which f exceeded its time limit, no more are tried.
 const TOO_LONG: u32 = 3;
 
@@ -88,6 +93,10 @@ pub struct Check {
     failures: BTreeMap<String, Counted>,
     goes_back: BTreeMap<Arc<str>, Counted>,
     costs: Costs,
+    /// For a proof about all packets, if one is wanted.
+    explored: Option<Explored>,
+    /// Routes that constraints refused, by constraint and line.
+    violations: BTreeMap<(Arc<str>, Option<Source>), (Violation, Counted)>,
     too_long: u32,
     coverage: Coverage,
 }
@@ -159,11 +168,61 @@ impl Check {
             failures: BTreeMap::new(),
             goes_back: BTreeMap::new(),
             costs: Costs::default(),
+            explored: None,
+            violations: BTreeMap::new(),
             too_long: 0,
             coverage: Coverage::default(),
         };
         first.into_iter().for_each(|sample| check.offer(sample, false));
+        check.offer_samples();
         check
+    }
+
+    /// Explores the policy so that something can be said about all packets: also where it asks for no switch, and all
+    /// values of reads that have few.
+    pub fn for_all_packets(&mut self) {
+        self.explored = Some(Explored::default());
+    }
+
+    /// The constraints that the policy's routes are under, by name.
+    pub fn constraints(&self) -> Vec<Arc<str>> {
+        self.policy.constraints()
+    }
+
+    /// The routes that constraints refused: for each constraint and line the first one, and the packets.
+    pub fn violations(&self) -> impl Iterator<Item = (&Violation, &Counted)> {
+        self.violations.values().map(|(violation, counted)| (violation, counted))
+    }
+
+    /// Whether what was seen holds for all packets that can enter, in the state of the network as it is. If not, why.
+    ///
+    /// # Errors
+    /// What was not explored. Always, without [`Check::for_all_packets`] before.
+    pub fn is_complete(&self) -> Result<(), Open> {
+        if !self.findings.is_empty() {
+            return Err(Open::Untracked);
+        }
+        if self.coverage.failed > 0 {
+            return Err(Open::Failed(self.coverage.failed));
+        }
+        if self.coverage.waiting > 0 {
+            return Err(Open::Waits(self.coverage.waiting));
+        }
+        let none = Explored::default();
+        self.explored.as_ref().unwrap_or(&none).is_complete(&self.store.snapshot(), self.track_hosts)
+    }
+
+    /// Queues the packets that the policy names itself, at a port of each switch.
+    fn offer_samples(&mut self) {
+        let ports = edge_ports(&self.store.snapshot());
+        for sample in self.policy.samples().into_iter().take(SAMPLES) {
+            for at in &ports {
+                let at = Location { port: sample.port.unwrap_or(at.port), ..*at };
+                if sample.switch.is_none_or(|switch| switch == at.switch) {
+                    self.offer(Sample { at, frame: Arc::clone(&sample.frame) }, true);
+                }
+            }
+        }
     }
 
     /// Queues a packet in front of those that are made.
@@ -196,7 +255,7 @@ impl Check {
         }
         self.passes = (version, count + 1);
         let mut kinds = HashSet::new();
-        let distinct = self.tried.iter().filter(|tried| kinds.insert(tried.first.trace.items.clone()));
+        let distinct = self.tried.iter().filter(|tried| kinds.insert(keys(&tried.first.trace)));
         let again: Vec<Sample> = distinct.take(AGAIN).map(|tried| tried.sample.clone()).collect();
         self.queue.extend(again.into_iter().map(|sample| (sample, true)));
         !self.queue.is_empty()
@@ -255,15 +314,17 @@ impl Check {
         let second = self.observe(&sample, &state);
         self.compare(&sample, &first, &second);
         self.count_faults(&sample, &first);
-        if self.merged.take(&first) && self.is_worth_varying(&first) {
+        let is_new_here = self.explored.as_mut().is_some_and(|all| all.take(sample.at.switch, &first));
+        let is_new = self.merged.take(&first);
+        if is_new_here || is_new && self.is_worth_varying(&first) {
             self.values.learn(&first, &state);
-            let made = variants(&sample, &first, &self.values, &mut self.random);
+            let made = variants(&sample, &first, &self.values, &mut self.random, self.explored.is_some());
             made.into_iter().for_each(|made| {
                 let moved = made.at != sample.at;
                 self.offer(made, moved)
             });
         }
-        if first.trace.read_switch {
+        if first.trace.read_switch || is_new_here {
             // Packets that enter elsewhere may take other paths.
             edge_ports(&state).into_iter().for_each(|at| self.offer(Sample { at, ..sample.clone() }, true));
         }
@@ -275,6 +336,10 @@ impl Check {
 
     fn count_faults(&mut self, sample: &Sample, run: &Observation) {
         let new = || Counted { sample: sample.clone(), count: 0 };
+        for violation in &run.violations {
+            let key = (Arc::clone(&violation.constraint), violation.place.clone());
+            self.violations.entry(key).or_insert_with(|| (violation.clone(), new())).1.count += 1;
+        }
         match &run.answer {
             Err(PolicyError::Retry) => self.coverage.waiting += 1,
             Err(error) => {
@@ -304,7 +369,7 @@ impl Check {
     fn compare(&mut self, sample: &Sample, first: &Observation, later: &Observation) {
         let Some(difference) = first.difference(later) else { return };
         let place = difference.at.clone().map(|Source { file, line, .. }| (file, line));
-        let is_end = first.trace.items == later.trace.items;
+        let is_end = first.trace.asks_like(&later.trace);
         let new = || Finding { difference, sample: sample.clone(), count: 0 };
         self.findings.entry((place, is_end)).or_insert_with(new).count += 1;
     }
@@ -331,10 +396,11 @@ impl Check {
     /// Whether only few runs of this shape were seen so far.
     fn is_worth_varying(&mut self, run: &Observation) -> bool {
         let mut hasher = DefaultHasher::new();
-        for item in &run.trace.items {
-            match item {
-                Item::Read(read) => (read.field, read.mask).hash(&mut hasher),
-                Item::Test { cond, outcome } => (cond, outcome).hash(&mut hasher),
+        for step in run.trace.steps() {
+            match step {
+                Step::Item(Item::Read(read), _) => (read.field, read.mask).hash(&mut hasher),
+                Step::Item(Item::Test { cond, outcome }, _) => (cond, outcome).hash(&mut hasher),
+                Step::List(answer) => answer.key().hash(&mut hasher),
             }
         }
         let count = self.shapes.entry(hasher.finish()).or_default();

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::network::OwnFrame;
 use crate::policy::{Policy, PolicyError};
 use crate::route::{Goal, Resolved, Route};
-use crate::run::Run;
+use crate::run::{Run, Violation};
 use crate::state::{Cell, Write};
-use crate::trace::{Item, Source, Trace};
+use crate::trace::{Source, Trace};
 
 /// What one run of f observed, and its result.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Observation {
     pub made_at: Option<Source>,
     /// The same, if the route's only port is the one where the packet came in.
     pub goes_back: Option<Arc<str>>,
+    /// The routes that constraints refused.
+    pub violations: Vec<Violation>,
     /// Whether the route floods.
     pub floods: bool,
 }
@@ -68,6 +70,7 @@ impl Observation {
                 goal: None,
                 made_at,
                 goes_back: None,
+                violations: Vec::new(),
                 floods: false,
             };
         };
@@ -79,6 +82,7 @@ impl Observation {
             goal,
             made_at,
             goes_back: finished.goes_back,
+            violations: finished.violations,
             floods,
         }
     }
@@ -87,12 +91,12 @@ impl Observation {
     ///
     /// Two runs that failed are equal, whatever their errors say, because error texts may contain times and addresses.
     pub fn difference(&self, later: &Observation) -> Option<Difference> {
-        let part = parting(&self.trace.items, &later.trace.items);
-        let is_whole = part == self.trace.items.len() && part == later.trace.items.len();
+        let part = self.trace.steps().zip(later.trace.steps()).take_while(|(a, b)| a == b).count();
+        let is_whole = part == self.trace.steps().count() && part == later.trace.steps().count();
         if is_whole && self.reads == later.reads && self.writes == later.writes && self.answers_like(later) {
             return None;
         }
-        let source = |run: &Observation, at: usize| run.trace.sources.get(at).cloned().flatten();
+        let source = |run: &Observation, at: usize| run.trace.steps().nth(at).and_then(|step| step.source().cloned());
         let after = part.checked_sub(1).and_then(|last| source(self, last));
         let (first, second) = if is_whole { self.ends(later) } else { (self.step(part), later.step(part)) };
         let asked = source(self, part).or_else(|| source(later, part));
@@ -110,8 +114,8 @@ impl Observation {
 
     /// What the run did at a position of its trace, or after its end.
     fn step(&self, at: usize) -> String {
-        match self.trace.items.get(at) {
-            Some(item) => item.to_string(),
+        match self.trace.steps().nth(at) {
+            Some(step) => step.to_string(),
             None => self.end(),
         }
     }
@@ -140,11 +144,6 @@ impl Observation {
         };
         (only(&self.reads, &later.reads), only(&later.reads, &self.reads))
     }
-}
-
-/// The number of items that both traces have in common at their beginning.
-fn parting(first: &[Item], second: &[Item]) -> usize {
-    first.iter().zip(second).take_while(|(a, b)| a == b).count()
 }
 
 fn listed<T: fmt::Debug>(what: &str, things: &[T]) -> String {

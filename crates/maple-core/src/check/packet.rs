@@ -59,6 +59,17 @@ impl Sample {
 }
 
 /// A frame that has as many of these fields as fit together.
+///
+/// ```
+/// use maple_wire::{Field, Packet};
+///
+/// let frame = maple_core::check::frame_of(&[(Field::EthType, 0x806), (Field::ArpOp, 2)].into());
+/// assert_eq!(Packet::new(&frame, 1).get(Field::ArpOp), Some(2));
+/// ```
+pub fn frame_of(headers: &BTreeMap<Field, u128>) -> Vec<u8> {
+    build(headers)
+}
+
 pub(super) fn build(headers: &Headers) -> Vec<u8> {
     let mut frame = skeleton(headers);
     for (field, value) in headers {

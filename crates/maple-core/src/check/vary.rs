@@ -11,12 +11,15 @@ use maple_wire::{Constraint, Field};
 
 use super::observe::Observation;
 use super::packet::{ARP, Headers, IPV4, IPV6, Sample};
+use super::proof::BITS;
 use super::{Host, Random};
 use crate::state::{Cell, Snapshot, Value};
-use crate::trace::{Cond, Item, Range};
+use crate::trace::{Cond, Item, Range, Step};
 
 /// The maximum number of known values that are tried for one read.
 const VALUES: usize = 12;
+/// The maximum number of entries of a list that are tried for one answer.
+const ENTRIES: usize = 64;
 /// The maximum number of values of a kind that are remembered.
 const REMEMBERED: usize = 256;
 
@@ -143,15 +146,27 @@ fn table(cell: &Cell) -> Option<&str> {
     }
 }
 
-/// Packets that answer one question of the run differently, for each question in turn.
-pub(super) fn variants(sample: &Sample, run: &Observation, values: &Values, random: &mut Random) -> Vec<Sample> {
+/// Packets that answer one question of the run differently, for each question in turn. With `all_values` a read of few values gets all of them.
+pub(super) fn variants(
+    sample: &Sample,
+    run: &Observation,
+    values: &Values,
+    random: &mut Random,
+    all_values: bool,
+) -> Vec<Sample> {
     let headers = sample.headers();
     let mut all = Vec::new();
-    for item in &run.trace.items {
-        let changes = match item {
-            Item::Test { cond, outcome: false } => fitting(cond, &headers),
-            Item::Test { cond, outcome: true } => failing(cond, &headers),
-            Item::Read(constraint) => others(constraint, values, random),
+    for step in run.trace.steps() {
+        let changes = match step {
+            Step::Item(Item::Test { cond, outcome: false }, _) => fitting(cond, &headers),
+            Step::Item(Item::Test { cond, outcome: true }, _) => failing(cond, &headers),
+            Step::Item(Item::Read(constraint), _) if all_values && is_small(constraint) => every(constraint, values),
+            Step::Item(Item::Read(constraint), _) => others(constraint, values, random),
+            Step::List(answer) => {
+                let conds = answer.list.conds();
+                let spread = conds.iter().step_by(conds.len() / ENTRIES + 1);
+                spread.chain(answer.cond()).flat_map(|cond| fitting(cond, &headers)).collect()
+            }
         };
         all.extend(changes.iter().map(|changes| sample.with(changes)));
     }
@@ -204,6 +219,22 @@ fn block(constraint: &Constraint) -> Option<Range> {
     let Constraint { field, value, mask } = *constraint;
     let rest = field.full_mask() & !mask;
     (rest != 0 && rest & (rest + 1) == 0).then_some(Range { field, lo: value, hi: value | rest })
+}
+
+/// Whether all values that a read can have are few.
+fn is_small(read: &Constraint) -> bool {
+    read.field == Field::InPort || read.mask.count_ones() <= BITS
+}
+
+/// Changes that give a field that was read each value that it can have. Of a port, each port of the network.
+fn every(read: &Constraint, values: &Values) -> Vec<Headers> {
+    let of = |value| Headers::from([(read.field, value)]);
+    if read.field == Field::InPort {
+        return values.0.get(&Kind::of(read.field)).into_iter().flatten().copied().map(of).collect();
+    }
+    let places: Vec<u32> = (0..128).filter(|bit| read.mask >> bit & 1 == 1).collect();
+    let spread = |number: u128| places.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum::<u128>();
+    (0..1u128 << places.len()).map(|number| of(spread(number))).collect()
 }
 
 /// Changes that give other values to a field that was read. For a masked read, only the bits under the mask change.

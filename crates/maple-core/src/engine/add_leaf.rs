@@ -67,7 +67,7 @@ impl Engine {
         self.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old) else { return };
         let show = |leaf: &Leaf| {
-            let items: Vec<String> = leaf.trace.items.iter().map(ToString::to_string).collect();
+            let items: Vec<String> = leaf.trace.steps().map(|step| step.to_string()).collect();
             format!("[{}] at {}", items.join("; "), source_lines(&leaf.trace))
         };
         let what = format!("first {}, now {}", show(old), show(new));

@@ -12,11 +12,11 @@ use maple_wire::{Dpid, Version};
 use super::received_packet::{CapturedFields, ReceivedPacket};
 use super::{Effect, Engine, ListenerPacket};
 use crate::ids::LeafId;
-use crate::network::{Mac, PortKind};
+use crate::network::{Location, Mac, PortKind};
 use crate::policy_error::PolicyError;
 use crate::report::Report;
 use crate::route::{Goal, Resolved, Route};
-use crate::run::{Finished, Run};
+use crate::run::{Finished, Run, Violation};
 use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn};
 use crate::trace::Trace;
 
@@ -173,7 +173,7 @@ impl Engine {
         received: &ReceivedPacket,
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
-        let Finished { trace, txn, wrote_at, goes_back, heard, .. } = finished;
+        let Finished { trace, txn, wrote_at, goes_back, heard, violations, logged, .. } = finished;
         let id = self.is_cacheable(&trace, &txn, received.at.switch).then(|| self.new_leaf_id());
         let place = || wrote_at.as_ref().map_or_else(|| format!("{:?}", txn.writes()), ToString::to_string);
         let wrote_where = txn.wrote().then(place);
@@ -184,6 +184,8 @@ impl Engine {
             let key = format!("back {place}");
             self.report_once(Report::RouteGoesBack { at: received.at, place }, &key);
         }
+        self.report_violations(violations, received.at);
+        self.report_logged(&logged, received);
         if trace.short {
             self.stats.short_captures += 1;
         }
@@ -218,6 +220,16 @@ impl Engine {
         if by != 0 {
             let (at, frame, total_len) = (received.at, Arc::clone(&received.frame), received.total_len);
             self.after.push(Effect::ListenerPacket(ListenerPacket { by, at, frame, total_len }));
+        }
+    }
+
+    /// Reports what rules of access lists say about a packet.
+    fn report_logged(&mut self, logged: &[Arc<str>], received: &ReceivedPacket) {
+        for what in logged {
+            if let Some(unreported) = self.reports.count_logged(self.now, what) {
+                let packet = maple_wire::packet::text::summary(&received.packet()).into();
+                self.report(Report::AccessLogged { what: Arc::clone(what), packet, at: received.at, unreported });
+            }
         }
     }
 
@@ -267,9 +279,21 @@ impl Engine {
             if lookup.is_none() && finished.trace.lasts() && self.check_capacity_for_trace(received.at.switch) {
                 let id = self.new_leaf_id();
                 if self.store.commit(finished.txn, Some(id)).is_ok() {
+                    self.report_violations(finished.violations, received.at);
                     let leaf = self.new_leaf(finished.trace, goal, witness);
                     self.cache_leaf(id, leaf);
                 }
+            }
+        }
+    }
+
+    /// Counts routes that constraints refused. Each is reported once for its constraint and line.
+    pub(super) fn report_violations(&mut self, violations: Vec<Violation>, at: Location) {
+        for Violation { constraint, why, place } in violations {
+            self.stats.violations += 1;
+            let place: Arc<str> = place.map_or_else(|| "in the policy".into(), |line| line.to_string().into());
+            if self.reports.count_violation((Arc::clone(&constraint), Arc::clone(&place))) {
+                self.report(Report::ConstraintViolated { constraint, why, place, at });
             }
         }
     }

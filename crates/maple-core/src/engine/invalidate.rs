@@ -69,7 +69,7 @@ impl Engine {
     }
 
     fn leaves_at_port(&self, at: Location) -> BTreeSet<LeafId> {
-        let floods = self.switches.keys().flat_map(|ingress| self.store.dependents_of(&Cell::Flood(*ingress)));
+        let floods = self.store.dependents_of_floods().into_iter();
         let mut found: BTreeSet<LeafId> = floods.filter(|leaf| self.owns(*leaf)).collect();
         found.extend(self.owned_dependents(&Cell::Port(at)));
         if let Some(switch) = self.switches.get(&at.switch) {

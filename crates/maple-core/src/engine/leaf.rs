@@ -83,7 +83,7 @@ impl Leaf {
 /// The source lines that decided, each once, in order.
 pub(super) fn source_lines(trace: &Trace) -> String {
     let mut lines: Vec<String> = Vec::new();
-    for source in trace.sources.iter().flatten() {
+    for source in trace.steps().filter_map(|step| step.source()) {
         let line = source.to_string();
         if !lines.contains(&line) {
             lines.push(line);

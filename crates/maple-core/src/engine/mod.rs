@@ -45,7 +45,7 @@ use maple_wire::Dpid;
 use maple_wire::msg::Message;
 
 use crate::capabilities::Capabilities;
-use crate::policy::Policy;
+use crate::policy::{Policy, SamplePacket};
 use crate::report::Report;
 use crate::state::{AddressKinds, Store};
 
@@ -72,6 +72,7 @@ mod disjoint;
 mod invalidate;
 mod leaf;
 mod leaves;
+mod proactive;
 mod recheck;
 mod reconsider;
 mod waiting;
@@ -122,6 +123,7 @@ pub use hosts::PROBE_MAC;
 pub use messages::Mail;
 pub use options::Options;
 pub use polls::RuleCount;
+pub use reports::ViolationKey;
 pub use stats::Stats;
 pub use traffic::{PortCount, Traffic};
 pub use view::TableRule;
@@ -153,6 +155,8 @@ pub struct Engine {
     store: Arc<Store>,
     policy: Arc<dyn Policy>,
     options: Options,
+    /// Packets that the policy decides beforehand.
+    samples: Arc<[SamplePacket]>,
     stats: Stats,
     now: Time,
     /// Boxed, because each switch is taken out of the map while its tables are updated.
@@ -188,11 +192,13 @@ impl Engine {
             store.know_no_hosts();
         }
         let (hosts, epoch) = (hosts::Hosts::new(&options), options.epoch);
+        let samples = policy.samples().into();
         Engine {
             shard,
             store,
             policy,
             options,
+            samples,
             stats: Stats::default(),
             now: Time::default(),
             switches: BTreeMap::new(),

@@ -78,6 +78,7 @@ impl Engine {
             goal,
             made_at: None,
             goes_back: None,
+            violations: Vec::new(),
             floods: false,
         }
     }
@@ -98,6 +99,6 @@ impl Engine {
 }
 
 fn shown(trace: &Trace) -> String {
-    let items: Vec<String> = trace.items.iter().map(ToString::to_string).collect();
+    let items: Vec<String> = trace.steps().map(|step| step.to_string()).collect();
     format!("[{}] at {}", items.join("; "), source_lines(trace))
 }

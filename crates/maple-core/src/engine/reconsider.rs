@@ -56,9 +56,11 @@ impl Engine {
 
     fn apply_rerun(&mut self, id: LeafId, run: &Run, answer: Answer) {
         let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(id) };
-        let Finished { trace, txn, .. } = *finished;
+        let Finished { trace, txn, violations, .. } = *finished;
+        let Some(at) = self.leaves.get(&id).map(|leaf| leaf.witness.at) else { return };
+        self.report_violations(violations, at);
         let Some(leaf) = self.leaves.get(&id) else { return };
-        let same = trace.items == leaf.trace.items && trace.lasts() && !txn.wrote();
+        let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
         let stays = *leaf.goal() == route;
         if !same || !stays && !self.can_reroute(id) || self.store.commit(txn, Some(id)).is_err() {
             return self.withdraw(id);

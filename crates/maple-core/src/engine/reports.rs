@@ -3,9 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ids::Time;
 
 /// The maximum number of distinct reports, and of distinct failures.
 const MAX_REPORTS: usize = 10_000;
+
+/// A rule of an access list reports at most this many packets in this time.
+const LOGGED_IN_PERIOD: u32 = 10;
+const LOG_PERIOD: Duration = Duration::from_secs(1);
+
+/// A constraint, and the line whose route it refused.
+pub type ViolationKey = (Arc<str>, Arc<str>);
 
 /// What a shard has reported.
 #[derive(Debug, Default)]
@@ -13,6 +23,18 @@ pub(super) struct Reports {
     keys: BTreeSet<String>,
     /// The number of failures of f, by the text of the error.
     failures: BTreeMap<Arc<str>, u64>,
+    /// The number of routes that constraints refused, by constraint and line.
+    violations: BTreeMap<ViolationKey, u64>,
+    /// The packets that rules of access lists log, by rule.
+    logged: BTreeMap<Arc<str>, Logged>,
+}
+
+/// What was logged by a rule lately.
+#[derive(Debug, Default)]
+struct Logged {
+    since: Time,
+    reported: u32,
+    unreported: u64,
 }
 
 impl Reports {
@@ -35,6 +57,45 @@ impl Reports {
         Some(error)
     }
 
+    /// Counts a packet that a rule logs. If it is to be reported: how many packets of this rule were not, since the last
+    /// report.
+    pub fn count_logged(&mut self, now: Time, what: &Arc<str>) -> Option<u64> {
+        if !self.logged.contains_key(what) {
+            if self.logged.len() >= MAX_REPORTS {
+                return None;
+            }
+            self.logged.insert(Arc::clone(what), Logged { since: now, ..Logged::default() });
+        }
+        let logged = self.logged.get_mut(what)?;
+        if now.0.saturating_sub(logged.since.0) >= LOG_PERIOD.as_nanos() as u64 {
+            (logged.since, logged.reported) = (now, 0);
+        }
+        if logged.reported >= LOGGED_IN_PERIOD {
+            logged.unreported += 1;
+            return None;
+        }
+        logged.reported += 1;
+        Some(std::mem::take(&mut logged.unreported))
+    }
+
+    /// Counts a refused route. Returns whether it is to be reported.
+    pub fn count_violation(&mut self, key: ViolationKey) -> bool {
+        if let Some(count) = self.violations.get_mut(&key) {
+            *count += 1;
+            return false;
+        }
+        if self.violations.len() >= MAX_REPORTS {
+            return false;
+        }
+        self.violations.insert(key, 1);
+        true
+    }
+
+    /// The refused routes that were reported, with their counts.
+    pub fn violations(&self) -> impl Iterator<Item = (&ViolationKey, u64)> {
+        self.violations.iter().map(|(key, count)| (key, *count))
+    }
+
     /// The failures that were reported, with their counts.
     pub fn failures(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
         self.failures.iter().map(|(error, count)| (error, *count))
@@ -44,6 +105,14 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_logs_ten_packets_a_second_and_counts_the_others() {
+        let (mut reports, rule) = (Reports::default(), Arc::from("deny by a.yaml:3"));
+        let mut at = |second: u64| reports.count_logged(Time(second * 1_000_000_000), &rule);
+        assert_eq!([0; 10].map(&mut at), [Some(0); 10]);
+        assert_eq!([0, 0, 0, 1, 1].map(&mut at), [None, None, None, Some(3), Some(0)]);
+    }
 
     #[test]
     fn repeated_reports_are_suppressed_and_failures_are_counted() {

@@ -38,6 +38,8 @@ stats! {
     conflicts,
     /// Packets dropped because f failed on them.
     policy_errors,
+    /// Routes that constraints refused.
+    violations,
     /// Runs after which the packet waits until something that f read has changed.
     waits,
     /// Waiting packets dropped because too many waited or their switch disconnected.
@@ -46,6 +48,8 @@ stats! {
     writing_runs,
     /// Decisions not cached because f read bytes that were not captured.
     short_captures,
+    /// Leaves made before a packet came.
+    leaves_foreseen,
     /// Leaves installed.
     leaves_installed,
     /// Leaves withdrawn.

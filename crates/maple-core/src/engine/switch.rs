@@ -14,6 +14,7 @@ use super::labels::quarantine;
 use super::meters::Meters;
 use super::new_port::NewPortPackets;
 use super::polls::Polls;
+use super::proactive::Proactive;
 use super::route_rules::RouteRules;
 use super::tables::{Confirmed, Tables, Waiter};
 use super::{Effect, Engine, InstalledFlow, Options, Time};
@@ -64,6 +65,8 @@ pub(super) struct Switch {
     /// Its link ports, with the time since when.
     pub linked: BTreeMap<PortNo, Time>,
     pub capacity: Capacity,
+    /// How many of the policy's samples were decided here.
+    pub proactive: Proactive,
     /// The meters for the limits of routes.
     pub meters: Meters,
     /// Its counters, and when to ask for them.
@@ -120,6 +123,7 @@ impl Switch {
             edges: BTreeMap::new(),
             linked: BTreeMap::new(),
             capacity: Capacity::new(three_tables, options),
+            proactive: Proactive::default(),
             meters: Meters::default(),
             polls: Polls::default(),
             verified_hosts: VersionedCache::default(),

@@ -40,6 +40,8 @@ pub(super) enum Timer {
     Demand,
     /// The next leaf to check.
     Recheck,
+    /// A switch whose samples are decided.
+    Samples(Dpid),
 }
 
 impl Engine {
@@ -69,6 +71,7 @@ impl Engine {
                 Timer::Meters(dpid) => self.sweep_meters(dpid),
                 Timer::Poll(dpid) => self.poll(dpid),
                 Timer::Demand => self.update_demand(),
+                Timer::Samples(dpid) => self.decide_samples(dpid),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}
             }

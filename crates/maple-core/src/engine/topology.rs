@@ -173,6 +173,7 @@ impl Engine {
             _ => Vec::new(),
         });
         self.apply_commit(commit);
+        self.install_samples(at.switch);
     }
 
     pub(super) fn port_is_new(&mut self, at: Location) {

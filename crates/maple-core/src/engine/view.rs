@@ -10,6 +10,7 @@ use super::classifier::reason;
 use super::cookies::{Subject, subject_of};
 use super::leaf::{Leaf, source_lines};
 use super::polls::RuleCount;
+use super::reports::ViolationKey;
 use super::switch::Switch;
 use crate::ids::LeafId;
 use crate::labels::outline;
@@ -67,6 +68,11 @@ impl Engine {
     /// The reported errors of f, each with the number of packets that were dropped because of it.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
         self.reports.failures().map(|(error, count)| (Arc::clone(error), count)).collect()
+    }
+
+    /// The routes that constraints refused, by constraint and line, each with the number of times.
+    pub fn violations(&self) -> Vec<(ViolationKey, u64)> {
+        self.reports.violations().map(|(key, count)| (key.clone(), count)).collect()
     }
 
     /// The trace tree of a switch as text; empty if this shard does not serve the switch.

@@ -12,8 +12,11 @@ use maple_wire::{Dpid, PortNo};
 
 pub mod graph;
 mod rate;
+mod scope;
 
 pub use rate::{Gauge, Scale, UTILISATION};
+pub(crate) use scope::Reduced;
+pub use scope::Scope;
 
 /// A hardware address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -2,6 +2,7 @@
 
 use maple_wire::{Dpid, Field, PortNo};
 
+use crate::ids::Name;
 use crate::network::{Hop, Location};
 
 /// A route that can't be taken.
@@ -21,6 +22,11 @@ pub enum RouteError {
     EndsAtLink { hop: Hop, next: Dpid },
     #[error("the route comes to switch {0} a second time")]
     Loop(Dpid),
+    #[error(
+        "hop {hop:?} is not in the slice {slice}: the slice does not have that {}",
+        if *.is_link { "link" } else { "port" }
+    )]
+    NotInSlice { hop: Hop, slice: Name, is_link: bool },
     #[error("can't set {field}: the packet has no such field")]
     NoSuchField { field: Field },
     #[error("can't set {field} to {value:#x}: the field has {} bits", field.bits())]
@@ -45,6 +51,8 @@ pub enum FrameError {
     TooMany,
     #[error("{0} is no port where a frame can leave the network: it is not there, or a link to another switch")]
     NoEdge(Location),
+    #[error("a frame is to be sent out of {at}, which is no port of the slice {slice}")]
+    NotInSlice { at: Location, slice: Name },
 }
 
 /// How long a frame of f's own may be: an Ethernet header at least, a jumbo frame at most.

@@ -17,15 +17,16 @@ pub use limit::{Limit, Meter, Unit};
 pub use resolved::{Resolved, SwitchHops, Treatment, is_settable};
 
 use crate::ids::Name;
-use crate::network::{Hop, Location, PortInfo, PortKind};
+use crate::network::{Hop, Location, PortInfo, PortKind, Scope};
 
 /// What a plan asks of the network. Each answer is noted, unless stated otherwise, as the plan's hops depend on it.
 pub(crate) trait Topology {
-    /// The hops of a flood that starts at a switch; `None` if it is not there.
-    fn flood(&mut self, from: Dpid) -> Option<Arc<[Hop]>>;
+    /// The hops of a flood that starts at a switch, in a part of the network; `None` if the switch is not there.
+    fn flood(&mut self, from: Dpid, within: Option<&Scope>) -> Option<Arc<[Hop]>>;
 
-    /// The best path between two switches, by a link attribute or by hop count; `None` if there is none.
-    fn path(&mut self, from: Dpid, to: Dpid, weight: Option<&Name>) -> Option<Arc<[Hop]>>;
+    /// The best path between two switches, by a link attribute or by hop count, in a part of the network; `None` if
+    /// there is none.
+    fn path(&mut self, from: Dpid, to: Dpid, weight: Option<&Name>, within: Option<&Scope>) -> Option<Arc<[Hop]>>;
 
     /// What is known of a port.
     fn port(&mut self, at: Location) -> Option<PortInfo>;
@@ -51,6 +52,8 @@ pub(crate) struct Branch {
     /// A copy goes there, from the switch of the route that is nearest.
     pub copy_to: Option<Location>,
     pub treatment: Treatment,
+    /// The slice whose policy sends there: all hops are in it.
+    pub within: Option<Scope>,
 }
 
 /// The best path to a port, as it is at the time.
@@ -59,6 +62,8 @@ pub(crate) struct PathTo {
     pub from: Dpid,
     pub to: Location,
     pub weight: Option<Name>,
+    /// Over the links of this part of the network.
+    pub within: Option<Scope>,
 }
 
 impl fmt::Debug for Plan {
@@ -117,6 +122,24 @@ impl Branch {
         !self.flood && self.ports.is_empty() && self.hops.is_empty() && self.copy_to.is_none()
     }
 
+    /// Checks that hops are in the slice whose policy gave them. Those of a flood always are.
+    fn check(&self, hops: &[Hop], ingress: Dpid, topology: &mut impl Topology) -> Result<(), RouteError> {
+        let Some(scope) = &self.within else { return Ok(()) };
+        for hop in hops {
+            if hop.port == PortNo::IN_PORT && hop.switch == ingress {
+                continue;
+            }
+            match topology.port(hop.location()) {
+                Some(info) if !scope.has(hop.location(), &info) => {
+                    let is_link = matches!(info.kind, PortKind::Link(_));
+                    return Err(RouteError::NotInSlice { hop: *hop, slice: scope.name().clone(), is_link });
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     pub fn text(&self) -> String {
         let listed = |texts: Vec<String>| texts.join(", ");
         let mut parts = Vec::new();
@@ -153,7 +176,7 @@ impl fmt::Debug for PathTo {
 impl PlanOf {
     fn resolve(&self, topology: &mut impl Topology) -> Result<Resolved, RouteError> {
         let ingress = self.ingress;
-        let hops = self.all_hops(topology);
+        let hops = self.all_hops(topology)?;
         let mut resolved = Resolved { meter: self.meter.clone(), ..Resolved::default() };
         let mut queue = VecDeque::from([(ingress, None)]);
         let mut reached = BTreeSet::from([ingress]);
@@ -193,45 +216,54 @@ impl PlanOf {
     }
 
     /// Every hop with its treatment, and whether it comes from the flood query (which has checked the ports).
-    fn all_hops(&self, topology: &mut impl Topology) -> BTreeMap<Hop, (Treatment, bool)> {
+    fn all_hops(&self, topology: &mut impl Topology) -> Result<BTreeMap<Hop, (Treatment, bool)>, RouteError> {
         let ingress = self.ingress;
         let mut all = BTreeMap::new();
         for branch in &self.branches {
             if branch.flood
-                && let Some(hops) = topology.flood(ingress)
+                && let Some(hops) = topology.flood(ingress, branch.within.as_ref())
             {
                 all.extend(hops.iter().map(|hop| (*hop, (branch.treatment.clone(), true))));
             }
             let ports = branch.ports.iter().map(|port| Hop::new(ingress, *port));
             let mut hops: Vec<Hop> = ports.chain(branch.hops.iter().copied()).collect();
             if let Some(path) = &branch.path
-                && let Some(found) = topology.path(path.from, path.to.switch, path.weight.as_ref())
+                && let Some(found) =
+                    topology.path(path.from, path.to.switch, path.weight.as_ref(), path.within.as_ref())
             {
                 hops.extend(found.iter().copied().chain([path.last()]));
             }
+            branch.check(&hops, ingress, topology)?;
             all.extend(hops.into_iter().map(|hop| (hop, (branch.treatment.clone(), false))));
         }
         for branch in &self.branches {
             if let Some(place) = branch.copy_to {
-                let hops = self.way_to_copy(&all, place, topology);
+                branch.check(&[Hop::new(place.switch, place.port)], ingress, topology)?;
+                let hops = self.way_to_copy(&all, place, branch.within.as_ref(), topology);
                 all.extend(hops.into_iter().map(|hop| (hop, (branch.treatment.clone(), false))));
             }
         }
-        all
+        Ok(all)
     }
 
     /// The hops that lead a copy from the route to a place; none if the route goes there anyway, or there is no path.
     ///
     /// They begin at the nearest switch of the route. A path from there meets no other switch of the route, as that one
     /// would be nearer. So the hops still form a tree.
-    fn way_to_copy<T>(&self, all: &BTreeMap<Hop, T>, place: Location, topology: &mut impl Topology) -> Vec<Hop> {
+    fn way_to_copy<T>(
+        &self,
+        all: &BTreeMap<Hop, T>,
+        place: Location,
+        within: Option<&Scope>,
+        topology: &mut impl Topology,
+    ) -> Vec<Hop> {
         let last = Hop::new(place.switch, place.port);
         let Some(info) = topology.port(place) else { return Vec::new() };
         if all.contains_key(&last) || info.kind != PortKind::Edge {
             return Vec::new();
         }
         let on_route: BTreeSet<Dpid> = all.keys().map(|hop| hop.switch).chain([self.ingress]).collect();
-        let way = |from: &Dpid| topology.path(*from, place.switch, None);
+        let way = |from: &Dpid| topology.path(*from, place.switch, None, within);
         let nearest = on_route.iter().filter_map(way).min_by_key(|way| way.len());
         nearest.into_iter().flat_map(|way| way.iter().copied().chain([last]).collect::<Vec<_>>()).collect()
     }

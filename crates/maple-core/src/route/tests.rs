@@ -154,10 +154,10 @@ fn a_path_is_a_dependency_only_if_f_looks_at_what_was_found() {
         let finished = run.finish().expect("ends once");
         finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect::<Vec<_>>().join(", ")
     };
-    let path = format!("{:?}", Cell::Path { from: Dpid(1), to: Dpid(2), weight: None });
+    let path = format!("{:?}", Cell::Path { from: Dpid(1), to: Dpid(2), weight: None, within: None });
     assert_eq!(reads(&|_| {}), "", "it goes wherever the path leads");
     assert_eq!(reads(&|route| drop(route.clone().queue(3).meter(1))), "");
-    let exists = format!("{:?}", Cell::HasPath { from: Dpid(1), to: Dpid(2), weight: None });
+    let exists = format!("{:?}", Cell::HasPath { from: Dpid(1), to: Dpid(2), weight: None, within: None });
     assert_eq!(reads(&|route| assert!(!route.is_unreachable())), exists);
     assert_eq!(reads(&|route| assert!(!route.is_drop())), path);
     assert_eq!(reads(&|route| assert_eq!(route.explicit_hops().count(), 2)), path);

@@ -17,7 +17,7 @@ use crate::ids::Name;
 use crate::plan::{RouteError, Treatment, is_settable};
 use crate::policy_error::PolicyError;
 use crate::route::{Route, rewritten};
-use crate::trace::{Cond, Recorder, Source};
+use crate::trace::{Cond, CondList, Recorder, Source};
 
 /// The bit of `vlan_vid` that says that there is a tag.
 const TAGGED: u128 = 0x1000;
@@ -50,6 +50,16 @@ impl Changes {
             true => Some(Arc::clone(bytes)),
             false => rewritten(bytes, &self.written.rewrites, self.was_tagged).map(Arc::from),
         }
+    }
+
+    /// A route of the packet with these changes, as one for the packet as it came in.
+    pub(super) fn passed_on(&self, route: &Route) -> Route {
+        route.clone().after(Route::pass_with(self.written.clone()))
+    }
+
+    /// Whether a field is as the packet came in.
+    pub(super) fn is_as_entered(&self, field: Field) -> bool {
+        matches!(self.seen(field), Seen::AsEntered)
     }
 
     fn seen(&self, field: Field) -> Seen {
@@ -113,6 +123,24 @@ impl Changed<'_> {
             Seen::Absent => false,
             Seen::AsEntered => self.recorder.present(self.packet, field, self.source.clone()),
         }
+    }
+
+    /// The place of the first condition of a list that the packet fits. If earlier policies wrote a field that the list
+    /// is about, the conditions are asked one by one.
+    pub fn first_of(&mut self, list: &Arc<CondList>, source: impl Fn(usize) -> Option<Source>) -> Option<usize> {
+        let written = &self.changes.written.rewrites;
+        if written.keys().all(|field| !list.fields().contains(*field)) && !self.writes_tag(list) {
+            return self.recorder.first_of(self.packet, list, source);
+        }
+        list.conds().iter().enumerate().position(|(at, cond)| {
+            self.source = source(at);
+            self.matches(cond)
+        })
+    }
+
+    /// Whether a tag came or went, and the list asks for its priority.
+    fn writes_tag(&self, list: &CondList) -> bool {
+        self.changes.written.rewrites.contains_key(&Field::VlanVid) && list.fields().contains(Field::VlanPcp)
     }
 
     /// Whether the packet fits the condition: the parts about written fields have their answers, and the rest is one
@@ -190,8 +218,7 @@ impl PacketHandle {
         let RunState { subject, ingress, recorder, changes, txn, .. } = &mut *state;
         let packet = subject.view(*ingress);
         let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
-        let route = route.clone().after(Route::pass_with(changes.written.clone()));
-        route.can_follow(*ingress, txn, &mut ask)
+        changes.passed_on(route).can_follow(*ingress, txn, &mut ask)
     }
 
     /// Makes this the tier that runs. Returns the one that ran before.

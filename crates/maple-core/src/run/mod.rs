@@ -11,18 +11,21 @@ use std::sync::Arc;
 use maple_wire::{Dpid, Field, Packet, PortNo};
 
 use crate::ids::Name;
-use crate::network::{Location, Mac};
+use crate::network::{Location, Mac, Scope};
 use crate::policy_error::PolicyError;
-use crate::route::{Goal, Looked, Resolved, Route};
+use crate::route::{Goal, Looked, Resolved, Route, RouteView};
 use crate::state::{Cell, Txn};
 use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 
 mod changes;
+mod guarded;
 mod net;
 mod packet;
+mod slice;
 mod tables;
 
 pub(crate) use changes::Changes;
+pub use guarded::Violation;
 pub use net::Net;
 pub use packet::{Observe, PacketHandle};
 
@@ -41,6 +44,8 @@ struct RunState {
     changes: Changes,
     /// The tier of a composition that is running.
     tier: Option<Name>,
+    /// The slice that is running.
+    slice: Option<Scope>,
     txn: Txn,
     error: Option<PolicyError>,
     read_switch: bool,
@@ -54,6 +59,14 @@ struct RunState {
     heard: u64,
     /// The paths that f requested, each with what f read of the result.
     paths: Vec<(Cell, Arc<Looked>)>,
+    /// Whether a constraint has judged the hops of a route. The leaf then keeps exactly these.
+    is_judged: bool,
+    /// The route that an own constraint judges at the moment.
+    view: Option<Arc<RouteView>>,
+    /// The routes that constraints refused.
+    violations: Vec<Violation>,
+    /// What rules of access lists report about the packet.
+    logged: Vec<Arc<str>>,
 }
 
 /// What one run of f decides.
@@ -86,6 +99,10 @@ pub struct Finished {
     pub goes_back: Option<Arc<str>>,
     /// Which handlers receive the packet, a bit for each of [`crate::engine::Options::listener_filters`].
     pub heard: u64,
+    /// The routes that constraints refused; the packet goes elsewhere, mostly nowhere.
+    pub violations: Vec<Violation>,
+    /// What rules of access lists report about the packet: `deny by acl.yaml:12`.
+    pub logged: Vec<Arc<str>>,
 }
 
 impl Run {
@@ -117,6 +134,7 @@ impl Run {
             recorder,
             changes: Changes::default(),
             tier: None,
+            slice: None,
             txn,
             error,
             read_switch,
@@ -125,6 +143,10 @@ impl Run {
             each: false,
             heard: 0,
             paths,
+            is_judged: false,
+            view: None,
+            violations: Vec::new(),
+            logged: Vec::new(),
         };
         Run { state: Rc::new(RefCell::new(Some(state))) }
     }
@@ -174,12 +196,12 @@ impl Run {
     /// dependency, except for a plan.
     pub(crate) fn resolve(&self, route: &Route) -> Result<(Goal, Arc<Resolved>), PolicyError> {
         let mut state = self.state();
-        let RunState { subject, ingress, recorder, txn, .. } = &mut *state;
+        let RunState { subject, ingress, recorder, txn, is_judged, .. } = &mut *state;
         let packet = subject.view(*ingress);
         // Reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match (1.3
         // §7.2.5). It is not enough that they follow from failed tests.
         let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
-        let resolved = route.goal(ingress.switch, txn, &mut ask);
+        let resolved = route.goal(ingress.switch, *is_judged, txn, &mut ask);
         if resolved.as_ref().is_ok_and(|(_, resolved)| route.goes_back(resolved, *ingress)) {
             let place = route.made_at().map_or_else(|| "in the policy".into(), ToString::to_string);
             state.goes_back = Some(place.into());
@@ -220,6 +242,8 @@ impl Run {
             wrote_at: state.wrote_at,
             goes_back: state.goes_back,
             heard: state.heard,
+            violations: state.violations,
+            logged: state.logged,
         })
     }
 

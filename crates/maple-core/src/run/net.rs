@@ -5,7 +5,7 @@ use std::panic::Location as Caller;
 
 use maple_wire::{Dpid, PortNo};
 
-use super::Run;
+use super::{Run, RunState, slice};
 use crate::network::{Location, Mac, OwnFrame};
 use crate::policy_error::PolicyError;
 use crate::route::Route;
@@ -143,8 +143,26 @@ impl Net {
 
     /// Sends a frame of f's own out of an edge port when the run commits, in addition to the packet's route. Each
     /// packet of this kind then comes to the controller. [`Route::answer`] sends to where the packet came from.
+    /// In a slice this makes the run fail if the port is not the slice's.
+    #[track_caller]
     pub fn send(&self, at: Location, frame: Vec<u8>) {
+        if let Err(error) = self.try_send(at, frame) {
+            let error = match error {
+                PolicyError::Route { error, .. } => PolicyError::Route { error, made_at: caller(Caller::caller()) },
+                error => error,
+            };
+            self.0.state().error.get_or_insert(error);
+        }
+    }
+
+    /// The same as [`Net::send`].
+    ///
+    /// # Errors
+    /// [`PolicyError::Route`] if f runs in a slice that does not have the port. Nothing is sent there.
+    pub fn try_send(&self, at: Location, frame: Vec<u8>) -> Result<(), PolicyError> {
+        self.check_place(at)?;
         self.0.state().txn.send(OwnFrame { at, bytes: frame.into() });
+        Ok(())
     }
 
     /// Sends a frame of f's own to where the packet came from when the run commits, in addition to the packet's route.
@@ -154,25 +172,26 @@ impl Net {
         state.txn.send(OwnFrame { at, bytes: frame.into() });
     }
 
-    /// Reads any cell. The named methods are easier to use.
+    /// Reads any cell. The named methods are easier to use. In a slice, names are those of the slice's own state, and
+    /// the network is what the slice has of it.
     pub fn read(&self, cell: Cell) -> CellValue {
-        self.0.state().txn.read(cell)
+        self.0.state().read(cell)
     }
 
     /// The best path, before f has looked at it. `None` if no link cost has that name.
     fn path_to(&self, from: Dpid, to: Location, weight: Option<Name>) -> Option<Route> {
-        let cell = Cell::Path { from, to: to.switch, weight: weight.clone() };
         let mut state = self.0.state();
-        let found = match cell.evaluate(state.txn.peek()) {
-            CellValue::Hops(found) => found,
-            _ => {
-                state.txn.read(cell);
-                return None;
+        let RunState { txn, slice, paths, .. } = &mut *state;
+        let path = Cell::Path { from, to: to.switch, weight, within: None };
+        for cell in slice::paths(slice.as_ref(), path) {
+            if let CellValue::Hops(found) = cell.evaluate(txn.peek()) {
+                let (route, looked) = Route::path(&cell, to, found);
+                paths.push((cell, looked));
+                return Some(route);
             }
-        };
-        let (route, looked) = Route::path(from, to, weight, found);
-        state.paths.push((cell, looked));
-        Some(route)
+            txn.read(cell);
+        }
+        None
     }
 
     pub(crate) fn need_hosts(&self, mac: Mac) -> Result<(), PolicyError> {

@@ -1,5 +1,6 @@
 //! The handle through which f observes its packet.
 
+use std::fmt;
 use std::panic::Location as Caller;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::changes::Changed;
 use super::{Run, RunState, Subject};
 use crate::network::Mac;
 use crate::route::Route;
-use crate::trace::{Cond, Source, caller};
+use crate::trace::{Cond, CondList, Source, caller};
 
 /// f's view of its packet. Every method records what it answers.
 #[derive(Clone)]
@@ -84,6 +85,20 @@ impl PacketHandle {
         self.fits(cond, caller(Caller::caller()))
     }
 
+    /// The place of the first condition of a list that the packet fits, as one question. `source` gives the line of a
+    /// place; it is called with the list's length if the packet fits none.
+    pub fn first_of(&self, list: &Arc<CondList>, source: impl Fn(usize) -> Option<Source>) -> Option<usize> {
+        let mut state = self.0.state();
+        let RunState { subject, ingress, recorder, changes, tier, .. } = &mut *state;
+        let tier = tier.clone();
+        let named = |place| match &tier {
+            Some(tier) => source(place).map(|source| source.in_tier(tier)),
+            None => source(place),
+        };
+        let packet = subject.view(*ingress);
+        Changed { changes, recorder, packet: &packet, source: None }.first_of(list, named)
+    }
+
     /// Whether the packet is for a group of hosts, or for all: the group bit of `eth_dst`. A test of that bit, so all
     /// such packets can have one rule, whatever their source.
     #[track_caller]
@@ -118,6 +133,15 @@ impl PacketHandle {
             Subject::Frame { bytes, total_len } if bytes.len() >= *total_len => state.changes.frame(bytes),
             _ => None,
         }
+    }
+
+    /// Notes what a rule of an access list says about the packet, which is reported if the run is committed. So each
+    /// packet of this kind comes to the controller.
+    pub(crate) fn log(&self, action: impl fmt::Display, rule: Option<&Source>) {
+        let mut state = self.0.state();
+        state.each = true;
+        let rule = rule.map_or_else(|| "a rule".to_owned(), ToString::to_string);
+        state.logged.push(format!("{action} by {rule}").into());
     }
 
     /// The source line of the latest recorded observation, if it is known.

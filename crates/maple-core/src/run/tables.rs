@@ -95,6 +95,7 @@ impl Net {
     /// Writes, for bindings that know their own source lines.
     pub fn write(&self, write: Write, source: Option<Source>) {
         let mut state = self.0.state();
+        let write = state.own_write(write);
         if state.wrote_at.is_none() {
             state.wrote_at = source;
         }
@@ -103,12 +104,14 @@ impl Net {
 
     /// The declared types of a table's keys and values, or `None` if none were declared.
     pub fn types(&self, table: &str) -> Option<Arc<Types>> {
-        self.0.state().txn.types(table).cloned()
+        let state = self.0.state();
+        state.txn.types(&state.own(table)).cloned()
     }
 
     /// The declared type of a variable, or `None` if none was declared.
     pub fn kind(&self, var: &str) -> Option<Arc<Kind>> {
-        self.0.state().txn.kind(var).cloned()
+        let state = self.0.state();
+        state.txn.kind(&state.own(var)).cloned()
     }
 
     fn value(&self, cell: Cell) -> Option<Value> {

@@ -8,6 +8,7 @@ use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
 use super::Random;
 use super::cases::{HostAddresses, PacketSpec, Program, TABLES, VARS, WEIGHT, World};
+use crate::access::{AccessAction, AccessEntry, AccessList, AccessRule};
 use crate::compose::{Choice, Composition};
 use crate::ids::ShardId;
 use crate::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind};
@@ -16,10 +17,10 @@ use crate::policy::{Net, PacketHandle, Policy, PolicyError};
 use crate::route::{Route, rewritten};
 use crate::run::{Finished, Run};
 use crate::state::{Cell, CellValue, Snapshot, Store, SwitchInfo, Txn, Value, Write};
-use crate::trace::Cond;
+use crate::trace::{Cond, Trace};
 
 /// How many seeds each test tries. `MAPLE_CASES` gives another number.
-fn seeds(default: u64) -> std::ops::Range<u64> {
+pub(super) fn seeds(default: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("MAPLE_SEEDS").unwrap_or(0);
     first..first + number("MAPLE_CASES").unwrap_or(default)
@@ -58,6 +59,7 @@ enum Tree {
     Only(Cond, Box<Tree>),
     Choose(&'static str, Vec<(Value, Tree)>, Box<Tree>),
     Fallback(Box<Tree>, Box<Tree>),
+    Lists(Vec<Vec<(Cond, AccessAction)>>, Box<Tree>),
 }
 
 impl Tree {
@@ -79,6 +81,17 @@ impl Tree {
                 Composition::choose(by, cases, inside(otherwise))
             }
             Tree::Fallback(of, on_error) => inside(of).or_on_error(inside(on_error)),
+            Tree::Lists(lists, allowed) => {
+                let rule = |action| AccessRule { action, source: None, carries: None, log: false };
+                let list = |entries: &Vec<(Cond, AccessAction)>| {
+                    let entry =
+                        |((cond, _), rule): (&(Cond, _), _)| AccessEntry { cond: cond.clone(), switch: None, rule };
+                    let conds = entries.iter().zip(0..).map(entry);
+                    let rules = entries.iter().map(|(_, action)| rule(*action)).collect();
+                    Arc::new(AccessList::new(conds, rules, rule(AccessAction::Pass), Vec::new()))
+                };
+                Composition::lists(lists.iter().map(list), inside(allowed))
+            }
         }
     }
 }
@@ -191,7 +204,14 @@ impl Setting {
             return Tree::Part(self.part(random));
         }
         let below = |random: &mut Random| self.tree(random, depth - 1);
-        match random.below(10) {
+        match random.below(11) {
+            10 => {
+                let actions = [AccessAction::Allow, AccessAction::Deny, AccessAction::Pass];
+                let entry = |random: &mut Random| (self.cond(random), *random.pick(&actions));
+                let list = |random: &mut Random| (0..random.below(12)).map(|_| entry(random)).collect();
+                let lists = (0..1 + random.below(2)).map(|_| list(random)).collect();
+                Tree::Lists(lists, Box::new(below(random)))
+            }
             0..4 => Tree::Tiers((0..random.below(4)).map(|_| below(random)).collect()),
             4 => Tree::Named(Box::new(below(random))),
             5 => {
@@ -285,6 +305,17 @@ impl Setting {
             Tree::Fallback(of, on_error) => {
                 self.direct(of, came_in, frame).or_else(|_| self.direct(on_error, came_in, frame))
             }
+            Tree::Lists(lists, allowed) => {
+                let first = |list: &Vec<(Cond, AccessAction)>| {
+                    let fitting = list.iter().find(|(cond, _)| fits(cond, came_in, frame));
+                    fitting.map_or(AccessAction::Pass, |(_, action)| *action)
+                };
+                match lists.iter().map(first).find(|action| *action != AccessAction::Pass) {
+                    Some(AccessAction::Allow) => self.direct(allowed, came_in, frame),
+                    Some(_) => Ok(Outcome { passes: None, copies: BTreeSet::new() }),
+                    None => Ok(Outcome { passes: Some(frame.to_vec()), copies: BTreeSet::new() }),
+                }
+            }
         }
     }
 }
@@ -342,7 +373,7 @@ fn any(tree: &Tree, what: &dyn Fn(&Tree) -> bool) -> bool {
     what(tree)
         || match tree {
             Tree::Part(_) => false,
-            Tree::Named(of) | Tree::Observe(of, _) | Tree::Only(_, of) => any(of, what),
+            Tree::Named(of) | Tree::Observe(of, _) | Tree::Only(_, of) | Tree::Lists(_, of) => any(of, what),
             Tree::Tiers(tiers) => tiers.iter().any(|tier| any(tier, what)),
             Tree::Choose(_, cases, other) => cases.iter().any(|(_, tree)| any(tree, what)) || any(other, what),
             Tree::Fallback(of, other) => any(of, what) || any(other, what),
@@ -360,15 +391,20 @@ fn packets_that_pass_the_trace_of_a_composition_get_its_answer() {
         let (first, run) = setting.decide(&tree, came_in, &frame);
         for _ in 0..20 {
             let (_, other) = setting.frame(&mut random);
-            if run.trace.items.iter().all(|item| item.holds(&Packet::new(&other, came_in.port.0))) {
+            if run.trace.holds(&Packet::new(&other, came_in.port.0)) {
                 let (second, again) = setting.decide(&tree, came_in, &other);
                 assert_eq!(first, second, "seed {seed}: {tree:#?}");
-                assert_eq!(run.trace, again.trace, "seed {seed}");
+                // Each decision makes lists of its own, so these are compared as text.
+                assert_eq!(shown(&run.trace), shown(&again.trace), "seed {seed}");
                 alike += 1;
             }
         }
     }
     assert!(alike > 1_000, "{alike}");
+}
+
+fn shown(trace: &Trace) -> Vec<String> {
+    trace.steps().map(|step| step.to_string()).collect()
 }
 
 /// What is wrong, without the line.

@@ -56,6 +56,8 @@ mod scripts;
 #[cfg(test)]
 mod segments;
 #[cfg(test)]
+mod slices;
+#[cfg(test)]
 mod space;
 
 pub use switch::{Out, SimSwitch, apply};

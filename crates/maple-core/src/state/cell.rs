@@ -7,7 +7,7 @@ use maple_wire::{Dpid, PortNo};
 
 use super::query::{Answer, Question};
 use super::{Name, Rows, Snapshot, Value};
-use crate::network::{Gauge, Hop, Location, Mac, PortInfo, PortKind, Scale, UTILISATION};
+use crate::network::{Gauge, Hop, Location, Mac, PortInfo, PortKind, Scale, Scope, UTILISATION};
 use crate::plan::{Plan, Resolved, RouteError};
 
 /// One unit of tracked state: a stored value, or a question about stored values.
@@ -51,6 +51,8 @@ pub enum Cell {
         to: Dpid,
         /// Name of the attribute; each link costs 1 if it has no cost by that name, or if no name is given.
         weight: Option<Name>,
+        /// Over the links of this part of the network; all if none is given.
+        within: Option<Scope>,
     },
     /// Whether there is a path between two switches, by this link attribute or by hop count. There is none by an
     /// unknown attribute.
@@ -61,11 +63,14 @@ pub enum Cell {
         to: Dpid,
         /// Name of the attribute.
         weight: Option<Name>,
+        /// Over the links of this part of the network.
+        within: Option<Scope>,
     },
     /// The names that links have costs by.
     Weights,
-    /// The hops of a flood that starts at this switch: the network's spanning tree, and all edge ports on it.
-    Flood(Dpid),
+    /// The hops of a flood that starts at this switch: the spanning tree of the network, or of this part of it, and all
+    /// edge ports on it.
+    Flood(Dpid, Option<Scope>),
     /// What a route plan resolves to.
     Route(Plan),
     /// The answer of a query.
@@ -143,12 +148,12 @@ impl Cell {
             Cell::Speed(at) => CellValue::Speed(state.speed(*at)),
             Cell::Rate(gauge, scale) => CellValue::Step(state.step(gauge, *scale)),
             Cell::Path { weight: Some(name), .. } if !state.has_weight(name) => CellValue::NoSuchWeight,
-            Cell::HasPath { from, to, weight } => {
-                let path = Cell::Path { from: *from, to: *to, weight: weight.clone() };
+            Cell::HasPath { from, to, weight, within } => {
+                let path = Cell::Path { from: *from, to: *to, weight: weight.clone(), within: within.clone() };
                 CellValue::Exists(matches!(path.evaluate(state), CellValue::Hops(Some(_))))
             }
             Cell::Weights => CellValue::Names(state.weights().cloned().collect()),
-            Cell::Path { .. } | Cell::Flood(_) | Cell::Route(_) => state.derive(self),
+            Cell::Path { .. } | Cell::Flood(..) | Cell::Route(_) => state.derive(self),
             Cell::Query(question) => CellValue::Answer(question.answer(state)),
         }
     }
@@ -185,7 +190,7 @@ impl Cell {
 
     /// Whether any link or edge port may matter to it.
     pub(super) fn is_topology(&self) -> bool {
-        matches!(self, Cell::Links | Cell::LinkPorts(..) | Cell::Path { .. } | Cell::HasPath { .. } | Cell::Flood(_))
+        matches!(self, Cell::Links | Cell::LinkPorts(..) | Cell::Path { .. } | Cell::HasPath { .. } | Cell::Flood(..))
     }
 
     /// Whether it is a path by how much of links is used.

@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
 
+use maple_wire::Dpid;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::snapshot::concerns_links;
@@ -180,6 +181,12 @@ impl Dependents {
         leaves
     }
 
+    /// The leaves that depend on a flood.
+    pub fn of_floods(&self) -> BTreeSet<LeafId> {
+        let floods = self.topology.range(Cell::Flood(Dpid(0), None)..);
+        floods.take_while(|cell| matches!(cell, Cell::Flood(..))).flat_map(|flood| self.of(flood)).collect()
+    }
+
     /// The cells with subscribers, in no particular order.
     pub fn cells(&self) -> impl Iterator<Item = &Cell> {
         self.ids.keys()
@@ -281,7 +288,7 @@ impl Dependents {
                 Write::Port { at, info } => {
                     self.suspect(&mut suspects, [Cell::Port(*at), Cell::EdgePorts(at.switch)]);
                     let links = concerns_links(before.port(*at), *info);
-                    let may_change = |cell: &&Cell| links || matches!(cell, Cell::Flood(_));
+                    let may_change = |cell: &&Cell| links || matches!(cell, Cell::Flood(..));
                     suspects.extend(self.topology.iter().filter(may_change).cloned());
                     if info.is_none() {
                         self.suspect(&mut suspects, [Cell::Speed(*at)]);
@@ -373,7 +380,8 @@ impl Dependents {
             inputs.push(input);
         }
         let old = std::mem::replace(&mut self.at(id).inputs, inputs.clone());
-        for input in old.into_iter().filter(|input| !inputs.contains(input)) {
+        let kept: FxHashSet<CellId> = inputs.into_iter().collect();
+        for input in old.into_iter().filter(|input| !kept.contains(input)) {
             self.release(input, |subscription| subscription.made_of_it.remove(&id));
         }
     }

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Cell, CellValue, Name, Snapshot, Txn, sync};
 use crate::network::graph::{self, Distances, Graph};
-use crate::network::{Hop, Location, PortInfo};
+use crate::network::{Hop, Location, PortInfo, Reduced, Scope};
 use crate::plan::{Plan, Resolved, RouteError, Topology};
 
 /// When something last changed.
@@ -46,7 +46,7 @@ pub(super) struct Derived {
 struct Remembered {
     version: u64,
     values: FxHashMap<Cell, (CellValue, Inputs)>,
-    distances: FxHashMap<(Dpid, Option<Name>), Arc<Distances>>,
+    distances: FxHashMap<(Dpid, Option<Name>, Option<Scope>), Arc<Distances>>,
 }
 
 impl Remembered {
@@ -81,12 +81,24 @@ impl Snapshot {
             return known;
         }
         let made = match cell {
-            Cell::Path { from, to, weight } => {
-                let distances = self.distances_to(*to, weight.as_ref());
-                let hops = graph::path_along(self, *from, *to, weight.as_ref(), &distances);
+            Cell::Path { from, to, weight, within } => {
+                let distances = self.distances_to(*to, weight.as_ref(), within.as_ref());
+                let hops = match within {
+                    Some(scope) => {
+                        let network = Reduced { network: self, scope };
+                        graph::path_along(&network, *from, *to, weight.as_ref(), &distances)
+                    }
+                    None => graph::path_along(self, *from, *to, weight.as_ref(), &distances),
+                };
                 (CellValue::Hops(hops.map(Arc::from)), Inputs::default())
             }
-            Cell::Flood(from) => (CellValue::Hops(Some(Arc::from(graph::flood(self, *from)))), Inputs::default()),
+            Cell::Flood(from, within) => {
+                let hops = match within {
+                    Some(scope) => graph::flood(&Reduced { network: self, scope }, *from),
+                    None => graph::flood(self, *from),
+                };
+                (CellValue::Hops(Some(Arc::from(hops))), Inputs::default())
+            }
             Cell::Route(plan) => self.resolve(plan),
             other => (other.evaluate(self), Inputs::default()),
         };
@@ -111,11 +123,14 @@ impl Snapshot {
         (resolved, txn.reads().map(|(cell, value)| (cell.clone(), value.clone())).collect())
     }
 
-    fn distances_to(&self, to: Dpid, weight: Option<&Name>) -> Arc<Distances> {
-        let (key, changed) = ((to, weight.cloned()), self.links_changed);
+    fn distances_to(&self, to: Dpid, weight: Option<&Name>, within: Option<&Scope>) -> Arc<Distances> {
+        let (key, changed) = ((to, weight.cloned(), within.cloned()), self.links_changed);
         let known = sync::lock(&self.derived.links).at(changed).and_then(|all| all.distances.get(&key).cloned());
         known.unwrap_or_else(|| {
-            let made: Arc<BTreeMap<_, _>> = Arc::new(graph::distances_to(self, to, weight));
+            let made: Arc<BTreeMap<_, _>> = Arc::new(match within {
+                Some(scope) => graph::distances_to(&Reduced { network: self, scope }, to, weight),
+                None => graph::distances_to(self, to, weight),
+            });
             if let Some(remembered) = sync::lock(&self.derived.links).at(changed) {
                 remembered.distances.insert(key, Arc::clone(&made));
             }
@@ -143,12 +158,12 @@ impl Graph for Snapshot {
 }
 
 impl Topology for Txn {
-    fn flood(&mut self, from: Dpid) -> Option<Arc<[Hop]>> {
-        hops(self.read(Cell::Flood(from)))
+    fn flood(&mut self, from: Dpid, within: Option<&Scope>) -> Option<Arc<[Hop]>> {
+        hops(self.read(Cell::Flood(from, within.and_then(Scope::of_ports_and_links))))
     }
 
-    fn path(&mut self, from: Dpid, to: Dpid, weight: Option<&Name>) -> Option<Arc<[Hop]>> {
-        hops(self.read(Cell::Path { from, to, weight: weight.cloned() }))
+    fn path(&mut self, from: Dpid, to: Dpid, weight: Option<&Name>, within: Option<&Scope>) -> Option<Arc<[Hop]>> {
+        hops(self.read(Cell::Path { from, to, weight: weight.cloned(), within: within.and_then(Scope::of_links) }))
     }
 
     fn port(&mut self, at: Location) -> Option<PortInfo> {

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
+use super::names::{is_named, outside_of_slices};
 use super::{Name, Snapshot, Store, Write};
 
 /// Is told of each write that is to survive a restart.
@@ -44,16 +45,20 @@ impl Kept {
 
     fn has(&self, write: &Write) -> bool {
         match write {
-            Write::Table { table: name, .. } | Write::Var { name, .. } | Write::Add { name, .. } => {
-                self.names.contains(name)
-            }
+            Write::Table { table: name, .. } | Write::Var { name, .. } | Write::Add { name, .. } => self.has_name(name),
             _ => false,
         }
+    }
+
+    /// Whether this is kept, or what is called so outside of slices.
+    fn has_name(&self, name: &str) -> bool {
+        self.names.contains(name) || outside_of_slices(name).is_some_and(|name| self.names.contains(name))
     }
 }
 
 impl Store {
-    /// Makes the table and the variable of this name survive restarts, if the controller keeps state at all.
+    /// Makes the table and the variable of this name survive restarts, if the controller keeps state at all. So do
+    /// those that slices call by this name.
     pub fn keep(&self, name: &str) {
         let mut inner = self.lock();
         if inner.kept.names.insert(name.into())
@@ -67,6 +72,11 @@ impl Store {
     /// The names that are kept.
     pub fn kept(&self) -> Vec<Name> {
         self.lock().kept.names.iter().cloned().collect()
+    }
+
+    /// Whether the table and the variable of this name are kept.
+    pub fn keeps(&self, name: &str) -> bool {
+        self.lock().kept.has_name(name)
     }
 
     /// From now on tells `journal` of each write to what is to be kept. First restores `kept`, what the journal holds
@@ -94,15 +104,21 @@ impl Store {
     }
 }
 
-/// All that the table and the variable of a name hold, as writes.
-fn contents(state: &Snapshot, name: &Name) -> Vec<Write> {
-    let entry = |(key, value): (&super::Value, &super::Value)| Write::Table {
-        table: name.clone(),
+/// All that the table and the variable of a name hold, and those that slices call so, as writes.
+fn contents<'a>(state: &'a Snapshot, name: &Name) -> Vec<Write> {
+    let row = |table: &Name, (key, value): (&super::Value, &super::Value)| Write::Table {
+        table: table.clone(),
         key: key.clone(),
         value: Some(value.clone()),
     };
-    let var = state.var(name).map(|value| Write::Var { name: name.clone(), value: Some(value.clone()) });
-    state.table(name).into_iter().flatten().map(entry).chain(var).collect()
+    let rows = |table: &'a Name| state.table(table).into_iter().flatten().map(move |entry| row(table, entry));
+    let var = |var: &Name| {
+        let value = state.var(var)?.clone();
+        Some(Write::Var { name: var.clone(), value: Some(value) })
+    };
+    let tables = state.tables().filter(|table| is_named(table, name));
+    let vars = state.vars().filter(|var| is_named(var, name));
+    tables.flat_map(rows).chain(vars.filter_map(var)).collect()
 }
 
 /// The write that removes what this one puts.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::names::outside_of_slices;
 use super::{Float, Name, Value, Write};
 
 /// A type of values.
@@ -258,12 +259,15 @@ pub(super) struct Declarations {
 }
 
 impl Declarations {
+    /// The types of a table. One of a slice has those of the table with the same name outside of slices, unless it was
+    /// declared itself.
     pub fn table(&self, name: &str) -> Option<&Arc<Types>> {
-        self.tables.get(name)
+        self.tables.get(name).or_else(|| self.tables.get(outside_of_slices(name)?))
     }
 
+    /// The same for a variable.
     pub fn var(&self, name: &str) -> Option<&Arc<Kind>> {
-        self.vars.get(name)
+        self.vars.get(name).or_else(|| self.vars.get(outside_of_slices(name)?))
     }
 
     pub fn put_table(&mut self, name: &Name, types: &Arc<Types>) {

@@ -10,6 +10,16 @@ use std::task::Waker;
 
 use super::{Cell, Commit, DeclareError, Kind, Mismatch, Name, Snapshot, Store, Types, Value, Write};
 
+/// The name outside of slices of what a slice calls by this name: `limits` for `red/limits`.
+pub(super) fn outside_of_slices(name: &str) -> Option<&str> {
+    name.rsplit_once('/').map(|(_, name)| name)
+}
+
+/// Whether a name is `of`, or what a slice calls so.
+pub(super) fn is_named(name: &str, of: &str) -> bool {
+    name == of || outside_of_slices(name) == Some(of)
+}
+
 /// What was declared.
 #[derive(Debug, Default)]
 pub(super) struct Declared {
@@ -41,18 +51,22 @@ impl Store {
         if let Some(before) = newest.types(name) {
             return same(before, &types, || format!("the table {name}"));
         }
+        let is_meant = |of: &Name| *of == table || is_named(of, &table) && newest.types(of).is_none();
         let asked = inner.dependents.cells().filter_map(|cell| match cell {
-            Cell::Table(of, key) if *of == table => Some(key),
+            Cell::Table(of, key) if is_meant(of) => Some((of, key)),
             _ => None,
         });
-        for key in asked {
+        for (of, key) in asked {
             if !types.key.admits(key) {
                 let value = key.clone();
-                let mismatch = Mismatch::Key { table: table.clone(), kind: types.key.clone(), value };
+                let mismatch = Mismatch::Key { table: of.clone(), kind: types.key.clone(), value };
                 return Err(DeclareError::Asked(mismatch));
             }
         }
-        let mut writes = converted(&newest, &table, &types)?;
+        let mut writes = Vec::new();
+        for of in newest.tables().filter(|of| is_meant(of)) {
+            writes.extend(converted(&newest, of, &types)?);
+        }
         writes.push(Write::Types { table, types });
         let (commit, wake) = self.publish(&mut inner, newest, writes);
         drop(inner);
@@ -72,11 +86,11 @@ impl Store {
             return same(before, &kind, || format!("the variable {name}"));
         }
         let mut writes = vec![Write::Kind { name: name.clone(), kind: Arc::clone(&kind) }];
-        if let Some(value) = newest.var(&name)
-            && !kind.admits(value)
-        {
-            let value = kind.value(&name, value)?;
-            writes.push(Write::Var { name, value: Some(value) });
+        let is_meant = |of: &Name| *of == name || is_named(of, &name) && newest.kind(of).is_none();
+        for of in newest.vars().filter(|of| is_meant(of)) {
+            if let Some(value) = newest.var(of).filter(|value| !kind.admits(value)) {
+                writes.push(Write::Var { name: of.clone(), value: Some(kind.value(of, value)?) });
+            }
         }
         let (commit, wake) = self.publish(&mut inner, newest, writes);
         drop(inner);
@@ -86,7 +100,9 @@ impl Store {
 
     /// What a declared variable is until it is set.
     pub fn initial(&self, name: &str) -> Option<Value> {
-        self.lock().declared.vars.get(name).cloned()
+        let inner = self.lock();
+        let vars = &inner.declared.vars;
+        vars.get(name).or_else(|| vars.get(outside_of_slices(name)?)).cloned()
     }
 
     /// The tables that are known, by name. Looks at all cells that leaves depend on.

@@ -15,14 +15,15 @@ use std::sync::{Arc, Mutex};
 use rustc_hash::FxHashMap;
 
 use super::{Cell, CellValue, Name, Snapshot, Txn, Value, sync};
+use crate::network::Scope;
 
 /// A memoised function of state without its types, for bindings to other languages. Clones are the same function.
 #[derive(Clone)]
 pub struct Function(Arc<Definition>);
 
 /// Evaluates a function at its argument: reads what it needs through the transaction, and returns that with the answer.
-/// If hosts are not tracked (`false`), a query that asks for them fails.
-type Ask = dyn Fn(Txn, &Value, bool) -> (Answer, Txn) + Send + Sync;
+/// If hosts are not tracked (`false`), a query that asks for them fails. A slice that asks is given last.
+type Ask = dyn Fn(Txn, &Value, bool, Option<&Scope>) -> (Answer, Txn) + Send + Sync;
 
 /// What a query's function may return.
 pub type Answer = Result<Value, Arc<str>>;
@@ -39,6 +40,8 @@ struct Definition {
 pub struct Question {
     function: Function,
     argument: Value,
+    /// The slice that asks.
+    within: Option<Scope>,
 }
 
 /// Answers that were found, by question.
@@ -69,7 +72,7 @@ impl Function {
     /// A function of this name that `ask` evaluates.
     pub(crate) fn asking(
         name: &str,
-        ask: impl Fn(Txn, &Value, bool) -> (Answer, Txn) + Send + Sync + 'static,
+        ask: impl Fn(Txn, &Value, bool, Option<&Scope>) -> (Answer, Txn) + Send + Sync + 'static,
     ) -> Function {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -78,13 +81,18 @@ impl Function {
 
     /// The cell that its answer to `argument` is.
     pub fn cell(&self, argument: Value) -> Cell {
-        Cell::Query(Question { function: self.clone(), argument })
+        Cell::Query(Question::new(self.clone(), argument))
     }
 }
 
 impl Question {
     pub(crate) fn new(function: Function, argument: Value) -> Question {
-        Question { function, argument }
+        Question { function, argument, within: None }
+    }
+
+    /// The same question, asked in a slice.
+    pub(crate) fn in_slice(self, scope: &Scope) -> Question {
+        Question { within: Some(scope.clone()), ..self }
     }
 
     /// The answer in `state`.
@@ -119,7 +127,7 @@ impl Question {
         };
         let hosts_tracked = !state.memo.no_hosts.load(Ordering::Relaxed);
         let txn = Txn::new(Arc::new(state.clone()));
-        let (answer, txn) = (self.function.0.ask)(txn, &self.argument, hosts_tracked);
+        let (answer, txn) = (self.function.0.ask)(txn, &self.argument, hosts_tracked, self.within.as_ref());
         let reads = txn.reads().map(|(cell, value)| (cell.clone(), value.clone())).collect();
         (answer, reads)
     }

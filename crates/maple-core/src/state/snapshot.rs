@@ -197,7 +197,7 @@ impl Snapshot {
     }
 
     /// Whether a table that was declared can have this key.
-    pub(super) fn check_key(&self, table: &Name, key: &Value) -> Result<(), Mismatch> {
+    pub(crate) fn check_key(&self, table: &Name, key: &Value) -> Result<(), Mismatch> {
         self.declared.check_key(table, key)
     }
 

@@ -223,6 +223,11 @@ impl Store {
         self.lock().dependents.of(cell)
     }
 
+    /// The leaves that depend on a flood, of the network or of a part of it.
+    pub(crate) fn dependents_of_floods(&self) -> BTreeSet<LeafId> {
+        self.lock().dependents.of_floods()
+    }
+
     /// From now on gives `observe` every snapshot, just before it becomes the newest, for comparison with what was true
     /// at any moment. No other commit publishes until it returns, so it must be quick, and it must not call the store.
     pub fn observe(&self, observe: impl Fn(&Arc<Snapshot>) + Send + Sync + 'static) {

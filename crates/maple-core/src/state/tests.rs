@@ -37,7 +37,7 @@ fn triangle() -> std::sync::Arc<Store> {
 }
 
 fn path(from: u64, to: u64, weight: Option<&str>) -> Cell {
-    Cell::Path { from: Dpid(from), to: Dpid(to), weight: weight.map(Into::into) }
+    Cell::Path { from: Dpid(from), to: Dpid(to), weight: weight.map(Into::into), within: None }
 }
 
 /// Subscribes a leaf to cells as they are now.
@@ -135,7 +135,7 @@ fn a_link_that_fails_withdraws_only_paths_that_change() {
     subscribe(&store, 1, &[path(1, 2, None)]);
     subscribe(&store, 2, &[path(2, 3, None)]);
     subscribe(&store, 3, &[path(1, 3, Some("cost"))]);
-    subscribe(&store, 4, &[Cell::Flood(Dpid(1))]);
+    subscribe(&store, 4, &[Cell::Flood(Dpid(1), None)]);
     let down = |port| Write::Port { at: port, info: Some(PortInfo { up: false, kind: PortKind::New }) };
     // The spanning tree from switch 1 has 1-2 and 1-3; only the path from 2 to 3 uses 2-3.
     assert_eq!(withdrawn(&store, vec![down(at(2, 2)), down(at(3, 1))]), [2]);

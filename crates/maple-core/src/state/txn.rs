@@ -109,10 +109,15 @@ impl Txn {
 
     /// Takes back what was written since. What was read stays a dependency: the decision to roll back rests on it.
     pub fn roll_back(&mut self, to: Savepoint) {
+        self.sends.truncate(to.sends);
+        self.roll_back_state(to);
+    }
+
+    /// The same, but frames that were sent stay.
+    pub fn roll_back_state(&mut self, to: Savepoint) {
         self.working = to.working;
         self.writes.truncate(to.writes);
         self.invalidations.truncate(to.invalidations);
-        self.sends.truncate(to.sends);
     }
 
     /// The same reads without any writes.

@@ -279,17 +279,20 @@ impl<'t> Known<'t> {
     pub(crate) fn learn(&mut self, item: Item) {
         match &item {
             Item::Read(constraint) => self.field(constraint.field).confine(constraint),
-            Item::Test { cond, outcome: true } => {
-                for constraint in &cond.all {
-                    self.field(constraint.field).confine(constraint);
-                }
-                for range in &cond.ranges {
-                    self.field(range.field).confine_to(range.lo, range.hi);
-                }
-            }
+            Item::Test { cond, outcome: true } => self.suppose(cond),
             Item::Test { cond, outcome: false } => self.learn_failure(cond),
         }
         self.items.push(item);
+    }
+
+    /// A condition that packets now fit.
+    pub(crate) fn suppose(&mut self, cond: &Cond) {
+        for constraint in &cond.all {
+            self.field(constraint.field).confine(constraint);
+        }
+        for range in &cond.ranges {
+            self.field(range.field).confine_to(range.lo, range.hi);
+        }
     }
 
     /// The items so far.

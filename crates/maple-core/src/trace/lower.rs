@@ -27,7 +27,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Field};
 
 use super::known::{Known, Passed, Verdict};
-use super::{Cond, Fields, Item, Range, Region, Source, Trace};
+use super::{Cond, Fields, Item, Range, Region, Source, Step, Trace};
 use crate::capabilities::Capabilities;
 
 /// A trace that is lowered item by item, as questions are asked; [`Trace::lower`] lowers a whole trace. The packet and
@@ -61,16 +61,19 @@ impl Trace {
     pub fn lower<P: Fields + ?Sized>(&self, packet: &P, capabilities: &Capabilities) -> Trace {
         let mut lowered = Lowered::default();
         let mut lowering = Lowering { packet, capabilities, done: &mut lowered };
-        for (i, item) in self.items.iter().enumerate() {
-            let source = self.sources.get(i).unwrap_or(&None);
-            match item {
-                Item::Read(constraint) => lowering.read(constraint, source),
-                Item::Test { cond, .. } => _ = lowering.test(cond, source),
+        for step in self.steps() {
+            match step {
+                Step::Item(Item::Read(constraint), source) => lowering.read(constraint, &source.cloned()),
+                Step::Item(Item::Test { cond, .. }, source) => _ = lowering.test(cond, &source.cloned()),
+                Step::List(answer) => {
+                    answer.asked().for_each(|cond| _ = lowering.test(cond, &answer.source));
+                }
             }
         }
         let Lowered { known, sources, .. } = lowered;
         Trace {
             items: known.into_items(),
+            lists: Vec::new(),
             sources: Arc::new(sources),
             read_switch: self.read_switch,
             short: self.short,

@@ -12,15 +12,22 @@ use maple_wire::{Constraint, Field, Packet};
 
 use crate::capabilities::prefix_length;
 
+mod condition_index;
 mod known;
+mod list;
 mod lower;
+mod overlap;
 mod recorder;
 mod region;
 mod source;
 mod stated;
 
+pub(crate) use condition_index::ConditionIndex;
 pub(crate) use known::{Failures, Passed};
+pub(crate) use list::Looked;
+pub use list::{CondList, ListAnswer};
 pub(crate) use lower::Lowered;
+pub use overlap::{Example, example_of_both};
 pub use recorder::Recorder;
 pub(crate) use region::Region;
 pub use source::Source;
@@ -140,6 +147,8 @@ impl Item {
 pub struct Trace {
     /// Reads and tests in the order they were made.
     pub items: Vec<Item>,
+    /// What it learned from lists, in order: each stands for tests between the items.
+    pub lists: Vec<ListAnswer>,
     /// Where each item comes from; as long as `items`.
     pub sources: Arc<Vec<Option<Source>>>,
     /// Whether the run asked for the switch. In an ingress tree that is constant, so no item says it.
@@ -152,7 +161,61 @@ pub struct Trace {
     pub each: bool,
 }
 
+/// A step of a trace.
+#[derive(Clone, Copy, Debug)]
+pub enum Step<'a> {
+    /// An item, with its source.
+    Item(&'a Item, Option<&'a Source>),
+    /// What a list answered.
+    List(&'a ListAnswer),
+}
+
+impl<'a> Step<'a> {
+    /// Where the step comes from.
+    pub fn source(&self) -> Option<&'a Source> {
+        match self {
+            Step::Item(_, source) => *source,
+            Step::List(answer) => answer.source.as_ref(),
+        }
+    }
+}
+
+impl PartialEq for Step<'_> {
+    /// Whether both asked the same and got the same answer, wherever they come from.
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Step::Item(item, _), Step::Item(other, _)) => item == other,
+            (Step::List(answer), Step::List(other)) => answer.key() == other.key(),
+            _ => false,
+        }
+    }
+}
+
 impl Trace {
+    /// Reads, tests and answers of lists in the order in which they were made.
+    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        let (mut items, mut lists) = (self.items.iter().enumerate(), self.lists.iter().peekable());
+        let mut passed = 0;
+        std::iter::from_fn(move || {
+            if let Some(answer) = lists.next_if(|answer| answer.after <= passed) {
+                return Some(Step::List(answer));
+            }
+            let (at, item) = items.next()?;
+            passed = at + 1;
+            Some(Step::Item(item, self.sources.get(at).and_then(Option::as_ref)))
+        })
+    }
+
+    /// Whether a packet gives the same answers.
+    pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
+        self.items.iter().all(|item| item.holds(packet)) && self.lists.iter().all(|answer| answer.holds(packet))
+    }
+
+    /// Whether another trace has the same reads, tests and answers.
+    pub fn asks_like(&self, other: &Trace) -> bool {
+        self.items == other.items && self.lists == other.lists
+    }
+
     /// Whether a rule may do what f did.
     pub fn lasts(&self) -> bool {
         !self.short && !self.each
@@ -186,6 +249,15 @@ impl fmt::Display for Item {
         match self {
             Item::Read(constraint) => write!(f, "read {}", show(constraint)),
             Item::Test { cond, outcome } => write!(f, "test {cond}: {}", if *outcome { "yes" } else { "no" }),
+        }
+    }
+}
+
+impl fmt::Display for Step<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Item(item, _) => item.fmt(f),
+            Step::List(answer) => answer.fmt(f),
         }
     }
 }

@@ -37,7 +37,7 @@ use maple_wire::{Constraint, Field};
 
 use super::known::{Known, Verdict};
 use super::stated::stated;
-use super::{Cond, Fields, Item, Range, Source, Trace};
+use super::{Cond, CondList, Fields, Item, ListAnswer, Range, Source, Trace};
 
 /// Answers one run's questions about its packet and records them. All questions must be about the same packet.
 #[derive(Debug, Default)]
@@ -45,6 +45,7 @@ pub struct Recorder {
     /// The items, and what follows from them.
     known: Known<'static>,
     sources: Vec<Option<Source>>,
+    lists: Vec<ListAnswer>,
     read_switch: bool,
     short: bool,
     /// Whether packets are abstract headers, which have all fields.
@@ -65,7 +66,13 @@ impl Recorder {
 
     /// Where the latest item comes from, if there is one and its source is known.
     pub fn last_source(&self) -> Option<Source> {
-        self.sources.last().cloned().flatten()
+        let answered = self.lists.last().filter(|answer| answer.after == self.sources.len());
+        answered.map_or_else(|| self.sources.last().cloned().flatten(), |answer| answer.source.clone())
+    }
+
+    /// The whole value of a field, if the items so far say it. This is no question.
+    pub fn known(&self, field: Field) -> Option<u128> {
+        self.known.value(field, field.full_mask())
     }
 
     /// The value of `field` under `mask`, or `None` if the packet has no such field.
@@ -176,6 +183,28 @@ impl Recorder {
         outcome
     }
 
+    /// The place of the first condition of a list that the packet fits. `source` gives the line of a place.
+    pub fn first_of<P: Fields + ?Sized>(
+        &mut self,
+        packet: &P,
+        list: &Arc<CondList>,
+        source: impl FnOnce(usize) -> Option<Source>,
+    ) -> Option<usize> {
+        let (first, short) = list.first_looking(packet);
+        self.short |= short;
+        let place = first.unwrap_or(list.conds().len());
+        if let Some(cond) = first.map(|first| &list.conds()[first]) {
+            self.known.suppose(cond);
+        }
+        self.lists.push(ListAnswer {
+            after: self.sources.len(),
+            list: Arc::clone(list),
+            first: place,
+            source: source(place),
+        });
+        first
+    }
+
     /// Notes that the run asked for the switch.
     pub fn read_switch(&mut self) {
         self.read_switch = true;
@@ -188,8 +217,8 @@ impl Recorder {
 
     /// The whole trace.
     pub fn finish(self) -> Trace {
-        let Recorder { known, sources, read_switch, short, .. } = self;
-        Trace { items: known.into_items(), sources: Arc::new(sources), read_switch, short, each: false }
+        let Recorder { known, sources, lists, read_switch, short, .. } = self;
+        Trace { items: known.into_items(), lists, sources: Arc::new(sources), read_switch, short, each: false }
     }
 
     /// Whether the packet has `field`, decided by reading the fields of its prerequisites.

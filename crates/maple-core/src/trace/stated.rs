@@ -34,7 +34,7 @@ pub(super) fn stated(cond: &Cond, prerequisites: impl Fn(Field) -> &'static [&'s
 }
 
 /// The condition with each value masked and each range within its field; `None` if no value fits.
-fn plain(cond: &Cond) -> Option<Cond> {
+pub(super) fn plain(cond: &Cond) -> Option<Cond> {
     let mut plain = Cond::default();
     for c in &cond.all {
         if c.value & !c.field.full_mask() != 0 {
@@ -53,7 +53,7 @@ fn plain(cond: &Cond) -> Option<Cond> {
 }
 
 /// The condition with this constraint in addition to what it says of the field; `None` if they contradict each other.
-fn meet(cond: Cond, with: Constraint) -> Option<Cond> {
+pub(super) fn meet(cond: Cond, with: Constraint) -> Option<Cond> {
     let there = cond.all.iter().find(|c| c.field == with.field).copied();
     let Some(there) = there else { return Some(cond.and(with)) };
     let agree = (there.value ^ with.value) & there.mask & with.mask == 0;

@@ -8,9 +8,8 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use super::chain_questions::ChainQuestions;
-use super::condition_index::ConditionIndex;
 use super::{Branch, Node, NodeId, Tree};
-use crate::trace::{Cond, Failures, Fields, Item, Passed};
+use crate::trace::{Cond, ConditionIndex, Failures, Fields, Item, Passed};
 
 /// A chain has an index if it has at least this many tests. Shorter ones are walked as fast.
 const LONG: usize = 8;

@@ -31,7 +31,6 @@
 //! other question costs the length of the path, in which a long chain counts one step for each of its tests that has a
 //! single part. Then each question costs what it costs a recorder. [`Tree::insert_replayed`] costs the new nodes.
 
-use std::cell::Cell;
 use std::slice::Iter;
 use std::sync::Arc;
 
@@ -40,7 +39,7 @@ use maple_wire::Field;
 use super::chain::LongChain;
 use super::{Augmented, Branch, LeafId, Node, NodeId, Tree};
 use crate::capabilities::Capabilities;
-use crate::trace::{Cond, Fields, Item, Lowered, Trace};
+use crate::trace::{Cond, Fields, Item, Looked, Lowered, Step, Trace};
 
 /// A run that is under way: a tree answers its questions about its packet. All questions must be about the same packet.
 #[derive(Debug)]
@@ -124,12 +123,6 @@ pub struct Replayed {
     short: bool,
     memos: Vec<NewMemo>,
     edits: u64,
-}
-
-/// A packet that notes whether the run looked at a field that was not captured.
-struct Looked<'p, P: ?Sized> {
-    packet: &'p P,
-    short: Cell<bool>,
 }
 
 impl Replayed {
@@ -262,10 +255,11 @@ impl<'t> Replay<'t> {
     /// Asks all that a trace observed. It must have been recorded of the same packet.
     pub fn observe<P: Fields + ?Sized>(&mut self, packet: &P, trace: &Trace) {
         self.short |= trace.short;
-        for item in &trace.items {
-            match item {
-                Item::Read(read) => _ = self.read_there(packet, read.field, read.mask),
-                Item::Test { cond, .. } => _ = self.fits(packet, cond),
+        for step in trace.steps() {
+            match step {
+                Step::Item(Item::Read(read), _) => _ = self.read_there(packet, read.field, read.mask),
+                Step::Item(Item::Test { cond, .. }, _) => _ = self.fits(packet, cond),
+                Step::List(answer) => answer.asked().for_each(|cond| _ = self.fits(packet, cond)),
             }
         }
     }
@@ -453,24 +447,5 @@ impl<'t> InChain<'t> {
 impl Place {
     fn go(&mut self, tree: &Tree, node: NodeId, branch: Branch) {
         *self = Place { from: Some((node, branch)), here: tree.child(node, branch), depth: self.depth + 1 };
-    }
-}
-
-impl<'p, P: Fields + ?Sized> Looked<'p, P> {
-    fn new(packet: &'p P) -> Looked<'p, P> {
-        Looked { packet, short: Cell::new(false) }
-    }
-}
-
-impl<P: Fields + ?Sized> Fields for Looked<'_, P> {
-    fn value(&self, field: Field) -> Option<u128> {
-        if !self.is_captured(field) {
-            self.short.set(true);
-        }
-        self.packet.value(field)
-    }
-
-    fn is_captured(&self, field: Field) -> bool {
-        self.packet.is_captured(field)
     }
 }

@@ -8,6 +8,7 @@
 //! A [`World`] says what a network has. From it and a [`Random`](super::Random) come programs, packets and changes
 //! that concern this network. Equal seeds give equal cases.
 
+mod listed;
 #[expect(missing_docs, reason = "the fields of its variants bear the names of what they hold")]
 mod packets;
 mod policy;
@@ -15,6 +16,7 @@ mod policy;
 mod program;
 mod programs;
 
+pub use listed::Listed;
 pub use packets::{Body, PacketSpec, Tag, Transport};
 pub use program::{Answer, Change, Operand, Program, Question, Special, Subject, TABLES, VARS, WEIGHT, Who, int};
 pub use programs::{HostAddresses, World};

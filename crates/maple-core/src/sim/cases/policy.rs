@@ -38,8 +38,28 @@ static DEGREE: LazyLock<Query<Dpid, u64>> = LazyLock::new(|| {
 
 impl Policy for Program {
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
+        self.decide_by(pkt, net, &|_| None)
+    }
+}
+
+/// Answers a chain of questions that begins here, if it can: the number of the first whose answer is yes, or how many
+/// there are.
+pub(super) type AskChain<'a> = dyn Fn(&Program) -> Option<Result<usize, usize>> + 'a;
+
+impl Program {
+    /// Runs the program, with other answers for some chains of questions.
+    pub(super) fn decide_by(
+        &self,
+        pkt: &PacketHandle,
+        net: &Net,
+        ask_chain: &AskChain<'_>,
+    ) -> Result<Route, PolicyError> {
         let mut at = self;
         loop {
+            if let Some(answered) = ask_chain(at) {
+                at = after_chain(at, answered);
+                continue;
+            }
             at = match at {
                 Program::Answer(route) => return Ok(answer(route, pkt, net)),
                 Program::Ask { question, yes, no } => {
@@ -72,6 +92,20 @@ impl Policy for Program {
                 }
             }
         }
+    }
+}
+
+/// Where a program continues after a chain of questions.
+fn after_chain(first: &Program, answered: Result<usize, usize>) -> &Program {
+    let (Ok(denied) | Err(denied)) = answered;
+    let mut at = first;
+    for _ in 0..denied {
+        let Program::Ask { no, .. } = at else { unreachable!("a chain consists of questions") };
+        at = no;
+    }
+    match (answered, at) {
+        (Ok(_), Program::Ask { yes, .. }) => yes,
+        _ => at,
     }
 }
 

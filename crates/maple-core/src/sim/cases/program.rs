@@ -197,7 +197,7 @@ pub fn selection(field: Field, value: u128) -> Selection {
 
 impl Program {
     /// Its parts.
-    fn children(&self) -> Vec<&Program> {
+    pub(super) fn children(&self) -> Vec<&Program> {
         match self {
             Program::Answer(_) => Vec::new(),
             Program::Ask { yes, no, .. } => vec![yes, no],

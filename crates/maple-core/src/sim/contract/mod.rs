@@ -8,6 +8,7 @@
 //! but never elsewhere, changed or twice.
 
 mod generate;
+mod guards;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +18,19 @@ use maple_wire::{Dpid, Field, PortNo};
 
 use generate::{LINK_PORTS, Shape, Step, greeting, hosts, line_shape, shape, steps, steps_of_flows};
 
-use super::cases::Program;
+use guards::{Guard, Judged, Verdict, guards};
+
+use super::cases::{Listed, Program};
 use super::{Delivery, Random, Sim, SimSwitch};
 use crate::check::Observation;
+use crate::compose::{Composition, Slice};
 use crate::engine::{Engine, Event, LabelRange, ListenerPacket, Options, PROBE_MAC, Selection};
-use crate::network::{Location, Mac, PortKind};
+use crate::network::{LinkName, Location, Mac, PortKind};
 use crate::oracles::Strategy;
+use crate::policy::{Policy, SamplePacket};
+use crate::route::Resolved;
 use crate::run::Run;
-use crate::state::{Snapshot, Txn};
+use crate::state::{Name, Snapshot, Txn, Write};
 
 /// The Ethernet type of LLDP.
 const LLDP: u128 = 0x88cc;
@@ -35,12 +41,18 @@ struct Case {
     seed: u64,
     shape: Shape,
     policy: Program,
+    /// Whether the policy is that of two slices, each with a part of the network.
+    sliced: bool,
+    /// Constraints around the policy.
+    guards: Vec<Guard>,
     labels: LabelRange,
     track_hosts: bool,
     compiler: Strategy,
     /// The maximum number of rules of a switch, and of leaves of a tree.
     capacity: (Option<usize>, Option<usize>),
     steps: Vec<Step>,
+    /// Whether chains of questions are asked as lists, and some packets decided beforehand.
+    lists: bool,
 }
 
 /// A packet that entered, and whether its host was where the controller believed.
@@ -61,7 +73,19 @@ impl Case {
         let labels = labels(&mut random);
         let track_hosts = !random.chance(10);
         let (compiler, capacity) = (compiler(&mut random), capacity(&mut random));
-        Case { seed, shape, policy, labels, track_hosts, compiler, capacity, steps }
+        Case {
+            seed,
+            shape,
+            policy,
+            sliced: false,
+            guards: Vec::new(),
+            labels,
+            track_hosts,
+            compiler,
+            capacity,
+            steps,
+            lists: seed.is_multiple_of(3),
+        }
     }
 
     /// A case in which routes with equal headers meet on links.
@@ -78,7 +102,31 @@ impl Case {
         let labels = labels(&mut random);
         let track_hosts = !random.chance(10);
         let (compiler, capacity) = (compiler(&mut random), capacity(&mut random));
-        Case { seed, shape, policy, labels, track_hosts, compiler, capacity, steps }
+        Case {
+            seed,
+            shape,
+            policy,
+            sliced: false,
+            guards: Vec::new(),
+            labels,
+            track_hosts,
+            compiler,
+            capacity,
+            steps,
+            lists: seed.is_multiple_of(3),
+        }
+    }
+
+    /// A case in which constraints judge the routes.
+    fn of_guards(seed: u64) -> Case {
+        let case = Case::generate(seed);
+        let mut random = Random(!seed);
+        let world = case.shape.world();
+        let policy = if random.chance(50) { case.policy } else { world.program_of_filters(&mut random) };
+        let mut steps: Vec<Step> = (0..hosts().len()).map(|host| greeting(&mut random, &world, host)).collect();
+        steps.push(Step::Rest);
+        steps.extend(case.steps);
+        Case { policy, guards: guards(&mut random, &world), steps, ..case }
     }
 
     /// A case in which many flows share links.
@@ -93,7 +141,64 @@ impl Case {
         steps.extend(steps_of_flows(&mut random, &shape, count, 16));
         let labels = labels(&mut random);
         let (compiler, capacity) = (compiler(&mut random), capacity(&mut random));
-        Case { seed, shape, policy, labels, track_hosts: true, compiler, capacity, steps }
+        Case {
+            seed,
+            shape,
+            policy,
+            sliced: false,
+            guards: Vec::new(),
+            labels,
+            track_hosts: true,
+            compiler,
+            capacity,
+            steps,
+            lists: seed.is_multiple_of(3),
+        }
+    }
+
+    /// Packets that the policy decides beforehand.
+    fn samples(&self) -> Vec<SamplePacket> {
+        let mut random = Random(self.seed);
+        let world = self.shape.world();
+        let mut sample =
+            || SamplePacket { frame: world.packet(&mut random, &[]).frame(0).into(), switch: None, port: None };
+        (0..self.seed % 8).map(|_| sample()).collect()
+    }
+
+    /// The policy without its constraints. Under constraints it is a part of a composition, which also fails where a
+    /// branch that leads nowhere writes what the packet lacks.
+    fn unguarded(&self, lists: bool) -> Arc<dyn Policy> {
+        let policy: Arc<dyn Policy> = match lists {
+            true => Arc::new(Listed::new(self.policy.clone(), self.samples())),
+            false => Arc::new(self.policy.clone()),
+        };
+        if self.guards.is_empty() { policy } else { Arc::new(Composition::of(policy)) }
+    }
+
+    /// The policy, or slices with it; without constraints. Where `lists`, chains of questions are lists.
+    fn sliced(&self, lists: bool) -> Arc<dyn Policy> {
+        let policy = self.unguarded(lists);
+        if !self.sliced {
+            return policy;
+        }
+        let mut random = Random(self.seed);
+        let links: Vec<LinkName> = self.shape.links.iter().map(|(a, _)| LinkName::Port(*a)).collect();
+        let (red, blue): (Vec<Location>, Vec<Location>) =
+            self.shape.edges().into_iter().partition(|_| random.one_in(2));
+        let slice = |name: &str| Slice::new(name, Composition::of(Arc::clone(&policy)));
+        let red = slice("red").ports(red).links(links.into_iter().filter(|_| !random.one_in(3)));
+        let slices = [red, slice("blue").ports(blue)];
+        let slices = Composition::slices(slices, Composition::of(Arc::clone(&policy)), None).expect("ports differ");
+        Arc::new(slices)
+    }
+
+    /// What is run: all of it.
+    fn whole(&self) -> Arc<dyn Policy> {
+        let policy = self.sliced(self.lists);
+        if self.guards.is_empty() {
+            return policy;
+        }
+        Arc::new(Composition::of(policy).guarded(self.guards.iter().map(Guard::constraint)))
     }
 
     /// Plays the case. An error says what is wrong.
@@ -107,6 +212,7 @@ impl Case {
             play.tally.packet_ins += stats.packet_ins - stats.link_packet_ins;
             play.tally.labelled += stats.labels;
             play.tally.refused += stats.labels_refused;
+            play.tally.violations += stats.violations;
         }
         Ok(play.tally)
     }
@@ -134,6 +240,13 @@ impl Case {
         while let Some(smaller) = simpler(&self) {
             self = smaller;
         }
+        for index in (0..self.guards.len()).rev() {
+            let mut fewer = self.clone();
+            fewer.guards.remove(index);
+            if fewer.play().is_err() {
+                self = fewer;
+            }
+        }
         self
     }
 }
@@ -157,6 +270,7 @@ fn labels(random: &mut Random) -> LabelRange {
 
 struct Play<'a> {
     case: &'a Case,
+    policy: Arc<dyn Policy>,
     sim: Sim,
     /// The packets since the last rest.
     sent: Vec<Sent>,
@@ -186,23 +300,26 @@ struct Tally {
     labelled: u64,
     /// Times that a route was refused a label.
     refused: u64,
+    /// Routes that constraints refused.
+    violations: u64,
 }
 
 impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, other: Tally) {
-        let Tally { exact, lossy, delivered, packet_ins, labelled, refused } = other;
+        let Tally { exact, lossy, delivered, packet_ins, labelled, refused, violations } = other;
         self.exact += exact;
         self.lossy += lossy;
         self.delivered += delivered;
         self.packet_ins += packet_ins;
         self.labelled += labelled;
         self.refused += refused;
+        self.violations += violations;
     }
 }
 
 impl<'a> Play<'a> {
     fn new(case: &'a Case) -> Play<'a> {
-        let policy = Arc::new(case.policy.clone());
+        let policy = case.whole();
         let Case { labels, track_hosts, compiler, capacity: (max_rules, max_traces), .. } = *case;
         // In some cases hosts are forgotten at each rest.
         let host_timeout = Duration::from_secs(if case.seed.is_multiple_of(5) { 20 } else { 300 });
@@ -247,6 +364,7 @@ impl<'a> Play<'a> {
         sim.history = last.into_iter().collect();
         Play {
             case,
+            policy: case.sliced(false),
             sim,
             sent: Vec::new(),
             lossy: false,
@@ -299,7 +417,12 @@ impl<'a> Play<'a> {
                 self.truth.insert(mac, to);
                 self.sim.place_host(mac, to);
             }
-            Step::Write(change) => self.sim.tell(change.event()),
+            Step::Write(change) => {
+                if self.case.sliced {
+                    self.sim.tell(in_red(change.event()));
+                }
+                self.sim.tell(change.event());
+            }
             Step::Invalidate => self.sim.tell(Event::Invalidate(Selection::All)),
             Step::Restart(dpid) => {
                 self.lossy = true;
@@ -406,7 +529,20 @@ impl<'a> Play<'a> {
         let captured = packet.frame[..len].into();
         let txn = Txn::new(state.clone());
         let run = Run::new(captured, packet.frame.len(), packet.at, txn, self.case.track_hosts);
-        let Ok(resolved) = Observation::of(&self.case.policy, &run).answer else { return Vec::new() };
+        let Ok(resolved) = Observation::of(&*self.policy, &run).answer else { return Vec::new() };
+        let judged = Judged {
+            frame: &packet.frame[..len],
+            total_len: packet.frame.len(),
+            came_in: packet.at,
+            state,
+            track_hosts: self.case.track_hosts,
+            route: &resolved,
+        };
+        let resolved = match judged.verdict(&self.case.guards) {
+            Verdict::Allowed => resolved,
+            Verdict::Refused => Arc::new(Resolved { own: resolved.own.clone(), ..Resolved::default() }),
+            Verdict::Failed => return Vec::new(),
+        };
         let copies = resolved.copies(&packet.frame, packet.at).into_iter();
         copies.map(|(at, frame)| Delivery { at, frame }).collect()
     }
@@ -463,10 +599,40 @@ fn the_network_behaves_so_too_where_routes_with_equal_headers_meet() {
 }
 
 #[test]
+fn the_network_behaves_so_too_under_constraints() {
+    let all = play_all(2_000, Case::of_guards);
+    assert!(all.violations * 20 > all.exact, "constraints must be violated: {all:?}");
+    assert!(all.delivered * 2 > all.exact, "and satisfied: {all:?}");
+}
+
+#[test]
 fn the_network_behaves_so_too_where_many_flows_share_links() {
     let cases = 1_000;
     let all = play_all(cases, Case::of_flows_that_share_links);
     assert!(all.labelled > cases, "labels must be used: {all:?}");
+}
+
+#[test]
+fn the_network_behaves_so_too_with_slices() {
+    let all = play_all(3_000, |seed| Case { sliced: true, ..Case::generate(seed) });
+    let sent = all.exact + all.lossy;
+    assert!(all.exact * 2 > sent, "most packets must be checked exactly: {all:?}");
+    assert!(all.packet_ins * 5 < sent * 4, "the rules must carry packets too: {all:?}");
+}
+
+/// The same writes to the state of a slice.
+fn in_red(event: Event) -> Event {
+    let own = |name: &Name| Name::from(format!("red/{name}"));
+    let write = |write: Write| match write {
+        Write::Table { table, key, value } => Write::Table { table: own(&table), key, value },
+        Write::Var { name, value } => Write::Var { name: own(&name), value },
+        Write::Cost { name, link, cost } => Write::Cost { name: own(&name), link, cost },
+        other => other,
+    };
+    match event {
+        Event::Write(writes) => Event::Write(writes.into_iter().map(write).collect()),
+        other => other,
+    }
 }
 
 /// Plays many cases, and sums up what they covered.
@@ -485,10 +651,10 @@ fn play_all(cases: u64, generate: impl Fn(u64) -> Case) -> Tally {
                 let small = case.shrunk();
                 let error = small.play().err().unwrap_or(error);
                 let steps: Vec<String> = small.steps.iter().map(|step| format!("  {step:?}\n")).collect();
-                let Case { shape, policy, labels, track_hosts, compiler, capacity, .. } = &small;
+                let Case { shape, policy, guards, labels, track_hosts, compiler, capacity, .. } = &small;
                 let options =
                     format!("{labels:?}, hosts tracked: {track_hosts}, compiler {compiler:?}, capacity {capacity:?}");
-                panic!("seed {seed}: {error}\n{shape:?}\n{policy}\n{options}\n{}", steps.concat());
+                panic!("seed {seed}: {error}\n{shape:?}\n{policy}\n{guards:?}\n{options}\n{}", steps.concat());
             }
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! # What
 //!
-//! A chain of tests (each the no-side of the one before) is a list of conditions that grows and shrinks at its end.
+//! A list of conditions is given, as an access list, or as a chain of tests in a tree, which grows and shrinks at its
+//! end.
 //! Conditions with the same masks on the same fields form a *group*. Within a group, a hash table leads from the values
 //! under the masks to the conditions with these values. Ranges are checked on the condition itself.
 //!
@@ -28,14 +29,14 @@
 //! # Cost
 //!
 //! A question takes one look-up for each mask of each field, and one for each remaining group. A new condition takes
-//! one insertion for each field, and one into its group. The plain walk ([`super::Tree::walk`]) is the oracle.
+//! one insertion for each field, and one into its group. The plain walk ([`crate::Tree::walk`]) is the oracle.
 
 use std::sync::Arc;
 
 use maple_wire::Field;
 use rustc_hash::FxHashMap;
 
-use crate::trace::{Cond, Fields};
+use super::{Cond, Fields};
 use crate::tuple_space::fold;
 
 #[cfg(test)]
@@ -51,7 +52,7 @@ const MAX_SLOTS: usize = 160;
 
 /// A list of conditions, with a fast search for the first one that a packet fits.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ConditionIndex {
+pub(crate) struct ConditionIndex {
     segments: Vec<Segment>,
     len: usize,
 }
@@ -133,7 +134,7 @@ enum Row {
 
 impl ConditionIndex {
     /// Adds a condition at the end.
-    pub(super) fn push(&mut self, cond: Arc<Cond>) {
+    pub fn push(&mut self, cond: Arc<Cond>) {
         self.len += 1;
         if let Some(last) = self.segments.last_mut()
             && last.has_room()
@@ -146,7 +147,7 @@ impl ConditionIndex {
     }
 
     /// Removes the last condition.
-    pub(super) fn pop(&mut self) {
+    pub fn pop(&mut self) {
         let Some(last) = self.segments.last_mut() else { return };
         last.pop();
         self.len -= 1;
@@ -156,12 +157,12 @@ impl ConditionIndex {
     }
 
     /// Roughly how many bytes it takes, without the conditions.
-    pub(super) fn bytes(&self) -> usize {
+    pub fn bytes(&self) -> usize {
         self.segments.iter().map(Segment::bytes).sum()
     }
 
     /// The position of the first condition that the packet fits.
-    pub(super) fn first<P: Fields + ?Sized>(&self, packet: &P) -> Option<usize> {
+    pub fn first<P: Fields + ?Sized>(&self, packet: &P) -> Option<usize> {
         self.segments.iter().find_map(|segment| Some(segment.start + segment.first(packet)?))
     }
 }

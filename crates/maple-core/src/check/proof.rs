@@ -1,0 +1,180 @@
+//! Whether the runs so far are all that a policy can do with any packet, in one state of the network.
+//!
+//! # What
+//!
+//! The traces of each switch form a tree. It is complete if each test has both sides, and each read all the values that
+//! there are: those of at most [`BITS`] bits, or the edge ports of the switch. Then every packet that enters there has
+//! passed some trace of the tree, since a trace says all that decides the rest of the run. So what no run did, no run
+//! does.
+//!
+//! # What is not claimed
+//!
+//! A policy that reads a whole address has more values than can be tried. A side that no packet took may be one that no
+//! packet can take; it counts as open. A proof is about the state in which the runs were made.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use maple_wire::{Dpid, Field, PortNo};
+
+use super::coverage::{Key, MergedTraces};
+use super::observe::Observation;
+use crate::network::{Mac, PortKind};
+use crate::state::Snapshot;
+use crate::trace::{Cond, Item};
+
+/// Reads of at most so many bits can be exhausted.
+pub(super) const BITS: u32 = 8;
+
+/// Why nothing is proved about all packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// The policy writes state, so later packets may take other paths.
+    Writes,
+    /// Two runs on one packet and state differ.
+    Untracked,
+    /// It failed on so many packets, and may do anything with them once it does not.
+    Failed(u64),
+    /// So many packets wait for a change.
+    Waits(u64),
+    /// It looks at a whole frame.
+    WholeFrame,
+    /// Packets that enter at this switch were not tried.
+    Switch(Dpid),
+    /// A field was read that has more values than were tried: the field, and its bits that were read.
+    Read(Field, u32),
+    /// No packet took the other side of a test.
+    Side(String),
+    /// No packet was tried that fits this entry of a list, from 1, or none of its entries.
+    Entry(Option<usize>),
+    /// The runs on one state asked different questions, though they had observed the same.
+    Differs,
+}
+
+impl fmt::Display for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Open::Writes => f.write_str("the policy writes state, and later packets may take other paths"),
+            Open::Untracked | Open::Differs => f.write_str("two runs on the same packet and state differ"),
+            Open::Failed(count) => write!(f, "the policy failed on {count} packets, whose routes are not known"),
+            Open::Waits(count) => write!(f, "{count} packets wait for a change, and their routes are not known"),
+            Open::WholeFrame => f.write_str("the policy looks at whole frames"),
+            Open::Switch(dpid) => write!(f, "no packet was tried that enters at switch {dpid}"),
+            Open::Read(field, bits) => {
+                write!(
+                    f,
+                    "the policy reads {bits} bits of {field}, and not all values were tried (a test makes two cases)"
+                )
+            }
+            Open::Entry(Some(entry)) => write!(f, "no packet was tried that fits entry {entry} of a list first"),
+            Open::Entry(None) => f.write_str("no packet was tried that fits no entry of a list"),
+            Open::Side(side) => write!(f, "no packet was tried for which holds: {side}"),
+        }
+    }
+}
+
+/// The traces of each switch.
+#[derive(Default)]
+pub(super) struct Explored {
+    switches: BTreeMap<Dpid, MergedTraces>,
+    wrote: bool,
+    whole_frame: bool,
+}
+
+impl Explored {
+    /// Adds a run on a packet that entered at a switch. Returns whether its trace is new there.
+    pub fn take(&mut self, at: Dpid, run: &Observation) -> bool {
+        self.wrote |= !run.writes.is_empty();
+        self.whole_frame |= run.trace.each;
+        self.switches.entry(at).or_default().take(run)
+    }
+
+    /// Whether the runs are all that there are, in this state. Otherwise why not.
+    pub fn is_complete(&self, state: &Snapshot, track_hosts: bool) -> Result<(), Open> {
+        if self.wrote {
+            return Err(Open::Writes);
+        }
+        if self.whole_frame {
+            return Err(Open::WholeFrame);
+        }
+        for (dpid, _) in state.switches() {
+            let is_edge = |kind| matches!(kind, PortKind::Edge | PortKind::Middlebox);
+            let ports: Vec<PortNo> =
+                state.ports_of(dpid).filter(|(_, p)| is_edge(p.kind)).map(|(port, _)| port).collect();
+            if ports.is_empty() {
+                continue;
+            }
+            let traces = self.switches.get(&dpid).ok_or(Open::Switch(dpid))?;
+            // A packet of a host that is known to be elsewhere never comes to the policy here.
+            // At a middlebox, packets of any source do.
+            let is_tracked = track_hosts && !state.ports_of(dpid).any(|(_, port)| port.kind == PortKind::Middlebox);
+            let is_elsewhere = |cond: &Cond| {
+                let source = cond.all.iter().find(|c| c.field == Field::EthSrc && c.is_exact());
+                let host = source.and_then(|source| state.host(Mac::from_bits(source.value)));
+                is_tracked && host.is_some_and(|host| host.location.switch != dpid)
+            };
+            for children in traces.nodes() {
+                complete(children, &ports, &is_elsewhere)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the items that follow a beginning of a trace are all that can follow it.
+fn complete<'a>(
+    children: impl Iterator<Item = &'a Key>,
+    ports: &[PortNo],
+    is_elsewhere: &impl Fn(&Cond) -> bool,
+) -> Result<(), Open> {
+    let mut items: Vec<&Item> = Vec::new();
+    let mut answers: BTreeMap<(usize, usize), BTreeSet<usize>> = BTreeMap::new();
+    for key in children {
+        match key {
+            Key::Item(item) => items.push(item),
+            Key::List { list, length, first } => _ = answers.entry((*list, *length)).or_default().insert(*first),
+        }
+    }
+    if let Some(((_, length), there)) = answers.first_key_value() {
+        let missing = (0..=*length).find(|first| !there.contains(first));
+        return match missing {
+            _ if answers.len() > 1 || !items.is_empty() => Err(Open::Differs),
+            None => Ok(()),
+            Some(entry) if entry == *length => Err(Open::Entry(None)),
+            Some(entry) => Err(Open::Entry(Some(entry + 1))),
+        };
+    }
+    let mut children = items;
+    children.sort_by_key(|item| item.to_string());
+    let Some(first) = children.first() else { return Ok(()) };
+    match first {
+        Item::Read(read) => {
+            let same = |item: &&Item| matches!(item, Item::Read(c) if (c.field, c.mask) == (read.field, read.mask));
+            if !children.iter().all(same) {
+                return Err(Open::Differs);
+            }
+            let bits = read.mask.count_ones();
+            let all = match read.field {
+                Field::InPort if read.is_exact() => ports.len(),
+                _ if bits <= BITS => 1 << bits,
+                _ => usize::MAX,
+            };
+            if children.len() < all { Err(Open::Read(read.field, bits)) } else { Ok(()) }
+        }
+        Item::Test { cond, .. } => {
+            let mut sides = [false; 2];
+            for item in &children {
+                match item {
+                    Item::Test { cond: other, outcome } if other == cond => sides[usize::from(*outcome)] = true,
+                    _ => return Err(Open::Differs),
+                }
+            }
+            match sides {
+                [true, true] => Ok(()),
+                [true, false] if is_elsewhere(cond) => Ok(()),
+                [true, false] => Err(Open::Side(cond.to_string())),
+                _ => Err(Open::Side(format!("not {cond}"))),
+            }
+        }
+    }
+}

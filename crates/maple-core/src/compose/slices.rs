@@ -1,0 +1,206 @@
+//! Slices: policies of tenants, each for packets of its own, with its own part of the network and state of its own.
+//!
+//! A slice's packets are those that fit one of its conditions and come in by one of its ports. No packet may be of two
+//! slices; that is decided when the slices are built, by exact logic over conditions ([`example_of_both`]). So their
+//! order does not matter. What a slice sees of network and state is in `run/slice.rs`. That its routes stay in it is
+//! checked with the route ([`crate::route::RouteError::NotInSlice`]).
+
+use std::collections::BTreeSet;
+
+use maple_wire::{Constraint, Dpid, Field, PortNo};
+
+use super::{Answer, Composition, Node, Running};
+use crate::ids::Name;
+use crate::network::{LinkName, Location, Mac, Scope};
+use crate::policy::PacketHandle;
+use crate::run::Observe as _;
+use crate::trace::{Cond, Example, Source, example_of_both};
+
+/// A tenant of [`Composition::slices`]: a policy, which packets it is for, and which part of the network it has.
+#[derive(Clone, Debug)]
+pub struct Slice<P> {
+    tenant: Tenant,
+    policy: Composition<P>,
+}
+
+/// A slice without its policy.
+#[derive(Clone, Debug)]
+pub(super) struct Tenant {
+    scope: Scope,
+    /// One of them holds.
+    only: Vec<Cond>,
+}
+
+/// Slices that can't be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SliceError {
+    /// A name that can't be the beginning of the names of tables.
+    #[error("{0:?} is no name of a slice: it is empty or has a slash, which stands between the names of slices")]
+    Name(Name),
+    /// Two slices of one name.
+    #[error("two slices have the name {0:?}")]
+    Twice(Name),
+    /// Two slices that a packet can belong to.
+    #[error(
+        "the slices {:?} and {:?} overlap: {example}{} fits condition {} of {:?} and condition {} of {:?}",
+        .slices[0], .slices[1], comes_in(.at.as_ref()), .conditions[0], .slices[0], .conditions[1], .slices[1]
+    )]
+    Overlap {
+        /// The slices.
+        slices: [Name; 2],
+        /// Which of their conditions, from 1.
+        conditions: [usize; 2],
+        /// Such a packet.
+        example: Example,
+        /// The switch where it comes in, if only its packets are meant.
+        at: Option<Dpid>,
+    },
+}
+
+fn comes_in(at: Option<&Dpid>) -> String {
+    at.map(|switch| format!(" at switch {switch}")).unwrap_or_default()
+}
+
+impl<P> Slice<P> {
+    /// The slice of all packets, with the whole network. At most one of its kind can be.
+    pub fn new(name: impl Into<Name>, policy: Composition<P>) -> Slice<P> {
+        Slice { tenant: Tenant { scope: Scope::new(name), only: vec![Cond::default()] }, policy }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &Name {
+        self.tenant.name()
+    }
+
+    /// The slice of packets that fit one of these conditions.
+    #[must_use]
+    pub fn only(mut self, conditions: impl IntoIterator<Item = Cond>) -> Slice<P> {
+        self.tenant.only = conditions.into_iter().collect();
+        self
+    }
+
+    /// The slice with these edge ports: its packets come in there, its hosts are there, and it sends to no other.
+    #[must_use]
+    pub fn ports(mut self, ports: impl IntoIterator<Item = Location>) -> Slice<P> {
+        self.tenant.scope = self.tenant.scope.with_ports(ports);
+        self
+    }
+
+    /// The slice that sees these hosts only.
+    #[must_use]
+    pub fn hosts(mut self, hosts: impl IntoIterator<Item = Mac>) -> Slice<P> {
+        self.tenant.scope = self.tenant.scope.with_hosts(hosts);
+        self
+    }
+
+    /// The slice whose packets take these links only, in both directions.
+    #[must_use]
+    pub fn links(mut self, links: impl IntoIterator<Item = LinkName>) -> Slice<P> {
+        self.tenant.scope = self.tenant.scope.with_links(links);
+        self
+    }
+}
+
+impl<P> Composition<P> {
+    /// The policy of the slice that a packet belongs to, or else `otherwise`. `at` is the line that says so.
+    ///
+    /// # Errors
+    /// [`SliceError`] for two slices with a packet in common, and for names that can't be.
+    pub fn slices(
+        slices: impl IntoIterator<Item = Slice<P>>,
+        otherwise: Composition<P>,
+        at: Option<Source>,
+    ) -> Result<Composition<P>, SliceError> {
+        let slices: Vec<Slice<P>> = slices.into_iter().collect();
+        let mut names = BTreeSet::new();
+        for name in slices.iter().map(|slice| slice.tenant.name()) {
+            if name.is_empty() || name.contains('/') {
+                return Err(SliceError::Name(name.clone()));
+            }
+            if !names.insert(name) {
+                return Err(SliceError::Twice(name.clone()));
+            }
+        }
+        for (number, slice) in slices.iter().enumerate() {
+            slices[..number].iter().try_for_each(|before| before.tenant.check_disjoint(&slice.tenant))?;
+        }
+        let named = |slice: Slice<P>| {
+            let name = slice.tenant.name().clone();
+            (slice.tenant, slice.policy.named(name).0)
+        };
+        let tenants = slices.into_iter().map(named).collect();
+        Ok(Composition(Node::Slices { tenants, at, otherwise: Box::new(otherwise.0) }))
+    }
+}
+
+impl Tenant {
+    fn name(&self) -> &Name {
+        self.scope.name()
+    }
+
+    /// Whether a packet belongs to the slice.
+    fn has(&self, pkt: &PacketHandle, at: Option<&Source>) -> bool {
+        let comes_in = |ports: &BTreeSet<Location>| {
+            let here = ports_at(ports, pkt.switch());
+            here.iter().any(|port| pkt.equals(Field::InPort, port.0.into(), Field::InPort.full_mask(), at.cloned()))
+        };
+        self.scope.ports().is_none_or(comes_in) && self.only.iter().any(|cond| pkt.fits(cond, at.cloned()))
+    }
+
+    /// Checks that no packet belongs to both.
+    fn check_disjoint(&self, other: &Tenant) -> Result<(), SliceError> {
+        let ports = match (self.scope.ports(), other.scope.ports()) {
+            (Some(a), Some(b)) => Some(a.intersection(b).copied().collect::<BTreeSet<Location>>()),
+            (Some(ports), None) | (None, Some(ports)) => Some(ports.clone()),
+            (None, None) => None,
+        };
+        if ports.as_ref().is_some_and(BTreeSet::is_empty) {
+            return Ok(());
+        }
+        for (i, a) in self.only.iter().enumerate() {
+            for (j, b) in other.only.iter().enumerate() {
+                let Some(example) = example_of_both(a, b) else { continue };
+                let found = match &ports {
+                    None => Some((example, None)),
+                    Some(ports) => ports.iter().find_map(|at| Some((entering(a, b, *at)?, Some(at.switch)))),
+                };
+                if let Some((example, at)) = found {
+                    let slices = [self.name().clone(), other.name().clone()];
+                    return Err(SliceError::Overlap { slices, conditions: [i + 1, j + 1], example, at });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A packet that fits both conditions and comes in by a port.
+fn entering(a: &Cond, b: &Cond, at: Location) -> Option<Example> {
+    let port = Cond::default().and(Constraint::exact(Field::InPort, at.port.0.into()));
+    example_of_both(b, &port)?;
+    // `b` has nothing against the port, so only what `a` says of it counts.
+    let rest = Cond {
+        all: b.all.iter().filter(|c| c.field != Field::InPort).copied().collect(),
+        ranges: b.ranges.iter().filter(|r| r.field != Field::InPort).copied().collect(),
+    };
+    let here = rest.and(Constraint::exact(Field::InPort, at.port.0.into()));
+    example_of_both(a, &here)
+}
+
+fn ports_at(ports: &BTreeSet<Location>, switch: Dpid) -> Vec<PortNo> {
+    let all = Location::new(switch, PortNo(0))..=Location::new(switch, PortNo(u32::MAX));
+    ports.range(all).map(|at| at.port).collect()
+}
+
+impl<P> Running<'_, P> {
+    /// The answer of the slice that the packet belongs to.
+    pub(super) fn slices(&mut self, tenants: &[(Tenant, Node<P>)], otherwise: &Node<P>, at: Option<&Source>) -> Answer {
+        let Some((tenant, of)) = tenants.iter().find(|(tenant, _)| tenant.has(self.pkt, at)) else {
+            return self.decide(otherwise);
+        };
+        let outer = self.net.enter_slice(&tenant.scope);
+        let answer = self.decide(of);
+        self.net.set_slice(outer);
+        answer
+    }
+}

@@ -1,0 +1,231 @@
+//! Groups of hosts, as constraints see them: who sends a packet, whom it is addressed to, and where members are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use maple_wire::{Constraint, Field};
+
+use crate::network::{Location, Mac};
+use crate::plan::Treatment;
+use crate::policy::{Net, PacketHandle, PolicyError};
+use crate::query::Query;
+use crate::route::RouteError;
+use crate::run::Observe as _;
+use crate::state::{Function, Value};
+use crate::trace::Cond;
+
+/// One kind of member of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Member {
+    /// The host with this address: it sends from the address, and gets what is sent to it, or to where it is.
+    Mac(Mac),
+    /// The hosts with IP addresses in a prefix: an address of the network and the number of its bits that count.
+    Ip(IpAddr, u8),
+    /// The hosts at an edge port.
+    Place(Location),
+    /// Packets that fit: whoever sends or gets them.
+    Fits(Cond),
+}
+
+/// Hosts, or packets, that a constraint is about.
+#[derive(Clone)]
+pub struct Group {
+    members: Vec<Member>,
+    /// The members with MAC addresses, by address, and what a packet fits that they send.
+    macs: BTreeMap<u128, Cond>,
+    /// What a packet fits that another member sends.
+    sends: Vec<Cond>,
+    /// What a packet fits that is addressed to a member: by its address, and as a condition says.
+    receives: [Vec<Cond>; 2],
+    places: BTreeSet<Location>,
+    /// Where members with addresses are. `None` if there is no such member.
+    located: Option<Query<(), Vec<Location>>>,
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.members).finish()
+    }
+}
+
+impl Group {
+    /// The group of these members.
+    pub fn new(members: impl IntoIterator<Item = Member>) -> Group {
+        let members: Vec<Member> = members.into_iter().collect();
+        let places = members.iter().filter_map(|member| match member {
+            Member::Place(at) => Some(*at),
+            _ => None,
+        });
+        let is_said = |member: &Member| matches!(member, Member::Fits(_));
+        let by_address = members.iter().filter(|member| !is_said(member)).flat_map(Member::receives).collect();
+        let as_said = members.iter().filter(|member| is_said(member)).flat_map(Member::receives).collect();
+        let mac = |member: &Member| match member {
+            Member::Mac(mac) => Some((mac.bits(), exact(Field::EthSrc, mac.bits()))),
+            _ => None,
+        };
+        let has_address = members.iter().any(|member| matches!(member, Member::Mac(_) | Member::Ip(..)));
+        Group {
+            macs: members.iter().filter_map(mac).collect(),
+            sends: members.iter().flat_map(Member::sends).collect(),
+            receives: [by_address, as_said],
+            places: places.collect(),
+            located: has_address.then(|| locate(members.clone())),
+            members,
+        }
+    }
+
+    /// All hosts, and all packets.
+    pub fn all() -> Group {
+        Group::new([Member::Fits(Cond::default())])
+    }
+
+    /// Whether a member sends the packet, as it is before the policy's route changes it. `source` is its source if that
+    /// is known, which spares a question for each member.
+    pub(super) fn sends(&self, pkt: &PacketHandle, source: Option<u128>) -> bool {
+        let is_mac = match source {
+            Some(source) => self.macs.contains_key(&source),
+            None => self.macs.values().any(|cond| pkt.fits(cond, None)),
+        };
+        is_mac
+            || self.sends.iter().any(|cond| pkt.fits(cond, None))
+            || self.places.iter().any(|at| came_in_at(pkt, *at))
+    }
+
+    /// Whether the packet is addressed to a member, before or after one of these rewrites. Without `by_address`, only
+    /// conditions count.
+    pub(super) fn receives(
+        &self,
+        pkt: &PacketHandle,
+        rewrites: &[BTreeMap<Field, u128>],
+        by_address: bool,
+    ) -> Result<bool, RouteError> {
+        let [addresses, said] = &self.receives;
+        let conds = || said.iter().chain(addresses.iter().filter(|_| by_address));
+        if conds().any(|cond| pkt.fits(cond, None)) {
+            return Ok(true);
+        }
+        let before = pkt.changes();
+        for rewrites in rewrites.iter().filter(|rewrites| !rewrites.is_empty()) {
+            let mut concerned = conds().filter(|cond| concerns(cond, rewrites)).peekable();
+            if concerned.peek().is_none() {
+                continue;
+            }
+            pkt.change(&Treatment { rewrites: rewrites.clone(), queue: None })?;
+            let fits = concerned.any(|cond| pkt.fits(cond, None));
+            pkt.set_changes(before.clone());
+            if fits {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Where members are, as far as that is known.
+    pub(super) fn places(&self, net: &Net) -> Result<BTreeSet<Location>, PolicyError> {
+        let mut places = self.places.clone();
+        if let Some(query) = self.located.as_ref().filter(|_| net.tracks_hosts()) {
+            let located = query.try_get(net, &());
+            places.extend(located.map_err(|error| PolicyError::Exception(error.to_string().into()))?);
+        }
+        Ok(places)
+    }
+}
+
+impl Member {
+    fn sends(&self) -> Vec<Cond> {
+        match self {
+            Member::Mac(_) | Member::Place(_) => Vec::new(),
+            Member::Ip(IpAddr::V4(_), _) => self.within([Field::Ipv4Src, Field::ArpSpa]),
+            Member::Ip(IpAddr::V6(_), _) => self.within([Field::Ipv6Src]),
+            Member::Fits(cond) => vec![cond.clone()],
+        }
+    }
+
+    fn receives(&self) -> Vec<Cond> {
+        match self {
+            Member::Mac(mac) => vec![exact(Field::EthDst, mac.bits())],
+            Member::Ip(IpAddr::V4(_), _) => self.within([Field::Ipv4Dst, Field::ArpTpa]),
+            Member::Ip(IpAddr::V6(_), _) => self.within([Field::Ipv6Dst]),
+            Member::Place(_) => Vec::new(),
+            Member::Fits(cond) => vec![cond.clone()],
+        }
+    }
+
+    /// The prefix, as a condition on each of these fields.
+    fn within<const N: usize>(&self, fields: [Field; N]) -> Vec<Cond> {
+        let Some((value, mask)) = self.prefix() else { return Vec::new() };
+        let cond = |field: Field| Cond::default().and(Constraint::masked(field, value & mask, mask));
+        fields.map(cond).into()
+    }
+
+    /// The bits of a prefix, and those that count.
+    fn prefix(&self) -> Option<(u128, u128)> {
+        let Member::Ip(network, length) = self else { return None };
+        let (value, width) = bits(*network);
+        let rest = width.saturating_sub(u32::from(*length));
+        let all = u128::MAX >> (128 - width);
+        Some((value, if rest == width { 0 } else { all >> rest << rest }))
+    }
+
+    /// Whether a host with these addresses is one.
+    fn is(&self, mac: Mac, addresses: &[IpAddr]) -> bool {
+        match self {
+            Member::Mac(member) => *member == mac,
+            Member::Ip(network, _) => self.prefix().is_some_and(|(value, mask)| {
+                let inside = |ip: &IpAddr| ip.is_ipv4() == network.is_ipv4() && bits(*ip).0 & mask == value & mask;
+                addresses.iter().any(inside)
+            }),
+            Member::Place(_) | Member::Fits(_) => false,
+        }
+    }
+}
+
+/// An address as a number, and how many bits it has.
+fn bits(ip: IpAddr) -> (u128, u32) {
+    match ip {
+        IpAddr::V4(ip) => (u32::from(ip).into(), 32),
+        IpAddr::V6(ip) => (ip.into(), 128),
+    }
+}
+
+fn exact(field: Field, value: u128) -> Cond {
+    Cond::default().and(Constraint::exact(field, value))
+}
+
+/// Whether a condition can have another outcome after these rewrites.
+fn concerns(cond: &Cond, rewrites: &BTreeMap<Field, u128>) -> bool {
+    let is_tag = |field: Field| matches!(field, Field::VlanVid | Field::VlanPcp);
+    let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
+    let mut fields = fields.collect::<Vec<_>>().into_iter();
+    fields.any(|field| rewrites.keys().any(|written| *written == field || is_tag(*written) && is_tag(field)))
+}
+
+fn came_in_at(pkt: &PacketHandle, at: Location) -> bool {
+    pkt.switch() == at.switch && pkt.equals(Field::InPort, at.port.0.into(), Field::InPort.full_mask(), None)
+}
+
+/// The query for the places of members with addresses: one answer for all routes, evaluated again when hosts change.
+fn locate(members: Vec<Member>) -> Query<(), Vec<Location>> {
+    let only_macs = members.iter().all(|member| !matches!(member, Member::Ip(..)));
+    let answer = move |net: &Net, _: &Value| {
+        let mut places = BTreeSet::new();
+        if only_macs {
+            let macs = members.iter().filter_map(|member| match member {
+                Member::Mac(mac) => Some(*mac),
+                _ => None,
+            });
+            places.extend(macs.filter_map(|mac| net.locate(mac)));
+        } else {
+            for (mac, at) in net.hosts() {
+                let (v4, v6) = net.host_addresses(mac).unwrap_or_default();
+                let all: Vec<IpAddr> = v4.into_iter().map(IpAddr::from).chain(v6.into_iter().map(Into::into)).collect();
+                if members.iter().any(|member| member.is(mac, &all)) {
+                    places.insert(at);
+                }
+            }
+        }
+        Ok(Value::Tuple(places.into_iter().map(Value::Location).collect()))
+    };
+    Query::of(Function::new("members of a group", answer))
+}

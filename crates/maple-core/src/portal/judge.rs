@@ -1,0 +1,275 @@
+//! Judges a route by constraints, within the run that made it.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use maple_wire::{Dpid, Field, PortNo};
+
+use super::{Constraint, Group, Rule, Violation};
+use crate::network::{LinkName, Location};
+use crate::policy::{Net, PacketHandle, PolicyError};
+use crate::policy_error::panic_text;
+use crate::route::{Delivery, Route, RouteView};
+use crate::run::Observe as _;
+use crate::state::{Cell, CellValue, Name, Value};
+
+/// Calls the function of an own constraint.
+pub(crate) type CallOwn<'a, P> = dyn FnMut(&P, &PacketHandle, &Net) -> Result<Route, PolicyError> + 'a;
+
+/// The route, if it satisfies all constraints; otherwise a drop. All are asked, so that each violation is known.
+///
+/// # Errors
+/// That of the first constraint that fails, or why the route can't be followed.
+pub(crate) fn guarded<P>(
+    pkt: &PacketHandle,
+    net: &Net,
+    route: Route,
+    constraints: &[Constraint<P>],
+    own: &mut CallOwn<'_, P>,
+) -> Result<Route, PolicyError> {
+    if route.sends_nothing() {
+        return Ok(route);
+    }
+    let judge = Judge { pkt, net, route: &route, source: pkt.known_source(), view: OnceCell::new() };
+    let mut is_refused = false;
+    for constraint in constraints {
+        let error_before = net.take_error();
+        let found = catch_unwind(AssertUnwindSafe(|| judge.judge(&constraint.rule, own)))
+            .unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text("the constraint", &*panic)).into()));
+        let error = net.take_error();
+        net.set_error(error_before);
+        let found = match (found, error) {
+            (Err(Stop::Route(error)), _) => return Err(error),
+            (Err(Stop::Failed(PolicyError::Retry)), _) | (_, Some(PolicyError::Retry)) => {
+                return Err(PolicyError::Retry);
+            }
+            (Err(Stop::Failed(error)), _) | (Ok(_), Some(error)) => {
+                let error = Box::new(error);
+                return Err(PolicyError::InConstraint { constraint: constraint.name(), error });
+            }
+            (Ok(found), None) => found,
+        };
+        if let Some(why) = found {
+            let place = route.made_at().cloned();
+            let violation = Violation { constraint: constraint.name(), why: why.into(), place };
+            pkt.note_violation(violation);
+            is_refused = true;
+        }
+    }
+    if is_refused {
+        return Ok(route.refused());
+    }
+    Ok(route)
+}
+
+/// Why a constraint could not judge.
+enum Stop {
+    /// The route can't be followed.
+    Route(PolicyError),
+    /// The constraint failed.
+    Failed(PolicyError),
+}
+
+impl From<PolicyError> for Stop {
+    fn from(error: PolicyError) -> Stop {
+        Stop::Failed(error)
+    }
+}
+
+/// What is wrong with the route, if anything.
+type Found = Result<Option<String>, Stop>;
+
+/// The bit of a MAC address that marks a group address.
+const GROUP: u128 = 1 << 40;
+
+/// Fields and the values that they get.
+type Rewrites = BTreeMap<Field, u128>;
+
+struct Judge<'a> {
+    pkt: &'a PacketHandle,
+    net: &'a Net,
+    route: &'a Route,
+    /// Who sends the packet, if that was asked before.
+    source: Option<u128>,
+    /// Where the route leads, once a constraint has asked; and what is rewritten where the packet leaves.
+    view: OnceCell<(RouteView, Vec<Rewrites>)>,
+}
+
+impl Judge<'_> {
+    fn judge<P>(&self, rule: &Rule<P>, own: &mut CallOwn<'_, P>) -> Found {
+        match rule {
+            Rule::Waypoint { src, dst, via } => self.waypoint(src, dst, via),
+            Rule::Isolate(a, b) => Ok(self.isolated(a, b)?.or(self.isolated(b, a)?)),
+            Rule::Never { port, src } if src.sends(self.pkt, self.source) => self.never(*port),
+            Rule::MaxHops { most, of } if of.sends(self.pkt, self.source) => {
+                let far = |delivery: &Delivery| delivery.path.len() > *most;
+                let at = self.delivered(far)?;
+                Ok(at.map(|one| format!("it passes {} switches on its way to {}", one.path.len(), one.at)))
+            }
+            Rule::Avoid { link, of } if of.sends(self.pkt, self.source) => {
+                let taken = self.view()?.links.iter().find(|taken| is_link(link, taken));
+                Ok(taken.map(|(from, to)| format!("it takes the link from {from} to {to}")))
+            }
+            Rule::OnlyWithin { switches, of } if of.sends(self.pkt, self.source) => {
+                let all = self.view()?.switches();
+                let outside = all.into_iter().find(|switch| !switches.contains(switch));
+                Ok(outside.map(|switch| format!("it passes switch {switch}")))
+            }
+            Rule::NoOverload { reserved, capacity, of } if of.sends(self.pkt, self.source) => {
+                let of_link =
+                    |(from, _): &(Location, Location)| self.overloaded(*from, reserved, *capacity).transpose();
+                self.view()?.links.iter().find_map(of_link).transpose()
+            }
+            Rule::Own(function) => self.own(function, own),
+            _ => Ok(None),
+        }
+    }
+
+    /// Where the route leads. From now on the run depends on that.
+    fn view(&self) -> Result<&RouteView, Stop> {
+        Ok(&self.way()?.0)
+    }
+
+    fn way(&self) -> Result<&(RouteView, Vec<Rewrites>), Stop> {
+        if let Some(way) = self.view.get() {
+            return Ok(way);
+        }
+        let error = |error| Stop::Route(PolicyError::Route { error, made_at: self.route.made_at().cloned() });
+        let resolved = self.pkt.hops_to_judge(self.route).map_err(error)?;
+        let in_port =
+            || PortNo(self.pkt.read(Field::InPort, Field::InPort.full_mask(), None).unwrap_or_default() as u32);
+        let view = RouteView::of(&resolved, self.pkt.ingress(), in_port);
+        let leaves = resolved.switches.values().filter(|hops| !hops.edges.is_empty());
+        let rewrites = leaves.map(|hops| hops.treatment.rewrites.clone()).collect();
+        Ok(self.view.get_or_init(|| (view, rewrites)))
+    }
+
+    /// The first delivery that `is_wrong`, and that is made: a packet is not sent back out of the port that it came in
+    /// by, unless the route says so by name.
+    fn delivered(&self, is_wrong: impl Fn(&Delivery) -> bool) -> Result<Option<&Delivery>, Stop> {
+        let named = self.route.sends_back_by_name();
+        let is_made = |delivery: &&Delivery| named || !self.is_back(delivery);
+        Ok(self.view()?.deliveries.iter().filter(|one| is_wrong(one)).find(is_made))
+    }
+
+    /// Whether a delivery is where the packet came in. Asked of the packet only if it may be.
+    fn is_back(&self, delivery: &Delivery) -> bool {
+        let port = delivery.at.port.0.into();
+        delivery.at.switch == self.pkt.ingress()
+            && self.pkt.equals(Field::InPort, port, Field::InPort.full_mask(), None)
+    }
+
+    /// Whether the packet is addressed to the group, as it is now or as it leaves somewhere. Without `by_address`, only
+    /// conditions count.
+    fn is_to(&self, group: &Group, by_address: bool) -> Result<bool, Stop> {
+        let error = |error| Stop::Route(PolicyError::Route { error, made_at: self.route.made_at().cloned() });
+        group.receives(self.pkt, &self.way()?.1, by_address).map_err(error)
+    }
+
+    /// Whether the packet is for all hosts or a group of them, as it is now and as it leaves: an ARP request asks for a
+    /// host, and is delivered to others too.
+    fn is_for_many(&self) -> Result<bool, Stop> {
+        let is_rewritten = self.way()?.1.iter().any(|rewrites| rewrites.contains_key(&Field::EthDst));
+        Ok(!is_rewritten && self.pkt.equals(Field::EthDst, GROUP, GROUP, None))
+    }
+
+    fn waypoint(&self, src: &Group, dst: &Group, via: &BTreeSet<Dpid>) -> Found {
+        if !src.sends(self.pkt, self.source) {
+            return Ok(None);
+        }
+        let places = if self.is_to(dst, !self.is_for_many()?)? { None } else { Some(dst.places(self.net)?) };
+        let misses = |delivery: &Delivery| {
+            places.as_ref().is_none_or(|places| places.contains(&delivery.at))
+                && !via.iter().any(|switch| delivery.passes(*switch))
+        };
+        Ok(self.delivered(misses)?.map(|delivery| format!("it misses the waypoint on its way to {}", delivery.at)))
+    }
+
+    fn isolated(&self, from: &Group, to: &Group) -> Found {
+        if !from.sends(self.pkt, self.source) {
+            return Ok(None);
+        }
+        if self.is_to(to, true)? {
+            let addressed = self.delivered(|_| true)?;
+            return Ok(
+                addressed.map(|one| format!("the packet is addressed to the other group, and leaves by {}", one.at))
+            );
+        }
+        let places = to.places(self.net)?;
+        let reached = self.delivered(|delivery| places.contains(&delivery.at))?;
+        Ok(reached.map(|delivery| format!("it delivers to the other group at {}", delivery.at)))
+    }
+
+    fn never(&self, port: Location) -> Found {
+        let over_link = self.view()?.links.iter().any(|(from, _)| *from == port);
+        let leaves = over_link || self.delivered(|delivery| delivery.at == port)?.is_some();
+        Ok(leaves.then(|| format!("it leaves by {port}")))
+    }
+
+    /// Whether more is reserved of a link than it carries.
+    fn overloaded(&self, from: Location, table: &Name, capacity: Option<u64>) -> Found {
+        let pair = [u128::from(from.switch.0), from.port.0.into()].map(|number| Value::Int(number as i128));
+        let mut reserved = 0.0;
+        for key in [Value::Location(from), Value::Tuple(pair.into())] {
+            if !self.net.may_have_key(table, &key) {
+                continue;
+            }
+            reserved += match self.net.read(Cell::Table(Arc::clone(table), key.clone())) {
+                CellValue::Value(None | Some(Value::None)) => 0.0,
+                CellValue::Value(Some(Value::Int(bits))) => bits as f64,
+                CellValue::Value(Some(Value::Float(bits))) => bits.get(),
+                other => {
+                    let what = format!("{table}[{key}] is {other:?}, and a reservation is a number of bits a second");
+                    return Err(PolicyError::Exception(what.into()).into());
+                }
+            };
+        }
+        if reserved <= 0.0 {
+            return Ok(None);
+        }
+        let capacity = capacity.map_or_else(|| self.net.read(Cell::Speed(from)), |bits| CellValue::Speed(Some(bits)));
+        Ok(match capacity {
+            CellValue::Speed(Some(capacity)) if reserved <= capacity as f64 => None,
+            CellValue::Speed(Some(capacity)) => {
+                Some(format!("{reserved} bit/s of {capacity} are reserved of the link that leaves by {from}"))
+            }
+            _ => Some(format!(
+                "{reserved} bit/s are reserved of the link that leaves by {from}, whose capacity is not known"
+            )),
+        })
+    }
+
+    /// Asks a function of the user's. It sees the deliveries that are made.
+    fn own<P>(&self, function: &P, call: &mut CallOwn<'_, P>) -> Found {
+        let mut view = self.view()?.clone();
+        if !self.route.sends_back_by_name() {
+            // One read is cheaper than a test for each port.
+            let here = view.deliveries.iter().filter(|one| one.at.switch == self.pkt.ingress()).count();
+            let read = || self.pkt.read(Field::InPort, Field::InPort.full_mask(), None);
+            let came_in = (here > 1).then(read).flatten();
+            view.deliveries.retain(|one| match came_in {
+                Some(port) => one.at.switch != self.pkt.ingress() || u128::from(one.at.port.0) != port,
+                None => !self.is_back(one),
+            });
+        }
+        self.pkt.show_route(Some(Arc::new(view)));
+        let called = catch_unwind(AssertUnwindSafe(|| call(function, self.pkt, self.net)));
+        self.pkt.show_route(None);
+        match called {
+            Ok(Ok(_)) => Ok(None),
+            Ok(Err(PolicyError::Violates(why))) => Ok(Some(why.to_string())),
+            Ok(Err(error)) => Err(error.into()),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+}
+
+/// Whether a name is that of a link, in either direction.
+fn is_link(name: &LinkName, (from, to): &(Location, Location)) -> bool {
+    match name {
+        LinkName::Port(at) => at == from || at == to,
+        LinkName::Switches(a, b) => (*a, *b) == (from.switch, to.switch) || (*b, *a) == (from.switch, to.switch),
+    }
+}

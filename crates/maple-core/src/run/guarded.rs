@@ -1,0 +1,93 @@
+//! What constraints ask about a route within the run that made it, and what they have found.
+
+use std::sync::Arc;
+
+use maple_wire::Field;
+
+use super::{Net, PacketHandle, RunState};
+use crate::route::{Resolved, Route, RouteError, RouteView};
+use crate::state::{Name, Savepoint, Value};
+use crate::trace::Source;
+
+/// A route that a constraint refused. The packet is dropped in its place.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    /// The constraint, as its user wrote it, with its line if that is known.
+    pub constraint: Arc<str>,
+    /// What is wrong with the route.
+    pub why: Arc<str>,
+    /// The line of the policy that made the route, if it is known.
+    pub place: Option<Source>,
+}
+
+/// For constraints.
+impl PacketHandle {
+    /// The hops of a route for the packet as changed so far. They become a dependency of the run, and its leaf keeps
+    /// exactly these: a route that follows its plan could reach a switch before the constraints have seen it.
+    pub(crate) fn hops_to_judge(&self, route: &Route) -> Result<Arc<Resolved>, RouteError> {
+        let mut state = self.0.state();
+        let RunState { ingress, changes, txn, is_judged, .. } = &mut *state;
+        *is_judged = true;
+        changes.passed_on(route).hops_now(ingress.switch, txn)
+    }
+
+    /// The route that an own constraint is to judge.
+    ///
+    /// Only a constraint has one: elsewhere this is `None`.
+    pub fn judged_route(&self) -> Option<Arc<RouteView>> {
+        self.0.state().view.clone()
+    }
+
+    /// Who sends the packet as it is now, if that was asked before. This is no question.
+    pub(crate) fn known_source(&self) -> Option<u128> {
+        let state = self.0.state();
+        state.changes.is_as_entered(Field::EthSrc).then(|| state.recorder.known(Field::EthSrc)).flatten()
+    }
+
+    /// Shows this route to the own constraint that runs next.
+    pub(crate) fn show_route(&self, view: Option<Arc<RouteView>>) {
+        self.0.state().view = view;
+    }
+
+    /// Notes that a route was refused.
+    pub(crate) fn note_violation(&self, violation: Violation) {
+        let mut state = self.0.state();
+        let place = match (violation.place, &state.tier) {
+            (Some(line), Some(tier)) => Some(line.in_tier(tier)),
+            (place, _) => place,
+        };
+        state.violations.push(Violation { place, ..violation });
+    }
+
+    /// How many routes were refused so far.
+    pub(crate) fn violations(&self) -> usize {
+        self.0.state().violations.len()
+    }
+
+    /// Forgets the refusals after the first `count`: what they were about is taken back.
+    pub(crate) fn forget_violations(&self, count: usize) {
+        self.0.state().violations.truncate(count);
+    }
+}
+
+impl Net {
+    /// Whether a table may have this key, by the types that it was declared with.
+    pub(crate) fn may_have_key(&self, table: &Name, key: &Value) -> bool {
+        let state = self.0.state();
+        state.txn.peek().check_key(&state.own(table), key).is_ok()
+    }
+
+    /// Takes back what was written since then, but not the frames that were sent.
+    pub(crate) fn take_back_writes(&self, to: Savepoint) {
+        let mut state = self.0.state();
+        state.txn.roll_back_state(to);
+        if !state.txn.wrote() {
+            state.wrote_at = None;
+        }
+    }
+
+    /// Whether locations of hosts are tracked.
+    pub(crate) fn tracks_hosts(&self) -> bool {
+        self.0.state().track_hosts
+    }
+}

@@ -1,0 +1,200 @@
+//! What f sees while it runs in a slice: the part of the network that the slice has, and state of its own.
+//!
+//! All reads and writes of f pass here, so this is the one place where names are prefixed and answers are reduced. What
+//! is read to reduce an answer is a dependency too. Paths and floods are cells of the reduced network.
+
+use super::{Net, RunState};
+use crate::network::{Gauge, Location, Mac, PortInfo, PortKind, Scope};
+use crate::policy_error::PolicyError;
+use crate::route::FrameError;
+use crate::state::{Cell, CellValue, Name, Read, Txn, Write};
+
+/// For compositions.
+impl Net {
+    /// Makes this the slice that runs, within the one that runs already. Returns that one.
+    pub(crate) fn enter_slice(&self, slice: &Scope) -> Option<Scope> {
+        let outer = self.slice();
+        self.set_slice(Some(outer.as_ref().map_or_else(|| slice.clone(), |outer| slice.inside(outer))));
+        outer
+    }
+
+    /// Makes this the slice that runs.
+    pub(crate) fn set_slice(&self, slice: Option<Scope>) {
+        self.0.state().slice = slice;
+    }
+
+    /// The slice that runs, if one does.
+    pub(crate) fn slice(&self) -> Option<Scope> {
+        self.0.state().slice.clone()
+    }
+}
+
+/// The state as it is outside of slices: what was learned of the network is in tables too.
+pub(crate) struct Outside<'a>(&'a Net);
+
+impl Read for Outside<'_> {
+    fn cell(&self, cell: Cell) -> CellValue {
+        self.0.0.state().txn.read(cell)
+    }
+}
+
+impl Net {
+    /// The state as it is outside of slices.
+    pub(crate) fn outside(&self) -> Outside<'_> {
+        Outside(self)
+    }
+
+    /// Whether the slice that runs has an edge port. Without a slice every port is there.
+    pub(crate) fn has_port(&self, at: Location) -> bool {
+        self.0.state().slice.as_ref().is_none_or(|scope| scope.has_port(at))
+    }
+
+    /// Whether the slice that runs has a host that is at this port.
+    pub(crate) fn has_host(&self, mac: Mac, at: Location) -> bool {
+        self.0.state().slice.as_ref().is_none_or(|scope| scope.has_host(mac, at))
+    }
+
+    /// Whether f may send a frame of its own out of a port.
+    pub(super) fn check_place(&self, at: Location) -> Result<(), PolicyError> {
+        match &self.0.state().slice {
+            Some(scope) if !scope.has_port(at) => {
+                let error = FrameError::NotInSlice { at, slice: scope.name().clone() }.into();
+                Err(PolicyError::Route { error, made_at: None })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl RunState {
+    /// Reads as the slice that runs sees it.
+    pub(super) fn read(&mut self, cell: Cell) -> CellValue {
+        match &self.slice {
+            Some(scope) => read(scope, &mut self.txn, cell),
+            None => self.txn.read(cell),
+        }
+    }
+
+    /// The name in the state of what f calls `name`.
+    pub(super) fn own(&self, name: &str) -> Name {
+        self.slice.as_ref().map_or_else(|| name.into(), |scope| scope.own(name))
+    }
+
+    /// What f writes, as it is in the state.
+    pub(super) fn own_write(&self, write: Write) -> Write {
+        if self.slice.is_none() {
+            return write;
+        }
+        match write {
+            Write::Table { table, key, value } => Write::Table { table: self.own(&table), key, value },
+            Write::Var { name, value } => Write::Var { name: self.own(&name), value },
+            Write::Add { name, amount } => Write::Add { name: self.own(&name), amount },
+            Write::Weight(name) => Write::Weight(self.own(&name)),
+            Write::Cost { name, link, cost } => Write::Cost { name: self.own(&name), link, cost },
+            other => other,
+        }
+    }
+}
+
+/// The cells of the path that f asks for, by the costs that the slice's name for them can mean. The first whose costs
+/// exist is meant.
+pub(super) fn paths(scope: Option<&Scope>, path: Cell) -> Vec<Cell> {
+    let (Some(scope), Cell::Path { from, to, weight, .. }) = (scope, &path) else { return vec![path] };
+    let weights = match weight {
+        Some(name) => scope.weights(name).into_iter().map(Some).collect(),
+        None => vec![None],
+    };
+    let path = |weight| Cell::Path { from: *from, to: *to, weight, within: scope.of_links() };
+    weights.into_iter().map(path).collect()
+}
+
+fn read(scope: &Scope, txn: &mut Txn, cell: Cell) -> CellValue {
+    match cell {
+        Cell::Table(table, key) => txn.read(Cell::Table(scope.own(&table), key)),
+        Cell::TableAll(table) => txn.read(Cell::TableAll(scope.own(&table))),
+        Cell::TableLen(table) => txn.read(Cell::TableLen(scope.own(&table))),
+        Cell::Var(name) => txn.read(Cell::Var(scope.own(&name))),
+        Cell::HostAt(mac) => CellValue::Location(located(scope, txn, mac)),
+        Cell::HostAddresses(mac) if located(scope, txn, mac).is_none() => CellValue::Addresses(None),
+        Cell::Port(at) => CellValue::Port(port(scope, txn, at)),
+        Cell::LinkPorts(from, _) => match txn.read(cell) {
+            CellValue::Ports(mut ports) => {
+                ports.retain(|out| port(scope, txn, Location::new(from, *out)).is_some());
+                CellValue::Ports(ports)
+            }
+            other => other,
+        },
+        Cell::Speed(at) if port(scope, txn, at).is_none() => CellValue::Speed(None),
+        Cell::Rate(gauge, _) if !is_seen(scope, txn, gauge) => CellValue::Step(0),
+        Cell::Path { .. } => {
+            let mut value = CellValue::NoSuchWeight;
+            for path in paths(Some(scope), cell) {
+                value = txn.read(path);
+                if value != CellValue::NoSuchWeight {
+                    break;
+                }
+            }
+            value
+        }
+        Cell::HasPath { from, to, weight, within } => {
+            let path = read(scope, txn, Cell::Path { from, to, weight, within });
+            CellValue::Exists(matches!(path, CellValue::Hops(Some(_))))
+        }
+        Cell::Flood(from, _) => txn.read(Cell::Flood(from, scope.of_ports_and_links())),
+        Cell::Query(question) => txn.read(Cell::Query(question.in_slice(scope))),
+        Cell::HostAddresses(_)
+        | Cell::HostByIp(_)
+        | Cell::Hosts
+        | Cell::Switches
+        | Cell::Links
+        | Cell::EdgePorts(_)
+        | Cell::Speed(_)
+        | Cell::Rate(..)
+        | Cell::Weights
+        | Cell::Route(_) => reduced(scope, &cell, txn.read(cell.clone())),
+    }
+}
+
+/// What a scope has of an answer.
+fn reduced(scope: &Scope, cell: &Cell, value: CellValue) -> CellValue {
+    match (cell, value) {
+        (_, CellValue::Host(host)) => CellValue::Host(host.filter(|(mac, at)| scope.has_host(*mac, *at))),
+        (_, CellValue::Hosts(mut hosts)) => {
+            hosts.retain(|(mac, at)| scope.has_host(*mac, *at));
+            CellValue::Hosts(hosts)
+        }
+        (_, CellValue::Links(mut links)) => {
+            links.retain(|(a, b)| scope.has_link(*a, *b));
+            CellValue::Links(links)
+        }
+        (Cell::EdgePorts(switch), CellValue::Ports(mut ports)) => {
+            ports.retain(|port| scope.has_port(Location::new(*switch, *port)));
+            CellValue::Ports(ports)
+        }
+        (_, CellValue::Names(names)) => CellValue::Names(scope.known_weights(&names)),
+        (_, value) => value,
+    }
+}
+
+fn located(scope: &Scope, txn: &mut Txn, mac: Mac) -> Option<Location> {
+    match txn.read(Cell::HostAt(mac)) {
+        CellValue::Location(at) => at.filter(|at| scope.has_host(mac, *at)),
+        _ => None,
+    }
+}
+
+fn port(scope: &Scope, txn: &mut Txn, at: Location) -> Option<PortInfo> {
+    match txn.read(Cell::Port(at)) {
+        // The other port of a segment may be another slice's.
+        CellValue::Port(Some(PortInfo { kind: PortKind::Shared { with, .. }, .. })) if !scope.has_port(with) => None,
+        CellValue::Port(info) => info.filter(|info| scope.has(at, info)),
+        _ => None,
+    }
+}
+
+fn is_seen(scope: &Scope, txn: &mut Txn, gauge: Gauge) -> bool {
+    match gauge {
+        Gauge::Sent(at) | Gauge::Received(at) => port(scope, txn, at).is_some(),
+        Gauge::Traffic { from, to } => [from, to].into_iter().all(|mac| located(scope, txn, mac).is_some()),
+    }
+}

@@ -1,0 +1,179 @@
+//! Ordered lists of conditions, asked as a whole: which is the first that a packet fits?
+//!
+//! # What
+//!
+//! Access lists have thousands of entries. A policy that asked for them one by one would have traces of thousands of
+//! items. A [`CondList`] answers all these questions at once, by an index, and the trace keeps one [`ListAnswer`].
+//!
+//! # Why it is correct
+//!
+//! An answer stands for the tests that it replaces: that the packet fails each condition before the first that it fits,
+//! and fits that one. A tree has these tests as nodes, like those of any policy (`Replay::observe` asks them one after
+//! the other), so nothing else knows of lists. Only the recorder knows less of what follows from an answer: that its
+//! condition holds, and not that the earlier ones failed. So later questions may be written down though their answers
+//! follow. A tree finds that out when the trace is added.
+//!
+//! # Cost
+//!
+//! An answer takes a search in a tuple space, whatever the length of the list, and 48 bytes in the trace.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use maple_wire::Field;
+use maple_wire::field::FieldSet;
+
+use super::condition_index::ConditionIndex;
+use super::stated::stated;
+use super::{Cond, Fields, Source};
+
+/// Conditions in the order in which they are asked, with an index. Each states the prerequisites of its fields.
+#[derive(Default)]
+pub struct CondList {
+    conds: Vec<Arc<Cond>>,
+    index: ConditionIndex,
+    fields: FieldSet,
+}
+
+/// What a run learned from a list.
+#[derive(Clone, Debug)]
+pub struct ListAnswer {
+    /// How many items of the trace come before it.
+    pub after: usize,
+    /// The list.
+    pub list: Arc<CondList>,
+    /// The place of the first condition that the packet fits; the list's length if it fits none.
+    pub first: usize,
+    /// Where that condition comes from.
+    pub source: Option<Source>,
+}
+
+impl CondList {
+    /// A list of conditions, each of which states the prerequisites of its fields ([`CondList::stated`]).
+    pub fn new(conds: impl IntoIterator<Item = Cond>) -> CondList {
+        let mut list = CondList::default();
+        for cond in conds {
+            let cond = Arc::new(cond);
+            cond.all.iter().map(|c| c.field).for_each(|field| list.fields.insert(field));
+            cond.ranges.iter().map(|r| r.field).for_each(|field| list.fields.insert(field));
+            list.index.push(Arc::clone(&cond));
+            list.conds.push(cond);
+        }
+        list
+    }
+
+    /// The condition together with the prerequisites of its fields: one condition for each way to have the fields, IPv4
+    /// before IPv6. None if no packet can fit.
+    ///
+    /// ```
+    /// use maple_core::Cond;
+    /// use maple_core::trace::CondList;
+    /// use maple_wire::{Constraint, Field};
+    ///
+    /// let ssh = Cond::default().and(Constraint::exact(Field::TcpDst, 22));
+    /// assert_eq!(CondList::stated(&ssh)[0].to_string(), "eth_type=0x800, ip_proto=6, tcp_dst=22");
+    /// ```
+    pub fn stated(cond: &Cond) -> Vec<Cond> {
+        stated(cond, Field::prerequisites)
+    }
+
+    /// The place of the first condition that the packet fits.
+    pub fn first<P: Fields + ?Sized>(&self, packet: &P) -> Option<usize> {
+        self.index.first(packet)
+    }
+
+    /// The conditions.
+    pub fn conds(&self) -> &[Arc<Cond>] {
+        &self.conds
+    }
+
+    /// The fields that the conditions are about.
+    pub fn fields(&self) -> &FieldSet {
+        &self.fields
+    }
+
+    /// The same as [`CondList::first`], and whether that needed a field that was not captured.
+    pub(super) fn first_looking<P: Fields + ?Sized>(&self, packet: &P) -> (Option<usize>, bool) {
+        let looked = Looked::new(packet);
+        let first = self.first(&looked);
+        if !looked.short.get() {
+            return (first, false);
+        }
+        // The index looks at more fields than the tests would.
+        looked.short.set(false);
+        let first = self.conds.iter().position(|cond| cond.holds(&looked));
+        (first, looked.short.get())
+    }
+}
+
+impl ListAnswer {
+    /// The conditions that the packet fails, and then the one that it fits, if there is one.
+    pub fn asked(&self) -> impl Iterator<Item = &Arc<Cond>> {
+        self.list.conds.iter().take(self.first + 1)
+    }
+
+    /// The condition that the packet fits.
+    pub fn cond(&self) -> Option<&Arc<Cond>> {
+        self.list.conds.get(self.first)
+    }
+
+    /// Whether a packet gives the same answer.
+    pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
+        self.list.first(packet).unwrap_or(self.list.conds.len()) == self.first
+    }
+
+    /// What tells answers of different lists, or different answers of a list, apart.
+    pub fn key(&self) -> (usize, usize) {
+        (Arc::as_ptr(&self.list).addr(), self.first)
+    }
+}
+
+impl fmt::Debug for CondList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of {} conditions", self.conds.len())
+    }
+}
+
+impl PartialEq for ListAnswer {
+    /// Lists are compared by identity.
+    fn eq(&self, other: &ListAnswer) -> bool {
+        (self.after, self.key()) == (other.after, other.key())
+    }
+}
+
+impl Eq for ListAnswer {}
+
+impl fmt::Display for ListAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.cond() {
+            Some(cond) => write!(f, "entry {} of a list: {cond}", self.first + 1),
+            None => write!(f, "none of a list of {}", self.list.conds.len()),
+        }
+    }
+}
+
+/// A packet that notes whether someone looked at a field that was not captured.
+pub(crate) struct Looked<'p, P: ?Sized> {
+    packet: &'p P,
+    pub short: Cell<bool>,
+}
+
+impl<'p, P: Fields + ?Sized> Looked<'p, P> {
+    pub fn new(packet: &'p P) -> Looked<'p, P> {
+        Looked { packet, short: Cell::new(false) }
+    }
+}
+
+impl<P: Fields + ?Sized> Fields for Looked<'_, P> {
+    fn value(&self, field: Field) -> Option<u128> {
+        if !self.is_captured(field) {
+            self.short.set(true);
+        }
+        self.packet.value(field)
+    }
+
+    fn is_captured(&self, field: Field) -> bool {
+        self.packet.is_captured(field)
+    }
+}
