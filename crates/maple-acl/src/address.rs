@@ -1,0 +1,223 @@
+//! Addresses: sets of IPv4, IPv6 and Ethernet addresses, and their groups by name.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use maple_core::Mac;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::error::{Fault, did_you_mean};
+use crate::yaml::{Key, Node, Value};
+
+/// The deepest nesting of groups.
+const MAX_DEPTH: usize = 64;
+
+/// The kind of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    V4,
+    V6,
+    Mac,
+}
+
+/// A set of addresses: disjoint intervals in ascending order, which don't touch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses(Vec<(Kind, u128, u128)>);
+
+/// The groups of a file.
+#[derive(Debug, Default)]
+pub struct Groups<'a> {
+    written: FxHashMap<&'a str, &'a Node>,
+    known: FxHashMap<&'a str, Addresses>,
+}
+
+impl Addresses {
+    /// Brings collected intervals into order, and joins those that touch.
+    fn merge(&mut self) {
+        self.0.sort_unstable();
+        let mut merged: Vec<(Kind, u128, u128)> = Vec::with_capacity(self.0.len());
+        for &(kind, lo, hi) in &self.0 {
+            match merged.last_mut() {
+                Some(last) if last.0 == kind && lo <= last.2.saturating_add(1) => last.2 = last.2.max(hi),
+                _ => merged.push((kind, lo, hi)),
+            }
+        }
+        self.0 = merged;
+    }
+
+    fn remove(&mut self, other: &Addresses) {
+        for &(kind, out_lo, out_hi) in &other.0 {
+            let cut = |&(there, lo, hi): &(Kind, u128, u128)| {
+                if there != kind || hi < out_lo || out_hi < lo {
+                    return [Some((there, lo, hi)), None];
+                }
+                [(lo < out_lo).then(|| (there, lo, out_lo - 1)), (out_hi < hi).then(|| (there, out_hi + 1, hi))]
+            };
+            self.0 = self.0.iter().flat_map(cut).flatten().collect();
+        }
+    }
+
+    /// The set as prefixes: aligned blocks, as few as there can be.
+    pub fn blocks(&self) -> Vec<(Kind, u128, u128)> {
+        let mut blocks = Vec::new();
+        for &(kind, lo, hi) in &self.0 {
+            let mut lo = lo;
+            loop {
+                let room = hi - lo;
+                // The largest block that begins here and ends within the interval.
+                let mut size = if lo == 0 { u128::MAX } else { (1_u128 << lo.trailing_zeros()) - 1 };
+                while size > room {
+                    size >>= 1;
+                }
+                blocks.push((kind, lo, lo + size));
+                if lo + size == hi {
+                    break;
+                }
+                lo += size + 1;
+            }
+        }
+        blocks
+    }
+}
+
+impl<'a> Groups<'a> {
+    /// The groups of a `groups:` section.
+    pub fn of(section: &'a [(Key, Node)]) -> Result<Groups<'a>, Fault> {
+        for (key, _) in section {
+            if parse_address(&key.name).is_some() || key.name == "any" || key.name.starts_with('!') {
+                return Err(Fault::new(key.place, format!("a group can't be called `{}`", key.name)));
+            }
+        }
+        let written = section.iter().map(|(key, node)| (&*key.name, node)).collect();
+        let mut groups = Groups { written, known: FxHashMap::default() };
+        for (key, node) in section {
+            let addresses = groups.within(node, &mut vec![&key.name])?;
+            groups.known.insert(&key.name, addresses);
+        }
+        Ok(groups)
+    }
+
+    /// The addresses that a value names; `None` if it is `any`.
+    pub fn resolve(&mut self, node: &'a Node) -> Result<Option<Addresses>, Fault> {
+        if matches!(&node.value, Value::Scalar(text) if text == "any") {
+            return Ok(None);
+        }
+        self.within(node, &mut Vec::new()).map(Some)
+    }
+
+    /// The addresses of a word: a group's name or an address.
+    pub fn word(&self, text: &str) -> Option<Addresses> {
+        self.known.get(text).cloned().or_else(|| parse_address(text).and_then(Result::ok))
+    }
+
+    fn within(&mut self, node: &'a Node, inside: &mut Vec<&'a str>) -> Result<Addresses, Fault> {
+        let members = match &node.value {
+            Value::List(list) => list.iter().collect(),
+            Value::Scalar(_) => vec![node],
+            Value::Map(_) => return Err(Fault::new(node.place, "addresses are a list or one address, not a map")),
+        };
+        let (mut all, mut out) = (Addresses::default(), Addresses::default());
+        for member in members {
+            let Value::Scalar(text) = &member.value else {
+                return Err(Fault::new(member.place, "an address is plain text, such as `10.0.0.0/8`"));
+            };
+            match text.strip_prefix('!') {
+                Some(text) => out.0.extend(self.member(text.trim(), member, inside)?.0),
+                None => all.0.extend(self.member(text, member, inside)?.0),
+            }
+        }
+        all.merge();
+        out.merge();
+        all.remove(&out);
+        match all.0.is_empty() {
+            true => Err(Fault::new(node.place, "this names no address at all")),
+            false => Ok(all),
+        }
+    }
+
+    fn member(&mut self, text: &'a str, node: &Node, inside: &mut Vec<&'a str>) -> Result<Addresses, Fault> {
+        if let Some(parsed) = parse_address(text) {
+            return parsed.map_err(|what| Fault::new(node.place, what));
+        }
+        if let Some(known) = self.known.get(text) {
+            return Ok(known.clone());
+        }
+        let Some(written) = self.written.get(text).copied() else {
+            let names: FxHashSet<&str> = self.written.keys().copied().collect();
+            let hint = did_you_mean(text, names);
+            let what = format!("`{text}` is neither an address nor a group{hint}");
+            return Err(Fault::new(node.place, what));
+        };
+        if inside.len() >= MAX_DEPTH {
+            return Err(Fault::new(node.place, format!("groups are nested more than {MAX_DEPTH} deep")));
+        }
+        if inside.contains(&text) {
+            return Err(Fault::new(
+                node.place,
+                format!("group `{text}` contains itself: {} → {text}", inside.join(" → ")),
+            ));
+        }
+        inside.push(text);
+        let addresses = self.within(written, inside)?;
+        inside.pop();
+        self.known.insert(text, addresses.clone());
+        Ok(addresses)
+    }
+}
+
+/// An address, a prefix, or a range `A-B`; `None` if it looks like none of them.
+fn parse_address(text: &str) -> Option<Result<Addresses, String>> {
+    let one = |kind, lo, hi| Addresses(vec![(kind, lo, hi)]);
+    if let Ok(mac) = text.parse::<Mac>() {
+        return Some(Ok(one(Kind::Mac, mac.bits(), mac.bits())));
+    }
+    if let Some((lo, hi)) = text.split_once('-')
+        && let (Some(lo), Some(hi)) = (ip(lo.trim()), ip(hi.trim()))
+    {
+        return Some(match lo.0 == hi.0 && lo.1 <= hi.1 {
+            true => Ok(one(lo.0, lo.1, hi.1)),
+            false => Err(format!("`{text}` is no range of addresses: the first must not be above the last")),
+        });
+    }
+    let Some((address, length)) = text.split_once('/') else {
+        return ip(text).map(|(kind, value)| Ok(one(kind, value, value)));
+    };
+    let (kind, value) = ip(address)?;
+    let bits = if kind == Kind::V4 { 32 } else { 128 };
+    let Some(length) = length.parse::<u32>().ok().filter(|length| *length <= bits) else {
+        return Some(Err(format!("`{text}` must end with a length from /0 to /{bits}")));
+    };
+    let all = if bits == 128 { u128::MAX } else { u128::from(u32::MAX) };
+    let host = if length == 0 { all } else { all >> length };
+    let first = value & !host & all;
+    if first != value {
+        return Some(Err(format!(
+            "`{text}` has bits after its length; did you mean `{}/{length}`?",
+            show(kind, first)
+        )));
+    }
+    Some(Ok(one(kind, value, value | host)))
+}
+
+fn ip(text: &str) -> Option<(Kind, u128)> {
+    let v4 = text.parse::<Ipv4Addr>().map(|ip| (Kind::V4, u128::from(u32::from(ip))));
+    v4.or_else(|_| text.parse::<Ipv6Addr>().map(|ip| (Kind::V6, u128::from(ip)))).ok()
+}
+
+fn show(kind: Kind, value: u128) -> String {
+    match kind {
+        Kind::V4 => Ipv4Addr::from(value as u32).to_string(),
+        Kind::V6 => Ipv6Addr::from(value).to_string(),
+        Kind::Mac => Mac::from_bits(value).to_string(),
+    }
+}
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |&(kind, lo, hi): &(Kind, u128, u128)| match lo == hi {
+            true => show(kind, lo),
+            false => format!("{}-{}", show(kind, lo), show(kind, hi)),
+        };
+        f.write_str(&self.0.iter().map(one).collect::<Vec<_>>().join(", "))
+    }
+}

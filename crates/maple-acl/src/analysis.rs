@@ -1,0 +1,150 @@
+//! What is odd about a list: rules that never match, twins, conflicts.
+
+use maple_core::access::AccessAction;
+
+use crate::cube::Found;
+use crate::error::Place;
+use crate::list::{List, RuleRef};
+
+/// Something odd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule's place.
+    pub place: Place,
+    /// What kind of thing it is.
+    pub kind: FindingKind,
+    /// What is odd, and the other rules that take part in it.
+    pub text: String,
+}
+
+/// The kinds of findings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FindingKind {
+    /// No packet reaches the rule, and the rules before it say the same.
+    Redundant,
+    /// No packet reaches the rule, and a rule before it says something else.
+    Shadowed,
+    /// Some of the rule's packets are decided otherwise by a rule before it, which is not simply an exception to it.
+    Conflict,
+    /// The search gave up: whether packets reach the rule is not known.
+    Unknown,
+}
+
+/// The most rules that a finding names.
+const NAMED: usize = 3;
+
+impl FindingKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            FindingKind::Redundant => "redundant",
+            FindingKind::Shadowed => "shadowed",
+            FindingKind::Conflict => "conflict",
+            FindingKind::Unknown => "unknown",
+        }
+    }
+
+    /// Whether something is certainly wrong.
+    pub fn is_error(self) -> bool {
+        matches!(self, FindingKind::Redundant | FindingKind::Shadowed)
+    }
+}
+
+impl List {
+    /// What is odd about its rules, in their order.
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut by_rule: Vec<Vec<usize>> = vec![Vec::new(); self.rules().len()];
+        for at in 0..self.entries().len() {
+            if let RuleRef::Rule(rule) = self.rule_of(at) {
+                by_rule[rule].push(at);
+            }
+        }
+        by_rule.iter().enumerate().filter_map(|(rule, entries)| self.finding(rule, entries)).collect()
+    }
+
+    fn finding(&self, rule: usize, entries: &[usize]) -> Option<Finding> {
+        let finding = |kind, text| Some(Finding { place: self.rules()[rule].place, kind, text });
+        let name = self.describe(RuleRef::Rule(rule));
+        let mut unknown = false;
+        for entry in entries {
+            match self.witness(*entry) {
+                Found::One(_) => return self.conflict(rule, entries),
+                Found::Unknown => unknown = true,
+                Found::None => {}
+            }
+        }
+        if unknown {
+            return finding(
+                FindingKind::Unknown,
+                format!("{name}: no packet was found that reaches it, nor a proof that there is none"),
+            );
+        }
+        let action = self.rules()[rule].action;
+        let covering = self.covering(rule, entries);
+        let others: Vec<String> = covering.iter().take(NAMED).map(|other| self.describe(*other)).collect();
+        let more = if covering.len() > NAMED { format!(" and {} more", covering.len() - NAMED) } else { String::new() };
+        let (others, all_same) = (others.join(", "), covering.iter().all(|other| self.action(*other) == action));
+        match all_same {
+            true => finding(
+                FindingKind::Redundant,
+                format!("{name} never matches: {others}{more} already {action} its packets"),
+            ),
+            false => finding(
+                FindingKind::Shadowed,
+                format!("{name} never matches: {others}{more} decide first, and not all {action}"),
+            ),
+        }
+    }
+
+    /// The rules that take the packets of a rule that gets none: one if that is enough, or else all that overlap it.
+    fn covering(&self, rule: usize, entries: &[usize]) -> Vec<RuleRef> {
+        let mut all: Vec<RuleRef> = Vec::new();
+        for entry in entries {
+            let cube = &self.entries()[*entry].cube;
+            let own = RuleRef::Rule(rule);
+            let whole = (0..*entry).find(|at| self.rule_of(*at) != own && self.entries()[*at].cube.contains(cube));
+            match whole {
+                Some(at) => all.push(self.rule_of(at)),
+                None => {
+                    let overlap = (0..*entry).filter(|at| self.entries()[*at].cube.overlaps(cube));
+                    all.extend(overlap.map(|at| self.rule_of(at)).filter(|other| *other != own));
+                }
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// A rule before this one that decides some of its packets otherwise, where neither is an exception to the other.
+    fn conflict(&self, rule: usize, entries: &[usize]) -> Option<Finding> {
+        let action = self.rules()[rule].action;
+        let first = *entries.first()?;
+        let differs = |at: &usize| {
+            let other = self.action(self.rule_of(*at));
+            other != action && other != AccessAction::Pass && action != AccessAction::Pass
+        };
+        for other in (0..first).filter(differs) {
+            let there = &self.entries()[other].cube;
+            let crosses = |entry: &&usize| {
+                let cube = &self.entries()[**entry].cube;
+                cube.overlaps(there) && !cube.contains(there) && !there.contains(cube)
+            };
+            if let Some(entry) = entries.iter().find(crosses) {
+                let both = self.entries()[*entry].cube.and(there).map(|both| both.to_string()).unwrap_or_default();
+                let (name, before) = (self.describe(RuleRef::Rule(rule)), self.rule_of(other));
+                let text = format!(
+                    "{name} would {action} some packets that {} {}s before: {both}",
+                    self.describe(before),
+                    match self.action(before) {
+                        AccessAction::Deny => "denie".to_owned(),
+                        action => action.to_string(),
+                    }
+                );
+                let place = self.rules()[rule].place;
+                return Some(Finding { place, kind: FindingKind::Conflict, text });
+            }
+        }
+        None
+    }
+}

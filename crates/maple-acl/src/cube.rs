@@ -1,0 +1,207 @@
+//! Cubes: sets of packets that are an interval in each of some fields.
+//!
+//! # What
+//!
+//! An entry of an access list is a cube. What questions about lists come down to, is a packet that lies in one cube and
+//! outside others: a witness for an entry, a packet on which two lists differ, a counterexample of a test. Cubes are
+//! subtracted from each other for that, which gives disjoint cubes.
+//!
+//! A cube says of each of its fields that it is there; the fields that a field requires ([`Field::prerequisites`]) are
+//! constrained too. So a difference, which asks for fields in OXM order, never asks for a field of a packet that lacks
+//! it.
+//!
+//! # Cost
+//!
+//! A subtraction makes at most two cubes for each field. A search goes through at most [`BUDGET`] cubes and says so if
+//! that was not enough.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use maple_core::trace::{Cond, Range};
+use maple_wire::{Constraint, Field};
+
+/// Stands for the switch where a packet enters. Packets that enter have no metadata, so no list asks for that field.
+pub const SWITCH: Field = Field::Metadata;
+
+/// The number of cubes after which a search gives up.
+pub const BUDGET: usize = 200_000;
+
+/// An interval of a field's values, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Interval {
+    pub field: Field,
+    pub lo: u128,
+    pub hi: u128,
+}
+
+/// The packets that have all these fields, within these intervals. In OXM order, one for each field.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Cube(Vec<Interval>);
+
+/// The result of a search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found<T> {
+    One(T),
+    None,
+    /// The search gave up.
+    Unknown,
+}
+
+/// Values of fields.
+pub type Point = BTreeMap<Field, u128>;
+
+impl Interval {
+    fn is_whole(&self) -> bool {
+        self.lo == 0 && self.hi == self.field.full_mask()
+    }
+}
+
+impl Cube {
+    /// All packets.
+    pub fn all() -> Cube {
+        Cube::default()
+    }
+
+    /// The packets of this cube whose field lies there; `None` if there are none.
+    pub fn with(mut self, field: Field, lo: u128, hi: u128) -> Option<Cube> {
+        match self.0.binary_search_by_key(&field, |interval| interval.field) {
+            Ok(at) => {
+                let there = &mut self.0[at];
+                (there.lo, there.hi) = (there.lo.max(lo), there.hi.min(hi));
+                if there.lo > there.hi {
+                    return None;
+                }
+            }
+            Err(at) => self.0.insert(at, Interval { field, lo, hi }),
+        }
+        Some(self)
+    }
+
+    /// The same with one value.
+    pub fn is(self, field: Field, value: u128) -> Option<Cube> {
+        self.with(field, value, value)
+    }
+
+    /// The intervals.
+    pub fn intervals(&self) -> &[Interval] {
+        &self.0
+    }
+
+    /// The interval of a field.
+    pub fn get(&self, field: Field) -> Option<Interval> {
+        let at = self.0.binary_search_by_key(&field, |interval| interval.field).ok()?;
+        Some(self.0[at])
+    }
+
+    /// The packets in both.
+    pub fn and(&self, other: &Cube) -> Option<Cube> {
+        if !self.overlaps(other) {
+            return None;
+        }
+        other.0.iter().try_fold(self.clone(), |cube, i| cube.with(i.field, i.lo, i.hi))
+    }
+
+    /// Whether some packet may be in both.
+    pub fn overlaps(&self, other: &Cube) -> bool {
+        let (mut at, mut with) = (self.0.iter().peekable(), other.0.iter().peekable());
+        while let (Some(a), Some(b)) = (at.peek(), with.peek()) {
+            match a.field.cmp(&b.field) {
+                std::cmp::Ordering::Less => _ = at.next(),
+                std::cmp::Ordering::Greater => _ = with.next(),
+                std::cmp::Ordering::Equal => {
+                    if a.lo > b.hi || b.lo > a.hi {
+                        return false;
+                    }
+                    at.next();
+                    with.next();
+                }
+            }
+        }
+        true
+    }
+
+    /// Whether all packets of `other` are in this cube.
+    pub fn contains(&self, other: &Cube) -> bool {
+        self.0.iter().all(|i| other.get(i.field).is_some_and(|o| i.lo <= o.lo && o.hi <= i.hi))
+    }
+
+    /// The packets that are not in `other`, as disjoint cubes.
+    pub fn minus(&self, other: &Cube) -> Vec<Cube> {
+        if !self.overlaps(other) {
+            return vec![self.clone()];
+        }
+        let (mut rest, mut pieces) = (self.clone(), Vec::new());
+        for out in &other.0 {
+            let Interval { lo, hi, .. } =
+                rest.get(out.field).unwrap_or(Interval { field: out.field, lo: 0, hi: out.field.full_mask() });
+            // The upper side first: experimental types and protocols are large numbers.
+            if out.hi < hi {
+                pieces.extend(rest.clone().with(out.field, out.hi + 1, hi));
+            }
+            if lo < out.lo {
+                pieces.extend(rest.clone().with(out.field, lo, out.lo - 1));
+            }
+            let Some(inside) = rest.with(out.field, out.lo, out.hi) else { break };
+            rest = inside;
+        }
+        pieces
+    }
+
+    /// A part of the cube that is outside of all others, by a search in depth.
+    pub fn outside<'a>(&self, others: impl Iterator<Item = &'a Cube>) -> Found<Cube> {
+        let others: Vec<&Cube> = others.filter(|other| self.overlaps(other)).collect();
+        // What is left, and the first of the others that was not subtracted from it.
+        let (mut open, mut steps) = (vec![(self.clone(), 0)], 0);
+        while let Some((cube, from)) = open.pop() {
+            let Some(next) = (from..others.len()).find(|at| cube.overlaps(others[*at])) else {
+                return Found::One(cube);
+            };
+            let pieces = cube.minus(others[next]);
+            steps += pieces.len();
+            if steps > BUDGET {
+                return Found::Unknown;
+            }
+            open.extend(pieces.into_iter().rev().map(|piece| (piece, next + 1)));
+        }
+        Found::None
+    }
+
+    /// The condition that says the same. The switch is no part of it.
+    pub fn cond(&self) -> Cond {
+        self.0.iter().filter(|i| i.field != SWITCH).fold(Cond::default(), |cond, i| match block(i) {
+            Some(block) => cond.and(block),
+            None => cond.within(Range { field: i.field, lo: i.lo, hi: i.hi }),
+        })
+    }
+
+    /// Values of the fields that it constrains: the lowest, or the highest, where `high` has a bit.
+    pub fn point(&self, high: u64) -> Point {
+        let value = |(at, i): (usize, &Interval)| (i.field, if high >> (at % 64) & 1 == 1 { i.hi } else { i.lo });
+        self.0.iter().enumerate().map(value).collect()
+    }
+}
+
+/// The interval as one masked value, if it is an aligned block.
+fn block(interval: &Interval) -> Option<Constraint> {
+    let differ = interval.lo ^ interval.hi;
+    let aligned = differ & differ.wrapping_add(1) == 0 && interval.lo & differ == 0;
+    aligned.then(|| Constraint::masked(interval.field, interval.lo, interval.field.full_mask() & !differ))
+}
+
+impl fmt::Display for Cube {
+    /// Such as `ipv4_src=10.0.0.0/8, tcp_dst=22`, without the fields that follow from others.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = Vec::new();
+        for interval in &self.0 {
+            let one = Cube(vec![*interval]);
+            parts.push(match interval.field {
+                _ if interval.is_whole() => continue,
+                SWITCH if interval.lo == interval.hi => format!("switch={:x}", interval.lo),
+                SWITCH => format!("switch={:x}..{:x}", interval.lo, interval.hi),
+                _ => one.cond().to_string(),
+            });
+        }
+        f.write_str(&if parts.is_empty() { "any packet".to_owned() } else { parts.join(", ") })
+    }
+}

@@ -1,0 +1,145 @@
+//! The semantic difference of two lists: packets on which they differ, and the rules that decide about these.
+//!
+//! A packet on which two lists differ lies in an entry that only one of them has, if the entries that they share stand
+//! in the same order in both. So only such entries are looked at, and the whole only if the defaults differ.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+
+use maple_core::access::AccessAction;
+
+use crate::cube::{BUDGET, Cube};
+use crate::list::{List, RuleRef};
+
+/// Packets that two lists treat differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// What the lists say.
+    pub action: (AccessAction, AccessAction),
+    /// The rules that say so.
+    pub rules: (RuleRef, RuleRef),
+    /// Such packets, as one of the cubes that they form.
+    pub packets: Cube,
+    /// How many cubes there are.
+    pub cubes: usize,
+}
+
+/// The result of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// The differences, each pair of rules once, in the order of the first list.
+    pub differences: Vec<Difference>,
+    /// Whether these are all.
+    pub complete: bool,
+}
+
+/// What tells entries apart: their packets and what the list says about them.
+type Key<'a> = (&'a Cube, AccessAction);
+
+impl List {
+    /// Where this list and another one, asked in its place, decide differently.
+    pub fn compare(&self, other: &List) -> Comparison {
+        let (ours, theirs) = (self.keys(), other.keys());
+        let shared = common(&ours, &theirs);
+        let mut changed: Vec<&Cube> = Vec::new();
+        let (mut in_ours, mut in_theirs) = (vec![false; ours.len()], vec![false; theirs.len()]);
+        for (a, b) in shared {
+            (in_ours[a], in_theirs[b]) = (true, true);
+        }
+        changed.extend((0..ours.len()).filter(|at| !in_ours[*at]).map(|at| ours[at].0));
+        changed.extend((0..theirs.len()).filter(|at| !in_theirs[*at]).map(|at| theirs[at].0));
+        let all = Cube::all();
+        if self.action(RuleRef::Default) != other.action(RuleRef::Default) {
+            changed.push(&all);
+        }
+        let (mut found, mut budget) = (BTreeMap::new(), BUDGET);
+        let mut complete = true;
+        let mut seen: Vec<&Cube> = Vec::new();
+        for cube in changed {
+            if seen.iter().any(|whole| whole.contains(cube)) {
+                continue;
+            }
+            complete &= self.compare_within(other, cube, &mut found, &mut budget);
+            seen.push(cube);
+        }
+        Comparison { differences: found.into_values().collect(), complete }
+    }
+
+    fn keys(&self) -> Vec<Key<'_>> {
+        (0..self.entries().len()).map(|at| (&self.entries()[at].cube, self.action(self.rule_of(at)))).collect()
+    }
+
+    /// Adds the differences within a cube. Returns whether that took no more than the budget.
+    fn compare_within(
+        &self,
+        other: &List,
+        cube: &Cube,
+        found: &mut BTreeMap<(RuleRef, RuleRef), Difference>,
+        budget: &mut usize,
+    ) -> bool {
+        let mut complete = true;
+        for (part, rule) in self.split(cube, budget, &mut complete) {
+            for (part, theirs) in other.split(&part, budget, &mut complete) {
+                let action = (self.action(rule), other.action(theirs));
+                if action.0 != action.1 {
+                    let new = || Difference { action, rules: (rule, theirs), packets: part, cubes: 0 };
+                    found.entry((rule, theirs)).or_insert_with(new).cubes += 1;
+                }
+            }
+        }
+        complete
+    }
+
+    /// A cube in parts, each with the rule that decides about it.
+    fn split(&self, cube: &Cube, budget: &mut usize, complete: &mut bool) -> Vec<(Cube, RuleRef)> {
+        let (mut open, mut parts) = (vec![cube.clone()], Vec::new());
+        for (at, entry) in self.entries().iter().enumerate() {
+            if open.is_empty() {
+                break;
+            }
+            if !open.iter().any(|part| part.overlaps(&entry.cube)) {
+                continue;
+            }
+            parts.extend(open.iter().filter_map(|part| Some((part.and(&entry.cube)?, self.rule_of(at)))));
+            open = open.iter().flat_map(|part| part.minus(&entry.cube)).collect();
+            let Some(left) = budget.checked_sub(open.len()) else {
+                *complete = false;
+                return parts;
+            };
+            *budget = left;
+        }
+        parts.extend(open.into_iter().map(|part| (part, RuleRef::Default)));
+        parts
+    }
+}
+
+/// Pairs of equal entries, ascending in both lists: a longest such sequence among entries that occur once.
+fn common(ours: &[Key<'_>], theirs: &[Key<'_>]) -> Vec<(usize, usize)> {
+    let begin = ours.iter().zip(theirs).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&ours[begin..], &theirs[begin..]);
+    let end = a.iter().rev().zip(b.iter().rev()).take_while(|(a, b)| a == b).count();
+    let (a, b) = (&a[..a.len() - end], &b[..b.len() - end]);
+    let mut places: HashMap<&Key<'_>, Option<usize>> = HashMap::new();
+    for (at, key) in b.iter().enumerate() {
+        places.entry(key).and_modify(|place| *place = None).or_insert(Some(at));
+    }
+    // Patience: the piles' tops, and for each pair the one before it.
+    let mut tops: Vec<usize> = Vec::new();
+    let mut pairs: Vec<(usize, usize, Option<usize>)> = Vec::new();
+    for (at, key) in a.iter().enumerate() {
+        let Some(Some(there)) = places.get(key) else { continue };
+        let pile = tops.partition_point(|top| pairs[*top].1 < *there);
+        pairs.push((at, *there, pile.checked_sub(1).map(|before| tops[before])));
+        match tops.get_mut(pile) {
+            Some(top) => *top = pairs.len() - 1,
+            None => tops.push(pairs.len() - 1),
+        }
+    }
+    let last = tops.last().copied();
+    let middle = std::iter::successors(last, |at| pairs[*at].2).map(|at| (begin + pairs[at].0, begin + pairs[at].1));
+    let mut middle: Vec<(usize, usize)> = middle.collect();
+    middle.reverse();
+    let head = (0..begin).map(|at| (at, at));
+    let tail = (0..end).rev().map(|back| (ours.len() - 1 - back, theirs.len() - 1 - back));
+    head.chain(middle).chain(tail).collect()
+}

@@ -1,0 +1,75 @@
+//! What is wrong with a list, and where.
+
+use std::fmt;
+
+/// A place in a file; both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Place {
+    /// The line.
+    pub line: usize,
+    /// The column, in characters.
+    pub column: usize,
+}
+
+/// Something that is wrong at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    place: Place,
+    what: String,
+}
+
+/// Why a list can't be used: the file, the place and what is wrong there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{}:{}: {what}", place.line, place.column)]
+pub struct AclError {
+    /// The file, as it was named.
+    pub file: String,
+    /// The place.
+    pub place: Place,
+    /// What is wrong there.
+    pub what: String,
+}
+
+impl Fault {
+    pub fn new(place: Place, what: impl Into<String>) -> Fault {
+        Fault { place, what: what.into() }
+    }
+
+    pub fn in_file(self, file: &str) -> AclError {
+        AclError { file: file.to_owned(), place: self.place, what: self.what }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// The hint that a word may be meant as one of these, if one is close.
+pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let close = known.into_iter().map(|other| (distance(word, other), other)).min();
+    match close {
+        Some((distance, other)) if distance <= 1 + word.chars().count() / 4 => format!("; did you mean `{other}`?"),
+        _ => String::new(),
+    }
+}
+
+/// How many letters must be inserted, removed, changed or swapped with their neighbours (optimal string alignment).
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}

@@ -1,0 +1,328 @@
+//! A list, ready to be asked, checked, compared and run.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use maple_core::Route;
+use maple_core::access::{AccessAction, AccessEntry, AccessList, AccessRule};
+use maple_core::check::frame_of;
+use maple_core::policy::SamplePacket;
+use maple_core::trace::{CondList, Source};
+use maple_wire::{Dpid, Field, Packet, PortNo};
+
+use crate::cube::{Cube, Found, Point, SWITCH};
+use crate::error::{AclError, Fault, Place};
+use crate::form::{Document, Entry, Expectation, Forward, Rule};
+use crate::yaml;
+
+/// An access list as its author wrote it.
+///
+/// ```
+/// use maple_acl::List;
+///
+/// let text = "
+/// version: 1
+/// default: allow
+/// groups: {office: 10.0.2.0/24}
+/// rules:
+///   - {action: deny, from: office, service: tcp/22, comment: no keys yet}
+/// tests:
+///   - 10.0.2.7 -> 10.0.9.9 tcp/22 denied
+/// ";
+/// let list = List::read(text, "office.yaml")?;
+/// assert_eq!((list.rules().len(), list.failed_tests().len()), (1, 0));
+/// # Ok::<(), maple_acl::AclError>(())
+/// ```
+#[derive(Debug)]
+pub struct List {
+    file: String,
+    name: String,
+    forward: Option<Forward>,
+    default: AccessAction,
+    arp: AccessAction,
+    rules: Vec<Rule>,
+    entries: Vec<Entry>,
+    tests: Vec<Expectation>,
+    index: CondList,
+}
+
+/// A rule of a list, or one of the two that every list has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RuleRef {
+    /// A written rule, by its index.
+    Rule(usize),
+    /// What holds for ARP and IPv6 neighbour discovery.
+    Arp,
+    /// What holds for packets that no rule matches.
+    Default,
+}
+
+/// A test that a list fails.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedTest {
+    /// The test's place in the file.
+    pub place: Place,
+    /// The test as written.
+    pub text: String,
+    /// A packet for which it does not hold; empty if the search for one gave up.
+    pub packet: String,
+    /// What the list says about the packet, by which rule; `None` if the search gave up.
+    pub got: Option<(AccessAction, String)>,
+}
+
+impl fmt::Display for FailedTest {
+    /// Such as `10.0.0.1 -> web tcp/22 denied: not so for ipv4_src=10.0.0.1, tcp_dst=22: rule x (a.yaml:3) says allow`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.got {
+            Some((action, rule)) => write!(f, "{}: not so for {}: {rule} says {action}", self.text, self.packet),
+            None => write!(f, "{}: the search for a packet for which it does not hold gave up", self.text),
+        }
+    }
+}
+
+impl List {
+    /// Reads the list in a file.
+    ///
+    /// # Errors
+    /// With file, line and column, if it can't be read or is no access list.
+    pub fn load(path: &Path) -> Result<List, AclError> {
+        let file = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Fault::new(Place { line: 1, column: 1 }, format!("can't be read: {error}")).in_file(&file)
+        })?;
+        List::read(&text, &file)
+    }
+
+    /// Reads a list from text. `file` is its name in errors and rules.
+    ///
+    /// # Errors
+    /// With line and column, if it is no access list.
+    pub fn read(text: &str, file: &str) -> Result<List, AclError> {
+        let document = yaml::parse(text).and_then(|root| Document::read(&root)).map_err(|fault| fault.in_file(file))?;
+        let Document { name, forward, default, arp, rules, entries, tests } = document;
+        let stem = || Path::new(file).file_stem().map_or_else(|| file.to_owned(), |stem| stem.to_string_lossy().into());
+        let index = CondList::new(entries.iter().map(|entry| entry.cube.cond()));
+        let name = name.unwrap_or_else(stem);
+        Ok(List { file: file.to_owned(), name, forward, default, arp, rules, entries, tests, index })
+    }
+
+    /// Its name: that in the file, or else the file's.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file, as it was named.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// Its rules, in order.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Its entries, in order: each rule has one for each combination of addresses, services and places.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// Its tests.
+    pub fn tests(&self) -> &[Expectation] {
+        &self.tests
+    }
+
+    /// Where allowed packets go if the list is the whole policy and says so.
+    pub fn forward(&self) -> Option<Forward> {
+        self.forward
+    }
+
+    /// What a rule says.
+    pub fn action(&self, rule: RuleRef) -> AccessAction {
+        match rule {
+            RuleRef::Rule(at) => self.rules[at].action,
+            RuleRef::Arp => self.arp,
+            RuleRef::Default => self.default,
+        }
+    }
+
+    /// A rule as people know it: `rule no-ssh (acl.yaml:12)`, `the default`.
+    pub fn describe(&self, rule: RuleRef) -> String {
+        match rule {
+            RuleRef::Arp => format!("`arp: {}` of {}", self.arp, self.file),
+            RuleRef::Default => format!("`default: {}` of {}", self.default, self.file),
+            RuleRef::Rule(at) => {
+                let Rule { place, name, .. } = &self.rules[at];
+                let name = name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
+                format!("rule{name} ({}:{})", self.file, place.line)
+            }
+        }
+    }
+
+    /// The rule of an entry; of the default for the number of entries.
+    pub(crate) fn rule_of(&self, entry: usize) -> RuleRef {
+        match self.entries.get(entry) {
+            None => RuleRef::Default,
+            Some(Entry { rule, .. }) if *rule as usize == self.rules.len() => RuleRef::Arp,
+            Some(Entry { rule, .. }) => RuleRef::Rule(*rule as usize),
+        }
+    }
+
+    /// The rule that decides about a packet that enters at a switch.
+    pub fn decide(&self, switch: Dpid, packet: &Packet<'_>) -> RuleRef {
+        self.rule_of(self.first(switch, packet))
+    }
+
+    /// The first entry that a packet fits, or the number of entries.
+    pub(crate) fn first(&self, switch: Dpid, packet: &Packet<'_>) -> usize {
+        let is_there = |at: &usize| match self.entries[*at].cube.get(SWITCH) {
+            Some(interval) => interval.lo == u128::from(switch.0),
+            None => true,
+        };
+        match self.index.first(packet) {
+            None => self.entries.len(),
+            Some(at) if is_there(&at) => at,
+            // It is an entry of another switch, so a plain search goes on after it.
+            Some(at) => {
+                let fits = |at: &usize| is_there(at) && self.entries[*at].cube.cond().holds(packet);
+                (at + 1..self.entries.len()).find(fits).unwrap_or(self.entries.len())
+            }
+        }
+    }
+
+    /// The list, if all of its tests hold.
+    ///
+    /// # Errors
+    /// That of the first test that fails, at its place, with a packet.
+    pub fn verified(self) -> Result<List, AclError> {
+        match self.failed_tests().into_iter().next() {
+            None => Ok(self),
+            Some(failed) => Err(Fault::new(failed.place, format!("a test fails: {failed}")).in_file(&self.file)),
+        }
+    }
+
+    /// The tests that fail, with a packet for each.
+    pub fn failed_tests(&self) -> Vec<FailedTest> {
+        self.tests.iter().filter_map(|test| self.failure_of(test)).collect()
+    }
+
+    fn failure_of(&self, test: &Expectation) -> Option<FailedTest> {
+        let failed = |packet: String, got| Some(FailedTest { place: test.place, text: test.text.clone(), packet, got });
+        for cube in &test.cubes {
+            match self.not_decided_so(cube, test.action) {
+                Found::None => {}
+                Found::Unknown => return failed(String::new(), None),
+                Found::One((part, rule)) => {
+                    return failed(part.to_string(), Some((self.action(rule), self.describe(rule))));
+                }
+            }
+        }
+        None
+    }
+
+    /// A part of a cube about which the list says something else, and the rule that does.
+    fn not_decided_so(&self, cube: &Cube, action: AccessAction) -> Found<(Cube, RuleRef)> {
+        let (mut open, mut steps) = (vec![cube.clone()], 0);
+        for (at, entry) in self.entries.iter().enumerate() {
+            if !open.iter().any(|part| part.overlaps(&entry.cube)) {
+                continue;
+            }
+            let rule = self.rule_of(at);
+            if self.action(rule) != action
+                && let Some(part) = open.iter().find_map(|part| part.and(&entry.cube))
+            {
+                return Found::One((part, rule));
+            }
+            open = open.iter().flat_map(|part| part.minus(&entry.cube)).collect();
+            steps += open.len();
+            if steps > crate::cube::BUDGET {
+                return Found::Unknown;
+            }
+        }
+        match open.into_iter().next() {
+            Some(part) if self.default != action => Found::One((part, RuleRef::Default)),
+            _ => Found::None,
+        }
+    }
+
+    /// The list as a part of policies. `before` are the lists that are asked before it.
+    pub fn compile(&self, before: &[&List]) -> AccessList {
+        let source = |line, name: Option<&str>, comment: Option<&str>| {
+            let name = name.map(|name| format!("/{name}")).unwrap_or_default();
+            let comment = comment.map(|comment| format!(" ({comment})")).unwrap_or_default();
+            let tier = format!("{}{name}{comment}", self.name);
+            Some(Source { tier: Some(tier.into()), ..Source::new(&*self.file, line) })
+        };
+        let rule = |rule: &Rule| {
+            let source = source(rule.place.line as u32, rule.name.as_deref(), rule.comment.as_deref());
+            let carries = (rule.queue.is_some() || rule.mirror.is_some()).then(|| {
+                let route = rule.queue.iter().fold(Route::pass(), |route, queue| route.queue(*queue));
+                rule.mirror.iter().fold(route, |route, place| route.copy_to(*place)).from_line(source.clone())
+            });
+            AccessRule { action: rule.action, source, carries, log: rule.log }
+        };
+        let plain =
+            |action, what: &str| AccessRule { action, source: source(1, Some(what), None), carries: None, log: false };
+        let rules = self.rules.iter().map(rule).chain([plain(self.arp, "arp")]).collect();
+        let entries = self.entries.iter().map(|entry| AccessEntry {
+            cond: entry.cube.cond(),
+            switch: entry.cube.get(SWITCH).map(|interval| Dpid(interval.lo as u64)),
+            rule: entry.rule,
+        });
+        AccessList::new(entries, rules, plain(self.default, "default"), self.samples(before))
+    }
+
+    /// A packet for each entry, and one for the default, that this list decides if it comes after these.
+    fn samples(&self, before: &[&List]) -> Vec<SamplePacket> {
+        let all = (0..=self.entries.len()).filter_map(|at| self.sample(at, before));
+        all.collect()
+    }
+
+    fn sample(&self, entry: usize, before: &[&List]) -> Option<SamplePacket> {
+        let cube = self.entries.get(entry).map_or_else(Cube::all, |entry| entry.cube.clone());
+        let reaches = |sample: &SamplePacket| {
+            let packet = Packet::new(&sample.frame, sample.port.unwrap_or(PortNo(1)).0);
+            let switch = sample.switch.unwrap_or(Dpid(0));
+            let passes = |list: &&List| list.action(list.decide(switch, &packet)) == AccessAction::Pass;
+            before.iter().all(passes) && self.first(switch, &packet) == entry
+        };
+        let corners = [0, u64::MAX, 0xaaaa_aaaa_aaaa_aaaa, 0x5555_5555_5555_5555];
+        let corner = corners.into_iter().map(|high| sample_of(cube.point(high))).find(reaches);
+        corner.or_else(|| {
+            let decide = before.iter().flat_map(|list| list.deciding());
+            let own = self.entries[..entry].iter().map(|entry| &entry.cube);
+            match cube.outside(decide.chain(own)) {
+                Found::One(part) => Some(sample_of(part.point(0))).filter(reaches),
+                Found::None | Found::Unknown => None,
+            }
+        })
+    }
+
+    /// The entries that don't pass.
+    fn deciding(&self) -> impl Iterator<Item = &Cube> {
+        let decides = |at: &usize| self.action(self.rule_of(*at)) != AccessAction::Pass;
+        (0..self.entries.len()).filter(decides).map(|at| &self.entries[at].cube)
+    }
+
+    /// Whether packets reach an entry. The answer is certain, unless it is `Unknown`.
+    pub(crate) fn witness(&self, entry: usize) -> Found<SamplePacket> {
+        if let Some(sample) = self.sample(entry, &[]) {
+            return Found::One(sample);
+        }
+        let Some(Entry { cube, .. }) = self.entries.get(entry) else { return Found::Unknown };
+        match cube.outside(self.entries[..entry].iter().map(|entry| &entry.cube)) {
+            Found::None => Found::None,
+            // There are such packets, but no frame that this program can make.
+            Found::One(_) | Found::Unknown => Found::Unknown,
+        }
+    }
+}
+
+/// A frame with these values, and where it enters. Fields that are not given have values that lists rarely ask for.
+pub(crate) fn sample_of(mut point: Point) -> SamplePacket {
+    let switch = point.remove(&SWITCH).map(|value| Dpid(value as u64));
+    let port = point.remove(&Field::InPort).map(|value| PortNo(value as u32));
+    point.entry(Field::EthSrc).or_insert(0x0200_0000_fe01);
+    point.entry(Field::EthDst).or_insert(0x0200_0000_fe02);
+    SamplePacket { frame: Arc::from(frame_of(&point)), switch, port }
+}

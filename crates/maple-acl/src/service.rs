@@ -1,0 +1,219 @@
+//! Services: a protocol, with ports or an ICMP type.
+
+use std::fmt;
+
+use maple_wire::Field;
+use rustc_hash::FxHashMap;
+
+use crate::address::Kind;
+use crate::cube::Cube;
+use crate::error::{Fault, did_you_mean};
+use crate::yaml::{Key, Node, Value};
+
+/// What a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Service {
+    /// TCP, UDP or SCTP to ports from the first to the second.
+    Ports(Transport, u16, u16),
+    /// ICMP, of a type and a code if they are given.
+    Icmp(Option<u8>, Option<u8>),
+    /// ICMPv6 likewise.
+    Icmp6(Option<u8>, Option<u8>),
+    /// An IP protocol by its number.
+    Proto(u8),
+}
+
+/// A protocol with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+/// The services of a file.
+#[derive(Debug, Default)]
+pub struct Services<'a> {
+    known: FxHashMap<&'a str, Vec<Service>>,
+}
+
+const PROTOCOLS: [&str; 6] = ["tcp", "udp", "sctp", "icmp", "icmpv6", "ip"];
+
+impl Transport {
+    /// Its protocol number, and the fields of its ports.
+    pub fn fields(self) -> (u128, Field, Field) {
+        match self {
+            Transport::Tcp => (6, Field::TcpSrc, Field::TcpDst),
+            Transport::Udp => (17, Field::UdpSrc, Field::UdpDst),
+            Transport::Sctp => (132, Field::SctpSrc, Field::SctpDst),
+        }
+    }
+}
+
+impl Service {
+    /// The only kind of addresses that packets of it have, if there is only one.
+    pub fn kind(self) -> Option<Kind> {
+        match self {
+            Service::Icmp(..) => Some(Kind::V4),
+            Service::Icmp6(..) => Some(Kind::V6),
+            Service::Ports(..) | Service::Proto(_) => None,
+        }
+    }
+
+    /// Those packets of a cube of IP packets; from a port within `from`, if that is given.
+    pub fn of(self, cube: Cube, from: Option<(u16, u16)>) -> Option<Cube> {
+        let part = |cube: Cube, field, value: Option<u8>| match value {
+            Some(value) => cube.is(field, value.into()),
+            None => Some(cube),
+        };
+        match self {
+            Service::Ports(transport, lo, hi) => {
+                let (number, source, destination) = transport.fields();
+                let ports = |cube: Cube, field, lo: u16, hi: u16| match (lo, hi) {
+                    (0, u16::MAX) => Some(cube),
+                    _ => cube.with(field, lo.into(), hi.into()),
+                };
+                let cube = ports(cube.is(Field::IpProto, number)?, destination, lo, hi)?;
+                from.map_or(Some(cube.clone()), |(lo, hi)| ports(cube, source, lo, hi))
+            }
+            Service::Icmp(kind, code) => {
+                let cube = part(cube.is(Field::IpProto, 1)?, Field::Icmpv4Type, kind)?;
+                part(cube, Field::Icmpv4Code, code)
+            }
+            Service::Icmp6(kind, code) => {
+                let cube = part(cube.is(Field::IpProto, 58)?, Field::Icmpv6Type, kind)?;
+                part(cube, Field::Icmpv6Code, code)
+            }
+            Service::Proto(number) => cube.is(Field::IpProto, number.into()),
+        }
+    }
+
+    /// The service of packets that answer this one, with the ports that they come from; `None` if nothing answers it.
+    pub fn replies(self, from: (u16, u16)) -> Option<(Service, Option<(u16, u16)>)> {
+        match self {
+            Service::Ports(transport, lo, hi) => Some((Service::Ports(transport, from.0, from.1), Some((lo, hi)))),
+            Service::Icmp(Some(8), code) => Some((Service::Icmp(Some(0), code), None)),
+            Service::Icmp6(Some(128), code) => Some((Service::Icmp6(Some(129), code), None)),
+            Service::Icmp(None, _) | Service::Icmp6(None, _) | Service::Proto(_) => Some((self, None)),
+            Service::Icmp(..) | Service::Icmp6(..) => None,
+        }
+    }
+}
+
+impl<'a> Services<'a> {
+    /// The services of a `services:` section.
+    pub fn of(section: &'a [(Key, Node)]) -> Result<Services<'a>, Fault> {
+        let mut services = Services::default();
+        for (key, node) in section {
+            if parse(&key.name).is_some() {
+                return Err(Fault::new(key.place, format!("a service can't be called `{}`", key.name)));
+            }
+            // A service may name those that come before it.
+            let of = services.resolve(node)?;
+            services.known.insert(&key.name, of);
+        }
+        Ok(services)
+    }
+
+    /// The services that a value names, each once.
+    pub fn resolve(&self, node: &Node) -> Result<Vec<Service>, Fault> {
+        let members = match &node.value {
+            Value::List(list) => &list[..],
+            Value::Scalar(_) => std::slice::from_ref(node),
+            Value::Map(_) => return Err(Fault::new(node.place, "services are a list or one service, not a map")),
+        };
+        let mut all = Vec::new();
+        for member in members {
+            let Value::Scalar(text) = &member.value else {
+                return Err(Fault::new(member.place, "a service is plain text, such as `tcp/22`"));
+            };
+            let of = self.word(text).map_err(|what| Fault::new(member.place, what))?;
+            of.into_iter().for_each(|service| {
+                if !all.contains(&service) {
+                    all.push(service)
+                }
+            });
+        }
+        if all.is_empty() { Err(Fault::new(node.place, "this names no service at all")) } else { Ok(all) }
+    }
+
+    /// The services of a word: a name, or a service written out.
+    pub fn word(&self, text: &str) -> Result<Vec<Service>, String> {
+        if let Some(known) = self.known.get(text) {
+            return Ok(known.clone());
+        }
+        let unknown = || {
+            let names = self.known.keys().copied().chain(PROTOCOLS);
+            format!(
+                "`{text}` is neither a service of this file nor one written out, such as `tcp/22`{}",
+                did_you_mean(text, names)
+            )
+        };
+        parse(text).unwrap_or_else(|| Err(unknown())).map(|service| vec![service])
+    }
+}
+
+/// A service that is written out; `None` if it does not begin with a protocol.
+fn parse(text: &str) -> Option<Result<Service, String>> {
+    let (protocol, rest) = text.split_once('/').map_or((text, None), |(protocol, rest)| (protocol, Some(rest)));
+    let transport = match protocol {
+        "tcp" => Some(Transport::Tcp),
+        "udp" => Some(Transport::Udp),
+        "sctp" => Some(Transport::Sctp),
+        _ => None,
+    };
+    if let Some(transport) = transport {
+        let ports = rest.map_or(Ok((0, u16::MAX)), ports);
+        return Some(
+            ports.map(|(lo, hi)| Service::Ports(transport, lo, hi)).map_err(|what| format!("`{text}`: {what}")),
+        );
+    }
+    let icmp = |make: fn(Option<u8>, Option<u8>) -> Service| match rest {
+        None => Ok(make(None, None)),
+        Some(rest) => {
+            let (kind, code) = rest.split_once('.').map_or((rest, None), |(kind, code)| (kind, Some(code)));
+            let number = |text: &str| text.parse::<u8>().map_err(|_| format!("`{text}` is no number from 0 to 255"));
+            Ok(make(Some(number(kind)?), code.map(number).transpose()?))
+        }
+    };
+    match protocol {
+        "icmp" => Some(icmp(Service::Icmp)),
+        "icmpv6" => Some(icmp(Service::Icmp6)),
+        "ip" => Some(match rest.and_then(|rest| rest.parse().ok()) {
+            Some(number) => Ok(Service::Proto(number)),
+            None => Err(format!("`{text}` must be `ip/` and a protocol number from 0 to 255, such as `ip/47`")),
+        }),
+        _ => None,
+    }
+}
+
+/// A port or a range of ports.
+pub fn ports(text: &str) -> Result<(u16, u16), String> {
+    let port = |text: &str| text.trim().parse::<u16>().map_err(|_| format!("`{text}` is no port from 0 to 65535"));
+    let (lo, hi) = text.split_once('-').unwrap_or((text, text));
+    let (lo, hi) = (port(lo)?, port(hi)?);
+    if lo <= hi { Ok((lo, hi)) } else { Err(format!("`{text}` is no range: the first port is above the last")) }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let icmp = |f: &mut fmt::Formatter<'_>, name, kind: &Option<u8>, code: &Option<u8>| match (kind, code) {
+            (Some(kind), Some(code)) => write!(f, "{name}/{kind}.{code}"),
+            (Some(kind), None) => write!(f, "{name}/{kind}"),
+            _ => write!(f, "{name}"),
+        };
+        match self {
+            Service::Ports(transport, lo, hi) => {
+                let name = format!("{transport:?}").to_lowercase();
+                match (lo, hi) {
+                    (0, &u16::MAX) => write!(f, "{name}"),
+                    (lo, hi) if lo == hi => write!(f, "{name}/{lo}"),
+                    (lo, hi) => write!(f, "{name}/{lo}-{hi}"),
+                }
+            }
+            Service::Icmp(kind, code) => icmp(f, "icmp", kind, code),
+            Service::Icmp6(kind, code) => icmp(f, "icmpv6", kind, code),
+            Service::Proto(number) => write!(f, "ip/{number}"),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! A YAML document as a tree that knows its lines and columns.
+//!
+//! Scalars stay text: what a value means is up to the place where it stands. So `no`, `010` and `12:30:45` hold no
+//! surprises. Anchors, tags and several documents are errors, since an access list needs none of them.
+
+use std::borrow::Cow;
+
+use rustc_hash::FxHashSet;
+use saphyr_parser::{Event, Parser, Span};
+
+use crate::error::{Fault, Place};
+
+/// The deepest nesting.
+const MAX_DEPTH: usize = 32;
+
+/// A value with its place.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub place: Place,
+    pub value: Value,
+}
+
+#[derive(Clone, Debug)]
+pub enum Value {
+    Scalar(String),
+    List(Vec<Node>),
+    /// In the order of the file.
+    Map(Vec<(Key, Node)>),
+}
+
+/// A key of a map.
+#[derive(Clone, Debug)]
+pub struct Key {
+    pub place: Place,
+    pub name: String,
+}
+
+/// A list or a map whose end has not come.
+struct Open {
+    node: Node,
+    /// In a map: the key whose value comes next.
+    key: Option<Key>,
+    /// The keys so far.
+    seen: FxHashSet<String>,
+}
+
+/// The tree of a document.
+pub fn parse(text: &str) -> Result<Node, Fault> {
+    let (mut open, mut root): (Vec<Open>, Option<Node>) = (Vec::new(), None);
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| {
+            let at = error.marker();
+            Fault::new(Place { line: at.line(), column: at.col() + 1 }, error.info())
+        })?;
+        let place = place_of(&span);
+        let done = match event {
+            Event::Scalar(text, _, anchor, tag) => {
+                plain(place, anchor, tag.is_some())?;
+                Some(Node { place, value: Value::Scalar(Cow::into_owned(text)) })
+            }
+            Event::SequenceStart(anchor, tag) => {
+                plain(place, anchor, tag.is_some())?;
+                open.push(Open::new(place, Value::List(Vec::new())));
+                None
+            }
+            Event::MappingStart(anchor, tag) => {
+                plain(place, anchor, tag.is_some())?;
+                open.push(Open::new(place, Value::Map(Vec::new())));
+                None
+            }
+            Event::SequenceEnd | Event::MappingEnd => open.pop().map(|open| open.node),
+            Event::Alias(_) => return Err(Fault::new(place, "an access list has no YAML aliases (`*name`)")),
+            Event::DocumentStart(_) if root.is_some() => {
+                return Err(Fault::new(place, "an access list is one YAML document"));
+            }
+            _ => None,
+        };
+        if open.len() > MAX_DEPTH {
+            return Err(Fault::new(place, format!("values are nested more than {MAX_DEPTH} deep")));
+        }
+        let Some(node) = done else { continue };
+        match open.last_mut() {
+            Some(parent) => parent.add(node)?,
+            None => root = Some(node),
+        }
+    }
+    root.ok_or_else(|| Fault::new(Place { line: 1, column: 1 }, "the file is empty"))
+}
+
+impl Open {
+    fn new(place: Place, value: Value) -> Open {
+        Open { node: Node { place, value }, key: None, seen: FxHashSet::default() }
+    }
+
+    fn add(&mut self, node: Node) -> Result<(), Fault> {
+        match &mut self.node.value {
+            Value::Scalar(_) => unreachable!("a scalar is never open"),
+            Value::List(list) => list.push(node),
+            Value::Map(map) => match (self.key.take(), node) {
+                (Some(key), node) => map.push((key, node)),
+                (None, Node { place, value: Value::Scalar(name) }) => {
+                    if !self.seen.insert(name.clone()) {
+                        return Err(Fault::new(place, format!("`{name}` is given twice")));
+                    }
+                    self.key = Some(Key { place, name });
+                }
+                (None, node) => return Err(Fault::new(node.place, "a key must be plain text")),
+            },
+        }
+        Ok(())
+    }
+}
+
+fn place_of(span: &Span) -> Place {
+    Place { line: span.start.line(), column: span.start.col() + 1 }
+}
+
+fn plain(place: Place, anchor: usize, tagged: bool) -> Result<(), Fault> {
+    match (anchor, tagged) {
+        (0, false) => Ok(()),
+        (0, true) => {
+            Err(Fault::new(place, "an access list has no YAML tags (`!name`); quote text that begins with `!`"))
+        }
+        _ => Err(Fault::new(place, "an access list has no YAML anchors (`&name`)")),
+    }
+}
