@@ -19,6 +19,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 use maple_core::Location;
 use maple_core::engine::{Event, ListenerPacket};
+use maple_core::report::Report;
 use maple_core::trace::Cond;
 use maple_wire::msg::PortReason;
 use maple_wire::{Dpid, PortNo};
@@ -51,6 +52,17 @@ pub enum NetworkEvent {
     SwitchUp(Dpid),
     /// A switch's connection ended.
     SwitchDown(Dpid),
+    /// A constraint refused a route: the first time for this constraint and line.
+    Violation {
+        /// The constraint, with its line, if known.
+        constraint: Arc<str>,
+        /// What is wrong with the route.
+        why: Arc<str>,
+        /// The line that made the route, if known.
+        place: Arc<str>,
+        /// Where the packet entered.
+        at: Location,
+    },
 }
 
 /// The listeners have more conditions than [`MAX_CONDITIONS`].
@@ -110,6 +122,13 @@ impl Subscription {
         })
     }
 
+    /// Publishes a report of the engine, if it is an event for programs. Returns as the others do.
+    fn publish_report(&self, report: &Report) -> Option<u64> {
+        let Report::ConstraintViolated { constraint, why, place, at } = report else { return None };
+        let (constraint, why, place) = (Arc::clone(constraint), Arc::clone(why), Arc::clone(place));
+        self.publish(NetworkEvent::Violation { constraint, why, place, at: *at })
+    }
+
     fn publish(&self, event: NetworkEvent) -> Option<u64> {
         match self.sender.try_send(event) {
             // Without a listener nothing is lost.
@@ -161,6 +180,12 @@ impl Subscriptions {
                 subscription.publish_packet(ListenerPacket { by, ..heard.clone() }).into_iter().for_each(&lost);
             }
         }
+    }
+
+    /// Publishes a report of the engine to all listeners, if it is an event for programs. `lost` as in
+    /// [`Subscriptions::publish_packet`].
+    pub fn publish_report(&self, report: &Report, lost: impl Fn(u64)) {
+        self.all.iter().filter_map(|(_, subscription)| subscription.publish_report(report)).for_each(lost);
     }
 
     /// Publishes an event of the engine to all listeners. `lost` as in [`Subscriptions::publish_packet`].

@@ -1,13 +1,13 @@
 //! Notices for people: the log, a queue for programs, and the most recent errors. Repeated notices are suppressed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::Location;
-use maple_core::engine::Time;
+use maple_core::engine::{Time, ViolationKey};
 use maple_core::report::Report;
 use maple_wire::{Dpid, Version};
 use rustc_hash::FxHashMap;
@@ -114,7 +114,8 @@ impl Notice {
                 | Report::SwitchUp(_)
                 | Report::SwitchDown(_)
                 | Report::LinkUp(..)
-                | Report::LinkDown(..) => false,
+                | Report::LinkDown(..)
+                | Report::AccessLogged { .. } => false,
                 // For example policies that fail, hosts that spoof, switches that refuse rules.
                 _ => true,
             },
@@ -166,13 +167,15 @@ pub(crate) struct Notices {
     recent: Arc<Mutex<VecDeque<Notice>>>,
     /// How often handlers and listeners failed, by error.
     failures: Arc<Mutex<FxHashMap<Arc<str>, u64>>>,
+    /// The violations that were published. Each shard bounds the number of those that it reports.
+    violations: Arc<Mutex<BTreeSet<ViolationKey>>>,
 }
 
 impl Notices {
     /// Makes the publisher and the queue's receiving end.
     pub fn new() -> (Notices, Receiver<Notice>) {
         let (sender, receiver) = bounded(CAPACITY);
-        (Notices { sender, recent: Arc::default(), failures: Arc::default() }, receiver)
+        (Notices { sender, recent: Arc::default(), failures: Arc::default(), violations: Arc::default() }, receiver)
     }
 
     /// Publishes a notice. Never blocks: a notice that does not fit into the queue is only in the log.
@@ -189,6 +192,14 @@ impl Notices {
         }
         // A full queue has no reader, or a slow one.
         let _ = self.sender.try_send(notice);
+    }
+
+    /// Whether people need not be told of a report because another shard has reported the same: a violation of a
+    /// constraint by a route of the same line.
+    pub fn is_known(&self, report: &Report) -> bool {
+        let Report::ConstraintViolated { constraint, place, .. } = report else { return false };
+        let key = (Arc::clone(constraint), Arc::clone(place));
+        !self.violations.lock().unwrap_or_else(PoisonError::into_inner).insert(key)
     }
 
     /// Publishes that a handler failed, the first, tenth, hundredth… time with this error. After [`REMEMBERED`]

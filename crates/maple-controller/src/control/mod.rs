@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use maple_core::engine::{Counted, Event, PortCount, Selection, TableRule, Traffic};
+use maple_core::engine::{Counted, Event, PortCount, Selection, TableRule, Traffic, ViolationKey};
 use maple_core::network::{HostInfo, Location, Mac, OwnFrame, PortKind};
 use maple_core::report::Report;
 use maple_core::route::FRAME_BYTES;
@@ -67,7 +67,8 @@ pub(crate) struct Shared {
 pub struct ReportedError {
     /// Its text.
     pub text: String,
-    /// For an error of the policy: the number of packets dropped because of it so far.
+    /// For an error of the policy: the number of packets dropped because of it so far. For a violated constraint: the
+    /// number of routes that it refused.
     pub packets: Option<u64>,
 }
 
@@ -175,13 +176,19 @@ impl Handle {
 
     /// The most recent errors, oldest first. Each error of the policy is listed once.
     pub fn errors(&self) -> Vec<ReportedError> {
-        let failures = self.policy_errors();
+        let (failures, violations) = (self.policy_errors(), self.violations());
         let mut listed = BTreeSet::new();
+        let mut violated = BTreeSet::new();
         let error = |notice: Notice| {
             let failed = match &notice {
                 Notice::Engine(Report::PolicyFailed { error, .. }) => Some(error.clone()),
                 _ => None,
             };
+            if let Notice::Engine(Report::ConstraintViolated { constraint, place, .. }) = &notice {
+                let key = (constraint.clone(), place.clone());
+                let packets = Some(violations.get(&key).copied().unwrap_or(1));
+                return violated.insert(key).then(|| ReportedError { text: notice.to_string(), packets });
+            }
             if let Some(error) = &failed
                 && !listed.insert(error.clone())
             {
@@ -198,6 +205,15 @@ impl Handle {
         let mut sum = BTreeMap::new();
         for (error, count) in self.query_all(ShardQuery::Failures).into_iter().flatten() {
             *sum.entry(error).or_default() += count;
+        }
+        sum
+    }
+
+    /// The routes that constraints refused, by constraint and line, each with the number of times.
+    pub fn violations(&self) -> BTreeMap<ViolationKey, u64> {
+        let mut sum = BTreeMap::new();
+        for (key, count) in self.query_all(ShardQuery::Violations).into_iter().flatten() {
+            *sum.entry(key).or_default() += count;
         }
         sum
     }

@@ -135,7 +135,6 @@ fn change(
 /// All known tables and variables, tables first.
 fn list(handle: &Handle) -> Value {
     let (store, state) = (handle.store(), handle.snapshot());
-    let kept = store.kept();
     let text = |kind: Option<String>| kind.map_or(Value::Null, Value::from);
     let tables = store.tables().into_iter().map(|name| {
         let types = state.types(&name);
@@ -144,11 +143,11 @@ fn list(handle: &Handle) -> Value {
             "key": text(types.map(|types| types.key.to_string())),
             "value": text(types.map(|types| types.value.to_string())),
             "keys": state.table(&name).map_or(0, |rows| rows.len()),
-            "kept": kept.contains(&name),
+            "kept": store.keeps(&name),
         })
     });
     let vars = store.vars().into_iter().map(|name| {
-        json!({ "var": &*name, "value": text(state.kind(&name).map(ToString::to_string)), "kept": kept.contains(&name) })
+        json!({ "var": &*name, "value": text(state.kind(&name).map(ToString::to_string)), "kept": store.keeps(&name) })
     });
     tables.chain(vars).collect()
 }

@@ -161,7 +161,11 @@ impl Shard {
             Effect::ListenerPacket(heard) => {
                 self.subscriptions.publish_packet(&heard, |events| self.events_lost(events))
             }
-            Effect::Report(report) => self.notices.publish(Notice::Engine(report)),
+            Effect::Report(report) if self.notices.is_known(&report) => {}
+            Effect::Report(report) => {
+                self.subscriptions.publish_report(&report, |events| self.events_lost(events));
+                self.notices.publish(Notice::Engine(report));
+            }
         }
     }
 

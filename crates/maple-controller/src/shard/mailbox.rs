@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use maple_core::engine::{Counted, Event, Mail, PortCount, ShardId, TableRule, Traffic};
+use maple_core::engine::{Counted, Event, Mail, PortCount, ShardId, TableRule, Traffic, ViolationKey};
 use maple_core::network::Location;
 use maple_wire::Dpid;
 use mio::Waker;
@@ -84,6 +84,8 @@ pub(crate) enum ShardQuery {
     Stats(Sender<ShardStats>),
     /// The policy's errors, each with the number of packets dropped because of it.
     Failures(Sender<Vec<(Arc<str>, u64)>>),
+    /// The routes that constraints refused, and how often.
+    Violations(Sender<Vec<(ViolationKey, u64)>>),
     /// The connected switches.
     Switches(Sender<Vec<SwitchStatus>>),
 }

@@ -150,6 +150,7 @@ impl Shard {
                 to.send(ShardStats { counters: self.counters, engine: self.engine.stats() }).is_ok()
             }
             ShardQuery::Failures(to) => to.send(self.engine.failures()).is_ok(),
+            ShardQuery::Violations(to) => to.send(self.engine.violations()).is_ok(),
             ShardQuery::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
         };
     }

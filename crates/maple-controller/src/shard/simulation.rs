@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
-use maple_core::engine::{Engine, Event, Options, ShardId, Stats, TableRule, Time};
+use maple_core::engine::{Engine, Event, Options, ShardId, Stats, TableRule, Time, ViolationKey};
 use maple_core::policy::Policy;
 use maple_core::state::Store;
 use maple_wire::Dpid;
@@ -277,6 +277,11 @@ impl Simulation {
     /// The policy's errors on a shard, each with the number of packets dropped because of it.
     pub fn failures(&self, shard: usize) -> Vec<(Arc<str>, u64)> {
         self.shards[shard].shard.engine.failures()
+    }
+
+    /// The routes that constraints refused on a shard, by constraint and line, each with the number of times.
+    pub fn violations(&self, shard: usize) -> Vec<(ViolationKey, u64)> {
+        self.shards[shard].shard.engine.violations()
     }
 
     /// Whether an update of a switch's rules is in progress.

@@ -243,7 +243,7 @@ impl Snooper {
             NetworkEvent::Packet(heard) => self.packet(now, heard, out),
             NetworkEvent::Port { at, is_up: false, .. } => self.groups.forget_port(*at),
             NetworkEvent::SwitchDown(dpid) => self.groups.forget_switch(*dpid),
-            NetworkEvent::Port { .. } | NetworkEvent::SwitchUp(_) => {}
+            NetworkEvent::Port { .. } | NetworkEvent::SwitchUp(_) | NetworkEvent::Violation { .. } => {}
         }
     }
 
