@@ -19,7 +19,7 @@ use std::time::Duration;
 use maple_controller::simulation::{Line, Simulation, SimulationOptions};
 use maple_controller::snoop::Snooping;
 use maple_controller::{Deadlines, QueueLimits};
-use maple_core::engine::{Event, Options, Time as EngineTime};
+use maple_core::engine::{Event, Options, Time as EngineTime, ViolationKey};
 use maple_core::network::{Location, PortKind};
 use maple_core::policy::Policy;
 use maple_core::state::{Commit, Snapshot, Store};
@@ -238,6 +238,11 @@ impl World {
     /// The errors of f, each with its number of packets.
     pub fn failures(&self) -> Vec<(Arc<str>, u64)> {
         self.simulation.failures(0)
+    }
+
+    /// The routes that constraints refused, by constraint and line, each with the number of times.
+    pub fn violations(&self) -> Vec<(ViolationKey, u64)> {
+        self.simulation.violations(0)
     }
 
     /// Lets time pass until `until`.

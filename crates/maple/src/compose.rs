@@ -18,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use maple_core::compose::{Choice, Composition};
-use maple_core::policy::PolicyError;
+use maple_core::policy::{PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::state::{Cell, Stored, Var};
 use maple_core::trace::{Cond, Source};
@@ -26,6 +26,7 @@ use maple_core::trace::{Cond, Source};
 use crate::net::Net;
 use crate::packet::Packet;
 use crate::policy::Policy;
+use crate::portal::Constraint;
 
 /// A policy made of policies. It is used like one, in further compositions too.
 ///
@@ -36,7 +37,7 @@ use crate::policy::Policy;
 /// let app = App::new(quiet);
 /// ```
 #[derive(Clone)]
-pub struct Composed(Composition<Arc<dyn Policy>>);
+pub struct Composed(pub(crate) Composition<Arc<dyn Policy>>);
 
 impl fmt::Debug for Composed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,6 +49,14 @@ impl Policy for Composed {
     fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError> {
         let mut call = |policy: &Arc<dyn Policy>, pkt: &_, net: &_| policy.decide(&Packet::of(pkt), &Net::of(net));
         self.0.decide_by(pkt.handle(), net.handle(), &mut call)
+    }
+
+    fn samples(&self) -> Vec<SamplePacket> {
+        self.0.samples()
+    }
+
+    fn constraints(&self) -> Vec<Arc<str>> {
+        self.0.constraints()
     }
 }
 
@@ -82,6 +91,25 @@ pub fn choose<V: Stored + Clone>(
     let by = Choice { cell: Cell::Var(var.name().into()), unset: var.initial().to_value() };
     let cases = cases.into_iter().map(|(value, policy)| (value.to_value(), policy.0));
     Composed(Composition::choose(by, cases, composition(otherwise)))
+}
+
+/// Access lists, asked in this order: `allowed` decides about packets that one of them allows. Packets that all of them
+/// pass, pass. What they deny is dropped by rules that are there before the first such packet.
+///
+/// ```
+/// use maple::acl::List;
+/// use maple::prelude::*;
+/// use maple::testing::{Bench, tcp};
+///
+/// let list = List::read("version: 1\ndefault: allow\nrules: [{action: deny, service: tcp/23}]", "a.yaml")?.verified()?;
+/// let campus = maple::access_lists(&[list], |_: &Packet, _: &Net| Route::to([PortNo(2)]));
+/// let bench = Bench::new().switch(1, 1..=2);
+/// assert!(bench.decide(&campus, &tcp(1024, 23), bench.port(1, 1)).exits().is_empty());
+/// assert_eq!(bench.decide(&campus, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
+/// # Ok::<(), maple::acl::AclError>(())
+/// ```
+pub fn access_lists(lists: &[maple_acl::List], allowed: impl Policy + 'static) -> Composed {
+    Composed(maple_acl::composition(lists, composition(allowed)))
 }
 
 /// What policies can become parts of. Every policy has these methods.
@@ -151,6 +179,19 @@ pub trait Compose: Policy + Sized + 'static {
         Composed(composition(self).only(conditions, Some(Source::here())))
     }
 
+    /// This policy under constraints: a packet whose route violates one is dropped, and that is reported. When the
+    /// network changes, routes are judged again.
+    ///
+    /// ```
+    /// use maple::portal::{Group, max_hops};
+    /// use maple::prelude::*;
+    ///
+    /// let short = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(3, &Group::all())]);
+    /// ```
+    fn guarded(self, constraints: impl IntoIterator<Item = Constraint>) -> Composed {
+        Composed(composition(self).guarded(constraints.into_iter().map(|constraint| constraint.0)))
+    }
+
     /// `on_error` decides where this policy fails or panics, or gives a route that can't be followed. What the policy
     /// wrote until then is taken back. Waiting is no failure.
     ///
@@ -171,7 +212,7 @@ pub trait Compose: Policy + Sized + 'static {
 impl<P: Policy + 'static> Compose for P {}
 
 /// A policy as a part: one that is composed already keeps its structure, and with it the names of its tiers.
-fn composition<P: Policy + 'static>(policy: P) -> Composition<Arc<dyn Policy>> {
+pub(crate) fn composition<P: Policy + 'static>(policy: P) -> Composition<Arc<dyn Policy>> {
     let mut policy = Some(policy);
     let any: &mut dyn Any = &mut policy;
     match any.downcast_mut::<Option<Composed>>().and_then(Option::take) {

@@ -131,6 +131,15 @@ pub use maple_core::route::Route;
 pub use maple_core::policy::PolicyError;
 
 /// ```
+/// use maple::testing::tcp;
+///
+/// let telnet = maple::SamplePacket { frame: tcp(1024, 23).into(), switch: None, port: None };
+/// assert!(telnet.frame.len() > 50);
+/// ```
+#[doc(inline)]
+pub use maple_core::policy::SamplePacket;
+
+/// ```
 /// use maple::{Cond, Constraint, Field, Range};
 ///
 /// let low_tcp_ports = Cond::default()

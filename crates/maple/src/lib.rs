@@ -34,6 +34,7 @@
 mod app;
 mod compose;
 mod policy;
+mod slices;
 
 mod query;
 
@@ -44,6 +45,7 @@ mod prefix;
 mod value;
 
 pub mod paths;
+pub mod portal;
 pub mod testing;
 
 pub mod bindings;
@@ -63,13 +65,23 @@ mod exports;
 /// ```
 pub use maple_wire as wire;
 
+/// Access lists: read from files, checked, compared. [`access_lists`] makes policies of them.
+///
+/// ```
+/// let list = maple::acl::List::read("version: 1\nrules: [{action: deny, service: tcp/23}]", "a.yaml")?;
+/// assert!(list.findings().is_empty());
+/// # Ok::<(), maple::acl::AclError>(())
+/// ```
+pub use maple_acl as acl;
+
 pub use exports::*;
 
 pub use app::{App, Error, Started, Tracked};
-pub use compose::{Compose, Composed, choose, tiers};
+pub use compose::{Compose, Composed, access_lists, choose, tiers};
 pub use field::PacketField;
 pub use net::Net;
 pub use packet::Packet;
 pub use policy::{IntoRoute, Policy};
 pub use prefix::{Prefix, PrefixError};
 pub use query::Query;
+pub use slices::{Slice, SliceError, slices};

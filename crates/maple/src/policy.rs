@@ -1,8 +1,9 @@
 //! What a policy is: a function of a packet and the network that gives a route.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
-use maple_core::policy::PolicyError;
+use maple_core::policy::{PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::{Net as CoreNet, PacketHandle};
 
@@ -52,6 +53,43 @@ pub trait Policy: Send + Sync {
     /// # Errors
     /// [`PolicyError`] drops the packet, and nothing is cached. A panic does the same.
     fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError>;
+
+    /// Packets that are decided before any packet comes, at each switch where packets can enter. A decision that reads
+    /// nothing of the packet but answers of access lists and tests becomes rules at once.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    /// use maple::testing::tcp;
+    ///
+    /// struct NoTelnet;
+    ///
+    /// impl Policy for NoTelnet {
+    ///     fn decide(&self, pkt: &Packet, net: &Net) -> Result<Route, PolicyError> {
+    ///         Ok(if pkt.tcp_dst() == 23 { Route::drop() } else { net.flood() })
+    ///     }
+    ///
+    ///     fn samples(&self) -> Vec<maple::SamplePacket> {
+    ///         vec![maple::SamplePacket { frame: tcp(1024, 23).into(), switch: None, port: None }]
+    ///     }
+    /// }
+    /// ```
+    fn samples(&self) -> Vec<SamplePacket> {
+        Vec::new()
+    }
+
+    /// The constraints that its routes are under, by name. What [`Compose::guarded`](crate::Compose::guarded) makes
+    /// answers this; policies of your own need not.
+    ///
+    /// ```
+    /// use maple::portal::{Group, max_hops};
+    /// use maple::prelude::*;
+    ///
+    /// let short = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(3, &Group::all())]);
+    /// assert!(short.constraints()[0].starts_with("max_hops"));
+    /// ```
+    fn constraints(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
 }
 
 /// The result of a closure that is a policy: a [`Route`], or a [`Result`] of one, so that it can use `?`.
@@ -112,5 +150,13 @@ pub(crate) struct Engine<P>(pub P);
 impl<P: Deref<Target: Policy> + Send + Sync> maple_core::Policy for Engine<P> {
     fn decide(&self, pkt: &PacketHandle, net: &CoreNet) -> Result<Route, PolicyError> {
         self.0.decide(&Packet::of(pkt), &Net::of(net))
+    }
+
+    fn samples(&self) -> Vec<SamplePacket> {
+        self.0.samples()
+    }
+
+    fn constraints(&self) -> Vec<Arc<str>> {
+        self.0.constraints()
     }
 }

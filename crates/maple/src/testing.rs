@@ -194,8 +194,8 @@ impl Bench {
         let decision = Decision {
             route: decided.map(|(_, route)| route),
             copies,
-            trace: finished.trace.items.iter().map(ToString::to_string).collect(),
-            sources: finished.trace.sources.to_vec(),
+            trace: finished.trace.steps().map(|step| step.to_string()).collect(),
+            sources: finished.trace.steps().map(|step| step.source().cloned()).collect(),
             reads: finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect(),
             wrote: finished.txn.wrote(),
         };
@@ -226,7 +226,7 @@ impl Bench {
             panic!("{error}");
         }
         self.store.commit(finished.txn, None).expect("only the bench writes to this store");
-        finished.trace.items.iter().map(ToString::to_string).collect()
+        finished.trace.steps().map(|step| step.to_string()).collect()
     }
 }
 

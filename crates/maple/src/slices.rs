@@ -1,0 +1,146 @@
+//! Slices: policies of tenants, each for packets of its own, with its own part of the network and state of its own.
+
+use std::fmt;
+use std::sync::Arc;
+
+use maple_core::compose::{Composition, Slice as CoreSlice};
+use maple_core::network::{LinkName, Location, Mac};
+use maple_core::trace::{Cond, Source};
+
+use crate::compose::{Composed, composition};
+use crate::policy::Policy;
+
+/// Why slices can't be: two of them have a packet in common, or a name can't be.
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::{Slice, SliceError};
+///
+/// let flood = |_: &Packet, net: &Net| net.flood();
+/// let error = maple::slices([Slice::new("a/b", flood)], flood).err();
+/// assert_eq!(error, Some(SliceError::Name("a/b".into())));
+/// ```
+pub use maple_core::compose::SliceError;
+
+/// A tenant of [`slices`]: a name, a policy, which packets are its own, and which part of the network it has.
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::{Cond, Constraint, Slice};
+///
+/// let vlan = Cond::default().and(Constraint::exact(Field::VlanVid, 0x1000 | 10));
+/// let red = Slice::new("red", |_: &Packet, net: &Net| net.flood()).only([vlan]);
+/// ```
+#[derive(Clone)]
+pub struct Slice(CoreSlice<Arc<dyn Policy>>);
+
+impl fmt::Debug for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Slice {}", self.0.name())
+    }
+}
+
+impl Slice {
+    /// The slice of all packets, with the whole network.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// let all = maple::Slice::new("all", |_: &Packet, net: &Net| net.flood());
+    /// ```
+    pub fn new(name: &str, policy: impl Policy + 'static) -> Slice {
+        Slice(CoreSlice::new(name, composition(policy)))
+    }
+
+    /// The slice of packets that fit one of these conditions.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    /// use maple::{Cond, Constraint, Slice};
+    ///
+    /// let web = Cond::default().and(Constraint::exact(Field::TcpDst, 80));
+    /// let red = Slice::new("red", |_: &Packet, net: &Net| net.flood()).only([web]);
+    /// ```
+    #[must_use]
+    pub fn only(self, conditions: impl IntoIterator<Item = Cond>) -> Slice {
+        Slice(self.0.only(conditions))
+    }
+
+    /// The slice with these edge ports: its packets come in there, and it sends to no other port.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    ///
+    /// let bench = Bench::new().switch(1, 1..=3);
+    /// let red = maple::Slice::new("red", |_: &Packet, net: &Net| net.flood());
+    /// let red = red.ports([bench.port(1, 1), bench.port(1, 2)]);
+    /// let all = maple::slices([red], |_: &Packet, _: &Net| Route::pass())?;
+    /// assert_eq!(bench.decide(&all, &tcp(1024, 80), bench.port(1, 1)).exits(), [bench.port(1, 2)]);
+    /// # Ok::<(), maple::SliceError>(())
+    /// ```
+    #[must_use]
+    pub fn ports(self, ports: impl IntoIterator<Item = Location>) -> Slice {
+        Slice(self.0.ports(ports))
+    }
+
+    /// The slice that sees these hosts only.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// let red = maple::Slice::new("red", |_: &Packet, net: &Net| net.flood()).hosts([Mac([2, 0, 0, 0, 0, 1])]);
+    /// ```
+    #[must_use]
+    pub fn hosts(self, hosts: impl IntoIterator<Item = Mac>) -> Slice {
+        Slice(self.0.hosts(hosts))
+    }
+
+    /// The slice whose packets take these links only, in both directions. A port names the link at it, and two switches
+    /// all links between them.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    /// use maple::{Dpid, LinkName};
+    ///
+    /// let red = maple::Slice::new("red", |_: &Packet, net: &Net| net.flood());
+    /// let red = red.links([LinkName::Switches(Dpid(1), Dpid(2))]);
+    /// ```
+    #[must_use]
+    pub fn links(self, links: impl IntoIterator<Item = LinkName>) -> Slice {
+        Slice(self.0.links(links))
+    }
+}
+
+/// For each packet the policy of the slice that it belongs to, or else `otherwise`. No packet may belong to two.
+///
+/// A slice's policy sees no other edge ports, hosts and links than its own, and a route that leaves them is an error.
+/// Tables, variables, counters and link costs are the slice's own: the table `limits` of the slice `red` is
+/// `red/limits` everywhere else. Link costs that the slice does not have by a name are those of the network.
+///
+/// ```
+/// use maple::prelude::*;
+/// use maple::{Cond, Constraint, Slice};
+///
+/// let vlan = |id: u128| Cond::default().and(Constraint::exact(Field::VlanVid, 0x1000 | id));
+/// let flood = |_: &Packet, net: &Net| net.flood();
+/// let red = Slice::new("red", flood).only([vlan(10)]);
+/// let blue = Slice::new("blue", flood).only([vlan(20)]);
+/// let network = maple::slices([red.clone(), blue], |_: &Packet, _: &Net| Route::pass())?;
+///
+/// let green = Slice::new("green", flood).only([vlan(10)]);
+/// let error = maple::slices([red, green], flood).unwrap_err().to_string();
+/// assert!(error.starts_with("the slices \"red\" and \"green\" overlap: vlan_vid=10 fits condition 1"));
+/// # Ok::<(), maple::SliceError>(())
+/// ```
+///
+/// # Errors
+/// [`SliceError`] for two slices with a packet in common, with such a packet, and for names that can't be.
+#[track_caller]
+pub fn slices(
+    slices: impl IntoIterator<Item = Slice>,
+    otherwise: impl Policy + 'static,
+) -> Result<Composed, SliceError> {
+    let slices = slices.into_iter().map(|slice| slice.0);
+    Composition::slices(slices, composition(otherwise), Some(Source::here())).map(Composed)
+}
