@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::acl::AclArgs;
 use crate::bench::BenchArgs;
 use crate::decode::DecodeArgs;
 use crate::options::{CheckArgs, EmulateArgs, LoadArgs, RunArgs, ShowArgs};
@@ -33,6 +34,8 @@ pub enum Command {
     Show(ShowArgs),
     /// Read, change or watch tracked state of a running controller
     State(StateArgs),
+    /// Check, test and compare access lists
+    Acl(AclArgs),
     /// Print the JSON schema of the control socket's requests and answers
     Schema,
     /// Measure the optimizer and the runtime

@@ -18,6 +18,7 @@ mod policy;
 mod console;
 pub mod decode;
 
+mod acl;
 mod check;
 mod emulate;
 mod load;
@@ -54,7 +55,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Run(args) => args.options.refusal(),
         Command::Emulate(args) => args.refusal(),
         Command::Check(_) | Command::Decode(_) | Command::Show(_) => None,
-        Command::State(_) | Command::Schema | Command::Load(_) | Command::Bench(_) => None,
+        Command::State(_) | Command::Acl(_) | Command::Schema | Command::Load(_) | Command::Bench(_) => None,
     };
     if let Some(error) = refusal {
         return print_usage(&error);
@@ -72,6 +73,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args),
         Command::State(args) => state::main(args),
+        Command::Acl(args) => acl::run(&args, loader),
         Command::Schema => state::print_schema(),
         Command::Bench(args) => bench::main(args, loader.and_then(PolicyLoader::filters)),
     })

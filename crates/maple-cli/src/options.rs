@@ -159,6 +159,9 @@ pub struct CheckOptions {
     /// Decides which random values packets get
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+    /// Say of each constraint of the policy which packets violate it, or whether that is proved of none
+    #[arg(long)]
+    pub constraints: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

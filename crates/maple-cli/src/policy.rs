@@ -1,10 +1,14 @@
 //! Policies and handlers by name: built-in ones, and those in files.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use maple_acl::{Forward, List};
 use maple_controller::{ControllerOptions, Handle};
+use maple_core::Composition;
 use maple_core::state::Write;
 
 use crate::builtin;
@@ -51,6 +55,15 @@ pub trait PolicyLoader: Sync {
         Ok(Vec::new())
     }
 
+    /// Runs `maple acl import` with these arguments. Returns the exit status.
+    ///
+    /// # Errors
+    /// If there are no importers.
+    fn import_lists(&self, arguments: &[OsString]) -> anyhow::Result<u8> {
+        let _ = arguments;
+        anyhow::bail!("this `maple` has no importers")
+    }
+
     /// Redirects what policies print to standard error, so that standard output has only the findings.
     ///
     /// # Errors
@@ -79,6 +92,14 @@ pub enum PolicyName {
 }
 
 impl PolicyName {
+    /// The file, and the name in it, if it is a program; an access list is none.
+    pub fn program(&self) -> Option<(&Path, Option<&str>)> {
+        match self {
+            PolicyName::File { file, name } if !is_access_list(file) => Some((file, name.as_deref())),
+            _ => None,
+        }
+    }
+
     /// Parses a policy's name.
     pub fn parse(text: &str) -> PolicyName {
         if let Some(name) = text.strip_prefix("builtin:") {
@@ -93,6 +114,26 @@ impl PolicyName {
     }
 }
 
+fn is_access_list(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "yaml" || extension == "yml")
+}
+
+/// An access list that is the whole policy.
+fn load_access_list(file: &Path) -> anyhow::Result<Loaded> {
+    let list = List::load(file).and_then(List::verified).or_usage_error()?;
+    let forward = list.forward().unwrap_or_default();
+    let name = match forward {
+        Forward::ShortestPath => "shortest-path",
+        Forward::Flood => "flood",
+    };
+    let allowed = Composition::of(builtin::named(name)?);
+    // A packet that the list passes is decided by the next policy; there is none.
+    let mut options = ControllerOptions::new(Arc::new(maple_acl::composition(&[list], allowed)));
+    // Floods need no hosts. So no packet has to come to the controller for them either.
+    options.engine.track_hosts = forward != Forward::Flood;
+    Ok(Loaded::Policy(options))
+}
+
 /// Loads the policy or handler with this name.
 pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Loaded> {
     let (file, name) = match PolicyName::parse(policy) {
@@ -104,9 +145,12 @@ pub fn load(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) ->
         }
         PolicyName::File { file, name } => (file, name),
     };
+    if is_access_list(&file) {
+        return load_access_list(&file);
+    }
     if file.extension().is_none_or(|extension| extension != "py") {
         return Err(usage_error(anyhow::anyhow!(
-            "{policy:?} is no policy: it is FILE.py, FILE.py:NAME or builtin:NAME"
+            "{policy:?} is no policy: it is FILE.py, FILE.py:NAME, an access list FILE.yaml, or builtin:NAME"
         )));
     }
     std::fs::metadata(&file).with_context(|| format!("can't read {}", file.display())).or_usage_error()?;

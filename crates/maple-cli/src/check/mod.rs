@@ -3,6 +3,7 @@
 //! f runs on generated and given packets in an imaginary network, twice in succession and again in a few rounds
 //! ([`maple_core::check`]). Findings of a language's loader, which reads the source, come first.
 
+mod constraints;
 mod network;
 mod output;
 
@@ -30,8 +31,8 @@ pub fn main(args: CheckArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
         let why = "is a handler: what handlers read is not tracked, so there is nothing to check";
         return Err(usage_error(anyhow!("{} {why}", args.policy)));
     };
-    let suspicions = match (&name, loader) {
-        (PolicyName::File { file, name }, Some(loader)) => loader.inspect(file, name.as_deref())?,
+    let suspicions = match (name.program(), loader) {
+        (Some((file, name)), Some(loader)) => loader.inspect(file, name)?,
         _ => Vec::new(),
     };
     with(&args.options, loaded, &suspicions)
@@ -50,13 +51,21 @@ pub fn with(options: &CheckOptions, loaded: ControllerOptions, suspicions: &[Sus
     let samples = network::samples(&hosts, frames);
     let mut check = Check::new(Arc::clone(&policy), store, hosts, track_hosts, options.seed);
     samples.into_iter().rev().for_each(|sample| check.give(sample));
+    if options.constraints {
+        if check.constraints().is_empty() {
+            return Err(usage_error(anyhow!(
+                "--constraints: the policy has none; guard(policy, …) puts it under some"
+            )));
+        }
+        check.for_all_packets();
+    }
     check.explore(options.packets);
     for _ in 0..options.rounds {
         std::thread::sleep(options.pause.0);
         check.again();
     }
     let size = output::Size { hosts: options.hosts, switches: topology.switches.len() as u64 };
-    Ok(output::print(&check, suspicions, size, options.json)?)
+    Ok(output::print(&check, suspicions, size, options)?)
 }
 
 /// Puts switches, links and costs into the store.

@@ -9,6 +9,8 @@ use maple_wire::Field;
 use maple_wire::packet::text::summary;
 use serde_json::{Value, json};
 
+use super::constraints::{self, Verdict};
+use crate::options::CheckOptions;
 use crate::policy::Suspicion;
 
 /// Branches that are listed.
@@ -24,13 +26,15 @@ pub struct Size {
 }
 
 /// Prints it. The exit status is 1 if something was found.
-pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, as_json: bool) -> std::io::Result<u8> {
+pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &CheckOptions) -> std::io::Result<u8> {
     let coverage = check.coverage();
     let depends = !suspicions.is_empty() || check.findings().next().is_some();
     let fails = check.failures().next().is_some();
+    let verdicts = if options.constraints { constraints::verdicts(check, !suspicions.is_empty()) } else { Vec::new() };
+    let is_violated = verdicts.iter().any(Verdict::is_violated);
     let out = &mut std::io::stdout().lock();
-    if as_json {
-        let told = json!({
+    if options.json {
+        let mut told = json!({
             "source": suspicions.iter().map(suspicion_json).collect::<Vec<_>>(),
             "runs": check.findings().map(finding_json).collect::<Vec<_>>(),
             "failures": check.failures().map(|(error, counted)| counted_json("error", error, counted)).collect::<Vec<_>>(),
@@ -39,6 +43,9 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, as_json: bool)
             "gave_up": check.gave_up(),
             "coverage": coverage_json(&coverage),
         });
+        if options.constraints {
+            told["constraints"] = verdicts.iter().map(Verdict::json).collect();
+        }
         writeln!(out, "{told:#}")?;
     } else {
         for Suspicion { file, line, text } in suspicions {
@@ -49,6 +56,7 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, as_json: bool)
         check.routes_back().try_for_each(|(place, counted)| write_route_back(out, place, counted))?;
         check.costs().filter(|wide| warns(wide)).try_for_each(|wide| write_warning(out, wide, size))?;
         write_coverage(out, &coverage)?;
+        verdicts.iter().try_for_each(|verdict| verdict.write(out, coverage.packets))?;
         write_rules(out, check, size)?;
         let untracked = if depends { "the policy depends on untracked state" } else { "no untracked state was seen" };
         match fails {
@@ -58,7 +66,7 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, as_json: bool)
             false => writeln!(out, "{untracked}")?,
         }
     }
-    Ok(u8::from(depends || fails))
+    Ok(u8::from(depends || fails || is_violated))
 }
 
 /// The errors of the policy, the most frequent first.
@@ -153,11 +161,11 @@ fn cost_json(wide: &Wide, size: Size) -> Value {
     })
 }
 
-fn packets(count: u64) -> String {
+pub(super) fn packets(count: u64) -> String {
     if count == 1 { "a packet".to_owned() } else { format!("{count} packets") }
 }
 
-fn shown(counted: &Counted) -> String {
+pub(super) fn shown(counted: &Counted) -> String {
     format!("{} at {}", summary(&counted.sample.packet()), counted.sample.at)
 }
 
@@ -225,7 +233,7 @@ fn counted_json(name: &str, what: &str, counted: &Counted) -> Value {
     json!({name: what, "packet": sample_json(&counted.sample), "count": counted.count})
 }
 
-fn sample_json(sample: &Sample) -> Value {
+pub(super) fn sample_json(sample: &Sample) -> Value {
     let hex: String = sample.frame.iter().map(|byte| format!("{byte:02x}")).collect();
     json!({"frame": hex, "switch": sample.at.switch.to_string(), "port": sample.at.port.0})
 }

@@ -3,7 +3,8 @@
 //! # What
 //! For every frame that a host sent, f is run afresh on the state that the controller had then, and its route is
 //! resolved to edge ports and rewritten bytes. The frame must have left there, with these bytes, once at each port.
-//! Frames with equal bytes that enter at one port at the same time are judged together.
+//! Frames with equal bytes that enter at one port at the same time are judged together. Frames of f's own, such as ARP
+//! answers, are not judged.
 //!
 //! # Why it is sound
 //! Neither trees nor rules nor the compiler take part: f, the state, and the route's meaning do. While the state
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 use maple_controller::Handle;
 use maple_core::check::Observation;
 use maple_core::network::{Location, PortKind};
+use maple_core::plan::Resolved;
 use maple_core::policy::Policy;
 use maple_core::run::Run;
 use maple_core::state::{Snapshot, Txn};
@@ -232,7 +234,9 @@ impl Checker {
         let ingress = *ingress;
         let run = Run::new(frame.clone(), frame.len(), ingress, Txn::new(state.clone()), self.track_hosts);
         let Ok(resolved) = Observation::of(&*self.policy, &run).answer else { return BTreeSet::new() };
-        resolved.copies(frame, ingress).into_iter().map(|(at, bytes)| (at.switch, at.port, bytes)).collect()
+        // Frames of f's own are the controller's to the network, which does not know what they answer.
+        let routed = Resolved { own: Vec::new(), ..Resolved::clone(&resolved) };
+        routed.copies(frame, ingress).into_iter().map(|(at, bytes)| (at.switch, at.port, bytes)).collect()
     }
 }
 

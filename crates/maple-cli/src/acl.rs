@@ -1,0 +1,140 @@
+//! `maple acl`: access lists checked, tested and compared, without a network.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use maple_acl::{Comparison, List};
+
+use crate::output::print_line;
+use crate::policy::PolicyLoader;
+use crate::usage_error::OrUsageError as _;
+
+/// `maple acl`.
+#[derive(Debug, Args)]
+pub struct AclArgs {
+    /// What to do
+    #[command(subcommand)]
+    command: AclCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum AclCommand {
+    /// Search for rules that never match, twins and conflicts. Exit status 1: some rule never matches
+    Lint {
+        /// The lists
+        #[arg(value_name = "LIST.yaml", required = true)]
+        files: Vec<PathBuf>,
+        /// Print JSON, one object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run the tests that lists have. Exit status 1: a test fails
+    Test {
+        /// The lists
+        #[arg(value_name = "LIST.yaml", required = true)]
+        files: Vec<PathBuf>,
+    },
+    /// Print the packets that two lists treat differently. Exit status 0: none; 2: some
+    Diff {
+        /// The list now
+        #[arg(value_name = "OLD.yaml")]
+        old: PathBuf,
+        /// The list in its place
+        #[arg(value_name = "NEW.yaml")]
+        new: PathBuf,
+        /// Print JSON, one object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Convert lists that exist into access lists: aerleon, kubernetes or faucet, then FILE… and options (`--help`)
+    #[command(disable_help_flag = true)]
+    Import {
+        /// aerleon, kubernetes or faucet, the files, and options such as `-o OUT`
+        #[arg(value_name = "KIND FILE… OPTIONS", trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Print the JSON schema of access lists, for editors
+    Schema,
+}
+
+/// Runs it. Returns the exit status.
+pub fn run(args: &AclArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
+    match &args.command {
+        AclCommand::Lint { files, json } => all(files, |list| lint(list, *json)),
+        AclCommand::Test { files } => all(files, test),
+        AclCommand::Diff { old, new, json } => diff(&load(old)?, &load(new)?, *json),
+        AclCommand::Import { arguments } => {
+            let loader = loader.context("this `maple` was built without Python, which the importers are written in")?;
+            loader.import_lists(arguments)
+        }
+        AclCommand::Schema => {
+            print_line(maple_acl::SCHEMA.trim_end());
+            Ok(0)
+        }
+    }
+}
+
+fn load(file: &std::path::Path) -> anyhow::Result<List> {
+    List::load(file).or_usage_error()
+}
+
+/// Runs `check` on each list. 1 if it finds something in any.
+fn all(files: &[PathBuf], check: impl Fn(&List) -> bool) -> anyhow::Result<u8> {
+    let lists = files.iter().map(|file| load(file)).collect::<anyhow::Result<Vec<List>>>()?;
+    let failed = lists.iter().filter(|list| check(list)).count();
+    Ok(u8::from(failed > 0))
+}
+
+/// Prints what is odd. Returns whether some rule never matches.
+fn lint(list: &List, json: bool) -> bool {
+    let findings = list.findings();
+    for finding in &findings {
+        let (file, line, kind) = (list.file(), finding.place.line, finding.kind.name());
+        match json {
+            true => print_line(serde_json::json!({"file": file, "line": line, "kind": kind, "text": finding.text})),
+            false => print_line(format_args!("{file}:{line}: {kind}: {}", finding.text)),
+        }
+    }
+    if !json {
+        let (rules, entries) = (list.rules().len(), list.entries().len());
+        print_line(format_args!("{}: {rules} rules, {entries} entries, {} findings", list.file(), findings.len()));
+    }
+    findings.iter().any(|finding| finding.kind.is_error())
+}
+
+/// Prints the tests that fail. Returns whether there are any.
+fn test(list: &List) -> bool {
+    let failed = list.failed_tests();
+    for test in &failed {
+        print_line(format_args!("{}:{}: {test}", list.file(), test.place));
+    }
+    print_line(format_args!("{}: {} tests, {} failed", list.file(), list.tests().len(), failed.len()));
+    !failed.is_empty()
+}
+
+fn diff(old: &List, new: &List, json: bool) -> anyhow::Result<u8> {
+    let Comparison { differences, complete } = old.compare(new);
+    for one in &differences {
+        let (from, to) = (one.action.0.to_string(), one.action.1.to_string());
+        let (old_rule, new_rule) = (old.describe(one.rules.0), new.describe(one.rules.1));
+        match json {
+            true => print_line(serde_json::json!({
+                "packets": one.packets.to_string(), "cubes": one.cubes,
+                "old": {"action": from, "rule": old_rule}, "new": {"action": to, "rule": new_rule},
+            })),
+            false => {
+                let more = if one.cubes > 1 { format!(" (and {} more like it)", one.cubes - 1) } else { String::new() };
+                print_line(format_args!("{from} → {to}: {}{more}", one.packets));
+                print_line(format_args!("    was {old_rule}"));
+                print_line(format_args!("    now {new_rule}"));
+            }
+        }
+    }
+    anyhow::ensure!(complete, "the lists are too different to list all differences; those above are some");
+    if differences.is_empty() && !json {
+        print_line("no packet is treated differently");
+    }
+    Ok(if differences.is_empty() { 0 } else { 2 })
+}

@@ -1,0 +1,70 @@
+//! What a check found out about each constraint of a policy.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use maple_core::check::{Check, Counted, Open};
+use maple_core::portal::Violation;
+use serde_json::{Value, json};
+
+use super::output::{packets, sample_json, shown};
+
+/// What is known of one constraint.
+pub struct Verdict {
+    constraint: Arc<str>,
+    /// The routes that it refused: for each line the first one, and the packets.
+    violations: Vec<(Violation, Counted)>,
+    /// Whether the runs were all that there can be.
+    complete: Result<(), String>,
+}
+
+/// The verdicts on all constraints, in order. `is_suspicious`: the source reads something that is not tracked.
+pub fn verdicts(check: &Check, is_suspicious: bool) -> Vec<Verdict> {
+    let complete = match check.is_complete() {
+        Ok(()) if is_suspicious => Err("the policy reads something that is not tracked".to_owned()),
+        complete => complete.map_err(|open: Open| open.to_string()),
+    };
+    let verdict = |constraint: Arc<str>| {
+        let of_it = check.violations().filter(|(violation, _)| violation.constraint == constraint);
+        let violations = of_it.map(|(violation, counted)| (violation.clone(), counted.clone())).collect();
+        Verdict { constraint, violations, complete: complete.clone() }
+    };
+    check.constraints().into_iter().map(verdict).collect()
+}
+
+impl Verdict {
+    /// Whether a packet violates it.
+    pub fn is_violated(&self) -> bool {
+        !self.violations.is_empty()
+    }
+
+    /// Prints it. So many packets were tried.
+    pub fn write(&self, out: &mut dyn Write, tried: u64) -> std::io::Result<()> {
+        let constraint = &self.constraint;
+        for (violation, counted) in &self.violations {
+            let place = violation.place.as_ref().map_or_else(|| "in the policy".into(), ToString::to_string);
+            let count = packets(counted.count);
+            writeln!(out, "{place}: the route of {count} violates {constraint}: {}", violation.why)?;
+            writeln!(out, "    packet  {}", shown(counted))?;
+        }
+        match &self.complete {
+            _ if self.is_violated() => Ok(()),
+            Ok(()) => writeln!(out, "{constraint}: proved for all packets, in this network as it is"),
+            Err(why) => writeln!(out, "{constraint}: no packet of {tried} violates it, which is no proof: {why}"),
+        }
+    }
+
+    /// The same as JSON.
+    pub fn json(&self) -> Value {
+        let violation = |(violation, counted): &(Violation, Counted)| {
+            let at = violation.place.as_ref().map(ToString::to_string);
+            json!({"at": at, "why": &*violation.why, "packet": sample_json(&counted.sample), "count": counted.count})
+        };
+        json!({
+            "constraint": &*self.constraint,
+            "violations": self.violations.iter().map(violation).collect::<Vec<_>>(),
+            "proved": !self.is_violated() && self.complete.is_ok(),
+            "open": self.complete.as_ref().err(),
+        })
+    }
+}
