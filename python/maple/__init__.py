@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from maple._acl import acl
 from maple._compose import choose, fallback, observe, restrict, rewrite, tiers
 from maple._counts import Counts, PortCount, TrafficCount
 from maple._emulate import emulate
@@ -28,6 +29,7 @@ from maple._maple import (
     Band,
     Barrier,
     Bucket,
+    Constraint,
     Counter,
     Field,
     FlowMod,
@@ -60,6 +62,7 @@ from maple._maple import (
     QueueStats,
     Retry,
     Route,
+    RouteView,
     Stats,
     StatsRequest,
     Switch,
@@ -83,9 +86,11 @@ from maple._maple import (
     to,
     weights,
 )
-from maple._on import Network, PortEvent, on
+from maple._on import Network, PortEvent, ViolationEvent, on
 from maple._policy import Policy, policy
+from maple._portal import avoid, constraint, guard, isolate, max_hops, never, no_overload, only_within, waypoint
 from maple._shapes import Host, Link
+from maple._slices import Slice, slices
 
 IN_PORT: Final = 0xFFFFFFF8
 """The port that the packet came in by."""
@@ -120,6 +125,7 @@ __all__ = [
     "Band",
     "Barrier",
     "Bucket",
+    "Constraint",
     "Counter",
     "Counts",
     "Field",
@@ -161,6 +167,8 @@ __all__ = [
     "QueueStats",
     "Retry",
     "Route",
+    "RouteView",
+    "Slice",
     "Stats",
     "StatsRequest",
     "Switch",
@@ -169,20 +177,30 @@ __all__ = [
     "TableStats",
     "TrafficCount",
     "Var",
+    "ViolationEvent",
+    "acl",
     "answer",
     "atomically",
+    "avoid",
     "choose",
+    "constraint",
     "drop",
     "ecmp",
     "emulate",
     "fallback",
     "flood",
     "frame",
+    "guard",
     "hops",
+    "isolate",
+    "max_hops",
     "multicast",
     "network",
+    "never",
+    "no_overload",
     "observe",
     "on",
+    "only_within",
     "or_else",
     "pass_",
     "policy",
@@ -190,7 +208,9 @@ __all__ = [
     "retry",
     "rewrite",
     "settled",
+    "slices",
     "tiers",
     "to",
+    "waypoint",
     "weights",
 ]

@@ -122,10 +122,15 @@ def fallback(policy: Decides, *, on_error: Decides) -> Policy:
     return Composed("fallback", both[0].or_on_error(both[1]), (policy, on_error))
 
 
-def _only(composition: _maple.Composition, where: Where) -> _maple.Composition:
+def conditions_of(where: Where) -> list[dict[str, Any]]:
+    """The conditions of which one must hold."""
     conditions = [where] if isinstance(where, Mapping) else list(where)
     for condition in conditions:
         if not isinstance(condition, Mapping):
             raise TypeError(f'a condition is a dictionary such as {{"tcp_dst": 22}}, not {condition!r}')
+    return [dict(condition) for condition in conditions]
+
+
+def _only(composition: _maple.Composition, where: Where) -> _maple.Composition:
     file, line, _ = caller()
-    return composition.only([dict(condition) for condition in conditions], file, line)
+    return composition.only(conditions_of(where), file, line)

@@ -93,7 +93,7 @@ class Network:
 
     @property
     def errors(self) -> list[tuple[str, int]]:
-        """How the policy failed, with traceback, and on how many packets each; they were dropped."""
+        """How the policy failed, with traceback, and which constraints were violated; and on how many packets each."""
         return self._laboratory.errors()
 
     def run(self, seconds: float) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "Bench",
     "Bucket",
     "Composition",
+    "Constraint",
     "Counter",
     "Decision",
     "Field",
@@ -54,6 +55,7 @@ __all__ = [
     "QueueStats",
     "Retry",
     "Route",
+    "RouteView",
     "Stats",
     "StatsRequest",
     "Switch",
@@ -488,6 +490,27 @@ class Composition:
     ) -> Composition:
         """By the value of a variable, or of a table's key."""
 
+    @staticmethod
+    def lists(lists: Sequence[tuple[str, str]], allowed: Composition) -> Composition:
+        """Access lists, each as its text and its file's name, over what decides about allowed packets."""
+
+    @staticmethod
+    def slices(
+        slices: Sequence[
+            tuple[
+                tuple[str, Sequence[dict[str, Any]], Iterable[Any] | None, Iterable[Any] | None, Iterable[Any] | None],
+                Composition,
+            ]
+        ],
+        otherwise: Composition,
+        file: str,
+        line: int,
+    ) -> Composition:
+        """That of the slice that a packet belongs to, or another one, as a line says.
+
+        A slice has a name, conditions, ports, hosts and links.
+        """
+
     def named(self, name: str) -> Composition:
         """Under a name, which errors and the comments of rules carry."""
 
@@ -500,8 +523,72 @@ class Composition:
     def or_on_error(self, on_error: Composition) -> Composition:
         """With another one where it fails."""
 
+    def guarded(self, constraints: Sequence[Constraint]) -> Composition:
+        """Under constraints."""
+
     def functions(self) -> list[Callable[[Packet, Net], Route]]:
         """Its functions, in order."""
+
+@final
+class Constraint:
+    """A condition on every route of a policy, for :func:`maple.guard`: :func:`maple.waypoint` and its like make it."""
+
+    @staticmethod
+    def waypoint(place: tuple[str, str, int], src: Any, dst: Any, via: Any) -> Constraint:
+        """What ``src`` sends to ``dst`` passes a switch."""
+
+    @staticmethod
+    def isolate(place: tuple[str, str, int], a: Any, b: Any) -> Constraint:
+        """Nothing between two groups."""
+
+    @staticmethod
+    def never(place: tuple[str, str, int], port: _Place, src: Any) -> Constraint:
+        """Nothing of ``src`` out of a port."""
+
+    @staticmethod
+    def max_hops(place: tuple[str, str, int], most: int, of: Any) -> Constraint:
+        """At most so many switches."""
+
+    @staticmethod
+    def avoid(place: tuple[str, str, int], taken: _Place, of: Any) -> Constraint:
+        """Nothing over a link."""
+
+    @staticmethod
+    def only_within(place: tuple[str, str, int], within: Any, of: Any) -> Constraint:
+        """No other switches."""
+
+    @staticmethod
+    def no_overload(
+        place: tuple[str, str, int], reserved: Table[Any, Any], capacity: int | None, of: Any
+    ) -> Constraint:
+        """No link of which too much is reserved."""
+
+    @staticmethod
+    def own(place: tuple[str, str, int], function: Callable[[Packet, RouteView, Net], bool | str]) -> Constraint:
+        """A function of packet, route and network."""
+
+@final
+class RouteView:
+    """Where a route leads now, for a :func:`maple.constraint`. The decision is made again when that changes."""
+
+    @property
+    def switches(self) -> list[int]:
+        """The switches that the packet passes, in order of their ids."""
+
+    @property
+    def hops(self) -> list[tuple[int, int]]:
+        """Every hop: switch and port, in order."""
+
+    @property
+    def links(self) -> list[tuple[Location, Location]]:
+        """The links that the packet takes: where it leaves, and where it arrives."""
+
+    @property
+    def exits(self) -> list[Location]:
+        """The edge ports that the packet leaves by, in order."""
+
+    def path_to(self, exit: _Place) -> list[tuple[int, int]]:
+        """The hops to one of these ports, from where the packet entered. ``ValueError`` if it is no exit."""
 
 @final
 class Route:
@@ -2255,6 +2342,10 @@ class Decision:
     @property
     def read_switch(self) -> bool:
         """Whether it asked for the switch."""
+
+    @property
+    def violations(self) -> list[tuple[str, str]]:
+        """The constraints of :func:`maple.guard` that refused its route, and why."""
 
 def test_frame(*, payload: bytes | None = None, **fields: int | str | Mac | Ip | Field) -> bytes:
     """The bytes of a packet that has these fields, and others as they come: ``maple.testing.frame``."""

@@ -18,7 +18,7 @@ from maple._shapes import Host, Link
 Event = Callable[..., object]
 Decorated = TypeVar("Decorated", bound=Event)
 
-_NAMES: Final = ("port_status", "switch_up", "switch_down")
+_NAMES: Final = ("port_status", "switch_up", "switch_down", "violation")
 """The events that are asked for by name; the others have something to say of which."""
 
 
@@ -32,6 +32,19 @@ class PortEvent(NamedTuple):
     """Whether packets can pass."""
     reason: str
     """``"add"``, ``"delete"`` or ``"modify"``."""
+
+
+class ViolationEvent(NamedTuple):
+    """A constraint of ``guard`` refused a route."""
+
+    constraint: str
+    """The constraint, with the line that made it."""
+    why: str
+    """What is wrong with the route."""
+    line: str
+    """The line of the policy that made the route."""
+    at: _maple.Location
+    """Where the packet entered."""
 
 
 class Network:
@@ -89,7 +102,8 @@ def on(
     """Has a function called when something happens, beside the policy of the same file.
 
     ``@on("switch_up")`` and ``@on("switch_down")`` call it with a datapath id and a :class:`Network`,
-    ``@on("port_status")`` with a :class:`PortEvent`, ``@on(packet_in={"udp_dst": 67})`` with a :class:`PacketEvent`
+    ``@on("port_status")`` with a :class:`PortEvent`, ``@on("violation")`` with a :class:`ViolationEvent`,
+    ``@on(packet_in={"udp_dst": 67})`` with a :class:`PacketEvent`
     for each packet that enters the network and has these fields (as :meth:`Packet.matches` takes them; ``{}`` is
     every packet), ``@on(timer=10)`` with the network alone, every so many seconds, ``@on(stats=10)`` with
     :class:`Counts`, every so many seconds from 2 on. One function may hear several of those that it can take.
@@ -182,6 +196,8 @@ class _Run:
                     self.call(function, packet, self.network)
         elif name == "port_status":
             self.tell(name, PortEvent(*what))
+        elif name == "violation":
+            self.tell(name, ViolationEvent(*what))
         elif name in _NAMES:
             self.tell(name, what[0])
 

@@ -200,6 +200,23 @@ def test_a_read_of_an_absent_field_proves_the_absence() -> None:
     assert decision.trace == ["read eth_type=0x800", "read ip_proto=17"]
 
 
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda pkt: pkt.ipv4_dst in (Ip("10.0.0.8"), Ip("10.0.0.9")),
+        lambda pkt: Ip("10.0.0.9") == pkt.ipv4_dst,
+        lambda pkt: ipaddress.ip_address("10.0.0.9") == pkt.ipv4_dst,
+        lambda pkt: pkt.eth_dst in [Mac("00:00:00:00:00:08"), Mac("00:00:00:00:00:09")],
+        lambda pkt: Mac("00:00:00:00:00:09") != pkt.eth_dst,
+    ],
+)
+def test_an_address_before_a_field_is_a_test(question: Callable[[Packet], object]) -> None:
+    _, decision = ask(question, eth_dst="00:00:00:00:00:07", ipv4_dst="10.0.0.7")
+    assert all(item.startswith("test ") for item in decision.trace), decision.trace
+    found, _ = ask(question, eth_dst="00:00:00:00:00:09", ipv4_dst="10.0.0.9")
+    assert found is not ask(question, eth_dst="00:00:00:00:00:07", ipv4_dst="10.0.0.7")[0]
+
+
 def test_presence_is_a_test() -> None:
     for question in (lambda p: p.tcp_dst == None, lambda p: not p.tcp_dst.present):  # noqa: E711
         absent, decision = ask(question, udp_dst=53)

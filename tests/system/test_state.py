@@ -157,7 +157,7 @@ def test_state_is_read_written_and_watched_by_processes(controller, lab, tmp_pat
         state(maple, "set", "mode", "night", "--var", "--settled")
         assert json.loads(said(watch)) == "night"
     assert net.ping("h1", "h2") == 0
-    state(maple, "set", "mode", "day", "--var")
+    state(maple, "set", "mode", "day", "--var", "--settled")
     assert net.ping("h1", "h2") == 1
     with pytest.raises(RuntimeError, match="there is no table sean"):
         state(maple, "get", "sean")

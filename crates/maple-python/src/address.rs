@@ -211,12 +211,11 @@ impl Mac {
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let py = other.py();
-        let equal = match Mac::from_object(other) {
-            Ok(mac) if !other.is_instance_of::<PyInt>() => mac.0 == self.0,
-            Err(_) if other.is_instance_of::<PyString>() => false,
-            _ => return Ok(py.NotImplemented()),
-        };
-        equality(py, equal, op)
+        // A field of a packet compares itself, by a test. An error that describes it would read it.
+        if !(other.is_instance_of::<Mac>() || other.is_instance_of::<PyString>()) {
+            return Ok(py.NotImplemented());
+        }
+        equality(py, Mac::from_object(other).is_ok_and(|mac| mac.0 == self.0), op)
     }
 
     fn __hash__(&self) -> isize {
@@ -342,6 +341,10 @@ impl Ip {
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let py = other.py();
+        // As for MAC addresses.
+        if !(other.is_instance_of::<Ip>() || other.is_instance_of::<PyString>() || other.hasattr("packed")?) {
+            return Ok(py.NotImplemented());
+        }
         let order = match Ip::from_object(other) {
             Ok(ip) => (self.version(), self.number()).cmp(&(ip.version(), ip.number())),
             Err(_) if other.is_instance_of::<PyString>() => return equality(py, false, op),

@@ -9,6 +9,7 @@ use maple_cli::{Loaded, PolicyLoader, Suspicion};
 use maple_controller::listen::{Listener, Subscription, listen};
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::trace::Cond;
+use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
@@ -71,6 +72,18 @@ impl PolicyLoader for Loader {
             let found = inspect().map_err(|error| anyhow::anyhow!("can't look through {}: {error}", file.display()))?;
             Ok(found.into_iter().map(|(file, line, text)| Suspicion { file, line, text }).collect())
         })
+    }
+
+    fn import_lists(&self, arguments: &[OsString]) -> anyhow::Result<u8> {
+        let main = |py: Python<'_>| -> PyResult<u8> {
+            match py.import("maple.importers.__main__")?.call_method1("main", (arguments,)) {
+                Ok(status) => status.extract(),
+                // argparse ends the program for `--help` and bad options.
+                Err(error) if error.is_instance_of::<PySystemExit>(py) => error.value(py).getattr("code")?.extract(),
+                Err(error) => Err(error),
+            }
+        };
+        Python::attach(main).map_err(|error| anyhow::anyhow!("{error}"))
     }
 
     fn print_aside(&self) -> anyhow::Result<()> {

@@ -2,27 +2,21 @@
 
 use std::sync::Arc;
 
+use maple_acl::{AclError, List};
 use maple_core::compose::{Choice, Composition};
-use maple_core::route::Route;
 use maple_core::state::{Cell, Value};
 use maple_core::trace::{Cond, Source};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::assertion::condition;
+use crate::part::Part;
+use crate::portal::PyConstraint;
 use crate::route::PyRoute;
+use crate::slices::Described;
 use crate::state::{Table, Var, to_value};
 use crate::told::described;
-
-/// A policy that compositions are made of.
-#[derive(Clone)]
-pub enum Part {
-    /// A function of packet and network.
-    Function(Arc<Py<PyAny>>),
-    /// The same route for all packets.
-    Route(Route),
-}
 
 /// A policy made of functions and routes.
 #[pyclass(frozen, name = "Composition", module = "maple._maple")]
@@ -63,6 +57,33 @@ impl PyComposition {
         Ok(PyComposition(Composition::choose(by, cases, otherwise.get().0.clone())))
     }
 
+    /// Access lists, each as its text and its file's name, over what decides about allowed packets.
+    ///
+    /// Raises `ValueError` with file, line and column.
+    #[staticmethod]
+    fn lists(lists: Vec<(String, String)>, allowed: &Bound<'_, PyComposition>) -> PyResult<PyComposition> {
+        let wrong = |error: AclError| PyValueError::new_err(error.to_string());
+        let read = |(text, file): &(String, String)| List::read(text, file).and_then(List::verified).map_err(wrong);
+        let lists = lists.iter().map(read).collect::<PyResult<Vec<List>>>()?;
+        Ok(PyComposition(maple_acl::composition(&lists, allowed.get().0.clone())))
+    }
+
+    /// The policy of the slice that a packet belongs to, or another one, as the line `file:line` says.
+    #[staticmethod]
+    fn slices(
+        py: Python<'_>,
+        slices: Vec<(Described<'_>, Bound<'_, PyComposition>)>,
+        otherwise: &Bound<'_, PyComposition>,
+        file: &str,
+        line: u32,
+    ) -> PyResult<PyComposition> {
+        let slice =
+            |(slice, policy): &(Described<'_>, Bound<'_, PyComposition>)| slice.slice(py, policy.get().0.clone());
+        let slices = slices.iter().map(slice).collect::<PyResult<Vec<_>>>()?;
+        let built = Composition::slices(slices, otherwise.get().0.clone(), Some(Source::new(file, line)));
+        Ok(PyComposition(built.map_err(|error| PyValueError::new_err(error.to_string()))?))
+    }
+
     /// Under a name.
     fn named(&self, name: &str) -> PyComposition {
         PyComposition(self.0.clone().named(name))
@@ -84,10 +105,16 @@ impl PyComposition {
         PyComposition(self.0.clone().or_on_error(on_error.get().0.clone()))
     }
 
+    /// Under constraints.
+    fn guarded(&self, constraints: Vec<Bound<'_, PyConstraint>>) -> PyComposition {
+        let constraints = constraints.iter().map(|constraint| constraint.get().0.clone());
+        PyComposition(self.0.clone().guarded(constraints))
+    }
+
     /// Its functions, in order.
     fn functions(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
         let function = |part: &Part| match part {
-            Part::Function(function) => Some(function.clone_ref(py)),
+            Part::Function(function) | Part::Constraint(function) => Some(function.clone_ref(py)),
             Part::Route(_) => None,
         };
         self.0.parts().into_iter().filter_map(function).collect()

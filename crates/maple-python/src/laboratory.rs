@@ -182,10 +182,13 @@ impl PyLaboratory {
         self.call(py, move |_, world| Ok(world.tree(dpid)))
     }
 
-    /// The errors of the policy, and the number of packets of each.
+    /// The errors of the policy and the violated constraints, and the number of packets of each.
     fn errors(&self, py: Python<'_>) -> PyResult<Vec<(String, u64)>> {
         self.call(py, |_, world| {
-            Ok(world.failures().into_iter().map(|(text, count)| (text.to_string(), count)).collect())
+            let failures = world.failures().into_iter().map(|(text, count)| (text.to_string(), count));
+            let violations = world.violations().into_iter();
+            let violations = violations.map(|((what, line), count)| (format!("{line}: violates {what}"), count));
+            Ok(failures.chain(violations).collect())
         })
     }
 }

@@ -32,6 +32,9 @@ mod compose;
 mod filters;
 mod handler;
 mod listen;
+mod part;
+mod portal;
+mod slices;
 
 mod command;
 mod host;
@@ -82,6 +85,8 @@ mod _maple {
     use crate::packet::PyPacket;
     #[pymodule_export]
     use crate::paths::{PyParallelPaths, network};
+    #[pymodule_export]
+    use crate::portal::{PyConstraint, PyRouteView};
     #[pymodule_export]
     use crate::query::Query;
     #[pymodule_export]

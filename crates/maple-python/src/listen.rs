@@ -63,6 +63,9 @@ impl PyListener {
                 };
                 ("port_status", PyLocation::from(at), name, is_up, reason).into_pyobject(py)
             }
+            Ok(NetworkEvent::Violation { constraint, why, place, at }) => {
+                ("violation", &*constraint, &*why, &*place, PyLocation::from(at)).into_pyobject(py)
+            }
             Ok(NetworkEvent::SwitchUp(dpid)) => ("switch_up", dpid.0).into_pyobject(py),
             Ok(NetworkEvent::SwitchDown(dpid)) => ("switch_down", dpid.0).into_pyobject(py),
             // Events of a newer controller.

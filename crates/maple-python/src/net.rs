@@ -123,7 +123,8 @@ impl PyNet {
     /// Sends a frame that the policy made out of an edge port, in addition to the route of the packet.
     fn send(&self, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny>) -> PyResult<()> {
         let (at, frame) = (PyLocation::from_object(at)?, frame_bytes(frame)?);
-        current::with_net(self.ticket, |net| net.send(at, frame))
+        let sent = current::with_net(self.ticket, |net| net.try_send(at, frame))?;
+        sent.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
     /// Sends a frame that the policy made to where the packet came from, in addition to the route of the packet.

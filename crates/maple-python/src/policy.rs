@@ -5,19 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::compose::Composition;
-use maple_core::policy::{Net, PacketHandle, Policy, PolicyError};
+use maple_core::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::run::Run;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::compose::{Part, PyComposition};
-use crate::current::Entered;
+use crate::compose::PyComposition;
+use crate::current::{Entered, Ticket};
 use crate::host;
 use crate::interrupt::{PolicyTimeout, Watched};
 use crate::net::PyNet;
 use crate::packet::PyPacket;
+use crate::part::Part;
+use crate::portal::{self, PyRouteView};
 use crate::route::PyRoute;
 use crate::told::{Told, described};
 use crate::transaction::Retry;
@@ -53,6 +55,7 @@ impl PythonPolicy {
         let mut watched = None;
         self.policy.decide_by(pkt, net, &mut |part, pkt, _| match part {
             Part::Function(function) => self.answer(function.bind(py), &arguments, &mut watched, pkt),
+            Part::Constraint(function) => self.judge(function.bind(py), entered.ticket(), &mut watched, pkt),
             Part::Route(route) => Ok(route.clone()),
         })
     }
@@ -65,6 +68,35 @@ impl PythonPolicy {
         watched: &mut Option<Watched<'py>>,
         pkt: &PacketHandle,
     ) -> Result<Route, PolicyError> {
+        let answer = self.called(function, arguments, watched)?;
+        match answer.cast::<PyRoute>() {
+            Ok(route) => Ok(route.get().0.clone()),
+            Err(_) => Err(PolicyError::WrongReturn(wrong_return(function, &answer, pkt).into())),
+        }
+    }
+
+    /// Asks an own constraint about the route that the packet would take.
+    fn judge<'py>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        ticket: Ticket,
+        watched: &mut Option<Watched<'py>>,
+        pkt: &PacketHandle,
+    ) -> Result<Route, PolicyError> {
+        let py = function.py();
+        let view = PyRouteView(pkt.judged_route().unwrap_or_default());
+        let arguments = (PyPacket::new(ticket), view, PyNet::new(ticket)).into_pyobject(py);
+        let arguments = arguments.map_err(|error| PolicyError::Exception(self.told.text(py, &error)))?;
+        portal::verdict(&self.called(function, &arguments, watched)?)
+    }
+
+    /// Calls a function within the time limit of the run.
+    fn called<'py>(
+        &self,
+        function: &Bound<'py, PyAny>,
+        arguments: &Bound<'py, PyTuple>,
+        watched: &mut Option<Watched<'py>>,
+    ) -> Result<Bound<'py, PyAny>, PolicyError> {
         let py = function.py();
         let mut call = || {
             if watched.is_none() {
@@ -77,10 +109,7 @@ impl PythonPolicy {
             answer
         };
         match call() {
-            Ok(answer) => match answer.cast::<PyRoute>() {
-                Ok(route) => Ok(route.get().0.clone()),
-                Err(_) => Err(PolicyError::WrongReturn(wrong_return(function, &answer, pkt).into())),
-            },
+            Ok(answer) => Ok(answer),
             Err(error) if error.is_instance_of::<Retry>(py) => Err(PolicyError::Retry),
             Err(error) if error.is_instance_of::<PolicyTimeout>(py) => {
                 Err(PolicyError::TimeLimit(self.told.text(py, &error)))
@@ -120,6 +149,14 @@ impl Policy for PythonPolicy {
             };
             runs.iter().map(decide).collect()
         })
+    }
+
+    fn samples(&self) -> Vec<SamplePacket> {
+        self.policy.samples()
+    }
+
+    fn constraints(&self) -> Vec<Arc<str>> {
+        self.policy.constraints()
     }
 
     /// The thread stays known to the interpreter, so that a batch has only to take the lock.

@@ -9,7 +9,7 @@ use maple_core::policy::{Policy, PolicyError};
 use maple_core::route::Route;
 use maple_core::run::Run;
 use maple_core::snooped::{self, Lease};
-use maple_core::state::{DeclareError, Snapshot, Store, SwitchInfo, Write};
+use maple_core::state::{Cell, DeclareError, Snapshot, Store, SwitchInfo, Write};
 use maple_core::{Mac as CoreMac, ShardId};
 use maple_wire::{Dpid, PortNo, Version};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -53,6 +53,8 @@ pub struct Decision {
     each: bool,
     /// Whether it asked for the switch.
     read_switch: bool,
+    /// The constraints that refused its route, and why.
+    violations: Vec<(String, String)>,
 }
 
 impl Bench {
@@ -242,17 +244,24 @@ impl Bench {
         let answer = finished.error.map_or(answer, Err);
         let copies = answer.as_ref().map(|(resolved, _)| resolved.copies(frame, ingress)).unwrap_or_default();
         let answer = answer.map(|(_, route)| route);
+        // A route whose hops are a dependency follows nothing.
+        let follows = !finished.txn.reads().any(|(cell, _)| matches!(cell, Cell::Route(_)));
         let decision = Decision {
             route: answer.as_ref().ok().map(|route| Py::new(py, PyRoute(route.clone()))).transpose()?,
             error: answer.as_ref().err().map(ToString::to_string),
             copies: copies.into_iter().map(|(at, frame)| (at.into(), frame)).collect(),
-            trace: finished.trace.items.iter().map(ToString::to_string).collect(),
-            lines: finished.trace.sources.iter().map(|source| source.as_ref().map(|s| s.line)).collect(),
-            follows: answer.iter().flat_map(Route::paths).map(|path| format!("{path:?}")).collect(),
+            trace: finished.trace.steps().map(|step| step.to_string()).collect(),
+            lines: finished.trace.steps().map(|step| step.source().map(|source| source.line)).collect(),
+            follows: answer.iter().filter(|_| follows).flat_map(Route::paths).map(|path| format!("{path:?}")).collect(),
             reads: finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect(),
             wrote: finished.txn.wrote(),
             each: finished.trace.each,
             read_switch: finished.trace.read_switch,
+            violations: finished
+                .violations
+                .iter()
+                .map(|violation| (violation.constraint.to_string(), violation.why.to_string()))
+                .collect(),
         };
         if answer.is_ok() {
             let committed = py.detach(|| self.store.commit(finished.txn, None));

@@ -1,0 +1,162 @@
+"""Constraints on the routes of a policy: what ``guard`` checks before a route reaches a switch."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from maple import _maple
+from maple._policy import Composed, Decides, Policy, caller, composition_of
+
+Member = str | _maple.Mac | _maple.Ip | _maple.Prefix | _maple.Location | tuple[int, int] | Mapping[str, Any]
+"""A MAC or IP address, a prefix of IP addresses, an edge port, or a condition as in ``pkt.matches``."""
+Group = Member | Iterable[Member]
+"""Who sends or gets packets: a member, or several."""
+Judge = Callable[[_maple.Packet, _maple.RouteView, _maple.Net], bool | str]
+"""A constraint of one's own."""
+
+_ANYBODY: Mapping[str, Any] = {}
+
+
+def guard(policy: Decides, *constraints: _maple.Constraint) -> Policy:
+    """``policy`` under constraints, which each of its routes must satisfy before it reaches a switch.
+
+    >>> from maple import flood, guard, isolate, max_hops
+    >>> guard(flood(), isolate("10.0.1.0/24", "10.0.2.0/24"), max_hops(3))
+    <policy guard>
+
+    A packet whose route violates a constraint is dropped, and ``maple show errors`` says which line and which
+    constraint. When the network changes, routes are judged again, and what violates a constraint then is withdrawn.
+
+    :raises TypeError: for what is no constraint, and for what is no policy.
+    """
+    for constraint in constraints:
+        if not isinstance(constraint, _maple.Constraint):
+            raise TypeError(
+                f"guard() takes constraints such as waypoint(…) or constraint(function), not {constraint!r}"
+            )
+    if not constraints:
+        raise TypeError("guard() needs at least one constraint")
+    return Composed("guard", composition_of(policy, "guard()").guarded(constraints), (policy,))
+
+
+def waypoint(src: Group, dst: Group, via: int | Iterable[int]) -> _maple.Constraint:
+    """What ``src`` sends passes the switch ``via``, or one of several, before it is delivered to ``dst``.
+
+    >>> from maple import waypoint
+    >>> waypoint("10.0.1.0/24", "10.0.2.0/24", via=3)  # doctest: +ELLIPSIS
+    <constraint waypoint('10.0.1.0/24', '10.0.2.0/24', 3) (...)>
+    """
+    return _maple.Constraint.waypoint(_place("waypoint", src, dst, via), src, dst, via)
+
+
+def isolate(a: Group, b: Group) -> _maple.Constraint:
+    """Nothing that a member of one group sends is addressed or delivered to a member of the other, not even a copy.
+
+    >>> from maple import isolate
+    >>> guests, staff = ["10.0.9.0/24"], [(1, 4), "00:00:00:00:00:05"]
+    >>> rule = isolate(guests, staff)
+    """
+    return _maple.Constraint.isolate(_place("isolate", a, b), a, b)
+
+
+def never(port: _maple.Location | tuple[int, int], src: Group) -> _maple.Constraint:
+    """Nothing that ``src`` sends leaves by this port: an edge port, or one end of a link.
+
+    >>> from maple import never
+    >>> rule = never((1, 3), src="10.0.9.0/24")
+    """
+    return _maple.Constraint.never(_place("never", port, src), port, src)
+
+
+def max_hops(most: int, for_: Group = _ANYBODY) -> _maple.Constraint:
+    """What ``for_`` sends passes at most ``most`` switches on its way to each place. ``most`` is 1 or more.
+
+    >>> from maple import max_hops
+    >>> rule = max_hops(4)
+    """
+    return _maple.Constraint.max_hops(_place("max_hops", most, *_given(for_)), most, for_)
+
+
+def avoid(link: tuple[int, int] | _maple.Location, for_: Group = _ANYBODY) -> _maple.Constraint:
+    """What ``for_`` sends does not take this link, in either direction: a pair of switches, or one end of a link.
+
+    >>> from maple import avoid
+    >>> rule = avoid((1, 2), for_={"udp_dst": 5004})
+    """
+    return _maple.Constraint.avoid(_place("avoid", link, *_given(for_)), link, for_)
+
+
+def only_within(switches: Any, for_: Group = _ANYBODY) -> _maple.Constraint:
+    """What ``for_`` sends passes these switches only: datapath ids, or an object that has them as ``switches``.
+
+    >>> from maple import only_within
+    >>> rule = only_within([1, 2, 3], for_="10.0.1.0/24")
+    """
+    within = getattr(switches, "switches", switches)
+    return _maple.Constraint.only_within(_place("only_within", switches, *_given(for_)), within, for_)
+
+
+def no_overload(
+    reserved: _maple.Table[Any, Any], *, capacity: float | None = None, for_: Group = _ANYBODY
+) -> _maple.Constraint:
+    """What ``for_`` sends takes no link of which more is reserved than it can carry.
+
+    ``reserved`` maps the end of a link that sends, a ``Location`` or a pair of switch and port, to bits a second. A
+    link without an entry has none reserved. ``capacity`` is what each link can carry, in bits a second; without it,
+    what switches say of their ports. A link with reservations whose capacity is not known is refused.
+
+    >>> from maple import Location, Table, no_overload
+    >>> reserved: Table[Location, int] = Table("reserved")
+    >>> rule = no_overload(reserved, capacity=1e9)
+    """
+    if not isinstance(reserved, _maple.Table):
+        raise TypeError(f"no_overload() takes a Table from ends of links to bits a second, not {reserved!r}")
+    bits = None if capacity is None else int(capacity)
+    if bits is not None and bits < 0:
+        raise ValueError(f"no_overload(capacity=…) is a number of bits a second, not {capacity!r}")
+    return _maple.Constraint.no_overload(_place("no_overload", *_given(for_)), reserved, bits, for_)
+
+
+def constraint(function: Judge) -> _maple.Constraint:
+    """A constraint of your own: a function of packet, route and network that says whether the route is allowed.
+
+    >>> from maple import constraint
+    >>> @constraint
+    ... def one_exit(pkt, route, net):
+    ...     return len(route.exits) <= 1 or f"it leaves by {len(route.exits)} ports"
+
+    It returns ``True``, or ``False``, or the reason for a refusal as text. It is traced like a policy, and has to
+    finish in the policy's time limit. If it raises an exception or returns something else, the packet is dropped.
+
+    :raises TypeError: for what is no function of three arguments.
+    """
+    if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
+        raise TypeError(f"constraint() takes a plain function of (pkt, route, net), not {function!r}")
+    signature = inspect.signature(function)
+    try:
+        signature.bind(None, None, None)
+    except TypeError:
+        name = function.__name__
+        raise TypeError(
+            f"a constraint takes three arguments: def {name}(pkt, route, net); this one is def {name}{signature}"
+        ) from None
+    code = function.__code__
+    return _maple.Constraint.own((function.__name__, code.co_filename, code.co_firstlineno), function)
+
+
+def _given(for_: Group) -> tuple[object, ...]:
+    return () if for_ is _ANYBODY else (for_,)
+
+
+def _place(name: str, *arguments: object) -> tuple[str, str, int]:
+    """How a report calls a constraint, and the line that makes it."""
+    file, line, _ = caller()
+    shown = ", ".join(_shown(argument) for argument in arguments)
+    return f"{name}({shown})", file, line
+
+
+def _shown(argument: object) -> str:
+    text = repr(argument)
+    return text if len(text) <= 60 else f"{text[:57]}..."

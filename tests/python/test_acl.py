@@ -1,0 +1,165 @@
+"""Access lists from Python and from the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import H1, H2
+from maple import Policy, acl, drop, tiers, to
+from maple.testing import Bench, frame
+
+NO_TELNET = {"version": 1, "default": "allow", "rules": [{"action": "deny", "service": "tcp/23"}]}
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def run_maple(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "maple", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def route(bench: Bench, policy: Policy, **ports: int) -> str:
+    packet = frame(eth_src=H1, eth_dst=H2, ipv4_src="10.0.0.1", ipv4_dst="10.0.0.2", **ports)
+    decision = bench.decide(policy, packet)
+    assert decision.error is None, decision.error
+    return str(decision.route)
+
+
+def test_what_a_list_allows_is_decided_by_allow_and_what_it_denies_is_dropped(bench: Bench) -> None:
+    policy = acl(NO_TELNET, allow=to(2))
+    assert route(bench, policy, tcp_dst=23) == "<route: drop>"
+    assert route(bench, policy, tcp_dst=22) == "<route: to 2>"
+    assert route(bench, acl(NO_TELNET).then(to(2)), udp_dst=23) == "<route: to 2>"
+
+
+def test_lists_are_asked_in_turn_and_what_all_pass_passes(bench: Bench) -> None:
+    admin = {"version": 1, "default": "pass", "rules": [{"action": "deny", "service": "tcp/23"}]}
+    tenant = {
+        "version": 1,
+        "default": "pass",
+        "rules": [
+            {"action": "allow", "service": "tcp/20-30", "queue": 1, "mirror": "2:1"},
+            {"action": "pass", "service": "udp"},
+        ],
+    }
+    policy = tiers(acl(admin, tenant, allow=to(2)), default=drop())
+    assert route(bench, policy, tcp_dst=23) == "<route: drop>"
+    assert route(bench, policy, udp_dst=22) == "<route: drop>"
+    assert route(bench, acl(admin, tenant, allow=to(2)).then(to(2)), udp_dst=22) == "<route: to 2>"
+    assert "queue 1" in route(bench, policy, tcp_dst=22)
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        ({"version": 1, "rules": [{"action": "alow"}]}, "<acl 1>:1:37: `action` is allow or deny or pass"),
+        ({"version": 1, "default": "deny", "tests": ["any -> any allowed"]}, "a test fails: any -> any allowed"),
+    ],
+)
+def test_errors_name_the_place(document: dict[str, object], error: str) -> None:
+    with pytest.raises(ValueError, match="acl 1") as raised:
+        acl(document)
+    assert error in str(raised.value)
+
+
+def test_other_arguments_are_refused() -> None:
+    with pytest.raises(TypeError, match="at least one list"):
+        acl()
+    with pytest.raises(TypeError, match="files and dictionaries, not 5"):
+        acl(5)  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError):
+        acl("no-such-file.yaml")
+
+
+def test_the_list_of_the_page_holds_what_it_expects(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/access-lists.md").read_text()
+    path = write(tmp_path, "campus.yaml", page.split("```yaml\n")[1].split("```")[0])
+    done = run_maple("acl", "test", path)
+    assert done.returncode == 0 and "2 tests, 0 failed" in done.stdout, done.stdout
+    assert run_maple("acl", "lint", path).returncode == 0
+
+
+OLD = """version: 1
+rules:
+  - {action: deny, name: a, from: 10.0.0.0/8}
+  - {action: allow, name: b, from: 10.1.0.0/16}
+  - {action: allow, name: c, from: 192.168.0.0/16, service: tcp/80}
+tests: ["192.168.1.1 -> 10.0.0.1 tcp/80 allowed", "192.168.1.1 -> 10.0.0.1 tcp allowed"]
+"""
+
+
+def test_lint_names_rules_that_never_match(tmp_path: Path) -> None:
+    done = run_maple("acl", "lint", write(tmp_path, "old.yaml", OLD))
+    assert done.returncode == 1
+    assert "old.yaml:4: shadowed: rule b" in done.stdout and "3 rules" in done.stdout
+    fine = OLD.replace("10.1.0.0/16", "172.16.0.0/12")
+    assert run_maple("acl", "lint", write(tmp_path, "fine.yaml", fine)).returncode == 0
+    found = run_maple("acl", "lint", "--json", tmp_path / "old.yaml").stdout.splitlines()
+    assert [json.loads(line)["kind"] for line in found] == ["shadowed"]
+
+
+def test_tests_in_the_file_print_a_packet_if_they_fail(tmp_path: Path) -> None:
+    done = run_maple("acl", "test", write(tmp_path, "old.yaml", OLD))
+    assert done.returncode == 1
+    assert "192.168.1.1 -> 10.0.0.1 tcp allowed: not so for" in done.stdout
+    assert "`default: deny`" in done.stdout and "2 tests, 1 failed" in done.stdout
+
+
+def test_diff_prints_packets_and_the_rules_of_both(tmp_path: Path) -> None:
+    old, new = write(tmp_path, "old.yaml", OLD), write(tmp_path, "new.yaml", OLD.replace("tcp/80", "tcp/80-81"))
+    done = run_maple("acl", "diff", old, new)
+    assert done.returncode == 2
+    assert "deny → allow: " in done.stdout and "tcp_dst=81" in done.stdout and "now rule c" in done.stdout
+    assert run_maple("acl", "diff", old, old).returncode == 0
+
+
+def test_a_file_that_is_no_list_is_a_usage_error(tmp_path: Path) -> None:
+    bad = write(tmp_path, "bad.yaml", "version: 1\nrulez: []\n")
+    for command in (["acl", "lint", bad], ["run", bad, "--emulate", "single:2", "--traffic", "1s"]):
+        done = run_maple(*command)
+        assert done.returncode == 2
+        assert "bad.yaml:2:1: an access list has no key `rulez`; did you mean `rules`?" in done.stderr
+
+
+def test_the_schema_is_json() -> None:
+    assert "rules" in json.loads(run_maple("acl", "schema").stdout)["properties"]
+
+
+def test_a_list_is_a_whole_policy_whose_packets_cause_no_miss(tmp_path: Path) -> None:
+    rule = "{action: allow, service: [icmp, tcp/80], name: web, comment: for now}"
+    text = f"version: 1\nname: campus\nforward: flood\nrules:\n  - {rule}\n"
+    path = write(tmp_path, "whole.yaml", text)
+    done = run_maple("run", path, "--emulate", "ring:4", "--traffic", "3s", "--rate", "50", "--allow-drops")
+    assert done.returncode == 0, done.stderr
+    assert f"# campus/web (for now): {path}:5" in done.stdout
+    assert "delivered otherwise than f says         0" in done.stdout
+    assert "misses (decided by f)                   0" in done.stdout
+
+
+def test_a_list_can_be_checked_and_its_constraints_proved(tmp_path: Path) -> None:
+    text = "version: 1\narp: deny\nforward: flood\nrules: [{action: allow, service: [icmp, tcp/80]}]\n"
+    done = run_maple("check", write(tmp_path, "whole.yaml", text))
+    assert done.returncode == 0 and "no untracked state was seen" in done.stdout, done.stdout + done.stderr
+    code = "guarded = guard(acl('whole.yaml', allow=flood()), max_hops(9))"
+    policy = write(tmp_path, "guarded.py", f"from maple import acl, flood, guard, max_hops\n{code}\n")
+    command = [sys.executable, "-m", "maple", "check", policy.name, "--constraints"]
+    proved = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert proved.returncode == 0 and "proved" in proved.stdout, proved.stdout + proved.stderr
+
+
+def test_packets_of_a_rule_that_logs_are_reported(tmp_path: Path) -> None:
+    text = (
+        "version: 1\nname: campus\nforward: flood\ndefault: allow\nrules: [{action: deny, service: tcp, log: true}]\n"
+    )
+    path = write(tmp_path, "log.yaml", text)
+    done = run_maple("run", path, "--emulate", "single:2", "--traffic", "2s", "--rate", "20", "--allow-drops")
+    assert done.returncode == 0, done.stderr
+    assert f"deny by campus: {path}:5: " in done.stdout + done.stderr
