@@ -1,0 +1,35 @@
+"""Shortest paths, and floods for what has no known place."""
+
+from __future__ import annotations
+
+from maple import Net, Packet, Policy, Route, drop, flood
+from maple.apps._common import app, here
+
+
+def routing(*, weight: str | None = None, flood_unknown: bool = True) -> Policy:
+    """Sends packets to where their destination is: the last tier of most compositions. It never passes.
+
+    Multicasts and broadcasts are flooded. The path begins at the port where the packet came in, so tiers before this
+    one may change ``eth_src``.
+
+    >>> from maple.apps import routing
+    >>> routing()
+    <policy routing>
+
+    :param weight: takes the paths of least cost by this name (:func:`maple.weights`), not those with the fewest hops.
+    :param flood_unknown: whether packets to hosts that were not seen yet are flooded; otherwise they are dropped.
+    """
+    if weight is not None and not isinstance(weight, str):
+        raise TypeError(f'routing(weight=…) is a name, such as "secure", not {weight!r}')
+
+    def decide(pkt: Packet, net: Net) -> Route:
+        if pkt.eth_dst.is_multicast:
+            return flood()
+        dst = net.locate(pkt.eth_dst)
+        if dst is None:
+            return flood() if flood_unknown else drop()
+        if weight is None:
+            return net.shortest_path(here(pkt), dst)
+        return net.path(here(pkt), dst, weight=weight)
+
+    return app(decide, "routing")
