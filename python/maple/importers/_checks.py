@@ -1,0 +1,64 @@
+"""Checks of what stands in a file: kinds of values, and keys that nobody knows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from maple.importers._document import InputError, Place
+from maple.importers._yaml import Items, Keys
+
+T = TypeVar("T")
+
+_KINDS: dict[type, str] = {Keys: "a mapping", Items: "a list", str: "a text", int: "a number", bool: "true or false"}
+
+
+def expect(value: Any, kind: type[T], place: Place) -> T:
+    """The value, if it is of this kind.
+
+    :raises InputError: it is of another kind.
+    """
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        raise InputError(place, f"{_shown(value)} stands where {_KINDS[kind]} is expected")
+    return value
+
+
+def get(keys: Keys, key: str, kind: type[T], field: str) -> T | None:
+    """The value of a key; none if it is missing or null."""
+    value = keys.get(key)
+    return None if value is None else expect(value, kind, keys.place(f"{field}.{key}" if field else key, key))
+
+
+def mapping(keys: Keys, key: str, field: str) -> Keys:
+    """The mapping at a key; an empty one if it is missing."""
+    found = get(keys, key, Keys, field)
+    return Keys(keys.file, keys.line) if found is None else found
+
+
+def items(keys: Keys, key: str, field: str) -> Items:
+    """The list at a key; an empty one if it is missing."""
+    found = get(keys, key, Items, field)
+    return Items([]) if found is None else found
+
+
+def suggestion(key: object, known: Iterable[str]) -> str:
+    """`; did you mean …?`, if a known key resembles this one."""
+    near = difflib.get_close_matches(str(key), sorted(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def refuse_unknown(keys: Keys, known: Iterable[str], field: str) -> None:
+    """Names the first key that is not known, with the one that may be meant.
+
+    :raises InputError: there is such a key.
+    """
+    names = set(known)
+    for key in keys:
+        if key not in names:
+            place = keys.place(f"{field}.{key}" if field else str(key), key)
+            raise InputError(place, f"unknown key{suggestion(key, names)}")
+
+
+def _shown(value: Any) -> str:
+    return _KINDS[type(value)] if isinstance(value, (Keys, Items)) else repr(value)

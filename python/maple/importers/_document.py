@@ -1,0 +1,141 @@
+"""What all importers return: documents in Maple's form, and a report of what became of each part of the source.
+
+An importer never approximates without saying so. What Maple's form cannot express is a finding `not covered`. Without
+`lenient` it ends the conversion with :class:`NotCovered`. With it the result is stricter than the source: a rule that
+allows is left out, and a rule that denies loses the condition, so it denies more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+Kind = Literal["converted", "note", "not covered"]
+Document = dict[str, Any]
+
+LEFT_OUT: Final = "left out: stricter"
+WIDENED: Final = "denies more: stricter"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something stands in a source. The line begins at 1."""
+
+    file: str
+    line: int | None = None
+    field: str = ""
+
+    def __str__(self) -> str:
+        """`file:line: field`, as far as they are known."""
+        return self.source + (f": {self.field}" if self.field else "")
+
+    @property
+    def source(self) -> str:
+        """`file:line`, as it stands in the comments of rules."""
+        return self.file + (f":{self.line}" if self.line else "")
+
+
+class InputError(ValueError):
+    """The source is wrong. The text begins with file, line and field."""
+
+    def __init__(self, place: Place, text: str) -> None:
+        super().__init__(f"{place}: {text}")
+        self.place = place
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What became of one part of the source. `effect` says how the result differs from the source, if it does."""
+
+    kind: Kind
+    place: Place
+    text: str
+    effect: str = ""
+
+
+class NotCovered(ValueError):
+    """The source holds what Maple's form cannot express, and `lenient` is not set. `report` says what."""
+
+    def __init__(self, report: Report) -> None:
+        first = report.not_covered[0]
+        more = len(report.not_covered) - 1
+        and_more = f" (and {more} more)" if more else ""
+        super().__init__(f"{first.place}: {first.text}{and_more}; lenient=True converts the rest")
+        self.report = report
+
+
+@dataclass
+class Report:
+    """The findings, in the order of the source."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    def converted(self, place: Place, text: str) -> None:
+        """This part of the source means the same in the result."""
+        self.findings.append(Finding("converted", place, text))
+
+    def note(self, place: Place, text: str) -> None:
+        """Something to know. The answers for packets are those of the source."""
+        self.findings.append(Finding("note", place, text))
+
+    def not_cover(self, place: Place, text: str, effect: str = "") -> None:
+        """The result cannot express this."""
+        self.findings.append(Finding("not covered", place, text, effect))
+
+    @property
+    def not_covered(self) -> list[Finding]:
+        """What the result does not have."""
+        return [finding for finding in self.findings if finding.kind == "not covered"]
+
+    def refuse_unless(self, lenient: bool) -> None:
+        """Ends the conversion if something is not covered.
+
+        :raises NotCovered: something is not covered, and `lenient` is not set.
+        """
+        if self.not_covered and not lenient:
+            raise NotCovered(self)
+
+    def __str__(self) -> str:
+        """The findings as a table."""
+        head = ("where", "field", "outcome", "what")
+        rows = [(f.place.source, f.place.field, f.kind, _with_effect(f)) for f in self.findings]
+        widths = [max(len(row[at]) for row in [head, *rows]) for at in range(3)]
+        lines = [
+            "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[3]]) for row in [head, *rows]
+        ]
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def _with_effect(finding: Finding) -> str:
+    return f"{finding.text} ({finding.effect})" if finding.effect else finding.text
+
+
+@dataclass
+class Imported:
+    """The result of an importer: documents in Maple's form (docs/importing.md), and the report."""
+
+    documents: list[Document]
+    report: Report
+
+
+class Names:
+    """Gives each rule of a document a name of its own: `web`, `web-2`, …"""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    def unique(self, name: str) -> str:
+        """The name, with a number if it is in use."""
+        number, free = 1, name
+        while free in self._used:
+            number += 1
+            free = f"{name}-{number}"
+        self._used.add(free)
+        return free
+
+
+def one_or_list(items: Iterable[Any]) -> Any:
+    """One item by itself; several as a list."""
+    found = list(items)
+    return found[0] if len(found) == 1 else found

@@ -1,0 +1,255 @@
+"""Rules of Faucet's lists as rules of Maple's form. Faucet's names of fields are those of OpenFlow."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from typing import Any, Final
+
+from maple.importers._checks import expect, items, mapping, refuse_unknown
+from maple.importers._document import LEFT_OUT, Document, InputError, Place, Report
+from maple.importers._faucet_config import Switch
+from maple.importers._yaml import Items, Keys
+
+OLD: Final = {
+    "dl_dst": "eth_dst",
+    "dl_src": "eth_src",
+    "dl_type": "eth_type",
+    "dl_vlan": "vlan_vid",
+    "nw_proto": "ip_proto",
+    "nw_src": "ipv4_src",
+    "nw_dst": "ipv4_dst",
+}
+PORTS: Final = {
+    f"{name}_{side}": (number, side)
+    for name, number in (("tcp", 6), ("udp", 17), ("sctp", 132))
+    for side in ("src", "dst")
+}
+ICMP: Final = {"icmpv4_type": 1, "icmpv4_code": 1, "icmpv6_type": 58, "icmpv6_code": 58}
+ADDRESSES: Final = {
+    "eth_src": "from",
+    "ipv4_src": "from",
+    "ipv6_src": "from",
+    "eth_dst": "to",
+    "ipv4_dst": "to",
+    "ipv6_dst": "to",
+}
+CONVERTED: Final = {"eth_type", "ip_proto", "vlan_vid", *PORTS, *ICMP, *ADDRESSES}
+# Fields that a list of Faucet may ask for, and one of Maple may not.
+NOT_COVERED: Final = {
+    *("in_port", "in_phy_port", "metadata", "vlan_pcp", "ip_dscp", "ip_ecn", "arp_op", "arp_spa", "arp_tpa", "arp_sha"),
+    *("arp_tha", "ipv6_flabel", "ipv6_nd_target", "ipv6_nd_sll", "ipv6_nd_tll", "mpls_label", "mpls_tc", "mpls_bos"),
+    *("pbb_isid", "tunnel_id", "ipv6_exthdr", "eth_type_nxm", "ip_proto_nxm", "nw_ttl", "ct_state", "ct_zone"),
+    *("ct_mark", "ct_label"),
+}
+ACTIONS: Final = ("allow", "output", "mirror", "meter", "force_port_vlan", "ct")
+PROTOCOLS: Final = {1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6", 132: "sctp"}
+ETHERTYPES: Final = {0x800: "ipv4", 0x86DD: "ipv6", 0x806: "arp"}
+MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+
+@dataclass
+class Rule:
+    """A rule for some place. `vlan` is none unless the rule asks for one."""
+
+    allow: bool
+    name: str
+    place: Place
+    match: Document = field(default_factory=dict)
+    vlan: int | None = None
+    mirror: tuple[object, Place] | None = None
+    comment: str = ""
+
+
+class _NoMatch(Exception):
+    """The conditions contradict each other. The text says how."""
+
+
+def rules(name: str, value: Any, place: Place, report: Report) -> list[Rule]:
+    """The rules of one list.
+
+    :raises InputError: a rule is wrong.
+    """
+    if isinstance(value, Keys):
+        refuse_unknown(value, ("rules", "exact_match", "dot1x_assigned"), place.field)
+        if value.get("exact_match"):
+            report.note(value.place(f"{place.field}.exact_match", "exact_match"), "Maple chooses tables by itself")
+        if value.get("dot1x_assigned"):
+            report.not_cover(value.place(f"{place.field}.dot1x_assigned", "dot1x_assigned"), "802.1X", LEFT_OUT)
+        value = items(value, "rules", place.field)
+    found = []
+    listed = expect(value, Items, place)
+    if not listed:
+        raise InputError(place, "the list has no rules")
+    for number, (item, line) in enumerate(zip(listed, listed.lines, strict=True), 1):
+        at = Place(place.file, line, f"{place.field}[{number}]")
+        keys = expect(item, Keys, at)
+        keys = expect(keys.get("rule") or keys, Keys, at)
+        at = Place(keys.file, line, at.field)
+        rule = _rule(keys, f"{name}-{number}", at, report)
+        if rule:
+            found.append(rule)
+    return found
+
+
+def _rule(keys: Keys, name: str, at: Place, report: Report) -> Rule | None:
+    fields = {
+        OLD.get(str(key), str(key)): key for key in keys if key not in ("actions", "cookie", "description", "rule")
+    }
+    known = {*CONVERTED, *NOT_COVERED, *OLD, "actions", "cookie", "description"}
+    refuse_unknown(keys, known | {"rule"}, at.field)
+    rule = Rule(False, name, at, comment=str(keys.get("description") or ""))
+    before = len(report.not_covered)
+    _actions(rule, mapping(keys, "actions", at.field), at, report)
+    effect = LEFT_OUT if rule.allow else "denies more: stricter"
+    missing = [(key, "no equal in Maple's lists") for field_, key in fields.items() if field_ in NOT_COVERED]
+    values = {field_: (key, keys[key]) for field_, key in fields.items() if field_ in CONVERTED}
+    masked = [field_ for field_, (_, value) in values.items() if _is_masked(field_, value)]
+    missing += [(values.pop(field_)[0], "masks of this field have no equal in Maple's lists") for field_ in masked]
+    for side in ("src", "dst"):
+        if f"eth_{side}" in values and ({f"ipv4_{side}", f"ipv6_{side}"} & set(values)):
+            missing.append((values.pop(f"eth_{side}")[0], "a rule names a MAC or an IP address of one side, not both"))
+    if {"eth_type", "ip_proto"} <= set(values) and _number(values["eth_type"][1], at) not in (0x800, 0x86DD):
+        raise InputError(at, "ip_proto needs dl_type 0x800 or 0x86dd")
+    for key, text in missing:
+        report.not_cover(keys.place(f"{at.field}.{key}", key), text, effect)
+    if missing and rule.allow:
+        return None
+    try:
+        _match(rule, {field_: value for field_, (_, value) in values.items()}, at)
+    except _NoMatch as error:
+        report.note(at, f"matches no packet: {error}; left out")
+        return None
+    if len(report.not_covered) == before:
+        report.converted(at, "allow" if rule.allow else "deny")
+    return rule
+
+
+def _actions(rule: Rule, actions: Keys, at: Place, report: Report) -> None:
+    """What Faucet does in `build_acl_entry`: no `allow` means no, but for a mirror."""
+    refuse_unknown(actions, ACTIONS, f"{at.field}.actions")
+    rule.allow = actions.get("allow") in (1, True) if "allow" in actions else actions.get("mirror") is not None
+    problems = [
+        (key, f"{key} has no equal in Maple's lists") for key in ("meter", "ct", "force_port_vlan") if actions.get(key)
+    ]
+    copies = (
+        [(actions["mirror"], actions.place(f"{at.field}.actions.mirror", "mirror"))] if actions.get("mirror") else []
+    )
+    if output := actions.get("output"):
+        parts = output if isinstance(output, list) else [output]
+        simple = all(isinstance(part, Keys) and set(part) <= {"port", "ports"} for part in parts)
+        place = actions.place(f"{at.field}.actions.output", "output")
+        if simple and rule.allow:
+            copies += [
+                (port, place)
+                for part in parts
+                for port in [part.get("port"), *part.get("ports", [])]
+                if port is not None
+            ]
+        else:
+            problems.append(("output", "packets that leave by a port of the list's choice, or changed"))
+    if len(copies) > 1:
+        problems.append(("output", "a rule has one mirror"))
+    for key, text in problems:
+        effect = "denied: stricter" if rule.allow or key == "output" else ""
+        report.not_cover(actions.place(f"{at.field}.actions.{key}", key), text, effect)
+    if copies and not rule.allow:
+        report.not_cover(copies[0][1], "copies of packets that are dropped", "no copies")
+    rule.allow = rule.allow and not problems
+    rule.mirror = copies[0] if copies and rule.allow else None
+
+
+def _match(rule: Rule, values: Document, at: Place) -> None:
+    match = rule.match
+    ethertype = _number(values["eth_type"], at) if "eth_type" in values else None
+    for name, side in ADDRESSES.items():
+        if name in values:
+            match[side] = _address(values[name], name, at)
+    if "vlan_vid" in values:
+        rule.vlan = _number(values["vlan_vid"], at) & 0xFFF
+    proto = _number(values["ip_proto"], at) if "ip_proto" in values else None
+    service = PROTOCOLS.get(proto, f"ip/{proto}") if proto is not None else None
+    numbers = {name: _number(values[name], at) for name in (*PORTS, *ICMP) if name in values}
+    for name, number in numbers.items():
+        own = PORTS[name][0] if name in PORTS else ICMP[name]
+        if proto not in (None, own):
+            raise InputError(at, f"{name} does not go with ip_proto {proto}")
+        proto, limit = own, 65535 if name in PORTS else 255
+        if not 0 <= number <= limit:
+            raise InputError(at, f"{name} is 0 to {limit}, not {number}")
+        service = service if service and "/" in service else PROTOCOLS[own]
+    for name, number in numbers.items():
+        if name.endswith("_dst"):
+            service = f"{service}/{number}"
+        elif name.endswith("_src"):
+            match["source_ports"] = [number]
+    if proto in (1, 58) and numbers:
+        kind, code = (numbers.get(f"icmpv{4 if proto == 1 else 6}_{part}") for part in ("type", "code"))
+        if kind is None:
+            raise InputError(at, "an ICMP code needs a type")
+        service = f"{PROTOCOLS[proto]}/{kind}" + (f".{code}" if code is not None else "")
+    if service:
+        match["service"] = service
+    families = {4 if name.startswith("ipv4") else 6 for name in values if name in ADDRESSES and name.startswith("ip")}
+    families |= {{0x800: 4, 0x86DD: 6}.get(ethertype, 0)} if ethertype is not None and (families or service) else set()
+    families |= {{"icmp": 4, "icmpv6": 6}[service.split("/")[0]]} if service and service.startswith("icmp") else set()
+    if len(families) > 1 or families == {0}:
+        raise _NoMatch("its fields are of different kinds of packets")
+    if ethertype is not None:
+        match["ethertype"] = ETHERTYPES.get(ethertype, ethertype)
+
+
+def _is_masked(name: str, value: object) -> bool:
+    """Whether a value has a mask that Maple's form has no place for."""
+    if "/" not in str(value):
+        return name == "vlan_vid" and _number_or_none(value) in (None, 0, 0x1000)
+    if not name.startswith("ip") or name == "ip_proto":
+        return True
+    try:
+        ip_network(str(value), strict=False)
+    except ValueError:
+        return bool(re.fullmatch(r"[\d.]+/[\d.]+\.[\d.]+|[0-9a-fA-F:]+/[0-9a-fA-F]*:[0-9a-fA-F:]*", str(value)))
+    return False
+
+
+def _address(value: object, name: str, at: Place) -> str:
+    text = str(value).lower()
+    if name.startswith("eth"):
+        if not MAC.fullmatch(text):
+            raise InputError(at, f"{name}: {value!r} is no MAC address")
+        return text
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError as error:
+        raise InputError(at, f"{name}: {error}") from None
+    if network.version != int(name[3]):
+        raise InputError(at, f"{name}: {value} is of another version of IP")
+    return str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
+
+
+def _number(value: object, at: Place) -> int:
+    number = _number_or_none(value)
+    if number is None:
+        raise InputError(at, f"{value!r} is no number")
+    return number
+
+
+def _number_or_none(value: object) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        return int(str(value), 0)
+    except ValueError:
+        return None
+
+
+def written(rule: Rule, action: str, name: str, switch: Switch, **where: Any) -> Document:
+    """The rule in Maple's form, at some ports or in some VLAN."""
+    order = ("from", "to", "service", "source_ports", "ethertype")
+    match = {key: rule.match[key] for key in order if key in rule.match}
+    found: Document = {"action": action, "name": name, **match, **where}
+    if rule.mirror:
+        found["mirror"] = switch.port(*rule.mirror)
+    said = f": {rule.comment}" if rule.comment else ""
+    return {**found, "comment": f"{rule.place.source}{said}"}

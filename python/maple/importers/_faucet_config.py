@@ -1,0 +1,296 @@
+"""Reads faucet.yaml with its includes: switches with their ports, VLANs, routers; and reports each key."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from ipaddress import IPv4Interface, IPv6Interface, ip_address, ip_interface, ip_network
+from pathlib import Path
+from typing import Any, Final
+
+from maple.importers import _faucet_keys as known
+from maple.importers import _yaml
+from maple.importers._checks import expect, get, items, mapping, refuse_unknown, suggestion
+from maple.importers._document import InputError, Place, Report
+from maple.importers._yaml import Items, Keys
+
+Interface = IPv4Interface | IPv6Interface
+
+FAUCET_MAC: Final = "0e:00:00:00:00:01"
+
+
+@dataclass
+class Vlan:
+    """A VLAN: its lists, the addresses of its gateway, and static routes by way of hosts in it."""
+
+    vid: int
+    name: str
+    place: Place
+    acls_in: list[str] = field(default_factory=list)
+    acls_out: list[str] = field(default_factory=list)
+    addresses: list[Interface] = field(default_factory=list)
+    mac: str = FAUCET_MAC
+    flood: bool = True
+    routes: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass
+class Port:
+    """A port of a switch. Its VLANs are numbers. A shut port takes no packets; one that is off sends none, either."""
+
+    number: int
+    name: str
+    place: Place
+    native: int | None
+    tagged: list[int]
+    acls: list[str]
+    shut: bool
+    off: bool
+
+
+@dataclass
+class Switch:
+    """A datapath."""
+
+    dp_id: int
+    name: str
+    place: Place
+    ports: list[Port]
+    acls: list[str]
+
+    def port(self, wanted: object, place: Place) -> str:
+        """A port by its number or name, as `switch:port`.
+
+        :raises InputError: the switch has no such port.
+        """
+        for port in self.ports:
+            if wanted in (port.number, port.name):
+                return f"{self.dp_id:x}:{port.number}"
+        raise InputError(place, f"{self.name} has no port {wanted}{suggestion(wanted, [p.name for p in self.ports])}")
+
+
+@dataclass
+class Config:
+    """All of it. Lists are as they stand in the files."""
+
+    acls: dict[str, Any]
+    places: dict[str, Place]
+    vlans: dict[int, Vlan]
+    switches: list[Switch]
+    routers: list[list[int]]
+
+
+def read(path: str | Path, report: Report) -> Config:
+    """The configuration in a file and those that it includes.
+
+    :raises InputError: a file is wrong.
+    """
+    sections: dict[str, Keys] = {}
+    _load(Path(path), sections, [])
+    empty = Keys(str(path), 1)
+    acls, meters = sections.get("acls", empty), sections.get("meters", empty)
+    for name in meters:
+        report.not_cover(meters.place(f"meters.{name}", name), "meters of lists", "see the rules that use it")
+    vlans: dict[int, Vlan] = {}
+    for key, keys in sections.get("vlans", empty).items():
+        vlan = _vlan(key, keys, sections["vlans"], report)
+        if vlan.vid in vlans:
+            raise InputError(vlan.place, f"VLAN {vlan.vid} is also {vlans[vlan.vid].name}")
+        vlans[vlan.vid] = vlan
+    dps = sections.get("dps", empty)
+    if not dps:
+        raise InputError(Place(str(path)), "no switches (`dps`)")
+    switches = [
+        _switch(str(name), expect(dps[name], Keys, dps.place(f"dps.{name}", name)), vlans, report) for name in dps
+    ]
+    for at, switch in enumerate(switches):
+        if twin := next((other for other in switches[:at] if other.dp_id == switch.dp_id), None):
+            raise InputError(dps.place(f"dps.{switch.name}.dp_id"), f"{twin.name} has dp_id {switch.dp_id}, too")
+    routers = [_router(str(name), keys, vlans, report) for name, keys in sections.get("routers", empty).items()]
+    places = {str(name): acls.place(f"acls.{name}", name) for name in acls}
+    config = Config({str(name): acls[name] for name in acls}, places, vlans, switches, routers)
+    for place, names in _uses(config):
+        for name in names:
+            if name not in config.acls:
+                raise InputError(place, f"no list {name}{suggestion(name, config.acls)}")
+    return config
+
+
+def _uses(config: Config) -> list[tuple[Place, list[str]]]:
+    vlans = [(vlan.place, vlan.acls_in + vlan.acls_out) for vlan in config.vlans.values()]
+    switches = [(switch.place, switch.acls) for switch in config.switches]
+    return vlans + switches + [(port.place, port.acls) for switch in config.switches for port in switch.ports]
+
+
+def _load(path: Path, sections: dict[str, Keys], outer: list[Path]) -> None:
+    """Adds the sections of a file. Faucet lets included files add to what the including one has, and override it."""
+    if path.resolve() in outer:
+        raise InputError(Place(str(path)), "the file includes itself")
+    documents = _yaml.read(path)
+    if len(documents) != 1 or not isinstance(documents[0], Keys):
+        raise InputError(Place(str(path)), "the file is not one mapping")
+    keys = documents[0]
+    refuse_unknown(keys, known.SECTIONS, "")
+    for name in keys:
+        if name in ("include", "include-optional", "version"):
+            continue
+        section = mapping(keys, name, "")
+        own = sections.setdefault(name, Keys(str(path), section.line))
+        for key, value in section.items():
+            own[key] = value
+            own.lines[key] = section.lines.get(key, section.line)
+        if own.file != str(path) and section:
+            own.file = str(path)
+    for key in ("include", "include-optional"):
+        for name in items(keys, key, ""):
+            included = path.parent / str(name)
+            if key == "include" or included.is_file():
+                _load(included, sections, [*outer, path.resolve()])
+
+
+def _report_keys(keys: Keys, kind: str, field_: str, report: Report) -> None:
+    """Reports the keys that are not converted; refuses those that Faucet does not know."""
+    refuse_unknown(keys, known.ALL[kind], field_)
+    for key, value in keys.items():
+        place = keys.place(f"{field_}.{key}", key)
+        if key in known.NOT_NEEDED[kind]:
+            report.note(place, known.NOT_NEEDED[kind][key])
+        elif key in known.NOT_COVERED[kind]:
+            off = value is True if key == "unicast_flood" else not value
+            if not off:
+                text, effect = known.NOT_COVERED[kind][key]
+                report.not_cover(place, text, effect)
+
+
+def _lists(keys: Keys, direction: str, field_: str) -> list[str]:
+    """The names of the lists at `acl_in` and `acls_in`, or those of the other direction."""
+    one, several = keys.get(f"acl_{direction}"), items(keys, f"acls_{direction}", field_)
+    if one is not None and several:
+        place = keys.place(f"{field_}.acl_{direction}", f"acl_{direction}")
+        raise InputError(place, f"either acl_{direction} or acls_{direction}")
+    return [str(name) for name in ([one] if one is not None else several)]
+
+
+def _vlan(key: object, value: Any, section: Keys, report: Report) -> Vlan:
+    field_ = f"vlans.{key}"
+    keys = Keys(section.file, section.lines[key]) if value is None else expect(value, Keys, section.place(field_, key))
+    _report_keys(keys, "vlan", field_, report)
+    vid = keys.get("vid", key)
+    place = section.place(field_, key)
+    if not isinstance(vid, int) or not 1 <= vid <= 4094:
+        raise InputError(keys.place(f"{field_}.vid", "vid"), f"a VLAN's number is 1 to 4094, not {vid!r}")
+    vlan = Vlan(vid, str(keys.get("name", key)), place, _lists(keys, "in", field_), _lists(keys, "out", field_))
+    vlan.mac, vlan.flood = str(keys.get("faucet_mac", FAUCET_MAC)), keys.get("unicast_flood", True) is not False
+    at = keys.place(f"{field_}.faucet_vips", "faucet_vips")
+    for text in items(keys, "faucet_vips", field_):
+        try:
+            address = ip_interface(str(text))
+        except ValueError as error:
+            raise InputError(at, str(error)) from None
+        if address.version == 6:
+            report.not_cover(at, f"{address}: gateways for IPv6", "the gateway does not answer: stricter")
+        vlan.addresses.append(address)
+    at = keys.place(f"{field_}.routes", "routes")
+    for item in items(keys, "routes", field_):
+        route = expect(item, Keys, at)
+        route = expect(route.get("route", route), Keys, at)
+        refuse_unknown(route, ("ip_dst", "ip_gw"), f"{field_}.routes")
+        try:
+            to, via = str(ip_network(str(route.get("ip_dst")))), str(ip_address(str(route.get("ip_gw"))))
+        except ValueError as error:
+            raise InputError(route.place(f"{field_}.routes.route"), str(error)) from None
+        if ":" in to:
+            report.not_cover(at, f"{to}: routes for IPv6", "the route is missing: stricter")
+        elif not any(address.version == 4 for address in vlan.addresses):
+            report.not_cover(at, f"{to}: the VLAN has no gateway for IPv4", "the route is missing: stricter")
+        else:
+            vlan.routes.append((to, via))
+    return vlan
+
+
+def _vid(value: object, vlans: dict[int, Vlan], place: Place) -> int:
+    """The number of a VLAN that a port names. Numbers that no VLAN has make one, as in Faucet."""
+    for vlan in vlans.values():
+        if value in (vlan.vid, vlan.name) or vlan.place.field == f"vlans.{value}":
+            return vlan.vid
+    if isinstance(value, int) and 1 <= value <= 4094:
+        vlans[value] = Vlan(value, str(value), place)
+        return value
+    raise InputError(place, f"no VLAN {value}{suggestion(value, [vlan.name for vlan in vlans.values()])}")
+
+
+def _switch(name: str, keys: Keys, vlans: dict[int, Vlan], report: Report) -> Switch:
+    field_ = f"dps.{name}"
+    _report_keys(keys, "dp", field_, report)
+    dp_id = get(keys, "dp_id", int, field_)
+    if dp_id is None:
+        raise InputError(keys.place(f"{field_}.dp_id"), "the switch has no dp_id")
+    ports: dict[int, Port] = {}
+    for number, port_name, port in _interfaces(keys, field_):
+        if number in ports:
+            raise InputError(port.place(f"{field_}.interfaces.{port_name}"), f"port {number} stands here twice")
+        ports[number] = _port(number, port_name, port, field_, vlans, report)
+    acls = [str(acl) for acl in items(keys, "dp_acls", field_)]
+    if acls and (both := next((port for port in ports.values() if port.acls), None)):
+        raise InputError(both.place, "a switch with dp_acls has no lists at ports")
+    return Switch(
+        dp_id, str(keys.get("name", name)), keys.place(field_), [ports[number] for number in sorted(ports)], acls
+    )
+
+
+def _interfaces(keys: Keys, field_: str) -> list[tuple[int, str, Keys]]:
+    """Number, name and keys of each port; a port's own keys come before those of its range."""
+    found: dict[int, tuple[str, Keys]] = {}
+    interfaces, ranges = mapping(keys, "interfaces", field_), mapping(keys, "interface_ranges", field_)
+    for key, value in interfaces.items():
+        place = interfaces.place(f"{field_}.interfaces.{key}", key)
+        port = Keys(interfaces.file, interfaces.lines[key]) if value is None else expect(value, Keys, place)
+        number = port.get("number", key)
+        if not isinstance(number, int) or number < 1:
+            raise InputError(place, f"a port needs a number; {number!r} is none")
+        if number in found:
+            raise InputError(place, f"port {number} stands here twice")
+        found[number] = (str(port.get("name", key)), port)
+    for key, value in ranges.items():
+        place = ranges.place(f"{field_}.interface_ranges.{key}", key)
+        port = expect(value, Keys, place)
+        if not re.fullmatch(r"\d+(-\d+)?(\s*,\s*\d+(-\d+)?)*", str(key)):
+            raise InputError(place, "ranges are such as 1-6,8")
+        for part in str(key).split(","):
+            low, _, high = part.strip().partition("-")
+            if int(high or low) - int(low) > 65535 or int(high or low) < int(low):
+                raise InputError(place, f"{part.strip()} is no range of ports")
+            for number in range(int(low), int(high or low) + 1):
+                name, own = found.get(number, (str(number), port))
+                found[number] = (name, own if own is port else _with_defaults(own, port))
+    return [(number, name, port) for number, (name, port) in found.items()]
+
+
+def _with_defaults(own: Keys, defaults: Keys) -> Keys:
+    both = Keys(own.file, own.line)
+    for keys in (defaults, own):
+        both.update(keys)
+        both.lines.update(keys.lines)
+    return both
+
+
+def _port(number: int, name: str, keys: Keys, switch: str, vlans: dict[int, Vlan], report: Report) -> Port:
+    field_ = f"{switch}.interfaces.{name}"
+    _report_keys(keys, "port", field_, report)
+    native = keys.get("native_vlan")
+    if native is not None:
+        native = _vid(native, vlans, keys.place(f"{field_}.native_vlan", "native_vlan"))
+    at = keys.place(f"{field_}.tagged_vlans", "tagged_vlans")
+    tagged = [_vid(vlan, vlans, at) for vlan in items(keys, "tagged_vlans", field_)]
+    if native in tagged:
+        raise InputError(at, f"VLAN {native} is also the native one")
+    off = keys.get("enabled", True) is False or bool(keys.get("dot1x"))
+    shut = off or bool(keys.get("output_only"))
+    return Port(number, name, keys.place(field_), native, tagged, _lists(keys, "in", field_), shut, off)
+
+
+def _router(name: str, value: Any, vlans: dict[int, Vlan], report: Report) -> list[int]:
+    keys = expect(value, Keys, Place("", None, f"routers.{name}"))
+    _report_keys(keys, "router", f"routers.{name}", report)
+    at = keys.place(f"routers.{name}.vlans", "vlans")
+    return [_vid(vlan, vlans, at) for vlan in expect(keys.get("vlans", Items([])), Items, at)]

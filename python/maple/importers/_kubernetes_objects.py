@@ -1,0 +1,328 @@
+"""Objects of Kubernetes as their files say: pods, namespaces, network policies. Errors name file, line and field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
+from typing import Final
+
+from maple.importers import _yaml
+from maple.importers._checks import expect, get, items, mapping, refuse_unknown
+from maple.importers._document import InputError, Place, Report
+from maple.importers._yaml import Keys
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+NAME_LABEL: Final = "kubernetes.io/metadata.name"
+PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
+
+
+@dataclass(frozen=True)
+class Selector:
+    """Which labels match: for each requirement a key, an operator and values."""
+
+    requirements: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+    def matches(self, labels: dict[str, str]) -> bool:
+        """Whether all requirements hold. A key that is missing matches `NotIn`."""
+        return all(_holds(labels.get(key), operator, values) for key, operator, values in self.requirements)
+
+    @property
+    def keys(self) -> set[str]:
+        """The labels that it asks for."""
+        return {key for key, _, _ in self.requirements}
+
+
+def _holds(value: str | None, operator: str, values: tuple[str, ...]) -> bool:
+    match operator:
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Exists":
+            return value is not None
+    return value is None
+
+
+@dataclass(frozen=True)
+class Port:
+    """Ports of a rule, or of a container. A rule may name a port; without numbers it means all of the protocol."""
+
+    protocol: str
+    first: int = 0
+    last: int = 65535
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One entry of `from` or `to`: a block of addresses, or selectors. No selector of namespaces: the policy's own."""
+
+    block: Network | None = None
+    without: tuple[Network, ...] = ()
+    pods: Selector | None = None
+    namespaces: Selector | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule of a policy. No peers: everybody; no ports: all traffic."""
+
+    place: Place
+    peers: tuple[Peer, ...] | None
+    ports: tuple[Port, ...] | None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A NetworkPolicy. A direction without rules list isolates only if it is among the types."""
+
+    namespace: str
+    name: str
+    place: Place
+    pods: Selector
+    types: frozenset[str]
+    ingress: tuple[Rule, ...]
+    egress: tuple[Rule, ...]
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod on the network."""
+
+    namespace: str
+    name: str
+    place: Place
+    labels: dict[str, str]
+    addresses: tuple[Address, ...]
+    ports: tuple[Port, ...]
+
+
+@dataclass
+class Cluster:
+    """All objects of the files."""
+
+    pods: list[Pod] = field(default_factory=list)
+    namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
+    policies: list[Policy] = field(default_factory=list)
+
+    def labels(self, namespace: str, selector: Selector, place: Place) -> dict[str, str]:
+        """The labels of a namespace.
+
+        :raises InputError: the namespace is in no file, but the selector asks for its labels.
+        """
+        if namespace not in self.namespaces and selector.keys - {NAME_LABEL}:
+            raise InputError(place, f"the selector asks for labels of the namespace {namespace}, which is in no file")
+        return {NAME_LABEL: namespace, **self.namespaces.get(namespace, {})}
+
+
+def read(files: Iterable[str | Path], report: Report) -> Cluster:
+    """The objects of YAML files, each with any number of documents and lists.
+
+    :raises InputError: an object is wrong, or stands in the files twice.
+    """
+    cluster = Cluster()
+    seen: dict[tuple[str, str, str], Place] = {}
+    for path in files:
+        for document in _yaml.read(path):
+            for found in _flat(document, Place(str(path))):
+                _add(cluster, found, report, seen)
+    owners: dict[Address, Pod] = {}
+    for pod in cluster.pods:
+        for address in pod.addresses:
+            if (owner := owners.setdefault(address, pod)) is not pod:
+                raise InputError(pod.place, f"{address} is also the address of {owner.namespace}/{owner.name}")
+    return cluster
+
+
+def _flat(document: object, place: Place) -> Iterator[Keys]:
+    if document is None:
+        return
+    keys = expect(document, Keys, place)
+    kind = get(keys, "kind", str, "")
+    if kind is None:
+        raise InputError(keys.place("kind"), "the object has no kind")
+    if kind != "List" and not (kind.endswith("List") and "items" in keys):
+        yield keys
+        return
+    for line, item in zip(items(keys, "items", kind).lines, items(keys, "items", kind), strict=True):
+        yield from _flat(item, Place(keys.file, line, "items"))
+
+
+def _add(cluster: Cluster, keys: Keys, report: Report, seen: dict[tuple[str, str, str], Place]) -> None:
+    kind, version = str(keys["kind"]), str(keys.get("apiVersion", ""))
+    meta = mapping(keys, "metadata", kind)
+    name, namespace = (
+        get(meta, "name", str, f"{kind}.metadata"),
+        get(meta, "namespace", str, f"{kind}.metadata") or "default",
+    )
+    place = keys.place(f"{kind} {namespace}/{name}" if kind != "Namespace" else f"Namespace {name}")
+    if kind not in ("Pod", "Namespace", "NetworkPolicy") or (
+        kind == "NetworkPolicy" and version != "networking.k8s.io/v1"
+    ):
+        if kind.endswith("NetworkPolicy"):
+            report.not_cover(
+                place, f"{version} {kind} is not NetworkPolicy of networking.k8s.io/v1", "read it: stricter or looser"
+            )
+        else:
+            report.note(place, f"a {kind} says nothing about who may talk to whom; skipped")
+        return
+    if not name:
+        raise InputError(keys.place(f"{kind}.metadata.name"), "the object has no name")
+    key = (kind, "" if kind == "Namespace" else namespace, name)
+    if key in seen:
+        raise InputError(place, f"stands already at {seen[key].source}")
+    seen[key] = place
+    if kind == "Namespace":
+        cluster.namespaces[name] = _labels(meta, place)
+    elif kind == "Pod":
+        pod = _pod(keys, namespace, name, _labels(meta, place), place, report)
+        if pod:
+            cluster.pods.append(pod)
+    else:
+        cluster.policies.append(_policy(keys, namespace, name, place))
+
+
+def _labels(meta: Keys, place: Place) -> dict[str, str]:
+    labels = mapping(meta, "labels", place.field)
+    return {
+        str(key): expect(value, str, labels.place(f"{place.field}: label {key}", key)) for key, value in labels.items()
+    }
+
+
+def _pod(keys: Keys, namespace: str, name: str, labels: dict[str, str], place: Place, report: Report) -> Pod | None:
+    spec, status = mapping(keys, "spec", place.field), mapping(keys, "status", place.field)
+    if spec.get("hostNetwork"):
+        report.note(place, "uses its node's network, where network policies do not apply; skipped")
+        return None
+    if status.get("phase") in ("Succeeded", "Failed"):
+        report.note(place, f"has ended ({status['phase']}); skipped")
+        return None
+    texts = [status.get("podIP"), *(expect(ip, Keys, place).get("ip") for ip in items(status, "podIPs", place.field))]
+    try:
+        addresses = tuple(dict.fromkeys(ip_address(str(text)) for text in texts if text))
+    except ValueError as error:
+        raise InputError(status.place(f"{place.field}.status.podIP", "podIP"), str(error)) from None
+    if not addresses:
+        report.note(place, "has no status.podIP yet; import again when it has one")
+        return None
+    found = []
+    containers = [*items(spec, "containers", place.field), *items(spec, "initContainers", place.field)]
+    for container in (expect(item, Keys, place) for item in containers):
+        for item in items(container, "ports", f"{place.field}.containers"):
+            port = expect(item, Keys, place)
+            number = get(port, "containerPort", int, f"{place.field}.containers.ports")
+            if number is None:
+                raise InputError(port.place(f"{place.field}.containers.ports"), "the port has no containerPort")
+            named = get(port, "name", str, f"{place.field}.containers.ports")
+            found.append(Port(str(port.get("protocol", "TCP")), number, number, named))
+    return Pod(namespace, name, place, labels, addresses, tuple(found))
+
+
+def _policy(keys: Keys, namespace: str, name: str, place: Place) -> Policy:
+    at = f"{namespace}/{name}"
+    spec = mapping(keys, "spec", at)
+    refuse_unknown(spec, ("podSelector", "policyTypes", "ingress", "egress"), f"{at}.spec")
+    types = [str(item) for item in items(spec, "policyTypes", f"{at}.spec")]
+    for found in types:
+        if found not in ("Ingress", "Egress"):
+            raise InputError(spec.place(f"{at}.spec.policyTypes", "policyTypes"), f"Ingress or Egress, not {found}")
+    ingress, egress = _rules(spec, "ingress", "from", at), _rules(spec, "egress", "to", at)
+    implied = ["Ingress", "Egress"] if egress else ["Ingress"]
+    pods = _selector(mapping(spec, "podSelector", f"{at}.spec"), f"{at}.spec.podSelector")
+    return Policy(namespace, name, place, pods, frozenset(types or implied), ingress, egress)
+
+
+def _rules(spec: Keys, direction: str, side: str, at: str) -> tuple[Rule, ...]:
+    rules, found = items(spec, direction, f"{at}.spec"), []
+    for number, item in enumerate(rules):
+        field_ = f"{at}.spec.{direction}[{number}]"
+        keys = (
+            Keys(spec.file, rules.lines[number])
+            if item is None
+            else expect(item, Keys, Place(spec.file, rules.lines[number], field_))
+        )
+        refuse_unknown(keys, (side, "ports"), field_)
+        peers = tuple(_peer(peer, keys, side, f"{field_}.{side}") for peer in items(keys, side, field_))
+        ports = tuple(_port(port, keys, f"{field_}.ports") for port in items(keys, "ports", field_))
+        found.append(Rule(keys.place(field_), peers or None, ports or None))
+    return tuple(found)
+
+
+def _peer(item: object, rule: Keys, side: str, field_: str) -> Peer:
+    keys = expect(item, Keys, rule.place(field_, side))
+    refuse_unknown(keys, ("ipBlock", "podSelector", "namespaceSelector"), field_)
+    block = get(keys, "ipBlock", Keys, field_)
+    selectors = [key for key in ("podSelector", "namespaceSelector") if keys.get(key) is not None]
+    if (block is None) == (not selectors):
+        raise InputError(keys.place(field_), "either an ipBlock or selectors")
+    if block is not None:
+        refuse_unknown(block, ("cidr", "except"), f"{field_}.ipBlock")
+        network = _network(block.get("cidr"), block.place(f"{field_}.ipBlock.cidr", "cidr"))
+        place = block.place(f"{field_}.ipBlock.except", "except")
+        without = tuple(_network(text, place) for text in items(block, "except", f"{field_}.ipBlock"))
+        for taken in without:
+            inside = (
+                taken.version == network.version and taken.prefixlen > network.prefixlen and taken.overlaps(network)
+            )
+            if not inside:
+                raise InputError(place, f"{taken} is no part of {network}")
+        return Peer(network, without)
+    pods, spaces = (
+        _selector(mapping(keys, key, field_), f"{field_}.{key}") for key in ("podSelector", "namespaceSelector")
+    )
+    return Peer(pods=pods, namespaces=spaces if "namespaceSelector" in selectors else None)
+
+
+def _network(text: object, place: Place) -> Network:
+    try:
+        return ip_network(str(text), strict=False)
+    except ValueError as error:
+        raise InputError(place, str(error)) from None
+
+
+def _port(item: object, rule: Keys, field_: str) -> Port:
+    keys = expect(item, Keys, rule.place(field_, "ports"))
+    refuse_unknown(keys, ("protocol", "port", "endPort"), field_)
+    protocol = get(keys, "protocol", str, field_) or "TCP"
+    if protocol not in PROTOCOLS:
+        raise InputError(keys.place(f"{field_}.protocol", "protocol"), f"{' or '.join(PROTOCOLS)}, not {protocol}")
+    port, last = keys.get("port"), get(keys, "endPort", int, field_)
+    if last is not None and (not isinstance(port, int) or last < port):
+        raise InputError(keys.place(f"{field_}.endPort", "endPort"), "endPort needs a number as port, at most itself")
+    if port is None:
+        return Port(protocol)
+    if isinstance(port, str):
+        return Port(protocol, name=port)
+    number = expect(port, int, keys.place(f"{field_}.port", "port"))
+    if not (1 <= number <= 65535 and (last or number) <= 65535):
+        raise InputError(keys.place(f"{field_}.port", "port"), "ports are 1 to 65535")
+    return Port(protocol, number, last or number)
+
+
+def _selector(keys: Keys, field_: str) -> Selector:
+    refuse_unknown(keys, ("matchLabels", "matchExpressions"), field_)
+    labels = mapping(keys, "matchLabels", field_)
+    found: list[tuple[str, str, tuple[str, ...]]] = [
+        (str(key), "In", (expect(value, str, labels.place(f"{field_}.matchLabels.{key}", key)),))
+        for key, value in labels.items()
+    ]
+    for item in items(keys, "matchExpressions", field_):
+        at = f"{field_}.matchExpressions"
+        wanted = expect(item, Keys, keys.place(at, "matchExpressions"))
+        refuse_unknown(wanted, ("key", "operator", "values"), at)
+        key, operator = get(wanted, "key", str, at), get(wanted, "operator", str, at)
+        values = tuple(
+            expect(value, str, wanted.place(f"{at}.values", "values")) for value in items(wanted, "values", at)
+        )
+        if not key or operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+            raise InputError(wanted.place(f"{at}.operator", "operator"), "a key, and In, NotIn, Exists or DoesNotExist")
+        if bool(values) != (operator in ("In", "NotIn")):
+            raise InputError(
+                wanted.place(f"{at}.values", "values"), f"{operator} takes {'no ' if values else ''}values"
+            )
+        found.append((key, operator, values))
+    return Selector(tuple(found))

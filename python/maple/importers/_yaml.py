@@ -1,0 +1,133 @@
+"""YAML as the importers read it, with the line of each key, and as they write it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from maple.importers._document import InputError, Place
+
+try:
+    import yaml
+except ImportError as error:  # pragma: no cover - depends on the installation
+    raise ImportError("the importers need PyYAML: pip install 'maple-sdn[importers]'") from error
+
+
+class Keys(dict[Any, Any]):
+    """A mapping of a file that knows where it stands and on which line each key is."""
+
+    def __init__(self, file: str, line: int) -> None:
+        super().__init__()
+        self.file, self.line = file, line
+        self.lines: dict[Any, int] = {}
+
+    def place(self, field: str, key: object = None) -> Place:
+        """Where the key is; where the mapping begins, without a key that it has."""
+        return Place(self.file, self.lines.get(key, self.line), field)
+
+
+class Items(list[Any]):
+    """A list of a file that knows the line of each item."""
+
+    def __init__(self, lines: Iterable[int]) -> None:
+        super().__init__()
+        self.lines = list(lines)
+
+
+def read(path: str | Path) -> list[Any]:
+    """The documents of a YAML file. Mappings are :class:`Keys`, lists :class:`Items`.
+
+    :raises InputError: the file cannot be read, is no YAML, or has a key twice.
+    """
+    file = str(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(Place(file), f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    loader = yaml.SafeLoader(text)
+    try:
+        found = []
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None, "check_node() found one"
+            found.append(_value(loader, node, file, {}))
+        return found
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise InputError(Place(file, mark.line + 1 if mark else None), f"no YAML: {error.problem}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise InputError(Place(file), f"no YAML: {error}") from None
+    finally:
+        loader.dispose()
+
+
+def _value(loader: yaml.SafeLoader, node: yaml.Node, file: str, known: dict[int, Any]) -> Any:
+    """The value of a node. An alias is the value that it names, made once: few lines can name very many."""
+    line = node.start_mark.line + 1
+    if id(node) in known:
+        if known[id(node)] is _UNFINISHED:
+            raise InputError(Place(file, line), "an alias stands inside of what it names")
+        return known[id(node)]
+    known[id(node)] = _UNFINISHED
+    if isinstance(node, yaml.SequenceNode):
+        found: Any = Items(item.start_mark.line + 1 for item in node.value)
+        found.extend(_value(loader, item, file, known) for item in node.value)
+    elif isinstance(node, yaml.MappingNode):
+        found = _keys(loader, node, file, known)
+    else:
+        found = loader.construct_object(node)
+    known[id(node)] = found
+    return found
+
+
+_UNFINISHED: Final = object()
+
+
+def _keys(loader: yaml.SafeLoader, node: yaml.MappingNode, file: str, known: dict[int, Any]) -> Keys:
+    line = node.start_mark.line + 1
+    own = {key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)}
+    if len(own) < len(node.value):
+        names = [str(key.value) for key, _ in node.value]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        raise InputError(Place(file, line), f"the key {twice!r} stands here twice" if twice else "a key is no scalar")
+    loader.flatten_mapping(node)  # what `<<` merges in stands before the keys of the mapping itself
+    keys = Keys(file, line)
+    for name, item in node.value:
+        key = loader.construct_object(name)
+        keys[key] = _value(loader, item, file, known)
+        keys.lines[key] = name.start_mark.line + 1
+    return keys
+
+
+# What YAML 1.1 and 1.2 both read as the same text without quotes. Other text gets quotes.
+_PLAIN = re.compile(r"[A-Za-z_][\w.-]*(?:/[\w.-]+)?|\d+\.\d+\.\d+\.\d+(?:/\d+)?")
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        """Each value is written where it stands."""
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    resolve: Any = dumper.resolve
+    plain = _PLAIN.fullmatch(text) and resolve(yaml.ScalarNode, text, (True, False)).endswith(":str")
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if plain else "'")
+
+
+def _items(dumper: yaml.SafeDumper, items: list[Any]) -> yaml.SequenceNode:
+    inline = not any(isinstance(item, (dict, list)) for item in items)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=inline)
+
+
+_Dumper.add_representer(str, _text)
+for _kind in (list, Items):
+    _Dumper.add_representer(_kind, _items)
+_Dumper.add_representer(Keys, lambda dumper, keys: dumper.represent_dict(dict(keys)))
+
+
+def write(document: dict[str, Any]) -> str:
+    """The document as YAML text, its keys in their order."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120, default_flow_style=False, allow_unicode=True)

@@ -1,0 +1,198 @@
+"""faucet.yaml becomes lists in Maple's form, a description of its VLANs and routes, and a policy that has both.
+
+In Faucet a packet passes the list of its port, then that of its VLAN; either may drop it. So there is a document for
+each: it denies, or passes the packet on. A list of Faucet ends with an unwritten rule that drops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maple.importers import _faucet_acl as acl
+from maple.importers import _faucet_config as config
+from maple.importers import _faucet_policy
+from maple.importers._document import Document, Imported, Names, Report, one_or_list
+
+
+@dataclass
+class FaucetImport(Imported):
+    """The result of :func:`from_faucet`.
+
+    `documents` are lists that a packet passes in this order; there is none for what has no list. `network` can be
+    written as JSON: `switches` (ports with their VLANs), `vlans`, `gateways`, `routes`, and which VLANs are `routed`
+    between. `policy` is the text of a Python file for `maple run`, beside files named as the documents.
+    """
+
+    network: dict[str, Any]
+    policy: str
+    name: str
+
+
+def from_faucet(file: str | Path, *, name: str | None = None, lenient: bool = False) -> FaucetImport:
+    """Converts a configuration of Faucet.
+
+    :param file: the `faucet.yaml`; files that it includes are read, too.
+    :param name: what names of documents begin with; the file's name if left out.
+    :param lenient: converts what can be converted. A packet is then denied where a rule's action is not covered.
+    :raises InputError: a file is wrong, or has keys that Faucet does not know.
+    :raises NotCovered: the file holds what Maple does not do, and `lenient` is not set.
+
+    >>> from maple.importers import from_faucet
+    >>> imported = from_faucet("/etc/faucet/faucet.yaml", lenient=True)  # doctest: +SKIP
+    """
+    report = Report()
+    found = config.read(file, report)
+    stem = name or Path(file).stem
+    lists = _Lists(found, report)
+    stages = {"ports": lists.ports(), "vlans": lists.vlans("in"), "leaving": lists.vlans("out")}
+    documents: list[Document] = [
+        {"version": 1, "name": f"{stem}-{stage}", "default": "pass", "rules": rules}
+        for stage, rules in stages.items()
+        if rules
+    ]
+    network = _network(found)
+    _report_limits(found, report)
+    if network["gateways"]:
+        report.note(
+            next(vlan.place for vlan in found.vlans.values() if vlan.addresses), "routed packets keep their TTL"
+        )
+    report.refuse_unless(lenient)
+    policy = _faucet_policy.text(Path(file).name, network, [document["name"] for document in documents])
+    return FaucetImport(documents, report, network, policy, stem)
+
+
+class _Lists:
+    """The rules of all stages."""
+
+    def __init__(self, found: config.Config, report: Report) -> None:
+        self._config, self._report = found, report
+        self._rules = {name: acl.rules(name, value, found.places[name], report) for name, value in found.acls.items()}
+        used = {name for vlan in found.vlans.values() for name in vlan.acls_in + vlan.acls_out}
+        used |= {
+            name for switch in found.switches for name in [*switch.acls, *(n for p in switch.ports for n in p.acls)]
+        }
+        for name in found.acls:
+            if name not in used:
+                report.note(found.places[name], "no port, VLAN or switch has this list; left out")
+
+    def ports(self) -> list[Document]:
+        """Lists of ports and of whole switches."""
+        names, rules = Names(), []
+        shut = [
+            f"{switch.dp_id:x}:{port.number}" for switch in self._config.switches for port in switch.ports if port.shut
+        ]
+        if shut:
+            text = "takes no packets: not enabled, for output only, or 802.1X"
+            rules.append({"action": "deny", "name": names.unique("shut"), "at": one_or_list(shut), "comment": text})
+        groups: dict[tuple[str, ...], list[tuple[config.Switch, str]]] = {}
+        for switch in self._config.switches:
+            if switch.acls:
+                groups.setdefault(tuple(switch.acls), []).append((switch, f"{switch.dp_id:x}"))
+            for port in switch.ports:
+                if port.acls and not port.shut:
+                    groups.setdefault(tuple(port.acls), []).append((switch, f"{switch.dp_id:x}:{port.number}"))
+        for acls, found in groups.items():
+            for switches in self._apart(acls):
+                places = [place for switch, place in found if switch in switches]
+                if places:
+                    rules += self._list(acls, names, [{"at": one_or_list(places)}], switches[0])
+        return rules
+
+    def _apart(self, acls: Iterable[str]) -> list[list[config.Switch]]:
+        """The switches that share rules. A mirror is a port of the switch itself, so it needs rules of its own."""
+        switches = self._config.switches
+        return (
+            [[switch] for switch in switches]
+            if any(r.mirror for name in acls for r in self._rules[name])
+            else [switches]
+        )
+
+    def vlans(self, direction: str) -> list[Document]:
+        """Lists of VLANs: for packets with the VLAN's tag, and for those without one from ports that give it to them.
+
+        What leaves a VLAN that is not routed has entered it as well, so it passes its lists of both directions there.
+        """
+        names, rules = Names(), []
+        for vlan in self._config.vlans.values():
+            acls = vlan.acls_in if direction == "in" else vlan.acls_out
+            if not acls:
+                continue
+            if direction == "out" and (vlan.addresses or any(vlan.vid in group for group in self._config.routers)):
+                text = "lists for what leaves a VLAN that is routed"
+                self._report.not_cover(vlan.place, text, "what is routed into it is not checked: looser")
+            for switches in self._apart(acls):
+                ports = [(f"{switch.dp_id:x}:{port.number}", port) for switch in switches for port in switch.ports]
+                tagged = [place for place, port in ports if vlan.vid in port.tagged]
+                native = [place for place, port in ports if vlan.vid == port.native]
+                where = [{"vlan": vlan.vid, "at": one_or_list(tagged)}] if tagged else []
+                where += [{"vlan": "none", "at": one_or_list(native)}] if native else []
+                rules += self._list(acls, names, where, switches[0], vlan.vid)
+        return rules
+
+    def _list(
+        self,
+        acls: Iterable[str],
+        names: Names,
+        where: list[dict[str, Any]],
+        switch: config.Switch,
+        vid: int | None = None,
+    ) -> list[Document]:
+        """Lists one after another at each place, and the end of Faucet's lists. In a VLAN packets have its tag."""
+        found: list[Document] = []
+        for rule in (rule for name in acls for rule in self._rules[name]):
+            if vid is not None and rule.vlan not in (None, vid):
+                self._report.note(rule.place, f"matches no packet of VLAN {vid}; left out there")
+                continue
+            for place in where:
+                at = place if vid is not None or rule.vlan is None else {"vlan": rule.vlan, **place}
+                action = "pass" if rule.allow else "deny"
+                found.append(acl.written(rule, action, names.unique(rule.name), switch, **at))
+        ends = "lists of Faucet drop what no rule matches"
+        for place in where:
+            found.append({"action": "deny", "name": names.unique(f"{list(acls)[-1]}-end"), **place, "comment": ends})
+        return found
+
+
+def _report_limits(found: config.Config, report: Report) -> None:
+    """A policy sends at most 64 frames of its own for a packet: it asks for hosts, and copies for ports with tags."""
+    ports = [port for switch in found.switches for port in switch.ports if not port.off]
+    for vlan in found.vlans.values():
+        tagged = sum(vlan.vid in port.tagged for port in ports)
+        untagged = sum(vlan.vid == port.native for port in ports)
+        if (tagged > 64 and untagged) or (vlan.addresses and tagged + untagged > 64):
+            text = "more than 64 ports of a routed VLAN, or with its tag where others have none"
+            report.not_cover(vlan.place, text, "packets that go to all of them are dropped: stricter")
+
+
+def _network(found: config.Config) -> dict[str, Any]:
+    """VLANs, ports and routes as plain values. Keys are text, as in JSON."""
+    vlans = found.vlans.values()
+    return {
+        "switches": {
+            str(switch.dp_id): {
+                "name": switch.name,
+                "ports": {
+                    str(port.number): {
+                        "name": port.name,
+                        "untagged": None if port.off else port.native,
+                        "tagged": [] if port.off else port.tagged,
+                        "input": not port.shut,
+                    }
+                    for port in switch.ports
+                },
+            }
+            for switch in found.switches
+        },
+        "vlans": {str(vlan.vid): {"name": vlan.name, "flood": vlan.flood} for vlan in vlans},
+        "gateways": [
+            {"vlan": vlan.vid, "address": str(at.ip), "subnet": str(at.network), "mac": vlan.mac}
+            for vlan in vlans
+            for at in vlan.addresses
+            if at.version == 4
+        ],
+        "routes": [{"vlan": vlan.vid, "to": to, "via": via} for vlan in vlans for to, via in vlan.routes],
+        "routed": found.routers,
+    }
