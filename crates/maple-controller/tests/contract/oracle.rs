@@ -146,6 +146,9 @@ fn rewritten(arrival: Arrival, rewrites: &BTreeMap<Field, u128>) -> Vec<u8> {
                 let _ = rewrite::push_vlan(&mut frame, 0x8100);
             }
             let _ = rewrite::set_field(&mut frame, &Constraint::exact(Field::VlanVid, 0x1000 | vid));
+            if let Some(priority) = rewrites.get(&Field::VlanPcp) {
+                let _ = rewrite::set_field(&mut frame, &Constraint::exact(Field::VlanPcp, *priority));
+            }
         }
     }
     frame

@@ -50,11 +50,13 @@ pub fn resolve(branches: &[Branch], state: &State, arrival: Arrival) -> Result<B
     }
     for (dpid, exits) in &reached {
         let version = state.switches.get(dpid).copied().unwrap_or(Version::Of13);
+        let pushes_tag = exits.rewrites.get(&Field::VlanVid).is_some_and(|vid| *vid != 0);
         for (field, value) in &exits.rewrites {
             if value & !field.full_mask() != 0 || !settable(*field, version) {
                 return Err("a field can't be set so");
             }
-            if *field != Field::VlanVid && arrival.get(*field).is_none() {
+            let comes_with_tag = *field == Field::VlanVid || *field == Field::VlanPcp && pushes_tag;
+            if !comes_with_tag && arrival.get(*field).is_none() {
                 return Err("the packet lacks a field to set");
             }
         }
