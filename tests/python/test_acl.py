@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jsonschema
 import pytest
 from conftest import H1, H2
 from maple import Policy, acl, drop, tiers, to
@@ -129,13 +130,39 @@ def test_a_file_that_is_no_list_is_a_usage_error(tmp_path: Path) -> None:
         assert "bad.yaml:2:1: an access list has no key `rulez`; did you mean `rules`?" in done.stderr
 
 
-def test_the_schema_is_json() -> None:
-    assert "rules" in json.loads(run_maple("acl", "schema").stdout)["properties"]
+SAME = [
+    {"version": 1, "rules": [{"action": "allow", "at": "1:2", "mirror": "a:3", "queue": 0, "vlan": ["none", 7]}]},
+    {"version": 1, "rules": [{"action": "allow", "mirror": "00:00:00:00:00:00:00:01:3", "log": True}]},
+    {"version": 1, "tests": ["10.0.0.1 -> any denied", {"expect": "10.0.0.1 → any tcp/22 denied"}]},
+    {"version": 2},
+    {"rules": []},
+    {"version": 1, "rulez": []},
+    {"version": 1, "rules": [{"action": "alow"}]},
+    {"version": 1, "rules": [{"from": "any"}]},
+    {"version": 1, "rules": [{"action": "pass", "mirror": "1"}]},
+    {"version": 1, "rules": [{"action": "pass", "queue": -1}]},
+    {"version": 1, "tests": [{"expekt": "10.0.0.1 -> any denied"}]},
+    {"version": 1, "tests": ["10.0.0.1 -> any maybe"]},
+]
+
+
+@pytest.mark.parametrize("document", SAME)
+def test_the_schema_takes_what_the_reader_takes(document: dict[str, object]) -> None:
+    schema = json.loads(run_maple("acl", "schema").stdout)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    is_valid = jsonschema.Draft202012Validator(schema).is_valid(document)
+    try:
+        acl(document)
+    except ValueError:
+        assert not is_valid
+    else:
+        assert is_valid
 
 
 def test_a_list_is_a_whole_policy_whose_packets_cause_no_miss(tmp_path: Path) -> None:
-    rule = "{action: allow, service: [icmp, tcp/80], name: web, comment: for now}"
-    text = f"version: 1\nname: campus\nforward: flood\nrules:\n  - {rule}\n"
+    rule = "{action: allow, service: [icmp, tcp/80, tcp/8000-8999], name: web, comment: for now}"
+    denied = "{action: deny, service: udp/33434-33523, at: '1:1'}"
+    text = f"version: 1\nname: campus\nforward: flood\nrules:\n  - {denied}\n  - {rule}\n"
     path = write(tmp_path, "whole.yaml", text)
     done = run_maple("run", path, "--emulate", "ring:4", "--traffic", "3s", "--rate", "50", "--allow-drops")
     assert done.returncode == 0, done.stderr

@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use maple_core::Mac;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
+use crate::cube::blocks;
 use crate::error::{Fault, did_you_mean};
 use crate::yaml::{Key, Node, Value};
 
@@ -59,24 +60,8 @@ impl Addresses {
 
     /// The set as prefixes: aligned blocks, as few as there can be.
     pub fn blocks(&self) -> Vec<(Kind, u128, u128)> {
-        let mut blocks = Vec::new();
-        for &(kind, lo, hi) in &self.0 {
-            let mut lo = lo;
-            loop {
-                let room = hi - lo;
-                // The largest block that begins here and ends within the interval.
-                let mut size = if lo == 0 { u128::MAX } else { (1_u128 << lo.trailing_zeros()) - 1 };
-                while size > room {
-                    size >>= 1;
-                }
-                blocks.push((kind, lo, lo + size));
-                if lo + size == hi {
-                    break;
-                }
-                lo += size + 1;
-            }
-        }
-        blocks
+        let all = self.0.iter().flat_map(|&(kind, lo, hi)| blocks(lo, hi).map(move |(lo, hi)| (kind, lo, hi)));
+        all.collect()
     }
 }
 
@@ -106,8 +91,19 @@ impl<'a> Groups<'a> {
     }
 
     /// The addresses of a word: a group's name or an address.
-    pub fn word(&self, text: &str) -> Option<Addresses> {
-        self.known.get(text).cloned().or_else(|| parse_address(text).and_then(Result::ok))
+    pub fn word(&self, text: &str) -> Result<Addresses, String> {
+        match (parse_address(text), self.known.get(text)) {
+            (Some(parsed), _) => parsed,
+            (None, Some(known)) => Ok(known.clone()),
+            (None, None) => Err(self.unknown(text)),
+        }
+    }
+
+    fn unknown(&self, text: &str) -> String {
+        if text == "any" {
+            return "`any` stands alone; among other addresses write 0.0.0.0/0 and ::/0".to_owned();
+        }
+        format!("`{text}` is neither an address nor a group{}", did_you_mean(text, self.written.keys().copied()))
     }
 
     fn within(&mut self, node: &'a Node, inside: &mut Vec<&'a str>) -> Result<Addresses, Fault> {
@@ -129,9 +125,13 @@ impl<'a> Groups<'a> {
         all.merge();
         out.merge();
         all.remove(&out);
-        match all.0.is_empty() {
-            true => Err(Fault::new(node.place, "this names no address at all")),
-            false => Ok(all),
+        match (all.0.is_empty(), out.0.is_empty()) {
+            (true, true) => Err(Fault::new(node.place, "this names no address at all")),
+            (true, false) => {
+                let what = "this names no address at all: `!x` takes x out of the others, such as [0.0.0.0/0, '!x']";
+                Err(Fault::new(node.place, what))
+            }
+            (false, _) => Ok(all),
         }
     }
 
@@ -143,10 +143,7 @@ impl<'a> Groups<'a> {
             return Ok(known.clone());
         }
         let Some(written) = self.written.get(text).copied() else {
-            let names: FxHashSet<&str> = self.written.keys().copied().collect();
-            let hint = did_you_mean(text, names);
-            let what = format!("`{text}` is neither an address nor a group{hint}");
-            return Err(Fault::new(node.place, what));
+            return Err(Fault::new(node.place, self.unknown(text)));
         };
         if inside.len() >= MAX_DEPTH {
             return Err(Fault::new(node.place, format!("groups are nested more than {MAX_DEPTH} deep")));
@@ -188,7 +185,7 @@ fn parse_address(text: &str) -> Option<Result<Addresses, String>> {
         return Some(Err(format!("`{text}` must end with a length from /0 to /{bits}")));
     };
     let all = if bits == 128 { u128::MAX } else { u128::from(u32::MAX) };
-    let host = if length == 0 { all } else { all >> length };
+    let host = all.checked_shr(length).unwrap_or(0);
     let first = value & !host & all;
     if first != value {
         return Some(Err(format!(

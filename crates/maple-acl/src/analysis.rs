@@ -96,21 +96,23 @@ impl List {
         }
     }
 
-    /// The rules that take the packets of a rule that gets none: one if that is enough, or else all that overlap it.
+    /// The rules that take the packets of a rule that gets none: of each entry the first that has all of it, if no other
+    /// takes a part before, or else all that overlap it up to the first that has all of it.
     fn covering(&self, rule: usize, entries: &[usize]) -> Vec<RuleRef> {
         let mut all: Vec<RuleRef> = Vec::new();
         for entry in entries {
             let cube = &self.entries()[*entry].cube;
-            let own = RuleRef::Rule(rule);
-            let whole = (0..*entry).find(|at| self.rule_of(*at) != own && self.entries()[*at].cube.contains(cube));
-            match whole {
-                Some(at) => all.push(self.rule_of(at)),
-                None => {
-                    let overlap = (0..*entry).filter(|at| self.entries()[*at].cube.overlaps(cube));
-                    all.extend(overlap.map(|at| self.rule_of(at)).filter(|other| *other != own));
-                }
+            let whole = (0..*entry).find(|at| self.entries()[*at].cube.contains(cube));
+            let overlap: Vec<RuleRef> = (0..=whole.unwrap_or(entry.saturating_sub(1)))
+                .filter(|at| at < entry && self.entries()[*at].cube.overlaps(cube))
+                .map(|at| self.rule_of(at))
+                .collect();
+            match whole.map(|at| self.rule_of(at)) {
+                Some(whole) if overlap.iter().all(|other| self.action(*other) == self.action(whole)) => all.push(whole),
+                _ => all.extend(overlap),
             }
         }
+        all.retain(|other| *other != RuleRef::Rule(rule));
         all.sort_unstable();
         all.dedup();
         all
@@ -126,12 +128,16 @@ impl List {
         };
         for other in (0..first).filter(differs) {
             let there = &self.entries()[other].cube;
-            let crosses = |entry: &&usize| {
-                let cube = &self.entries()[**entry].cube;
-                cube.overlaps(there) && !cube.contains(there) && !there.contains(cube)
+            // Packets of both that no rule before them decides.
+            let contested = |entry: &usize| {
+                let cube = &self.entries()[*entry].cube;
+                let both = cube.and(there).filter(|_| !cube.contains(there) && !there.contains(cube))?;
+                match both.outside(self.cubes().take(other)) {
+                    Found::One(packets) => Some(packets),
+                    Found::None | Found::Unknown => None,
+                }
             };
-            if let Some(entry) = entries.iter().find(crosses) {
-                let both = self.entries()[*entry].cube.and(there).map(|both| both.to_string()).unwrap_or_default();
+            if let Some(both) = entries.iter().find_map(contested) {
                 let (name, before) = (self.describe(RuleRef::Rule(rule)), self.rule_of(other));
                 let text = format!(
                     "{name} would {action} some packets that {} {}s before: {both}",

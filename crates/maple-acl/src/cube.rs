@@ -12,8 +12,9 @@
 //!
 //! # Cost
 //!
-//! A subtraction makes at most two cubes for each field. A search goes through at most [`BUDGET`] cubes and says so if
-//! that was not enough.
+//! A subtraction makes at most two cubes for each field. A search ([`Cube::divide`]) goes down to one part of a cube
+//! after the other, and takes along only those other cubes that overlap the part. It goes through at most [`BUDGET`]
+//! parts and says so if that was not enough.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,8 +25,11 @@ use maple_wire::{Constraint, Field};
 /// Stands for the switch where a packet enters. Packets that enter have no metadata, so no list asks for that field.
 pub const SWITCH: Field = Field::Metadata;
 
-/// The number of cubes after which a search gives up.
+/// The number of parts after which a search gives up.
 pub const BUDGET: usize = 200_000;
+
+/// The most blocks that an entry is installed as beforehand: two ranges of ports may be 900.
+pub const MAX_BLOCKS: usize = 1_000;
 
 /// An interval of a field's values, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,11 +140,11 @@ impl Cube {
             let Interval { lo, hi, .. } =
                 rest.get(out.field).unwrap_or(Interval { field: out.field, lo: 0, hi: out.field.full_mask() });
             // The upper side first: experimental types and protocols are large numbers.
-            if out.hi < hi {
-                pieces.extend(rest.clone().with(out.field, out.hi + 1, hi));
+            if let Some((lo, hi)) = (out.hi < hi).then(|| possible(out.field, out.hi + 1, hi)).flatten() {
+                pieces.extend(rest.clone().with(out.field, lo, hi));
             }
-            if lo < out.lo {
-                pieces.extend(rest.clone().with(out.field, lo, out.lo - 1));
+            if let Some((lo, hi)) = (lo < out.lo).then(|| possible(out.field, lo, out.lo - 1)).flatten() {
+                pieces.extend(rest.clone().with(out.field, lo, hi));
             }
             let Some(inside) = rest.with(out.field, out.lo, out.hi) else { break };
             rest = inside;
@@ -148,23 +152,68 @@ impl Cube {
         pieces
     }
 
-    /// A part of the cube that is outside of all others, by a search in depth.
+    /// A part of the cube that is outside of all others.
     pub fn outside<'a>(&self, others: impl Iterator<Item = &'a Cube>) -> Found<Cube> {
-        let others: Vec<&Cube> = others.filter(|other| self.overlaps(other)).collect();
-        // What is left, and the first of the others that was not subtracted from it.
-        let (mut open, mut steps) = (vec![(self.clone(), 0)], 0);
-        while let Some((cube, from)) = open.pop() {
-            let Some(next) = (from..others.len()).find(|at| cube.overlaps(others[*at])) else {
-                return Found::One(cube);
-            };
-            let pieces = cube.minus(others[next]);
-            steps += pieces.len();
-            if steps > BUDGET {
-                return Found::Unknown;
+        let (mut found, mut budget) = (None, BUDGET);
+        let is_known = self.divide(others, &mut budget, &mut |part, other| {
+            if other.is_none() {
+                found = Some(part);
             }
-            open.extend(pieces.into_iter().rev().map(|piece| (piece, next + 1)));
+            found.is_none()
+        });
+        match found {
+            Some(part) => Found::One(part),
+            None if is_known => Found::None,
+            None => Found::Unknown,
         }
-        Found::None
+    }
+
+    /// Divides the cube into disjoint parts, each with the first of the others that has all of it, or `None` if none of
+    /// them has any of it. `see` gets the parts one by one, and says whether to go on. Each part takes one from the
+    /// budget. Returns whether it was enough.
+    pub fn divide<'a>(
+        &self,
+        others: impl Iterator<Item = &'a Cube>,
+        budget: &mut usize,
+        see: &mut impl FnMut(Cube, Option<usize>) -> bool,
+    ) -> bool {
+        let overlapping = others.enumerate().filter(|(_, other)| self.overlaps(other));
+        // What is left, each with the others that overlap it.
+        let mut open: Vec<(Cube, Vec<(usize, &Cube)>)> = vec![(self.clone(), overlapping.collect())];
+        while let Some((cube, others)) = open.pop() {
+            let Some(((at, first), rest)) = others.split_first() else {
+                if !see(cube, None) {
+                    return true;
+                }
+                continue;
+            };
+            if cube.and(first).is_some_and(|part| !see(part, Some(*at))) {
+                return true;
+            }
+            let pieces = cube.minus(first);
+            let Some(left) = budget.checked_sub(1 + pieces.len()) else { return false };
+            *budget = left;
+            open.extend(pieces.into_iter().rev().map(|piece| {
+                let overlapping = rest.iter().filter(|(_, other)| piece.overlaps(other)).copied().collect();
+                (piece, overlapping)
+            }));
+        }
+        true
+    }
+
+    /// The same packets as cubes whose intervals are aligned blocks, which switches can match; `None` if there are more
+    /// than [`MAX_BLOCKS`].
+    pub fn in_blocks(&self) -> Option<Vec<Cube>> {
+        let mut cubes = vec![Cube::all()];
+        for interval in &self.0 {
+            let parts: Vec<(u128, u128)> = blocks(interval.lo, interval.hi).collect();
+            if parts.len() * cubes.len() > MAX_BLOCKS {
+                return None;
+            }
+            let with = |(cube, (lo, hi)): (&Cube, &(u128, u128))| cube.clone().with(interval.field, *lo, *hi);
+            cubes = cubes.iter().flat_map(|cube| parts.iter().filter_map(move |part| with((cube, part)))).collect();
+        }
+        Some(cubes)
     }
 
     /// The condition that says the same. The switch is no part of it.
@@ -180,6 +229,31 @@ impl Cube {
         let value = |(at, i): (usize, &Interval)| (i.field, if high >> (at % 64) & 1 == 1 { i.hi } else { i.lo });
         self.0.iter().enumerate().map(value).collect()
     }
+}
+
+/// The part of an interval whose values a packet can have. A VLAN id is 0 without a tag, or has the bit of the tag.
+fn possible(field: Field, lo: u128, hi: u128) -> Option<(u128, u128)> {
+    const TAG: u128 = 0x1000;
+    if field != Field::VlanVid {
+        return Some((lo, hi));
+    }
+    let (lo, hi) = (if lo == 0 { 0 } else { lo.max(TAG) }, if hi < TAG { 0 } else { hi });
+    (lo <= hi).then_some((lo, hi))
+}
+
+/// An interval as aligned blocks, as few as there can be.
+pub fn blocks(lo: u128, hi: u128) -> impl Iterator<Item = (u128, u128)> {
+    let mut next = Some(lo);
+    std::iter::from_fn(move || {
+        let lo = next?;
+        // The largest block that begins here and ends within the interval.
+        let mut size = if lo == 0 { u128::MAX } else { (1_u128 << lo.trailing_zeros()) - 1 };
+        while size > hi - lo {
+            size >>= 1;
+        }
+        next = (lo + size < hi).then(|| lo + size + 1);
+        Some((lo, lo + size))
+    })
 }
 
 /// The interval as one masked value, if it is an aligned block.

@@ -77,39 +77,23 @@ impl List {
         found: &mut BTreeMap<(RuleRef, RuleRef), Difference>,
         budget: &mut usize,
     ) -> bool {
-        let mut complete = true;
-        for (part, rule) in self.split(cube, budget, &mut complete) {
-            for (part, theirs) in other.split(&part, budget, &mut complete) {
+        let mut parts = Vec::new();
+        let mut is_complete = cube.divide(self.cubes(), budget, &mut |part, entry| {
+            parts.push((part, self.rule_of(entry.unwrap_or(self.entries().len()))));
+            true
+        });
+        for (part, rule) in parts {
+            is_complete &= part.divide(other.cubes(), budget, &mut |packets, entry| {
+                let theirs = other.rule_of(entry.unwrap_or(other.entries().len()));
                 let action = (self.action(rule), other.action(theirs));
                 if action.0 != action.1 {
-                    let new = || Difference { action, rules: (rule, theirs), packets: part, cubes: 0 };
+                    let new = || Difference { action, rules: (rule, theirs), packets, cubes: 0 };
                     found.entry((rule, theirs)).or_insert_with(new).cubes += 1;
                 }
-            }
+                true
+            });
         }
-        complete
-    }
-
-    /// A cube in parts, each with the rule that decides about it.
-    fn split(&self, cube: &Cube, budget: &mut usize, complete: &mut bool) -> Vec<(Cube, RuleRef)> {
-        let (mut open, mut parts) = (vec![cube.clone()], Vec::new());
-        for (at, entry) in self.entries().iter().enumerate() {
-            if open.is_empty() {
-                break;
-            }
-            if !open.iter().any(|part| part.overlaps(&entry.cube)) {
-                continue;
-            }
-            parts.extend(open.iter().filter_map(|part| Some((part.and(&entry.cube)?, self.rule_of(at)))));
-            open = open.iter().flat_map(|part| part.minus(&entry.cube)).collect();
-            let Some(left) = budget.checked_sub(open.len()) else {
-                *complete = false;
-                return parts;
-            };
-            *budget = left;
-        }
-        parts.extend(open.into_iter().map(|part| (part, RuleRef::Default)));
-        parts
+        is_complete
     }
 }
 

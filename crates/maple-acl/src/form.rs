@@ -233,6 +233,11 @@ impl Document {
             document.entries.push(Entry { cube, rule: document.rules.len() as u32 });
         }
         for node in fields.list("tests")? {
+            // `- office -> web denied`, or `- expect: office -> web denied`.
+            let node = match &node.value {
+                Value::Map(_) => Fields::of(node, "a test", &["expect"])?.get("expect").unwrap_or(node),
+                _ => node,
+            };
             document.tests.push(names.expectation(scalar(node, "tests")?, node.place)?);
         }
         Ok(document)
@@ -377,10 +382,7 @@ impl<'a> Names<'a> {
         };
         let side = |word: &str| match word {
             "any" => Ok(None),
-            word => match self.groups.word(word) {
-                Some(addresses) => Ok(Some(addresses)),
-                None => Err(fault(format!("`{word}` is neither an address nor a group"))),
-            },
+            word => self.groups.word(word).map(Some).map_err(fault),
         };
         let services = service.map(|word| self.services.word(word)).transpose().map_err(fault)?;
         let rest = Rest {
@@ -560,7 +562,8 @@ fn vlan((place, text): (Place, &str)) -> Result<Option<(u128, u128)>, Fault> {
 fn location(text: &str) -> Option<(u64, Option<u32>)> {
     let (switch, port) = match text.matches(':').count() {
         0 | 7 => (text, None),
-        _ => text.rsplit_once(':').map(|(switch, port)| (switch, Some(port)))?,
+        1 | 8 => text.rsplit_once(':').map(|(switch, port)| (switch, Some(port)))?,
+        _ => return None,
     };
     let Dpid(switch) = switch.parse().ok()?;
     match port {

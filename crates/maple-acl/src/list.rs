@@ -1,17 +1,18 @@
 //! A list, ready to be asked, checked, compared and run.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use maple_core::Route;
 use maple_core::access::{AccessAction, AccessEntry, AccessList, AccessRule};
 use maple_core::check::frame_of;
 use maple_core::policy::SamplePacket;
 use maple_core::trace::{CondList, Source};
+use maple_core::{Location, Route};
 use maple_wire::{Dpid, Field, Packet, PortNo};
 
-use crate::cube::{Cube, Found, Point, SWITCH};
+use crate::cube::{BUDGET, Cube, Found, Point, SWITCH};
 use crate::error::{AclError, Fault, Place};
 use crate::form::{Document, Entry, Expectation, Forward, Rule};
 use crate::yaml;
@@ -47,6 +48,10 @@ pub struct List {
     index: CondList,
 }
 
+/// A switch and a port that no entry names.
+const NO_SWITCH: Dpid = Dpid(0);
+const NO_PORT: PortNo = PortNo(0);
+
 /// A rule of a list, or one of the two that every list has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RuleRef {
@@ -76,7 +81,11 @@ impl fmt::Display for FailedTest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.got {
             Some((action, rule)) => write!(f, "{}: not so for {}: {rule} says {action}", self.text, self.packet),
-            None => write!(f, "{}: the search for a packet for which it does not hold gave up", self.text),
+            None => write!(
+                f,
+                "{}: it is not known whether that holds: too many rules overlap there; test fewer packets at once",
+                self.text
+            ),
         }
     }
 }
@@ -102,7 +111,7 @@ impl List {
         let document = yaml::parse(text).and_then(|root| Document::read(&root)).map_err(|fault| fault.in_file(file))?;
         let Document { name, forward, default, arp, rules, entries, tests } = document;
         let stem = || Path::new(file).file_stem().map_or_else(|| file.to_owned(), |stem| stem.to_string_lossy().into());
-        let index = CondList::new(entries.iter().map(|entry| entry.cube.cond()));
+        let index = CondList::new(entries.iter().map(|entry| Arc::new(entry.cube.cond())));
         let name = name.unwrap_or_else(stem);
         Ok(List { file: file.to_owned(), name, forward, default, arp, rules, entries, tests, index })
     }
@@ -175,19 +184,11 @@ impl List {
 
     /// The first entry that a packet fits, or the number of entries.
     pub(crate) fn first(&self, switch: Dpid, packet: &Packet<'_>) -> usize {
-        let is_there = |at: &usize| match self.entries[*at].cube.get(SWITCH) {
+        let is_there = |at: usize| match self.entries[at].cube.get(SWITCH) {
             Some(interval) => interval.lo == u128::from(switch.0),
             None => true,
         };
-        match self.index.first(packet) {
-            None => self.entries.len(),
-            Some(at) if is_there(&at) => at,
-            // It is an entry of another switch, so a plain search goes on after it.
-            Some(at) => {
-                let fits = |at: &usize| is_there(at) && self.entries[*at].cube.cond().holds(packet);
-                (at + 1..self.entries.len()).find(fits).unwrap_or(self.entries.len())
-            }
-        }
+        self.index.first_where(packet, is_there).unwrap_or(self.entries.len())
     }
 
     /// The list, if all of its tests hold.
@@ -222,27 +223,24 @@ impl List {
 
     /// A part of a cube about which the list says something else, and the rule that does.
     fn not_decided_so(&self, cube: &Cube, action: AccessAction) -> Found<(Cube, RuleRef)> {
-        let (mut open, mut steps) = (vec![cube.clone()], 0);
-        for (at, entry) in self.entries.iter().enumerate() {
-            if !open.iter().any(|part| part.overlaps(&entry.cube)) {
-                continue;
+        let (mut found, mut budget) = (None, BUDGET);
+        let is_known = cube.divide(self.cubes(), &mut budget, &mut |part, entry| {
+            let rule = self.rule_of(entry.unwrap_or(self.entries.len()));
+            if self.action(rule) != action {
+                found = Some((part, rule));
             }
-            let rule = self.rule_of(at);
-            if self.action(rule) != action
-                && let Some(part) = open.iter().find_map(|part| part.and(&entry.cube))
-            {
-                return Found::One((part, rule));
-            }
-            open = open.iter().flat_map(|part| part.minus(&entry.cube)).collect();
-            steps += open.len();
-            if steps > crate::cube::BUDGET {
-                return Found::Unknown;
-            }
+            found.is_none()
+        });
+        match found {
+            Some(found) => Found::One(found),
+            None if is_known => Found::None,
+            None => Found::Unknown,
         }
-        match open.into_iter().next() {
-            Some(part) if self.default != action => Found::One((part, RuleRef::Default)),
-            _ => Found::None,
-        }
+    }
+
+    /// The packets of each entry.
+    pub(crate) fn cubes(&self) -> impl Iterator<Item = &Cube> {
+        self.entries.iter().map(|entry| &entry.cube)
     }
 
     /// The list as a part of policies. `before` are the lists that are asked before it.
@@ -264,34 +262,43 @@ impl List {
         let plain =
             |action, what: &str| AccessRule { action, source: source(1, Some(what), None), carries: None, log: false };
         let rules = self.rules.iter().map(rule).chain([plain(self.arp, "arp")]).collect();
-        let entries = self.entries.iter().map(|entry| AccessEntry {
-            cond: entry.cube.cond(),
-            switch: entry.cube.get(SWITCH).map(|interval| Dpid(interval.lo as u64)),
-            rule: entry.rule,
-        });
-        AccessList::new(entries, rules, plain(self.default, "default"), self.samples(before))
+        let (mut entries, mut samples) = (Vec::with_capacity(self.entries.len()), Vec::new());
+        let ports = self.ports();
+        for (at, Entry { cube, rule }) in self.entries.iter().enumerate() {
+            // As blocks, since a question about a range has answers that no single rule can match.
+            for cube in cube.in_blocks().unwrap_or_else(|| vec![cube.clone()]) {
+                samples.extend(self.sample(&cube, at, before));
+                let switch = cube.get(SWITCH).map(|interval| Dpid(interval.lo as u64));
+                entries.push(AccessEntry { cond: cube.cond(), switch, rule: *rule });
+            }
+        }
+        samples.extend(self.sample(&Cube::all(), self.entries.len(), before));
+        let samples = samples.into_iter().map(|sample| SamplePacket { not_at: Arc::clone(&ports), ..sample }).collect();
+        AccessList::new(entries, rules, plain(self.default, "default"), samples)
     }
 
-    /// A packet for each entry, and one for the default, that this list decides if it comes after these.
-    fn samples(&self, before: &[&List]) -> Vec<SamplePacket> {
-        let all = (0..=self.entries.len()).filter_map(|at| self.sample(at, before));
-        all.collect()
+    /// The ports that entries name.
+    fn ports(&self) -> Arc<BTreeSet<Location>> {
+        let port = |cube: &Cube| {
+            let (switch, port) = (cube.get(SWITCH)?.lo, cube.get(Field::InPort)?.lo);
+            Some(Location::new(Dpid(switch as u64), PortNo(port as u32)))
+        };
+        Arc::new(self.cubes().filter_map(port).collect())
     }
 
-    fn sample(&self, entry: usize, before: &[&List]) -> Option<SamplePacket> {
-        let cube = self.entries.get(entry).map_or_else(Cube::all, |entry| entry.cube.clone());
+    /// A packet of this cube that this entry decides, also if the list comes after these.
+    fn sample(&self, cube: &Cube, entry: usize, before: &[&List]) -> Option<SamplePacket> {
         let reaches = |sample: &SamplePacket| {
-            let packet = Packet::new(&sample.frame, sample.port.unwrap_or(PortNo(1)).0);
-            let switch = sample.switch.unwrap_or(Dpid(0));
+            let packet = Packet::new(&sample.frame, sample.port.unwrap_or(NO_PORT).0);
+            let switch = sample.switch.unwrap_or(NO_SWITCH);
             let passes = |list: &&List| list.action(list.decide(switch, &packet)) == AccessAction::Pass;
-            before.iter().all(passes) && self.first(switch, &packet) == entry
+            self.first(switch, &packet) == entry && before.iter().all(passes)
         };
         let corners = [0, u64::MAX, 0xaaaa_aaaa_aaaa_aaaa, 0x5555_5555_5555_5555];
         let corner = corners.into_iter().map(|high| sample_of(cube.point(high))).find(reaches);
         corner.or_else(|| {
             let decide = before.iter().flat_map(|list| list.deciding());
-            let own = self.entries[..entry].iter().map(|entry| &entry.cube);
-            match cube.outside(decide.chain(own)) {
+            match cube.outside(decide.chain(self.cubes().take(entry))) {
                 Found::One(part) => Some(sample_of(part.point(0))).filter(reaches),
                 Found::None | Found::Unknown => None,
             }
@@ -306,11 +313,11 @@ impl List {
 
     /// Whether packets reach an entry. The answer is certain, unless it is `Unknown`.
     pub(crate) fn witness(&self, entry: usize) -> Found<SamplePacket> {
-        if let Some(sample) = self.sample(entry, &[]) {
+        let Some(Entry { cube, .. }) = self.entries.get(entry) else { return Found::Unknown };
+        if let Some(sample) = self.sample(cube, entry, &[]) {
             return Found::One(sample);
         }
-        let Some(Entry { cube, .. }) = self.entries.get(entry) else { return Found::Unknown };
-        match cube.outside(self.entries[..entry].iter().map(|entry| &entry.cube)) {
+        match cube.outside(self.cubes().take(entry)) {
             Found::None => Found::None,
             // There are such packets, but no frame that this program can make.
             Found::One(_) | Found::Unknown => Found::Unknown,
@@ -324,5 +331,5 @@ pub(crate) fn sample_of(mut point: Point) -> SamplePacket {
     let port = point.remove(&Field::InPort).map(|value| PortNo(value as u32));
     point.entry(Field::EthSrc).or_insert(0x0200_0000_fe01);
     point.entry(Field::EthDst).or_insert(0x0200_0000_fe02);
-    SamplePacket { frame: Arc::from(frame_of(&point)), switch, port }
+    SamplePacket { frame: Arc::from(frame_of(&point)), switch, port, not_at: Arc::default() }
 }

@@ -31,9 +31,10 @@ pub enum Transport {
     Sctp,
 }
 
-/// The services of a file.
-#[derive(Debug, Default)]
+/// The services of a file. One may name those that come before it.
+#[derive(Debug)]
 pub struct Services<'a> {
+    section: &'a [(Key, Node)],
     known: FxHashMap<&'a str, Vec<Service>>,
 }
 
@@ -103,12 +104,11 @@ impl Service {
 impl<'a> Services<'a> {
     /// The services of a `services:` section.
     pub fn of(section: &'a [(Key, Node)]) -> Result<Services<'a>, Fault> {
-        let mut services = Services::default();
+        let mut services = Services { section, known: FxHashMap::default() };
         for (key, node) in section {
             if parse(&key.name).is_some() {
                 return Err(Fault::new(key.place, format!("a service can't be called `{}`", key.name)));
             }
-            // A service may name those that come before it.
             let of = services.resolve(node)?;
             services.known.insert(&key.name, of);
         }
@@ -143,6 +143,9 @@ impl<'a> Services<'a> {
             return Ok(known.clone());
         }
         let unknown = || {
+            if self.section.iter().any(|(key, _)| key.name == text) {
+                return format!("`{text}` is defined only later: a service may name those that come before it");
+            }
             let names = self.known.keys().copied().chain(PROTOCOLS);
             format!(
                 "`{text}` is neither a service of this file nor one written out, such as `tcp/22`{}",

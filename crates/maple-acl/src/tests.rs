@@ -1,10 +1,11 @@
 //! Lists against direct evaluation of what their author wrote.
 
 use maple_core::check::frame_of;
-use maple_wire::{Dpid, Field, Packet};
+use maple_wire::{Dpid, Field, Packet, PortNo};
 use proptest::prelude::*;
 
 use super::*;
+use crate::cube::{Found, SWITCH};
 use crate::form::{DOCUMENT_KEYS, RULE_KEYS};
 
 const CAMPUS: &str = "
@@ -99,11 +100,113 @@ fn errors_name_line_column_and_what_may_be_meant() {
             "version: 1\ntests: ['10.0.0.1 -> 10.0.0.2 maybe']",
             "a.yaml:2:9: a test is `FROM -> TO [SERVICE] allowed`, denied or passed, not `maybe`",
         ),
+        (
+            "version: 1\ntests: ['10.0.0.1/8 -> any allowed']",
+            "a.yaml:2:9: `10.0.0.1/8` has bits after its length; did you mean `10.0.0.0/8`?",
+        ),
+        (
+            "version: 1\ngroups: {office: 10.0.0.1}\ntests: ['ofice -> any allowed']",
+            "a.yaml:3:9: `ofice` is neither an address nor a group; did you mean `office`?",
+        ),
+        (
+            "version: 1\ntests: [{expekt: a -> b denied}]",
+            "a.yaml:2:10: a test has no key `expekt`; did you mean `expect`?",
+        ),
+        (
+            &format!("{head}  - {{action: deny, at: '1:2:3'}}"),
+            "a.yaml:3:24: `1:2:3` is no place, such as \"1:2\" (switch and port) or \"1\"",
+        ),
+        (
+            &format!("{head}  - {{action: deny, at: '00:00:00:00:00:07'}}"),
+            "a.yaml:3:24: `00:00:00:00:00:07` is no place, such as \"1:2\" (switch and port) or \"1\"",
+        ),
+        (
+            &format!("{head}  - {{action: deny, from: ['!10.0.0.0/8']}}"),
+            "a.yaml:3:26: this names no address at all: `!x` takes x out of the others, such as [0.0.0.0/0, '!x']",
+        ),
+        (
+            &format!("{head}  - {{action: deny, from: [any, '!10.0.0.0/8']}}"),
+            "a.yaml:3:27: `any` stands alone; among other addresses write 0.0.0.0/0 and ::/0",
+        ),
+        (
+            "version: 1\nservices: {web: [http], http: tcp/80}",
+            "a.yaml:2:18: `http` is defined only later: a service may name those that come before it",
+        ),
     ];
     for (text, wanted) in cases {
         assert_eq!(fault(text), wanted, "{text}");
     }
     assert!(fault("version: 1\nrules: [}").starts_with("a.yaml:2:9: "), "{}", fault("version: 1\nrules: [}"));
+}
+
+#[test]
+fn a_prefix_has_as_many_addresses_as_its_length_says() {
+    for (prefix, inside, outside) in [
+        ("::1/128", "::1", "::2"),
+        ("::/128", "::", "::1"),
+        ("::/0", "ffff::1", "10.0.0.1"),
+        ("fd00::/127", "fd00::1", "fd00::2"),
+        ("10.0.0.1/32", "10.0.0.1", "10.0.0.2"),
+        ("0.0.0.0/0", "255.255.255.255", "::1"),
+    ] {
+        let text = format!(
+            "version: 1\narp: deny\nrules: [{{action: allow, from: '{prefix}'}}]\n\
+             tests: ['{inside} -> any allowed', expect: '{outside} → any denied']"
+        );
+        assert_eq!(read(&text).failed_tests(), [], "{prefix}");
+    }
+}
+
+#[test]
+fn a_long_list_of_addresses_is_tested_and_compared() {
+    let hosts: String = (0..5_000)
+        .map(|n| format!("  - {{action: deny, from: 10.{}.{}.{}}}\n", n % 7, n / 250, n * 37 % 250))
+        .collect();
+    let list = |service: &str| {
+        format!(
+            "version: 1\ndefault: allow\nrules:\n{hosts}  - {{action: deny, name: last, service: {service}}}\n\
+             tests: ['any -> 10.0.0.5 tcp/23 denied', '10.3.0.251 -> any udp/5 allowed']\n"
+        )
+    };
+    let old = read(&list("tcp/23"));
+    assert_eq!(old.failed_tests(), []);
+    let compared = old.compare(&read(&list("tcp/24").replace("tcp/23 denied", "tcp/24 denied")));
+    let told: Vec<_> = compared.differences.iter().map(|one| (one.action, one.rules)).collect();
+    let last = RuleRef::Rule(5_000);
+    let (allow, deny) = (AccessAction::Allow, AccessAction::Deny);
+    assert!(compared.complete);
+    assert_eq!(told, [((deny, allow), (last, RuleRef::Default)), ((allow, deny), (RuleRef::Default, last))]);
+}
+
+#[test]
+fn ranges_are_installed_as_blocks_each_with_a_sample() {
+    let list = read("version: 1\ndefault: allow\nrules: [{action: deny, service: udp/33434-33523}]\narp: pass\n");
+    let before = read("version: 1\ndefault: pass\nrules: [{action: deny, at: '1:2', service: udp/33434}]\n");
+    let compiled = list.compile(&[&before]);
+    let denied: std::collections::BTreeSet<u128> = compiled
+        .samples()
+        .iter()
+        .filter_map(|sample| Packet::new(&sample.frame, 1).switch_value(Field::UdpDst))
+        .filter(|port| (33434..=33523).contains(port))
+        .collect();
+    // 33434-33435, 33436-33439, 33440-33471, 33472-33503, 33504-33519, 33520-33523, for IPv4 and for IPv6.
+    assert_eq!(denied.len(), 6, "{denied:?}");
+    assert!(compiled.samples().len() >= 12 + 1);
+    assert!(before.compile(&[]).samples().iter().any(|sample| sample.not_at.len() == 1));
+}
+
+#[test]
+fn untagged_packets_are_no_mystery() {
+    let list = read(
+        "version: 1\nrules:\n  - {action: allow, vlan: none, service: tcp/23}\n  - {action: deny, service: tcp/23}\n  \
+         - {action: allow, vlan: [7, none], service: tcp/22}\n  - {action: deny, vlan: 7, service: tcp/22}\n",
+    );
+    let found: Vec<String> = list.findings().into_iter().map(|f| format!("{} {}", f.kind.name(), f.text)).collect();
+    assert_eq!(
+        found,
+        ["shadowed rule (a.yaml:6) never matches: rule (a.yaml:5) decide first, and not all deny"],
+        "the second rule is reached by tagged packets"
+    );
 }
 
 #[test]
@@ -123,7 +226,7 @@ fn the_schema_has_the_keys_of_the_reader() {
     };
     assert_eq!(lines(document.split("\"$defs\"").next().unwrap_or_default(), "    "), DOCUMENT_KEYS.len());
     assert_eq!(lines(rule, "        "), RULE_KEYS.len());
-    assert!(count(SCHEMA, "additionalProperties\": false") == 2);
+    assert!(count(SCHEMA, "additionalProperties\": false") == 3);
 }
 
 #[test]
@@ -138,6 +241,12 @@ rules:
   - {action: allow, name: never, from: 10.5.0.0/16}
   - {action: allow, name: crossing, service: tcp/80}
   - {action: allow, name: fine, from: 192.168.0.0/16}
+  - {action: allow, name: half, from: 172.16.0.0/13}
+  - {action: deny, name: rest, from: 172.16.0.0/12}
+  - {action: deny, name: under, from: 172.16.0.0/12, service: udp}
+  - {action: deny, name: ssh, from: 203.0.113.0/24, service: tcp/22-23}
+  - {action: allow, name: all, from: 203.0.113.0/24}
+  - {action: deny, name: settled, to: 198.51.100.0/24, from: 203.0.113.0/24, service: tcp/22}
 ",
     );
     let found: Vec<String> = list.findings().into_iter().map(|f| format!("{} {}", f.kind.name(), f.text)).collect();
@@ -148,6 +257,11 @@ rules:
             "shadowed rule never (a.yaml:7) never matches: rule a (a.yaml:4) decide first, and not all allow",
             "conflict rule crossing (a.yaml:8) would allow some packets that rule a (a.yaml:4) denies before: \
              eth_type=0x800, ip_proto=6, ipv4_src=10.0.0.0/9, tcp_dst=80",
+            "conflict rule rest (a.yaml:11) would deny some packets that rule crossing (a.yaml:8) allows before: \
+             eth_type=0x800, ip_proto=6, ipv4_src=172.16.0.0/12, tcp_dst=80",
+            "shadowed rule under (a.yaml:12) never matches: rule half (a.yaml:10), rule rest (a.yaml:11) decide first, \
+             and not all deny",
+            "redundant rule settled (a.yaml:15) never matches: rule ssh (a.yaml:13) already deny its packets",
         ]
     );
 }
@@ -159,14 +273,27 @@ fn texts() -> impl Strategy<Value = String> {
         "10.0.0.1",
         "10.0.0.0/30",
         "10.0.0.2-10.0.0.5",
+        "[10.0.0.0/29, '!10.0.0.4']",
         "fd00::1",
         "'00:00:00:00:00:01'",
     ]);
-    let service = prop::sample::select(vec!["", "tcp/80", "tcp/70-90", "tcp", "udp/53", "icmp/8", "icmpv6", "ip/47"]);
-    let rule = (prop::sample::select(vec!["allow", "deny", "pass"]), address.clone(), address, service, any::<bool>());
-    let rule = rule.prop_map(|(action, from, to, service, replies)| {
+    let place = prop::sample::select(vec!["", ", vlan: none", ", vlan: 5", ", at: '1'", ", at: '1:1'", ", at: '2:1'"]);
+    let service = prop::sample::select(vec![
+        "",
+        "tcp/80",
+        "tcp/70-90",
+        "tcp/70-90, source_ports: 80-91",
+        "tcp",
+        "udp/53",
+        "icmp/8",
+        "icmpv6",
+        "ip/47",
+    ]);
+    let action = prop::sample::select(vec!["allow", "deny", "pass"]);
+    let rule = (action, address.clone(), address, service, place, any::<bool>());
+    let rule = rule.prop_map(|(action, from, to, service, place, replies)| {
         let service = if service.is_empty() { String::new() } else { format!(", service: {service}") };
-        format!("  - {{action: {action}, from: {from}, to: {to}{service}, replies: {replies}}}\n")
+        format!("  - {{action: {action}, from: {from}, to: {to}{service}{place}, replies: {replies}}}\n")
     });
     let reads = |rule: &String| List::read(&format!("version: 1\nrules:\n{rule}"), "a.yaml").is_ok();
     let rule = rule.prop_filter("a rule that fits no packet is an error", reads);
@@ -179,14 +306,30 @@ fn texts() -> impl Strategy<Value = String> {
     })
 }
 
-fn frames() -> impl Strategy<Value = Vec<u8>> {
+/// A frame, and where it enters.
+#[derive(Clone, Debug)]
+struct Entering {
+    switch: Dpid,
+    port: u32,
+    frame: Vec<u8>,
+}
+
+impl Entering {
+    fn packet(&self) -> Packet<'_> {
+        Packet::new(&self.frame, self.port)
+    }
+}
+
+fn frames() -> impl Strategy<Value = Entering> {
     let ip = prop::sample::select(vec![1_u128, 2, 3, 4, 5, 6]).prop_map(|low| 0x0a00_0000 | low);
     let kind = prop::sample::select(vec![0x800_u128, 0x86dd, 0x806]);
     let proto = prop::sample::select(vec![6_u128, 17, 1, 58, 47]);
     let port = || prop::sample::select(vec![53_u128, 69, 70, 80, 90, 91, 0, 65535]);
     let mac = prop::sample::select(vec![1_u128, 2]);
     let icmp = prop::sample::select(vec![0_u128, 8, 128, 129]);
-    (kind, proto, ip.clone(), ip, port(), port(), mac, icmp).prop_map(|(kind, proto, a, b, from, to, mac, icmp)| {
+    let tag = prop::sample::select(vec![0_u128, 0x1005, 0x1006]);
+    let packet = (kind, proto, ip.clone(), ip, port(), port(), mac, icmp, tag);
+    (packet, 1..=3_u64, 1..=2_u32).prop_map(|((kind, proto, a, b, from, to, mac, icmp, tag), switch, port)| {
         let v6 = |low: u128| (0xfd00_u128 << 112) | (low & 0xf);
         let fields = [
             (Field::EthSrc, mac),
@@ -204,37 +347,83 @@ fn frames() -> impl Strategy<Value = Vec<u8>> {
             (Field::Icmpv4Type, icmp),
             (Field::Icmpv6Type, icmp),
         ];
-        frame_of(&fields.into())
+        let tag = (tag != 0).then_some((Field::VlanVid, tag));
+        let frame = frame_of(&fields.into_iter().chain(tag).collect());
+        Entering { switch: Dpid(switch), port, frame }
     })
 }
 
-/// The first entry that a frame fits, by a plain search.
-fn naive(list: &List, packet: &Packet<'_>) -> usize {
-    list.entries().iter().position(|entry| entry.cube.cond().holds(packet)).unwrap_or(list.entries().len())
+/// The first entry that a packet fits, by a plain search.
+fn naive(list: &List, switch: Dpid, packet: &Packet<'_>) -> usize {
+    let is_there = |cube: &Cube| cube.get(SWITCH).is_none_or(|there| there.lo == u128::from(switch.0));
+    let fits = |entry: &Entry| is_there(&entry.cube) && entry.cube.cond().holds(packet);
+    list.entries().iter().position(fits).unwrap_or(list.entries().len())
+}
+
+fn entry_for(list: &List, entering: &Entering) -> usize {
+    naive(list, entering.switch, &entering.packet())
 }
 
 proptest! {
     #[test]
     fn a_list_decides_as_a_plain_search(text in texts(), frames in prop::collection::vec(frames(), 40)) {
         let list = read(&text);
-        for frame in frames {
-            let packet = Packet::new(&frame, 1);
-            prop_assert_eq!(list.first(Dpid(1), &packet), naive(&list, &packet), "{}", text);
+        for entering in frames {
+            let found = list.first(entering.switch, &entering.packet());
+            prop_assert_eq!(found, entry_for(&list, &entering), "{}", text);
         }
     }
 
     #[test]
     fn each_entry_has_a_witness_or_none_can_reach_it(text in texts(), frames in prop::collection::vec(frames(), 60)) {
         let list = read(&text);
-        let reached: std::collections::BTreeSet<usize> =
-            frames.iter().map(|frame| naive(&list, &Packet::new(frame, 1))).collect();
+        let reached: std::collections::BTreeSet<usize> = frames.iter().map(|frame| entry_for(&list, frame)).collect();
         for entry in 0..list.entries().len() {
             match list.witness(entry) {
-                crate::cube::Found::One(sample) => {
-                    prop_assert_eq!(naive(&list, &Packet::new(&sample.frame, 1)), entry, "{}", text)
+                Found::One(sample) => {
+                    let packet = Packet::new(&sample.frame, sample.port.unwrap_or(PortNo(0)).0);
+                    prop_assert_eq!(naive(&list, sample.switch.unwrap_or(Dpid(0)), &packet), entry, "{}", text)
                 }
-                crate::cube::Found::None => prop_assert!(!reached.contains(&entry), "{entry} of {text}"),
-                crate::cube::Found::Unknown => prop_assert!(false, "gave up on entry {entry} of {text}"),
+                Found::None => prop_assert!(!reached.contains(&entry), "{entry} of {text}"),
+                Found::Unknown => prop_assert!(false, "gave up on entry {entry} of {text}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_parts_of_a_cube_are_disjoint_and_know_the_first_that_has_them(
+        text in texts(), frames in prop::collection::vec(frames(), 60),
+    ) {
+        let list = read(&text);
+        let Some(Entry { cube, .. }) = list.entries().last() else { return Ok(()) };
+        let (mut parts, mut budget) = (Vec::new(), crate::cube::BUDGET);
+        let others = || list.cubes().take(list.entries().len() - 1);
+        let is_all = cube.divide(others(), &mut budget, &mut |part, first| {
+            parts.push((part, first));
+            true
+        });
+        prop_assert!(is_all);
+        for entering in &frames {
+            let packet = entering.packet();
+            let switch = u128::from(entering.switch.0);
+            let is_there = |cube: &Cube| cube.get(SWITCH).is_none_or(|i| i.lo <= switch && switch <= i.hi);
+            let holds = |cube: &Cube| is_there(cube) && cube.cond().holds(&packet);
+            let held: Vec<_> = parts.iter().filter(|(part, _)| holds(part)).map(|(_, first)| *first).collect();
+            let wanted = if holds(cube) { vec![others().position(holds)] } else { vec![] };
+            prop_assert_eq!(held, wanted, "{}", text);
+        }
+    }
+
+    #[test]
+    fn the_blocks_of_a_cube_are_disjoint_and_switches_can_match_them(
+        text in texts(), frames in prop::collection::vec(frames(), 40),
+    ) {
+        for Entry { cube, .. } in read(&text).entries() {
+            let blocks = cube.in_blocks().expect("there are few");
+            prop_assert!(blocks.iter().all(|block| block.cond().ranges.is_empty()));
+            for entering in &frames {
+                let count = blocks.iter().filter(|block| block.cond().holds(&entering.packet())).count();
+                prop_assert_eq!(count, usize::from(cube.cond().holds(&entering.packet())), "{}", cube);
             }
         }
     }
@@ -246,10 +435,8 @@ proptest! {
         let (a, b) = (read(&a), read(&b));
         let compared = a.compare(&b);
         prop_assert!(compared.complete);
-        let rules = |list: &List, packet: &Packet<'_>| list.rule_of(naive(list, packet));
-        for frame in frames {
-            let packet = Packet::new(&frame, 1);
-            let (ours, theirs) = (rules(&a, &packet), rules(&b, &packet));
+        for entering in frames {
+            let (ours, theirs) = (a.rule_of(entry_for(&a, &entering)), b.rule_of(entry_for(&b, &entering)));
             let differ = a.action(ours) != b.action(theirs);
             let told = compared.differences.iter().any(|one| one.rules == (ours, theirs));
             prop_assert_eq!(differ, told, "{:?} {:?}", ours, theirs);
@@ -258,22 +445,5 @@ proptest! {
             prop_assert!(one.action.0 != one.action.1);
         }
         prop_assert!(a.compare(&a).differences.is_empty());
-    }
-
-    #[test]
-    fn what_is_left_of_a_cube_is_what_it_has_and_the_other_lacks(
-        text in texts(), frames in prop::collection::vec(frames(), 40),
-    ) {
-        let list = read(&text);
-        for pair in list.entries().windows(2) {
-            let (a, b) = (&pair[0].cube, &pair[1].cube);
-            let pieces = a.minus(b);
-            for frame in &frames {
-                let packet = Packet::new(frame, 1);
-                let holds = |cube: &Cube| cube.cond().holds(&packet);
-                let count = pieces.iter().filter(|piece| holds(piece)).count();
-                prop_assert_eq!(count, usize::from(holds(a) && !holds(b)), "{} minus {}", a, b);
-            }
-        }
     }
 }

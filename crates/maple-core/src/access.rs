@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use maple_wire::Dpid;
 
@@ -55,12 +55,22 @@ pub struct AccessEntry {
 /// An access list, ready to be asked.
 #[derive(Debug)]
 pub struct AccessList {
-    /// What is asked at switches that entries name, and elsewhere.
-    at: BTreeMap<Dpid, Entries>,
-    elsewhere: Entries,
+    /// All entries. What is asked at a switch that some of them name is made when it is asked for the first time, as is
+    /// what is asked elsewhere.
+    entries: Vec<StatedEntry>,
+    at: BTreeMap<Dpid, OnceLock<Entries>>,
+    elsewhere: OnceLock<Entries>,
     rules: Vec<AccessRule>,
     default: AccessRule,
     samples: Vec<SamplePacket>,
+}
+
+/// An entry whose condition states the prerequisites of its fields.
+#[derive(Debug)]
+struct StatedEntry {
+    cond: Arc<Cond>,
+    switch: Option<Dpid>,
+    rule: u32,
 }
 
 /// Conditions, and for each the rule that it belongs to.
@@ -82,15 +92,17 @@ impl AccessList {
         default: AccessRule,
         samples: Vec<SamplePacket>,
     ) -> AccessList {
-        let entries: Vec<AccessEntry> = entries.into_iter().collect();
-        let bad = entries.iter().find(|entry| entry.rule as usize >= rules.len());
-        assert!(bad.is_none(), "an entry names a rule that is not there: {bad:?}");
+        let stated = |AccessEntry { cond, switch, rule }: AccessEntry| {
+            assert!((rule as usize) < rules.len(), "an entry names rule {rule}, which is not there");
+            let conds = CondList::stated(&cond).into_iter().map(Arc::new);
+            conds.map(move |cond| StatedEntry { cond, switch, rule })
+        };
+        let entries: Vec<StatedEntry> = entries.into_iter().flat_map(stated).collect();
         let switches: BTreeSet<Dpid> = entries.iter().filter_map(|entry| entry.switch).collect();
-        let at =
-            |dpid| Entries::of(entries.iter().filter(|entry| entry.switch.is_none_or(|there| Some(there) == dpid)));
         AccessList {
-            at: switches.into_iter().map(|dpid| (dpid, at(Some(dpid)))).collect(),
-            elsewhere: at(None),
+            entries,
+            at: switches.into_iter().map(|dpid| (dpid, OnceLock::new())).collect(),
+            elsewhere: OnceLock::new(),
             rules,
             default,
             samples,
@@ -99,29 +111,27 @@ impl AccessList {
 
     /// The rule that decides about a packet, which may be the default.
     pub fn ask(&self, pkt: &PacketHandle) -> &AccessRule {
-        let there = if self.at.is_empty() { None } else { self.at.get(&pkt.switch()) };
-        let entries = there.unwrap_or(&self.elsewhere);
+        let there = if self.at.is_empty() { None } else { self.at.get_key_value(&pkt.switch()) };
+        let entries = match there {
+            Some((dpid, entries)) => entries.get_or_init(|| self.entries_at(Some(*dpid))),
+            None => self.elsewhere.get_or_init(|| self.entries_at(None)),
+        };
         let rule = |place: usize| entries.rule_of.get(place).map_or(&self.default, |rule| &self.rules[*rule as usize]);
         let place = pkt.first_of(&entries.conds, |place| rule(place).source.clone());
         rule(place.unwrap_or(entries.rule_of.len()))
     }
 
+    /// What is asked at a switch that entries name, or at all others.
+    fn entries_at(&self, dpid: Option<Dpid>) -> Entries {
+        let is_there = |entry: &&StatedEntry| entry.switch.is_none() || entry.switch == dpid;
+        let there = || self.entries.iter().filter(is_there);
+        let conds = CondList::new(there().map(|entry| Arc::clone(&entry.cond)));
+        Entries { conds: Arc::new(conds), rule_of: there().map(|entry| entry.rule).collect() }
+    }
+
     /// Packets that the list decides.
     pub fn samples(&self) -> &[SamplePacket] {
         &self.samples
-    }
-}
-
-impl Entries {
-    fn of<'a>(entries: impl Iterator<Item = &'a AccessEntry>) -> Entries {
-        let (mut conds, mut rule_of) = (Vec::new(), Vec::new());
-        for entry in entries {
-            for cond in CondList::stated(&entry.cond) {
-                conds.push(cond);
-                rule_of.push(entry.rule);
-            }
-        }
-        Entries { conds: Arc::new(CondList::new(conds)), rule_of }
     }
 }
 

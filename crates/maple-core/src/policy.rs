@@ -1,10 +1,12 @@
 //! What a policy is: the [`Policy`] trait, which closures implement; and what it may ask: [`PacketHandle`] and [`Net`].
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use maple_wire::{Dpid, PortNo};
 
+use crate::network::Location;
 use crate::policy_error::panic_text;
 use crate::route::Route;
 use crate::run::Run;
@@ -22,6 +24,8 @@ pub struct SamplePacket {
     pub switch: Option<Dpid>,
     /// The port; `None` for any.
     pub port: Option<PortNo>,
+    /// Ports where other packets are decided first, so that this one is of no use there if another port will do.
+    pub not_at: Arc<BTreeSet<Location>>,
 }
 
 /// The user's f.

@@ -45,7 +45,7 @@ use maple_wire::Dpid;
 use maple_wire::msg::Message;
 
 use crate::capabilities::Capabilities;
-use crate::policy::{Policy, SamplePacket};
+use crate::policy::Policy;
 use crate::report::Report;
 use crate::state::{AddressKinds, Store};
 
@@ -156,7 +156,7 @@ pub struct Engine {
     policy: Arc<dyn Policy>,
     options: Options,
     /// Packets that the policy decides beforehand.
-    samples: Arc<[SamplePacket]>,
+    samples: proactive::Samples,
     stats: Stats,
     now: Time,
     /// Boxed, because each switch is taken out of the map while its tables are updated.
@@ -192,7 +192,7 @@ impl Engine {
             store.know_no_hosts();
         }
         let (hosts, epoch) = (hosts::Hosts::new(&options), options.epoch);
-        let samples = policy.samples().into();
+        let samples = proactive::Samples::new(policy.samples());
         Engine {
             shard,
             store,

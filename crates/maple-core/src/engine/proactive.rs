@@ -7,7 +7,8 @@
 //! they had come, and its answers become leaves. So packets that a list denies never come to the controller.
 //!
 //! A sample makes a leaf only if the run read nothing of the packet: a value that was read holds for this sample, and
-//! there may be many others. A switch with one table has no such leaves, since its rules match the location.
+//! there may be many others. Nor does it if a constraint refused its route, so that the first packet of a host reports
+//! that. A switch with one table has no such leaves, since its rules match the location.
 //!
 //! # Why it is correct
 //!
@@ -15,9 +16,11 @@
 //!
 //! # Cost
 //!
-//! A run for each sample and switch, [`BATCH`] at a time, so that packets are served in between. When another port
-//! becomes an edge port, samples without a leaf are tried again, at most once in [`PAUSE`].
+//! A run for each sample and switch. The switches of a shard take turns of [`BATCH`] samples, one in [`STEP`], so that
+//! packets are served in between. When another port becomes an edge port, samples without a leaf are tried again, at
+//! most once in [`PAUSE`].
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,11 +38,19 @@ use crate::state::Snapshot;
 use crate::trace::Item;
 
 /// How many samples are decided at a time.
-const BATCH: usize = 256;
-/// The time between two batches of a switch.
+const BATCH: usize = 64;
+/// The time between two batches of a shard.
 const STEP: Duration = Duration::from_micros(100);
 /// The minimum time between the end of a pass and the next one.
 const PAUSE: Duration = Duration::from_secs(10);
+
+/// The samples of a policy.
+#[derive(Debug)]
+pub(super) struct Samples {
+    packets: Arc<[SamplePacket]>,
+    /// The switches that are at it, the next one first. A timer is set while there are any.
+    turns: VecDeque<Dpid>,
+}
 
 /// How far a switch has got.
 #[derive(Debug, Default)]
@@ -54,10 +65,16 @@ pub(super) struct Proactive {
     is_repeated: bool,
 }
 
+impl Samples {
+    pub fn new(packets: Vec<SamplePacket>) -> Samples {
+        Samples { packets: packets.into(), turns: VecDeque::new() }
+    }
+}
+
 impl Engine {
     /// Begins a pass at a switch, because a port became an edge port.
     pub(super) fn install_samples(&mut self, dpid: Dpid) {
-        if self.samples.is_empty() {
+        if self.samples.packets.is_empty() {
             return;
         }
         let now = self.now;
@@ -68,52 +85,92 @@ impl Engine {
         }
         switch.proactive.next = Some(0);
         match switch.proactive.not_before {
-            // At once, since packets of the port may be waiting.
-            from if from <= now => self.decide_samples(dpid),
+            from if from <= now => self.samples_due(dpid),
             from => _ = self.timers.insert((from, Timer::Samples(dpid))),
         }
     }
 
-    /// Decides the next samples of a switch.
-    pub(super) fn decide_samples(&mut self, dpid: Dpid) {
-        let Some(at) = self.edge_port(dpid) else { return self.end_pass(dpid) };
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let Some(from) = switch.proactive.next else { return };
+    /// Makes a switch take turns.
+    pub(super) fn samples_due(&mut self, dpid: Dpid) {
+        if self.samples.turns.contains(&dpid) {
+            return;
+        }
+        self.samples.turns.push_back(dpid);
+        if self.samples.turns.len() == 1 {
+            // At once, since packets of the port may be waiting.
+            self.decide_samples();
+        }
+    }
+
+    /// Decides the next samples of the switch whose turn it is.
+    pub(super) fn decide_samples(&mut self) {
+        let Some(dpid) = self.samples.turns.pop_front() else { return };
+        // It may have connected again since, and not have begun.
+        let has_begun = self.switches.get(&dpid).is_some_and(|switch| switch.proactive.next.is_some());
+        if has_begun && self.decide_batch_of_samples(dpid) {
+            self.samples.turns.push_back(dpid);
+        } else if has_begun {
+            self.end_pass(dpid);
+        }
+        if !self.samples.turns.is_empty() {
+            self.timers.insert((self.now + STEP, Timer::SampleTurn));
+        }
+    }
+
+    /// Returns whether there are more.
+    fn decide_batch_of_samples(&mut self, dpid: Dpid) -> bool {
+        let (packets, state) = (Arc::clone(&self.samples.packets), self.store.snapshot());
+        let edges: Vec<Location> = edge_ports(&state, dpid).collect();
+        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
+        let Some(from) = switch.proactive.next else { return false };
         let has_capacity =
             switch.full_until.is_none() && switch.capacity.has_capacity_for_trace(switch.table.tree().len());
-        if from >= self.samples.len() || !has_capacity {
-            return self.end_pass(dpid);
+        if edges.is_empty() || from >= packets.len() || !has_capacity {
+            return false;
         }
-        let to = self.samples.len().min(from + BATCH);
+        let to = packets.len().min(from + BATCH);
         switch.proactive.next = Some(to);
-        self.timers.insert((self.now + STEP, Timer::Samples(dpid)));
-        let (samples, state) = (Arc::clone(&self.samples), self.store.snapshot());
-        let received = |sample: &SamplePacket| {
-            let at = sample.port.map_or(at, |port| Location::new(dpid, port));
-            let enters = is_edge(&state, at) && sample.switch.is_none_or(|switch| switch == dpid);
-            let (frame, total_len) = (Arc::clone(&sample.frame), sample.frame.len());
-            enters.then_some(ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at })
-        };
-        let runs: Vec<(Run, ReceivedPacket)> = samples[from..to]
-            .iter()
-            .filter_map(received)
-            .filter(|received| self.lookup(received).is_none())
+        let undecided = packets[from..to].iter().filter_map(|sample| self.undecided(sample, dpid, &edges));
+        let undecided: Vec<ReceivedPacket> = undecided.collect();
+        let runs: Vec<(Run, ReceivedPacket)> = undecided
+            .into_iter()
             .filter_map(|received| Some((self.admissible_run(&received)?, received)))
             .collect();
         for (run, received, answer) in self.run_policy(runs) {
             self.cache_sample(outcome(&run, answer), received);
+        }
+        true
+    }
+
+    /// The sample as a packet that enters at a switch, if it can enter there and is not decided.
+    fn undecided(&self, sample: &SamplePacket, dpid: Dpid, edges: &[Location]) -> Option<ReceivedPacket> {
+        if sample.switch.is_some_and(|switch| switch != dpid) {
+            return None;
+        }
+        let received = |at: &Location| {
+            let (frame, total_len) = (Arc::clone(&sample.frame), sample.frame.len());
+            ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at: *at }
+        };
+        let is_undecided = |received: &ReceivedPacket| self.lookup(received).is_none();
+        if let Some(port) = sample.port {
+            let at = Location::new(dpid, port);
+            return edges.contains(&at).then(|| received(&at)).filter(is_undecided);
+        }
+        match edges.iter().find(|at| !sample.not_at.contains(at)) {
+            Some(at) => Some(received(at)).filter(is_undecided),
+            None => edges.iter().map(received).find(is_undecided),
         }
     }
 
     fn cache_sample(&mut self, outcome: Outcome, received: ReceivedPacket) {
         let Outcome::Answer((goal, _), finished) = outcome else { return };
         let has_read = finished.trace.items.iter().any(|item| matches!(item, Item::Read(_)));
-        if has_read || !finished.trace.lasts() || finished.txn.wrote() || self.lookup(&received).is_some() {
+        let is_cacheable = !has_read && finished.trace.lasts() && !finished.txn.wrote();
+        if !is_cacheable || !finished.violations.is_empty() || self.lookup(&received).is_some() {
             return;
         }
-        let (id, at) = (self.new_leaf_id(), received.at);
+        let id = self.new_leaf_id();
         if self.store.commit(finished.txn, Some(id)).is_ok() {
-            self.report_violations(finished.violations, at);
             let leaf = self.new_leaf(finished.trace, goal, received);
             self.cache_leaf(id, leaf);
             self.stats.leaves_foreseen += 1;
@@ -131,14 +188,10 @@ impl Engine {
             self.timers.insert((not_before, Timer::Samples(dpid)));
         }
     }
-
-    /// The first port of a switch where packets enter.
-    fn edge_port(&self, dpid: Dpid) -> Option<Location> {
-        let state = self.store.snapshot();
-        state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).find(|at| is_edge(&state, *at))
-    }
 }
 
-fn is_edge(state: &Snapshot, at: Location) -> bool {
-    state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
+/// The ports of a switch where packets enter.
+fn edge_ports(state: &Snapshot, dpid: Dpid) -> impl Iterator<Item = Location> {
+    let is_edge = |at: &Location| state.port(*at).is_some_and(|port| port.up && port.kind == PortKind::Edge);
+    state.ports_of(dpid).map(move |(port, _)| Location::new(dpid, port)).filter(is_edge)
 }

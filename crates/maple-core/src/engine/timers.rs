@@ -40,8 +40,10 @@ pub(super) enum Timer {
     Demand,
     /// The next leaf to check.
     Recheck,
-    /// A switch whose samples are decided.
+    /// A switch whose samples are decided again.
     Samples(Dpid),
+    /// The next samples of the switch whose turn it is.
+    SampleTurn,
 }
 
 impl Engine {
@@ -71,7 +73,8 @@ impl Engine {
                 Timer::Meters(dpid) => self.sweep_meters(dpid),
                 Timer::Poll(dpid) => self.poll(dpid),
                 Timer::Demand => self.update_demand(),
-                Timer::Samples(dpid) => self.decide_samples(dpid),
+                Timer::Samples(dpid) => self.samples_due(dpid),
+                Timer::SampleTurn => self.decide_samples(),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}
             }

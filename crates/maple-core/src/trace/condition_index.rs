@@ -163,7 +163,16 @@ impl ConditionIndex {
 
     /// The position of the first condition that the packet fits.
     pub fn first<P: Fields + ?Sized>(&self, packet: &P) -> Option<usize> {
-        self.segments.iter().find_map(|segment| Some(segment.start + segment.first(packet)?))
+        self.first_where(packet, |_| true)
+    }
+
+    /// The same among the conditions whose position `counts`.
+    pub fn first_where<P: Fields + ?Sized>(&self, packet: &P, counts: impl Fn(usize) -> bool) -> Option<usize> {
+        let first = |segment: &Segment| {
+            let counts = |at: u32| counts(segment.start + at as usize);
+            Some(segment.start + segment.first(packet, counts)?)
+        };
+        self.segments.iter().find_map(first)
     }
 }
 
@@ -173,7 +182,7 @@ impl Segment {
         self.groups.len() < MAX_GROUPS && usize::from(self.slots) + Field::COUNT <= MAX_SLOTS
     }
 
-    fn first<P: Fields + ?Sized>(&self, packet: &P) -> Option<usize> {
+    fn first<P: Fields + ?Sized>(&self, packet: &P, counts: impl Fn(u32) -> bool) -> Option<usize> {
         let (mut open, mut mixed) = ([u64::MAX; MAX_WORDS], [0; MAX_SLOTS]);
         let open = &mut open[..self.words];
         for filter in &self.filters {
@@ -188,7 +197,7 @@ impl Segment {
             let mut next = self.members.get(&key).map(|ends| ends.first);
             while let Some(at) = next.filter(|at| best.is_none_or(|best| *at < best)) {
                 let entry = &self.entries[at as usize];
-                if entry.cond.holds(packet) {
+                if counts(at) && entry.cond.holds(packet) {
                     best = Some(at);
                 }
                 next = entry.after;

@@ -51,10 +51,9 @@ pub struct ListAnswer {
 
 impl CondList {
     /// A list of conditions, each of which states the prerequisites of its fields ([`CondList::stated`]).
-    pub fn new(conds: impl IntoIterator<Item = Cond>) -> CondList {
+    pub fn new(conds: impl IntoIterator<Item = Arc<Cond>>) -> CondList {
         let mut list = CondList::default();
         for cond in conds {
-            let cond = Arc::new(cond);
             cond.all.iter().map(|c| c.field).for_each(|field| list.fields.insert(field));
             cond.ranges.iter().map(|r| r.field).for_each(|field| list.fields.insert(field));
             list.index.push(Arc::clone(&cond));
@@ -81,6 +80,11 @@ impl CondList {
     /// The place of the first condition that the packet fits.
     pub fn first<P: Fields + ?Sized>(&self, packet: &P) -> Option<usize> {
         self.index.first(packet)
+    }
+
+    /// The place of the first condition that the packet fits, among those whose place `counts`.
+    pub fn first_where<P: Fields + ?Sized>(&self, packet: &P, counts: impl Fn(usize) -> bool) -> Option<usize> {
+        self.index.first_where(packet, counts)
     }
 
     /// The conditions.

@@ -53,7 +53,7 @@ impl Chain {
             at = no;
         }
         let is_chain = question_of.last().is_some_and(|last| *last > 0);
-        is_chain.then(|| Chain { list: Arc::new(CondList::new(conds)), question_of })
+        is_chain.then(|| Chain { list: Arc::new(CondList::new(conds.into_iter().map(Arc::new))), question_of })
     }
 }
 

@@ -160,8 +160,10 @@ impl Case {
     fn samples(&self) -> Vec<SamplePacket> {
         let mut random = Random(self.seed);
         let world = self.shape.world();
-        let mut sample =
-            || SamplePacket { frame: world.packet(&mut random, &[]).frame(0).into(), switch: None, port: None };
+        let mut sample = || {
+            let frame = world.packet(&mut random, &[]).frame(0).into();
+            SamplePacket { frame, switch: None, port: None, not_at: Arc::default() }
+        };
         (0..self.seed % 8).map(|_| sample()).collect()
     }
 
