@@ -6,6 +6,9 @@
 It runs on the controller's machine as the controller's user, with an address in the network. It finds out by the
 visitor's IP address which host that is, and tells the controller so over the control socket (docs/control.md).
 Passwords go over the network as they are, unless --tls names a certificate and its key.
+
+What visitors can make it do is bounded: connections, passwords that are checked at once, and how often one address may
+try again after wrong passwords.
 """
 
 import argparse
@@ -14,19 +17,33 @@ import hashlib
 import hmac
 import html
 import json
+import math
 import os
 import secrets
 import socket
 import ssl
+import threading
+import time
+from collections import Counter, OrderedDict
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import TCPServer
+from typing import Any
 from urllib.parse import parse_qs
 
 PAGE = """<!doctype html><title>Campus</title><p>{told}</p>
 <form method=post action=/login><input name=user> <input name=password type=password> <button>Log in</button></form>
 <form method=post action=/logout><button>Log out</button></form>"""
 LONGEST_FORM = 4096
+
+# A password takes 16 MiB and a core for some time.
+PASSWORDS_AT_ONCE = os.cpu_count() or 1
+PATIENCE = 1.0  # in seconds, for a turn to check a password
+MOST_CONNECTIONS, MOST_OF_ONE_ADDRESS = 64, 8
+
+FREE_TRIES, LONGEST_WAIT = 3, 64.0
+FORGOTTEN_AFTER = 600.0  # in seconds since the last try
+MOST_REMEMBERED = 1024
 
 
 def scrambled(password: str, salt: str) -> str:
@@ -41,6 +58,53 @@ def is_right(users: Path, user: str, password: str) -> bool:
     return hmac.compare_digest(scrambled(password, salt), wanted)
 
 
+class Tries:
+    """How often addresses gave wrong passwords of late. After some tries each one waits twice as long as the last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def begin(self, address: str, now: float) -> float:
+        """Counts a try, as if it failed, and returns 0; or how many seconds are left until the next one."""
+        with self._lock:
+            count, last = self._known.pop(address, (0, now))
+            if now - last > FORGOTTEN_AFTER:
+                count = 0
+            wait = min(2.0 ** (count - FREE_TRIES), LONGEST_WAIT) if count >= FREE_TRIES else 0.0
+            left = max(0.0, last + wait - now)
+            self._known[address] = (count, last) if left else (count + 1, now)
+            if len(self._known) > MOST_REMEMBERED:
+                self._known.popitem(last=False)
+            return left
+
+    def forget(self, address: str) -> None:
+        """The password was right."""
+        with self._lock:
+            self._known.pop(address, None)
+
+
+class Connections:
+    """Counts what is open, in all and of each address."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: Counter[str] = Counter()
+
+    def begin(self, address: str) -> bool:
+        """Whether there is room for one more."""
+        with self._lock:
+            if self._open.total() >= MOST_CONNECTIONS or self._open[address] >= MOST_OF_ONE_ADDRESS:
+                return False
+            self._open[address] += 1
+            return True
+
+    def end(self, address: str) -> None:
+        with self._lock:
+            self._open[address] -= 1
+            self._open += Counter()  # without addresses that have none
+
+
 class Portal(ThreadingHTTPServer):
     """The web server, and what it needs to know."""
 
@@ -49,6 +113,24 @@ class Portal(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], control: str, users: Path) -> None:
         super().__init__(address, Visit)
         self.control, self.users = control, users
+        self.connections, self.tries = Connections(), Tries()
+        self.passwords = threading.BoundedSemaphore(PASSWORDS_AT_ONCE)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """A connection that is one too many is closed at once."""
+        if not self.connections.begin(client_address[0]):
+            return self.shutdown_request(request)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self.connections.end(client_address[0])
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.connections.end(client_address[0])
 
     def server_bind(self) -> None:
         """Not as HTTPServer does, which asks DNS for a name and may wait for it."""
@@ -103,8 +185,8 @@ class Visit(BaseHTTPRequestHandler):
 
     def decide(self, user: str, password: str) -> tuple[int, str]:
         """Logs the visitor's host in or out; the status and what to tell."""
-        if self.path == "/login" and not is_right(self.server.users, user, password):
-            return 403, "Wrong name or password."
+        if self.path == "/login" and (refusal := self.refusal(user, password)):
+            return refusal
         mac = self.server.host_with(self.client_address[0])
         if mac is None:
             return 503, "The network does not know your host yet. Try again."
@@ -116,6 +198,21 @@ class Visit(BaseHTTPRequestHandler):
             self.server.log_out(mac)
             return 200, "Good bye."
         return 404, "There is no such page."
+
+    def refusal(self, user: str, password: str) -> tuple[int, str] | None:
+        """Checks the password; none if it is right."""
+        address, server = self.client_address[0], self.server
+        if not server.passwords.acquire(timeout=PATIENCE):
+            return 503, "Too many log in at once. Try again."
+        try:
+            if wait := server.tries.begin(address, time.monotonic()):
+                return 429, f"Too many wrong passwords. Try again in {math.ceil(wait)} s."
+            if not is_right(server.users, user, password):
+                return 403, "Wrong name or password."
+        finally:
+            server.passwords.release()
+        server.tries.forget(address)
+        return None
 
     def answer(self, status: int, told: str) -> None:
         page = PAGE.format(told=html.escape(told)).encode()

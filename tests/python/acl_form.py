@@ -1,14 +1,19 @@
 """A naive evaluator of Maple's access lists: each rule in turn, each address of it, no tricks. The oracle of importers.
 
 It takes the documents that importers make, as dictionaries, and packets as numbers. It knows the keys that importers
-write, and fails on any other one.
+write, and fails on any other one. :func:`loaded` gives documents to Maple's own reader as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from ipaddress import ip_network
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+import maple
+from maple.importers import Imported
+
+Result = TypeVar("Result", bound=Imported)
 
 PROTOCOLS = {"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58, "sctp": 132}
 ETHERTYPES = {"ipv4": 0x800, "ipv6": 0x86DD, "arp": 0x806}
@@ -54,13 +59,21 @@ Test = Callable[[Packet], bool]
 Address = tuple[int, Any, int]
 
 
+def loaded(imported: Result) -> Result:
+    """The result, of which Maple's own reader takes each list."""
+    for document in imported.documents:
+        maple.acl(document)
+    return imported
+
+
 def evaluator(document: dict[str, Any]) -> Callable[[Packet], str]:
     """What the document says to a packet: allow, deny or pass."""
-    assert set(document) <= {"version", "name", "forward", "default", "groups", "services", "rules"}, document.keys()
+    assert set(document) <= {"version", "name", "default", "arp", "groups", "services", "rules"}, document.keys()
     assert document["version"] == 1
     names = [rule["name"] for rule in document["rules"] if "name" in rule]
     assert len(names) == len(set(names)), "names of rules are unique"
     rules = [(rule_test(rule, document), rule["action"]) for rule in document["rules"]]
+    rules.append((is_resolution, document.get("arp", "allow")))
     default = document.get("default", "deny")
     assert {default, *(action for _, action in rules)} <= {"allow", "deny", "pass"}
 
@@ -68,6 +81,13 @@ def evaluator(document: dict[str, Any]) -> Callable[[Packet], str]:
         return next((action for test, action in rules if test(packet)), default)
 
     return decide
+
+
+def is_resolution(packet: Packet) -> bool:
+    """Whether `arp` decides the packet if no rule does: ARP and IPv6 neighbour discovery."""
+    if packet.version == 0:
+        return packet.ethertype == ETHERTYPES["arp"]
+    return packet.version == 6 and packet.proto == PROTOCOLS["icmpv6"] and 133 <= packet.sport <= 136
 
 
 def listed(value: Any) -> list[Any]:

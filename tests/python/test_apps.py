@@ -112,6 +112,18 @@ def test_a_location_in_the_table_holds_for_that_port_alone(bench: Bench) -> None
     assert decide(bench, login, H1, H2).route == drop()
 
 
+def test_the_portals_address_is_trusted_at_its_port_alone(bench: Bench) -> None:
+    users = Table("authenticated", key=Mac, value=bool)
+    login = authentication(users, portal=H3, at=PLACES[H3])
+    assert decide(bench, login, H3, H1, tcp_src=80).route == pass_()
+    for port in (1, 2):
+        for dst in (H2, ALL):
+            forged = bench.decide(login, frame(eth_src=H3, eth_dst=dst, tcp_src=80), 1, port)
+            assert (forged.error, forged.route) == (None, drop())
+    users[H3] = True
+    assert bench.decide(login, frame(eth_src=H3, eth_dst=H2), 1, 1).route == drop(), "the table does not change that"
+
+
 def test_what_everybody_may_send_passes(bench: Bench) -> None:
     users = Table("authenticated", key=Mac, value=bool)
     login = authentication(users, portal=H3, allow=[{"udp_dst": 67}, {"ipv4_dst": "10.0.0.2", "udp_dst": 53}])
@@ -141,6 +153,14 @@ def test_what_nobody_has_passes_or_is_dropped(bench: Bench) -> None:
     assert arp(bench, arp_responder(), H1, "10.0.0.9").route == pass_()
     assert arp(bench, arp_responder(drop_unknown=True), H1, "10.0.0.9").route == drop()
     assert arp(bench, arp_responder(hosts=False), H1, IP[H3]).route == pass_()
+
+
+@pytest.mark.parametrize("hosts", [True, False])
+def test_announcements_pass_where_unknown_requests_are_dropped(bench: Bench, hosts: bool) -> None:
+    responder = arp_responder(hosts=hosts, drop_unknown=True)
+    assert arp(bench, responder, H1, IP[H1]).route == pass_()
+    assert arp(bench, responder, H1, "10.0.0.9", arp_spa="10.0.0.9").route == pass_()
+    assert arp(bench, responder, H1, "10.0.0.9").route == drop()
 
 
 def test_requests_to_one_host_and_announcements_reach_hosts(bench: Bench) -> None:

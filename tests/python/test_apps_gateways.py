@@ -1,4 +1,4 @@
-"""The applications that change headers: load balancer, NAT, and VLANs with a router."""
+"""The applications that change headers: load balancer and NAT."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from conftest import H1, H2, H3
 from maple import Ip, Policy, Table, drop, frame, tiers
-from maple.apps import load_balancer, nat, routing, vlans
+from maple.apps import load_balancer, nat, routing
 from maple.testing import Bench, Decision
 from maple.testing import frame as sample
 
@@ -245,6 +245,38 @@ def test_pings_pass_with_a_number_of_their_own(inside: Bench) -> None:
     assert place == PLACES[H1] and sent[38:] == b"\x12\x34\0\x01data" and sent[30:34] == Ip("10.0.0.1").packed
 
 
+def test_a_next_hop_with_a_known_hardware_address_cannot_be_replaced(inside: Bench) -> None:
+    policy = gateway(next_hop_mac=H3)
+    assert outside_port(inside, policy, leaving()) == 1276
+    inside.host(H2, 1, 2, NEXT)
+    ((_, asked),) = out(run(inside, gateway(), PLACES[H1], leaving()))
+    assert asked[12:14] == b"\x08\x06", "without it the gateway believes H2, and asks"
+    assert outside_port(inside, policy, leaving()) == 1276
+
+
+def test_a_next_hop_with_a_known_hardware_address_must_be_at_the_uplink(inside: Bench) -> None:
+    unseen = "00:00:00:00:00:77"
+    asked = frame(eth_dst=ALL, eth_src=GATEWAY, arp_op=1, arp_spa=OUTSIDE, arp_tpa=NEXT)
+    for mac in (unseen, H2):
+        assert out(run(inside, gateway(next_hop_mac=mac), PLACES[H1], leaving())) == [(PLACES[H3], asked)]
+
+
+@pytest.mark.parametrize("tag", [b"", b"\x81\x00\x00\x07", b"\x88\xa8\x00\x07"])
+@pytest.mark.parametrize("word", [b"\x20\x00", b"\x20\xb9", b"\x00\xb9"])
+def test_fragments_of_pings_are_no_answers(inside: Bench, word: bytes, tag: bytes) -> None:
+    policy = gateway()
+    inner = {"eth_src": H1, "eth_dst": GATEWAY, "ipv4_src": "10.0.0.1", "ipv4_dst": WORLD}
+    run(inside, policy, PLACES[H1], sample(icmpv4_type=8, payload=b"\x12\x34\0\x01data", **inner))
+    outer = {"eth_src": H3, "eth_dst": GATEWAY, "ipv4_src": WORLD, "ipv4_dst": OUTSIDE}
+    pong = sample(icmpv4_type=0, payload=(1276).to_bytes(2, "big") + b"\0\x01data", **outer)
+    whole = run(inside, policy, PLACES[H3], pong[:12] + tag + pong[12:])
+    assert [place for place, _ in out(whole)] == [PLACES[H1]]
+    # A fragment has no ICMP header, so its first bytes stand where the number is looked for.
+    piece = run(inside, policy, PLACES[H3], pong[:12] + tag + pong[12:20] + word + pong[22:34] + pong[38:] + bytes(4))
+    assert out(piece) == [] and piece.route == drop()
+    assert piece.each and whole.each, "the controller looks at each of them, as no rule tells them apart"
+
+
 def test_the_subnet_itself_needs_no_translation(inside: Bench) -> None:
     inner = sample(eth_src=H1, eth_dst=H2, ipv4_src="10.0.0.1", ipv4_dst="10.0.0.2", tcp_dst=80)
     assert out(run(inside, gateway(), PLACES[H1], inner)) == [(PLACES[H2], inner)]
@@ -261,114 +293,6 @@ def test_services_inside_can_be_called(inside: Bench) -> None:
     assert run(inside, policy, PLACES[H3], arriving(61080, "udp")).route == drop()
 
 
-# VLANs: H1 in VLAN 10 and H2 in VLAN 20 at switch 1; H3 at a trunk of switch 2.
-
-SUBNETS = {10: "10.0.10.1/24", 20: "10.0.20.1/24"}
-ROUTER = "02:00:0a:00:0a:01"
-
-
-@pytest.fixture
-def campus() -> Bench:
-    bench = Bench()
-    bench.switch(1, [1, 2, 4])
-    bench.switch(2, [1, 2])
-    bench.link((1, 3), (2, 3))
-    bench.host(H1, 1, 1, "10.0.10.11")
-    bench.host(H2, 1, 2, "10.0.20.12")
-    bench.host(H3, 2, 1, "10.0.20.13")
-    return bench
-
-
-def of(**options: Any) -> Policy:
-    access = {(1, 1): 10, (1, 2): 20, (1, 4): 10, (2, 2): 10}
-    return vlans(access, {(2, 1): [10, 20]}, **options)
-
-
-def test_broadcasts_stay_in_their_vlan_and_get_each_ports_form(campus: Bench) -> None:
-    plain = sample(eth_src=H1, eth_dst=ALL, udp_dst=9)
-    tagged = plain[:12] + b"\x81\x00\x00\x0a" + plain[12:]
-    decision = run(campus, of(), (1, 1), plain)
-    assert sorted(out(decision)) == [((1, 4), plain), ((2, 1), tagged), ((2, 2), plain)]
-    assert decision.each, "switch 2 has both forms, so the controller makes one of them"
-    assert sorted(out(run(campus, of(), (2, 1), tagged))) == [((1, 1), plain), ((1, 4), plain), ((2, 2), plain)]
-    other = sample(eth_src=H2, eth_dst=ALL, udp_dst=9)
-    decision = run(campus, of(), (1, 2), other)
-    assert out(decision) == [((2, 1), other[:12] + b"\x81\x00\x00\x14" + other[12:])] and not decision.each
-
-
-def test_packets_reach_hosts_of_their_vlan_only(campus: Bench) -> None:
-    there = sample(eth_src=H2, eth_dst=H3, udp_dst=9)
-    tagged = there[:12] + b"\x81\x00\x00\x14" + there[12:]
-    assert out(run(campus, of(), (1, 2), there)) == [((2, 1), tagged)]
-    back = sample(eth_src=H3, eth_dst=H2, udp_dst=9)
-    assert out(run(campus, of(), (2, 1), back[:12] + b"\x81\x00\x00\x14" + back[12:])) == [((1, 2), back)]
-    assert run(campus, of(), (1, 1), sample(eth_src=H1, eth_dst=H2)).route == drop()
-    assert run(campus, of(), (2, 1), sample(eth_src=H3, eth_dst=H2, vlan_vid=10)).route == drop()
-    unknown = sample(eth_src=H2, eth_dst="00:00:00:00:00:77")
-    assert [place for place, _ in out(run(campus, of(), (1, 2), unknown))] == [(2, 1)], "flooded in its VLAN"
-
-
-def test_tags_that_a_port_does_not_take_are_dropped(campus: Bench) -> None:
-    for place, fields in [
-        ((1, 1), {"vlan_vid": 10}),
-        ((1, 1), {"vlan_vid": 20}),
-        ((2, 1), {"vlan_vid": 30}),
-        ((2, 1), {}),
-    ]:
-        assert run(campus, of(), place, sample(eth_src=H1, eth_dst=ALL, **fields)).route == drop()
-    native = of(native={(2, 1): 30})
-    assert run(campus, native, (2, 1), sample(eth_src=H3, eth_dst=ALL, vlan_vid=30)).route == drop()
-    assert run(campus, vlans({(1, 1): 10}), (1, 2), sample(eth_src=H2, eth_dst=ALL)).route == drop()
-
-
-def test_the_native_vlan_of_a_trunk_has_no_tag(campus: Bench) -> None:
-    native = vlans({(1, 1): 30}, {(2, 1): [20]}, native={(2, 1): 30})
-    packet = sample(eth_src=H1, eth_dst=H3)
-    assert out(run(campus, native, (1, 1), packet)) == [((2, 1), packet)]
-    back = sample(eth_src=H3, eth_dst=H1)
-    assert out(run(campus, native, (2, 1), back)) == [((1, 1), back)]
-
-
-def test_the_gateway_answers_arp_and_ping(campus: Bench) -> None:
-    routed = of(gateways=SUBNETS)
-    who_has = sample(eth_src=H3, eth_dst=ALL, vlan_vid=20, arp_op=1, arp_spa="10.0.20.13", arp_tpa="10.0.20.1")
-    ((place, sent),) = out(run(campus, routed, (2, 1), who_has))
-    assert place == (2, 1) and sent[12:16] == b"\x81\x00\x00\x14"
-    assert sent[26:32] == bytes.fromhex(ROUTER.replace(":", ""))
-    stranger = sample(eth_src=H1, eth_dst=ALL, arp_op=1, arp_spa="10.0.10.11", arp_tpa="10.0.20.1")
-    assert (1, 1) not in [place for place, _ in out(run(campus, routed, (1, 1), stranger))], "not its gateway"
-    for address in ("10.0.10.1", "10.0.20.1"):
-        ping = sample(eth_src=H1, eth_dst=ROUTER, ipv4_src="10.0.10.11", ipv4_dst=address, icmpv4_type=8)
-        ((place, sent),) = out(run(campus, routed, (1, 1), ping))
-        assert place == (1, 1) and sent[34] == 0 and sent[26:30] == Ip(address).packed
-
-
-def test_the_gateway_routes_between_vlans(campus: Bench) -> None:
-    routed = of(gateways=SUBNETS)
-
-    def packet(dst: str, **fields: Any) -> bytes:
-        return sample(**{"eth_src": H1, "eth_dst": ROUTER, "ipv4_src": "10.0.10.11", "ipv4_dst": dst, **fields})
-
-    here = packet("10.0.20.12", eth_src=ROUTER, eth_dst=H2, udp_dst=9)
-    assert out(run(campus, routed, (1, 1), packet("10.0.20.12", udp_dst=9))) == [((1, 2), here)]
-    there = packet("10.0.20.13", eth_src=ROUTER, eth_dst=H3, vlan_vid=20, udp_dst=9)
-    assert out(run(campus, routed, (1, 1), packet("10.0.20.13", udp_dst=9))) == [((2, 1), there)]
-    assert run(campus, routed, (1, 1), packet("8.8.8.8")).route == drop()
-    beyond = of(gateways=SUBNETS, default="10.0.20.13")
-    there = packet("8.8.8.8", eth_src=ROUTER, eth_dst=H3, vlan_vid=20, udp_dst=9)
-    assert out(run(campus, beyond, (1, 1), packet("8.8.8.8", udp_dst=9))) == [((2, 1), there)]
-
-
-def test_the_gateway_asks_in_the_vlan_of_an_unknown_address(campus: Bench) -> None:
-    routed = of(gateways=SUBNETS)
-    packet = sample(eth_src=H1, eth_dst=ROUTER, ipv4_src="10.0.10.11", ipv4_dst="10.0.20.99")
-    asked = frame(eth_src=ROUTER, eth_dst=ALL, arp_op=1, arp_spa="10.0.20.1", arp_tpa="10.0.20.99")
-    wanted = [((1, 2), asked), ((2, 1), asked[:12] + b"\x81\x00\x00\x14" + asked[12:])]
-    assert sorted(out(run(campus, routed, (1, 1), packet))) == wanted
-    campus.host("00:00:00:00:00:09", 1, 4, "10.0.20.99")
-    assert sorted(out(run(campus, routed, (1, 1), packet))) == wanted, "a host of another VLAN is not meant"
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -383,17 +307,11 @@ def test_the_gateway_asks_in_the_vlan_of_an_unknown_address(campus: Bench) -> No
         (lambda: nat("10.0.0.254/24", [], uplink=(1, 1), next_hop=NEXT), "needs addresses"),
         (lambda: nat("10.0.0.254/8", OUTSIDE, uplink=(1, 1), next_hop=NEXT), "are too few"),
         (lambda: nat("10.0.0.254/24", OUTSIDE, uplink=7, next_hop=NEXT), "nat(uplink=…)"),
+        (lambda: gateway(next_hop_mac=ALL), "nat(next_hop_mac=…): "),
         (lambda: gateway(ports=range(0, 100)), "range within 1 to 65535"),
         (lambda: gateway(forward={("tcp", 2000): ("10.0.0.1", 80)}), "among those that are given out"),
         (lambda: gateway(forward={("icmp", 80): ("10.0.0.1", 80)}), "a service is"),
         (lambda: gateway(forward={("tcp", 80): ("10.0.1.1", 80)}), "is no service in 10.0.0.0/24"),
-        (lambda: vlans({(1, 1): 4095}), "1 to 4094"),
-        (lambda: vlans({(1, 1): 1}, {(1, 1): [2]}), "is named twice"),
-        (lambda: vlans({(1, 1): 1}, native={(1, 1): 2}), "is no trunk port"),
-        (lambda: vlans({(1, 1): 1}, gateways={1: "10.0.0.1/24", 2: "10.0.0.2/16"}), "overlap"),
-        (lambda: vlans({(1, 1): 1}, mac=H1), "belong to gateways"),
-        (lambda: of(gateways=SUBNETS, default="10.0.30.1"), "is no other router"),
-        (lambda: vlans({(1, n): 5 for n in range(1, 71)}, {(1, n): [5] for n in range(100, 166)}), "copies"),
     ],
 )
 def test_a_wrong_argument_is_refused_by_name(bench: Bench, make: Any, words: str) -> None:

@@ -7,10 +7,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import maple
 import pytest
-from acl_form import Packet, evaluator
+from acl_form import Packet, evaluator, loaded
 from acl_lists import AclCheck, packets, write_list
 from maple.importers import Imported, InputError, NotCovered, from_aerleon
+from maple.testing import Bench, frame
 
 NETWORKS = """OFFICE = 10.1.0.0/16 # all of it
          fd00:1::/64
@@ -32,7 +34,7 @@ def convert(folder: Path, terms: str, header: str = HEADER, **options: Any) -> I
     (folder / "def/n.net").write_text(NETWORKS)
     (folder / "def/s.svc").write_text(SERVICES)
     (folder / "edge.pol").write_text(header + terms)
-    return from_aerleon(folder / "edge.pol", folder / "def", today=DAY, **options)
+    return loaded(from_aerleon(folder / "edge.pol", folder / "def", today=DAY, **options))
 
 
 def tcp(src: str, dst: str, dport: int, sport: int = 4000, proto: int = 6) -> Packet:
@@ -49,7 +51,7 @@ def rules(imported: Imported) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("seed", range(8))
 def test_verdicts_equal_those_of_aclcheck(tmp_path: Path, seed: int) -> None:
     path = write_list(tmp_path, seed)
-    decide = evaluator(from_aerleon(path, tmp_path / "def").documents[0])
+    decide = evaluator(loaded(from_aerleon(path, tmp_path / "def")).documents[0])
     check = AclCheck(path)
     verdicts = set()
     for packet in packets(tmp_path, seed, 1500):
@@ -160,6 +162,18 @@ def test_families(tmp_path: Path) -> None:
     assert "matches no packet" in imported.report.findings[-1].text
 
 
+def test_terms_decide_neighbour_discovery_too(tmp_path: Path) -> None:
+    (document,) = convert(tmp_path, "term a {\n source-address:: LAB\n action:: accept\n}\n").documents
+    assert document["arp"] == "deny", "what no term matches is denied"
+    decide, six = evaluator(document), int(ip_address("fe80::1"))
+    assert [decide(Packet(6, six, six, 58, kind)) for kind in (132, 133, 134, 135, 136)] == ["deny"] * 5
+    assert decide(Packet(0, 0, 0, 0, ethertype=0x806)) == "allow", "lists for IP do not apply to ARP"
+    bench = Bench(track_hosts=False)
+    bench.switch(1, [1, 2])
+    advertisement = frame(ipv6_src="fe80::1", ipv6_dst="fe80::2", icmpv6_type=136)
+    assert bench.decide(maple.acl(document, allow=maple.to(2)), advertisement).copies == []
+
+
 def test_terms_without_effect_are_left_out_and_reported(tmp_path: Path) -> None:
     imported = convert(
         tmp_path,
@@ -246,7 +260,7 @@ def test_yaml_policies_and_includes(tmp_path: Path) -> None:
         "filters:\n- header:\n    targets: {cisco: edge mixed}\n  terms:\n  - include: more.yaml\n"
         "  - name: rest\n    action: accept\n"
     )
-    imported = from_aerleon(tmp_path / "edge.yaml", tmp_path / "def")
+    imported = loaded(from_aerleon(tmp_path / "edge.yaml", tmp_path / "def"))
     assert rules(imported) == [{"action": "deny", "from": "LAB"}, {"action": "allow"}]
     assert [rule["comment"] for rule in imported.documents[0]["rules"][1:]] == [
         f"{tmp_path}/more.yaml:2",
@@ -298,6 +312,32 @@ def test_an_address_that_aerleon_would_skip_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "def/bad.net").write_text("BAD = 10.0.0.0/24\n      10.0.1.300/32\n")
     with pytest.raises(InputError, match=r"BAD: 10\.0\.1\.300/32: neither an address"):
         convert(tmp_path, "term a {\n source-address:: BAD\n action:: deny\n}\n")
+
+
+@pytest.mark.parametrize(
+    "text, error",
+    [
+        ("\n  header: " + "[" * 3000, r"edge\.yaml:2: nested too deeply"),
+        ("\n  header: \x01", r"edge\.yaml:2: no YAML: the character 0x1"),
+        ("\n  header: !!bool perhaps", r"edge\.yaml:2: no YAML: 'perhaps' is no"),
+        ("\n  header: 2020-13-45", r"edge\.yaml:2: no YAML: '2020-13-45' is no"),
+        (" 1", r"edge\.yaml: "),
+    ],
+)
+def test_a_policy_that_is_no_yaml_is_an_error(tmp_path: Path, text: str, error: str) -> None:
+    convert(tmp_path, "term a {\n action:: accept\n}\n")
+    (tmp_path / "edge.yaml").write_text(f"filters:{text}")
+    with pytest.raises(InputError, match=error):
+        from_aerleon(tmp_path / "edge.yaml", tmp_path / "def")
+
+
+def test_networks_may_be_called_any(tmp_path: Path) -> None:
+    (tmp_path / "def").mkdir()
+    (tmp_path / "def/more.net").write_text("any = 10.3.0.0/16\nMORE = any 10.4.0.0/16\n")
+    term = "source-address:: any\n destination-address:: MORE\n destination-exclude:: any\n action:: accept"
+    decide = evaluator(convert(tmp_path, f"term a {{\n {term}\n}}\n").documents[0])
+    found = [decide(tcp("10.3.0.1", dst, 1)) for dst in ("10.4.0.1", "10.3.0.1", "10.5.0.1")]
+    assert found == ["allow", "deny", "deny"] and decide(tcp("10.9.0.1", "10.4.0.1", 1)) == "deny"
 
 
 def test_missing_definitions_are_an_error(tmp_path: Path) -> None:

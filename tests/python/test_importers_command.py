@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import maple
 import pytest
 import yaml
 from maple.importers import InputError, _yaml
@@ -48,8 +49,12 @@ def test_exit_status_and_files(files: list[str], capsys: pytest.CaptureFixture[s
     assert not Path("out").exists()
     assert main(["aerleon", "edge.pol", "--definitions", "def", "-o", "one.yaml", "--lenient"]) == 3
     assert Path("one.yaml").read_text() == files[0]
+    assert maple.acl("one.yaml")
     assert main(["kubernetes", "shop.yaml", "-o", "out"]) == 0
     assert [path.name for path in Path("out").iterdir()] == ["kubernetes.yaml"]
+    assert maple.acl("out/kubernetes.yaml")
+    assert main(["faucet", "faucet.yaml", "-o", "campus"]) == 0
+    assert maple.acl("campus/faucet-ports.yaml")
     Path("twice.yaml").write_text(Path("faucet.yaml").read_text())
     Path("edge.pol").write_text(Path("edge.pol").read_text().replace("tcp-established", "initial"))
     assert main(["aerleon", "edge.pol", "edge.pol", "--definitions", "def", "-o", "out", "--lenient"]) == 1
@@ -116,6 +121,30 @@ def test_what_is_read_knows_its_lines_and_can_be_written(tmp_path: Path) -> None
     assert (first.lines, first["c"].lines, first["c"]["d"].lines) == ({"a": 1, "c": 2}, {"b": 1, "d": 4}, [4, 5])
     assert (first, second) == ({"a": {"b": 1}, "c": {"b": 1, "d": [1, 2]}}, ["e"])
     assert yaml.safe_load(_yaml.write(first)) == first
+
+
+@pytest.mark.parametrize(
+    "text, error",
+    [
+        ('a: 1\nb: "\\x01"\nc: \x01\n', r"x\.yaml:3: no YAML: the character 0x1 is not allowed"),
+        ("a: 1\nb: 1\nb: 2\n", r"^\S*x\.yaml:1: the key 'b' stands here twice"),
+        ("a:\n- b:\n    c: 1\n    c: 2\n", r"^\S*x\.yaml:3: the key 'c' stands here twice"),
+        ("a: 1\nb: 2020-13-45\n", r"x\.yaml:2: no YAML: '2020-13-45' is no tag:yaml\.org,2002:timestamp"),
+        ("a: 1\nb: !!bool maybe\n", r"x\.yaml:2: no YAML: 'maybe' is no tag:yaml\.org,2002:bool"),
+        ('a: 1\nb: "\\ud800"\n', r"x\.yaml:2: no YAML: '.ud800' is no tag:yaml\.org,2002:str"),
+        ("a: 1\n!!int '': 1\n", r"x\.yaml:2: no YAML: '' is no tag:yaml\.org,2002:int"),
+        ('a: 1\nb: "\\Uffffffff"\n', r"x\.yaml:2: no YAML: "),
+        ("a:\n" + "".join(" " * n + "b:\n" for n in range(1, 300)), r"x\.yaml:102: nested too deeply"),
+        ("a: 1\nb: " + "[" * 150 + "]" * 150, r"x\.yaml:2: nested too deeply"),
+        ("a: 1\nb: " + "[" * 100_000, r"x\.yaml:2: nested too deeply"),
+        ("a: 1\nb: " + "{a: " * 100_000, r"x\.yaml:2: nested too deeply"),
+    ],
+)
+def test_errors_in_yaml_name_file_and_line(tmp_path: Path, text: str, error: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError, match=error):
+        _yaml.read(path)
 
 
 def test_aliases_of_aliases_take_no_time(tmp_path: Path) -> None:

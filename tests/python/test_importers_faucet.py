@@ -1,20 +1,17 @@
-"""faucet.yaml: lists say what Faucet's tables do, each key has an answer, and the policy runs on emulated networks."""
+"""faucet.yaml: lists say what Faucet's tables do, and each key has an answer."""
 
 from __future__ import annotations
 
 import json
 from ipaddress import ip_address
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import maple
 import pytest
 import yaml
-from acl_form import Packet, evaluator
+from acl_form import Packet, evaluator, loaded
 from maple.importers import FaucetImport, InputError, NotCovered, _faucet_keys, from_faucet
 from maple.importers.__main__ import main
-from maple.testing import Bench
 
 CAMPUS = """
 acls:
@@ -44,7 +41,7 @@ dps:
 def convert(folder: Path, text: str, **options: Any) -> FaucetImport:
     path = folder / "faucet.yaml"
     path.write_text(text)
-    return from_faucet(path, **options)
+    return loaded(from_faucet(path, **options))
 
 
 def decide(imported: FaucetImport, packet: Packet) -> str:
@@ -81,6 +78,20 @@ def test_a_list_of_a_vlan_is_for_its_packets_only(tmp_path: Path) -> None:
     places = [(at, vlan) for at in (1, 2, 3) for vlan in (None, 10, 20, 30)]
     denied = [(at, vlan) for at, vlan in places if decide(imported, tcp(1, at=at, vlan=vlan)) == "deny"]
     assert denied == [(1, None), (2, 10)]
+
+
+def test_a_rules_own_vlan_does_not_count_in_the_list_of_a_vlan(tmp_path: Path) -> None:
+    items = "    - {vlan_vid: 20, dl_type: 0x800, actions: {allow: 0}}\n    - {vlan_vid: 10, actions: {allow: 1}}"
+    text = switch("1: {native_vlan: v}, 2: {tagged_vlans: [v]}", items, "vlans: {v: {vid: 10, acl_in: a}}")
+    imported = convert(tmp_path, text.replace("dp_id: 7", "dp_id: 1"))
+    assert decide(imported, tcp(1)) == decide(imported, tcp(1, at=2, vlan=10)) == "deny"
+    assert decide(imported, Packet(0, 0, 0, 0, ethertype=0x806, at=("1", 1))) == "pass"
+    notes = [(f.place.line, f.text) for f in imported.report.findings if f.kind == "note"]
+    assert notes == [(3, "its VLAN 20 does not count in the list of VLAN 10, as in Faucet")]
+
+
+def test_what_a_list_passes_is_asked_of_the_next_list(tmp_path: Path) -> None:
+    assert [document["arp"] for document in convert(tmp_path, CAMPUS).documents] == ["pass", "pass"]
 
 
 def test_the_network_is_plain_data(tmp_path: Path) -> None:
@@ -234,6 +245,19 @@ def test_lists_of_what_leaves_a_vlan(tmp_path: Path) -> None:
         )
 
 
+def test_files_of_odd_names_get_lists_of_plain_ones(tmp_path: Path) -> None:
+    path = tmp_path / ".my \"net\"''' #1.yaml"
+    path.write_text(CAMPUS)
+    assert main(["faucet", str(path), "-o", str(tmp_path / "out")]) == 0
+    stem = "my__net______1"
+    names = [f"{stem}-ports.yaml", f"{stem}-vlans.yaml", f"{stem}.json", f"{stem}.py"]
+    assert sorted(file.name for file in (tmp_path / "out").iterdir()) == names
+    text = (tmp_path / f"out/{stem}.py").read_text()
+    compile(text, "converted", "exec")
+    assert [name for name in names if f'HERE / "{name}"' in text] == names[:2]
+    assert [d["name"] for d in from_faucet(path, name="a/b").documents] == ["a_b-ports", "a_b-vlans"]
+
+
 def test_ranges_give_ports_what_they_lack(tmp_path: Path) -> None:
     text = "dps: {s: {dp_id: 7, interface_ranges: {'1-3,5': {native_vlan: 10}}, interfaces: {2: {native_vlan: 20}}}}"
     ports = convert(tmp_path, text).network["switches"]["7"]["ports"]
@@ -270,196 +294,6 @@ def test_every_key_of_faucet_has_an_answer(tmp_path: Path, kind: str) -> None:
         assert [finding.kind for finding in found] == [
             "note" if key in _faucet_keys.NOT_NEEDED[kind] else "not covered"
         ], key
-
-
-@pytest.mark.parametrize(
-    "text, error",
-    [
-        ("vlan: {}", r":1: vlan: unknown key; did you mean vlans\?"),
-        (
-            switch("1: {nativ_vlan: 1}"),
-            r":6: dps\.s\.interfaces\.1\.nativ_vlan: unknown key; did you mean native_vlan\?",
-        ),
-        (
-            switch("1: {native_vlan: ofice}", rest="vlans: {office: {vid: 1}}"),
-            r"native_vlan: no VLAN ofice; did you mean office\?",
-        ),
-        (switch("1: {acl_in: b}"), r"dps\.s\.interfaces\.1: no list b"),
-        (
-            switch("1: {acl_in: a}", "    - {tcp_dest: 1}"),
-            r":3: acls\.a\[1\]\.tcp_dest: unknown key; did you mean tcp_dst\?",
-        ),
-        (switch("1: {acl_in: a}", "    - {actions: {alow: 1}}"), r"actions\.alow: unknown key; did you mean allow\?"),
-        (switch("1: {acl_in: a}", "    - {nw_proto: 17, tcp_dst: 1}"), r"tcp_dst does not go with ip_proto 17"),
-        (switch("1: {acl_in: a}", "    - {ipv4_src: 10.0.0.300}"), r"ipv4_src: '10\.0\.0\.300'"),
-        (switch("1: {acl_in: a}", "    - {tcp_dst: 70000}"), r"tcp_dst is 0 to 65535"),
-        (switch("1: {acl_in: a}", "    - {actions: {mirror: 9}}"), r"s has no port 9"),
-        (switch("1: {tagged_vlans: [10], native_vlan: 10}"), r"VLAN 10 is also the native one"),
-        (switch("one: {native_vlan: 10}"), r"a port needs a number; 'one' is none"),
-        (switch("1: {}", rest="vlans: {v: {vid: 5000}}"), r"1 to 4094, not 5000"),
-        ("dps: {s: {interfaces: {}}}", r"dps\.s\.dp_id: the switch has no dp_id"),
-        ("dps: {s: {dp_id: 1}, t: {dp_id: 1}}", r"s has dp_id 1, too"),
-        ("acls: {}", r"no switches"),
-        ("dps: {s: {dp_id: 1, interface_ranges: {a-b: {}}}}", r"ranges are such as 1-6,8"),
-    ],
-)
-def test_errors_name_file_line_and_key(tmp_path: Path, text: str, error: str) -> None:
-    with pytest.raises(InputError, match=r"faucet\.yaml.*" + error):
-        convert(tmp_path, text)
-
-
-def stage(path: str) -> Any:
-    """A stand-in for `maple.acl`: the document as a policy, by the naive evaluator."""
-    decide = evaluator(yaml.safe_load(Path(path).read_text()))
-
-    def acl(pkt: maple.Packet, net: maple.Net) -> maple.Route:
-        ends = (pkt.ipv4_src.value, pkt.ipv4_dst.value)
-        src, dst = (int(ip_address(str(end))) if end is not None else 0 for end in ends)
-        ports = (pkt.tcp_src.value or pkt.udp_src.value or 0, pkt.tcp_dst.value or pkt.udp_dst.value or 0)
-        kind = int(pkt.eth_type)
-        at, vlan = (str(int(pkt.switch)), int(pkt.in_port)), pkt.vlan_vid.value
-        packet = Packet(
-            {0x800: 4}.get(kind, 0), src, dst, pkt.ip_proto.value or 0, *ports, ethertype=kind, vlan=vlan, at=at
-        )
-        return {"pass": maple.pass_(), "deny": maple.drop()}[decide(packet)]
-
-    return acl
-
-
-def policy(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The policy that the command writes."""
-    (folder / "faucet.yaml").write_text(text)
-    assert main(["faucet", str(folder / "faucet.yaml"), "-o", str(folder / "out")]) == 0
-    monkeypatch.setattr(maple, "acl", stage, raising=False)
-    module = ModuleType("converted")
-    path = folder / "out/faucet.py"
-    module.__file__ = str(path)
-    exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
-    return module.__dict__["network"]
-
-
-def test_the_policy_keeps_vlans_apart_and_applies_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = switch(
-        "1: {native_vlan: 10, acl_in: a}, 2: {native_vlan: 10}, 3: {native_vlan: 20}, 4: {tagged_vlans: [10, 20]}",
-        "    - {dl_type: 0x800, nw_proto: 17, udp_dst: 23}\n    - {actions: {allow: 1}}",
-    ).replace("dp_id: 7", "dp_id: 1")
-    net = maple.emulate("single:4", policy(tmp_path, text, monkeypatch))
-    assert net.h1.ping(net.h2) and not net.h1.ping(net.h3)
-
-    def udp(dport: int) -> bytes:
-        ends = {"eth_src": net.h1.mac, "eth_dst": net.h2.mac, "ipv4_src": net.h1.ip, "ipv4_dst": net.h2.ip}
-        return maple.frame(**ends, udp_src=9, udp_dst=dport)
-
-    assert net.h1.send(udp(80)).hosts == ["h2"]
-    assert net.h1.send(udp(23)).hosts == []
-    tagged = maple.frame(
-        eth_src=net.h4.mac,
-        eth_dst=net.h2.mac,
-        vlan_vid=10,
-        ipv4_src=net.h4.ip,
-        ipv4_dst=net.h2.ip,
-        udp_src=9,
-        udp_dst=9,
-    )
-    arrived = net.h4.send(tagged)
-    assert arrived.hosts == ["h2"]
-    assert net.h4.send(tagged.replace(b"\x81\x00\x00\x0a", b"\x81\x00\x00\x14")).hosts == []
-    assert net.h4.send(udp(80)).hosts == []
-    assert net.errors == []
-
-
-ROUTED = """
-vlans:
-  left: {vid: 10, faucet_vips: [10.0.0.126/25]}
-  right: {vid: 20, faucet_vips: [10.0.1.254/24], routes: [{route: {ip_dst: 10.9.0.0/16, ip_gw: 10.0.1.3}}]}
-  alone: {vid: 30, faucet_vips: [10.0.3.254/24]}
-routers: {r: {vlans: [left, right]}}
-dps:
-  s: {dp_id: 1, interfaces: {1: {native_vlan: left}, 2: {native_vlan: right}, 3: {tagged_vlans: [right, left]}}}
-  t: {dp_id: 2, interfaces: {1: {native_vlan: alone}, 2: {native_vlan: left}}}
-"""
-GATEWAY, A, B, C = "0e:00:00:00:00:01", "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"
-
-
-def routed_bench() -> Bench:
-    bench = Bench()
-    bench.switch(1, [1, 2, 3])
-    bench.switch(2, [1, 2])
-    bench.link((1, 9), (2, 9))
-    for mac, ip, port in ((A, "10.0.0.1", 1), (B, "10.0.1.2", 2), (C, "10.0.1.3", 3)):
-        bench.host(mac, 1, port, ip)
-    return bench
-
-
-def leaves(bench: Bench, network: Any, frame: bytes, switch: int = 1, port: int = 1) -> list[tuple[int, int, bytes]]:
-    decision = bench.decide(network, frame, switch, port)
-    assert decision.error is None
-    return [(at.switch, at.port, sent) for at, sent in decision.copies]
-
-
-def test_the_policy_routes_between_vlans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, bench = policy(tmp_path, ROUTED, monkeypatch), routed_bench()
-
-    def udp(dst: str, src_mac: str = A, dst_mac: str = GATEWAY, **tag: int) -> bytes:
-        ends = {"eth_src": src_mac, "eth_dst": dst_mac, "ipv4_src": "10.0.0.1", "ipv4_dst": dst}
-        return maple.frame(**ends, udp_src=9, udp_dst=9, **tag)
-
-    assert leaves(bench, network, udp("10.0.1.2")) == [(1, 2, udp("10.0.1.2", GATEWAY, B))]
-    assert leaves(bench, network, udp("10.9.9.9")) == [(1, 3, udp("10.9.9.9", GATEWAY, C, vlan_vid=20))]
-    assert leaves(bench, network, udp("10.0.1.2", vlan_vid=10), port=3) == [(1, 2, udp("10.0.1.2", GATEWAY, B))]
-    assert leaves(bench, network, udp("10.0.1.3", vlan_vid=10), port=3) == [
-        (1, 3, udp("10.0.1.3", GATEWAY, C, vlan_vid=20))
-    ]
-    for nowhere in ("10.0.3.1", "192.168.0.1"):
-        assert leaves(bench, network, udp(nowhere)) == []
-    assert leaves(bench, network, udp("10.0.1.2", vlan_vid=30), port=3) == []
-    assert leaves(bench, network, udp("10.0.1.2", src_mac=GATEWAY, dst_mac=B)) == []
-
-
-def test_the_policy_asks_for_hosts_that_it_does_not_know(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, bench = policy(tmp_path, ROUTED, monkeypatch), routed_bench()
-    ends = {"eth_src": A, "eth_dst": GATEWAY, "ipv4_src": "10.0.0.1", "ipv4_dst": "10.0.1.77"}
-    question = {
-        "eth_src": GATEWAY,
-        "eth_dst": "ff:ff:ff:ff:ff:ff",
-        "arp_op": 1,
-        "arp_spa": "10.0.1.254",
-        "arp_tpa": "10.0.1.77",
-    }
-    found = leaves(bench, network, maple.frame(**ends, udp_src=9, udp_dst=9))
-    assert found == [(1, 2, maple.frame(**question)), (1, 3, maple.frame(**question, vlan_vid=20))]
-
-
-def test_gateways_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, bench = policy(tmp_path, ROUTED, monkeypatch), routed_bench()
-
-    def arp(op: int, src: str, dst: str, spa: str, tpa: str, **tag: int) -> bytes:
-        return maple.frame(eth_src=src, eth_dst=dst, arp_op=op, arp_spa=spa, arp_tpa=tpa, **tag)
-
-    asked = arp(1, A, "ff:ff:ff:ff:ff:ff", "10.0.0.1", "10.0.0.126")
-    assert leaves(bench, network, asked) == [(1, 1, arp(2, GATEWAY, A, "10.0.0.126", "10.0.0.1"))]
-    asked = arp(1, C, "ff:ff:ff:ff:ff:ff", "10.0.1.3", "10.0.1.254", vlan_vid=20)
-    assert leaves(bench, network, asked, port=3) == [(1, 3, arp(2, GATEWAY, C, "10.0.1.254", "10.0.1.3", vlan_vid=20))]
-
-    def ping(src: str, dst: str, from_: str, to: str, kind: int) -> bytes:
-        ends = {"eth_src": src, "eth_dst": dst, "ipv4_src": from_, "ipv4_dst": to}
-        return maple.frame(**ends, icmpv4_type=kind, icmpv4_code=0, payload=b"1234hello")
-
-    for address in ("10.0.0.126", "10.0.1.254"):
-        asked, answered = ping(A, GATEWAY, "10.0.0.1", address, 8), ping(GATEWAY, A, address, "10.0.0.1", 0)
-        assert leaves(bench, network, asked) == [(1, 1, answered)]
-    assert leaves(bench, network, ping(A, GATEWAY, "10.0.0.1", "10.0.3.254", 8)) == []
-
-
-def test_broadcasts_reach_ports_with_and_without_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, bench = policy(tmp_path, ROUTED, monkeypatch), routed_bench()
-
-    def hello(**tag: int) -> bytes:
-        return maple.frame(eth_src=A, eth_dst="ff:ff:ff:ff:ff:ff", eth_type=0x88B5, payload=bytes(46), **tag)
-
-    assert sorted(leaves(bench, network, hello())) == [(1, 3, hello(vlan_vid=10)), (2, 2, hello())]
-    assert sorted(leaves(bench, network, hello(vlan_vid=10), port=3)) == [(1, 1, hello()), (2, 2, hello())]
-    assert leaves(bench, network, hello(), switch=2, port=1) == []
 
 
 def test_more_ports_than_the_policy_can_send_to_are_not_covered(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ Place = Location | tuple[int, int]
 MacLike = Mac | str
 IpLike = Ip | IPv4Address | str
 
+TAGS = (b"\x81\x00", b"\x88\xa8")
+"""The EtherTypes of VLAN tags."""
 BROADCAST = Mac("ff:ff:ff:ff:ff:ff")
 TCP, UDP, ICMP = 6, 17, 1
 MOST_FRAMES = 64
@@ -93,6 +95,14 @@ def came_by(pkt: Packet, places: Iterable[Location]) -> bool:
 def tag_of(pkt: Packet) -> dict[str, Any]:
     """The VLAN tag that an answer has to carry: that of the packet."""
     return {"vlan_vid": pkt.vlan_vid} if pkt.vlan_vid.present else {}
+
+
+def is_fragment(pkt: Packet) -> bool:
+    """Whether an IPv4 packet is a fragment; its transport fields read as 0 then."""
+    whole = pkt.frame
+    header = 18 if whole[12:14] in TAGS else 14
+    # The flag "more fragments" and the offset.
+    return int.from_bytes(whole[header + 6 : header + 8], "big") & 0x3FFF != 0
 
 
 def arp_answer(pkt: Packet, mac: Mac) -> Route:

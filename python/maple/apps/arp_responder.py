@@ -53,7 +53,7 @@ def arp_responder(
             host = net.locate_ip(pkt.arp_tpa)
             mac = None if host is None else host.mac
         if mac is None:
-            return drop() if drop_unknown else pass_()
+            return drop() if drop_unknown and pkt.arp_spa != pkt.arp_tpa else pass_()
         if pkt.arp_sha == mac or pkt.arp_spa == pkt.arp_tpa:
             return pass_()
         return arp_answer(pkt, mac)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from maple import Location, Mac, Net, Packet, Policy, Route, Table, drop, pass_
-from maple.apps._common import MacLike, Place, app, here, mac_of, place_of
+from maple.apps._common import MacLike, Place, app, came_by, here, mac_of, place_of
 
 
 def authentication(
@@ -33,7 +33,8 @@ def authentication(
 
     :param table: by hardware address ``True``, or a ``Location``: then the host is authenticated only at that port.
     :param portal: the hardware address of the portal host.
-    :param at: the port of the portal host; by default where the host was seen.
+    :param at: the port of the portal host: packets from its address are dropped elsewhere. By default it is where the
+        host was seen, and its address is trusted everywhere.
     :param allow: packets that everybody may send, as conditions of :meth:`maple.Packet.matches`, for example to
         servers of DHCP and DNS on other hosts: ``[{"udp_dst": 67}, {"ipv4_dst": "10.0.0.53", "udp_dst": 53}]``.
     :raises TypeError: if ``table`` is none.
@@ -46,7 +47,7 @@ def authentication(
 
     def authenticate(pkt: Packet, net: Net) -> Route:
         if pkt.eth_src == desk:
-            return pass_()
+            return pass_() if place is None or came_by(pkt, (place,)) else drop()
         entry = table.get(pkt.eth_src)
         if entry is True or (isinstance(entry, Location) and entry == here(pkt)):
             return pass_()

@@ -19,6 +19,7 @@ from maple.apps._common import (
     came_by,
     interface_of,
     ipv4_of,
+    is_fragment,
     mac_of,
     own_mac,
     ping_answer,
@@ -35,6 +36,7 @@ def nat(
     *,
     uplink: Place,
     next_hop: IpLike,
+    next_hop_mac: MacLike | None = None,
     mac: MacLike | None = None,
     ports: range = range(1024, 65536),
     forward: Mapping[Service, Service] | None = None,
@@ -62,6 +64,8 @@ def nat(
     :param outside: its address outside, or several among which inside hosts are divided.
     :param uplink: the port behind which the outside is. Packets for the outside address from elsewhere are dropped.
     :param next_hop: the IPv4 address of the router there, for which the gateway asks by ARP.
+    :param next_hop_mac: that router's hardware address. With it no host can take the gateway down by announcing the
+        router's IPv4 address. The gateway still asks, so that the router is seen.
     :param mac: the gateway's hardware address; by default ``02:00`` and its inside address.
     :param ports: the outside ports that are given out, within 1 to 65535; also the numbers of pings.
     :param forward: services of inside hosts that the outside may call, for example
@@ -70,7 +74,7 @@ def nat(
     :param persist: whether translations are kept over a restart (``maple run --state FILE``).
     :raises ValueError: for addresses that are none, or too few ports for the subnet.
     """
-    gateway = Gateway(inside, outside, uplink, next_hop, mac, ports, forward or {}, name, persist)
+    gateway = Gateway(inside, outside, uplink, next_hop, next_hop_mac, mac, ports, forward or {}, name, persist)
     return app(lambda pkt, net: gateway.decide(pkt, net), "nat")
 
 
@@ -83,6 +87,7 @@ class Gateway:
         outside: IpLike | Iterable[IpLike],
         uplink: Place,
         next_hop: IpLike,
+        next_hop_mac: MacLike | None,
         mac: MacLike | None,
         ports: range,
         forward: Mapping[Service, Service],
@@ -98,6 +103,7 @@ class Gateway:
         self.outside = tuple(ipv4_of(ip, "nat(outside=…)") for ip in several)
         self.uplink = place_of(uplink, "nat(uplink=…)")
         self.next_hop = ipv4_of(next_hop, "nat(next_hop=…)")
+        self.next_hop_mac = None if next_hop_mac is None else mac_of(next_hop_mac, "nat(next_hop_mac=…)")
         if not self.outside or len(set(self.outside)) < len(self.outside):
             raise ValueError(f"nat(outside=…) needs addresses, each once, not {several}")
         for ip in (*self.outside, self.next_hop):
@@ -156,19 +162,26 @@ class Gateway:
         host = net.locate_ip(pkt.ipv4_src)
         if host is None or pkt.eth_src != host.mac:
             return drop()
-        router = net.locate_ip(self.next_hop)
-        if router is None or router.location != self.uplink:
+        router = self.router(net)
+        if router is None:
             ask(net, self.next_hop, self.mac, self.outside[0], {self.uplink: 0})
             return drop()
         inside = Ip(pkt.ipv4_src)
         if is_ping:
             number = int.from_bytes(pkt.payload[:2], "big")
             ip, number = self.translation(ICMP, inside, number)
-            net.send(_ping(self.mac, router.mac, ip, Ip(pkt.ipv4_dst), 8, number, pkt.payload), self.uplink)
+            net.send(_ping(self.mac, router, ip, Ip(pkt.ipv4_dst), 8, number, pkt.payload), self.uplink)
             return drop()
         ip, port = self.translation(kind, inside, port)
         changes: dict[str, Any] = {"tcp_src" if kind == TCP else "udp_src": port}
-        return pass_().set(eth_src=self.mac, eth_dst=router.mac, ipv4_src=ip, **changes)
+        return pass_().set(eth_src=self.mac, eth_dst=router, ipv4_src=ip, **changes)
+
+    def router(self, net: Net) -> Mac | None:
+        """The hardware address of the next hop, if that is at the uplink."""
+        if self.next_hop_mac is not None:
+            return self.next_hop_mac if net.locate(self.next_hop_mac) == self.uplink else None
+        host = net.locate_ip(self.next_hop)
+        return host.mac if host is not None and host.location == self.uplink else None
 
     def arriving(self, pkt: Packet, net: Net) -> Route:
         """A packet from the world to an outside address."""
@@ -179,6 +192,8 @@ class Gateway:
         is_answer = pkt.icmpv4_type == 0
         kind, port = _port(pkt, "dst")
         if is_answer:
+            if is_fragment(pkt):
+                return drop()
             kind, port = ICMP, int.from_bytes(pkt.payload[:2], "big")
         elif not port:
             return drop()

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from ipaddress import IPv4Address
 from typing import Any
 
-from maple import Ip, Location, Net, Packet, Policy, Route, drop, multicast
+from maple import IN_PORT, Ip, Location, Mac, Net, Packet, Policy, Route, drop, multicast, to
 from maple.apps._common import (
     MOST_FRAMES,
+    TAGS,
     IpLike,
     MacLike,
     app,
@@ -24,8 +25,6 @@ from maple.apps._common import (
     place_of,
 )
 
-TAGS = (b"\x81\x00", b"\x88\xa8")
-
 
 def vlans(
     access: Mapping[Any, int],
@@ -35,6 +34,7 @@ def vlans(
     gateways: Mapping[int, str] | None = None,
     mac: MacLike | None = None,
     default: IpLike | None = None,
+    hosts: Mapping[Any, MacLike] | None = None,
 ) -> Policy:
     """VLANs on the edge ports of the network, and a router between them. It decides all packets.
 
@@ -55,13 +55,15 @@ def vlans(
     :param gateways: the gateway's address in each VLAN that is routed, with the length of the subnet.
     :param mac: the gateway's hardware address in all VLANs; by default ``02:00`` and the first gateway's address.
     :param default: the address of a router in one of these subnets for all other destinations.
+    :param hosts: the hardware addresses of some hosts, such as servers and the router ``default``, by IPv4 address: no
+        other host gets their packets by announcing their IPv4 address.
     :raises ValueError: for VLANs outside of 1 to 4094, ports named twice, subnets that overlap, or a VLAN in which one
         broadcast needs more than 64 copies in another form (see the page on applications).
     """
     ports = Ports(access, trunks or {}, native or {})
-    router = Router(ports, gateways or {}, mac, default) if gateways else None
-    if router is None and (mac is not None or default is not None):
-        raise ValueError("vlans(): mac and default belong to gateways, and there are none")
+    router = Router(ports, gateways or {}, mac, default, hosts or {}) if gateways else None
+    if router is None and (mac is not None or default is not None or hosts):
+        raise ValueError("vlans(): mac, default and hosts belong to gateways, and there are none")
 
     def decide(pkt: Packet, net: Net) -> Route:
         at = here(pkt)
@@ -155,7 +157,14 @@ class Ports:
 class Router:
     """The gateway of some VLANs."""
 
-    def __init__(self, ports: Ports, gateways: Mapping[int, str], mac: MacLike | None, default: IpLike | None) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        gateways: Mapping[int, str],
+        mac: MacLike | None,
+        default: IpLike | None,
+        hosts: Mapping[Any, MacLike],
+    ) -> None:
         interfaces = {_vid(vlan): interface_of(text, f"vlans: VLAN {vlan}") for vlan, text in gateways.items()}
         networks = {vlan: interface.network for vlan, interface in interfaces.items()}
         for a, one in networks.items():
@@ -166,6 +175,7 @@ class Router:
         self.own = {vlan: Ip(interface.ip) for vlan, interface in interfaces.items()}
         self.subnets = {vlan: str(network) for vlan, network in networks.items()}
         self.mac = own_mac(next(iter(self.own.values()))) if mac is None else mac_of(mac, "vlans(mac=…)")
+        self.hosts = {ipv4_of(ip, "vlans(hosts=…)"): mac_of(of, f"vlans(hosts=…): {ip}") for ip, of in hosts.items()}
         self.default: tuple[int, Ip] | None = None
         if default is not None:
             ip = ipv4_of(default, "vlans(default=…)")
@@ -183,13 +193,23 @@ class Router:
         vlan, ip = self.next_hop(pkt)
         if ip is None:
             return drop()
-        host = net.locate_ip(ip)
-        own = None if host is None else self.ports.tags.get(host.location, {}).get(vlan)
+        host = self.host(net, ip)
+        own = None if host is None else self.ports.tags.get(host[1], {}).get(vlan)
         if host is None or own is None:
             ask(net, ip, self.mac, self.own[vlan], dict(list(self.ports.members(vlan).items())[:MOST_FRAMES]))
             return drop()
-        path = net.shortest_path(at, host.location).set(eth_src=self.mac, eth_dst=host.mac)
-        return _tagged(path, tag, own)
+        mac, place = host
+        # A trunk has several VLANs, so a routed packet may have to leave by the port where it came in.
+        path = to(IN_PORT) if place == at else net.shortest_path(at, place)
+        return _tagged(path.set(eth_src=self.mac, eth_dst=mac), tag, own)
+
+    def host(self, net: Net, ip: Ip) -> tuple[Mac, Location] | None:
+        """The hardware address of a host, and where it is."""
+        if (mac := self.hosts.get(ip)) is not None:
+            place = net.locate(mac)
+            return None if place is None else (mac, place)
+        found = net.locate_ip(ip)
+        return None if found is None else (found.mac, found.location)
 
     def next_hop(self, pkt: Packet) -> tuple[int, Ip | None]:
         """The VLAN and the address that a packet goes to next."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from maple.importers import (
     from_faucet,
     from_kubernetes,
 )
+from maple.importers._document import file_name
 from maple.importers._yaml import write
 
 COVERED, BAD_INPUT, NOT_COVERED = 0, 1, 3
@@ -91,14 +91,9 @@ def outputs(result: Imported) -> list[tuple[str, str]]:
     """Names and texts of the files that a result makes."""
     files = [(f"{file_name(str(document['name']))}.yaml", write(document)) for document in result.documents]
     if isinstance(result, FaucetImport):
-        files.append((f"{file_name(result.name)}.json", json.dumps(result.network, indent=2) + "\n"))
-        files.append((f"{file_name(result.name)}.py", result.policy))
+        files.append((f"{result.name}.json", json.dumps(result.network, indent=2) + "\n"))
+        files.append((f"{result.name}.py", result.policy))
     return files
-
-
-def file_name(name: str) -> str:
-    """The name without what a file's name may not have."""
-    return re.sub(r"[^\w.-]", "_", name).lstrip(".") or "list"
 
 
 def save(files: list[tuple[str, str]], output: Path | None) -> None:
@@ -112,11 +107,11 @@ def save(files: list[tuple[str, str]], output: Path | None) -> None:
     if output.suffix in (".yaml", ".yml"):
         if len(files) != 1:
             raise InputError(Place(str(output)), f"a folder is needed for {len(files)} files: {', '.join(names)}")
-        output.write_text(files[0][1])
+        output.write_text(files[0][1], encoding="utf-8")
         return
     output.mkdir(parents=True, exist_ok=True)
     for name, text in files:
-        (output / name).write_text(text)
+        (output / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

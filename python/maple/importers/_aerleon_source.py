@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from maple.importers import _yaml
 from maple.importers._document import InputError, Place
 
 Ports = list[tuple[int, int]]
@@ -126,11 +127,10 @@ def _read_yaml(path: Path, folder: str, names: Any, policy: Any, with_yaml: Any)
             places.update(_places(data))
             return data, included
 
-    try:
-        with path.open() as file:
-            found = yaml.load(file, Loader=module("yaml_loader").SpanSafeYamlLoader(filename=str(path)))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(place, f"cannot be read: {error}") from None
+    # Aerleon's reader fails in many ways; this one names the line.
+    _yaml.read(path)
+    loader = module("yaml_loader").SpanSafeYamlLoader(filename=str(path))
+    found = _parse(place, lambda: yaml.load(path.read_text(encoding="utf-8"), Loader=loader))
     places.update(_places(found))
     found = _parse(place, lambda: Preprocessor(folder)(str(path), found))
     if not found or not found["filters"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -40,6 +41,27 @@ def items(keys: Keys, key: str, field: str) -> Items:
     """The list at a key; an empty one if it is missing."""
     found = get(keys, key, Items, field)
     return Items([]) if found is None else found
+
+
+def number(value: Any, low: int, high: int, what: str, place: Place) -> int:
+    """The value, if it is a number from `low` to `high`.
+
+    :raises InputError: it is no such number.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InputError(place, f"{what} is a number from {low} to {high}, not {value!r}")
+    return value
+
+
+def mac(value: Any, place: Place) -> str:
+    """A hardware address in small letters.
+
+    :raises InputError: it is none.
+    """
+    text = str(value).lower()
+    if not re.fullmatch(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}", text):
+        raise InputError(place, f"{value!r} is no MAC address, such as '0e:00:00:00:00:01'")
+    return text
 
 
 def suggestion(key: object, known: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ allows is left out, and a rule that denies loses the condition, so it denies mor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -133,6 +134,11 @@ class Names:
             free = f"{name}-{number}"
         self._used.add(free)
         return free
+
+
+def file_name(name: str) -> str:
+    """The name without what a file's name may not have."""
+    return re.sub(r"[^\w.-]", "_", name).lstrip(".") or "list"
 
 
 def one_or_list(items: Iterable[Any]) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Any, Final
 
-from maple.importers._checks import expect, items, mapping, refuse_unknown
+from maple.importers._checks import expect, items, mac, mapping, number, refuse_unknown
 from maple.importers._document import LEFT_OUT, Document, InputError, Place, Report
 from maple.importers._faucet_config import Switch
 from maple.importers._yaml import Items, Keys
@@ -46,7 +46,8 @@ NOT_COVERED: Final = {
 ACTIONS: Final = ("allow", "output", "mirror", "meter", "force_port_vlan", "ct")
 PROTOCOLS: Final = {1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6", 132: "sctp"}
 ETHERTYPES: Final = {0x800: "ipv4", 0x86DD: "ipv6", 0x806: "arp"}
-MAC: Final = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+# OpenFlow sets this bit in the VLAN of a packet that has a tag.
+PRESENT: Final = 0x1000
 
 
 @dataclass
@@ -82,12 +83,12 @@ def rules(name: str, value: Any, place: Place, report: Report) -> list[Rule]:
     listed = expect(value, Items, place)
     if not listed:
         raise InputError(place, "the list has no rules")
-    for number, (item, line) in enumerate(zip(listed, listed.lines, strict=True), 1):
-        at = Place(place.file, line, f"{place.field}[{number}]")
+    for nth, (item, line) in enumerate(zip(listed, listed.lines, strict=True), 1):
+        at = Place(place.file, line, f"{place.field}[{nth}]")
         keys = expect(item, Keys, at)
         keys = expect(keys.get("rule") or keys, Keys, at)
         at = Place(keys.file, line, at.field)
-        rule = _rule(keys, f"{name}-{number}", at, report)
+        rule = _rule(keys, f"{name}-{nth}", at, report)
         if rule:
             found.append(rule)
     return found
@@ -137,16 +138,12 @@ def _actions(rule: Rule, actions: Keys, at: Place, report: Report) -> None:
         [(actions["mirror"], actions.place(f"{at.field}.actions.mirror", "mirror"))] if actions.get("mirror") else []
     )
     if output := actions.get("output"):
-        parts = output if isinstance(output, list) else [output]
-        simple = all(isinstance(part, Keys) and set(part) <= {"port", "ports"} for part in parts)
         place = actions.place(f"{at.field}.actions.output", "output")
-        if simple and rule.allow:
-            copies += [
-                (port, place)
-                for part in parts
-                for port in [part.get("port"), *part.get("ports", [])]
-                if port is not None
-            ]
+        parts = [expect(part, Keys, place) for part in (output if isinstance(output, list) else [output])]
+        ports = [port for part in parts if "ports" in part for port in expect(part["ports"], Items, place)]
+        ports += [part["port"] for part in parts if "port" in part]
+        if rule.allow and all(set(part) <= {"port", "ports"} for part in parts):
+            copies += [(port, place) for port in ports]
         else:
             problems.append(("output", "packets that leave by a port of the list's choice, or changed"))
     if len(copies) > 1:
@@ -162,28 +159,27 @@ def _actions(rule: Rule, actions: Keys, at: Place, report: Report) -> None:
 
 def _match(rule: Rule, values: Document, at: Place) -> None:
     match = rule.match
-    ethertype = _number(values["eth_type"], at) if "eth_type" in values else None
+    ethertype = number(_number(values["eth_type"], at), 0x600, 0xFFFF, "dl_type", at) if "eth_type" in values else None
     for name, side in ADDRESSES.items():
         if name in values:
             match[side] = _address(values[name], name, at)
     if "vlan_vid" in values:
-        rule.vlan = _number(values["vlan_vid"], at) & 0xFFF
-    proto = _number(values["ip_proto"], at) if "ip_proto" in values else None
+        vid = _number(values["vlan_vid"], at)
+        rule.vlan = number(vid - PRESENT if vid > PRESENT else vid, 1, 4094, "vlan_vid", at)
+    proto = number(_number(values["ip_proto"], at), 0, 255, "ip_proto", at) if "ip_proto" in values else None
     service = PROTOCOLS.get(proto, f"ip/{proto}") if proto is not None else None
     numbers = {name: _number(values[name], at) for name in (*PORTS, *ICMP) if name in values}
-    for name, number in numbers.items():
+    for name, value in numbers.items():
         own = PORTS[name][0] if name in PORTS else ICMP[name]
         if proto not in (None, own):
             raise InputError(at, f"{name} does not go with ip_proto {proto}")
-        proto, limit = own, 65535 if name in PORTS else 255
-        if not 0 <= number <= limit:
-            raise InputError(at, f"{name} is 0 to {limit}, not {number}")
-        service = service if service and "/" in service else PROTOCOLS[own]
-    for name, number in numbers.items():
+        number(value, 0, 65535 if name in PORTS else 255, name, at)
+        proto, service = own, PROTOCOLS[own]
+    for name, value in numbers.items():
         if name.endswith("_dst"):
-            service = f"{service}/{number}"
+            service = f"{service}/{value}"
         elif name.endswith("_src"):
-            match["source_ports"] = [number]
+            match["source_ports"] = [value]
     if proto in (1, 58) and numbers:
         kind, code = (numbers.get(f"icmpv{4 if proto == 1 else 6}_{part}") for part in ("type", "code"))
         if kind is None:
@@ -203,7 +199,7 @@ def _match(rule: Rule, values: Document, at: Place) -> None:
 def _is_masked(name: str, value: object) -> bool:
     """Whether a value has a mask that Maple's form has no place for."""
     if "/" not in str(value):
-        return name == "vlan_vid" and _number_or_none(value) in (None, 0, 0x1000)
+        return name == "vlan_vid" and _number_or_none(value) in (None, 0, PRESENT)
     if not name.startswith("ip") or name == "ip_proto":
         return True
     try:
@@ -214,13 +210,10 @@ def _is_masked(name: str, value: object) -> bool:
 
 
 def _address(value: object, name: str, at: Place) -> str:
-    text = str(value).lower()
     if name.startswith("eth"):
-        if not MAC.fullmatch(text):
-            raise InputError(at, f"{name}: {value!r} is no MAC address")
-        return text
+        return mac(value, at)
     try:
-        network = ip_network(text, strict=False)
+        network = ip_network(str(value), strict=False)
     except ValueError as error:
         raise InputError(at, f"{name}: {error}") from None
     if network.version != int(name[3]):
@@ -229,10 +222,10 @@ def _address(value: object, name: str, at: Place) -> str:
 
 
 def _number(value: object, at: Place) -> int:
-    number = _number_or_none(value)
-    if number is None:
+    found = _number_or_none(value)
+    if found is None:
         raise InputError(at, f"{value!r} is no number")
-    return number
+    return found
 
 
 def _number_or_none(value: object) -> int | None:

@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from maple.importers import _faucet_keys as known
 from maple.importers import _yaml
-from maple.importers._checks import expect, get, items, mapping, refuse_unknown, suggestion
+from maple.importers._checks import expect, items, mac, mapping, number, refuse_unknown, suggestion
 from maple.importers._document import InputError, Place, Report
 from maple.importers._yaml import Items, Keys
 
 Interface = IPv4Interface | IPv6Interface
 
 FAUCET_MAC: Final = "0e:00:00:00:00:01"
+MOST_PORT: Final = 0xFFFFFF00
 
 
 @dataclass
@@ -105,10 +106,15 @@ def read(path: str | Path, report: Report) -> Config:
     ]
     for at, switch in enumerate(switches):
         if twin := next((other for other in switches[:at] if other.dp_id == switch.dp_id), None):
-            raise InputError(dps.place(f"dps.{switch.name}.dp_id"), f"{twin.name} has dp_id {switch.dp_id}, too")
-    routers = [_router(str(name), keys, vlans, report) for name, keys in sections.get("routers", empty).items()]
+            place = Place(switch.place.file, switch.place.line, f"dps.{switch.name}.dp_id")
+            raise InputError(place, f"{twin.name} has dp_id {switch.dp_id}, too")
+    routers = sections.get("routers", empty)
+    groups = [
+        _router(str(name), expect(routers[name], Keys, routers.place(f"routers.{name}", name)), vlans, report)
+        for name in routers
+    ]
     places = {str(name): acls.place(f"acls.{name}", name) for name in acls}
-    config = Config({str(name): acls[name] for name in acls}, places, vlans, switches, routers)
+    config = Config({str(name): acls[name] for name in acls}, places, vlans, switches, groups)
     for place, names in _uses(config):
         for name in names:
             if name not in config.acls:
@@ -138,9 +144,7 @@ def _load(path: Path, sections: dict[str, Keys], outer: list[Path]) -> None:
         own = sections.setdefault(name, Keys(str(path), section.line))
         for key, value in section.items():
             own[key] = value
-            own.lines[key] = section.lines.get(key, section.line)
-        if own.file != str(path) and section:
-            own.file = str(path)
+            own.lines[key], own.files[key] = section.lines.get(key, section.line), str(path)
     for key in ("include", "include-optional"):
         for name in items(keys, key, ""):
             included = path.parent / str(name)
@@ -173,14 +177,15 @@ def _lists(keys: Keys, direction: str, field_: str) -> list[str]:
 
 def _vlan(key: object, value: Any, section: Keys, report: Report) -> Vlan:
     field_ = f"vlans.{key}"
-    keys = Keys(section.file, section.lines[key]) if value is None else expect(value, Keys, section.place(field_, key))
-    _report_keys(keys, "vlan", field_, report)
-    vid = keys.get("vid", key)
     place = section.place(field_, key)
-    if not isinstance(vid, int) or not 1 <= vid <= 4094:
-        raise InputError(keys.place(f"{field_}.vid", "vid"), f"a VLAN's number is 1 to 4094, not {vid!r}")
+    keys = Keys(place.file, section.lines[key]) if value is None else expect(value, Keys, place)
+    _report_keys(keys, "vlan", field_, report)
+    vid = number(keys.get("vid", key), 1, 4094, "a VLAN", keys.place(f"{field_}.vid", "vid"))
     vlan = Vlan(vid, str(keys.get("name", key)), place, _lists(keys, "in", field_), _lists(keys, "out", field_))
-    vlan.mac, vlan.flood = str(keys.get("faucet_mac", FAUCET_MAC)), keys.get("unicast_flood", True) is not False
+    at = keys.place(f"{field_}.faucet_mac", "faucet_mac")
+    vlan.mac, vlan.flood = mac(keys.get("faucet_mac", FAUCET_MAC), at), keys.get("unicast_flood", True) is not False
+    if int(vlan.mac[:2], 16) & 1:
+        raise InputError(at, f"{vlan.mac} is a group address, not that of a gateway")
     at = keys.place(f"{field_}.faucet_vips", "faucet_vips")
     for text in items(keys, "faucet_vips", field_):
         try:
@@ -211,9 +216,9 @@ def _vlan(key: object, value: Any, section: Keys, report: Report) -> Vlan:
 def _vid(value: object, vlans: dict[int, Vlan], place: Place) -> int:
     """The number of a VLAN that a port names. Numbers that no VLAN has make one, as in Faucet."""
     for vlan in vlans.values():
-        if value in (vlan.vid, vlan.name) or vlan.place.field == f"vlans.{value}":
+        if (value in (vlan.vid, vlan.name) and not isinstance(value, bool)) or vlan.place.field == f"vlans.{value}":
             return vlan.vid
-    if isinstance(value, int) and 1 <= value <= 4094:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 4094:
         vlans[value] = Vlan(value, str(value), place)
         return value
     raise InputError(place, f"no VLAN {value}{suggestion(value, [vlan.name for vlan in vlans.values()])}")
@@ -222,20 +227,14 @@ def _vid(value: object, vlans: dict[int, Vlan], place: Place) -> int:
 def _switch(name: str, keys: Keys, vlans: dict[int, Vlan], report: Report) -> Switch:
     field_ = f"dps.{name}"
     _report_keys(keys, "dp", field_, report)
-    dp_id = get(keys, "dp_id", int, field_)
-    if dp_id is None:
+    if keys.get("dp_id") is None:
         raise InputError(keys.place(f"{field_}.dp_id"), "the switch has no dp_id")
-    ports: dict[int, Port] = {}
-    for number, port_name, port in _interfaces(keys, field_):
-        if number in ports:
-            raise InputError(port.place(f"{field_}.interfaces.{port_name}"), f"port {number} stands here twice")
-        ports[number] = _port(number, port_name, port, field_, vlans, report)
+    dp_id = number(keys["dp_id"], 0, 2**64 - 1, "dp_id", keys.place(f"{field_}.dp_id", "dp_id"))
+    ports = {at: _port(at, name, port, field_, vlans, report) for at, name, port in _interfaces(keys, field_)}
     acls = [str(acl) for acl in items(keys, "dp_acls", field_)]
     if acls and (both := next((port for port in ports.values() if port.acls), None)):
         raise InputError(both.place, "a switch with dp_acls has no lists at ports")
-    return Switch(
-        dp_id, str(keys.get("name", name)), keys.place(field_), [ports[number] for number in sorted(ports)], acls
-    )
+    return Switch(dp_id, str(keys.get("name", name)), keys.place(field_), [ports[at] for at in sorted(ports)], acls)
 
 
 def _interfaces(keys: Keys, field_: str) -> list[tuple[int, str, Keys]]:
@@ -245,25 +244,24 @@ def _interfaces(keys: Keys, field_: str) -> list[tuple[int, str, Keys]]:
     for key, value in interfaces.items():
         place = interfaces.place(f"{field_}.interfaces.{key}", key)
         port = Keys(interfaces.file, interfaces.lines[key]) if value is None else expect(value, Keys, place)
-        number = port.get("number", key)
-        if not isinstance(number, int) or number < 1:
-            raise InputError(place, f"a port needs a number; {number!r} is none")
-        if number in found:
-            raise InputError(place, f"port {number} stands here twice")
-        found[number] = (str(port.get("name", key)), port)
+        at = number(port.get("number", key), 1, MOST_PORT, "a port", place)
+        if at in found:
+            raise InputError(place, f"port {at} stands here twice")
+        found[at] = (str(port.get("name", key)), port)
     for key, value in ranges.items():
         place = ranges.place(f"{field_}.interface_ranges.{key}", key)
         port = expect(value, Keys, place)
-        if not re.fullmatch(r"\d+(-\d+)?(\s*,\s*\d+(-\d+)?)*", str(key)):
+        if not re.fullmatch(r"\d{1,10}(-\d{1,10})?(\s*,\s*\d{1,10}(-\d{1,10})?)*", str(key)):
             raise InputError(place, "ranges are such as 1-6,8")
         for part in str(key).split(","):
             low, _, high = part.strip().partition("-")
-            if int(high or low) - int(low) > 65535 or int(high or low) < int(low):
+            first, last = (number(int(text), 1, MOST_PORT, "a port", place) for text in (low, high or low))
+            if not first <= last <= first + 65535:
                 raise InputError(place, f"{part.strip()} is no range of ports")
-            for number in range(int(low), int(high or low) + 1):
-                name, own = found.get(number, (str(number), port))
-                found[number] = (name, own if own is port else _with_defaults(own, port))
-    return [(number, name, port) for number, (name, port) in found.items()]
+            for at in range(first, last + 1):
+                name, own = found.get(at, (str(at), port))
+                found[at] = (name, own if own is port else _with_defaults(own, port))
+    return [(at, name, port) for at, (name, port) in found.items()]
 
 
 def _with_defaults(own: Keys, defaults: Keys) -> Keys:
@@ -274,7 +272,7 @@ def _with_defaults(own: Keys, defaults: Keys) -> Keys:
     return both
 
 
-def _port(number: int, name: str, keys: Keys, switch: str, vlans: dict[int, Vlan], report: Report) -> Port:
+def _port(port: int, name: str, keys: Keys, switch: str, vlans: dict[int, Vlan], report: Report) -> Port:
     field_ = f"{switch}.interfaces.{name}"
     _report_keys(keys, "port", field_, report)
     native = keys.get("native_vlan")
@@ -286,11 +284,10 @@ def _port(number: int, name: str, keys: Keys, switch: str, vlans: dict[int, Vlan
         raise InputError(at, f"VLAN {native} is also the native one")
     off = keys.get("enabled", True) is False or bool(keys.get("dot1x"))
     shut = off or bool(keys.get("output_only"))
-    return Port(number, name, keys.place(field_), native, tagged, _lists(keys, "in", field_), shut, off)
+    return Port(port, name, keys.place(field_), native, tagged, _lists(keys, "in", field_), shut, off)
 
 
-def _router(name: str, value: Any, vlans: dict[int, Vlan], report: Report) -> list[int]:
-    keys = expect(value, Keys, Place("", None, f"routers.{name}"))
+def _router(name: str, keys: Keys, vlans: dict[int, Vlan], report: Report) -> list[int]:
     _report_keys(keys, "router", f"routers.{name}", report)
     at = keys.place(f"routers.{name}.vlans", "vlans")
     return [_vid(vlan, vlans, at) for vlan in expect(keys.get("vlans", Items([])), Items, at)]

@@ -73,7 +73,7 @@ def spread(pkt: Packet, net: Net, here: Location, vid: int) -> Route:
         return multicast([net.shortest_path(here, place) for place in tagged]).set(vlan_vid=vid) if tagged else drop()
     for place in tagged:
         ether = pkt.frame[:12], pkt.frame[16 if pkt.vlan_vid.present else 12 :]
-        net.send(ether[0] + b"\\x81\\x00" + vid.to_bytes(2, "big") + ether[1], place)
+        send(net, ether[0] + b"\\x81\\x00" + vid.to_bytes(2, "big") + ether[1], place)
     return multicast(plain).set(vlan_vid=0) if pkt.vlan_vid.present else multicast(plain)
 
 
@@ -93,9 +93,15 @@ def routed(pkt: Packet, net: Net, here: Location, vid: int, me: str) -> Route:
             if host is not None:
                 return delivered(pkt, net, here, host.location, out, eth_src=mac, eth_dst=host.mac)
             for place in sorted({{*TAGGED[out], *(place for place, own in UNTAGGED.items() if own == out)}}):
-                net.send(made(place, out, eth_src=mac, eth_dst=EVERYBODY, arp_op=1, arp_spa=ip, arp_tpa=hop), place)
+                send(net, made(place, out, eth_src=mac, eth_dst=EVERYBODY, arp_op=1, arp_spa=ip, arp_tpa=hop), place)
             return drop()
     return drop()
+
+
+def send(net: Net, data: bytes, place: Location) -> None:
+    """Out of a port, if its switch is connected and the port is up."""
+    if place.port in net.edge_ports(place.switch):
+        net.send(data, place)
 
 
 def made(place: Location, vid: int, **fields: object) -> bytes:

@@ -17,6 +17,7 @@ Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
+MOST_LISTS: Final = 8
 PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 
 
@@ -103,9 +104,10 @@ class Pod:
 
 @dataclass
 class Cluster:
-    """All objects of the files."""
+    """All objects of the files. `has_pods` is also about pods that are not on the network."""
 
     pods: list[Pod] = field(default_factory=list)
+    has_pods: bool = False
     namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
     policies: list[Policy] = field(default_factory=list)
 
@@ -128,7 +130,7 @@ def read(files: Iterable[str | Path], report: Report) -> Cluster:
     seen: dict[tuple[str, str, str], Place] = {}
     for path in files:
         for document in _yaml.read(path):
-            for found in _flat(document, Place(str(path))):
+            for found in _flat(document, Place(str(path)), 0):
                 _add(cluster, found, report, seen)
     owners: dict[Address, Pod] = {}
     for pod in cluster.pods:
@@ -138,10 +140,13 @@ def read(files: Iterable[str | Path], report: Report) -> Cluster:
     return cluster
 
 
-def _flat(document: object, place: Place) -> Iterator[Keys]:
+def _flat(document: object, place: Place, depth: int) -> Iterator[Keys]:
+    """The objects of a document, which may be a list of objects and lists."""
     if document is None:
         return
     keys = expect(document, Keys, place)
+    if depth > MOST_LISTS:
+        raise InputError(place, "lists in lists, nested too deeply")
     kind = get(keys, "kind", str, "")
     if kind is None:
         raise InputError(keys.place("kind"), "the object has no kind")
@@ -149,7 +154,7 @@ def _flat(document: object, place: Place) -> Iterator[Keys]:
         yield keys
         return
     for line, item in zip(items(keys, "items", kind).lines, items(keys, "items", kind), strict=True):
-        yield from _flat(item, Place(keys.file, line, "items"))
+        yield from _flat(item, Place(keys.file, line, "items"), depth + 1)
 
 
 def _add(cluster: Cluster, keys: Keys, report: Report, seen: dict[tuple[str, str, str], Place]) -> None:
@@ -179,6 +184,7 @@ def _add(cluster: Cluster, keys: Keys, report: Report, seen: dict[tuple[str, str
     if kind == "Namespace":
         cluster.namespaces[name] = _labels(meta, place)
     elif kind == "Pod":
+        cluster.has_pods = True
         pod = _pod(keys, namespace, name, _labels(meta, place), place, report)
         if pod:
             cluster.pods.append(pod)

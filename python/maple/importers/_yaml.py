@@ -22,10 +22,12 @@ class Keys(dict[Any, Any]):
         super().__init__()
         self.file, self.line = file, line
         self.lines: dict[Any, int] = {}
+        #: The files of keys that come from other ones.
+        self.files: dict[Any, str] = {}
 
     def place(self, field: str, key: object = None) -> Place:
         """Where the key is; where the mapping begins, without a key that it has."""
-        return Place(self.file, self.lines.get(key, self.line), field)
+        return Place(self.files.get(key, self.file), self.lines.get(key, self.line), field)
 
 
 class Items(list[Any]):
@@ -36,17 +38,24 @@ class Items(list[Any]):
         self.lines = list(lines)
 
 
+MOST_NESTED: Final = 100
+
+
 def read(path: str | Path) -> list[Any]:
     """The documents of a YAML file. Mappings are :class:`Keys`, lists :class:`Items`.
 
-    :raises InputError: the file cannot be read, is no YAML, or has a key twice.
+    :raises InputError: the file cannot be read, is no YAML, has a key twice, or is nested too deeply.
     """
     file = str(path)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(Place(file), f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise InputError(Place(file, line), f"no YAML: the character {error.character:#x} is not allowed") from None
     try:
         found = []
         while loader.check_node():
@@ -54,18 +63,24 @@ def read(path: str | Path) -> list[Any]:
             assert node is not None, "check_node() found one"
             found.append(_value(loader, node, file, {}))
         return found
+    except InputError:
+        raise
+    except RecursionError:
+        raise InputError(Place(file, loader.line + 1), "nested too deeply") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise InputError(Place(file, mark.line + 1 if mark else None), f"no YAML: {error.problem}") from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise InputError(Place(file), f"no YAML: {error}") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise InputError(Place(file, loader.line + 1), f"no YAML: {error}") from None
     finally:
         loader.dispose()
 
 
-def _value(loader: yaml.SafeLoader, node: yaml.Node, file: str, known: dict[int, Any]) -> Any:
+def _value(loader: yaml.SafeLoader, node: yaml.Node, file: str, known: dict[int, Any], depth: int = 0) -> Any:
     """The value of a node. An alias is the value that it names, made once: few lines can name very many."""
     line = node.start_mark.line + 1
+    if depth > MOST_NESTED:
+        raise InputError(Place(file, line), "nested too deeply")
     if id(node) in known:
         if known[id(node)] is _UNFINISHED:
             raise InputError(Place(file, line), "an alias stands inside of what it names")
@@ -73,11 +88,11 @@ def _value(loader: yaml.SafeLoader, node: yaml.Node, file: str, known: dict[int,
     known[id(node)] = _UNFINISHED
     if isinstance(node, yaml.SequenceNode):
         found: Any = Items(item.start_mark.line + 1 for item in node.value)
-        found.extend(_value(loader, item, file, known) for item in node.value)
+        found.extend(_value(loader, item, file, known, depth + 1) for item in node.value)
     elif isinstance(node, yaml.MappingNode):
-        found = _keys(loader, node, file, known)
+        found = _keys(loader, node, file, known, depth)
     else:
-        found = loader.construct_object(node)
+        found = _scalar(loader, node, file)
     known[id(node)] = found
     return found
 
@@ -85,7 +100,18 @@ def _value(loader: yaml.SafeLoader, node: yaml.Node, file: str, known: dict[int,
 _UNFINISHED: Final = object()
 
 
-def _keys(loader: yaml.SafeLoader, node: yaml.MappingNode, file: str, known: dict[int, Any]) -> Keys:
+def _scalar(loader: yaml.SafeLoader, node: yaml.Node, file: str) -> Any:
+    """The value of plain text, such as a number or a date. For a wrong one PyYAML raises many kinds of errors."""
+    try:
+        found = loader.construct_object(node)
+        if isinstance(found, str):
+            found.encode()  # half of a surrogate pair is no text that can be written
+        return found
+    except (ValueError, LookupError, AttributeError, ArithmeticError):
+        raise InputError(Place(file, node.start_mark.line + 1), f"no YAML: {node.value!r} is no {node.tag}") from None
+
+
+def _keys(loader: yaml.SafeLoader, node: yaml.MappingNode, file: str, known: dict[int, Any], depth: int) -> Keys:
     line = node.start_mark.line + 1
     own = {key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)}
     if len(own) < len(node.value):
@@ -95,8 +121,8 @@ def _keys(loader: yaml.SafeLoader, node: yaml.MappingNode, file: str, known: dic
     loader.flatten_mapping(node)  # what `<<` merges in stands before the keys of the mapping itself
     keys = Keys(file, line)
     for name, item in node.value:
-        key = loader.construct_object(name)
-        keys[key] = _value(loader, item, file, known)
+        key = _scalar(loader, name, file)
+        keys[key] = _value(loader, item, file, known, depth + 1)
         keys.lines[key] = name.start_mark.line + 1
     return keys
 

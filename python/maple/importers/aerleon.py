@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from maple.importers import _aerleon_source as source
+from maple.importers._aerleon_keys import CONDITIONS, EFFECTS, UNUSED
 from maple.importers._aerleon_services import NONE, Services
 from maple.importers._document import (
     LEFT_OUT,
@@ -27,59 +28,6 @@ from maple.importers._document import (
     one_or_list,
 )
 
-# Keywords that say which packets a term is for, and have no equal in Maple's form.
-CONDITIONS: Final = [
-    "option",
-    "source-fqdn",
-    "destination-fqdn",
-    "source-prefix",
-    "destination-prefix",
-    "source-prefix-except",
-    "destination-prefix-except",
-    "source-interface",
-    "destination-interface",
-    "source-tag",
-    "destination-tag",
-    "source-zone",
-    "destination-zone",
-    "ttl",
-    "hop-limit",
-    "packet-length",
-    "fragment-offset",
-    "dscp-match",
-    "dscp-except",
-    "precedence",
-    "flexible-match-range",
-    "traffic-type",
-    "forwarding-class",
-    "forwarding-class-except",
-    "pan-application",
-    "target-resources",
-    "target-service-accounts",
-]
-# Keywords after which an allowed packet fares otherwise than by being allowed.
-EFFECTS: Final = [
-    "routing-instance",
-    "next-ip",
-    "encapsulate",
-    "port-mirror",
-    "policer",
-    "dscp-set",
-    "filter-term",
-    "vpn",
-]
-# Keywords that leave the verdict as it is.
-UNUSED: Final = [
-    "counter",
-    "traffic-class-count",
-    "qos",
-    "loss-priority",
-    "log-name",
-    "log-limit",
-    "timeout",
-    "priority",
-    "profile-settings",
-]
 VERDICTS: Final = {"accept": "allow", "deny": "deny", "reject": "deny", "reject-with-tcp-rst": "deny"}
 STATEFUL: Final = {"srx", "paloalto", "gce", "gcp_hf", "nftables", "iptables", "speedway", "ipset", "ciscoasa", "msmpc"}
 FAMILIES: Final = {"inet": "ipv4", "inet6": "ipv6"}
@@ -150,7 +98,8 @@ class _Conversion:
             rules.insert(
                 0, {"action": "allow", "name": self._names.unique("arp"), "ethertype": "arp", "comment": comment}
             )
-        document: Document = {"version": 1, "name": self._filter.name, "default": "deny"}
+        # `arp` is also about IPv6 neighbour discovery, which the terms decide.
+        document: Document = {"version": 1, "name": self._filter.name, "default": "deny", "arp": "deny"}
         if self._groups:
             document["groups"] = self._groups
         if self._services.used:
@@ -288,6 +237,7 @@ class _Conversion:
             return ANYWHERE
         for name in [*names, *without]:
             self._group(name)
+        names = [_named(name) for name in names]
         nacaddr = source.module("nacaddr")
         networks = include or [nacaddr.IP(everywhere) for everywhere in EVERYWHERE]
         if not exclude:
@@ -301,15 +251,15 @@ class _Conversion:
 
     def _group(self, name: str) -> None:
         """Enters a definition of networks, and those that it names."""
-        if name in self._groups:
+        if _named(name) in self._groups:
             return
-        self._groups[name] = items = []
+        self._groups[_named(name)] = items = []
         for item in self._naming.networks[name].items:
             text = item.split("#")[0].strip()
             if text in self._naming.networks:
                 if self._naming.GetNet(text):
                     self._group(text)
-                    items.append(text)
+                    items.append(_named(text))
                 continue
             try:
                 items.append(_written(ip_network(text, strict=False)))
@@ -333,6 +283,11 @@ class _Conversion:
     @staticmethod
     def _at(term: source.Term, keyword: str) -> Place:
         return Place(term.place.file, term.place.line, f"{term.name}.{keyword}")
+
+
+def _named(name: str) -> str:
+    """The name of a group. Lists have a word `any`, which no group can be called."""
+    return "any-network" if name == "any" else name
 
 
 def _both(one: _Side, other: _Side) -> _Side:

@@ -14,7 +14,7 @@ from typing import Any
 from maple.importers import _faucet_acl as acl
 from maple.importers import _faucet_config as config
 from maple.importers import _faucet_policy
-from maple.importers._document import Document, Imported, Names, Report, one_or_list
+from maple.importers._document import Document, Imported, Names, Report, file_name, one_or_list
 
 
 @dataclass
@@ -35,7 +35,8 @@ def from_faucet(file: str | Path, *, name: str | None = None, lenient: bool = Fa
     """Converts a configuration of Faucet.
 
     :param file: the `faucet.yaml`; files that it includes are read, too.
-    :param name: what names of documents begin with; the file's name if left out.
+    :param name: what names of documents begin with; the file's name if left out. What names of files may not have is
+        replaced by `_`.
     :param lenient: converts what can be converted. A packet is then denied where a rule's action is not covered.
     :raises InputError: a file is wrong, or has keys that Faucet does not know.
     :raises NotCovered: the file holds what Maple does not do, and `lenient` is not set.
@@ -45,11 +46,11 @@ def from_faucet(file: str | Path, *, name: str | None = None, lenient: bool = Fa
     """
     report = Report()
     found = config.read(file, report)
-    stem = name or Path(file).stem
+    stem = file_name(name or Path(file).stem)
     lists = _Lists(found, report)
     stages = {"ports": lists.ports(), "vlans": lists.vlans("in"), "leaving": lists.vlans("out")}
     documents: list[Document] = [
-        {"version": 1, "name": f"{stem}-{stage}", "default": "pass", "rules": rules}
+        {"version": 1, "name": f"{stem}-{stage}", "default": "pass", "arp": "pass", "rules": rules}
         for stage, rules in stages.items()
         if rules
     ]
@@ -60,7 +61,7 @@ def from_faucet(file: str | Path, *, name: str | None = None, lenient: bool = Fa
             next(vlan.place for vlan in found.vlans.values() if vlan.addresses), "routed packets keep their TTL"
         )
     report.refuse_unless(lenient)
-    policy = _faucet_policy.text(Path(file).name, network, [document["name"] for document in documents])
+    policy = _faucet_policy.text(file_name(Path(file).name), network, [document["name"] for document in documents])
     return FaucetImport(documents, report, network, policy, stem)
 
 
@@ -140,12 +141,15 @@ class _Lists:
         switch: config.Switch,
         vid: int | None = None,
     ) -> list[Document]:
-        """Lists one after another at each place, and the end of Faucet's lists. In a VLAN packets have its tag."""
+        """Lists one after another at each place, and the end of Faucet's lists.
+
+        In the list of a VLAN, Faucet replaces the VLAN that a rule asks for by the list's own.
+        """
         found: list[Document] = []
         for rule in (rule for name in acls for rule in self._rules[name]):
             if vid is not None and rule.vlan not in (None, vid):
-                self._report.note(rule.place, f"matches no packet of VLAN {vid}; left out there")
-                continue
+                text = f"its VLAN {rule.vlan} does not count in the list of VLAN {vid}, as in Faucet"
+                self._report.note(rule.place, text)
             for place in where:
                 at = place if vid is not None or rule.vlan is None else {"vlan": rule.vlan, **place}
                 action = "pass" if rule.allow else "deny"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from ipaddress import ip_network
+from ipaddress import collapse_addresses, ip_network
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from maple.importers._kubernetes_objects import Address, Network, Peer, Pod, Pol
 Ranges = tuple[tuple[str, int, int], ...]
 
 ANY: Final = ("0.0.0.0/0", "::/0")
+EVERYTHING: Final = tuple((ip_network(block), ()) for block in ANY)
 TRANSPORTS: Final = ["tcp", "udp", "sctp"]
 # Answers to pings, errors that connections need, and neighbour discovery. NetworkPolicy does not speak of ICMP.
 ICMP: Final = ["icmp/0", "icmp/3", "icmp/11", *(f"icmpv6/{kind}" for kind in (1, 2, 3, 4, 129, 133, 134, 135, 136))]
@@ -56,10 +57,13 @@ def from_kubernetes(
     if client_ports is not None and not 1 <= client_ports[0] <= client_ports[1] <= 65535:
         raise ValueError(f"client_ports are a first and a last port, 1 to 65535, not {client_ports}")
     report = Report()
-    paths = [files] if isinstance(files, (str, Path)) else list(files)
+    paths, pods = [files] if isinstance(files, (str, Path)) else list(files), list(pods)
     cluster = objects.read([*paths, *pods], report)
     if not cluster.policies:
         raise InputError(Place(", ".join(map(str, paths))), "no NetworkPolicy of networking.k8s.io/v1")
+    if not cluster.has_pods:
+        where = Place(", ".join(map(str, [*paths, *pods])))
+        raise InputError(where, "no pods: give the output of `kubectl get pods,namespaces -A -o yaml`, too")
     document = _Conversion(cluster, client_ports, report).document(name)
     report.refuse_unless(lenient)
     return Imported([document], report)
@@ -110,16 +114,19 @@ class _Conversion:
         self._allow_replies_by_default()
         self._deny_rest()
         document: Document = {"version": 1, "name": name, "default": "allow"}
-        if self._groups:
-            document["groups"] = self._groups
+        used = {name for rule in self._rules for side in ("from", "to") for name in _list(rule.get(side, []))}
+        if groups := {name: items for name, items in self._groups.items() if name in used}:
+            document["groups"] = groups
         return {**document, "rules": self._rules}
 
     def _report_policies(self) -> None:
         for policy in self._cluster.policies:
             pods = len({self._pods[address].name for address in self._subjects(policy)})
-            self._report.converted(
-                policy.place, f"{' and '.join(sorted(policy.types))} of {pods} pod{'s' * (pods != 1)}"
-            )
+            if pods:
+                text = f"{' and '.join(sorted(policy.types))} of {pods} pod{'s' * (pods != 1)}"
+                self._report.converted(policy.place, text)
+            else:
+                self._report.note(policy.place, "selects no pod that has an address in these files; no rules")
             for direction, rules in (("Ingress", policy.ingress), ("Egress", policy.egress)):
                 if rules and direction not in policy.types:
                     self._report.note(
@@ -207,20 +214,15 @@ class _Conversion:
     def _peers(self, grant: _Grant, closed: frozenset[Address], pods: list[Address]) -> list[str]:
         """The peers of a rule without those that are isolated: blocks as groups of their own, and pods."""
         outside: list[str] = []
-        blocks = (
-            [(block, ()) for block in ANY]
-            if grant.everybody
-            else [(str(b), tuple(map(str, w))) for b, w in grant.blocks]
-        )
-        for number, (block, without) in enumerate(blocks, 1):
-            inside = [a for a in sorted(closed, key=_order) if _within(a, block)]
-            items = [block, *(f"!{part}" for part in without), *(f"!{address}" for address in inside)]
-            if len(items) == 1:
-                outside.append(block)
-                continue
-            name = f"{grant.label}.block{number}"
-            self._groups[name] = items
-            outside.append(name)
+        for number, (block, without) in enumerate(EVERYTHING if grant.everybody else grant.blocks, 1):
+            taken: list[Any] = [*without, *(ip_network(a) for a in sorted(closed, key=_order) if a in block)]
+            left = block.num_addresses - sum(part.num_addresses for part in collapse_addresses(taken))
+            if not taken:
+                outside.append(_written(block))
+            elif left:
+                name = f"{grant.label}.block{number}"
+                self._groups[name] = [_written(block), *(f"!{_written(part)}" for part in taken)]
+                outside.append(name)
         if grant.everybody:
             return outside
         return [*outside, *self._listed(pod for pod in pods if pod in grant.pods)]
@@ -240,30 +242,28 @@ class _Conversion:
         return found
 
     def _allow(self, name: str, place: str, from_: list[str], to: list[str], ports: Ranges | None) -> None:
-        rule: Document = {
-            "action": "allow",
-            "name": self._names.unique(name),
-            "from": one_or_list(from_),
-            "to": one_or_list(to),
-        }
         if ports is not None:
-            self._rules.append({**rule, "service": one_or_list(map(_text, ports)), "replies": True, "comment": place})
+            self._rule(name, from_, to, service=one_or_list(map(_text, ports)), replies=True, comment=place)
             return
-        self._rules.append({**rule, "comment": place})
+        self._rule(name, from_, to, comment=place)
         self._allow_replies(f"{name}.replies", place, from_, to)
 
     def _allow_replies(self, name: str, place: str, from_: list[str], to: list[str]) -> None:
         """Replies of connections to all ports: packets for the ports of clients."""
-        if self._clients is None:
-            return
-        rule: Document = {
-            "action": "allow",
-            "name": self._names.unique(name),
-            "from": one_or_list(from_),
-            "to": one_or_list(to),
-        }
-        rule |= {"service": TRANSPORTS, "source_ports": self._clients, "replies": True}
-        self._rules.append({**rule, "comment": f"{place}: replies to the ports of clients"})
+        if self._clients is not None:
+            comment = f"{place}: replies to the ports of clients"
+            ports = self._clients
+            self._rule(name, from_, to, service=TRANSPORTS, source_ports=ports, replies=True, comment=comment)
+
+    def _rule(self, name: str, from_: list[str], to: list[str], **rest: Any) -> None:
+        """Allows something, unless no packet can have these ends: one is empty, or no version of IP is in both."""
+        if self._versions(from_) & self._versions(to):
+            rule: Document = {"action": "allow", "name": self._names.unique(name)}
+            self._rules.append({**rule, "from": one_or_list(from_), "to": one_or_list(to), **rest})
+
+    def _versions(self, names: list[str]) -> set[int]:
+        items = (item for name in names for item in self._groups.get(name, [name]))
+        return {ip_network(item).version for item in items if not item.startswith("!")}
 
     def _allow_replies_by_default(self) -> None:
         """Connections that no policy concerns, with replies that a policy would not let pass."""
@@ -329,8 +329,13 @@ def _text(ports: tuple[str, int, int]) -> str:
     return f"{protocol}/{first}" if first == last else f"{protocol}/{first}-{last}"
 
 
-def _within(address: Address, block: str) -> bool:
-    return address in ip_network(block)
+def _written(network: Network) -> str:
+    """An address, or a network with its prefix length."""
+    return str(network.network_address) if network.prefixlen == network.max_prefixlen else str(network)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _order(address: Address) -> tuple[int, Any]:
