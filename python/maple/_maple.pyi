@@ -558,8 +558,16 @@ class Constraint:
         """No other switches."""
 
     @staticmethod
+    def only_within_slice(
+        place: tuple[str, str, int],
+        slice: tuple[str, list[dict[str, Any]], Any, Any, Any],
+        of: Any,
+    ) -> Constraint:
+        """Only the ports and links of a slice."""
+
+    @staticmethod
     def no_overload(
-        place: tuple[str, str, int], reserved: Table[Any, Any], capacity: int | None, of: Any
+        place: tuple[str, str, int], reserved: Table[Any, Any], taken: Any, capacity: int | None, of: Any
     ) -> Constraint:
         """No link of which too much is reserved."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from maple import _maple
 from maple._policy import Composed, Decides, Policy, caller, composition_of
+from maple._slices import Slice
 
 Member = str | _maple.Mac | _maple.Ip | _maple.Prefix | _maple.Location | tuple[int, int] | Mapping[str, Any]
 """A MAC or IP address, a prefix of IP addresses, an edge port, or a condition as in ``pkt.matches``."""
@@ -88,20 +89,28 @@ def avoid(link: tuple[int, int] | _maple.Location, for_: Group = _ANYBODY) -> _m
     return _maple.Constraint.avoid(_place("avoid", link, *_given(for_)), link, for_)
 
 
-def only_within(switches: Any, for_: Group = _ANYBODY) -> _maple.Constraint:
-    """What ``for_`` sends passes these switches only: datapath ids, or an object that has them as ``switches``.
+def only_within(within: int | Iterable[int] | Slice, for_: Group = _ANYBODY) -> _maple.Constraint:
+    """What ``for_`` sends stays within these switches, or within the ports and links of a slice.
 
-    >>> from maple import only_within
+    >>> from maple import Slice, drop, only_within
     >>> rule = only_within([1, 2, 3], for_="10.0.1.0/24")
+    >>> lab = Slice(drop(), ports=[(1, 1), (2, 1)], links=[(1, 2)])
+    >>> rule = only_within(lab, for_="10.0.2.0/24")
     """
-    within = getattr(switches, "switches", switches)
-    return _maple.Constraint.only_within(_place("only_within", switches, *_given(for_)), within, for_)
+    place = _place("only_within", within, *_given(for_))
+    if isinstance(within, Slice):
+        return _maple.Constraint.only_within_slice(place, within.described("within", []), for_)
+    return _maple.Constraint.only_within(place, within, for_)
 
 
 def no_overload(
-    reserved: _maple.Table[Any, Any], *, capacity: float | None = None, for_: Group = _ANYBODY
+    reserved: _maple.Table[Any, Any],
+    *,
+    link: tuple[int, int] | _maple.Location | None = None,
+    capacity: float | None = None,
+    for_: Group = _ANYBODY,
 ) -> _maple.Constraint:
-    """What ``for_`` sends takes no link of which more is reserved than it can carry.
+    """What ``for_`` sends takes no link of which more is reserved than it can carry: not this ``link``, or none at all.
 
     ``reserved`` maps the end of a link that sends, a ``Location`` or a pair of switch and port, to bits a second. A
     link without an entry has none reserved. ``capacity`` is what each link can carry, in bits a second; without it,
@@ -113,10 +122,12 @@ def no_overload(
     """
     if not isinstance(reserved, _maple.Table):
         raise TypeError(f"no_overload() takes a Table from ends of links to bits a second, not {reserved!r}")
-    bits = None if capacity is None else int(capacity)
-    if bits is not None and bits < 0:
+    is_number = isinstance(capacity, (int, float)) and not isinstance(capacity, bool)
+    if capacity is not None and not (is_number and 0 <= capacity < 2**64):
         raise ValueError(f"no_overload(capacity=…) is a number of bits a second, not {capacity!r}")
-    return _maple.Constraint.no_overload(_place("no_overload", *_given(for_)), reserved, bits, for_)
+    bits = None if capacity is None else int(capacity)
+    which = () if link is None else (link,)
+    return _maple.Constraint.no_overload(_place("no_overload", *which, *_given(for_)), reserved, link, bits, for_)
 
 
 def constraint(function: Judge) -> _maple.Constraint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from maple import _maple
 from maple._compose import Where, conditions_of
@@ -10,6 +11,10 @@ from maple._policy import Composed, Decides, Place, Policy, caller, composition_
 
 LinkOf = tuple[int, int] | _maple.Location | tuple[Place, Place]
 """A link: the two switches (all links between them), the location of one of its ends, or both ends."""
+Described = tuple[
+    str, list[dict[str, Any]], "list[Place] | None", "list[str | _maple.Mac] | None", "list[LinkOf] | None"
+]
+"""A slice as the compiled module takes it: name, conditions, ports, hosts, links."""
 
 
 class Slice:
@@ -43,6 +48,10 @@ class Slice:
         self.hosts = None if hosts is None else list(hosts)
         self.links = None if links is None else list(links)
 
+    def described(self, name: str, conditions: list[dict[str, Any]]) -> Described:
+        """What it is, under a name and with these conditions."""
+        return name, conditions, self.ports, self.hosts, self.links
+
     def __repr__(self) -> str:
         return f"<slice of {self.policy!r}>"
 
@@ -66,8 +75,8 @@ condition 1 of "red" and condition 1 of "blue"
 
     Packets of no tenant are decided by ``otherwise``; without it they pass.
 
-    :raises ValueError: for two slices with a packet in common, with such a packet; and for names that are empty or have
-        a slash.
+    :raises ValueError: for two slices with a packet in common, with such a packet; for a slice without packets; and for
+        names that are empty or have a slash.
     :raises TypeError: for what is no condition, port, host or link, and without a slice.
     """
     if not tenants:
@@ -78,8 +87,9 @@ condition 1 of "red" and condition 1 of "blue"
         tenant = given if isinstance(given, Slice) else _pair(name, given)
         parts.append(tenant.policy)
         conditions = conditions_of(tenant.where)
-        what = (name, conditions, tenant.ports, tenant.hosts, tenant.links)
-        described.append((what, unnamed(tenant.policy, f"slices({{{name!r}: …}})")))
+        if not conditions or tenant.ports == []:
+            raise ValueError(f"the slice {name!r} has no packets: its conditions or its ports are an empty list")
+        described.append((tenant.described(name, conditions), unnamed(tenant.policy, f"slices({{{name!r}: …}})")))
     rest: Decides = _maple.pass_() if otherwise is None else otherwise
     file, line, _ = caller()
     composition = _maple.Composition.slices(described, composition_of(rest, "slices(otherwise=…)"), file, line)

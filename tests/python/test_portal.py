@@ -20,6 +20,7 @@ from maple import (
     Policy,
     Route,
     RouteView,
+    Slice,
     Table,
     Var,
     avoid,
@@ -81,6 +82,9 @@ RULES: dict[str, tuple[Callable[[], Constraint], bool]] = {
     "a link to avoid for others": (lambda: avoid((1, 2), for_=[{"udp_dst": 53}, H2]), False),
     "a switch outside": (lambda: only_within([1]), True),
     "all switches inside": (lambda: only_within([1, 2]), False),
+    "a port of no slice": (lambda: only_within(Slice(drop(), ports=[(1, 1)])), True),
+    "a link of no slice": (lambda: only_within(Slice(drop(), links=[(2, 3)])), True),
+    "all in the slice": (lambda: only_within(Slice(drop(), ports=[(1, 1), (2, 1)], links=[(2, 1)])), False),
 }
 
 
@@ -201,11 +205,17 @@ def test_a_constraint_that_fails_drops_the_packet_and_no_fallback_lets_it_throug
 
 def test_a_constraint_may_wait(bench: Bench) -> None:
     @constraint
-    def waits(pkt: Packet, route: RouteView, net: Net) -> bool:
+    def patient(pkt: Packet, route: RouteView, net: Net) -> bool:
         retry()
 
-    decision = bench.decide(guard(routing, waits), WEB)
-    assert decision.copies == [] and "waits" in str(decision.error)
+    @constraint
+    def broken(pkt: Packet, route: RouteView, net: Net) -> bool:
+        raise ValueError("broken on purpose")
+
+    decision = bench.decide(guard(routing, patient), WEB)
+    assert decision.copies == [] and "the packet waits until something" in str(decision.error)
+    failed = bench.decide(guard(routing, broken), WEB)
+    assert failed.copies == [] and "broken on purpose" in str(failed.error) and "waits" not in str(failed.error)
 
 
 def test_no_overload_compares_reservations_with_capacities(bench: Bench) -> None:
@@ -216,6 +226,8 @@ def test_no_overload_compares_reservations_with_capacities(bench: Bench) -> None
     reserved[Location(1, 3)] = 1_000_000_001
     assert refused(bench, no_overload(reserved, capacity=1e9))
     assert not refused(bench, no_overload(reserved, capacity=1e9, for_=H2))
+    assert refused(bench, no_overload(reserved, link=(1, 2), capacity=1e9))
+    assert not refused(bench, no_overload(reserved, link=(2, 5), capacity=1e9))
     reserved[Location(1, 3)] = 1
     assert refused(bench, no_overload(reserved)), "the capacity is not known"
     del reserved[Location(1, 3)]
@@ -244,6 +256,9 @@ def test_what_makes_no_sense_is_refused_with_a_clear_error() -> None:
         (lambda: waypoint(H1, H3, via="s1"), "datapath ids"),  # type: ignore[arg-type]
         (lambda: no_overload(table), "takes a Table"),
         (lambda: no_overload(Table("portal_t"), capacity=-1), "number of bits"),
+        (lambda: no_overload(Table("portal_t"), capacity=float("inf")), "number of bits"),
+        (lambda: no_overload(Table("portal_t"), capacity="much"), "number of bits"),
+        (lambda: no_overload(Table("portal_t"), link=5), "a link is a pair of switches"),
         (lambda: constraint(routing), "takes three arguments: def routing"),  # type: ignore[arg-type]
     ]
     for make, text in wrong:
@@ -296,7 +311,7 @@ def test_a_check_proves_constraints_where_it_has_seen_all(tmp_path: Path) -> Non
     """
     status, told = check(tmp_path, text)
     assert status == 0, told
-    assert "max_hops(4)" in told and told.count("proved for all packets") == 2, told
+    assert "max_hops(4)" in told and told.count("proved for all packets") == 3, told
 
 
 def test_a_check_shows_the_packets_that_violate_a_constraint(tmp_path: Path) -> None:
@@ -309,7 +324,7 @@ def test_a_check_shows_the_packets_that_violate_a_constraint(tmp_path: Path) -> 
     status, told = check(tmp_path, text)
     assert status == 1, told
     assert "guarded.py:5: the route of" in told and "violates max_hops(2)" in told and "packet  tcp" in told, told
-    assert told.count("proved for all packets") == 1, told
+    assert told.count("proved for all packets") == 2, told
 
 
 def test_a_check_claims_no_proof_where_values_are_open(tmp_path: Path) -> None:

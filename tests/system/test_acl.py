@@ -13,7 +13,8 @@ version: 1
 forward: {forward}
 groups: {{h1: 10.0.0.1, h2: 10.0.0.2, rest: [10.0.0.3, 10.0.0.4]}}
 rules:
-  - {{action: allow, from: h1, to: h2, service: tcp/8080, replies: true}}
+  - {{action: deny, service: tcp/2000-3999}}
+  - {{action: allow, from: h1, to: h2, service: tcp/8080-8099, replies: true}}
   - {{action: allow, service: icmp, name: ping}}
 tests: [h1 -> h2 tcp/80 denied, rest -> h2 tcp denied]
 """
@@ -51,7 +52,8 @@ def test_what_a_list_denies_never_comes_to_the_controller(controller, lab, tmp_p
         assert net.tcp("h1", "h2", 8080)
         misses, came = maple.count("misses"), arrived(maple)
         chosen = random.Random(1)
-        for port in [80, 22, *chosen.sample(range(1024, 8080), 3)]:
+        # In the denied range, at its ends, and outside.
+        for port in [80, 22, 2000, 4000, *chosen.sample(range(1024, 8080), 3)]:
             assert not net.tcp("h1", "h2", port, timeout=1)
         assert not net.tcp("h3", "h2", 8080, timeout=1)
         assert maple.count("misses") == misses
@@ -65,5 +67,5 @@ def test_what_a_list_denies_never_comes_to_the_controller(controller, lab, tmp_p
 def test_a_list_whose_tests_fail_is_not_run(controller, tmp_path):
     path = tmp_path / "list.yaml"
     path.write_text(LIST.format(forward="flood").replace("tcp/80 denied", "tcp/80 allowed"))
-    with pytest.raises(AssertionError, match=r"list.yaml:8:9: a test fails: h1 -> h2 tcp/80 allowed: not so for"):
+    with pytest.raises(AssertionError, match=r"list.yaml:9:9: a test fails: h1 -> h2 tcp/80 allowed: not so for"):
         controller(path)

@@ -191,7 +191,7 @@ fn ranges_are_installed_as_blocks_each_with_a_sample() {
         .collect();
     // 33434-33435, 33436-33439, 33440-33471, 33472-33503, 33504-33519, 33520-33523, for IPv4 and for IPv6.
     assert_eq!(denied.len(), 6, "{denied:?}");
-    assert!(compiled.samples().len() >= 12 + 1);
+    assert!(compiled.samples().len() > 12);
     assert!(before.compile(&[]).samples().iter().any(|sample| sample.not_at.len() == 1));
 }
 

@@ -184,7 +184,11 @@ impl Notices {
             tracing::warn!("{notice}");
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
             if recent.len() == RECENT {
-                recent.pop_front();
+                // Violations are reported only once, so they stay; there are few.
+                let is_violation =
+                    |notice: &Notice| matches!(notice, Notice::Engine(Report::ConstraintViolated { .. }));
+                let oldest = recent.iter().position(|notice| !is_violation(notice)).unwrap_or(0);
+                recent.remove(oldest);
             }
             recent.push_back(notice.clone());
         } else {

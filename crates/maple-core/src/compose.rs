@@ -37,7 +37,7 @@ use crate::ids::Name;
 use crate::plan::Treatment;
 use crate::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use crate::policy_error::panic_text;
-use crate::portal::{self, Constraint};
+use crate::portal::{self, Constraint, NO_LOOPS};
 use crate::route::Route;
 use crate::run::Observe as _;
 use crate::state::{Access, Cell, CellValue, Value};
@@ -225,7 +225,7 @@ impl<P> Node<P> {
     fn constraints(&self, names: &mut Vec<Arc<str>>) {
         self.visit_nodes(&mut |node| {
             let Node::Guard { constraints, .. } = node else { return };
-            for name in constraints.iter().map(Constraint::name) {
+            for name in std::iter::once(NO_LOOPS.into()).chain(constraints.iter().map(Constraint::name)) {
                 if !names.contains(&name) {
                     names.push(name);
                 }
@@ -296,6 +296,7 @@ impl<P> Running<'_, P> {
             Node::Fallback { of, on_error } => self.with_fallback(of, on_error),
             Node::Slices { tenants, at, otherwise } => self.slices(tenants, otherwise, at.as_ref()),
             Node::Guard { of, constraints } => {
+                portal::ask_who_sends(self.pkt, constraints);
                 let (savepoint, refused) = (self.net.savepoint(), self.pkt.violations());
                 let inner = self.decide(of)?;
                 let refused_inside = self.pkt.violations() - refused;
@@ -418,7 +419,13 @@ impl Policy for Composed {
     }
 
     fn constraints(&self) -> Vec<Arc<str>> {
-        Composition::constraints(self)
+        let mut names = Composition::constraints(self);
+        for name in self.parts().into_iter().flat_map(|part| part.constraints()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
     }
 
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {

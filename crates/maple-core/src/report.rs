@@ -130,6 +130,12 @@ pub enum Report {
         /// Where the packet entered.
         at: Location,
     },
+    /// A packet that a constraint binds to the switches of its way was dropped, because no rule leads along it: rules are
+    /// on their way, or cannot be. Once for each port.
+    NoRuleForWay {
+        /// Where the packet entered.
+        at: Location,
+    },
     /// A packet was decided by a rule that logs.
     AccessLogged {
         /// What was decided, and by which rule.
@@ -257,6 +263,11 @@ impl fmt::Display for Report {
                     "{place}: the route of a packet at {at} violates {constraint}: {why}; such packets are dropped"
                 )
             }
+            Report::NoRuleForWay { at } => write!(
+                f,
+                "a packet at {at} was dropped: a constraint says which switches it passes, and no rule leads it along them \
+                 (docs/guarding.md)"
+            ),
             Report::AccessLogged { what, packet, at, unreported } => {
                 write!(f, "{what}: {packet} at {at}")?;
                 if *unreported > 0 { write!(f, ", and {unreported} more packets before") } else { Ok(()) }

@@ -476,6 +476,16 @@ impl Route {
         named && resolved.egress_count() == 1 && resolved.switches.iter().any(back)
     }
 
+    /// Whether it is more than one path, flood or set of ports.
+    pub(crate) fn may_loop(&self) -> bool {
+        self.branches.len() > 1 || self.branches.iter().any(|branch| !branch.hops.is_empty())
+    }
+
+    /// Whether it has a loop in the state of a transaction.
+    pub(crate) fn loops_now(&self, ingress: Dpid, txn: &Txn) -> bool {
+        matches!(txn.peek().route(&self.plan(ingress)), Err(RouteError::Loop(_)))
+    }
+
     /// The part of the route that determines its hops.
     fn plan(&self, ingress: Dpid) -> Plan {
         Plan::new(ingress, self.branches.clone(), self.meter.clone())

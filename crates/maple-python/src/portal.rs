@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use maple_core::compose::Composition;
 use maple_core::network::{LinkName, Location, Mac as CoreMac};
 use maple_core::policy::PolicyError;
 use maple_core::portal::{Constraint, Group, Member, Rule};
@@ -18,6 +19,7 @@ use crate::address::{Family, Ip, Mac, Prefix};
 use crate::assertion::condition;
 use crate::part::Part;
 use crate::route::PyLocation;
+use crate::slices::Described;
 use crate::state::Table;
 use crate::told::described;
 
@@ -191,13 +193,22 @@ impl PyConstraint {
     }
 
     #[staticmethod]
+    fn only_within_slice(place: Place<'_>, slice: Described<'_>, of: &Bound<'_, PyAny>) -> PyResult<PyConstraint> {
+        let policy = Composition::of(Part::Route(Route::pass()));
+        let scope = slice.slice(of.py(), policy)?.scope().clone();
+        Ok(PyConstraint::of(place, Rule::OnlyWithinScope { scope, of: group(of)? }))
+    }
+
+    #[staticmethod]
     fn no_overload(
         place: Place<'_>,
         reserved: &Bound<'_, Table>,
+        taken: Option<&Bound<'_, PyAny>>,
         capacity: Option<u64>,
         of: &Bound<'_, PyAny>,
     ) -> PyResult<PyConstraint> {
-        let rule = Rule::NoOverload { reserved: reserved.get().cell_name(), capacity, of: group(of)? };
+        let link = taken.map(link).transpose()?;
+        let rule = Rule::NoOverload { reserved: reserved.get().cell_name(), link, capacity, of: group(of)? };
         Ok(PyConstraint::of(place, rule))
     }
 

@@ -56,7 +56,13 @@ impl Policy for Composed {
     }
 
     fn constraints(&self) -> Vec<Arc<str>> {
-        self.0.constraints()
+        let mut names = self.0.constraints();
+        for name in self.0.parts().into_iter().flat_map(|part| part.constraints()) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
     }
 }
 

@@ -136,7 +136,7 @@ impl Group {
         self
     }
 
-    fn core(&self) -> CoreGroup {
+    pub(crate) fn core(&self) -> CoreGroup {
         CoreGroup::new(self.0.iter().cloned())
     }
 }
@@ -239,7 +239,7 @@ pub fn only_within(switches: impl IntoIterator<Item = u64>, of_: &Group) -> Cons
 }
 
 /// What `of` sends takes no link of which more is reserved than it can carry. The table maps the end of a link that
-/// sends to bits a second. Without `capacity`, in bits a second, that of switches counts; a link with reservations whose
+/// sends to bits a second. Only `link` counts, or each link if it is `None`. Without `capacity`, in bits a second, that of switches counts; a link with reservations whose
 /// capacity is not known is refused.
 ///
 /// ```
@@ -247,11 +247,16 @@ pub fn only_within(switches: impl IntoIterator<Item = u64>, of_: &Group) -> Cons
 /// use maple::prelude::*;
 ///
 /// let reserved: Table<Location, u64> = Table::new("reserved");
-/// let fair = no_overload(&reserved, Some(1_000_000_000), &Group::all());
+/// let fair = no_overload(&reserved, None, Some(1_000_000_000), &Group::all());
 /// ```
 #[track_caller]
-pub fn no_overload(reserved: &Table<Location, u64>, capacity: Option<u64>, of_: &Group) -> Constraint {
-    of("no_overload", Rule::NoOverload { reserved: reserved.name().into(), capacity, of: of_.core() })
+pub fn no_overload(
+    reserved: &Table<Location, u64>,
+    link: Option<LinkName>,
+    capacity: Option<u64>,
+    of_: &Group,
+) -> Constraint {
+    of("no_overload", Rule::NoOverload { reserved: reserved.name().into(), link, capacity, of: of_.core() })
 }
 
 /// A constraint of your own: whether the route is allowed, or why not. It is traced like a policy. If it panics, the
@@ -279,8 +284,9 @@ where
     Constraint(CoreConstraint::new(name, Some(Source::here()), Rule::Own(own)))
 }
 
+/// The constraint with this rule, made by the caller's caller.
 #[track_caller]
-fn of(name: &str, rule: Rule<Arc<dyn Policy>>) -> Constraint {
+pub(crate) fn of(name: &str, rule: Rule<Arc<dyn Policy>>) -> Constraint {
     Constraint(CoreConstraint::new(name, Some(Source::here()), rule))
 }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use maple_core::compose::{Composition, Slice as CoreSlice};
 use maple_core::network::{LinkName, Location, Mac};
+use maple_core::portal::Rule;
 use maple_core::trace::{Cond, Source};
 
 use crate::compose::{Composed, composition};
 use crate::policy::Policy;
+use crate::portal::{self, Constraint, Group};
 
 /// Why slices can't be: two of them have a packet in common, or a name can't be.
 ///
@@ -109,6 +111,26 @@ impl Slice {
     #[must_use]
     pub fn links(self, links: impl IntoIterator<Item = LinkName>) -> Slice {
         Slice(self.0.links(links))
+    }
+
+    /// A constraint: what `of` sends takes the slice's links only, and leaves by its edge ports. It need not be a packet
+    /// of the slice.
+    ///
+    /// ```
+    /// use maple::portal::Group;
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    ///
+    /// let bench = Bench::new().switch(1, 1..=3);
+    /// let flood = |_: &Packet, net: &Net| net.flood();
+    /// let lab = maple::Slice::new("lab", flood).ports([bench.port(1, 1), bench.port(1, 2)]);
+    /// let inside = flood.guarded([lab.only_within(&Group::place((1, 1)))]);
+    /// assert!(bench.decide(&inside, &tcp(1024, 80), bench.port(1, 1)).exits().is_empty(), "the flood leaves by port 3");
+    /// ```
+    #[track_caller]
+    pub fn only_within(&self, of: &Group) -> Constraint {
+        let scope = self.0.scope().clone();
+        portal::of("only_within", Rule::OnlyWithinScope { scope, of: of.core() })
     }
 }
 

@@ -66,8 +66,8 @@ pub struct Verdicts {
     pub lost: Tally,
     /// Frames that left elsewhere, with other bytes, or twice.
     pub wrong: Tally,
-    /// Frames of which the network itself lost a copy: links, queues, meters, failures. Their other copies left as f
-    /// says.
+    /// Frames of which the network itself lost a copy: links, queues, meters, failures; and frames that had to keep their
+    /// way, and came before its rules. Their other copies left as f says.
     pub excused: u64,
     /// Frames that entered before discovery knew their port, or left when the state at their entry was forgotten.
     pub unchecked: u64,
@@ -217,7 +217,8 @@ impl Checker {
         let admitted: BTreeSet<&Place> = answers.iter().flatten().collect();
         let too_much = |(place, copies): (&Place, &usize)| *copies > count || !admitted.contains(place);
         let wrong = watched.came_out.iter().any(too_much);
-        if watched.excused && !wrong {
+        let keeps_way = || states.iter().any(|state| self.resolved(state, kind).is_some_and(|route| route.keeps_way));
+        if !wrong && (watched.excused || keeps_way()) {
             self.verdicts.excused += count as u64;
             return true;
         }
@@ -230,13 +231,17 @@ impl Checker {
     }
 
     /// Where f, run afresh on this state, sends the frame. Nowhere if f fails.
-    fn expected(&self, state: &Arc<Snapshot>, (ingress, frame): &Kind) -> BTreeSet<Place> {
-        let ingress = *ingress;
-        let run = Run::new(frame.clone(), frame.len(), ingress, Txn::new(state.clone()), self.track_hosts);
-        let Ok(resolved) = Observation::of(&*self.policy, &run).answer else { return BTreeSet::new() };
+    fn expected(&self, state: &Arc<Snapshot>, kind: &Kind) -> BTreeSet<Place> {
+        let Some(resolved) = self.resolved(state, kind) else { return BTreeSet::new() };
+        let (ingress, frame) = (kind.0, &kind.1);
         // Frames of f's own are the controller's to the network, which does not know what they answer.
         let routed = Resolved { own: Vec::new(), ..Resolved::clone(&resolved) };
         routed.copies(frame, ingress).into_iter().map(|(at, bytes)| (at.switch, at.port, bytes)).collect()
+    }
+
+    fn resolved(&self, state: &Arc<Snapshot>, (ingress, frame): &Kind) -> Option<Arc<Resolved>> {
+        let run = Run::new(frame.clone(), frame.len(), *ingress, Txn::new(state.clone()), self.track_hosts);
+        Observation::of(&*self.policy, &run).answer.ok()
     }
 }
 

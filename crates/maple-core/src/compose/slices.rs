@@ -72,6 +72,11 @@ impl<P> Slice<P> {
         self.tenant.name()
     }
 
+    /// The part of the network that it has.
+    pub fn scope(&self) -> &Scope {
+        &self.tenant.scope
+    }
+
     /// The slice of packets that fit one of these conditions.
     #[must_use]
     pub fn only(mut self, conditions: impl IntoIterator<Item = Cond>) -> Slice<P> {

@@ -16,8 +16,8 @@
 //!
 //! # Cost
 //!
-//! A run for each sample and switch. The switches of a shard take turns of [`BATCH`] samples, one in [`STEP`], so that
-//! packets are served in between. When another port becomes an edge port, samples without a leaf are tried again, at
+//! A run for each sample and switch. A shard decides [`BATCH`] samples at a time, its switches one after the other, so
+//! that packets are served in between. When another port becomes an edge port, samples without a leaf are tried again, at
 //! most once in [`PAUSE`].
 
 use std::collections::VecDeque;
@@ -37,9 +37,9 @@ use crate::run::Run;
 use crate::state::Snapshot;
 use crate::trace::Item;
 
-/// How many samples are decided at a time.
-const BATCH: usize = 64;
-/// The time between two batches of a shard.
+/// How many samples a shard decides at a time.
+const BATCH: usize = 128;
+/// The least time between two batches of a shard.
 const STEP: Duration = Duration::from_micros(100);
 /// The minimum time between the end of a pass and the next one.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -50,6 +50,8 @@ pub(super) struct Samples {
     packets: Arc<[SamplePacket]>,
     /// The switches that are at it, the next one first. A timer is set while there are any.
     turns: VecDeque<Dpid>,
+    /// How many samples were decided at which time.
+    decided: (Time, usize),
 }
 
 /// How far a switch has got.
@@ -67,7 +69,7 @@ pub(super) struct Proactive {
 
 impl Samples {
     pub fn new(packets: Vec<SamplePacket>) -> Samples {
-        Samples { packets: packets.into(), turns: VecDeque::new() }
+        Samples { packets: packets.into(), turns: VecDeque::new(), decided: (Time::default(), 0) }
     }
 }
 
@@ -96,50 +98,56 @@ impl Engine {
             return;
         }
         self.samples.turns.push_back(dpid);
-        if self.samples.turns.len() == 1 {
-            // At once, since packets of the port may be waiting.
-            self.decide_samples();
-        }
+        // At once, since packets of the port may be waiting.
+        self.decide_samples();
     }
 
-    /// Decides the next samples of the switch whose turn it is.
+    /// Decides the next samples of the switches whose turn it is.
     pub(super) fn decide_samples(&mut self) {
-        let Some(dpid) = self.samples.turns.pop_front() else { return };
-        // It may have connected again since, and not have begun.
-        let has_begun = self.switches.get(&dpid).is_some_and(|switch| switch.proactive.next.is_some());
-        if has_begun && self.decide_batch_of_samples(dpid) {
-            self.samples.turns.push_back(dpid);
-        } else if has_begun {
-            self.end_pass(dpid);
+        if self.samples.decided.0 != self.now {
+            self.samples.decided = (self.now, 0);
+        }
+        while self.samples.decided.1 < BATCH
+            && let Some(dpid) = self.samples.turns.pop_front()
+        {
+            // It may have connected again since, and not have begun.
+            if self.switches.get(&dpid).is_none_or(|switch| switch.proactive.next.is_none()) {
+                continue;
+            }
+            match self.decide_samples_of(dpid, BATCH - self.samples.decided.1) {
+                0 => self.end_pass(dpid),
+                count => {
+                    self.samples.decided.1 += count;
+                    self.samples.turns.push_back(dpid);
+                }
+            }
         }
         if !self.samples.turns.is_empty() {
             self.timers.insert((self.now + STEP, Timer::SampleTurn));
         }
     }
 
-    /// Returns whether there are more.
-    fn decide_batch_of_samples(&mut self, dpid: Dpid) -> bool {
+    /// Decides the next samples of a switch, at most so many. Returns how many; 0 if there are no more.
+    fn decide_samples_of(&mut self, dpid: Dpid, most: usize) -> usize {
         let (packets, state) = (Arc::clone(&self.samples.packets), self.store.snapshot());
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
-        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
-        let Some(from) = switch.proactive.next else { return false };
+        let Some(switch) = self.switches.get_mut(&dpid) else { return 0 };
+        let Some(from) = switch.proactive.next else { return 0 };
         let has_capacity =
             switch.full_until.is_none() && switch.capacity.has_capacity_for_trace(switch.table.tree().len());
         if edges.is_empty() || from >= packets.len() || !has_capacity {
-            return false;
+            return 0;
         }
-        let to = packets.len().min(from + BATCH);
+        let to = packets.len().min(from + most);
         switch.proactive.next = Some(to);
         let undecided = packets[from..to].iter().filter_map(|sample| self.undecided(sample, dpid, &edges));
         let undecided: Vec<ReceivedPacket> = undecided.collect();
-        let runs: Vec<(Run, ReceivedPacket)> = undecided
-            .into_iter()
-            .filter_map(|received| Some((self.admissible_run(&received)?, received)))
-            .collect();
+        let runs: Vec<(Run, ReceivedPacket)> =
+            undecided.into_iter().filter_map(|received| Some((self.admissible_run(&received)?, received))).collect();
         for (run, received, answer) in self.run_policy(runs) {
             self.cache_sample(outcome(&run, answer), received);
         }
-        true
+        to - from
     }
 
     /// The sample as a packet that enters at a switch, if it can enter there and is not decided.

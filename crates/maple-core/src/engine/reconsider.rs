@@ -57,14 +57,14 @@ impl Engine {
     fn apply_rerun(&mut self, id: LeafId, run: &Run, answer: Answer) {
         let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(id) };
         let Finished { trace, txn, violations, .. } = *finished;
-        let Some(at) = self.leaves.get(&id).map(|leaf| leaf.witness.at) else { return };
-        self.report_violations(violations, at);
         let Some(leaf) = self.leaves.get(&id) else { return };
+        let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
         let stays = *leaf.goal() == route;
         if !same || !stays && !self.can_reroute(id) || self.store.commit(txn, Some(id)).is_err() {
             return self.withdraw(id);
         }
+        self.report_violations(violations, at);
         let trace = self.leaves.intern(trace);
         if let Some(leaf) = self.leaves.get_mut(&id) {
             leaf.trace = trace;

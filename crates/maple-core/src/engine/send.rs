@@ -13,6 +13,7 @@ use super::{Effect, Engine};
 use crate::forwarding;
 use crate::ids::LeafId;
 use crate::network::{OwnFrame, PortKind};
+use crate::report::Report;
 use crate::route::{Resolved, SwitchHops};
 
 impl Engine {
@@ -95,8 +96,14 @@ impl Engine {
         self.effect(packet.at.switch, Message::PacketOut(message))
     }
 
-    /// Sends a packet straight out of the route's egress ports, whatever the tables contain.
+    /// Sends a packet straight out of the route's egress ports, whatever the tables contain. A packet that must keep its
+    /// way goes nowhere.
     pub(super) fn send_to_egress_ports(&mut self, route: &Resolved, packet: &ReceivedPacket) {
+        if route.keeps_way {
+            self.stats.way_drops += 1;
+            self.report_once(Report::NoRuleForWay { at: packet.at }, &format!("way {}", packet.at));
+            return route.own.iter().for_each(|own| self.send_own(own));
+        }
         self.stats.sent_by_controller += 1;
         let mut at_ingress = Vec::new();
         for (dpid, hops) in route.switches.iter().filter(|(_, hops)| !hops.edges.is_empty()) {

@@ -40,6 +40,8 @@ stats! {
     policy_errors,
     /// Routes that constraints refused.
     violations,
+    /// Packets dropped because a constraint demands their way, and there was no rule to take it by.
+    way_drops,
     /// Runs after which the packet waits until something that f read has changed.
     waits,
     /// Waiting packets dropped because too many waited or their switch disconnected.

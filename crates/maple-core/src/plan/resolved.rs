@@ -16,6 +16,9 @@ pub struct Resolved {
     pub meter: Option<Meter>,
     /// Frames that f sends itself. No rule can do that, so each packet of this kind comes to the controller.
     pub own: Vec<OwnFrame>,
+    /// Whether a constraint demands that the packet passes the switches between. Then it goes nowhere without rules: the
+    /// controller would send it from edge port to edge port.
+    pub keeps_way: bool,
 }
 
 /// What one switch does with a packet.

@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use maple_wire::{Constraint, Field};
 
 use crate::network::{Location, Mac};
 use crate::plan::Treatment;
 use crate::policy::{Net, PacketHandle, PolicyError};
-use crate::query::Query;
+use crate::query::{Query, QueryError};
 use crate::route::RouteError;
 use crate::run::Observe as _;
-use crate::state::{Function, Value};
+use crate::state::{Cell, CellValue};
 use crate::trace::Cond;
 
 /// One kind of member of a group.
@@ -40,8 +41,19 @@ pub struct Group {
     receives: [Vec<Cond>; 2],
     places: BTreeSet<Location>,
     /// Where members with addresses are. `None` if there is no such member.
-    located: Option<Query<(), Vec<Location>>>,
+    located: Option<Located>,
 }
+
+/// The questions where members are: about one place, which other hosts that come and go hardly change, and about all,
+/// for routes that lead to many places.
+#[derive(Clone)]
+struct Located {
+    is_at: Query<Location, bool>,
+    all: Query<(), Vec<Location>>,
+}
+
+/// For so many places, the question is about one after the other.
+const FEW: usize = 8;
 
 impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -121,14 +133,28 @@ impl Group {
         Ok(false)
     }
 
-    /// Where members are, as far as that is known.
-    pub(super) fn places(&self, net: &Net) -> Result<BTreeSet<Location>, PolicyError> {
-        let mut places = self.places.clone();
-        if let Some(query) = self.located.as_ref().filter(|_| net.tracks_hosts()) {
-            let located = query.try_get(net, &());
-            places.extend(located.map_err(|error| PolicyError::Exception(error.to_string().into()))?);
+    /// Asks the packet what tells whether a member sends it, apart from its source address. What is asked before the
+    /// policy runs stands at the top of the trace tree, so that all leaves share it.
+    pub(super) fn ask_who_sends(&self, pkt: &PacketHandle) {
+        _ = self.sends.iter().filter(|cond| !cond.all.is_empty()).any(|cond| pkt.fits(cond, None));
+    }
+
+    /// Those of some places where members are, as far as that is known.
+    pub(super) fn among(&self, net: &Net, places: &[Location]) -> Result<BTreeSet<Location>, PolicyError> {
+        let mut there: BTreeSet<Location> = places.iter().filter(|at| self.places.contains(at)).copied().collect();
+        let Some(located) = self.located.as_ref().filter(|_| net.tracks_hosts()) else { return Ok(there) };
+        let error = |error: QueryError| PolicyError::Exception(error.to_string().into());
+        if places.len() > FEW {
+            let all = located.all.try_get(net, &()).map_err(error)?;
+            there.extend(all.into_iter().filter(|at| places.contains(at)));
+            return Ok(there);
         }
-        Ok(places)
+        for at in places {
+            if !there.contains(at) && located.is_at.try_get(net, at).map_err(error)? {
+                there.insert(*at);
+            }
+        }
+        Ok(there)
     }
 }
 
@@ -205,27 +231,39 @@ fn came_in_at(pkt: &PacketHandle, at: Location) -> bool {
     pkt.switch() == at.switch && pkt.equals(Field::InPort, at.port.0.into(), Field::InPort.full_mask(), None)
 }
 
-/// The query for the places of members with addresses: one answer for all routes, evaluated again when hosts change.
-fn locate(members: Vec<Member>) -> Query<(), Vec<Location>> {
-    let only_macs = members.iter().all(|member| !matches!(member, Member::Ip(..)));
-    let answer = move |net: &Net, _: &Value| {
+/// The queries for the places of members with addresses: one answer for all routes, evaluated again when hosts of the
+/// place change, or hosts that may be members.
+fn locate(members: Vec<Member>) -> Located {
+    let members = Arc::new(members);
+    let all = Arc::clone(&members);
+    let has_prefixes = members.iter().any(|member| matches!(member, Member::Ip(..)));
+    let is_at = move |net: &Net, at: Location| {
+        let hosts = hosts(net, Cell::HostsAt(at));
+        hosts.into_iter().any(|(mac, _)| {
+            let (v4, v6) = has_prefixes.then(|| net.host_addresses(mac)).flatten().unwrap_or_default();
+            let ips: Vec<IpAddr> = v4.into_iter().map(IpAddr::from).chain(v6.into_iter().map(Into::into)).collect();
+            members.iter().any(|member| member.is(mac, &ips))
+        })
+    };
+    let all = move |net: &Net, (): ()| {
         let mut places = BTreeSet::new();
-        if only_macs {
-            let macs = members.iter().filter_map(|member| match member {
-                Member::Mac(mac) => Some(*mac),
-                _ => None,
-            });
-            places.extend(macs.filter_map(|mac| net.locate(mac)));
-        } else {
-            for (mac, at) in net.hosts() {
-                let (v4, v6) = net.host_addresses(mac).unwrap_or_default();
-                let all: Vec<IpAddr> = v4.into_iter().map(IpAddr::from).chain(v6.into_iter().map(Into::into)).collect();
-                if members.iter().any(|member| member.is(mac, &all)) {
-                    places.insert(at);
+        for member in &*all {
+            match member {
+                Member::Mac(mac) => places.extend(net.locate(*mac)),
+                Member::Ip(network, length) => {
+                    places.extend(hosts(net, Cell::HostsIn(*network, *length)).into_iter().map(|(_, at)| at));
                 }
+                Member::Place(_) | Member::Fits(_) => {}
             }
         }
-        Ok(Value::Tuple(places.into_iter().map(Value::Location).collect()))
+        places.into_iter().collect()
     };
-    Query::of(Function::new("members of a group", answer))
+    Located { is_at: Query::new("members of a group at a port", is_at), all: Query::new("members of a group", all) }
+}
+
+fn hosts(net: &Net, cell: Cell) -> Vec<(Mac, Location)> {
+    match net.read(cell) {
+        CellValue::Hosts(hosts) => hosts,
+        _ => Vec::new(),
+    }
 }

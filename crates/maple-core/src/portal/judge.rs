@@ -11,9 +11,32 @@ use super::{Constraint, Group, Rule, Violation};
 use crate::network::{LinkName, Location};
 use crate::policy::{Net, PacketHandle, PolicyError};
 use crate::policy_error::panic_text;
-use crate::route::{Delivery, Route, RouteView};
+use crate::route::{Delivery, Route, RouteError, RouteView};
 use crate::run::Observe as _;
 use crate::state::{Cell, CellValue, Name, Value};
+
+/// The constraint that every guard has. A path and a flood have no loops; hops that a policy gives may, and unions.
+pub(crate) const NO_LOOPS: &str = "no_loops";
+
+/// Asks the packet who sends it, before the policy runs.
+pub(crate) fn ask_who_sends<P>(pkt: &PacketHandle, constraints: &[Constraint<P>]) {
+    for constraint in constraints {
+        match &constraint.rule {
+            Rule::Waypoint { src: of, .. }
+            | Rule::Never { src: of, .. }
+            | Rule::MaxHops { of, .. }
+            | Rule::Avoid { of, .. }
+            | Rule::OnlyWithin { of, .. }
+            | Rule::OnlyWithinScope { of, .. }
+            | Rule::NoOverload { of, .. } => of.ask_who_sends(pkt),
+            Rule::Isolate(a, b) => {
+                a.ask_who_sends(pkt);
+                b.ask_who_sends(pkt);
+            }
+            Rule::Own(_) => {}
+        }
+    }
+}
 
 /// Calls the function of an own constraint.
 pub(crate) type CallOwn<'a, P> = dyn FnMut(&P, &PacketHandle, &Net) -> Result<Route, PolicyError> + 'a;
@@ -34,6 +57,13 @@ pub(crate) fn guarded<P>(
     }
     let judge = Judge { pkt, net, route: &route, source: pkt.known_source(), view: OnceCell::new() };
     let mut is_refused = false;
+    if pkt.loops(&route)
+        && let Err(Stop::Route(PolicyError::Route { error: error @ RouteError::Loop(_), made_at })) = judge.way()
+    {
+        let violation = Violation { constraint: NO_LOOPS.into(), why: error.to_string().into(), place: made_at };
+        pkt.note_violation(violation);
+        return Ok(route.refused());
+    }
     for constraint in constraints {
         let error_before = net.take_error();
         let found = catch_unwind(AssertUnwindSafe(|| judge.judge(&constraint.rule, own)))
@@ -117,10 +147,17 @@ impl Judge<'_> {
                 let outside = all.into_iter().find(|switch| !switches.contains(switch));
                 Ok(outside.map(|switch| format!("it passes switch {switch}")))
             }
-            Rule::NoOverload { reserved, capacity, of } if of.sends(self.pkt, self.source) => {
-                let of_link =
-                    |(from, _): &(Location, Location)| self.overloaded(*from, reserved, *capacity).transpose();
-                self.view()?.links.iter().find_map(of_link).transpose()
+            Rule::OnlyWithinScope { scope, of } if of.sends(self.pkt, self.source) => {
+                if let Some((from, to)) = self.view()?.links.iter().find(|(from, to)| !scope.has_link(*from, *to)) {
+                    return Ok(Some(format!("it takes the link from {from} to {to}")));
+                }
+                let outside = self.delivered(|delivery| !scope.has_port(delivery.at))?;
+                Ok(outside.map(|delivery| format!("it leaves by {}", delivery.at)))
+            }
+            Rule::NoOverload { reserved, link, capacity, of } if of.sends(self.pkt, self.source) => {
+                let links = self.view()?.links.iter();
+                let mut links = links.filter(|taken| link.as_ref().is_none_or(|link| is_link(link, taken)));
+                links.find_map(|(from, _)| self.overloaded(*from, reserved, *capacity).transpose()).transpose()
             }
             Rule::Own(function) => self.own(function, own),
             _ => Ok(None),
@@ -179,12 +216,24 @@ impl Judge<'_> {
         if !src.sends(self.pkt, self.source) {
             return Ok(None);
         }
-        let places = if self.is_to(dst, !self.is_for_many()?)? { None } else { Some(dst.places(self.net)?) };
-        let misses = |delivery: &Delivery| {
-            places.as_ref().is_none_or(|places| places.contains(&delivery.at))
-                && !via.iter().any(|switch| delivery.passes(*switch))
-        };
-        Ok(self.delivered(misses)?.map(|delivery| format!("it misses the waypoint on its way to {}", delivery.at)))
+        let places = if self.is_to(dst, !self.is_for_many()?)? { None } else { Some(self.members(dst)?) };
+        let is_to = |delivery: &Delivery| places.as_ref().is_none_or(|places| places.contains(&delivery.at));
+        let misses = |delivery: &Delivery| is_to(delivery) && !via.iter().any(|switch| delivery.passes(*switch));
+        let missed = self.delivered(misses)?;
+        // The controller can send a packet from the first switch to the last one, and past the others.
+        let first = self.pkt.ingress();
+        let ends_elsewhere = |at: &Location| at.switch != first && !via.contains(&first) && !via.contains(&at.switch);
+        let deliveries = &self.view()?.deliveries;
+        if missed.is_none() && deliveries.iter().any(|delivery| is_to(delivery) && ends_elsewhere(&delivery.at)) {
+            self.pkt.keep_way();
+        }
+        Ok(missed.map(|delivery| format!("it misses the waypoint on its way to {}", delivery.at)))
+    }
+
+    /// The places where the route delivers to members of a group.
+    fn members(&self, group: &Group) -> Result<BTreeSet<Location>, Stop> {
+        let deliveries: Vec<Location> = self.view()?.deliveries.iter().map(|delivery| delivery.at).collect();
+        Ok(group.among(self.net, &deliveries)?)
     }
 
     fn isolated(&self, from: &Group, to: &Group) -> Found {
@@ -197,7 +246,7 @@ impl Judge<'_> {
                 addressed.map(|one| format!("the packet is addressed to the other group, and leaves by {}", one.at))
             );
         }
-        let places = to.places(self.net)?;
+        let places = self.members(to)?;
         let reached = self.delivered(|delivery| places.contains(&delivery.at))?;
         Ok(reached.map(|delivery| format!("it delivers to the other group at {}", delivery.at)))
     }
@@ -253,6 +302,10 @@ impl Judge<'_> {
                 Some(port) => one.at.switch != self.pkt.ingress() || u128::from(one.at.port.0) != port,
                 None => !self.is_back(one),
             });
+        }
+        if !view.links.is_empty() {
+            // Whatever it makes of the switches between, the packet has to pass them.
+            self.pkt.keep_way();
         }
         self.pkt.show_route(Some(Arc::new(view)));
         let called = catch_unwind(AssertUnwindSafe(|| call(function, self.pkt, self.net)));

@@ -18,12 +18,17 @@
 //! port first as if it did, and ask for the packet's port only if that matters. So the trace says whatever the judgement
 //! rests on.
 //!
+//! A waypoint, and a constraint of the user's, may rest on the switches between the first and the last one. The
+//! controller could send packets past those, while their rules are not there. It drops them instead
+//! (`Resolved::keeps_way`), and says so.
+//!
 //! A constraint that fails leaves open whether the route is allowed. The packet is dropped, and nothing is cached. No
 //! fallback takes the place of such a packet's route.
 //!
 //! # Cost
 //!
-//! Who sends the packet is asked first. A constraint that is about other packets asks nothing of the route, so their
+//! Who sends the packet is asked first: by addresses and conditions even before the policy runs, so that these tests
+//! stand at the top of the tree and all leaves share them; by hardware address after it, when that mostly is known. A constraint that is about other packets asks nothing of the route, so their
 //! leaves still follow their plans, and share routes.
 
 mod group;
@@ -35,10 +40,10 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 
 pub use group::{Group, Member};
-pub(crate) use judge::guarded;
+pub(crate) use judge::{NO_LOOPS, ask_who_sends, guarded};
 
 use crate::ids::Name;
-use crate::network::{LinkName, Location};
+use crate::network::{LinkName, Location, Scope};
 use crate::trace::Source;
 
 pub use crate::run::Violation;
@@ -93,11 +98,20 @@ pub enum Rule<P> {
         /// Whose packets.
         of: Group,
     },
+    /// A packet takes the links of a part of the network only, and leaves by its edge ports.
+    OnlyWithinScope {
+        /// The part of the network, as a slice has it.
+        scope: Scope,
+        /// Whose packets.
+        of: Group,
+    },
     /// No packet takes a link of which more is reserved than it can carry. The reservations are a table: from the end
     /// of a link that sends, as a location or a pair of numbers, to bits a second.
     NoOverload {
         /// The name of the table.
         reserved: Name,
+        /// The link that counts. `None`: each.
+        link: Option<LinkName>,
         /// What each link can carry, in bits a second. `None`: what its switch says.
         capacity: Option<u64>,
         /// Whose packets.

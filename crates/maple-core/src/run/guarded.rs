@@ -31,6 +31,17 @@ impl PacketHandle {
         changes.passed_on(route).hops_now(ingress.switch, txn)
     }
 
+    /// Whether a route has a loop now. This is no question: what is asked next is.
+    pub(crate) fn loops(&self, route: &Route) -> bool {
+        let state = self.0.state();
+        route.may_loop() && state.changes.passed_on(route).loops_now(state.ingress.switch, &state.txn)
+    }
+
+    /// Notes that the packet must pass the switches of the route that it gets.
+    pub(crate) fn keep_way(&self) {
+        self.0.state().keeps_way = true;
+    }
+
     /// The route that an own constraint is to judge.
     ///
     /// Only a constraint has one: elsewhere this is `None`.

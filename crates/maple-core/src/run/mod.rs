@@ -61,6 +61,8 @@ struct RunState {
     paths: Vec<(Cell, Arc<Looked>)>,
     /// Whether a constraint has judged the hops of a route. The leaf then keeps exactly these.
     is_judged: bool,
+    /// Whether a constraint demands that the packet passes the switches of its route.
+    keeps_way: bool,
     /// The route that an own constraint judges at the moment.
     view: Option<Arc<RouteView>>,
     /// The routes that constraints refused.
@@ -144,6 +146,7 @@ impl Run {
             heard: 0,
             paths,
             is_judged: false,
+            keeps_way: false,
             view: None,
             violations: Vec::new(),
             logged: Vec::new(),
@@ -208,11 +211,12 @@ impl Run {
         }
         let resolved = resolved.and_then(|planned| {
             let own = route.own_frames(state.ingress, &state.txn)?;
-            if own.is_empty() {
+            let keeps_way = state.keeps_way && !planned.1.switches.is_empty();
+            if own.is_empty() && !keeps_way {
                 return Ok(planned);
             }
-            state.each = true;
-            let resolved = Arc::new(Resolved { own, ..(*planned.1).clone() });
+            state.each |= !own.is_empty();
+            let resolved = Arc::new(Resolved { own, keeps_way, ..(*planned.1).clone() });
             Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
         });
         resolved.map_err(|error| PolicyError::Route { error, made_at: route.made_at().cloned() })

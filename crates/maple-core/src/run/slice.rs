@@ -145,6 +145,8 @@ fn read(scope: &Scope, txn: &mut Txn, cell: Cell) -> CellValue {
         Cell::HostAddresses(_)
         | Cell::HostByIp(_)
         | Cell::Hosts
+        | Cell::HostsAt(_)
+        | Cell::HostsIn(..)
         | Cell::Switches
         | Cell::Links
         | Cell::EdgePorts(_)

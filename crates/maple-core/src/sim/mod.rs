@@ -32,6 +32,8 @@ mod contract;
 #[cfg(test)]
 mod flaps;
 #[cfg(test)]
+mod guards;
+#[cfg(test)]
 mod hosts;
 #[cfg(test)]
 mod invalidation;

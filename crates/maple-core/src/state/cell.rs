@@ -1,11 +1,13 @@
 //! Cells: the units in which f's dependencies on state are kept.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use maple_wire::{Dpid, PortNo};
 
 use super::query::{Answer, Question};
+use super::snapshot::first_and_last;
 use super::{Name, Rows, Snapshot, Value};
 use crate::network::{Gauge, Hop, Location, Mac, PortInfo, PortKind, Scale, Scope, UTILISATION};
 use crate::plan::{Plan, Resolved, RouteError};
@@ -29,6 +31,10 @@ pub enum Cell {
     HostByIp(IpAddr),
     /// All hosts and where they are.
     Hosts,
+    /// The hosts at a port.
+    HostsAt(Location),
+    /// The hosts with IP addresses in a prefix: an address of the network, and the number of its bits that count.
+    HostsIn(IpAddr, u8),
     /// All switches.
     Switches,
     /// All usable links, each once, lower end first.
@@ -92,7 +98,7 @@ pub enum CellValue {
     Addresses(Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)>),
     /// Of [`Cell::HostByIp`].
     Host(Option<(Mac, Location)>),
-    /// Of [`Cell::Hosts`].
+    /// Of [`Cell::Hosts`], [`Cell::HostsAt`] and [`Cell::HostsIn`].
     Hosts(Vec<(Mac, Location)>),
     /// Of [`Cell::Switches`].
     Switches(Vec<Dpid>),
@@ -136,6 +142,12 @@ impl Cell {
                 CellValue::Host(state.host_by_ip(*ip).and_then(|mac| state.host(mac).map(|host| (mac, host.location))))
             }
             Cell::Hosts => CellValue::Hosts(state.hosts().map(|(mac, host)| (*mac, host.location)).collect()),
+            Cell::HostsAt(at) => CellValue::Hosts(state.hosts_at(*at).map(|mac| (mac, *at)).collect()),
+            Cell::HostsIn(network, bits) => {
+                let hosts: BTreeSet<Mac> = state.hosts_in(*network, *bits).collect();
+                let place = |mac| state.host(mac).map(|host| (mac, host.location));
+                CellValue::Hosts(hosts.into_iter().filter_map(place).collect())
+            }
             Cell::Switches => CellValue::Switches(state.switches().map(|(dpid, _)| dpid).collect()),
             Cell::Links => CellValue::Links(state.links().collect()),
             Cell::EdgePorts(dpid) => CellValue::Ports(
@@ -186,6 +198,11 @@ impl Cell {
             Cell::Rate(gauge, _) => Some(*gauge),
             _ => None,
         }
+    }
+
+    /// Whether it is about a prefix that has this address.
+    pub(super) fn has_ip(&self, ip: IpAddr) -> bool {
+        matches!(self, Cell::HostsIn(network, bits) if first_and_last(*network, *bits).contains(&ip))
     }
 
     /// Whether any link or edge port may matter to it.

@@ -30,6 +30,8 @@ pub(super) struct Dependents {
     free: Vec<CellId>,
     /// Those cells that are about the topology, in order.
     topology: BTreeSet<Cell>,
+    /// Those that are about a prefix of IP addresses.
+    prefixes: BTreeSet<Cell>,
     /// The cells that are about what is measured.
     rates: BTreeMap<Gauge, BTreeSet<Cell>>,
     /// How many cells are paths by how much of links is used.
@@ -55,7 +57,7 @@ impl AddressKinds {
     /// The kinds that a cell is about.
     fn of(cell: &Cell) -> AddressKinds {
         match cell {
-            Cell::HostByIp(ip) => AddressKinds { v4: ip.is_ipv4(), v6: ip.is_ipv6() },
+            Cell::HostByIp(ip) | Cell::HostsIn(ip, _) => AddressKinds { v4: ip.is_ipv4(), v6: ip.is_ipv6() },
             Cell::HostAddresses(_) => AddressKinds { v4: true, v6: true },
             _ => AddressKinds::default(),
         }
@@ -269,8 +271,11 @@ impl Dependents {
                 }
                 Write::Host { mac, info } => {
                     self.suspect(&mut suspects, [Cell::HostAt(*mac), Cell::HostAddresses(*mac), Cell::Hosts]);
-                    let ips = before.host(*mac).into_iter().chain(info).flat_map(HostInfo::addresses);
-                    self.suspect(&mut suspects, ips.map(Cell::HostByIp));
+                    let ips = || before.host(*mac).into_iter().chain(info).flat_map(HostInfo::addresses);
+                    self.suspect(&mut suspects, ips().map(Cell::HostByIp));
+                    let places = [before.host(*mac), info.as_ref()].into_iter().flatten().map(|host| host.location);
+                    self.suspect(&mut suspects, places.map(Cell::HostsAt));
+                    suspects.extend(self.prefixes.iter().filter(|cell| ips().any(|ip| cell.has_ip(ip))).cloned());
                     if before.host(*mac).map(|host| host.location) != info.as_ref().map(|host| host.location) {
                         before.traffic_from(*mac).for_each(|gauge| self.suspect_rate(&mut suspects, &gauge));
                     }
@@ -342,6 +347,9 @@ impl Dependents {
         if cell.is_topology() {
             self.topology.insert(cell.clone());
         }
+        if matches!(cell, Cell::HostsIn(..)) {
+            self.prefixes.insert(cell.clone());
+        }
         if let Some(gauge) = cell.gauge() {
             let cells = self.rates.entry(gauge).or_default();
             self.measurings += u64::from(cells.is_empty());
@@ -398,6 +406,7 @@ impl Dependents {
             self.free.push(id);
             self.ids.remove(&cell);
             self.topology.remove(&cell);
+            self.prefixes.remove(&cell);
             self.paths_by_use -= usize::from(cell.is_path_by_use());
             if let Some(gauge) = cell.gauge()
                 && let Some(cells) = self.rates.get_mut(&gauge)

@@ -265,7 +265,17 @@ impl Declarations {
         self.tables.get(name).or_else(|| self.tables.get(outside_of_slices(name)?))
     }
 
-    /// The same for a variable.
+    /// The types that this table itself was declared with.
+    pub fn own_table(&self, name: &str) -> Option<&Arc<Types>> {
+        self.tables.get(name)
+    }
+
+    /// The type that this variable itself was declared with.
+    pub fn own_var(&self, name: &str) -> Option<&Arc<Kind>> {
+        self.vars.get(name)
+    }
+
+    /// The same as [`Declared::table`] for a variable.
     pub fn var(&self, name: &str) -> Option<&Arc<Kind>> {
         self.vars.get(name).or_else(|| self.vars.get(outside_of_slices(name)?))
     }

@@ -48,7 +48,7 @@ impl Store {
         let (table, types): (Name, _) = (name.into(), Arc::new(types));
         let mut inner = self.lock();
         let newest = self.newest();
-        if let Some(before) = newest.types(name) {
+        if let Some(before) = newest.declared().own_table(name) {
             return same(before, &types, || format!("the table {name}"));
         }
         let is_meant = |of: &Name| *of == table || is_named(of, &table) && newest.types(of).is_none();
@@ -82,7 +82,7 @@ impl Store {
         let (name, kind): (Name, _) = (name.into(), Arc::new(kind));
         let mut inner = self.lock();
         let newest = self.newest();
-        if let Some(before) = newest.kind(&name) {
+        if let Some(before) = newest.declared().own_var(&name) {
             return same(before, &kind, || format!("the variable {name}"));
         }
         let mut writes = vec![Write::Kind { name: name.clone(), kind: Arc::clone(&kind) }];

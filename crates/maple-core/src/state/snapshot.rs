@@ -1,6 +1,6 @@
 //! One consistent view of all tracked state, and the writes that lead from one view to the next.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet};
@@ -178,6 +178,11 @@ impl Snapshot {
         self.vars.get(name)
     }
 
+    /// What was declared.
+    pub(super) fn declared(&self) -> &Declarations {
+        &self.declared
+    }
+
     /// The types of a table's keys and values, if they were declared.
     pub fn types(&self, table: &str) -> Option<&Arc<Types>> {
         self.declared.table(table)
@@ -314,6 +319,12 @@ impl Snapshot {
     /// The host that announced an IP address last.
     pub fn host_by_ip(&self, ip: IpAddr) -> Option<Mac> {
         self.by_ip.get(&ip).copied()
+    }
+
+    /// The hosts that announced an IP address of a prefix last; one with several addresses comes several times. Costs
+    /// as much as there are addresses in the prefix.
+    pub fn hosts_in(&self, network: IpAddr, bits: u8) -> impl Iterator<Item = Mac> + '_ {
+        self.by_ip.range(first_and_last(network, bits)).map(|(_, mac)| *mac)
     }
 
     /// All hosts by address.
@@ -484,5 +495,21 @@ fn put<K: Ord + Clone, V: Clone>(map: &mut OrdMap<K, V>, key: &K, value: Option<
             None => drop(map.insert(key.clone(), value)),
         },
         None => drop(map.remove(key)),
+    }
+}
+
+/// The first and the last address of a prefix.
+pub(super) fn first_and_last(network: IpAddr, bits: u8) -> std::ops::RangeInclusive<IpAddr> {
+    match network {
+        IpAddr::V4(ip) => {
+            let host = u32::MAX.checked_shr(bits.into()).unwrap_or(0);
+            let first = u32::from(ip) & !host;
+            Ipv4Addr::from(first).into()..=Ipv4Addr::from(first | host).into()
+        }
+        IpAddr::V6(ip) => {
+            let host = u128::MAX.checked_shr(bits.into()).unwrap_or(0);
+            let first = u128::from(ip) & !host;
+            Ipv6Addr::from(first).into()..=Ipv6Addr::from(first | host).into()
+        }
     }
 }

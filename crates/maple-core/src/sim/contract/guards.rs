@@ -160,15 +160,8 @@ impl Judged<'_> {
         let deliveries = self.deliveries();
         match guard {
             Guard::Waypoint(src, dst, via) => {
-                let mut leaving = self.route.switches.values().filter(|hops| !hops.edges.is_empty());
-                let is_new = leaving.any(|hops| hops.treatment.rewrites.contains_key(&Field::EthDst));
-                let (said, named): (Vec<Member>, Vec<Member>) =
-                    dst.iter().cloned().partition(|member| matches!(member, Member::Fits(_)));
-                let is_for_many = self.frame[0] & 1 == 1 && !is_new;
-                let all = self.addresses(&said) || !is_for_many && self.addresses(&named);
-                let counts = |at: &Location| all || self.is_at(dst, *at);
                 let misses = |at: &Location| via.iter().all(|switch| !self.way(at.switch).contains(switch));
-                self.sends(src) && deliveries.iter().any(|at| counts(at) && misses(at))
+                self.sends(src) && self.watched(dst, &deliveries).any(|at| misses(&at))
             }
             Guard::Isolate(a, b) => {
                 let meets = |from: &[Member], to: &[Member]| {
@@ -196,6 +189,29 @@ impl Judged<'_> {
             Guard::FewDeliveries(most) => deliveries.len() > *most && self.state.var(VARS[0]) != Some(&Value::Int(1)),
             Guard::FailsOnTcp => self.packet(self.frame, |packet| packet.get(Field::IpProto) == Some(6)),
         }
+    }
+
+    /// Whether the packet must pass the switches of its route: a waypoint lies between the ends, or a function has judged.
+    pub fn keeps_way(&self, guards: &[Guard]) -> bool {
+        guards.iter().any(|guard| match guard {
+            Guard::Waypoint(src, dst, via) => {
+                let is_between = |at: Location| !via.contains(&self.came_in.switch) && !via.contains(&at.switch);
+                self.sends(src) && self.watched(dst, &self.deliveries()).any(is_between)
+            }
+            Guard::FewDeliveries(_) | Guard::FailsOnTcp => !self.links().is_empty(),
+            _ => false,
+        })
+    }
+
+    /// Those deliveries that a waypoint before this group watches.
+    fn watched(&self, dst: &[Member], deliveries: &[Location]) -> impl Iterator<Item = Location> {
+        let mut leaving = self.route.switches.values().filter(|hops| !hops.edges.is_empty());
+        let is_new = leaving.any(|hops| hops.treatment.rewrites.contains_key(&Field::EthDst));
+        let (said, named): (Vec<Member>, Vec<Member>) =
+            dst.iter().cloned().partition(|member| matches!(member, Member::Fits(_)));
+        let is_for_many = self.frame[0] & 1 == 1 && !is_new;
+        let all = self.addresses(&said) || !is_for_many && self.addresses(&named);
+        deliveries.iter().copied().filter(move |at| all || self.is_at(dst, *at))
     }
 
     fn packet<T>(&self, frame: &[u8], ask: impl FnOnce(&Packet<'_>) -> T) -> T {

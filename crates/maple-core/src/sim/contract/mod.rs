@@ -20,15 +20,15 @@ use generate::{LINK_PORTS, Shape, Step, greeting, hosts, line_shape, shape, step
 
 use guards::{Guard, Judged, Verdict, guards};
 
-use super::cases::{Listed, Program};
+use super::cases::{Listed, Program, VARS};
 use super::{Delivery, Random, Sim, SimSwitch};
 use crate::check::Observation;
 use crate::compose::{Composition, Slice};
 use crate::engine::{Engine, Event, LabelRange, ListenerPacket, Options, PROBE_MAC, Selection};
 use crate::network::{LinkName, Location, Mac, PortKind};
 use crate::oracles::Strategy;
-use crate::policy::{Policy, SamplePacket};
-use crate::route::Resolved;
+use crate::policy::{Policy, PolicyError, SamplePacket};
+use crate::route::{Resolved, RouteError};
 use crate::run::Run;
 use crate::state::{Name, Snapshot, Txn, Write};
 
@@ -126,7 +126,11 @@ impl Case {
         let mut steps: Vec<Step> = (0..hosts().len()).map(|host| greeting(&mut random, &world, host)).collect();
         steps.push(Step::Rest);
         steps.extend(case.steps);
-        Case { policy, guards: guards(&mut random, &world), steps, ..case }
+        let mut guards = guards(&mut random, &world);
+        // The judge asks the state as it was before the run.
+        let writes = policy.to_string().contains(VARS[0]);
+        guards.retain(|guard| !writes || !matches!(guard, Guard::FewDeliveries(_)));
+        Case { policy, guards, steps, ..case }
     }
 
     /// A case in which many flows share links.
@@ -282,6 +286,8 @@ struct Play<'a> {
     truth: BTreeMap<Mac, Location>,
     /// The number of packets that the engines dropped because they did not know the label.
     dropped: u64,
+    /// How many packets were dropped so far because no rule led them along their way.
+    way_drops: u64,
     /// Some switch may be full.
     shrunk: bool,
     tally: Tally,
@@ -373,6 +379,7 @@ impl<'a> Play<'a> {
             edges,
             truth,
             dropped: 0,
+            way_drops: 0,
             shrunk: false,
             tally: Tally::default(),
         }
@@ -466,6 +473,9 @@ impl<'a> Play<'a> {
         let states = std::mem::take(&mut self.sim.history);
         self.sim.history = states.last().cloned().into_iter().collect();
         let dropped: u64 = self.sim.engines().iter().map(|engine| engine.stats().link_drops).sum();
+        let way_drops: u64 = self.sim.engines().iter().map(|engine| engine.stats().way_drops).sum();
+        // Without rules, packets that must keep their way go nowhere.
+        let lost_ways = way_drops > std::mem::replace(&mut self.way_drops, way_drops);
         let lossy_here = dropped > std::mem::replace(&mut self.dropped, dropped);
         let sent = std::mem::take(&mut self.sent);
         // A full switch may lose rules without warning.
@@ -487,14 +497,18 @@ impl<'a> Play<'a> {
             let seen = [Some(packet.frame.len()), cut.map(|len| len.min(packet.frame.len()))];
             let all = || states.iter().flat_map(|state| seen.into_iter().flatten().map(move |len| (state, len)));
             let fits = all().any(|(state, len)| {
-                let want = self.expected(packet, len, state);
-                if may_lose { contains_all(&want, &got) } else { want.iter().eq(got.iter().copied()) }
+                let (want, keeps_way) = self.expected(packet, len, state);
+                if may_lose || keeps_way && lost_ways {
+                    contains_all(&want, &got)
+                } else {
+                    want.iter().eq(got.iter().copied())
+                }
             });
             if !may_lose {
                 self.check_heard(packet, &heard, !got.is_empty())?;
             }
             if !fits {
-                let wanted: Vec<_> = all().map(|(state, len)| self.expected(packet, len, state)).collect();
+                let wanted: Vec<_> = all().map(|(state, len)| self.expected(packet, len, state).0).collect();
                 return Err(format!(
                     "packet {} at {}: came out {got:?}, wanted one of {wanted:?} (may lose: {may_lose})",
                     maple_wire::packet::text::summary(&maple_wire::Packet::new(&packet.frame, packet.at.port.0)),
@@ -517,21 +531,41 @@ impl<'a> Play<'a> {
         if fits { Ok(()) } else { Err(format!("packet at {} was heard of {times} times ({wanted})", packet.at)) }
     }
 
-    /// Where f, run from scratch on the first `len` bytes, sends the packet in a state; sorted.
-    fn expected(&self, packet: &Sent, len: usize, state: &Arc<Snapshot>) -> Vec<Delivery> {
+    /// Where f, run from scratch on the first `len` bytes, sends the packet in a state; sorted. And whether it must keep
+    /// its way.
+    fn expected(&self, packet: &Sent, len: usize, state: &Arc<Snapshot>) -> (Vec<Delivery>, bool) {
         if state.port(packet.at).is_none_or(|port| port.kind != PortKind::Edge) {
-            return Vec::new();
+            return (Vec::new(), false);
         }
         // These packets go to discovery, not to f.
         let view = maple_wire::Packet::new(&packet.frame, packet.at.port.0);
         let is = |field, value| view.get(field) == Some(value);
         if is(Field::EthType, LLDP) || self.case.track_hosts && is(Field::EthDst, PROBE_MAC.bits()) {
-            return Vec::new();
+            return (Vec::new(), false);
         }
-        let captured = packet.frame[..len].into();
-        let txn = Txn::new(state.clone());
-        let run = Run::new(captured, packet.frame.len(), packet.at, txn, self.case.track_hosts);
-        let Ok(resolved) = Observation::of(&*self.policy, &run).answer else { return Vec::new() };
+        let captured: Arc<[u8]> = packet.frame[..len].into();
+        let run = || {
+            Run::new(
+                Arc::clone(&captured),
+                packet.frame.len(),
+                packet.at,
+                Txn::new(state.clone()),
+                self.case.track_hosts,
+            )
+        };
+        let resolved = match Observation::of(&*self.policy, &run()).answer {
+            Ok(resolved) => resolved,
+            // A guard refuses loops. What the run sends besides is sent.
+            Err(PolicyError::Route { error: RouteError::Loop(_), .. }) if !self.case.guards.is_empty() => {
+                let run = run();
+                let route = self.policy.decide(&run.packet(), &run.net()).expect("it was decided before");
+                match run.resolved(&route.refused()) {
+                    Ok(resolved) => resolved,
+                    Err(_) => return (Vec::new(), false),
+                }
+            }
+            Err(_) => return (Vec::new(), false),
+        };
         let judged = Judged {
             frame: &packet.frame[..len],
             total_len: packet.frame.len(),
@@ -540,13 +574,14 @@ impl<'a> Play<'a> {
             track_hosts: self.case.track_hosts,
             route: &resolved,
         };
+        let keeps_way = judged.keeps_way(&self.case.guards);
         let resolved = match judged.verdict(&self.case.guards) {
             Verdict::Allowed => resolved,
             Verdict::Refused => Arc::new(Resolved { own: resolved.own.clone(), ..Resolved::default() }),
-            Verdict::Failed => return Vec::new(),
+            Verdict::Failed => return (Vec::new(), false),
         };
         let copies = resolved.copies(&packet.frame, packet.at).into_iter();
-        copies.map(|(at, frame)| Delivery { at, frame }).collect()
+        (copies.map(|(at, frame)| Delivery { at, frame }).collect(), keeps_way)
     }
 
     /// At rest, the switches have the rules that the engines assume, and f was consistent.
