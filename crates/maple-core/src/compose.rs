@@ -37,7 +37,7 @@ use crate::ids::Name;
 use crate::plan::Treatment;
 use crate::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use crate::policy_error::panic_text;
-use crate::portal::{self, Constraint, NO_LOOPS};
+use crate::portal::{self, Constraint, Constraints, NO_LOOPS};
 use crate::route::Route;
 use crate::run::Observe as _;
 use crate::state::{Access, Cell, CellValue, Value};
@@ -66,7 +66,7 @@ enum Node<P> {
     Choose { by: Choice, cases: Vec<(Value, Node<P>)>, otherwise: Box<Node<P>> },
     Fallback { of: Box<Node<P>>, on_error: Box<Node<P>> },
     Slices { tenants: Vec<(Tenant, Node<P>)>, at: Option<Source>, otherwise: Box<Node<P>> },
-    Guard { of: Box<Node<P>>, constraints: Arc<[Constraint<P>]> },
+    Guard { of: Box<Node<P>>, constraints: Arc<Constraints<P>> },
 }
 
 /// What a choice goes by.
@@ -171,7 +171,7 @@ impl<P> Composition<P> {
     /// reported. Of a route that passes, its copies are judged.
     #[must_use]
     pub fn guarded(self, constraints: impl IntoIterator<Item = Constraint<P>>) -> Composition<P> {
-        let constraints = portal::with_distinct_names(constraints);
+        let constraints = Arc::new(Constraints::new(constraints));
         Composition(Node::Guard { of: Box::new(self.0), constraints })
     }
 
@@ -296,11 +296,11 @@ impl<P> Running<'_, P> {
             Node::Fallback { of, on_error } => self.with_fallback(of, on_error),
             Node::Slices { tenants, at, otherwise } => self.slices(tenants, otherwise, at.as_ref()),
             Node::Guard { of, constraints } => {
-                portal::ask_who_sends(self.pkt, constraints);
+                let is_named = constraints.ask_who_sends(self.pkt);
                 let (savepoint, refused) = (self.net.savepoint(), self.pkt.violations());
                 let inner = self.decide(of)?;
                 let refused_inside = self.pkt.violations() - refused;
-                let route = portal::guarded(self.pkt, self.net, inner, constraints, self.call)?;
+                let route = portal::guarded(self.pkt, self.net, inner, (constraints, is_named), self.call)?;
                 if self.pkt.violations() > refused + refused_inside {
                     // Nothing is done for the packet, so what the policy noted of it does not hold.
                     self.net.take_back_writes(savepoint);

@@ -28,6 +28,13 @@ pub struct SamplePacket {
     pub not_at: Arc<BTreeSet<Location>>,
 }
 
+impl SamplePacket {
+    /// A packet that may enter anywhere.
+    pub fn new(frame: impl Into<Arc<[u8]>>) -> SamplePacket {
+        SamplePacket { frame: frame.into(), switch: None, port: None, not_at: Arc::default() }
+    }
+}
+
 /// The user's f.
 pub trait Policy: Send + Sync {
     /// Decides where `pkt` goes. The answer must depend only on what it reads through its arguments.

@@ -133,7 +133,7 @@ pub use maple_core::policy::PolicyError;
 /// ```
 /// use maple::testing::tcp;
 ///
-/// let telnet = maple::SamplePacket { frame: tcp(1024, 23).into(), switch: None, port: None };
+/// let telnet = maple::SamplePacket::new(tcp(1024, 23));
 /// assert!(telnet.frame.len() > 50);
 /// ```
 #[doc(inline)]

@@ -69,7 +69,7 @@ pub trait Policy: Send + Sync {
     ///     }
     ///
     ///     fn samples(&self) -> Vec<maple::SamplePacket> {
-    ///         vec![maple::SamplePacket { frame: tcp(1024, 23).into(), switch: None, port: None }]
+    ///         vec![maple::SamplePacket::new(tcp(1024, 23))]
     ///     }
     /// }
     /// ```
@@ -85,7 +85,8 @@ pub trait Policy: Send + Sync {
     /// use maple::prelude::*;
     ///
     /// let short = (|_: &Packet, net: &Net| net.flood()).guarded([max_hops(3, &Group::all())]);
-    /// assert!(short.constraints()[0].starts_with("max_hops"));
+    /// let names = short.constraints();
+    /// assert!(&*names[0] == "no_loops" && names[1].starts_with("max_hops"));
     /// ```
     fn constraints(&self) -> Vec<Arc<str>> {
         Vec::new()

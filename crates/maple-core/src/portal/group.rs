@@ -93,14 +93,15 @@ impl Group {
     }
 
     /// Whether a member sends the packet, as it is before the policy's route changes it. `source` is its source if that
-    /// is known, which spares a question for each member.
-    pub(super) fn sends(&self, pkt: &PacketHandle, source: Option<u128>) -> bool {
+    /// is known, which spares a question for each member. `is_named` is whether the packet fits what some constraint's
+    /// senders send.
+    pub(super) fn sends(&self, pkt: &PacketHandle, source: Option<u128>, is_named: bool) -> bool {
         let is_mac = match source {
             Some(source) => self.macs.contains_key(&source),
             None => self.macs.values().any(|cond| pkt.fits(cond, None)),
         };
         is_mac
-            || self.sends.iter().any(|cond| pkt.fits(cond, None))
+            || self.sends.iter().any(|cond| is_for_all(cond) || is_named && pkt.fits(cond, None))
             || self.places.iter().any(|at| came_in_at(pkt, *at))
     }
 
@@ -133,10 +134,14 @@ impl Group {
         Ok(false)
     }
 
-    /// Asks the packet what tells whether a member sends it, apart from its source address. What is asked before the
-    /// policy runs stands at the top of the trace tree, so that all leaves share it.
-    pub(super) fn ask_who_sends(&self, pkt: &PacketHandle) {
-        _ = self.sends.iter().filter(|cond| !cond.all.is_empty()).any(|cond| pkt.fits(cond, None));
+    /// The hardware addresses of its members, if nothing else tells that a member sends a packet.
+    pub(super) fn only_macs(&self) -> Option<Vec<u128>> {
+        (self.sends.is_empty() && self.places.is_empty()).then(|| self.macs.keys().copied().collect())
+    }
+
+    /// What a packet fits that a member sends, apart from hardware addresses, ports, and what all packets fit.
+    pub(super) fn named_senders(&self) -> impl Iterator<Item = &Cond> {
+        self.sends.iter().filter(|cond| !is_for_all(cond))
     }
 
     /// Those of some places where members are, as far as that is known.
@@ -225,6 +230,10 @@ fn concerns(cond: &Cond, rewrites: &BTreeMap<Field, u128>) -> bool {
     let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
     let mut fields = fields.collect::<Vec<_>>().into_iter();
     fields.any(|field| rewrites.keys().any(|written| *written == field || is_tag(*written) && is_tag(field)))
+}
+
+fn is_for_all(cond: &Cond) -> bool {
+    cond.all.is_empty() && cond.ranges.is_empty()
 }
 
 fn came_in_at(pkt: &PacketHandle, at: Location) -> bool {

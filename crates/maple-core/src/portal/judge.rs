@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use maple_wire::{Dpid, Field, PortNo};
 
-use super::{Constraint, Group, Rule, Violation};
+use super::{Constraints, Group, Rule, Violation};
 use crate::network::{LinkName, Location};
 use crate::policy::{Net, PacketHandle, PolicyError};
 use crate::policy_error::panic_text;
@@ -18,30 +18,12 @@ use crate::state::{Cell, CellValue, Name, Value};
 /// The constraint that every guard has. A path and a flood have no loops; hops that a policy gives may, and unions.
 pub(crate) const NO_LOOPS: &str = "no_loops";
 
-/// Asks the packet who sends it, before the policy runs.
-pub(crate) fn ask_who_sends<P>(pkt: &PacketHandle, constraints: &[Constraint<P>]) {
-    for constraint in constraints {
-        match &constraint.rule {
-            Rule::Waypoint { src: of, .. }
-            | Rule::Never { src: of, .. }
-            | Rule::MaxHops { of, .. }
-            | Rule::Avoid { of, .. }
-            | Rule::OnlyWithin { of, .. }
-            | Rule::OnlyWithinScope { of, .. }
-            | Rule::NoOverload { of, .. } => of.ask_who_sends(pkt),
-            Rule::Isolate(a, b) => {
-                a.ask_who_sends(pkt);
-                b.ask_who_sends(pkt);
-            }
-            Rule::Own(_) => {}
-        }
-    }
-}
-
 /// Calls the function of an own constraint.
 pub(crate) type CallOwn<'a, P> = dyn FnMut(&P, &PacketHandle, &Net) -> Result<Route, PolicyError> + 'a;
 
-/// The route, if it satisfies all constraints; otherwise a drop. All are asked, so that each violation is known.
+/// The route, if it satisfies all constraints; otherwise a drop. With the constraints comes what
+/// [`Constraints::ask_who_sends`] has said. All that concern the packet are asked, so that each
+/// violation is known.
 ///
 /// # Errors
 /// That of the first constraint that fails, or why the route can't be followed.
@@ -49,13 +31,13 @@ pub(crate) fn guarded<P>(
     pkt: &PacketHandle,
     net: &Net,
     route: Route,
-    constraints: &[Constraint<P>],
+    (constraints, is_named): (&Constraints<P>, bool),
     own: &mut CallOwn<'_, P>,
 ) -> Result<Route, PolicyError> {
     if route.sends_nothing() {
         return Ok(route);
     }
-    let judge = Judge { pkt, net, route: &route, source: pkt.known_source(), view: OnceCell::new() };
+    let judge = Judge { pkt, net, route: &route, source: pkt.known_source(), is_named, view: OnceCell::new() };
     let mut is_refused = false;
     if pkt.loops(&route)
         && let Err(Stop::Route(PolicyError::Route { error: error @ RouteError::Loop(_), made_at })) = judge.way()
@@ -64,7 +46,7 @@ pub(crate) fn guarded<P>(
         pkt.note_violation(violation);
         return Ok(route.refused());
     }
-    for constraint in constraints {
+    for constraint in constraints.of(judge.source) {
         let error_before = net.take_error();
         let found = catch_unwind(AssertUnwindSafe(|| judge.judge(&constraint.rule, own)))
             .unwrap_or_else(|panic| Err(PolicyError::Exception(panic_text("the constraint", &*panic)).into()));
@@ -123,6 +105,8 @@ struct Judge<'a> {
     route: &'a Route,
     /// Who sends the packet, if that was asked before.
     source: Option<u128>,
+    /// Whether it fits what some constraint's senders send ([`Constraints::ask_who_sends`]).
+    is_named: bool,
     /// Where the route leads, once a constraint has asked; and what is rewritten where the packet leaves.
     view: OnceCell<(RouteView, Vec<Rewrites>)>,
 }
@@ -132,29 +116,29 @@ impl Judge<'_> {
         match rule {
             Rule::Waypoint { src, dst, via } => self.waypoint(src, dst, via),
             Rule::Isolate(a, b) => Ok(self.isolated(a, b)?.or(self.isolated(b, a)?)),
-            Rule::Never { port, src } if src.sends(self.pkt, self.source) => self.never(*port),
-            Rule::MaxHops { most, of } if of.sends(self.pkt, self.source) => {
+            Rule::Never { port, src } if self.sends(src) => self.never(*port),
+            Rule::MaxHops { most, of } if self.sends(of) => {
                 let far = |delivery: &Delivery| delivery.path.len() > *most;
                 let at = self.delivered(far)?;
                 Ok(at.map(|one| format!("it passes {} switches on its way to {}", one.path.len(), one.at)))
             }
-            Rule::Avoid { link, of } if of.sends(self.pkt, self.source) => {
+            Rule::Avoid { link, of } if self.sends(of) => {
                 let taken = self.view()?.links.iter().find(|taken| is_link(link, taken));
                 Ok(taken.map(|(from, to)| format!("it takes the link from {from} to {to}")))
             }
-            Rule::OnlyWithin { switches, of } if of.sends(self.pkt, self.source) => {
+            Rule::OnlyWithin { switches, of } if self.sends(of) => {
                 let all = self.view()?.switches();
                 let outside = all.into_iter().find(|switch| !switches.contains(switch));
                 Ok(outside.map(|switch| format!("it passes switch {switch}")))
             }
-            Rule::OnlyWithinScope { scope, of } if of.sends(self.pkt, self.source) => {
+            Rule::OnlyWithinScope { scope, of } if self.sends(of) => {
                 if let Some((from, to)) = self.view()?.links.iter().find(|(from, to)| !scope.has_link(*from, *to)) {
                     return Ok(Some(format!("it takes the link from {from} to {to}")));
                 }
                 let outside = self.delivered(|delivery| !scope.has_port(delivery.at))?;
                 Ok(outside.map(|delivery| format!("it leaves by {}", delivery.at)))
             }
-            Rule::NoOverload { reserved, link, capacity, of } if of.sends(self.pkt, self.source) => {
+            Rule::NoOverload { reserved, link, capacity, of } if self.sends(of) => {
                 let links = self.view()?.links.iter();
                 let mut links = links.filter(|taken| link.as_ref().is_none_or(|link| is_link(link, taken)));
                 links.find_map(|(from, _)| self.overloaded(*from, reserved, *capacity).transpose()).transpose()
@@ -162,6 +146,10 @@ impl Judge<'_> {
             Rule::Own(function) => self.own(function, own),
             _ => Ok(None),
         }
+    }
+
+    fn sends(&self, group: &Group) -> bool {
+        group.sends(self.pkt, self.source, self.is_named)
     }
 
     /// Where the route leads. From now on the run depends on that.
@@ -179,7 +167,8 @@ impl Judge<'_> {
             || PortNo(self.pkt.read(Field::InPort, Field::InPort.full_mask(), None).unwrap_or_default() as u32);
         let view = RouteView::of(&resolved, self.pkt.ingress(), in_port);
         let leaves = resolved.switches.values().filter(|hops| !hops.edges.is_empty());
-        let rewrites = leaves.map(|hops| hops.treatment.rewrites.clone()).collect();
+        let rewrites =
+            leaves.map(|hops| &hops.treatment.rewrites).filter(|rewrites| !rewrites.is_empty()).cloned().collect();
         Ok(self.view.get_or_init(|| (view, rewrites)))
     }
 
@@ -213,7 +202,7 @@ impl Judge<'_> {
     }
 
     fn waypoint(&self, src: &Group, dst: &Group, via: &BTreeSet<Dpid>) -> Found {
-        if !src.sends(self.pkt, self.source) {
+        if !self.sends(src) {
             return Ok(None);
         }
         let places = if self.is_to(dst, !self.is_for_many()?)? { None } else { Some(self.members(dst)?) };
@@ -237,7 +226,7 @@ impl Judge<'_> {
     }
 
     fn isolated(&self, from: &Group, to: &Group) -> Found {
-        if !from.sends(self.pkt, self.source) {
+        if !self.sends(from) {
             return Ok(None);
         }
         if self.is_to(to, true)? {

@@ -31,16 +31,18 @@
 //! stand at the top of the tree and all leaves share them; by hardware address after it, when that mostly is known. A constraint that is about other packets asks nothing of the route, so their
 //! leaves still follow their plans, and share routes.
 
+mod constraints;
 mod group;
 mod judge;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use maple_wire::Dpid;
 
+pub(crate) use constraints::Constraints;
 pub use group::{Group, Member};
-pub(crate) use judge::{NO_LOOPS, ask_who_sends, guarded};
+pub(crate) use judge::{NO_LOOPS, guarded};
 
 use crate::ids::Name;
 use crate::network::{LinkName, Location, Scope};
@@ -120,21 +122,6 @@ pub enum Rule<P> {
     /// A function of packet, route and network: the packet's [`judged_route`](crate::PacketHandle::judged_route).
     /// [`PolicyError::Violates`](crate::PolicyError::Violates) refuses the route; any answer allows it.
     Own(P),
-}
-
-/// The constraints, with a number after the text of those whose name others before them have: reports and verdicts are
-/// counted by name.
-pub(crate) fn with_distinct_names<P>(constraints: impl IntoIterator<Item = Constraint<P>>) -> Arc<[Constraint<P>]> {
-    let mut seen: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-    let distinct = |constraint: Constraint<P>| {
-        let number = seen.entry(constraint.name()).or_default();
-        *number += 1;
-        match *number {
-            1 => constraint,
-            number => Constraint { text: format!("{} #{number}", constraint.text).into(), ..constraint },
-        }
-    };
-    constraints.into_iter().map(distinct).collect()
 }
 
 impl<P> Constraint<P> {

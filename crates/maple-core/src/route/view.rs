@@ -1,7 +1,5 @@
 //! What constraints look at: where a route leads, as hops and deliveries.
 
-use std::collections::BTreeMap;
-
 use maple_wire::{Dpid, PortNo};
 
 use super::Resolved;
@@ -32,24 +30,30 @@ impl RouteView {
     /// back by name ([`PortNo::IN_PORT`]).
     pub(crate) fn of(resolved: &Resolved, ingress: Dpid, mut in_port: impl FnMut() -> PortNo) -> RouteView {
         let mut view = RouteView::default();
-        let mut arrives: BTreeMap<Dpid, Hop> = BTreeMap::new();
+        let mut named = |port: PortNo| if port == PortNo::IN_PORT { in_port() } else { port };
+        // Routes are short, and a list is faster then than a map.
+        let mut arrives: Vec<(Dpid, Hop)> = Vec::new();
         for (switch, hops) in &resolved.switches {
             for (port, far) in &hops.links {
-                arrives.insert(far.switch, Hop::new(*switch, *port));
+                arrives.push((far.switch, Hop::new(*switch, *port)));
                 view.links.push((Location::new(*switch, *port), *far));
             }
             let ports = hops.links.keys().chain(&hops.edges);
-            view.hops.extend(ports.map(|port| Hop::new(*switch, *port)));
+            view.hops.extend(ports.map(|port| Hop::new(*switch, named(*port))));
         }
         view.hops.sort_unstable();
+        arrives.sort_unstable();
         for (switch, hops) in &resolved.switches {
             for port in &hops.edges {
-                let port = if *port == PortNo::IN_PORT { in_port() } else { *port };
+                let port = named(*port);
                 let mut path = vec![Hop::new(*switch, port)];
                 let mut at = *switch;
                 // A route is a tree, so this ends at the ingress.
-                while let Some(before) = arrives.get(&at).filter(|_| at != ingress) {
-                    path.push(*before);
+                while let Ok(place) = arrives.binary_search_by_key(&at, |(to, _)| *to)
+                    && at != ingress
+                {
+                    let (_, before) = arrives[place];
+                    path.push(before);
                     at = before.switch;
                 }
                 path.reverse();
@@ -93,6 +97,7 @@ mod tests {
         let view = RouteView::of(&Resolved { switches, ..Resolved::default() }, Dpid(1), || PortNo(9));
         let told: Vec<(Location, usize)> = view.deliveries.iter().map(|one| (one.at, one.path.len())).collect();
         assert_eq!(told, [(at(1, 3), 1), (at(1, 9), 1), (at(2, 4), 2)]);
+        assert!(view.hops.contains(&Hop::new(Dpid(1), PortNo(9))), "{:?}", view.hops);
         assert_eq!(view.links, [(at(1, 2), at(2, 1))]);
         assert_eq!(view.switches(), [Dpid(1), Dpid(2)]);
         assert!(view.deliveries[2].passes(Dpid(1)) && !view.deliveries[0].passes(Dpid(2)));

@@ -164,10 +164,7 @@ impl Case {
     fn samples(&self) -> Vec<SamplePacket> {
         let mut random = Random(self.seed);
         let world = self.shape.world();
-        let mut sample = || {
-            let frame = world.packet(&mut random, &[]).frame(0).into();
-            SamplePacket { frame, switch: None, port: None, not_at: Arc::default() }
-        };
+        let mut sample = || SamplePacket::new(world.packet(&mut random, &[]).frame(0));
         (0..self.seed % 8).map(|_| sample()).collect()
     }
 

@@ -1,0 +1,113 @@
+//! The constraints of a guard, and which of them a packet concerns.
+//!
+//! Most constraints are about some senders. Those whose senders are all named by hardware address are found by the
+//! packet's source, if the policy has asked for that, so the others cost nothing. All other senders but edge ports are
+//! asked for by one list, which mostly says that none of them sends the packet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::{Constraint, Group, Rule};
+use crate::policy::PacketHandle;
+use crate::run::Observe as _;
+use crate::trace::CondList;
+
+/// So many conditions are asked one by one.
+const FEW: usize = 8;
+
+/// The constraints of a guard.
+#[derive(Debug)]
+pub(crate) struct Constraints<P> {
+    all: Vec<Constraint<P>>,
+    /// By the hardware address of a sender, the places of the constraints that are only about such senders.
+    by_sender: FxHashMap<u128, Vec<usize>>,
+    /// The places of all others.
+    others: Vec<usize>,
+    /// What a packet fits that a sender sends whom a constraint names by an IP address or a condition.
+    named: Arc<CondList>,
+}
+
+impl<P> Constraints<P> {
+    /// These constraints, with a number after the text of those whose name others before them have: reports and verdicts
+    /// are counted by name.
+    pub fn new(constraints: impl IntoIterator<Item = Constraint<P>>) -> Constraints<P> {
+        let mut seen: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+        let distinct = |constraint: Constraint<P>| {
+            let number = seen.entry(constraint.name()).or_default();
+            *number += 1;
+            match *number {
+                1 => constraint,
+                number => Constraint { text: format!("{} #{number}", constraint.text).into(), ..constraint },
+            }
+        };
+        let all: Vec<Constraint<P>> = constraints.into_iter().map(distinct).collect();
+        let (mut by_sender, mut others) = (FxHashMap::<u128, Vec<usize>>::default(), Vec::new());
+        for (place, constraint) in all.iter().enumerate() {
+            let senders = constraint.rule.senders();
+            let macs = senders.map(|groups| groups.into_iter().map(Group::only_macs).collect::<Option<Vec<_>>>());
+            let Some(macs) = macs.flatten() else {
+                others.push(place);
+                continue;
+            };
+            for mac in macs.concat() {
+                let places = by_sender.entry(mac).or_default();
+                if places.last() != Some(&place) {
+                    places.push(place);
+                }
+            }
+        }
+        let groups = all.iter().filter_map(|constraint| constraint.rule.senders()).flatten();
+        let named = groups.flat_map(Group::named_senders).flat_map(CondList::stated).map(Arc::new);
+        let named = Arc::new(CondList::new(named));
+        Constraints { all, by_sender, others, named }
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Constraint<P>> {
+        self.all.iter()
+    }
+
+    /// Those that may concern packets of a source, in order; all of them if that is not known.
+    pub fn of(&self, source: Option<u128>) -> impl Iterator<Item = &Constraint<P>> {
+        let everything = if source.is_none() { &self.all[..] } else { &[] };
+        let own = source.and_then(|source| self.by_sender.get(&source)).map_or(&[][..], |places| &places[..]);
+        let others = if source.is_none() { &[] } else { &self.others[..] };
+        let (mut own, mut others) = (own.iter().peekable(), others.iter().peekable());
+        let concerned = std::iter::from_fn(move || match (own.peek(), others.peek()) {
+            (Some(a), Some(b)) if a > b => others.next(),
+            (None, _) => others.next(),
+            _ => own.next(),
+        });
+        everything.iter().chain(concerned.map(|place| &self.all[*place]))
+    }
+
+    /// Asks the packet, before the policy runs, whether a sender that is named by an IP address or a condition sends it:
+    /// at the top of the trace tree, where all leaves share the question. Of a few conditions each is a test, from whose
+    /// failure the answers to later tests follow. More are one question.
+    pub fn ask_who_sends(&self, pkt: &PacketHandle) -> bool {
+        let conds = self.named.conds();
+        match conds.len() {
+            0..=FEW => conds.iter().any(|cond| pkt.fits(cond, None)),
+            _ => pkt.first_of(&self.named, |_| None).is_some(),
+        }
+    }
+}
+
+impl<P> Rule<P> {
+    /// The groups whose packets it is about; `None` for the packets of everybody.
+    fn senders(&self) -> Option<Vec<&Group>> {
+        match self {
+            Rule::Waypoint { src: of, .. }
+            | Rule::Never { src: of, .. }
+            | Rule::MaxHops { of, .. }
+            | Rule::Avoid { of, .. }
+            | Rule::OnlyWithin { of, .. }
+            | Rule::OnlyWithinScope { of, .. }
+            | Rule::NoOverload { of, .. } => Some(vec![of]),
+            Rule::Isolate(a, b) => Some(vec![a, b]),
+            Rule::Own(_) => None,
+        }
+    }
+}
