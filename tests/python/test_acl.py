@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from conftest import H1, H2
-from maple import Policy, acl, drop, tiers, to
+from maple import Policy, acl, drop, emulate, flood, tiers, to
 from maple.testing import Bench, frame
 
 NO_TELNET = {"version": 1, "default": "allow", "rules": [{"action": "deny", "service": "tcp/23"}]}
@@ -169,6 +169,18 @@ def test_a_list_is_a_whole_policy_whose_packets_cause_no_miss(tmp_path: Path) ->
     assert f"# campus/web (for now): {path}:6" in done.stdout
     assert "delivered otherwise than f says         0" in done.stdout
     assert "misses (decided by f)                   0" in done.stdout
+
+
+def test_ranges_that_a_switch_cannot_match_take_no_rules_beforehand() -> None:
+    ranges = {"version": 1, "default": "allow", "rules": [{"action": "deny", "service": "tcp/1024-65535"}]}
+    one = {"version": 1, "default": "allow", "rules": [{"action": "deny", "service": "tcp/1024"}]}
+    counts = []
+    for document in (ranges, one):
+        # OpenFlow 1.3 has no masks for ports, and the emulated switch takes none.
+        net = emulate("linear:1", acl(document, allow=flood()))
+        net.run(5)
+        counts.append(len(net.switches["s1"].rules))
+    assert counts[0] <= counts[1] + 2, counts
 
 
 def test_a_list_can_be_checked_and_its_constraints_proved(tmp_path: Path) -> None:

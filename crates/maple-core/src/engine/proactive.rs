@@ -8,7 +8,7 @@
 //!
 //! A sample makes a leaf only if the run read nothing of the packet: a value that was read holds for this sample, and
 //! there may be many others. Nor does it if a constraint refused its route, so that the first packet of a host reports
-//! that. A switch with one table has no such leaves, since its rules match the location.
+//! that; nor if the switch can't match the list's entry as a whole, such as a block of ports. A switch with one table has no such leaves, since its rules match the location.
 //!
 //! # Why it is correct
 //!
@@ -35,7 +35,7 @@ use crate::network::{Location, PortKind};
 use crate::policy::SamplePacket;
 use crate::run::Run;
 use crate::state::Snapshot;
-use crate::trace::Item;
+use crate::trace::{Cond, Item, ListAnswer, Trace};
 
 /// How many samples a shard decides at a time.
 const BATCH: usize = 128;
@@ -173,7 +173,8 @@ impl Engine {
     fn cache_sample(&mut self, outcome: Outcome, received: ReceivedPacket) {
         let Outcome::Answer((goal, _), finished) = outcome else { return };
         let has_read = finished.trace.items.iter().any(|item| matches!(item, Item::Read(_)));
-        let is_cacheable = !has_read && finished.trace.lasts() && !finished.txn.wrote();
+        let is_cacheable = !has_read && self.can_match_lists(&finished.trace, received.at.switch);
+        let is_cacheable = is_cacheable && finished.trace.lasts() && !finished.txn.wrote();
         if !is_cacheable || !finished.violations.is_empty() || self.lookup(&received).is_some() {
             return;
         }
@@ -183,6 +184,15 @@ impl Engine {
             self.cache_leaf(id, leaf);
             self.stats.leaves_foreseen += 1;
         }
+    }
+
+    /// Whether a switch can match the entries of lists that decided. It might need a rule for each port of a block.
+    fn can_match_lists(&self, trace: &Trace, dpid: Dpid) -> bool {
+        let Some(switch) = self.switches.get(&dpid) else { return false };
+        let can_match = |cond: &Cond| {
+            cond.ranges.is_empty() && cond.all.iter().all(|constraint| switch.capabilities.can_mask(constraint))
+        };
+        trace.lists.iter().filter_map(ListAnswer::cond).all(|cond| can_match(cond))
     }
 
     fn end_pass(&mut self, dpid: Dpid) {
