@@ -202,7 +202,7 @@ impl Cube {
     }
 
     /// The same packets as cubes whose intervals are aligned blocks, which switches can match; `None` if there are more
-    /// than [`MAX_BLOCKS`].
+    /// than a thousand.
     pub fn in_blocks(&self) -> Option<Vec<Cube>> {
         let mut cubes = vec![Cube::all()];
         for interval in &self.0 {
