@@ -77,6 +77,8 @@ def max_hops(most: int, for_: Group = _ANYBODY) -> _maple.Constraint:
     >>> from maple import max_hops
     >>> rule = max_hops(4)
     """
+    if not isinstance(most, int) or isinstance(most, bool) or most < 1:
+        raise ValueError(f"max_hops() takes 1 or more switches, not {most!r}: each packet passes one")
     return _maple.Constraint.max_hops(_place("max_hops", most, *_given(for_)), most, for_)
 
 

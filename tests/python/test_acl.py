@@ -120,6 +120,7 @@ def test_diff_prints_packets_and_the_rules_of_both(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "deny → allow: " in done.stdout and "tcp_dst=81" in done.stdout and "now rule c" in done.stdout
     assert run_maple("acl", "diff", old, old).returncode == 0
+    assert run_maple("acl", "diff", old, tmp_path / "none.yaml").returncode == 1
 
 
 def test_a_file_that_is_no_list_is_a_usage_error(tmp_path: Path) -> None:

@@ -246,6 +246,8 @@ def test_what_makes_no_sense_is_refused_with_a_clear_error() -> None:
         (lambda: guard(routing, "max_hops"), "guard.. takes constraints"),  # type: ignore[arg-type]
         (lambda: guard(7, max_hops(1)), "guard.. takes policies"),  # type: ignore[arg-type]
         (lambda: max_hops(0), "1 or more"),
+        (lambda: max_hops(-1), "1 or more"),
+        (lambda: max_hops("4"), "1 or more"),
         (lambda: waypoint("here", H3, via=1), "'here' is no IP or MAC address"),
         (lambda: isolate([], H1), "at least one member"),
         (lambda: isolate(H1, 7), "a member of a group is"),  # type: ignore[arg-type]

@@ -36,7 +36,7 @@ enum AclCommand {
         #[arg(value_name = "LIST.yaml", required = true)]
         files: Vec<PathBuf>,
     },
-    /// Print the packets that two lists treat differently. Exit status 0: none; 2: some
+    /// Print the packets that two lists treat differently. Exit status 0: none; 2: some; 1: an error
     Diff {
         /// The list now
         #[arg(value_name = "OLD.yaml")]
@@ -64,7 +64,8 @@ pub fn run(args: &AclArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
     match &args.command {
         AclCommand::Lint { files, json } => all(files, |list| lint(list, *json)),
         AclCommand::Test { files } => all(files, test),
-        AclCommand::Diff { old, new, json } => diff(&load(old)?, &load(new)?, *json),
+        // Not a usage error: its status is that of lists that differ.
+        AclCommand::Diff { old, new, json } => diff(&List::load(old)?, &List::load(new)?, *json),
         AclCommand::Import { arguments } => {
             let loader = loader.context("this `maple` was built without Python, which the importers are written in")?;
             loader.import_lists(arguments)
