@@ -7,29 +7,30 @@
 //! topology, and f has not looked at that. So a leaf keeps the plan, and leaves with equal plans share what it resolves
 //! to (`Goal`). Only if f looks at the hops of a path, or rewrites headers, does the leaf depend on them.
 
+mod compose;
 mod copies;
+mod resolve;
 mod view;
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::Hash;
 use std::panic::Location as Caller;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use maple_wire::{Dpid, Field, PortNo, Version};
+use maple_wire::{Field, PortNo};
 
 pub(crate) use copies::rewritten;
+pub(crate) use resolve::Goal;
 pub use view::{Delivery, RouteView};
 
-use crate::network::{Hop, Location, OwnFrame, PortKind, Scope};
+use crate::network::{Hop, Location};
 use crate::plan::{Branch, PathTo};
 pub use crate::plan::{
     FRAME_BYTES, FrameError, Limit, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops, Treatment, Unit,
     is_settable,
 };
-use crate::state::{Cell, CellValue, Snapshot, Txn};
+use crate::state::Cell;
 use crate::trace::{Source, caller};
 
 /// f's answer: drop, or a tree of hops from the ingress to one or more egress ports, with header rewrites, queue and
@@ -88,33 +89,6 @@ fn scatter(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     number ^ number >> 31
-}
-
-/// Where a packet goes: the part of f's answer that lasts.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Goal {
-    /// Wherever the plan leads, as the topology changes.
-    Plan(Plan),
-    /// Exactly these hops: the route has rewrites, or frames of f's own.
-    Fixed(Arc<Resolved>),
-}
-
-impl Goal {
-    /// The meter that packets pass where they enter.
-    pub fn meter(&self) -> Option<&Meter> {
-        match self {
-            Goal::Plan(plan) => plan.meter(),
-            Goal::Fixed(resolved) => resolved.meter.as_ref(),
-        }
-    }
-
-    /// What it resolves to in a state.
-    pub fn now(&self, state: &Snapshot) -> Result<Arc<Resolved>, RouteError> {
-        match self {
-            Goal::Plan(plan) => state.route(plan),
-            Goal::Fixed(resolved) => Ok(Arc::clone(resolved)),
-        }
-    }
 }
 
 impl PartialEq for Route {
@@ -387,198 +361,6 @@ impl Route {
         (Route { branches, found, unreachable, ..Route::default() }, looked)
     }
 
-    /// The same route as the answer of a policy in a slice: it must be in the slice, and its limit is the slice's own.
-    #[must_use]
-    pub(crate) fn in_slice(mut self, scope: &Scope) -> Route {
-        if let Some(Meter::Limit(limit)) = &mut self.meter
-            && !scope.owns(&limit.name)
-        {
-            *limit = Arc::new(Limit { name: scope.own(&limit.name), ..(**limit).clone() });
-        }
-        for branch in &mut self.branches {
-            let within = branch.within.take();
-            branch.within = Some(within.map_or_else(|| scope.clone(), |other| other.limited_to(scope)));
-        }
-        self
-    }
-
-    /// What the route resolves to when a packet enters at `ingress`. `ask` answers whether the packet has a field with
-    /// a value under a mask, and records that in the trace.
-    ///
-    /// Output to a port that is not known yet to be edge or link (it just came up) is left out until it is known, and
-    /// so is output to a link whose far end does not know of it. Output to an edge port that is down stays: the switch
-    /// drops it.
-    ///
-    /// # Errors
-    /// [`RouteError`] says what is wrong.
-    pub fn resolve(
-        &self,
-        ingress: Dpid,
-        txn: &mut Txn,
-        ask: &mut dyn FnMut(Field, u128, u128) -> bool,
-    ) -> Result<Arc<Resolved>, RouteError> {
-        Ok(self.goal(ingress, false, txn, ask)?.1)
-    }
-
-    /// The same, with the part of it that lasts. A plan is no dependency of the run: a leaf that keeps it follows it.
-    /// All that a fixed goal rests on is read through `txn`. With `is_fixed` it is never a plan.
-    pub(crate) fn goal(
-        &self,
-        ingress: Dpid,
-        is_fixed: bool,
-        txn: &mut Txn,
-        ask: &mut dyn FnMut(Field, u128, u128) -> bool,
-    ) -> Result<(Goal, Arc<Resolved>), RouteError> {
-        let plan = self.plan(ingress);
-        if !is_fixed && self.branches.iter().all(|branch| branch.treatment.rewrites.is_empty()) {
-            let resolved = txn.peek().route(&plan)?;
-            return Ok((Goal::Plan(plan), resolved));
-        }
-        let resolved = self.hops_now(ingress, txn)?;
-        if self.branches.iter().all(|branch| branch.treatment.rewrites.is_empty()) {
-            return Ok((Goal::Fixed(Arc::clone(&resolved)), resolved));
-        }
-        let mut resolved = (*resolved).clone();
-        for (switch, hops) in &mut resolved.switches {
-            check_treatment(*switch, hops, txn, ask)?;
-        }
-        let resolved = Arc::new(resolved);
-        Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
-    }
-
-    /// What is sent in addition to the packet: the frames that f sent with [`Net::send`](crate::run::Net::send), and
-    /// the route's answers to the place where the packet came in.
-    pub(crate) fn own_frames(&self, came_in: Location, txn: &Txn) -> Result<Vec<OwnFrame>, FrameError> {
-        let answers = self.answers.iter().map(|bytes| OwnFrame { at: came_in, bytes: Arc::clone(bytes) });
-        let all: Vec<OwnFrame> = txn.sends().iter().cloned().chain(answers).collect();
-        if all.len() > MOST_FRAMES {
-            return Err(FrameError::TooMany);
-        }
-        for OwnFrame { at, bytes } in &all {
-            if !FRAME_BYTES.contains(&bytes.len()) {
-                return Err(FrameError::Length(bytes.len()));
-            }
-            let is_edge = txn.peek().port(*at).is_some_and(|port| port.kind == PortKind::Edge);
-            if *at != came_in && !is_edge {
-                return Err(FrameError::NoEdge(*at));
-            }
-        }
-        Ok(all)
-    }
-
-    /// Whether the route names the port where the packet came in, and the packet would leave by no other. A path to a
-    /// host at that port, or a flood, does not name it.
-    pub(crate) fn goes_back(&self, resolved: &Resolved, came_in: Location) -> bool {
-        let back =
-            |(switch, hops): (&Dpid, &SwitchHops)| *switch == came_in.switch && hops.edges.contains(&came_in.port);
-        let is_named = |branch: &Branch| !branch.flood && branch.path.is_none() && branch.copy_to.is_none();
-        let named = self.branches.iter().all(is_named);
-        named && resolved.egress_count() == 1 && resolved.switches.iter().any(back)
-    }
-
-    /// Whether it is more than one path, flood or set of ports.
-    pub(crate) fn may_loop(&self) -> bool {
-        self.branches.len() > 1 || self.branches.iter().any(|branch| !branch.hops.is_empty())
-    }
-
-    /// Whether it has a loop in the state of a transaction.
-    pub(crate) fn loops_now(&self, ingress: Dpid, txn: &Txn) -> bool {
-        matches!(txn.peek().route(&self.plan(ingress)), Err(RouteError::Loop(_)))
-    }
-
-    /// The part of the route that determines its hops.
-    fn plan(&self, ingress: Dpid) -> Plan {
-        Plan::new(ingress, self.branches.clone(), self.meter.clone())
-    }
-
-    /// The fields that each of its branches writes.
-    pub(crate) fn rewrites(&self) -> impl Iterator<Item = &BTreeMap<Field, u128>> {
-        self.branches.iter().map(|branch| &branch.treatment.rewrites)
-    }
-
-    /// What a route that passes does to the packet before the next policy decides.
-    pub(crate) fn passed(&self) -> Option<&Treatment> {
-        self.passes.as_ref()
-    }
-
-    /// A route that passes and does this to the packet.
-    pub(crate) fn pass_with(treatment: Treatment) -> Route {
-        Route { passes: Some(treatment), ..Route::default() }
-    }
-
-    /// Whether a packet that came in here can take the route, now. What this rests on is read through `txn`.
-    pub(crate) fn can_follow(
-        &self,
-        came_in: Location,
-        txn: &mut Txn,
-        ask: &mut dyn FnMut(Field, u128, u128) -> bool,
-    ) -> bool {
-        let CellValue::Route(Ok(_)) = txn.read(Cell::Route(self.plan(came_in.switch))) else { return false };
-        self.goal(came_in.switch, false, txn, ask).is_ok() && self.own_frames(came_in, txn).is_ok()
-    }
-
-    /// The hops of packets that enter at a switch. What this rests on is read through `txn`.
-    pub(crate) fn hops_now(&self, ingress: Dpid, txn: &mut Txn) -> Result<Arc<Resolved>, RouteError> {
-        match txn.read(Cell::Route(self.plan(ingress))) {
-            CellValue::Route(resolved) => resolved,
-            _ => Err(RouteError::NotAtIngress { ingress }),
-        }
-    }
-
-    /// A drop in its place, from the same line. Frames of f's own are still sent.
-    pub(crate) fn refused(&self) -> Route {
-        Route { answers: self.answers.clone(), made_at: self.made_at.clone(), ..Route::default() }
-    }
-
-    /// Whether it says by name that the packet leaves by the port that it came in by.
-    pub(crate) fn sends_back_by_name(&self) -> bool {
-        let named = |branch: &Branch| {
-            branch.ports.contains(&PortNo::IN_PORT) || branch.hops.iter().any(|hop| hop.port == PortNo::IN_PORT)
-        };
-        self.branches.iter().any(named)
-    }
-
-    /// Whether the route sends nothing anywhere, whatever the network is. This is no look at the hops of paths.
-    pub(crate) fn sends_nothing(&self) -> bool {
-        self.branches.iter().all(|branch| branch.path.is_none() && branch.is_empty())
-    }
-
-    /// The route of a packet that `earlier` let pass and that then got this route: what `earlier` does to the packet
-    /// comes first, and its copies are made too.
-    #[must_use]
-    pub(crate) fn after(mut self, earlier: Route) -> Route {
-        let first = earlier.passes.unwrap_or_default();
-        let all = self.branches.iter_mut().map(|branch| &mut branch.treatment).chain(&mut self.passes);
-        all.for_each(|treatment| *treatment = first.then(treatment));
-        self.meter = self.meter.or(earlier.meter);
-        self.made_at = self.made_at.or(earlier.made_at);
-        self.branches.extend(earlier.branches);
-        self.found.extend(earlier.found);
-        self.answers.extend(earlier.answers);
-        self
-    }
-
-    /// The route, and a copy to each place where `beside` sends its packet; treated as `beside` says.
-    pub(crate) fn with_copies(mut self, beside: Route, ingress: Dpid) -> Result<Route, RouteError> {
-        if beside.meter.is_some() {
-            return Err(RouteError::NoCopy("has a meter, which would limit the packet itself"));
-        }
-        for branch in beside.branches {
-            if branch.flood || !branch.hops.is_empty() {
-                return Err(RouteError::NoCopy("floods, or gives hops"));
-            }
-            let ports = branch.ports.iter().map(|port| Location::new(ingress, *port));
-            let places = ports.chain(branch.path.map(|path| path.to)).chain(branch.copy_to);
-            let copy = |place| {
-                let (treatment, within) = (branch.treatment.clone(), branch.within.clone());
-                Branch { copy_to: Some(place), treatment, within, ..Branch::default() }
-            };
-            self.branches.extend(places.map(copy));
-        }
-        self.answers.extend(beside.answers);
-        Ok(self)
-    }
-
     /// The treatments that rewrites and queues of the whole route change: of one that passes not those of its copies,
     /// which have left already.
     fn treatments(&mut self) -> impl Iterator<Item = &mut Treatment> {
@@ -596,33 +378,6 @@ impl Route {
 fn cell(path: &PathTo) -> Cell {
     let (weight, within) = (path.weight.clone(), path.within.clone());
     Cell::Path { from: path.from, to: path.to.switch, weight, within }
-}
-
-/// Checks that the packet has what is rewritten and that the switch can rewrite it.
-fn check_treatment(
-    switch: Dpid,
-    hops: &mut SwitchHops,
-    txn: &Txn,
-    ask: &mut dyn FnMut(Field, u128, u128) -> bool,
-) -> Result<(), RouteError> {
-    let version = txn.peek().switch(switch).map_or(Version::Of13, |info| info.version);
-    for (&field, &value) in &hops.treatment.rewrites {
-        if value & !field.full_mask() != 0 {
-            return Err(RouteError::TooWide { field, value });
-        }
-        if !is_settable(field, version) {
-            return Err(RouteError::NotSettable { field });
-        }
-        let pushes_tag = hops.treatment.rewrites.get(&Field::VlanVid).is_some_and(|vid| *vid != 0);
-        if field == Field::VlanVid {
-            hops.tagged = ask(Field::VlanVid, 0x1000, 0x1000);
-        } else if field == Field::VlanPcp && pushes_tag {
-            continue;
-        } else if !ask(field, 0, 0) {
-            return Err(RouteError::NoSuchField { field });
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -11,11 +11,7 @@ use rustc_hash::FxHashMap;
 
 use super::{Constraint, Group, Rule};
 use crate::policy::PacketHandle;
-use crate::run::Observe as _;
 use crate::trace::CondList;
-
-/// So many conditions are asked one by one.
-const FEW: usize = 8;
 
 /// The constraints of a guard.
 #[derive(Debug)]
@@ -84,14 +80,9 @@ impl<P> Constraints<P> {
     }
 
     /// Asks the packet, before the policy runs, whether a sender that is named by an IP address or a condition sends it:
-    /// at the top of the trace tree, where all leaves share the question. Of a few conditions each is a test, from whose
-    /// failure the answers to later tests follow. More are one question.
+    /// one question for all of them, at the top of the trace tree, where all leaves share it.
     pub fn ask_who_sends(&self, pkt: &PacketHandle) -> bool {
-        let conds = self.named.conds();
-        match conds.len() {
-            0..=FEW => conds.iter().any(|cond| pkt.fits(cond, None)),
-            _ => pkt.first_of(&self.named, |_| None).is_some(),
-        }
+        !self.named.conds().is_empty() && pkt.first_of(&self.named, |_| None).is_some()
     }
 }
 

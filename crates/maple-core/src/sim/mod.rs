@@ -10,12 +10,9 @@ use std::time::Duration;
 
 use maple_wire::msg::stats::{Desc, PortStats};
 use maple_wire::msg::{Features, FlowRemoved, Message, PacketIn, PacketInView, PortReason, PortStatus};
-use maple_wire::packet::build::Frame;
-use maple_wire::{Dpid, Field, Match, Packet, Port, PortNo, Version};
+use maple_wire::{Dpid, Match, Packet, Port, PortNo, Version};
 
-use crate::engine::{
-    BARRIER_ROUNDS, Effect, Engine, Event, InstalledFlow, ListenerPacket, Options, PROBE_MAC, ShardId, Time,
-};
+use crate::engine::{BARRIER_ROUNDS, Effect, Engine, Event, InstalledFlow, ListenerPacket, Options, ShardId, Time};
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
 use crate::report::Report;
@@ -23,6 +20,8 @@ use crate::state::{Snapshot, Store, Write};
 
 mod bridge;
 pub mod cases;
+mod frames;
+mod random;
 mod switch;
 
 #[cfg(test)]
@@ -62,42 +61,8 @@ mod slices;
 #[cfg(test)]
 mod space;
 
+pub use random::Random;
 pub use switch::{Out, SimSwitch, apply};
-
-/// Random numbers from a seed (SplitMix64).
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `n`, which is not 0.
-    pub fn below(&mut self, n: usize) -> usize {
-        (self.number() % n as u64) as usize
-    }
-
-    /// Whether, with this chance in a hundred.
-    pub fn chance(&mut self, percent: usize) -> bool {
-        self.below(100) < percent
-    }
-
-    /// Whether, with a chance of one in `n`, which is not 0.
-    pub fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
-    }
-
-    /// One of these.
-    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
-        &all[self.below(all.len())]
-    }
-}
 
 /// A frame that came out of the network.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -498,96 +463,6 @@ impl Sim {
         }
     }
 
-    fn at_switch(&mut self, dpid: Dpid, xid: u32, message: Message) {
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        if let Some(messages) = &mut self.messages {
-            messages.push((dpid, message.clone()));
-        }
-        match through_codec(switch.version, xid, &message) {
-            Message::FlowMod(flow_mod) => {
-                self.flow_mods += 1;
-                match switch.flow_mod(&flow_mod) {
-                    Ok(deleted) => deleted.into_iter().for_each(|flow| self.tell_removed(dpid, flow)),
-                    Err(error) => self.notify(dpid, Event::SwitchError { dpid, xid, error }),
-                }
-            }
-            Message::PacketOut(packet_out) => {
-                let out = switch.packet_out(&packet_out);
-                self.leave(dpid, out);
-            }
-            Message::StatsRequest(request) => match switch.stats(&request.body) {
-                Ok(reply) => self.notify(dpid, Event::FlowStats { dpid, xid, reply }),
-                Err(error) => self.notify(dpid, Event::SwitchError { dpid, xid, error }),
-            },
-            Message::MeterMod(request) => {
-                if let Err(error) = switch.meter_mod(&request) {
-                    self.notify(dpid, Event::SwitchError { dpid, xid, error });
-                }
-            }
-            Message::BarrierRequest => self.notify(dpid, Event::BarrierReply { dpid, xid }),
-            other => panic!("the engine sends no {other:?}"),
-        }
-    }
-
-    /// A frame reaches a switch's port.
-    fn arrive(&mut self, at: Location, frame: &[u8]) {
-        if let Some(bridge) = self.bridge_at(at).filter(|_| !self.switches.contains_key(&at.switch)) {
-            return self.cross(bridge, at, frame);
-        }
-        if self.ports.get(&at) != Some(&true) {
-            return;
-        }
-        if let Some(switch) = self.switches.get_mut(&at.switch) {
-            switch.count(at.port, frame.len(), true);
-            let out = switch.receive(frame, at.port);
-            self.leave(at.switch, out);
-        }
-    }
-
-    fn leave(&mut self, dpid: Dpid, out: Vec<Out>) {
-        for out in out {
-            match out {
-                Out::Controller(packet_in) => {
-                    self.notify(dpid, Event::PacketIn { dpid, packet_in: *packet_in });
-                }
-                Out::Port(port, frame) => {
-                    self.switches.get_mut(&dpid).into_iter().for_each(|s| s.count(port, frame.len(), false));
-                    self.transmit(Location::new(dpid, port), frame)
-                }
-            }
-        }
-    }
-
-    fn transmit(&mut self, at: Location, frame: Vec<u8>) {
-        if self.ports.get(&at) != Some(&true) {
-            return;
-        }
-        if let Some(bridge) = self.bridge_at(at) {
-            return self.cross(bridge, at, &frame);
-        }
-        match self.links.get(&at) {
-            Some(peer) => {
-                let (channel, frame) = (Channel::Link(*peer), Happening::Frame(*peer, frame));
-                self.schedule_after(self.link_delay, channel, frame);
-            }
-            None => self.reach_hosts(at, frame),
-        }
-    }
-
-    /// The answer of the host at a port to a probe; `None` if the frame is no probe.
-    fn answer_to_probe(&self, at: Location, frame: &[u8]) -> Option<Option<Vec<u8>>> {
-        let packet = Packet::new(frame, 0);
-        let field = |field| packet.get(field).unwrap_or_default();
-        if Mac::from_bits(field(Field::EthSrc)) != PROBE_MAC {
-            return None;
-        }
-        let mac = Mac::from_bits(field(Field::EthDst));
-        let here = self.hosts.get(&mac) == Some(&at);
-        let ip = |bits: u128| std::net::Ipv4Addr::from(bits as u32);
-        let reply = Frame::ethernet(PROBE_MAC.0, mac.0).arp_reply(ip(field(Field::ArpTpa)), ip(field(Field::ArpSpa)));
-        Some(here.then_some(reply))
-    }
-
     fn announce(&mut self, dpid: Dpid) {
         let (version, n_tables) = (self.switches[&dpid].version, self.switches[&dpid].tables);
         let ports: Vec<Port> = self
@@ -649,11 +524,4 @@ fn switch_of(event: &Event) -> Option<Dpid> {
         | Event::FlowsRead { dpid, .. } => Some(*dpid),
         _ => None,
     }
-}
-
-/// The message as a switch of this version reads it.
-fn through_codec(version: Version, xid: u32, message: &Message) -> Message {
-    let mut bytes = Vec::new();
-    message.encode(version, xid, &mut bytes).unwrap_or_else(|error| panic!("{error}: {message:?}"));
-    Message::decode(&bytes).unwrap_or_else(|error| panic!("{error}: {message:?}")).1
 }

@@ -9,9 +9,9 @@
 //!
 //! An answer stands for the tests that it replaces: that the packet fails each condition before the first that it fits,
 //! and fits that one. A tree has these tests as nodes, like those of any policy (`Replay::observe` asks them one after
-//! the other), so nothing else knows of lists. Only the recorder knows less of what follows from an answer: that its
-//! condition holds, and not that the earlier ones failed. So later questions may be written down though their answers
-//! follow. A tree finds that out when the trace is added.
+//! the other), so nothing else knows of lists. Only the recorder knows less of what follows from an answer: what its
+//! condition says, and of the others that they fail just as they stand ([`ListAnswer::tells`]). So later questions may
+//! be written down though their answers follow. A tree finds that out when the trace is added.
 //!
 //! # Cost
 //!
@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use maple_wire::Field;
 use maple_wire::field::FieldSet;
+use rustc_hash::FxHashMap;
 
 use super::condition_index::ConditionIndex;
 use super::stated::stated;
@@ -32,6 +33,8 @@ use super::{Cond, Fields, Source};
 #[derive(Default)]
 pub struct CondList {
     conds: Vec<Arc<Cond>>,
+    /// The first place of each condition.
+    places: FxHashMap<Arc<Cond>, usize>,
     index: ConditionIndex,
     fields: FieldSet,
 }
@@ -57,6 +60,7 @@ impl CondList {
             cond.all.iter().map(|c| c.field).for_each(|field| list.fields.insert(field));
             cond.ranges.iter().map(|r| r.field).for_each(|field| list.fields.insert(field));
             list.index.push(Arc::clone(&cond));
+            list.places.entry(Arc::clone(&cond)).or_insert(list.conds.len());
             list.conds.push(cond);
         }
         list
@@ -125,6 +129,14 @@ impl ListAnswer {
     /// Whether a packet gives the same answer.
     pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
         self.list.first(packet).unwrap_or(self.list.conds.len()) == self.first
+    }
+
+    /// Whether a packet that gives this answer fits a condition, if the condition is in the list, and the answer says it.
+    pub(super) fn tells(&self, cond: &Cond) -> Option<bool> {
+        match self.list.places.get(cond)? {
+            place if *place < self.first => Some(false),
+            place => (*place == self.first).then_some(true),
+        }
     }
 
     /// What tells answers of different lists, or different answers of a list, apart.

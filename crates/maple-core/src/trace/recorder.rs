@@ -176,6 +176,9 @@ impl Recorder {
             Verdict::Fails => return false,
             Verdict::Open => {}
         }
+        if let Some(outcome) = self.lists.iter().find_map(|answer| answer.tells(cond)) {
+            return outcome;
+        }
         let cond =
             if self.known.states_any(cond) { Arc::new(self.known.reduce((**cond).clone())) } else { cond.clone() };
         let outcome = self.look_at(packet, &cond);
@@ -312,6 +315,25 @@ mod tests {
 
     fn is(recorder: &mut Recorder, frame: &[u8], field: Field, value: u128) -> bool {
         recorder.equals(&Packet::new(frame, 1), field, value, field.full_mask(), None)
+    }
+
+    #[test]
+    fn what_a_list_has_answered_is_not_asked_again() {
+        let (frame, mut recorder) = (ssh(), Recorder::new());
+        let packet = Packet::new(&frame, 1);
+        let port = |port| Cond::default().and(Constraint::exact(Field::TcpDst, port));
+        let conds = [80, 22, 443].iter().flat_map(|number| CondList::stated(&port(*number))).map(Arc::new);
+        let list = Arc::new(CondList::new(conds));
+        assert_eq!(recorder.first_of(&packet, &list, |_| None), Some(2));
+        assert!(!is(&mut recorder, &frame, Field::TcpDst, 80) && is(&mut recorder, &frame, Field::TcpDst, 22));
+        assert!(!recorder.matches(&packet, &port(80), None));
+        assert_eq!(shown(recorder), [""; 0]);
+
+        let mut recorder = Recorder::new();
+        let other = Arc::new(CondList::new(CondList::stated(&port(80)).into_iter().map(Arc::new)));
+        assert_eq!(recorder.first_of(&packet, &other, |_| None), None);
+        assert!(!is(&mut recorder, &frame, Field::TcpDst, 80) && !is(&mut recorder, &frame, Field::TcpDst, 443));
+        assert_eq!(shown(recorder).len(), 2, "only what the list does not tell: port 443, by IPv4 and by IPv6");
     }
 
     #[test]

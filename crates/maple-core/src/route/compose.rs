@@ -1,0 +1,96 @@
+//! Routes of policies that are parts of others: passed on, in a slice, with copies, refused by a constraint.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use maple_wire::{Dpid, Field, PortNo};
+
+use super::Route;
+use crate::network::{Location, Scope};
+use crate::plan::{Branch, Limit, Meter, RouteError, Treatment};
+
+impl Route {
+    /// The same route as the answer of a policy in a slice: it must be in the slice, and its limit is the slice's own.
+    #[must_use]
+    pub(crate) fn in_slice(mut self, scope: &Scope) -> Route {
+        if let Some(Meter::Limit(limit)) = &mut self.meter
+            && !scope.owns(&limit.name)
+        {
+            *limit = Arc::new(Limit { name: scope.own(&limit.name), ..(**limit).clone() });
+        }
+        for branch in &mut self.branches {
+            let within = branch.within.take();
+            branch.within = Some(within.map_or_else(|| scope.clone(), |other| other.limited_to(scope)));
+        }
+        self
+    }
+
+    /// The fields that each of its branches writes.
+    pub(crate) fn rewrites(&self) -> impl Iterator<Item = &BTreeMap<Field, u128>> {
+        self.branches.iter().map(|branch| &branch.treatment.rewrites)
+    }
+
+    /// What a route that passes does to the packet before the next policy decides.
+    pub(crate) fn passed(&self) -> Option<&Treatment> {
+        self.passes.as_ref()
+    }
+
+    /// A route that passes and does this to the packet.
+    pub(crate) fn pass_with(treatment: Treatment) -> Route {
+        Route { passes: Some(treatment), ..Route::default() }
+    }
+
+    /// A drop in its place, from the same line. Frames of f's own are still sent.
+    pub(crate) fn refused(&self) -> Route {
+        Route { answers: self.answers.clone(), made_at: self.made_at.clone(), ..Route::default() }
+    }
+
+    /// Whether it says by name that the packet leaves by the port that it came in by.
+    pub(crate) fn sends_back_by_name(&self) -> bool {
+        let named = |branch: &Branch| {
+            branch.ports.contains(&PortNo::IN_PORT) || branch.hops.iter().any(|hop| hop.port == PortNo::IN_PORT)
+        };
+        self.branches.iter().any(named)
+    }
+
+    /// Whether the route sends nothing anywhere, whatever the network is. This is no look at the hops of paths.
+    pub(crate) fn sends_nothing(&self) -> bool {
+        self.branches.iter().all(|branch| branch.path.is_none() && branch.is_empty())
+    }
+
+    /// The route of a packet that `earlier` let pass and that then got this route: what `earlier` does to the packet
+    /// comes first, and its copies are made too.
+    #[must_use]
+    pub(crate) fn after(mut self, earlier: Route) -> Route {
+        let first = earlier.passes.unwrap_or_default();
+        let all = self.branches.iter_mut().map(|branch| &mut branch.treatment).chain(&mut self.passes);
+        all.for_each(|treatment| *treatment = first.then(treatment));
+        self.meter = self.meter.or(earlier.meter);
+        self.made_at = self.made_at.or(earlier.made_at);
+        self.branches.extend(earlier.branches);
+        self.found.extend(earlier.found);
+        self.answers.extend(earlier.answers);
+        self
+    }
+
+    /// The route, and a copy to each place where `beside` sends its packet; treated as `beside` says.
+    pub(crate) fn with_copies(mut self, beside: Route, ingress: Dpid) -> Result<Route, RouteError> {
+        if beside.meter.is_some() {
+            return Err(RouteError::NoCopy("has a meter, which would limit the packet itself"));
+        }
+        for branch in beside.branches {
+            if branch.flood || !branch.hops.is_empty() {
+                return Err(RouteError::NoCopy("floods, or gives hops"));
+            }
+            let ports = branch.ports.iter().map(|port| Location::new(ingress, *port));
+            let places = ports.chain(branch.path.map(|path| path.to)).chain(branch.copy_to);
+            let copy = |place| {
+                let (treatment, within) = (branch.treatment.clone(), branch.within.clone());
+                Branch { copy_to: Some(place), treatment, within, ..Branch::default() }
+            };
+            self.branches.extend(places.map(copy));
+        }
+        self.answers.extend(beside.answers);
+        Ok(self)
+    }
+}

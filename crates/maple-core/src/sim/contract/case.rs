@@ -1,0 +1,215 @@
+//! One case of the contract: a random network, policy and sequence of steps; and the smaller cases that still fail.
+
+use std::sync::Arc;
+
+use super::generate::{Shape, Step, greeting, hosts, line_shape, shape, steps, steps_of_flows};
+use super::guards::{Guard, guards};
+use super::play::{Play, Tally};
+use crate::compose::{Composition, Slice};
+use crate::engine::{Engine, LabelRange};
+use crate::network::{LinkName, Location};
+use crate::oracles::Strategy;
+use crate::policy::{Policy, SamplePacket};
+use crate::sim::Random;
+use crate::sim::cases::{Listed, Program, VARS};
+
+/// One case: everything that a run depends on.
+#[derive(Clone, Debug)]
+pub struct Case {
+    pub seed: u64,
+    pub shape: Shape,
+    pub policy: Program,
+    /// Whether the policy is that of two slices, each with a part of the network.
+    pub sliced: bool,
+    /// Constraints around the policy.
+    pub guards: Vec<Guard>,
+    pub labels: LabelRange,
+    pub track_hosts: bool,
+    pub compiler: Strategy,
+    /// The maximum number of rules of a switch, and of leaves of a tree.
+    pub capacity: (Option<usize>, Option<usize>),
+    pub steps: Vec<Step>,
+    /// Whether chains of questions are asked as lists, and some packets decided beforehand.
+    pub lists: bool,
+}
+
+impl Case {
+    fn new(
+        seed: u64,
+        (shape, policy, steps): (Shape, Program, Vec<Step>),
+        random: &mut Random,
+        tracks_hosts: impl FnOnce(&mut Random) -> bool,
+    ) -> Case {
+        let (labels, track_hosts) = (labels(random), tracks_hosts(random));
+        let (compiler, capacity) = (compiler(random), capacity(random));
+        let (sliced, guards, lists) = (false, Vec::new(), seed.is_multiple_of(3));
+        Case { seed, shape, policy, sliced, guards, labels, track_hosts, compiler, capacity, steps, lists }
+    }
+
+    pub fn generate(seed: u64) -> Case {
+        let mut random = Random(seed);
+        let shape = shape(&mut random);
+        let depth = 1 + random.below(5) as u32;
+        let policy = shape.world().program(&mut random, depth);
+        let count = 6 + random.below(20);
+        let steps = steps(&mut random, &shape, count);
+        Case::new(seed, (shape, policy, steps), &mut random, mostly)
+    }
+
+    /// A case in which routes with equal headers meet on links.
+    pub fn of_routes_that_meet(seed: u64) -> Case {
+        let mut random = Random(seed);
+        let shape = line_shape(&mut random);
+        let (world, depth) = (shape.world(), random.below(3) as u32);
+        let policy = world.program_by_ingress(&mut random, depth);
+        let count = 6 + random.below(20);
+        // At first, all hosts become known.
+        let mut first: Vec<Step> = (0..hosts().len()).map(|host| greeting(&mut random, &world, host)).collect();
+        first.push(Step::Rest);
+        let steps = [first, steps(&mut random, &shape, count)].concat();
+        Case::new(seed, (shape, policy, steps), &mut random, mostly)
+    }
+
+    /// A case in which constraints judge the routes.
+    pub fn of_guards(seed: u64) -> Case {
+        let case = Case::generate(seed);
+        let mut random = Random(!seed);
+        let world = case.shape.world();
+        let policy = if random.chance(50) { case.policy } else { world.program_of_filters(&mut random) };
+        let mut steps: Vec<Step> = (0..hosts().len()).map(|host| greeting(&mut random, &world, host)).collect();
+        steps.push(Step::Rest);
+        steps.extend(case.steps);
+        let mut guards = guards(&mut random, &world);
+        // The judge asks the state as it was before the run.
+        let writes = policy.to_string().contains(VARS[0]);
+        guards.retain(|guard| !writes || !matches!(guard, Guard::FewDeliveries(_)));
+        Case { policy, guards, steps, ..case }
+    }
+
+    /// A case in which many flows share links.
+    pub fn of_flows_that_share_links(seed: u64) -> Case {
+        let mut random = Random(seed);
+        let shape = line_shape(&mut random);
+        let world = shape.world();
+        let policy = world.program_of_filters(&mut random);
+        let mut steps: Vec<Step> = (0..hosts().len()).map(|host| greeting(&mut random, &world, host)).collect();
+        steps.push(Step::Rest);
+        let count = 20 + random.below(30);
+        steps.extend(steps_of_flows(&mut random, &shape, count, 16));
+        Case::new(seed, (shape, policy, steps), &mut random, |_| true)
+    }
+
+    /// Packets that the policy decides beforehand.
+    fn samples(&self) -> Vec<SamplePacket> {
+        let mut random = Random(self.seed);
+        let world = self.shape.world();
+        let mut sample = || SamplePacket::new(world.packet(&mut random, &[]).frame(0));
+        (0..self.seed % 8).map(|_| sample()).collect()
+    }
+
+    /// The policy without its constraints. Under constraints it is a part of a composition, which also fails where a
+    /// branch that leads nowhere writes what the packet lacks.
+    fn unguarded(&self, lists: bool) -> Arc<dyn Policy> {
+        let policy: Arc<dyn Policy> = match lists {
+            true => Arc::new(Listed::new(self.policy.clone(), self.samples())),
+            false => Arc::new(self.policy.clone()),
+        };
+        if self.guards.is_empty() { policy } else { Arc::new(Composition::of(policy)) }
+    }
+
+    /// The policy, or slices with it; without constraints. Where `lists`, chains of questions are lists.
+    pub fn sliced(&self, lists: bool) -> Arc<dyn Policy> {
+        let policy = self.unguarded(lists);
+        if !self.sliced {
+            return policy;
+        }
+        let mut random = Random(self.seed);
+        let links: Vec<LinkName> = self.shape.links.iter().map(|(a, _)| LinkName::Port(*a)).collect();
+        let (red, blue): (Vec<Location>, Vec<Location>) =
+            self.shape.edges().into_iter().partition(|_| random.one_in(2));
+        let slice = |name: &str| Slice::new(name, Composition::of(Arc::clone(&policy)));
+        let red = slice("red").ports(red).links(links.into_iter().filter(|_| !random.one_in(3)));
+        let slices = [red, slice("blue").ports(blue)];
+        let slices = Composition::slices(slices, Composition::of(Arc::clone(&policy)), None).expect("ports differ");
+        Arc::new(slices)
+    }
+
+    /// What is run: all of it.
+    pub fn whole(&self) -> Arc<dyn Policy> {
+        let policy = self.sliced(self.lists);
+        if self.guards.is_empty() {
+            return policy;
+        }
+        Arc::new(Composition::of(policy).guarded(self.guards.iter().map(Guard::constraint)))
+    }
+
+    /// Plays the case. An error says what is wrong.
+    pub fn play(&self) -> Result<Tally, String> {
+        let mut play = Play::new(self);
+        for step in &self.steps {
+            play.step(step)?;
+        }
+        play.rest()?;
+        for stats in play.sim.engines().iter().map(Engine::stats) {
+            play.tally.packet_ins += stats.packet_ins - stats.link_packet_ins;
+            play.tally.labelled += stats.labels;
+            play.tally.refused += stats.labels_refused;
+            play.tally.violations += stats.violations;
+        }
+        Ok(play.tally)
+    }
+
+    /// The case with as few steps, and with as small a policy, as still fail.
+    pub fn shrunk(mut self) -> Case {
+        let mut chunk = self.steps.len();
+        while chunk > 0 {
+            let mut at = 0;
+            while at < self.steps.len() {
+                let mut fewer = self.clone();
+                fewer.steps.drain(at..(at + chunk).min(fewer.steps.len()));
+                if fewer.play().is_err() {
+                    self = fewer;
+                } else {
+                    at += chunk;
+                }
+            }
+            chunk /= 2;
+        }
+        let simpler = |case: &Case| {
+            let smaller = case.policy.smaller().into_iter().map(|policy| Case { policy, ..case.clone() });
+            smaller.into_iter().find(|smaller| smaller.play().is_err())
+        };
+        while let Some(smaller) = simpler(&self) {
+            self = smaller;
+        }
+        for index in (0..self.guards.len()).rev() {
+            let mut fewer = self.clone();
+            fewer.guards.remove(index);
+            if fewer.play().is_err() {
+                self = fewer;
+            }
+        }
+        self
+    }
+}
+
+fn mostly(random: &mut Random) -> bool {
+    !random.chance(10)
+}
+
+/// Mostly Maple's own.
+fn compiler(random: &mut Random) -> Strategy {
+    if random.chance(20) { Strategy::Paper } else { Strategy::MapleForSmallTables }
+}
+
+/// Mostly without a limit.
+fn capacity(random: &mut Random) -> (Option<usize>, Option<usize>) {
+    let rules = random.chance(15).then(|| 12 + random.below(20));
+    (rules, random.chance(15).then(|| 1 + random.below(5)))
+}
+
+/// Mostly enough labels, sometimes three, or one.
+fn labels(random: &mut Random) -> LabelRange {
+    let few = |last| LabelRange::new(7..=last).expect("VLAN ids");
+    *random.pick(&[LabelRange::ALL, LabelRange::ALL, LabelRange::ALL, few(9), few(9), few(7)])
+}

@@ -1,0 +1,390 @@
+//! Plays a case: steps happen in the simulation, and what comes out is compared with what f says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_wire::{Dpid, Field, PortNo};
+
+use super::case::Case;
+use super::generate::{LINK_PORTS, Step, hosts};
+use super::guards::{Judged, Verdict};
+use crate::check::Observation;
+use crate::engine::{Event, ListenerPacket, Options, PROBE_MAC, Selection};
+use crate::network::{Location, Mac, PortKind};
+use crate::policy::{Policy, PolicyError};
+use crate::route::{Resolved, RouteError};
+use crate::run::Run;
+use crate::sim::{Delivery, Sim, SimSwitch};
+use crate::state::{Name, Snapshot, Txn, Write};
+
+/// The Ethernet type of LLDP.
+const LLDP: u128 = 0x88cc;
+
+/// A packet that entered, and whether its host was where the controller believed.
+struct Sent {
+    frame: Vec<u8>,
+    at: Location,
+    true_place: bool,
+}
+
+pub struct Play<'a> {
+    case: &'a Case,
+    policy: Arc<dyn Policy>,
+    pub sim: Sim,
+    /// The packets since the last rest.
+    sent: Vec<Sent>,
+    /// Something broke since the last rest: packets may be lost.
+    lossy: bool,
+    edges: Vec<Location>,
+    truth: BTreeMap<Mac, Location>,
+    /// The number of packets that the engines dropped because they did not know the label.
+    dropped: u64,
+    /// How many packets were dropped so far because no rule led them along their way.
+    way_drops: u64,
+    /// Some switch may be full.
+    shrunk: bool,
+    pub tally: Tally,
+}
+
+/// What a test has covered.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Packets that had to come out completely.
+    pub exact: u64,
+    /// Packets that may have come out incompletely.
+    pub lossy: u64,
+    /// Frames that came out.
+    pub delivered: u64,
+    /// Packet-ins from where packets entered.
+    pub packet_ins: u64,
+    /// Labels that exist at the end.
+    pub labelled: u64,
+    /// Times that a route was refused a label.
+    pub refused: u64,
+    /// Routes that constraints refused.
+    pub violations: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        let Tally { exact, lossy, delivered, packet_ins, labelled, refused, violations } = other;
+        self.exact += exact;
+        self.lossy += lossy;
+        self.delivered += delivered;
+        self.packet_ins += packet_ins;
+        self.labelled += labelled;
+        self.refused += refused;
+        self.violations += violations;
+    }
+}
+
+impl<'a> Play<'a> {
+    pub fn new(case: &'a Case) -> Play<'a> {
+        let policy = case.whole();
+        let Case { labels, track_hosts, compiler, capacity: (max_rules, max_traces), .. } = *case;
+        // In some cases hosts are forgotten at each rest.
+        let host_timeout = Duration::from_secs(if case.seed.is_multiple_of(5) { 20 } else { 300 });
+        let heard = case.shape.heard.clone().into();
+        let options = Options {
+            labels,
+            track_hosts,
+            new_table: compiler.new_table(),
+            max_rules,
+            max_traces,
+            host_timeout,
+            listener_filters: heard,
+            ..Options::default()
+        };
+        let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);
+        let edges = case.shape.edges();
+        for ((dpid, version), tables) in (1..).map(Dpid).zip(&case.shape.versions).zip(&case.shape.tables) {
+            let mut switch = SimSwitch::new(dpid, *version);
+            switch.tables = *tables;
+            (switch.refuses_table, switch.takes_metadata) = case.shape.refused;
+            switch.takes_meters = case.shape.takes_meters;
+            if let Some(capture) = case.shape.capture {
+                (switch.send_len, switch.buffers) = capture;
+            }
+            let hosts = edges.iter().filter(|at| at.switch == dpid).map(|at| at.port);
+            sim.connect(switch, (1..=LINK_PORTS).map(PortNo).chain(hosts));
+        }
+        sim.run();
+        for (a, b) in &case.shape.links {
+            sim.add_link(*a, *b);
+        }
+        sim.run();
+        sim.settle_ports();
+        sim.run();
+        let mut truth = BTreeMap::new();
+        for (i, mac) in hosts().iter().map(|host| host.mac).enumerate() {
+            let at = edges[i * 3 % edges.len()];
+            sim.place_host(mac, at);
+            truth.insert(mac, at);
+        }
+        let last = sim.history.pop();
+        sim.history = last.into_iter().collect();
+        Play {
+            case,
+            policy: case.sliced(false),
+            sim,
+            sent: Vec::new(),
+            lossy: false,
+            edges,
+            truth,
+            dropped: 0,
+            way_drops: 0,
+            shrunk: false,
+            tally: Tally::default(),
+        }
+    }
+
+    pub fn step(&mut self, step: &Step) -> Result<(), String> {
+        match step {
+            Step::Send { host, frame } => {
+                let mac = hosts()[*host].mac;
+                let at = self.truth[&mac];
+                self.send(mac, at, &frame.0);
+            }
+            Step::Forge { host, from, frame } => {
+                let (mac, at) = (hosts()[*host].mac, self.edges[*from]);
+                // A host that was not seen yet can be impersonated.
+                if self.sim.store.snapshot().host(mac).is_some() {
+                    self.send(mac, at, &frame.0);
+                }
+            }
+            Step::Flap { host, frame } => {
+                self.lossy = true;
+                let mac = hosts()[*host].mac;
+                let at = self.truth[&mac];
+                self.sim.set_port(at, false);
+                self.sim.set_port(at, true);
+                self.send(mac, at, &frame.0);
+                self.sim.run_for(Duration::from_millis(5));
+                self.sim.rediscover(at);
+            }
+            Step::LinkDown(index) => {
+                self.lossy = true;
+                self.sim.set_port(self.case.shape.links[*index].0, false);
+            }
+            Step::LinkUp(index) => {
+                self.lossy = true;
+                let at = self.case.shape.links[*index].0;
+                self.sim.set_port(at, true);
+                self.sim.run_for(Duration::from_millis(5));
+                self.sim.rediscover(at);
+            }
+            Step::Move { host, to } => {
+                self.lossy = true;
+                let (mac, to) = (hosts()[*host].mac, self.edges[*to]);
+                self.truth.insert(mac, to);
+                self.sim.place_host(mac, to);
+            }
+            Step::Write(change) => {
+                if self.case.sliced {
+                    self.sim.tell(in_red(change.event()));
+                }
+                self.sim.tell(change.event());
+            }
+            Step::Invalidate => self.sim.tell(Event::Invalidate(Selection::All)),
+            Step::Restart(dpid) => {
+                self.lossy = true;
+                let dpid = Dpid(*dpid);
+                self.sim.restart(dpid);
+                self.sim.run_for(Duration::from_millis(5));
+                self.sim.ports_of(dpid).into_iter().for_each(|at| self.sim.rediscover(at));
+            }
+            Step::LoseRule(dpid, index) => {
+                // The lost rule may have shielded another. Nothing can be done about that.
+                self.rest()?;
+                self.sim.lose_rule(Dpid(*dpid), *index);
+                self.sim.run();
+            }
+            Step::Shrink(dpid, capacity) => {
+                self.shrunk = true;
+                if let Some(switch) = self.sim.switch(Dpid(*dpid)) {
+                    switch.capacity = (*capacity).max(switch.flows.len());
+                }
+            }
+            Step::Rest => self.rest()?,
+        }
+        // The next step mostly comes while rules are on their way, and sometimes after they have arrived.
+        self.sim.run_for(Duration::from_micros(if self.case.seed.is_multiple_of(3) { 5000 } else { 300 }));
+        Ok(())
+    }
+
+    fn send(&mut self, mac: Mac, at: Location, frame: &[u8]) {
+        let state = self.sim.store.snapshot();
+        let true_place = state.host(mac).is_none_or(|host| host.location == at) && self.truth[&mac] == at;
+        self.sent.push(Sent { frame: frame.to_vec(), at, true_place });
+        self.sim.inject(at, frame.to_vec());
+    }
+
+    /// Waits until everything is at rest, and checks what came out since the last time.
+    pub fn rest(&mut self) -> Result<(), String> {
+        self.sim.run();
+        let delivered = std::mem::take(&mut self.sim.delivered);
+        let states = std::mem::take(&mut self.sim.history);
+        self.sim.history = states.last().cloned().into_iter().collect();
+        let dropped: u64 = self.sim.engines().iter().map(|engine| engine.stats().link_drops).sum();
+        let way_drops: u64 = self.sim.engines().iter().map(|engine| engine.stats().way_drops).sum();
+        // Without rules, packets that must keep their way go nowhere.
+        let lost_ways = way_drops > std::mem::replace(&mut self.way_drops, way_drops);
+        let lossy_here = dropped > std::mem::replace(&mut self.dropped, dropped);
+        let sent = std::mem::take(&mut self.sent);
+        // A full switch may lose rules without warning.
+        let lossy = std::mem::take(&mut self.lossy) || lossy_here && self.shrunk;
+        self.tally.delivered += delivered.len() as u64;
+        let mut rest: Vec<&Delivery> = delivered.iter().collect();
+        let heard = std::mem::take(&mut self.sim.heard);
+        for packet in &sent {
+            let mark = &packet.frame[packet.frame.len() - 4..];
+            let (mut got, others): (Vec<&Delivery>, Vec<&Delivery>) =
+                rest.into_iter().partition(|d| d.frame.ends_with(mark));
+            rest = others;
+            got.sort_unstable();
+            // A label makes the frame longer.
+            let cut = self.case.shape.capture.map(|(len, _)| len).filter(|len| packet.frame.len() + 4 > *len);
+            let may_lose = lossy || !packet.true_place || cut.is_some();
+            *(if may_lose { &mut self.tally.lossy } else { &mut self.tally.exact }) += 1;
+            // If f reads bytes that the controller did not get, it decides without them.
+            let seen = [Some(packet.frame.len()), cut.map(|len| len.min(packet.frame.len()))];
+            let all = || states.iter().flat_map(|state| seen.into_iter().flatten().map(move |len| (state, len)));
+            let fits = all().any(|(state, len)| {
+                let (want, keeps_way) = self.expected(packet, len, state);
+                if may_lose || keeps_way && lost_ways {
+                    contains_all(&want, &got)
+                } else {
+                    want.iter().eq(got.iter().copied())
+                }
+            });
+            if !may_lose {
+                self.check_heard(packet, &heard, !got.is_empty())?;
+            }
+            if !fits {
+                let wanted: Vec<_> = all().map(|(state, len)| self.expected(packet, len, state).0).collect();
+                return Err(format!(
+                    "packet {} at {}: came out {got:?}, wanted one of {wanted:?} (may lose: {may_lose})",
+                    maple_wire::packet::text::summary(&maple_wire::Packet::new(&packet.frame, packet.at.port.0)),
+                    packet.at
+                ));
+            }
+        }
+        if let Some(stray) = rest.first() {
+            return Err(format!("nobody sent {stray:?}"));
+        }
+        self.check_tables()
+    }
+
+    /// Handlers get a packet once if they want it. A packet that did not come out may not have reached them.
+    fn check_heard(&self, packet: &Sent, heard: &[ListenerPacket], came_out: bool) -> Result<(), String> {
+        let view = maple_wire::Packet::new(&packet.frame, packet.at.port.0);
+        let wanted = self.case.shape.heard.iter().any(|cond| cond.holds(&view));
+        let times = heard.iter().filter(|heard| heard.frame[..] == packet.frame[..]).count();
+        let fits = if wanted && came_out { times == 1 } else { times <= usize::from(wanted) };
+        if fits { Ok(()) } else { Err(format!("packet at {} was heard of {times} times ({wanted})", packet.at)) }
+    }
+
+    /// Where f, run from scratch on the first `len` bytes, sends the packet in a state; sorted. And whether it must keep
+    /// its way.
+    fn expected(&self, packet: &Sent, len: usize, state: &Arc<Snapshot>) -> (Vec<Delivery>, bool) {
+        if state.port(packet.at).is_none_or(|port| port.kind != PortKind::Edge) {
+            return (Vec::new(), false);
+        }
+        // These packets go to discovery, not to f.
+        let view = maple_wire::Packet::new(&packet.frame, packet.at.port.0);
+        let is = |field, value| view.get(field) == Some(value);
+        if is(Field::EthType, LLDP) || self.case.track_hosts && is(Field::EthDst, PROBE_MAC.bits()) {
+            return (Vec::new(), false);
+        }
+        let captured: Arc<[u8]> = packet.frame[..len].into();
+        let run = || {
+            Run::new(
+                Arc::clone(&captured),
+                packet.frame.len(),
+                packet.at,
+                Txn::new(state.clone()),
+                self.case.track_hosts,
+            )
+        };
+        let resolved = match Observation::of(&*self.policy, &run()).answer {
+            Ok(resolved) => resolved,
+            // A guard refuses loops. What the run sends besides is sent.
+            Err(PolicyError::Route { error: RouteError::Loop(_), .. }) if !self.case.guards.is_empty() => {
+                let run = run();
+                let route = self.policy.decide(&run.packet(), &run.net()).expect("it was decided before");
+                match run.resolved(&route.refused()) {
+                    Ok(resolved) => resolved,
+                    Err(_) => return (Vec::new(), false),
+                }
+            }
+            Err(_) => return (Vec::new(), false),
+        };
+        let judged = Judged {
+            frame: &packet.frame[..len],
+            total_len: packet.frame.len(),
+            came_in: packet.at,
+            state,
+            track_hosts: self.case.track_hosts,
+            route: &resolved,
+        };
+        let keeps_way = judged.keeps_way(&self.case.guards);
+        let resolved = match judged.verdict(&self.case.guards) {
+            Verdict::Allowed => resolved,
+            Verdict::Refused => Arc::new(Resolved { own: resolved.own.clone(), ..Resolved::default() }),
+            Verdict::Failed => return (Vec::new(), false),
+        };
+        let copies = resolved.copies(&packet.frame, packet.at).into_iter();
+        (copies.map(|(at, frame)| Delivery { at, frame }).collect(), keeps_way)
+    }
+
+    /// At rest, the switches have the rules that the engines assume, and f was consistent.
+    fn check_tables(&mut self) -> Result<(), String> {
+        for dpid in self.sim.dpids() {
+            let mut believed: Vec<String> = Vec::new();
+            for engine in self.sim.engines() {
+                believed.extend(engine.rules(dpid).iter().map(|r| format!("{} {:?}", r.table_id, r.rule)));
+            }
+            let Some(switch) = self.sim.switch(dpid) else { continue };
+            let mut there: Vec<String> = Vec::new();
+            for flow in &switch.flows {
+                let rule = crate::rule::Rule {
+                    priority: flow.priority,
+                    matching: flow.matching.clone(),
+                    instructions: flow.instructions[..].into(),
+                    cookie: flow.cookie,
+                };
+                there.push(format!("{} {rule:?}", flow.table_id));
+            }
+            believed.sort();
+            there.sort();
+            believed.dedup();
+            if believed != there {
+                return Err(format!("switch {dpid} has {there:#?}, the engine believes {believed:#?}"));
+            }
+        }
+        let inconsistent: u64 = self.sim.engines().iter().map(|engine| engine.stats().inconsistent_runs).sum();
+        if inconsistent > 0 { Err("a function was called none".to_owned()) } else { Ok(()) }
+    }
+}
+
+/// Whether `got` is a part of `want`, counting repetitions.
+fn contains_all(want: &[Delivery], got: &[&Delivery]) -> bool {
+    let mut left: Vec<&Delivery> = want.iter().collect();
+    got.iter().all(|delivery| left.iter().position(|one| one == delivery).map(|at| left.swap_remove(at)).is_some())
+}
+
+/// The same writes to the state of a slice.
+fn in_red(event: Event) -> Event {
+    let own = |name: &Name| Name::from(format!("red/{name}"));
+    let write = |write: Write| match write {
+        Write::Table { table, key, value } => Write::Table { table: own(&table), key, value },
+        Write::Var { name, value } => Write::Var { name: own(&name), value },
+        Write::Cost { name, link, cost } => Write::Cost { name: own(&name), link, cost },
+        other => other,
+    };
+    match event {
+        Event::Write(writes) => Event::Write(writes.into_iter().map(write).collect()),
+        other => other,
+    }
+}
