@@ -454,14 +454,14 @@ impl Discovery {
         if port.is_one_way(now, &self.timing) {
             port.report(at, Anomaly::OneWay, out);
         }
+        if port.is_lldp_filtered() {
+            port.report(at, Anomaly::Bridged, out);
+        }
         if attachment == before {
             return;
         }
         let lost: Vec<Location> = before.peers().difference(&attachment.peers()).copied().collect();
         out.push(DiscoveryOutput::Attachment { at, now: attachment, before });
-        if port.is_lldp_filtered() {
-            port.report(at, Anomaly::Bridged, out);
-        }
         if !lost.is_empty() {
             // This port stayed up, so the other switch may only have lost its connection: wait for it longer.
             port.wait_until(after(now, self.timing.validity()));

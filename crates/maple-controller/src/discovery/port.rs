@@ -20,6 +20,10 @@ const BROADCAST_EVERY: u32 = 4;
 /// This many first probes of a port are also broadcasts.
 const QUICK_BROADCASTS: u32 = 4;
 
+/// A bridge is said to filter LLDP once this many broadcasts of a peer have arrived, and no LLDP frame. A single one is
+/// often lost: a switch that has just connected may not have its rule for LLDP yet.
+const BROADCASTS_WITHOUT_LLDP: u32 = 4;
+
 /// What is attached to a port, as far as discovery knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attachment {
@@ -84,6 +88,8 @@ struct Peer {
     received: Option<(Time, Time)>,
     /// For each [`ProbeForm`], when the last one that arrived was sent. The network may reorder the two forms.
     received_forms: [Option<Time>; 2],
+    /// The number of its broadcasts that have arrived.
+    broadcasts: u32,
     /// When it last reported a probe of this port, and when that probe was sent.
     reported: Option<(Time, Time)>,
     /// The number of probes sent since then.
@@ -165,6 +171,7 @@ impl PortState {
         let before = peer.received.map_or(probe.sent, |(_, sent)| sent);
         peer.received = Some((now, before.max(probe.sent)));
         peer.received_forms[form as usize] = Some(probe.sent);
+        peer.broadcasts = peer.broadcasts.saturating_add(u32::from(form == ProbeForm::Broadcast));
         true
     }
 
@@ -264,7 +271,8 @@ impl PortState {
 
     /// Whether only broadcasts of a peer of the link or segment arrive: something between filters LLDP.
     pub(super) fn is_lldp_filtered(&self) -> bool {
-        self.peers.iter().any(|(at, peer)| self.attachment.has(*at) && peer.received.is_some() && !peer.passes_lldp())
+        let is_filtered = |peer: &Peer| !peer.passes_lldp() && peer.broadcasts >= BROADCASTS_WITHOUT_LLDP;
+        self.peers.iter().any(|(at, peer)| self.attachment.has(*at) && is_filtered(peer))
     }
 
     /// Whether only one direction has been known for the validity of a finding.

@@ -21,6 +21,19 @@ fn two_switches_find_each_other_through_a_bridge_that_filters_lldp() {
 }
 
 #[test]
+fn a_few_lost_lldp_frames_are_no_bridge() {
+    let mut world = World::new(2);
+    world.wire(at(1, 1), at(2, 1));
+    // A switch that has just connected has its rule for broadcasts a moment before the one for LLDP.
+    world.loses_lldp = 3;
+    world.up(1, 1);
+    world.up(2, 1);
+    world.run(Duration::from_secs(60));
+    assert_eq!(world.attachment(at(1, 1)), Attachment::Link(at(2, 1)));
+    assert_eq!(world.anomalies, []);
+}
+
+#[test]
 fn a_switch_that_joins_a_bridge_later_is_found_at_once() {
     let mut world = World::new(2);
     world.bridge(&[at(1, 1), at(2, 1)], false);

@@ -12,6 +12,8 @@ use super::*;
 use crate::time::after as later;
 
 const KEY: Key = Key([7; 16]);
+/// The Ethernet type of LLDP.
+const LLDP: [u8; 2] = [0x88, 0xcc];
 const MS: Duration = Duration::from_millis(1);
 
 /// Shards, wires, and anomaly discovery has found.
@@ -32,6 +34,8 @@ struct World {
     sent: Vec<(Time, Location)>,
     /// Whether the two forms of a probe are reordered.
     reorders_forms: bool,
+    /// The number of LLDP frames that will be lost.
+    loses_lldp: u32,
     /// How long a requested probe waits before it leaves.
     probe_delay: Duration,
     /// A blocked shard: it reads nothing and does nothing.
@@ -56,6 +60,7 @@ impl World {
             anomalies: Vec::new(),
             sent: Vec::new(),
             reorders_forms: false,
+            loses_lldp: 0,
             probe_delay: Duration::ZERO,
             blocked: None,
             unread: Vec::new(),
@@ -90,7 +95,7 @@ impl World {
 
     /// The ports where a frame arrives that leaves by a port.
     fn reached_from(&self, at: Location, frame: &[u8]) -> Vec<Location> {
-        let is_lldp = frame[12..14] == [0x88, 0xcc];
+        let is_lldp = frame[12..14] == LLDP;
         let passes = |(ports, lldp): &&(BTreeSet<Location>, bool)| ports.contains(&at) && (*lldp || !is_lldp);
         let bridged = self.bridges.iter().filter(passes).flat_map(|(ports, _)| ports.iter().copied());
         self.wires.get(&at).copied().into_iter().chain(bridged.filter(|to| *to != at)).collect()
@@ -181,6 +186,10 @@ impl World {
                     frames.reverse();
                 }
                 for frame in frames {
+                    if self.loses_lldp > 0 && frame[12..14] == LLDP {
+                        self.loses_lldp -= 1;
+                        continue;
+                    }
                     for to in self.reached_from(at, &frame) {
                         self.in_flight.push((later(leaves, self.delay), to, frame.clone()));
                     }
