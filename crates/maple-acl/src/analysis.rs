@@ -2,7 +2,7 @@
 
 use maple_core::access::AccessAction;
 
-use crate::cube::Found;
+use crate::cube::{Cube, Found};
 use crate::error::Place;
 use crate::list::{List, RuleRef};
 
@@ -102,11 +102,11 @@ impl List {
         let mut all: Vec<RuleRef> = Vec::new();
         for entry in entries {
             let cube = &self.entries()[*entry].cube;
-            let whole = (0..*entry).find(|at| self.entries()[*at].cube.contains(cube));
-            let overlap: Vec<RuleRef> = (0..=whole.unwrap_or(entry.saturating_sub(1)))
-                .filter(|at| at < entry && self.entries()[*at].cube.overlaps(cube))
-                .map(|at| self.rule_of(at))
-                .collect();
+            let before = self.overlapping(cube, *entry);
+            let whole = before.iter().find(|(_, other)| other.contains(cube)).map(|(at, _)| *at);
+            let until = whole.unwrap_or(*entry);
+            let overlap: Vec<RuleRef> =
+                before.iter().filter(|(at, _)| *at <= until).map(|(at, _)| self.rule_of(*at)).collect();
             match whole.map(|at| self.rule_of(at)) {
                 Some(whole) if overlap.iter().all(|other| self.action(*other) == self.action(whole)) => all.push(whole),
                 _ => all.extend(overlap),
@@ -122,22 +122,22 @@ impl List {
     fn conflict(&self, rule: usize, entries: &[usize]) -> Option<Finding> {
         let action = self.rules()[rule].action;
         let first = *entries.first()?;
-        let differs = |at: &usize| {
-            let other = self.action(self.rule_of(*at));
+        let differs = |at: usize| {
+            let other = self.action(self.rule_of(at));
             other != action && other != AccessAction::Pass && action != AccessAction::Pass
         };
-        for other in (0..first).filter(differs) {
-            let there = &self.entries()[other].cube;
+        let with_others = |entry: &usize| {
+            let cube = &self.entries()[*entry].cube;
+            let others = self.overlapping(cube, first).into_iter();
+            others.filter(|(at, _)| differs(*at)).map(move |(at, there)| (at, there, cube))
+        };
+        let mut pairs: Vec<(usize, &Cube, &Cube)> = entries.iter().flat_map(with_others).collect();
+        pairs.sort_by_key(|(other, ..)| *other);
+        for (other, there, cube) in pairs {
             // Packets of both that no rule before them decides.
-            let contested = |entry: &usize| {
-                let cube = &self.entries()[*entry].cube;
-                let both = cube.and(there).filter(|_| !cube.contains(there) && !there.contains(cube))?;
-                match both.outside(self.cubes().take(other)) {
-                    Found::One(packets) => Some(packets),
-                    Found::None | Found::Unknown => None,
-                }
-            };
-            if let Some(both) = entries.iter().find_map(contested) {
+            let both = cube.and(there).filter(|_| !cube.contains(there) && !there.contains(cube));
+            let contested = both.map(|both| both.outside(self.overlapping(&both, other)));
+            if let Some(Found::One(both)) = contested {
                 let (name, before) = (self.describe(RuleRef::Rule(rule)), self.rule_of(other));
                 let text = format!(
                     "{name} would {action} some packets that {} {}s before: {both}",

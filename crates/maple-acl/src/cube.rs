@@ -106,6 +106,15 @@ impl Cube {
         other.0.iter().try_fold(self.clone(), |cube, i| cube.with(i.field, i.lo, i.hi))
     }
 
+    /// The least cube that has the packets of both.
+    pub fn hull(&self, other: &Cube) -> Cube {
+        let both = |i: &Interval| {
+            let there = other.get(i.field)?;
+            Some(Interval { field: i.field, lo: i.lo.min(there.lo), hi: i.hi.max(there.hi) })
+        };
+        Cube(self.0.iter().filter_map(both).collect())
+    }
+
     /// Whether some packet may be in both.
     pub fn overlaps(&self, other: &Cube) -> bool {
         let (mut at, mut with) = (self.0.iter().peekable(), other.0.iter().peekable());
@@ -153,31 +162,37 @@ impl Cube {
     }
 
     /// A part of the cube that is outside of all others.
-    pub fn outside<'a>(&self, others: impl Iterator<Item = &'a Cube>) -> Found<Cube> {
-        let (mut found, mut budget) = (None, BUDGET);
-        let is_known = self.divide(others, &mut budget, &mut |part, other| {
-            if other.is_none() {
-                found = Some(part);
+    pub fn outside<'a>(&self, others: impl IntoIterator<Item = (usize, &'a Cube)>) -> Found<Cube> {
+        let mut budget = BUDGET;
+        let overlapping = others.into_iter().map(|(_, other)| other).filter(|other| self.overlaps(other));
+        // What is left, each with the others that overlap it.
+        let mut open: Vec<(Cube, Vec<&Cube>)> = vec![(self.clone(), overlapping.collect())];
+        while let Some((cube, others)) = open.pop() {
+            if others.iter().any(|other| other.contains(&cube)) {
+                continue;
             }
-            found.is_none()
-        });
-        match found {
-            Some(part) => Found::One(part),
-            None if is_known => Found::None,
-            None => Found::Unknown,
+            let Some((first, rest)) = others.split_first() else { return Found::One(cube) };
+            let pieces = cube.minus(first);
+            let Some(left) = budget.checked_sub(1 + pieces.len()) else { return Found::Unknown };
+            budget = left;
+            open.extend(pieces.into_iter().rev().map(|piece| {
+                let overlapping = rest.iter().filter(|other| piece.overlaps(other)).copied().collect();
+                (piece, overlapping)
+            }));
         }
+        Found::None
     }
 
-    /// Divides the cube into disjoint parts, each with the first of the others that has all of it, or `None` if none of
-    /// them has any of it. `see` gets the parts one by one, and says whether to go on. Each part takes one from the
-    /// budget. Returns whether it was enough.
+    /// Divides the cube into disjoint parts, each with the number of the first of the others that has all of it, or
+    /// `None` if none of them has any of it. `see` gets the parts one by one, and says whether to go on. Each part takes
+    /// one from the budget. Returns whether it was enough.
     pub fn divide<'a>(
         &self,
-        others: impl Iterator<Item = &'a Cube>,
+        others: impl IntoIterator<Item = (usize, &'a Cube)>,
         budget: &mut usize,
         see: &mut impl FnMut(Cube, Option<usize>) -> bool,
     ) -> bool {
-        let overlapping = others.enumerate().filter(|(_, other)| self.overlaps(other));
+        let overlapping = others.into_iter().filter(|(_, other)| self.overlaps(other));
         // What is left, each with the others that overlap it.
         let mut open: Vec<(Cube, Vec<(usize, &Cube)>)> = vec![(self.clone(), overlapping.collect())];
         while let Some((cube, others)) = open.pop() {

@@ -78,20 +78,21 @@ impl List {
         budget: &mut usize,
     ) -> bool {
         let mut parts = Vec::new();
-        let mut is_complete = cube.divide(self.cubes(), budget, &mut |part, entry| {
+        let mut is_complete = cube.divide(self.overlapping(cube, self.entries().len()), budget, &mut |part, entry| {
             parts.push((part, self.rule_of(entry.unwrap_or(self.entries().len()))));
             true
         });
         for (part, rule) in parts {
-            is_complete &= part.divide(other.cubes(), budget, &mut |packets, entry| {
-                let theirs = other.rule_of(entry.unwrap_or(other.entries().len()));
-                let action = (self.action(rule), other.action(theirs));
-                if action.0 != action.1 {
-                    let new = || Difference { action, rules: (rule, theirs), packets, cubes: 0 };
-                    found.entry((rule, theirs)).or_insert_with(new).cubes += 1;
-                }
-                true
-            });
+            is_complete &=
+                part.divide(other.overlapping(&part, other.entries().len()), budget, &mut |packets, entry| {
+                    let theirs = other.rule_of(entry.unwrap_or(other.entries().len()));
+                    let action = (self.action(rule), other.action(theirs));
+                    if action.0 != action.1 {
+                        let new = || Difference { action, rules: (rule, theirs), packets, cubes: 0 };
+                        found.entry((rule, theirs)).or_insert_with(new).cubes += 1;
+                    }
+                    true
+                });
         }
         is_complete
     }

@@ -11,6 +11,7 @@ mod cube;
 mod diff;
 mod error;
 mod form;
+mod index;
 mod list;
 mod service;
 mod yaml;

@@ -15,6 +15,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo};
 use crate::cube::{BUDGET, Cube, Found, Point, SWITCH};
 use crate::error::{AclError, Fault, Place};
 use crate::form::{Document, Entry, Expectation, Forward, Rule};
+use crate::index::CubeIndex;
 use crate::yaml;
 
 /// An access list as its author wrote it.
@@ -45,7 +46,10 @@ pub struct List {
     rules: Vec<Rule>,
     entries: Vec<Entry>,
     tests: Vec<Expectation>,
+    /// Which entry a packet fits first.
     index: CondList,
+    /// Which entries overlap a cube.
+    overlaps: CubeIndex,
 }
 
 /// A switch and a port that no entry names.
@@ -112,8 +116,9 @@ impl List {
         let Document { name, forward, default, arp, rules, entries, tests } = document;
         let stem = || Path::new(file).file_stem().map_or_else(|| file.to_owned(), |stem| stem.to_string_lossy().into());
         let index = CondList::new(entries.iter().map(|entry| Arc::new(entry.cube.cond())));
+        let overlaps = CubeIndex::new(&entries.iter().map(|entry| &entry.cube).collect::<Vec<_>>());
         let name = name.unwrap_or_else(stem);
-        Ok(List { file: file.to_owned(), name, forward, default, arp, rules, entries, tests, index })
+        Ok(List { file: file.to_owned(), name, forward, default, arp, rules, entries, tests, index, overlaps })
     }
 
     /// Its name: that in the file, or else the file's.
@@ -224,7 +229,7 @@ impl List {
     /// A part of a cube about which the list says something else, and the rule that does.
     fn not_decided_so(&self, cube: &Cube, action: AccessAction) -> Found<(Cube, RuleRef)> {
         let (mut found, mut budget) = (None, BUDGET);
-        let is_known = cube.divide(self.cubes(), &mut budget, &mut |part, entry| {
+        let is_known = cube.divide(self.overlapping(cube, self.entries.len()), &mut budget, &mut |part, entry| {
             let rule = self.rule_of(entry.unwrap_or(self.entries.len()));
             if self.action(rule) != action {
                 found = Some((part, rule));
@@ -238,9 +243,9 @@ impl List {
         }
     }
 
-    /// The packets of each entry.
-    pub(crate) fn cubes(&self) -> impl Iterator<Item = &Cube> {
-        self.entries.iter().map(|entry| &entry.cube)
+    /// Those of the first `below` entries that overlap a cube, and their packets.
+    pub(crate) fn overlapping(&self, cube: &Cube, below: usize) -> Vec<(usize, &Cube)> {
+        self.overlaps.overlapping(cube, below, |at| &self.entries[at].cube)
     }
 
     /// The list as a part of policies. `before` are the lists that are asked before it.
@@ -283,7 +288,7 @@ impl List {
             let (switch, port) = (cube.get(SWITCH)?.lo, cube.get(Field::InPort)?.lo);
             Some(Location::new(Dpid(switch as u64), PortNo(port as u32)))
         };
-        Arc::new(self.cubes().filter_map(port).collect())
+        Arc::new(self.entries.iter().filter_map(|entry| port(&entry.cube)).collect())
     }
 
     /// A packet of this cube that this entry decides, also if the list comes after these.
@@ -297,18 +302,18 @@ impl List {
         let corners = [0, u64::MAX, 0xaaaa_aaaa_aaaa_aaaa, 0x5555_5555_5555_5555];
         let corner = corners.into_iter().map(|high| sample_of(cube.point(high))).find(reaches);
         corner.or_else(|| {
-            let decide = before.iter().flat_map(|list| list.deciding());
-            match cube.outside(decide.chain(self.cubes().take(entry))) {
+            let decide = before.iter().flat_map(|list| list.deciding(cube));
+            match cube.outside(decide.chain(self.overlapping(cube, entry))) {
                 Found::One(part) => Some(sample_of(part.point(0))).filter(reaches),
                 Found::None | Found::Unknown => None,
             }
         })
     }
 
-    /// The entries that don't pass.
-    fn deciding(&self) -> impl Iterator<Item = &Cube> {
-        let decides = |at: &usize| self.action(self.rule_of(*at)) != AccessAction::Pass;
-        (0..self.entries.len()).filter(decides).map(|at| &self.entries[at].cube)
+    /// The entries that overlap a cube and don't pass.
+    fn deciding(&self, cube: &Cube) -> impl Iterator<Item = (usize, &Cube)> {
+        let decides = |(at, _): &(usize, &Cube)| self.action(self.rule_of(*at)) != AccessAction::Pass;
+        self.overlapping(cube, self.entries.len()).into_iter().filter(decides)
     }
 
     /// Whether packets reach an entry. The answer is certain, unless it is `Unknown`.
@@ -317,7 +322,7 @@ impl List {
         if let Some(sample) = self.sample(cube, entry, &[]) {
             return Found::One(sample);
         }
-        match cube.outside(self.cubes().take(entry)) {
+        match cube.outside(self.overlapping(cube, entry)) {
             Found::None => Found::None,
             // There are such packets, but no frame that this program can make.
             Found::One(_) | Found::Unknown => Found::Unknown,

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cube::{Found, SWITCH};
 use crate::form::{DOCUMENT_KEYS, RULE_KEYS};
+use crate::index::CubeIndex;
 
 const CAMPUS: &str = "
 version: 1
@@ -364,7 +365,32 @@ fn entry_for(list: &List, entering: &Entering) -> usize {
     naive(list, entering.switch, &entering.packet())
 }
 
+/// A cube of some of three fields, with blocks and other intervals.
+fn cubes() -> impl Strategy<Value = Cube> {
+    let interval = prop::option::of((0..64_u128, 0..16_u128));
+    (interval.clone(), interval.clone(), interval).prop_map(|(a, b, c)| {
+        let fields = [Field::Ipv4Src, Field::Ipv4Dst, Field::TcpDst];
+        let intervals = fields.into_iter().zip([a, b, c]).filter_map(|(field, i)| Some((field, i?)));
+        intervals.fold(Cube::all(), |cube, (field, (lo, size))| {
+            cube.with(field, lo, lo + size).expect("each field comes once")
+        })
+    })
+}
+
 proptest! {
+    #[test]
+    fn an_index_finds_the_cubes_that_a_plain_search_finds(
+        all in prop::collection::vec(cubes(), 0..150), asked in prop::collection::vec((cubes(), 0..160_usize), 20),
+    ) {
+        let all: Vec<&Cube> = all.iter().collect();
+        let index = CubeIndex::new(&all);
+        for (cube, below) in asked {
+            let found: Vec<usize> = index.overlapping(&cube, below, |at| all[at]).iter().map(|(at, _)| *at).collect();
+            let wanted: Vec<usize> = (0..all.len().min(below)).filter(|at| all[*at].overlaps(&cube)).collect();
+            prop_assert_eq!(found, wanted);
+        }
+    }
+
     #[test]
     fn a_list_decides_as_a_plain_search(text in texts(), frames in prop::collection::vec(frames(), 40)) {
         let list = read(&text);
@@ -397,8 +423,8 @@ proptest! {
         let list = read(&text);
         let Some(Entry { cube, .. }) = list.entries().last() else { return Ok(()) };
         let (mut parts, mut budget) = (Vec::new(), crate::cube::BUDGET);
-        let others = || list.cubes().take(list.entries().len() - 1);
-        let is_all = cube.divide(others(), &mut budget, &mut |part, first| {
+        let others = || list.entries().iter().map(|entry| &entry.cube).take(list.entries().len() - 1);
+        let is_all = cube.divide(others().enumerate(), &mut budget, &mut |part, first| {
             parts.push((part, first));
             true
         });

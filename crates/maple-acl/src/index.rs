@@ -1,0 +1,107 @@
+//! An index of cubes: which of many overlap one.
+//!
+//! An interval tree over several fields. A node divides its cubes by a field and a value: those whose interval lies
+//! below it, those above it, and those that have it or don't constrain the field. The last are divided by another
+//! field. Each node knows a cube around all of its cubes and the least of their numbers, so that a question skips it.
+//! Building takes n log n steps; a question takes about as many as there are answers, and log n.
+
+use std::collections::BTreeSet;
+
+use maple_wire::Field;
+
+use crate::cube::{Cube, Interval};
+
+/// Nodes with so few cubes are not divided.
+const SMALL: usize = 8;
+
+/// An index of numbered cubes.
+#[derive(Debug)]
+pub struct CubeIndex {
+    root: Node,
+}
+
+#[derive(Debug)]
+struct Node {
+    /// All cubes of the node lie within it.
+    around: Cube,
+    /// The least number of its cubes.
+    least: usize,
+    inside: Inside,
+}
+
+#[derive(Debug)]
+enum Inside {
+    Cubes(Vec<usize>),
+    Nodes(Vec<Node>),
+}
+
+impl CubeIndex {
+    /// An index of these cubes, numbered from 0.
+    pub fn new(cubes: &[&Cube]) -> CubeIndex {
+        let fields: BTreeSet<Field> = cubes.iter().flat_map(|cube| cube.intervals()).map(|i| i.field).collect();
+        let fields: Vec<Field> = fields.into_iter().collect();
+        CubeIndex { root: Node::new(cubes, (0..cubes.len()).collect(), &fields) }
+    }
+
+    /// The cubes with numbers below `below` that overlap this one, in order. `cubes` are those of the index.
+    pub fn overlapping<'a>(
+        &self,
+        cube: &Cube,
+        below: usize,
+        cubes: impl Fn(usize) -> &'a Cube,
+    ) -> Vec<(usize, &'a Cube)> {
+        let (mut found, mut open) = (Vec::new(), vec![&self.root]);
+        while let Some(node) = open.pop() {
+            if node.least >= below || !node.around.overlaps(cube) {
+                continue;
+            }
+            match &node.inside {
+                Inside::Nodes(nodes) => open.extend(nodes),
+                Inside::Cubes(all) => {
+                    let all = all.iter().take_while(|at| **at < below).map(|at| (*at, cubes(*at)));
+                    found.extend(all.filter(|(_, other)| other.overlaps(cube)));
+                }
+            }
+        }
+        found.sort_unstable_by_key(|(at, _)| *at);
+        found
+    }
+}
+
+impl Node {
+    /// A node of the cubes with these numbers, which ascend. It may divide them by these fields.
+    fn new(cubes: &[&Cube], numbers: Vec<usize>, fields: &[Field]) -> Node {
+        let mut all = numbers.iter().map(|at| cubes[*at]);
+        let first = all.next().cloned().unwrap_or_default();
+        let around = all.fold(first, |around, cube| around.hull(cube));
+        let least = numbers.first().copied().unwrap_or(usize::MAX);
+        let field = (numbers.len() > SMALL).then(|| most_divided(cubes, &numbers, fields)).flatten();
+        let Some((field, middle)) = field else { return Node { around, least, inside: Inside::Cubes(numbers) } };
+        let (mut below, mut above, mut across) = (Vec::new(), Vec::new(), Vec::new());
+        for at in numbers {
+            match cubes[at].get(field) {
+                Some(interval) if interval.hi < middle => below.push(at),
+                Some(interval) if interval.lo > middle => above.push(at),
+                _ => across.push(at),
+            }
+        }
+        let rest: Vec<Field> = fields.iter().copied().filter(|other| *other != field).collect();
+        let parts = [(below, fields), (above, fields), (across, &*rest)];
+        let parts = parts.into_iter().filter(|(numbers, _)| !numbers.is_empty());
+        let nodes = parts.map(|(numbers, fields)| Node::new(cubes, numbers, fields)).collect();
+        Node { around, least, inside: Inside::Nodes(nodes) }
+    }
+}
+
+/// The field that tells most of these cubes apart, and the middle one of their values. `None` if none does.
+fn most_divided(cubes: &[&Cube], numbers: &[usize], fields: &[Field]) -> Option<(Field, u128)> {
+    let intervals = |field: &Field| {
+        let mut all: Vec<Interval> = numbers.iter().filter_map(|at| cubes[*at].get(*field)).collect();
+        all.sort_unstable();
+        all
+    };
+    let different = |all: &[Interval]| all.chunk_by(|a, b| a == b).count();
+    let best = fields.iter().map(intervals).max_by_key(|all| different(all)).filter(|all| different(all) > 1)?;
+    let middle = best[best.len() / 2];
+    Some((middle.field, middle.lo))
+}
