@@ -219,7 +219,13 @@ impl IncrementalCompiler {
         if let Some((_, Branch::Value(_))) = self.tree.parent(*leaf) {
             self.classes.drop_region(self.node(*leaf).class);
         }
-        for (node, yes) in added.iter().zip(sides).rev() {
+        // A test that leads on by its no-side, in order of precedence: entries are added fastest so. Whether one that
+        // leads on by its yes-side has entries, depends on the nodes below.
+        let (no_sides, yes_sides): (Vec<_>, Vec<_>) = added
+            .iter()
+            .zip(sides)
+            .partition(|(node, _)| matches!(self.tree.node(**node), Node::Test { yes: None, .. }));
+        for (node, yes) in no_sides.into_iter().chain(yes_sides.into_iter().rev()) {
             self.update_test(*node, yes.map(|yes| yes.matches));
         }
     }
