@@ -65,8 +65,8 @@ def test_multicast_reaches_those_who_joined(controller, lab, protocols, group):
     net = lab(LinearTopo(k=3), maple, protocols, quiet=False)
     assert net.ping_all()[0] == 0
     for host in ("h2", "h3"):
-        # A host that has joined by IGMPv3 and then hears the querier's IGMPv2 leaves without a word, unless it has answered
-        # a query before. One that speaks IGMPv2 from the start says so (RFC 2236 §3).
+        # A host that has joined by IGMPv3 and then hears the querier's IGMPv2 leaves without a word, unless it has
+        # answered a query before. One that speaks IGMPv2 from the start says so (RFC 2236 §3).
         net[host].cmd("sysctl -w net.ipv4.conf.all.force_igmp_version=2")
     if group == IPV6:
         wait_for("the address to be free", lambda: net["h1"].cmd("ip -6 -o addr show tentative").strip() == "")
