@@ -163,24 +163,19 @@ impl Cube {
 
     /// A part of the cube that is outside of all others.
     pub fn outside<'a>(&self, others: impl IntoIterator<Item = (usize, &'a Cube)>) -> Found<Cube> {
-        let mut budget = BUDGET;
-        let overlapping = others.into_iter().map(|(_, other)| other).filter(|other| self.overlaps(other));
-        // What is left, each with the others that overlap it.
-        let mut open: Vec<(Cube, Vec<&Cube>)> = vec![(self.clone(), overlapping.collect())];
-        while let Some((cube, others)) = open.pop() {
-            if others.iter().any(|other| other.contains(&cube)) {
-                continue;
+        let (mut found, mut budget) = (None, BUDGET);
+        let is_covered = |part: &Cube, others: &[(usize, &Cube)]| others.iter().any(|(_, other)| other.contains(part));
+        let is_known = self.search(others, &mut budget, is_covered, &mut |part, other| {
+            if other.is_none() {
+                found = Some(part);
             }
-            let Some((first, rest)) = others.split_first() else { return Found::One(cube) };
-            let pieces = cube.minus(first);
-            let Some(left) = budget.checked_sub(1 + pieces.len()) else { return Found::Unknown };
-            budget = left;
-            open.extend(pieces.into_iter().rev().map(|piece| {
-                let overlapping = rest.iter().filter(|other| piece.overlaps(other)).copied().collect();
-                (piece, overlapping)
-            }));
+            found.is_none()
+        });
+        match found {
+            Some(part) => Found::One(part),
+            None if is_known => Found::None,
+            None => Found::Unknown,
         }
-        Found::None
     }
 
     /// Divides the cube into disjoint parts, each with the number of the first of the others that has all of it, or
@@ -192,10 +187,24 @@ impl Cube {
         budget: &mut usize,
         see: &mut impl FnMut(Cube, Option<usize>) -> bool,
     ) -> bool {
+        self.search(others, budget, |_, _| false, see)
+    }
+
+    /// The same without the parts that `is_left_out`; it also gets the others that overlap the part.
+    fn search<'a>(
+        &self,
+        others: impl IntoIterator<Item = (usize, &'a Cube)>,
+        budget: &mut usize,
+        is_left_out: impl Fn(&Cube, &[(usize, &Cube)]) -> bool,
+        see: &mut impl FnMut(Cube, Option<usize>) -> bool,
+    ) -> bool {
         let overlapping = others.into_iter().filter(|(_, other)| self.overlaps(other));
         // What is left, each with the others that overlap it.
         let mut open: Vec<(Cube, Vec<(usize, &Cube)>)> = vec![(self.clone(), overlapping.collect())];
         while let Some((cube, others)) = open.pop() {
+            if is_left_out(&cube, &others) {
+                continue;
+            }
             let Some(((at, first), rest)) = others.split_first() else {
                 if !see(cube, None) {
                     return true;

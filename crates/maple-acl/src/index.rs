@@ -1,9 +1,16 @@
 //! An index of cubes: which of many overlap one.
 //!
+//! # What
+//!
 //! An interval tree over several fields. A node divides its cubes by a field and a value: those whose interval lies
 //! below it, those above it, and those that have it or don't constrain the field. The last are divided by another
-//! field. Each node knows a cube around all of its cubes and the least of their numbers, so that a question skips it.
-//! Building takes n log n steps; a question takes about as many as there are answers, and log n.
+//! field. Each node knows a cube around all of its cubes and the least of their numbers. So a question skips nodes that
+//! have no answer.
+//!
+//! # Cost
+//!
+//! Building sorts the cubes once for each field and level of the tree. A question looks at the nodes whose cube overlaps
+//! its own: few where lists name subnets, all of them if nothing tells the cubes apart.
 
 use std::collections::BTreeSet;
 

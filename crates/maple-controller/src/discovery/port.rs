@@ -20,8 +20,8 @@ const BROADCAST_EVERY: u32 = 4;
 /// This many first probes of a port are also broadcasts.
 const QUICK_BROADCASTS: u32 = 4;
 
-/// A bridge is said to filter LLDP once this many broadcasts of a peer have arrived, and no LLDP frame. A single one is
-/// often lost: a switch that has just connected may not have its rule for LLDP yet.
+/// A bridge is reported as filtering LLDP once this many broadcasts of a peer have arrived, and no LLDP frame. Single
+/// frames are lost: a switch that has just connected may get its rules between the two frames of a probe.
 const BROADCASTS_WITHOUT_LLDP: u32 = 4;
 
 /// What is attached to a port, as far as discovery knows.

@@ -24,7 +24,7 @@ fn two_switches_find_each_other_through_a_bridge_that_filters_lldp() {
 fn a_few_lost_lldp_frames_are_no_bridge() {
     let mut world = World::new(2);
     world.wire(at(1, 1), at(2, 1));
-    // A switch that has just connected has its rule for broadcasts a moment before the one for LLDP.
+    // A switch that has just connected may get its rules between the two frames of a probe.
     world.loses_lldp = 3;
     world.up(1, 1);
     world.up(2, 1);

@@ -1,0 +1,163 @@
+"""What a long access list costs: ``tests/with-openvswitch python bench/acl/install.py --rules 10000 30000``, as root.
+
+For each length: a generated list is loaded, linted, and run on one Open vSwitch bridge with two ports in user space.
+The table says how long `maple acl test` and `maple acl lint` take, when `maple run` listens, how many rules the switch
+has in the end, when after `set-controller` the last one was there, the longest time without a new rule before that, and
+the memory of the controller.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).parent
+MAPLE = [sys.executable, "-m", "maple"]
+BRIDGE = "acl-install"
+OWN = 50
+"""A switch has fewer rules than this before it has any of the list."""
+STILL = 3.0
+"""The rules are all there when their number has not changed for so many seconds."""
+
+
+class Row(NamedTuple):
+    """What one list costs; times in seconds."""
+
+    rules: int
+    load: float
+    lint: float
+    listens: float
+    installed: int
+    last: float
+    silent: float
+    memory: float
+
+
+def sh(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def timed(*command: str) -> float:
+    """How long a command takes. `maple acl lint` ends with a status of its own where it finds something."""
+    began = time.monotonic()
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+def generate(rules: int, seed: int, folder: Path) -> Path:
+    """A list of so many rules, in its file."""
+    sh(*MAPLE, "bench", "generate", "acl", "--filters", str(rules), "--seed", str(seed), "--out", str(folder))
+    file = folder / f"{rules}.yaml"
+    file.write_text(sh(sys.executable, str(HERE / "from_classbench.py"), str(folder / f"acl-{seed}.rules")))
+    return file
+
+
+@contextmanager
+def controller(file: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, float]]:
+    """`maple run` of a list: its process, its port, and after how many seconds it listened."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [*MAPLE, "run", str(file), "--listen", f"127.0.0.1:{port}", "--control", "none"]
+    began = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline().decode()
+        if "listening" not in line:
+            sys.exit(f"maple run {file}: {line}")
+        yield process, port, time.monotonic() - began
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+
+
+@contextmanager
+def bridge(port: int) -> Iterator[None]:
+    """A bridge with two ports that are up, which knows this controller."""
+    ports = [f"{BRIDGE[:4]}{number}" for number in (1, 2)]
+    sh("ovs-vsctl", "add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev",
+       "protocols=OpenFlow13", "fail_mode=secure")  # fmt: skip
+    try:
+        for name in ports:
+            sh("ovs-vsctl", "add-port", BRIDGE, name, "--", "set", "interface", name, "type=internal")
+            sh("ip", "link", "set", name, "up")
+        sh("ovs-vsctl", "set-controller", BRIDGE, f"tcp:127.0.0.1:{port}")
+        yield
+    finally:
+        sh("ovs-vsctl", "del-br", BRIDGE)
+
+
+def installed() -> int:
+    text = sh("ovs-ofctl", "-O", "OpenFlow13", "dump-aggregate", BRIDGE)
+    found = re.search(r"flow_count=(\d+)", text)
+    return int(found[1]) if found else 0
+
+
+def watch(limit: float) -> tuple[int, float, float]:
+    """How many rules there are in the end, after how long, and the longest time without a new one before that."""
+    began = time.monotonic()
+    count, changed, silent = installed(), began, 0.0
+    while time.monotonic() - began < limit:
+        time.sleep(0.05)
+        new, now = installed(), time.monotonic()
+        if new != count:
+            silent = max(silent, now - changed)
+            count, changed = new, now
+        elif count > OWN and now - changed > STILL:
+            break
+    return count, changed - began, silent
+
+
+def memory(process: subprocess.Popen[bytes]) -> float:
+    """In GB."""
+    text = Path(f"/proc/{process.pid}/status").read_text()
+    found = re.search(r"VmRSS:\s+(\d+) kB", text)
+    return int(found[1]) / 1e6 if found else 0.0
+
+
+def measure(rules: int, seed: int, limit: float, folder: Path) -> Row:
+    file = generate(rules, seed, folder)
+    load = timed(*MAPLE, "acl", "test", str(file))
+    lint = timed(*MAPLE, "acl", "lint", str(file))
+    with controller(file) as (process, port, listens), bridge(port):
+        count, last, silent = watch(limit)
+        return Row(rules, load, lint, listens, count, last, silent, memory(process))
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--rules", type=int, nargs="+", default=[10_000])
+    options.add_argument("--seed", type=int, default=9)
+    options.add_argument("--limit", type=float, default=180.0, help="seconds after which a switch is no longer watched")
+    chosen = options.parse_args()
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("rules", lambda row: f"{row.rules}"),
+        ("load s", lambda row: f"{row.load:.1f}"),
+        ("lint s", lambda row: f"{row.lint:.1f}"),
+        ("listens s", lambda row: f"{row.listens:.1f}"),
+        ("installed", lambda row: f"{row.installed}"),
+        ("last after s", lambda row: f"{row.last:.1f}"),
+        ("silent s", lambda row: f"{row.silent:.1f}"),
+        ("memory GB", lambda row: f"{row.memory:.2f}"),
+    ]
+    print("  ".join(f"{name:>12}" for name, _ in columns), flush=True)
+    for rules in chosen.rules:
+        with tempfile.TemporaryDirectory() as folder:
+            row = measure(rules, chosen.seed, chosen.limit, Path(folder))
+        print("  ".join(f"{text(row):>12}" for _, text in columns), flush=True)
+
+
+if __name__ == "__main__":
+    main()
