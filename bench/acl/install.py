@@ -28,7 +28,7 @@ BRIDGE = "acl-install"
 OWN = 50
 """A switch has fewer rules than this before it has any of the list."""
 STILL = 3.0
-"""The rules are all there when their number has not changed for so many seconds."""
+"""The rules are all there when their number has not changed for so many seconds more than it ever did before."""
 
 
 class Row(NamedTuple):
@@ -115,7 +115,7 @@ def watch(limit: float) -> tuple[int, float, float]:
         if new != count:
             silent = max(silent, now - changed)
             count, changed = new, now
-        elif count > OWN and now - changed > STILL:
+        elif count > OWN and now - changed > STILL + silent:
             break
     return count, changed - began, silent
 
