@@ -219,18 +219,8 @@ impl IncrementalCompiler {
         if let Some((_, Branch::Value(_))) = self.tree.parent(*leaf) {
             self.classes.drop_region(self.node(*leaf).class);
         }
-        // First the tests that lead on by their no-side, in order of precedence. So each entry goes to the end of the
-        // lists of those that it overlaps, and a long chain does not take the square of its length.
-        for (node, yes) in added.iter().zip(&mut sides) {
-            if matches!(self.tree.node(*node), Node::Test { yes: None, .. }) {
-                self.update_test(*node, yes.take().map(|yes| yes.matches));
-            }
-        }
-        // Then the others, from below: whether they have entries depends on the nodes below them.
         for (node, yes) in added.iter().zip(sides).rev() {
-            if !matches!(self.tree.node(*node), Node::Test { yes: None, .. }) {
-                self.update_test(*node, yes.map(|yes| yes.matches));
-            }
+            self.update_test(*node, yes.map(|yes| yes.matches));
         }
     }
 
