@@ -20,9 +20,10 @@ const BROADCAST_EVERY: u32 = 4;
 /// This many first probes of a port are also broadcasts.
 const QUICK_BROADCASTS: u32 = 4;
 
-/// A bridge is reported as filtering LLDP once this many broadcasts of a peer have arrived, and no LLDP frame. Single
-/// frames are lost: a switch that has just connected may get its rules between the two frames of a probe.
-const BROADCASTS_WITHOUT_LLDP: u32 = 4;
+/// A bridge is reported as filtering LLDP once this many broadcasts of a peer have arrived, and no LLDP frame. With the
+/// first one an LLDP frame may be lost: a switch that has just connected may get its rules between the two frames of a
+/// probe. The second one may overtake its LLDP frame.
+const BROADCASTS_WITHOUT_LLDP: u32 = 3;
 
 /// What is attached to a port, as far as discovery knows.
 #[derive(Clone, Debug, PartialEq, Eq)]

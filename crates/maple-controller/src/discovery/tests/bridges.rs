@@ -25,7 +25,7 @@ fn a_few_lost_lldp_frames_are_no_bridge() {
     let mut world = World::new(2);
     world.wire(at(1, 1), at(2, 1));
     // A switch that has just connected may get its rules between the two frames of a probe.
-    world.loses_lldp = 3;
+    world.loses_lldp = 2;
     world.up(1, 1);
     world.up(2, 1);
     world.run(Duration::from_secs(60));
