@@ -74,7 +74,9 @@ class Network:
         _maple.send_frame(frame, at)
 
 
-class _Function(NamedTuple):
+class Function(NamedTuple):
+    """A function, and what it hears."""
+
     call: Event
     events: tuple[str, ...]
     packets: Mapping[str, object] | None
@@ -86,11 +88,11 @@ class _Turn(NamedTuple):
     """A function that is called every so many seconds; with what switches have counted, if it remembers that."""
 
     period: float
-    function: _Function
+    function: Function
     memory: Memory | None
 
 
-_functions: list[_Function] = []
+_functions: list[Function] = []
 
 
 def on(
@@ -129,7 +131,7 @@ def on(
     def decorate(function: Decorated) -> Decorated:
         hears = bool(events) or packet_in is not None or stats is not None
         _check(function, *((2,) if hears else ()), *((1,) if timer is not None else ()))
-        _functions.append(_Function(function, events, packet_in, timer, stats))
+        _functions.append(Function(function, events, packet_in, timer, stats))
         return function
 
     return decorate
@@ -154,6 +156,41 @@ def forget() -> None:
     _functions.clear()
 
 
+def set_aside() -> list[Function]:
+    """Another file is about to be loaded; if it does not count, :func:`take_back` gets these functions."""
+    functions = list(_functions)
+    _functions.clear()
+    return functions
+
+
+def take_back(functions: list[Function]) -> None:
+    """The functions are these again."""
+    _functions[:] = functions
+
+
+def check_same_packets(functions: list[Function]) -> None:
+    """That the functions hear the same packets as these did: switches copy no others."""
+
+    def heard(functions: list[Function]) -> list[dict[str, object]]:
+        return [dict(function.packets) for function in functions if function.packets is not None]
+
+    if _functions and not functions:
+        raise RuntimeError(
+            "it has functions with @on, and the policy that runs has none; that needs a new start of Maple"
+        )
+    if heard(_functions) != heard(functions):
+        raise RuntimeError(
+            f"its functions with @on hear the packets {heard(_functions)}, and those of the policy that runs "
+            f"{heard(functions)}; that needs a new start of Maple"
+        )
+
+
+def replace_functions() -> None:
+    """What hears events calls the functions as they are now."""
+    if _run is not None:
+        _run.functions_to_be = tuple(_functions)
+
+
 def wanted() -> list[dict[str, object]] | None:
     """The packets that functions want to hear of, the first function's first; ``None`` if there is no function."""
     return [dict(function.packets) for function in _functions if function.packets is not None] if _functions else None
@@ -161,18 +198,28 @@ def wanted() -> list[dict[str, object]] | None:
 
 def start(listener: _maple.Listener) -> None:
     """Calls the functions from now on, until the controller stops."""
-    run = _Run(listener, tuple(_functions))
-    threading.Thread(target=run.until_the_end, name="maple-on", daemon=True).start()
+    global _run
+    _run = _Run(listener, tuple(_functions))
+    threading.Thread(target=_run.until_the_end, name="maple-on", daemon=True).start()
+
+
+_LOOK: Final = 1.0
+"""The longest time until functions of a policy that was reloaded are called."""
 
 
 class _Run:
     """Functions, and where they hear from."""
 
-    def __init__(self, listener: _maple.Listener, functions: tuple[_Function, ...]) -> None:
+    def __init__(self, listener: _maple.Listener, functions: tuple[Function, ...]) -> None:
         self.listener = listener
+        self.network = Network()
+        self.functions_to_be = functions
+        self.take(functions)
+
+    def take(self, functions: tuple[Function, ...]) -> None:
+        """These are the functions from now on."""
         self.functions = functions
         self.packets = [function for function in functions if function.packets is not None]
-        self.network = Network()
         turns = [turn for function in functions for turn in _turns(function)]
         now = time.monotonic()
         # The number stands before the turn, which has no order.
@@ -181,10 +228,12 @@ class _Run:
 
     def until_the_end(self) -> None:
         while True:
-            wait = self.due[0][0] - time.monotonic() if self.due else 3600.0
-            name, *what = self.listener.next(max(wait, 0.0))
+            wait = self.due[0][0] - time.monotonic() if self.due else _LOOK
+            name, *what = self.listener.next(min(max(wait, 0.0), _LOOK))
             if name == "end":
                 return
+            if (functions := self.functions_to_be) is not self.functions:
+                self.take(functions)
             self.hear(name, what)
             self.wake()
 
@@ -215,14 +264,17 @@ class _Run:
             self.call(turn.function, *what, self.network)
             heapq.heappush(self.due, (max(at + turn.period, time.monotonic()), number, turn))
 
-    def call(self, function: _Function, *arguments: object) -> None:
+    def call(self, function: Function, *arguments: object) -> None:
         try:
             function.call(*arguments)
         except Exception as error:
             _maple.listener_failed("".join(_lines(error)).rstrip())
 
 
-def _turns(function: _Function) -> Iterator[_Turn]:
+_run: _Run | None = None
+
+
+def _turns(function: Function) -> Iterator[_Turn]:
     if function.timer is not None:
         yield _Turn(function.timer, function, None)
     if function.stats is not None:

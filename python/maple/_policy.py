@@ -7,6 +7,7 @@ import importlib.machinery
 import importlib.util
 import inspect
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -191,7 +192,10 @@ def load(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
     The file's folder comes first on ``sys.path`` from then on, so that it can import its neighbours.
     """
     file = Path(path)
-    sys.path.insert(0, str(file.resolve().parent))
+    folder = str(file.resolve().parent)
+    if sys.path[:1] != [folder]:
+        sys.path.insert(0, folder)
+    before = set(threading.enumerate())
     # Not by spec_from_file_location: it would make the path absolute, and people see it in many places.
     loader = importlib.machinery.SourceFileLoader(f"maple_policy_{file.stem}", path)
     spec = importlib.util.spec_from_loader(loader.name, loader)
@@ -200,7 +204,16 @@ def load(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
     module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module
     loader.exec_module(module)
+    _threads.extend(thread for thread in threading.enumerate() if thread not in before)
     return _chosen(module, path, name)
+
+
+_threads: list[threading.Thread] = []
+
+
+def has_threads() -> bool:
+    """Whether threads go on that files have started while they were loaded."""
+    return any(thread.is_alive() for thread in _threads)
 
 
 def loaded(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:

@@ -53,7 +53,7 @@ pub fn run(app: App) -> ExitCode {
         }
         Some(ProgramCommand::Check(options)) => check::with(&options, controller, &[]),
         None if is_handlers => run_command::handlers::run(&options, controller, started),
-        None => run_command::with(options, controller, started),
+        None => run_command::with(options, controller, started, None),
     })
     .into()
 }

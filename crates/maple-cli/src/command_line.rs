@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use crate::acl::AclArgs;
 use crate::bench::BenchArgs;
 use crate::decode::DecodeArgs;
-use crate::options::{CheckArgs, EmulateArgs, LoadArgs, RunArgs, ShowArgs};
+use crate::options::{CheckArgs, EmulateArgs, LoadArgs, ReloadArgs, RunArgs, ShowArgs};
 use crate::state::StateArgs;
 
 /// A network that behaves as if one function ran on every packet.
@@ -22,6 +22,8 @@ pub struct CommandLine {
 pub enum Command {
     /// Run a policy: as a controller for real switches, or on an emulated network
     Run(RunArgs),
+    /// Run a changed policy, or another one, in a running controller: no packet is lost
+    Reload(ReloadArgs),
     /// Search for reads of a policy that Maple cannot track: clocks, random numbers, globals, files
     Check(CheckArgs),
     /// Emulate a network of OpenFlow switches and hosts, for any controller

@@ -24,6 +24,8 @@ mod emulate;
 mod load;
 mod show;
 
+mod reload;
+
 mod bench;
 mod run;
 mod state;
@@ -54,7 +56,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
     let refusal = match &command_line.command {
         Command::Run(args) => args.options.refusal(),
         Command::Emulate(args) => args.refusal(),
-        Command::Check(_) | Command::Decode(_) | Command::Show(_) => None,
+        Command::Check(_) | Command::Decode(_) | Command::Show(_) | Command::Reload(_) => None,
         Command::State(_) | Command::Acl(_) | Command::Schema | Command::Load(_) | Command::Bench(_) => None,
     };
     if let Some(error) = refusal {
@@ -67,6 +69,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
     }
     exit_status(match command_line.command {
         Command::Run(args) => run::main(args, loader),
+        Command::Reload(args) => reload::main(&args),
         Command::Check(args) => check::main(args, loader),
         Command::Emulate(args) => emulate::main(args),
         Command::Load(args) => load::main(&args),

@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand, ValueEnum};
+use maple_controller::control::socket::Tolerance;
 use maple_core::Location;
 use maple_core::engine::LabelRange;
 use maple_wire::{Dpid, Version};
 
-use crate::values::{Compiler, OnOff, Pause, address, dpid, duration, labels, location, max_rules, pause, version};
+use crate::values::{
+    Compiler, OnOff, Pause, address, dpid, duration, labels, location, max_rules, pause, tolerance, version,
+};
 
 /// `maple run`.
 #[derive(Debug, Args)]
@@ -21,8 +24,27 @@ pub struct RunArgs {
     /// How long a run of a Python policy may take before it is stopped and its packet dropped
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub policy_time_limit: Duration,
+    /// Load the policy again whenever its file, or another .py, .yaml or .yml beside it, has changed
+    #[arg(long)]
+    pub watch: bool,
     #[command(flatten)]
     pub options: RunOptions,
+}
+
+/// `maple reload`.
+#[derive(Debug, Args)]
+pub struct ReloadArgs {
+    /// The policy, as for `maple run` [default: the one that runs, from its file as that is now]
+    pub policy: Option<String>,
+    /// On how many of the packets that the network has decided about the new policy may fail: 5, or 5% of them
+    #[arg(long, value_name = "N|N%", default_value = "0", value_parser = tolerance)]
+    pub tolerate: Tolerance,
+    /// The controller's Unix socket [default: as in `maple run`]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// The options of `maple run` that policies in Rust have too.

@@ -41,6 +41,24 @@ pub trait PolicyLoader: Sync {
     /// If the file has no such policy or handler, or fails to load.
     fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded>;
 
+    /// Loads a policy that is to take the place of the one that runs: from the file of that one, or another. Its
+    /// neighbours are loaded again too. Until [`PolicyLoader::adopted`] or [`PolicyLoader::refused`], what the policy's
+    /// file has besides the policy does not run.
+    ///
+    /// # Errors
+    /// If the file has no such policy, fails to load, or has something besides the policy that only a new start can
+    /// change. All is as before then.
+    fn load_again(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
+        let _ = (file, name, time_limit);
+        anyhow::bail!("this `maple` can't load policies again")
+    }
+
+    /// The policy that was loaded again runs.
+    fn adopted(&self) {}
+
+    /// The policy that was loaded again does not run, and is forgotten.
+    fn refused(&self) {}
+
     /// Makes the policies of benchmarks in that language, if it can.
     fn filters(&self) -> Option<&dyn maple_bench::OtherLanguage> {
         None
@@ -132,6 +150,17 @@ fn load_access_list(file: &Path) -> anyhow::Result<Loaded> {
     // Floods need no hosts. So no packet has to come to the controller for them either.
     options.engine.track_hosts = forward != Forward::Flood;
     Ok(Loaded::Policy(options))
+}
+
+/// Loads what is to take the place of the policy that runs.
+pub fn load_again(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<Loaded> {
+    match (PolicyName::parse(policy).program(), loader) {
+        (Some((file, name)), Some(loader)) => {
+            std::fs::metadata(file).with_context(|| format!("can't read {}", file.display()))?;
+            loader.load_again(file, name, limit)
+        }
+        _ => load(policy, limit, loader),
+    }
 }
 
 /// Loads the policy or handler with this name.

@@ -1,4 +1,4 @@
-//! Stops the program on SIGINT (Ctrl-C) and SIGTERM.
+//! Stops the program on SIGINT (Ctrl-C) and SIGTERM, and loads the policy again on SIGHUP.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,6 +8,14 @@ use signal_hook::flag;
 
 /// The exit status after a second request to stop.
 const AT_ONCE: i32 = 130;
+
+/// A flag that becomes true on SIGHUP. Closing the terminal sends it too, which changes nothing: the same policy is
+/// loaded again, and the network keeps running.
+pub fn hangup_flag() -> anyhow::Result<Arc<AtomicBool>> {
+    let hangup = Arc::<AtomicBool>::default();
+    flag::register(SIGHUP, Arc::clone(&hangup))?;
+    Ok(hangup)
+}
 
 /// A flag that becomes true when the program is asked to stop. A second request ends it immediately. Closing the
 /// terminal is no request: the network keeps running.

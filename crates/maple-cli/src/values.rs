@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use maple_controller::control::socket::Tolerance;
 use maple_core::Location;
 use maple_core::engine::LabelRange;
 use maple_core::oracles::Strategy;
@@ -42,6 +43,18 @@ pub enum OnOff {
 /// A time that may be 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause(pub Duration);
+
+/// Parses a number of packets, or a share of them such as `5%`.
+pub fn tolerance(text: &str) -> Result<Tolerance, String> {
+    match text.strip_suffix('%').map(str::parse::<u8>) {
+        Some(Ok(percent)) if percent <= 100 => Ok(Tolerance::Percent(percent)),
+        Some(_) => Err("it is a share from 0% to 100%".into()),
+        None => match text.parse::<u32>() {
+            Ok(count) => Ok(Tolerance::Count(count.into())),
+            Err(_) => Err("it is a number of packets such as 5, or a share of them such as 5%".into()),
+        },
+    }
+}
 
 /// Parses a time such as `20s`, `500ms`, `2m`, `1.5s`.
 pub fn duration(text: &str) -> Result<Duration, String> {

@@ -7,9 +7,11 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use common::{Maple, eventually};
 use maple_controller::control::socket::SCHEMA;
+use maple_core::policy::{Net, PacketHandle};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Table, Types, Value as Stored, Write};
 use maple_core::{Location, Mac};
@@ -124,6 +126,13 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
     let members = snooped::members(&maple.handle.snapshot(), [239, 1, 1, 1].into(), &[at]);
     maple.handle.change([members, snooped::lease(&lease)].concat()).expect("it is acknowledged");
     let key = json!({ "key": ["blocked", "00:00:00:00:00:07"] });
+    let (reloads, handle) = (maple.handle.serve_reloads(), maple.handle.clone());
+    std::thread::spawn(move || {
+        let request = reloads.recv().expect("one is asked for");
+        let flood = Arc::new(|_: &PacketHandle, net: &Net| net.flood());
+        let reloaded = handle.reload(flood, request.tolerate).map_err(|error| error.to_string());
+        request.answer(reloaded.map(|reloaded| (reloaded, vec!["a warning".to_owned()])));
+    });
     let asked = [
         json!({ "show": "switches" }),
         json!({ "show": "links" }),
@@ -145,6 +154,7 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
         json!({ "invalidate": { "host": "00:00:00:00:00:07" } }),
         json!({ "invalidate": { "port": ["1", 1] } }),
         json!({ "invalidate": "all" }),
+        json!({ "reload": { "policy": { "name": null, "tolerate": { "count": 0 } } } }),
     ];
     for request in &asked {
         assert!(matches(request, &schema["$defs"]["request"], &schema), "{request}");

@@ -35,29 +35,28 @@ impl PolicyLoader for Loader {
     fn load(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
         query::limit(time_limit);
         Python::attach(|py| {
-            let module = py.import("maple._policy").map_err(|e| anyhow::anyhow!("{e}"))?;
             py.import("maple._on").and_then(|on| on.call_method0("forget")).map_err(|e| anyhow::anyhow!("{e}"))?;
-            let path = file.to_string_lossy();
-            let loaded = module.call_method1("load", (&*path, name)).map_err(|error| {
-                let told = module.call_method1("explain", (error.value(py), error.traceback(py), &*path));
-                let told = told.map_or_else(|_| error.to_string(), |text| text.to_string());
-                anyhow::anyhow!("can't load {path}:\n{told}")
-            })?;
-            if loaded.is_instance_of::<PyType>() {
-                let factory = Arc::new(PythonHandlers::new(&loaded, time_limit));
-                return Ok(Loaded::Handlers(ControllerOptions {
-                    store: host::store(),
-                    ..ControllerOptions::for_handlers(factory)
-                }));
-            }
-            let track_hosts = loaded.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);
-            let mut options = ControllerOptions::new(Arc::new(PythonPolicy::new(&loaded, time_limit)));
-            options.store = host::store();
-            options.engine.track_hosts = track_hosts;
-            options.subscriptions.extend(listening(py)?);
-            options.snooping = snooping_of(&loaded).map_err(|error| anyhow::anyhow!("@policy: {error}"))?;
-            Ok(Loaded::Policy(options))
+            let loaded = loaded(py, ("maple._policy", "load"), file, name, time_limit)?;
+            Ok(match loaded {
+                Loaded::Policy(mut options) => {
+                    options.subscriptions.extend(listening(py)?);
+                    Loaded::Policy(options)
+                }
+                handlers => handlers,
+            })
         })
+    }
+
+    fn load_again(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
+        Python::attach(|py| loaded(py, ("maple._reload", "load_again"), file, name, time_limit))
+    }
+
+    fn adopted(&self) {
+        told("adopted");
+    }
+
+    fn refused(&self) {
+        told("refused");
     }
 
     fn filters(&self) -> Option<&dyn maple_bench::OtherLanguage> {
@@ -105,6 +104,45 @@ impl PolicyLoader for Loader {
 
     fn ended(&self) {
         host::ended();
+    }
+}
+
+/// What a function of a module of this package loads.
+fn loaded(
+    py: Python<'_>,
+    (module, function): (&str, &str),
+    file: &Path,
+    name: Option<&str>,
+    time_limit: Duration,
+) -> anyhow::Result<Loaded> {
+    let module = py.import(module).map_err(|e| anyhow::anyhow!("{e}"))?;
+    let path = file.to_string_lossy();
+    let loaded = module.call_method1(function, (&*path, name)).map_err(|error| {
+        let arguments = (error.value(py), error.traceback(py), &*path);
+        let told = py.import("maple._policy").and_then(|policy| policy.call_method1("explain", arguments));
+        let told = told.map_or_else(|_| error.to_string(), |text| text.to_string());
+        anyhow::anyhow!("can't load {path}:\n{told}")
+    })?;
+    if loaded.is_instance_of::<PyType>() {
+        let factory = Arc::new(PythonHandlers::new(&loaded, time_limit));
+        return Ok(Loaded::Handlers(ControllerOptions {
+            store: host::store(),
+            ..ControllerOptions::for_handlers(factory)
+        }));
+    }
+    let track_hosts = loaded.getattr("track_hosts").and_then(|wish| wish.extract()).unwrap_or(true);
+    let mut options = ControllerOptions::new(Arc::new(PythonPolicy::new(&loaded, time_limit)));
+    options.store = host::store();
+    options.engine.track_hosts = track_hosts;
+    options.snooping = snooping_of(&loaded).map_err(|error| anyhow::anyhow!("@policy: {error}"))?;
+    Ok(Loaded::Policy(options))
+}
+
+/// Tells `maple._reload` what became of the file that it loaded again.
+fn told(what: &str) {
+    let tell = |py: Python<'_>| py.import("maple._reload")?.call_method0(what).map(drop);
+    if let Err(error) = Python::attach(tell) {
+        eprintln!("maple: can't end the reload: {error}");
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod handlers;
 mod check;
 mod history;
 mod progress;
+mod reload;
 mod rules;
 mod summary;
 
@@ -27,6 +28,7 @@ use crate::usage_error::OrUsageError as _;
 use crate::values::{OnOff, Pause};
 use crate::{builtin, descriptors, signal, weights};
 use progress::Lines;
+use reload::Reloading;
 
 /// The counts of packets on which the policy failed that are reported: the tenth, the hundredth, and so on.
 struct Failures {
@@ -73,11 +75,12 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
             loader.started(controller);
         }
     };
+    let reloading = Reloading::new(&args, loader);
     let loaded = match load(&args.policy, args.policy_time_limit, loader)? {
         Loaded::Policy(loaded) => loaded,
         Loaded::Handlers(handlers) => return handlers::run(&args.options, handlers, Box::new(started)),
     };
-    with(args.options, loaded, Box::new(started))
+    with(args.options, loaded, Box::new(started), Some(reloading))
 }
 
 /// A run that a loader was notified of. The loader is notified of the end too.
@@ -96,8 +99,14 @@ impl Drop for Announced<'_> {
     }
 }
 
-/// Runs a policy until it is asked to stop, or until the traffic of the emulated network is over.
-pub fn with(options: RunOptions, mut loaded: ControllerOptions, started: Started<'_>) -> anyhow::Result<u8> {
+/// Runs a policy until it is asked to stop, or until the traffic of the emulated network is over. On real networks it
+/// can be reloaded, if `reloading` says how.
+pub fn with(
+    options: RunOptions,
+    mut loaded: ControllerOptions,
+    started: Started<'_>,
+    reloading: Option<Reloading<'_>>,
+) -> anyhow::Result<u8> {
     log_to_stderr(options.verbose);
     let stop = signal::stop_flag()?;
     let topology = options.emulate.as_deref().map(Topology::parse).transpose().or_usage_error()?;
@@ -112,9 +121,12 @@ pub fn with(options: RunOptions, mut loaded: ControllerOptions, started: Started
     loaded.snooping = loaded.snooping.with(&options.snoop, &options.dhcp_server, options.querier).or_usage_error()?;
     let chosen = chosen(&options, loaded);
     let (policy, track_hosts) = (Arc::clone(&chosen.policy), chosen.engine.track_hosts);
+    let serve =
+        reloading.filter(|_| topology.is_none()).map(|reloading| reloading.under(&options, &chosen)).transpose()?;
     let controller = Controller::start(chosen)?;
     let handle = controller.handle();
     started(handle.clone());
+    let mut reloads = serve.map(|reloading| reloading.serve(&handle));
     match topology {
         Some(topology) => {
             let network = emulated::Emulated { topology, options: &options, policy, track_hosts };
@@ -129,6 +141,9 @@ pub fn with(options: RunOptions, mut loaded: ControllerOptions, started: Started
                     lines.notice(&notice);
                 }
                 failures.tell(&handle, &mut lines);
+                if let Some(reloads) = &mut reloads {
+                    reloads.look(&mut lines);
+                }
             }
             summary::of_controller(&handle);
         }

@@ -57,6 +57,11 @@ impl Lines {
         }
     }
 
+    /// Prints a line with the time.
+    pub fn print_event(&mut self, line: &str) {
+        self.print_line(&format!("{} {line}", now()));
+    }
+
     /// Prints a notice of the controller. Problems are marked.
     pub fn notice(&mut self, notice: &Notice) {
         if let Notice::Engine(Report::PolicyFailed { error, .. }) = notice
@@ -65,7 +70,7 @@ impl Lines {
             return;
         }
         let mark = if notice.is_error() { "warning: " } else { "" };
-        self.print_line(&format!("{} {mark}{notice}", now()));
+        self.print_event(&format!("{mark}{notice}"));
     }
 
     /// Moves the bar.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use maple_core::engine::{Counted, PortCount, Selection, TableRule, Traffic};
+use maple_core::engine::{Counted, PortCount, Selection, TableRule, Traffic, Trial};
 use maple_core::network::{BadMac, HostInfo, Location, Mac, PortKind};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Snapshot, Stored, Value as TableValue};
@@ -12,7 +12,8 @@ use maple_wire::print::FlowLine;
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
 
-use super::request::{Invalidate, Request, RequestError, Show};
+use super::reload::Reloaded;
+use super::request::{Invalidate, Reload, Request, RequestError, Show};
 use super::{Handle, ReportedError, state};
 use crate::state_json::parse_dpid;
 use crate::status::{Stats, SwitchPort, SwitchStatus};
@@ -44,7 +45,22 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> 
         Request::Show(Show::Stats) => stats(&handle.stats()),
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
         Request::State(request) => state::answer(handle, request)?,
+        Request::Reload(Reload::Policy { name, tolerate }) => {
+            let done = handle.ask_to_reload(name.clone(), *tolerate);
+            let (done, warnings) = done.map_err(|error| RequestError::at("", error))?;
+            reloaded(&done, &warnings)
+        }
         Request::Invalidate(what) => json!(handle.invalidate(selection(what)?)),
+    })
+}
+
+/// How a reload went.
+fn reloaded(done: &Reloaded, warnings: &[String]) -> Value {
+    let Reloaded { trial: Trial { leaves, same, failed, errors }, took, is_settled } = done;
+    let errors: Value = errors.iter().map(|(text, leaves)| json!({ "text": &**text, "packets": leaves })).collect();
+    json!({
+        "packets": leaves, "same": same, "failed": failed, "errors": errors,
+        "seconds": seconds(*took), "settled": is_settled, "warnings": warnings,
     })
 }
 

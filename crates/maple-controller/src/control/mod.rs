@@ -7,6 +7,7 @@ pub mod transactions;
 
 mod access;
 mod answer;
+pub mod reload;
 mod request;
 mod schema;
 pub mod socket;
@@ -25,6 +26,7 @@ use maple_core::route::FRAME_BYTES;
 use maple_core::state::{Commit, Snapshot, Store, Write};
 use maple_wire::Dpid;
 
+use self::reload::Reloads;
 use crate::listen::SendError;
 use crate::notice::{Notice, Notices};
 use crate::persistence::PendingWrites;
@@ -60,6 +62,8 @@ pub(crate) struct Shared {
     pub pending_writes: Option<Arc<PendingWrites>>,
     /// Reports the heap's size, if the program counts it.
     pub heap_bytes: Option<fn() -> Option<usize>>,
+    /// The reloads that were asked for.
+    pub reloads: Reloads,
 }
 
 /// A error that was reported.
@@ -297,14 +301,19 @@ impl Handle {
         self.shared.mailboxes.first().is_some_and(|mailbox| mailbox.send(ShardMessage::Event(Box::new(event))))
     }
 
-    /// Sends every shard the same query. Returns the answers in the shards' order.
-    fn query_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Vec<T> {
+    /// Sends every shard the same query. Returns where the answers will come, in the shards' order.
+    fn send_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Vec<Receiver<T>> {
         let send = |mailbox: &Mailbox| {
             let (sender, receiver) = bounded(1);
             mailbox.send(ShardMessage::Query(query(sender)));
             receiver
         };
-        let receivers: Vec<Receiver<T>> = self.shared.mailboxes.iter().map(send).collect();
+        self.shared.mailboxes.iter().map(send).collect()
+    }
+
+    /// Sends every shard the same query. Returns the answers in the shards' order.
+    fn query_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Vec<T> {
+        let receivers = self.send_all(query);
         let deadline = Instant::now() + SHARD_TIMEOUT;
         receivers.into_iter().filter_map(|receiver| receiver.recv_deadline(deadline).ok()).collect()
     }

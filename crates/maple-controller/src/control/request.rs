@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::reload::Tolerance;
 use super::schema;
 use super::state::StateRequest;
 
@@ -14,8 +15,23 @@ pub enum Request {
     Show(Show),
     /// Withdraw leaves.
     Invalidate(Invalidate),
+    /// Run another policy.
+    Reload(Reload),
     /// Read or write tracked state.
     State(StateRequest),
+}
+
+/// What takes the place of the policy that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reload {
+    /// Another policy.
+    Policy {
+        /// Its name, as for `maple run`; `None` loads the one that runs again.
+        name: Option<String>,
+        /// On how many packets it may fail.
+        tolerate: Tolerance,
+    },
 }
 
 /// What to show.

@@ -15,8 +15,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::answer::answer;
+pub use super::reload::Tolerance;
 use super::request::parse;
-pub use super::request::{Invalidate, Request, Show};
+pub use super::request::{Invalidate, Reload, Request, Show};
 pub use super::schema::SCHEMA;
 pub use super::state::{Place, StateRequest};
 use super::{Handle, access, state};
@@ -72,7 +73,9 @@ pub fn default_path() -> PathBuf {
 /// [`AskError`] if there is no controller, or it refuses the request.
 pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
     let stream = send(path, request)?;
-    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    // A policy takes its time to load and to be tried.
+    let timeout = (!matches!(request, Request::Reload(_))).then_some(CLIENT_TIMEOUT);
+    stream.set_read_timeout(timeout)?;
     let mut text = String::new();
     match BufReader::new(stream).read_line(&mut text)? {
         0 => Err(AskError::Closed),

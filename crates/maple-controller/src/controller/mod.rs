@@ -19,6 +19,7 @@ use maple_core::state::{DeclareError, Store};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
+use crate::control::reload::Reloads;
 use crate::control::socket::ControlSocket;
 use crate::control::{Handle, Shared};
 use crate::discovery::{Discovery, Key, Timing};
@@ -216,6 +217,7 @@ impl Controller {
             failure: OnceLock::new(),
             pending_writes: persistence.as_ref().map(Persistence::pending_writes),
             heap_bytes: options.heap_bytes,
+            reloads: Reloads::default(),
         };
         let mut controller =
             Controller { handle: Handle::new(shared), threads: Vec::new(), control: None, persistence };

@@ -158,6 +158,15 @@ impl Shard {
             }
             Effect::Mail { to, mail } => self.outgoing.send(to, ShardMessage::Mail(mail)),
             Effect::BarriersDone(token) => self.fences.extend(self.settling.remove(&token)),
+            Effect::Tried { candidate, trial } => {
+                // The thread may have stopped waiting.
+                let waits = self.tried.take_if(|(number, _)| *number == candidate);
+                waits.into_iter().for_each(|(_, to)| drop(to.send(trial.clone())));
+            }
+            Effect::Adopted { candidate } => {
+                let waits = self.adopted.take_if(|(number, _)| *number == candidate);
+                self.fences.extend(waits.map(|(_, to)| to));
+            }
             Effect::ListenerPacket(heard) => {
                 self.subscriptions.publish_packet(&heard, |events| self.events_lost(events))
             }

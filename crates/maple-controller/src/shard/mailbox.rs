@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
-use maple_core::engine::{Counted, Event, Mail, PortCount, ShardId, TableRule, Traffic, ViolationKey};
+use maple_core::engine::{
+    Candidate, Counted, Event, Mail, PortCount, ShardId, TableRule, Traffic, Trial, ViolationKey,
+};
 use maple_core::network::Location;
 use maple_wire::Dpid;
 use mio::Waker;
@@ -88,6 +90,10 @@ pub(crate) enum ShardQuery {
     Violations(Sender<Vec<(ViolationKey, u64)>>),
     /// The connected switches.
     Switches(Sender<Vec<SwitchStatus>>),
+    /// Tries a policy on the witness packets of all leaves. The answer comes when that is done.
+    Try(Candidate, Sender<Trial>),
+    /// A policy takes the place of the one that runs. The answer comes when it decides.
+    Adopt(Candidate, Sender<()>),
 }
 
 /// The sending end of one shard's mailbox.

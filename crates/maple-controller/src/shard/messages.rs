@@ -151,6 +151,16 @@ impl Shard {
             }
             ShardQuery::Failures(to) => to.send(self.engine.failures()).is_ok(),
             ShardQuery::Violations(to) => to.send(self.engine.violations()).is_ok(),
+            ShardQuery::Try(candidate, to) => {
+                self.tried = Some((candidate.number, to));
+                self.events.push(Event::Try(candidate));
+                true
+            }
+            ShardQuery::Adopt(candidate, to) => {
+                self.adopted = Some((candidate.number, to));
+                self.events.push(Event::Adopt(candidate));
+                true
+            }
             ShardQuery::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
         };
     }

@@ -62,7 +62,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use maple_core::engine::{Effect, Engine, Event, ShardId, Time};
+use maple_core::engine::{Effect, Engine, Event, ShardId, Time, Trial};
 use maple_core::network::Location;
 use maple_wire::Dpid;
 use mio::{Events, Poll, Token};
@@ -175,6 +175,10 @@ pub(crate) struct Shard {
     /// Threads that wait until rules are deleted, by the engine's token.
     settling: FxHashMap<u64, Sender<()>>,
     last_settle_token: u64,
+    /// The thread that waits for the trial of a policy, by the policy's number.
+    tried: Option<(u64, Sender<Trial>)>,
+    /// The thread that waits until a policy decides, by the policy's number.
+    adopted: Option<(u64, Sender<()>)>,
     /// When the turn began.
     began: Time,
     /// The earliest time at which data that the poll reports in this turn can have arrived: the poll returns at once,
@@ -228,6 +232,8 @@ impl Shard {
             deferred: Vec::new(),
             fences: Vec::new(),
             settling: FxHashMap::default(),
+            tried: None,
+            adopted: None,
             last_settle_token: 0,
             began: Time(0),
             arrivals_since: Time(0),

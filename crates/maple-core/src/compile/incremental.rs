@@ -62,6 +62,8 @@ pub(super) struct IncrementalCompiler {
     /// The last edit of the tree, and a region. Kept for their memory.
     edit: Edit,
     scratch: Region,
+    /// Leaves are put into the table, and rules are computed when all are there.
+    is_rebuilt: bool,
 }
 
 /// What is known about a node.
@@ -127,6 +129,7 @@ impl IncrementalCompiler {
             classes: RegionClasses::new(),
             edit: Edit::default(),
             scratch: Region::any(),
+            is_rebuilt: false,
         }
     }
 
@@ -135,9 +138,16 @@ impl IncrementalCompiler {
         if !matches!(outcome, Augmented::Existing(_)) {
             let behaviour = self.behaviour(action);
             self.apply_edit(behaviour);
-            self.entries.recompute(&self.tree, Checks::Now);
+            self.recompute(Checks::Now);
         }
         outcome
+    }
+
+    /// Computes rules and levels, unless that is done at the end of a rebuild.
+    fn recompute(&mut self, checks: Checks) {
+        if !self.is_rebuilt {
+            self.entries.recompute(&self.tree, checks);
+        }
     }
 
     fn behaviour(&mut self, action: LeafAction) -> LeafBehaviour {
@@ -373,7 +383,7 @@ impl TableBackend for IncrementalCompiler {
         let outcome = self.tree.insert_replayed(run, leaf);
         let outcome = self.compile_new_leaf(outcome, action);
         if !matches!(outcome, Augmented::Existing(_)) {
-            self.specialise_if_worthwhile(leaf, packet);
+            TableBackend::specialise_if_worthwhile(self, leaf, packet);
         }
         outcome
     }
@@ -397,7 +407,7 @@ impl TableBackend for IncrementalCompiler {
             }
         }
         if removed > 0 {
-            self.entries.recompute(&self.tree, Checks::Deferred);
+            self.recompute(Checks::Deferred);
         }
         removed
     }
@@ -410,11 +420,36 @@ impl TableBackend for IncrementalCompiler {
             self.update_test(test, None);
         }
         old.action.into_iter().for_each(|action| self.entries.release(action));
-        self.entries.recompute(&self.tree, Checks::Now);
+        self.recompute(Checks::Now);
     }
 
     fn remove_redundant(&mut self) {
         self.entries.remove_redundant(&self.tree);
+    }
+
+    fn begin_rebuild(&mut self) {
+        self.is_rebuilt = true;
+    }
+
+    fn end_rebuild(&mut self, preferred: &[(Vec<Constraint>, u16)]) {
+        self.is_rebuilt = false;
+        preferred.iter().for_each(|(all, priority)| self.entries.prefer(all, *priority));
+        self.recompute(Checks::Now);
+        self.remove_redundant();
+    }
+
+    fn specialise(&mut self, leaf: LeafId, reads: &[Constraint]) {
+        reads.iter().for_each(|read| self.specialise_by_if_stated(leaf, *read));
+    }
+
+    fn specialise_if_worthwhile(&mut self, leaf: LeafId, packet: &dyn Fields) {
+        if !self.is_rebuilt {
+            self.specialise_as_worthwhile(leaf, packet);
+        }
+    }
+
+    fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
+        self.entries.priorities()
     }
 
     fn rules(&self) -> Vec<Rule> {

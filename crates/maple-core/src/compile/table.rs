@@ -64,6 +64,24 @@ pub trait TableBackend: fmt::Debug + Send {
     fn set_action(&mut self, leaf: LeafId, action: LeafAction);
     /// See [`Table::remove_redundant`].
     fn remove_redundant(&mut self) {}
+    /// See [`Table::begin_rebuild`].
+    fn begin_rebuild(&mut self) {}
+    /// See [`Table::end_rebuild`].
+    fn end_rebuild(&mut self, preferred: &[(Vec<Constraint>, u16)]) {
+        let _ = preferred;
+    }
+    /// See [`Table::specialise`].
+    fn specialise(&mut self, leaf: LeafId, reads: &[Constraint]) {
+        let _ = (leaf, reads);
+    }
+    /// See [`Table::specialise_if_worthwhile`].
+    fn specialise_if_worthwhile(&mut self, leaf: LeafId, packet: &dyn Fields) {
+        let _ = (leaf, packet);
+    }
+    /// See [`Table::priorities`].
+    fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
+        Vec::new()
+    }
     /// See [`Table::rules`].
     fn rules(&self) -> Vec<Rule>;
     /// See [`Table::take_changes`].
@@ -147,6 +165,33 @@ impl Table {
     /// costs more than keeping them. Without this call, each new trace has some of them decided.
     pub fn remove_redundant(&mut self) {
         self.backend.remove_redundant();
+    }
+
+    /// Begins to put many leaves into an empty table. Until [`Table::end_rebuild`] it has no rules for them.
+    pub fn begin_rebuild(&mut self) {
+        self.backend.begin_rebuild();
+    }
+
+    /// Ends what [`Table::begin_rebuild`] began. Rules with these matches get these priorities, as far as the order of
+    /// the leaves allows. So a table that is built again differs little from the one before.
+    pub fn end_rebuild(&mut self, preferred: &[(Vec<Constraint>, u16)]) {
+        self.backend.end_rebuild(preferred);
+    }
+
+    /// Specialises a leaf that was just added: it keeps only packets that have these bits, as far as one match can say
+    /// so. The packet that made it has them.
+    pub fn specialise(&mut self, leaf: LeafId, reads: &[Constraint]) {
+        self.backend.specialise(leaf, reads);
+    }
+
+    /// Specialises a leaf if that saves many rules. A leaf that was added during a rebuild is not specialised yet.
+    pub fn specialise_if_worthwhile(&mut self, leaf: LeafId, packet: &dyn Fields) {
+        self.backend.specialise_if_worthwhile(leaf, packet);
+    }
+
+    /// The matches that have a priority, with it: those of the rules, and those of barrier rules that are not required.
+    pub fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
+        self.backend.priorities()
     }
 
     /// The rules as they should be now, by falling priority.

@@ -31,7 +31,7 @@ impl Engine {
                     return old;
                 }
                 if current {
-                    self.inconsistent(old, &leaf);
+                    self.inconsistent(old, &shown(&leaf));
                 }
                 self.withdraw(old);
                 if let Some(switch) = self.switches.get_mut(&ingress) {
@@ -41,7 +41,7 @@ impl Engine {
             Augmented::Replaced { removed, .. } => {
                 for old in removed {
                     if self.store.is_current(old) {
-                        self.inconsistent(old, &leaf);
+                        self.inconsistent(old, &shown(&leaf));
                     }
                     self.withdraw(old);
                 }
@@ -63,21 +63,24 @@ impl Engine {
         }
     }
 
-    fn inconsistent(&mut self, old: LeafId, new: &Leaf) {
+    /// A leaf and another one, as [`shown`], can't both be right.
+    pub(super) fn inconsistent(&mut self, old: LeafId, new: &str) {
         self.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old) else { return };
-        let show = |leaf: &Leaf| {
-            let items: Vec<String> = leaf.trace.steps().map(|step| step.to_string()).collect();
-            format!("[{}] at {}", items.join("; "), source_lines(&leaf.trace))
-        };
-        let what = format!("first {}, now {}", show(old), show(new));
+        let what = format!("first {}, now {new}", shown(old));
         self.report_once(Report::PolicyNotAFunction { what: what.into() }, "not a function");
     }
 }
 
+/// What a leaf's run observed, and where.
+pub(super) fn shown(leaf: &Leaf) -> String {
+    let items: Vec<String> = leaf.trace.steps().map(|step| step.to_string()).collect();
+    format!("[{}] at {}", items.join("; "), source_lines(&leaf.trace))
+}
+
 /// Adds a leaf's trace to its ingress table. The walk follows the tree for as long as the trace asks the same
 /// questions.
-fn insert(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
+pub(super) fn insert(table: &mut Table, id: LeafId, leaf: &mut Leaf, action: LeafAction) -> Augmented {
     let packet = leaf.witness.packet();
     let mut run = table.begin_replay();
     run.observe(&packet, &leaf.trace);

@@ -13,6 +13,7 @@ use super::received_packet::{CapturedFields, ReceivedPacket};
 use super::{Effect, Engine, ListenerPacket};
 use crate::ids::LeafId;
 use crate::network::{Location, Mac, PortKind};
+use crate::policy::Policy;
 use crate::policy_error::PolicyError;
 use crate::report::Report;
 use crate::route::{Goal, Resolved, Route};
@@ -85,9 +86,19 @@ impl Engine {
 
     /// Runs f on a batch. Yields each run with its tag and f's answer.
     pub(super) fn run_policy<T>(&mut self, runs: Vec<(Run, T)>) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
+        let policy = Arc::clone(&self.policy);
+        self.run_with(&*policy, runs)
+    }
+
+    /// The same with another policy.
+    pub(super) fn run_with<T>(
+        &mut self,
+        policy: &dyn Policy,
+        runs: Vec<(Run, T)>,
+    ) -> impl Iterator<Item = (Run, T, Answer)> + use<T> {
         let (runs, tags): (Vec<Run>, Vec<T>) = runs.into_iter().unzip();
         self.stats.runs += runs.len() as u64;
-        let answers = if runs.is_empty() { Vec::new() } else { self.policy.decide_batch(&runs) };
+        let answers = if runs.is_empty() { Vec::new() } else { policy.decide_batch(&runs) };
         let missing = || Err(PolicyError::Exception("the policy gave no answer for this packet of the batch".into()));
         let answers = answers.into_iter().chain(std::iter::repeat_with(missing));
         runs.into_iter().zip(tags).zip(answers).map(|((run, tag), answer)| (run, tag, answer))

@@ -8,6 +8,7 @@ use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortSt
 use maple_wire::{Dpid, Instruction, Match, Port, Version};
 
 use super::messages::Mail;
+use super::reload::{Candidate, Trial};
 use crate::ids::ShardId;
 use crate::network::{Location, OwnFrame};
 use crate::report::{Counted, Report};
@@ -155,6 +156,13 @@ pub enum Event {
     /// Carries out what a commit on the store requires, after a transaction that was committed outside f. To any one
     /// shard.
     Committed(Commit),
+    /// Tries a policy on the witness packets of all leaves of this shard. The engine answers with [`Effect::Tried`]. It
+    /// tries one policy at a time.
+    Try(Candidate),
+    /// A policy takes the place of the one that runs. The engine answers with [`Effect::Adopted`].
+    Adopt(Candidate),
+    /// The policy with this number, which was tried, will not be adopted.
+    Abandon(u64),
     /// Asks for [`Effect::BarriersDone`] with this token, once all rules that are being removed from switches of this
     /// shard are gone.
     AwaitBarriers(u64),
@@ -217,6 +225,19 @@ pub enum Effect {
     ListenerPacket(ListenerPacket),
     /// The answer to [`Event::AwaitBarriers`].
     BarriersDone(u64),
+    /// How the trial of a policy went: the answer to [`Event::Try`].
+    Tried {
+        /// The policy's number.
+        candidate: u64,
+        /// How it went.
+        trial: Trial,
+    },
+    /// From now on this shard decides by this policy: the answer to [`Event::Adopt`]. The messages to its switches that
+    /// follow from that came before this.
+    Adopted {
+        /// The policy's number.
+        candidate: u64,
+    },
     /// Tell people.
     Report(Report),
 }

@@ -112,7 +112,8 @@ impl Engine {
         if switch.capacity.is_short(self.now, |table| switch.tables.count(table)) {
             switch.table.remove_redundant();
         }
-        let changes = switch.table.take_changes();
+        let mut changes = std::mem::take(&mut switch.carried);
+        changes.extend(switch.table.take_changes());
         match switch.three_tables {
             true => switch.tables.record_changes(INGRESS, changes),
             false => {
@@ -171,7 +172,8 @@ impl Engine {
         all
     }
 
-    fn ingress_action(&self, id: LeafId) -> LeafAction {
+    /// What the ingress switch does with a leaf's packets.
+    pub(super) fn ingress_action(&self, id: LeafId) -> LeafAction {
         let leaf = self.leaves.get(&id);
         let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));
         let Some(route) = leaf.and_then(|leaf| self.routes.get(leaf.route_id?)) else { return LeafAction::Controller };

@@ -32,7 +32,7 @@
 //! | --- | --- |
 //! | in and out | `event`, `messages` between shards, `options`, `stats`, `timers` |
 //! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send` |
-//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `invalidate`, `recheck` |
+//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
 //! | topology and hosts | `topology`, `segments`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `capacity`, `eviction`, `await_barriers` |
@@ -75,6 +75,7 @@ mod leaves;
 mod proactive;
 mod recheck;
 mod reconsider;
+mod reload;
 mod waiting;
 
 // Routes and labels: how the packets of a leaf cross the network.
@@ -123,6 +124,7 @@ pub use hosts::PROBE_MAC;
 pub use messages::Mail;
 pub use options::Options;
 pub use polls::RuleCount;
+pub use reload::{Candidate, Trial};
 pub use reports::ViolationKey;
 pub use stats::Stats;
 pub use traffic::{PortCount, Traffic};
@@ -169,6 +171,8 @@ pub struct Engine {
     /// The kinds of addresses that some leaf or query depends on.
     address_kinds: AddressKinds,
     rechecks: recheck::Rechecks,
+    /// The policy that is being tried.
+    trying: Option<Box<reload::Trying>>,
     reports: reports::Reports,
     demand: measure::Demand,
 
@@ -209,6 +213,7 @@ impl Engine {
             moves: flaps::Moves::default(),
             address_kinds: AddressKinds::default(),
             rechecks: recheck::Rechecks::default(),
+            trying: None,
             reports: reports::Reports::default(),
             demand: measure::Demand::default(),
             waiting: waiting::Waiting::default(),
@@ -287,6 +292,9 @@ impl Engine {
             Event::Committed(commit) => self.apply_commit(commit),
             Event::Watch { dpid, what } => self.watch(dpid, what),
             Event::Unsent { dpid, xid } => self.poll_unsent(dpid, xid),
+            Event::Try(candidate) => self.try_policy(candidate),
+            Event::Adopt(candidate) => self.adopt(candidate),
+            Event::Abandon(number) => self.abandon(number),
             Event::AwaitBarriers(token) => self.await_all_barriers(token),
             Event::Tick => {}
         }

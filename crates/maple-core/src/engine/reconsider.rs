@@ -77,7 +77,7 @@ impl Engine {
     }
 
     /// Whether a leaf can change its route while its packets flow.
-    fn can_reroute(&self, id: LeafId) -> bool {
+    pub(super) fn can_reroute(&self, id: LeafId) -> bool {
         let Some(leaf) = self.leaves.get(&id) else { return false };
         let is_full = self.switches.get(&leaf.ingress()).is_none_or(|switch| switch.full_until.is_some());
         leaf.state == LeafState::Active && !is_full

@@ -25,7 +25,7 @@ use crate::labels::LabelTable;
 use crate::network::Mac;
 use crate::report::Report;
 use crate::rule::Rule;
-use crate::update::entry_key;
+use crate::update::{Change, entry_key};
 
 /// The classifier, or the only table of a switch without three tables.
 pub(super) const CLASSIFIER: u8 = 0;
@@ -47,6 +47,8 @@ pub(super) struct Switch {
     pub route_table: RouteTable,
     /// The trace tree of the packets that enter here, and its rules.
     pub table: Table,
+    /// What led to the rules of `table` when it was built again, since the last flush.
+    pub carried: Vec<Change>,
     /// Leaves of `table` whose action may have changed since the last flush.
     pub changed_actions: BTreeSet<LeafId>,
     /// The labels of packets that arrive from other switches.
@@ -114,6 +116,7 @@ impl Switch {
             three_tables,
             route_rules: RouteRules::default(),
             route_table: RouteTable::default(),
+            carried: Vec::new(),
             changed_actions: BTreeSet::new(),
             tables: Tables::new(options.first_xid),
             host_rules: HostRules::new(three_tables, (cookie(options.epoch, None), copy_cookie(options.epoch))),
@@ -230,7 +233,7 @@ impl Engine {
 }
 
 /// An empty tree with its rules.
-fn table(capabilities: &Capabilities, options: &Options) -> Table {
+pub(super) fn table(capabilities: &Capabilities, options: &Options) -> Table {
     let epoch = options.epoch;
     let cookie = Box::new(move |leaf| cookie(epoch, leaf));
     let target = Target { under: Vec::new(), capabilities: capabilities.clone(), priorities: COMPILED, cookie };

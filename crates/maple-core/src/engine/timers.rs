@@ -44,6 +44,8 @@ pub(super) enum Timer {
     Samples(Dpid),
     /// The next samples of the switch whose turn it is.
     SampleTurn,
+    /// The next leaves that a candidate decides.
+    Trial,
 }
 
 impl Engine {
@@ -75,6 +77,7 @@ impl Engine {
                 Timer::Demand => self.update_demand(),
                 Timer::Samples(dpid) => self.samples_due(dpid),
                 Timer::SampleTurn => self.decide_samples(),
+                Timer::Trial => self.go_on_trying(),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}
             }

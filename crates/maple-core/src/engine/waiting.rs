@@ -69,6 +69,13 @@ impl Waiting {
         self.misses.extend(self.parked.remove(&name));
     }
 
+    /// All parked packets are decided again. Returns their ids.
+    pub fn release_all(&mut self) -> Vec<LeafId> {
+        let (names, packets): (Vec<LeafId>, Vec<ReceivedPacket>) = std::mem::take(&mut self.parked).into_iter().unzip();
+        self.misses.extend(packets);
+        names
+    }
+
     /// Removes the packets of a switch that has disconnected. Returns the ids of those that were parked.
     pub fn forget_switch(&mut self, dpid: Dpid) -> Vec<LeafId> {
         self.misses.retain(|packet| packet.at.switch != dpid);

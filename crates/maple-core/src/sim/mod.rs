@@ -12,7 +12,9 @@ use maple_wire::msg::stats::{Desc, PortStats};
 use maple_wire::msg::{Features, FlowRemoved, Message, PacketIn, PacketInView, PortReason, PortStatus};
 use maple_wire::{Dpid, Match, Packet, Port, PortNo, Version};
 
-use crate::engine::{BARRIER_ROUNDS, Effect, Engine, Event, InstalledFlow, ListenerPacket, Options, ShardId, Time};
+use crate::engine::{
+    BARRIER_ROUNDS, Candidate, Effect, Engine, Event, InstalledFlow, ListenerPacket, Options, ShardId, Time, Trial,
+};
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
 use crate::report::Report;
@@ -50,6 +52,8 @@ mod narrow;
 mod ports;
 #[cfg(test)]
 mod recheck;
+#[cfg(test)]
+mod reload;
 #[cfg(test)]
 mod routes;
 #[cfg(test)]
@@ -127,6 +131,10 @@ pub struct Sim {
     /// The messages to switches, in the order of arrival. Recorded since a caller put a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,
     settled: Vec<(ShardId, u64)>,
+    /// The policy that was last to be reloaded.
+    candidate: Option<Candidate>,
+    /// How trials went.
+    pub trials: Vec<Trial>,
     /// The packets that handlers get.
     pub heard: Vec<ListenerPacket>,
     engines: Vec<Engine>,
@@ -167,6 +175,8 @@ impl Sim {
             flow_mods: 0,
             messages: None,
             settled: Vec::new(),
+            candidate: None,
+            trials: Vec::new(),
             heard: Vec::new(),
             engines,
             shards: BTreeMap::new(),
@@ -244,6 +254,17 @@ impl Sim {
     /// The engines.
     pub fn engines(&self) -> &[Engine] {
         &self.engines
+    }
+
+    /// Another policy takes the place of the one that runs: each shard tries it first.
+    pub fn reload(&mut self, policy: Arc<dyn Policy>) {
+        let number = self.candidate.as_ref().map_or(0, |candidate| candidate.number) + 1;
+        let candidate = Candidate { number, policy };
+        self.candidate = Some(candidate.clone());
+        for shard in (0..self.engines.len()).map(|number| ShardId(number as u8)) {
+            let event = Happening::Event(shard, Box::new(Event::Try(candidate.clone())));
+            self.schedule(Channel::Outside(shard), event);
+        }
     }
 
     /// Sends an event for any shard, as the controller's other parts do.
@@ -458,6 +479,13 @@ impl Sim {
                 }
                 Effect::Report(report) => self.reports.push(report),
                 Effect::BarriersDone(token) => self.settled.push((shard, token)),
+                Effect::Tried { candidate, trial } => {
+                    self.trials.push(trial);
+                    let tried = self.candidate.clone().filter(|there| there.number == candidate);
+                    let adopt = tried.map(|tried| Happening::Event(shard, Box::new(Event::Adopt(tried))));
+                    adopt.into_iter().for_each(|adopt| self.schedule(Channel::Outside(shard), adopt));
+                }
+                Effect::Adopted { .. } => {}
                 Effect::ListenerPacket(heard) => self.heard.push(heard),
             }
         }

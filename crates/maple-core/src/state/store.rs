@@ -197,6 +197,12 @@ impl Store {
         Ok(commit)
     }
 
+    /// Whether everything that a transaction read still has the value that it saw.
+    pub(crate) fn is_valid(&self, txn: &Txn) -> bool {
+        let newest = self.snapshot();
+        changed_since(&txn.reads, txn.base.version, &newest).or_else(|| declared_since(txn, &newest)).is_none()
+    }
+
     /// Wakes `waker` once when one of the cells that the transaction read has another value than it saw. `None` if one
     /// has already.
     pub fn watch(&self, txn: &Txn, waker: Waker) -> Option<WaiterId> {

@@ -25,9 +25,10 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use rustc_hash::FxHashMap;
+
 use super::compaction::{Compaction, ResendBudget};
 use super::overlap_lists::OverlapLists;
-use super::packed::PackedRow;
 use super::priority_plan::PriorityPlan;
 use super::store::{EntryId, EntryStore, Verdict};
 use super::work_queue::{PrecedenceQueue, WorkQueue};
@@ -57,8 +58,8 @@ pub(super) struct Levels {
     seats: Vec<u32>,
     /// The levels in use, with their entries.
     used: BTreeMap<u32, Vec<EntryId>>,
-    /// The levels of entries that were removed since the last recompute, with their matches.
-    vacated: PackedRow<u32>,
+    /// By match: the levels of entries that were removed since the last recompute.
+    vacated: FxHashMap<Vec<u64>, Vec<u32>>,
     /// The number of entries when even the narrowest steps did not suffice.
     overflowed_at: Option<usize>,
 }
@@ -81,7 +82,7 @@ impl Levels {
             levels: Vec::new(),
             seats: Vec::new(),
             used: BTreeMap::new(),
-            vacated: PackedRow::default(),
+            vacated: FxHashMap::default(),
             overflowed_at: None,
         }
     }
@@ -96,6 +97,12 @@ impl Levels {
     pub(super) fn priority(&self, id: EntryId) -> Option<u16> {
         let level = self.of(id);
         self.exists(level).then(|| self.highest - u16::try_from(level).unwrap_or(self.highest))
+    }
+
+    /// The level with this priority.
+    pub(super) fn with_priority(&self, priority: u16) -> Option<u32> {
+        let level = u32::from(self.highest.checked_sub(priority)?);
+        self.exists(level).then_some(level)
     }
 
     /// Whether there is a priority for a level.
@@ -132,12 +139,12 @@ impl Levels {
 
     /// An entry with this match was removed from a level.
     pub(super) fn vacate(&mut self, set: &[u64], level: u32) {
-        self.vacated.push(set, level);
+        self.vacated.entry(set.to_vec()).or_default().push(level);
     }
 
     /// Whether levels were vacated since the last recompute.
     pub(super) fn has_vacated(&self) -> bool {
-        !self.vacated.items().is_empty()
+        !self.vacated.is_empty()
     }
 
     /// Forgets which levels were vacated.
@@ -147,7 +154,11 @@ impl Levels {
 
     /// Makes matches `stride` words long.
     pub(super) fn widen(&mut self, stride: usize) {
-        self.vacated.widen(stride);
+        let longer = |(mut set, levels): (Vec<u64>, _)| {
+            set.resize(stride, 0);
+            (set, levels)
+        };
+        self.vacated = std::mem::take(&mut self.vacated).into_iter().map(longer).collect();
     }
 
     /// The highest level in use.
@@ -293,12 +304,12 @@ impl Levelling<'_> {
             return;
         }
         for id in queue.iter() {
-            let (vacated, set) = (&self.levels.vacated, self.store.matching(id));
-            let mut levels = vacated.items().iter().enumerate();
-            let Some((_, level)) = levels.find(|(at, _)| vacated.get(*at) == set) else { continue };
-            let level = *level;
+            if self.levels.of(id) != UNPLACED {
+                continue;
+            }
+            let Some(levels) = self.levels.vacated.get(self.store.matching(id)) else { continue };
             let (from, until) = self.bounds(id);
-            if self.levels.of(id) == UNPLACED && from <= level && level < until {
+            if let Some(level) = levels.iter().copied().find(|level| from <= *level && *level < until) {
                 self.place(id, level);
             }
         }

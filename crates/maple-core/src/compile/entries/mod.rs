@@ -158,6 +158,20 @@ impl EntryTable {
         id
     }
 
+    /// The matches of all entries that have a priority, with it.
+    pub(super) fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
+        let of = |id| Some((self.store.unpack(self.store.matching(id)).collect(), self.levels.priority(id)?));
+        self.store.ids().filter_map(of).collect()
+    }
+
+    /// At the next recompute, an entry with this match gets this priority, if that is in order.
+    pub(super) fn prefer(&mut self, all: &[Constraint], priority: u16) {
+        let Some(level) = self.levels.with_priority(priority) else { return };
+        let set = self.pack(all);
+        self.levels.vacate(&set, level);
+        self.scratch = set;
+    }
+
     /// Whether an entry has this match.
     pub(super) fn has_match(&mut self, id: EntryId, all: &[Constraint]) -> bool {
         let set = self.pack(all);

@@ -16,6 +16,7 @@
 use maple_wire::{Constraint, Field};
 
 use super::{Checks, IncrementalCompiler, LeafAction, NodeKind, TableBackend, UNMATCHABLE};
+use crate::capabilities::Capabilities;
 use crate::trace::{Fields, Region};
 use crate::tree::{LeafId, NodeId};
 
@@ -27,7 +28,7 @@ const MAX_READS: usize = 4;
 
 impl IncrementalCompiler {
     /// Specialises a new leaf, as often as that pays. `packet` is one of its packets.
-    pub(super) fn specialise_if_worthwhile(&mut self, leaf: LeafId, packet: &dyn Fields) {
+    pub(super) fn specialise_as_worthwhile(&mut self, leaf: LeafId, packet: &dyn Fields) {
         let Some(node) = self.tree.leaf_node(leaf) else { return };
         if !self.may_be_specialised(node) {
             return;
@@ -40,7 +41,7 @@ impl IncrementalCompiler {
         }
         for _ in 0..MAX_READS {
             let Some(read) = self.worthwhile_read(leaf, packet) else { break };
-            self.specialise(leaf, read);
+            self.specialise_by(leaf, read);
         }
         if waits {
             self.set_action(leaf, LeafAction::Controller);
@@ -80,19 +81,33 @@ impl IncrementalCompiler {
         let [id] = *self.node(test.unwrap_or(node)).entries.ids() else { return None };
         let value = |field: Field| packet.value(field).filter(|_| packet.is_captured(field));
         let capabilities = &self.target.capabilities;
-        // The mask must work for all values, because other packets have other values.
-        let can_be_stated = |read: &Constraint| {
-            let is_one = |part: Region| part.stated(capabilities).is_some_and(|matches| matches.len() == 1);
-            capabilities.can_mask(read) && region.with(read).is_some_and(is_one)
-        };
+        let can_be_stated = |read: &Constraint| can_be_stated(&region, read, capabilities);
         self.entries.worthwhile_read(id, test.is_some(), &value, &can_be_stated)
     }
 
-    fn specialise(&mut self, leaf: LeafId, read: Constraint) {
+    /// Makes a leaf keep only the packets that fit this read, if a match can state that.
+    pub(super) fn specialise_by_if_stated(&mut self, leaf: LeafId, read: Constraint) {
+        let Some(node) = self.tree.leaf_node(leaf) else { return };
+        let class = self.node(node).class;
+        let capabilities = &self.target.capabilities;
+        if class != UNMATCHABLE && can_be_stated(&self.region_of_leaf(node, class), &read, capabilities) {
+            self.specialise_by(leaf, read);
+        }
+    }
+
+    /// Makes a leaf keep only the packets that fit this read.
+    pub(super) fn specialise_by(&mut self, leaf: LeafId, read: Constraint) {
         let Some(node) = self.tree.leaf_node(leaf) else { return };
         let behaviour = std::mem::take(&mut self.node_mut(node).behaviour);
         self.tree.specialise(leaf, read);
         self.apply_edit(behaviour);
-        self.entries.recompute(&self.tree, Checks::Now);
+        self.recompute(Checks::Now);
     }
+}
+
+/// Whether one match states the part of a region that fits a read. The mask must work for all values, because other
+/// packets have other values.
+fn can_be_stated(region: &Region, read: &Constraint, capabilities: &Capabilities) -> bool {
+    let is_one = |part: Region| part.stated(capabilities).is_some_and(|matches| matches.len() == 1);
+    capabilities.can_mask(read) && region.with(read).is_some_and(is_one)
 }

@@ -19,6 +19,8 @@ pub struct Case {
     pub seed: u64,
     pub shape: Shape,
     pub policy: Program,
+    /// What takes its place when policies are reloaded.
+    pub other: Option<Program>,
     /// Whether the policy is that of two slices, each with a part of the network.
     pub sliced: bool,
     /// Constraints around the policy.
@@ -42,8 +44,8 @@ impl Case {
     ) -> Case {
         let (labels, track_hosts) = (labels(random), tracks_hosts(random));
         let (compiler, capacity) = (compiler(random), capacity(random));
-        let (sliced, guards, lists) = (false, Vec::new(), seed.is_multiple_of(3));
-        Case { seed, shape, policy, sliced, guards, labels, track_hosts, compiler, capacity, steps, lists }
+        let (other, sliced, guards, lists) = (None, false, Vec::new(), seed.is_multiple_of(3));
+        Case { seed, shape, policy, other, sliced, guards, labels, track_hosts, compiler, capacity, steps, lists }
     }
 
     pub fn generate(seed: u64) -> Case {
@@ -84,6 +86,32 @@ impl Case {
         let writes = policy.to_string().contains(VARS[0]);
         guards.retain(|guard| !writes || !matches!(guard, Guard::FewDeliveries(_)));
         Case { policy, guards, steps, ..case }
+    }
+
+    /// A case in which policies are reloaded: the other one is a little simpler, or has nothing to do with the first.
+    pub fn of_reloads(seed: u64) -> Case {
+        let case = match seed % 4 {
+            0 => Case::of_flows_that_share_links(seed),
+            1 => Case::of_routes_that_meet(seed),
+            _ => Case::generate(seed),
+        };
+        let mut random = Random(!seed);
+        let smaller = case.policy.smaller();
+        let other = if smaller.is_empty() || random.one_in(2) {
+            case.shape.world().program(&mut random, 3)
+        } else {
+            random.pick(&smaller).clone()
+        };
+        let mut steps = case.steps;
+        for _ in 0..1 + random.below(4) {
+            steps.insert(random.below(steps.len() + 1), Step::Reload);
+        }
+        Case { other: Some(other), steps, ..case }
+    }
+
+    /// The case with its other policy.
+    pub fn swapped(&self) -> Option<Case> {
+        self.other.clone().map(|other| Case { policy: other, ..self.clone() })
     }
 
     /// A case in which many flows share links.
@@ -177,7 +205,9 @@ impl Case {
         }
         let simpler = |case: &Case| {
             let smaller = case.policy.smaller().into_iter().map(|policy| Case { policy, ..case.clone() });
-            smaller.into_iter().find(|smaller| smaller.play().is_err())
+            let others = case.other.iter().flat_map(Program::smaller);
+            let others = others.map(|other| Case { other: Some(other), ..case.clone() });
+            smaller.chain(others).find(|smaller| smaller.play().is_err())
         };
         while let Some(smaller) = simpler(&self) {
             self = smaller;

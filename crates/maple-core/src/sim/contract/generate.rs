@@ -185,6 +185,8 @@ pub enum Step {
     Write(Change),
     /// Everything is withdrawn.
     Invalidate,
+    /// The case's other policy takes the place of the one that runs.
+    Reload,
     /// A switch loses its rules and connects again.
     Restart(u64),
     /// Another controller deletes a rule.

@@ -38,6 +38,14 @@ fn the_network_behaves_so_too_under_constraints() {
 }
 
 #[test]
+fn the_network_behaves_so_too_while_policies_are_reloaded() {
+    let all = play_all(4_000, Case::of_reloads);
+    let sent = all.exact + all.lossy;
+    assert!(all.exact * 2 > sent, "most packets must be checked exactly: {all:?}");
+    assert!(all.packet_ins * 5 < sent * 4, "the rules must carry packets too: {all:?}");
+}
+
+#[test]
 fn the_network_behaves_so_too_where_many_flows_share_links() {
     let cases = 1_000;
     let all = play_all(cases, Case::of_flows_that_share_links);
@@ -68,10 +76,11 @@ fn play_all(cases: u64, generate: impl Fn(u64) -> Case) -> Tally {
                 let small = case.shrunk();
                 let error = small.play().err().unwrap_or(error);
                 let steps: Vec<String> = small.steps.iter().map(|step| format!("  {step:?}\n")).collect();
-                let Case { shape, policy, guards, labels, track_hosts, compiler, capacity, .. } = &small;
+                let Case { shape, policy, other, guards, labels, track_hosts, compiler, capacity, .. } = &small;
                 let options =
                     format!("{labels:?}, hosts tracked: {track_hosts}, compiler {compiler:?}, capacity {capacity:?}");
-                panic!("seed {seed}: {error}\n{shape:?}\n{policy}\n{guards:?}\n{options}\n{}", steps.concat());
+                let other = other.iter().map(|other| format!("or {other}\n")).collect::<String>();
+                panic!("seed {seed}: {error}\n{shape:?}\n{policy}\n{other}{guards:?}\n{options}\n{}", steps.concat());
             }
         }
     }

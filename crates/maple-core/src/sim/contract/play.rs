@@ -30,7 +30,11 @@ struct Sent {
 
 pub struct Play<'a> {
     case: &'a Case,
+    /// What runs now, and what else may have run since the last rest.
     policy: Arc<dyn Policy>,
+    former: Vec<Arc<dyn Policy>>,
+    /// Whether that is the case's other policy.
+    is_other: bool,
     pub sim: Sim,
     /// The packets since the last rest.
     sent: Vec<Sent>,
@@ -127,6 +131,8 @@ impl<'a> Play<'a> {
         Play {
             case,
             policy: case.sliced(false),
+            former: Vec::new(),
+            is_other: false,
             sim,
             sent: Vec::new(),
             lossy: false,
@@ -186,6 +192,13 @@ impl<'a> Play<'a> {
                 }
                 self.sim.tell(change.event());
             }
+            Step::Reload => {
+                let Some(swapped) = self.case.swapped() else { return Ok(()) };
+                self.is_other = !self.is_other;
+                let case = if self.is_other { &swapped } else { self.case };
+                self.former.push(std::mem::replace(&mut self.policy, case.sliced(false)));
+                self.sim.reload(case.whole());
+            }
             Step::Invalidate => self.sim.tell(Event::Invalidate(Selection::All)),
             Step::Restart(dpid) => {
                 self.lossy = true;
@@ -232,6 +245,7 @@ impl<'a> Play<'a> {
         let lost_ways = way_drops > std::mem::replace(&mut self.way_drops, way_drops);
         let lossy_here = dropped > std::mem::replace(&mut self.dropped, dropped);
         let sent = std::mem::take(&mut self.sent);
+        let former = std::mem::take(&mut self.former);
         // A full switch may lose rules without warning.
         let lossy = std::mem::take(&mut self.lossy) || lossy_here && self.shrunk;
         self.tally.delivered += delivered.len() as u64;
@@ -249,9 +263,14 @@ impl<'a> Play<'a> {
             *(if may_lose { &mut self.tally.lossy } else { &mut self.tally.exact }) += 1;
             // If f reads bytes that the controller did not get, it decides without them.
             let seen = [Some(packet.frame.len()), cut.map(|len| len.min(packet.frame.len()))];
-            let all = || states.iter().flat_map(|state| seen.into_iter().flatten().map(move |len| (state, len)));
-            let fits = all().any(|(state, len)| {
-                let (want, keeps_way) = self.expected(packet, len, state);
+            let policies: Vec<&dyn Policy> = former.iter().chain([&self.policy]).map(|policy| &**policy).collect();
+            let all = || {
+                let seen = || seen.into_iter().flatten();
+                let states = states.iter().flat_map(move |state| seen().map(move |len| (state, len)));
+                states.flat_map(|(state, len)| policies.iter().map(move |policy| (*policy, state, len)))
+            };
+            let fits = all().any(|(policy, state, len)| {
+                let (want, keeps_way) = self.expected(policy, packet, len, state);
                 if may_lose || keeps_way && lost_ways {
                     contains_all(&want, &got)
                 } else {
@@ -262,7 +281,8 @@ impl<'a> Play<'a> {
                 self.check_heard(packet, &heard, !got.is_empty())?;
             }
             if !fits {
-                let wanted: Vec<_> = all().map(|(state, len)| self.expected(packet, len, state).0).collect();
+                let wanted: Vec<_> =
+                    all().map(|(policy, state, len)| self.expected(policy, packet, len, state).0).collect();
                 return Err(format!(
                     "packet {} at {}: came out {got:?}, wanted one of {wanted:?} (may lose: {may_lose})",
                     maple_wire::packet::text::summary(&maple_wire::Packet::new(&packet.frame, packet.at.port.0)),
@@ -287,7 +307,7 @@ impl<'a> Play<'a> {
 
     /// Where f, run from scratch on the first `len` bytes, sends the packet in a state; sorted. And whether it must keep
     /// its way.
-    fn expected(&self, packet: &Sent, len: usize, state: &Arc<Snapshot>) -> (Vec<Delivery>, bool) {
+    fn expected(&self, policy: &dyn Policy, packet: &Sent, len: usize, state: &Arc<Snapshot>) -> (Vec<Delivery>, bool) {
         if state.port(packet.at).is_none_or(|port| port.kind != PortKind::Edge) {
             return (Vec::new(), false);
         }
@@ -307,12 +327,12 @@ impl<'a> Play<'a> {
                 self.case.track_hosts,
             )
         };
-        let resolved = match Observation::of(&*self.policy, &run()).answer {
+        let resolved = match Observation::of(policy, &run()).answer {
             Ok(resolved) => resolved,
             // A guard refuses loops. What the run sends besides is sent.
             Err(PolicyError::Route { error: RouteError::Loop(_), .. }) if !self.case.guards.is_empty() => {
                 let run = run();
-                let route = self.policy.decide(&run.packet(), &run.net()).expect("it was decided before");
+                let route = policy.decide(&run.packet(), &run.net()).expect("it was decided before");
                 match run.resolved(&route.refused()) {
                     Ok(resolved) => resolved,
                     Err(_) => return (Vec::new(), false),

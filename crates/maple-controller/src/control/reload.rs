@@ -1,0 +1,178 @@
+//! Reload: another policy takes the place of the one that runs.
+//!
+//! [`Handle::reload`] tries a policy on the witness packets of all leaves, and adopts it if that went well. To load one
+//! by its name is the program's business. So a request on the control socket waits in a queue ([`Handle::ask_to_reload`])
+//! until the program, which serves it ([`Handle::serve_reloads`]), has answered.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use maple_core::engine::{Candidate, Event, Trial};
+use maple_core::policy::Policy;
+use serde::{Deserialize, Serialize};
+
+use super::Handle;
+use crate::shard::mailbox::{ShardMessage, ShardQuery};
+
+/// How long the trial of a policy may take, and then its adoption.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// How long the switches may take to confirm the new rules.
+const SETTLE: Duration = Duration::from_secs(10);
+/// How long the program may take to load a policy.
+const LOAD: Duration = Duration::from_secs(60);
+/// The most requests that wait.
+const MAX_WAITING: usize = 4;
+
+/// How many of the packets on which a policy is tried it may fail on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tolerance {
+    /// At most so many.
+    Count(u64),
+    /// At most this share, in per cent.
+    Percent(u8),
+}
+
+/// A policy took the place of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reloaded {
+    /// How the trial went, all shards together.
+    pub trial: Trial,
+    /// The time from the beginning of the trial until every shard decided by the new policy.
+    pub took: Duration,
+    /// Whether all switches confirmed the new rules.
+    pub is_settled: bool,
+}
+
+/// Why the policy that runs stays.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReloadError {
+    /// The new policy failed on too many packets.
+    #[error("the policy stays as it was: the new one fails on {} of {} packets that the network has decided about{}",
+        .0.failed, .0.leaves, listed(&.0.errors))]
+    Failed(Trial),
+    /// A shard did not answer in time.
+    #[error("the policy stays as it was: the new one was not tried on all packets within {} s", TIMEOUT.as_secs())]
+    Late,
+    /// Some shards may decide by the new policy, others by the old one.
+    #[error("not all workers answered within {} s: some may still run the old policy", TIMEOUT.as_secs())]
+    Unconfirmed,
+}
+
+fn listed(errors: &BTreeMap<Arc<str>, usize>) -> String {
+    errors.iter().map(|(error, leaves)| format!("\n{leaves} times: {error}")).collect()
+}
+
+/// A request to load a policy and run it instead of the one that runs.
+#[derive(Debug)]
+pub struct ReloadRequest {
+    /// The policy, as for `maple run`; `None` loads the one that runs again.
+    pub policy: Option<String>,
+    /// On how many packets it may fail.
+    pub tolerate: Tolerance,
+    answer: Sender<Result<(Reloaded, Vec<String>), String>>,
+}
+
+impl ReloadRequest {
+    /// Answers the request: how the reload went, with warnings, or why it did not.
+    pub fn answer(self, outcome: Result<(Reloaded, Vec<String>), String>) {
+        // The other thread may have stopped waiting.
+        drop(self.answer.send(outcome));
+    }
+}
+
+/// The requests that wait, and the reloads so far.
+#[derive(Debug)]
+pub(crate) struct Reloads {
+    queue: (Sender<ReloadRequest>, Receiver<ReloadRequest>),
+    /// Whether the program serves requests.
+    is_served: AtomicBool,
+    /// The number of the last candidate. Locked during a reload.
+    last: Mutex<u64>,
+}
+
+impl Default for Reloads {
+    fn default() -> Reloads {
+        Reloads { queue: bounded(MAX_WAITING), is_served: AtomicBool::new(false), last: Mutex::new(0) }
+    }
+}
+
+impl Handle {
+    /// Tries a policy on the witness packets of all leaves. If it fails on no more than `tolerate`, it takes the place of
+    /// the one that runs: leaves for which it says the same stay as they are, and no packet is lost. Reloads come one
+    /// after the other.
+    ///
+    /// What the controller was started with besides the policy stays: tables and variables, what listeners hear, whether
+    /// hosts are tracked.
+    ///
+    /// # Errors
+    /// [`ReloadError`]; the policy that runs stays, except after [`ReloadError::Unconfirmed`].
+    pub fn reload(&self, policy: Arc<dyn Policy>, tolerate: Tolerance) -> Result<Reloaded, ReloadError> {
+        let mut last = self.shared.reloads.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last += 1;
+        let (began, candidate) = (Instant::now(), Candidate { number: *last, policy });
+        let trials = self.ask_all(|to| ShardQuery::Try(candidate.clone(), to), TIMEOUT).ok_or_else(|| {
+            self.abandon(&candidate);
+            ReloadError::Late
+        })?;
+        let trial = trials.into_iter().fold(Trial::default(), |mut all, trial| {
+            all += trial;
+            all
+        });
+        let (failed, leaves) = (trial.failed as u64, trial.leaves as u64);
+        let is_tolerated = match tolerate {
+            Tolerance::Count(count) => failed <= count,
+            Tolerance::Percent(percent) => failed * 100 <= leaves * u64::from(percent),
+        };
+        if !is_tolerated {
+            self.abandon(&candidate);
+            return Err(ReloadError::Failed(trial));
+        }
+        let adopted = self.ask_all(|to| ShardQuery::Adopt(candidate.clone(), to), TIMEOUT);
+        adopted.ok_or(ReloadError::Unconfirmed)?;
+        let took = began.elapsed();
+        Ok(Reloaded { trial, took, is_settled: self.settled(SETTLE) })
+    }
+
+    fn abandon(&self, candidate: &Candidate) {
+        for mailbox in &self.shared.mailboxes {
+            mailbox.send(ShardMessage::Event(Box::new(Event::Abandon(candidate.number))));
+        }
+    }
+
+    /// Asks the program to load a policy, and returns what came of it, with warnings.
+    ///
+    /// # Errors
+    /// What is wrong, as text, if the policy that runs stays.
+    pub fn ask_to_reload(
+        &self,
+        policy: Option<String>,
+        tolerate: Tolerance,
+    ) -> Result<(Reloaded, Vec<String>), String> {
+        let reloads = &self.shared.reloads;
+        if !reloads.is_served.load(Ordering::Acquire) {
+            return Err("this program's policy can't be reloaded: start the program again".into());
+        }
+        let (answer, answered) = bounded(1);
+        let request = ReloadRequest { policy, tolerate, answer };
+        reloads.queue.0.try_send(request).map_err(|_| "other reloads are waiting: try again later")?;
+        let late = |_| Err("the policy was not loaded in time".into());
+        answered.recv_timeout(LOAD + 2 * TIMEOUT + SETTLE).unwrap_or_else(late)
+    }
+
+    /// The requests of [`Handle::ask_to_reload`], for the program that answers them.
+    pub fn serve_reloads(&self) -> Receiver<ReloadRequest> {
+        self.shared.reloads.is_served.store(true, Ordering::Release);
+        self.shared.reloads.queue.1.clone()
+    }
+
+    /// Asks all shards the same. `None` if one does not answer in time.
+    fn ask_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery, timeout: Duration) -> Option<Vec<T>> {
+        let deadline = Instant::now() + timeout;
+        let receivers: Vec<Receiver<T>> = self.send_all(query);
+        receivers.into_iter().map(|receiver| receiver.recv_deadline(deadline).ok()).collect()
+    }
+}

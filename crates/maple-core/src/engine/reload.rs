@@ -1,0 +1,308 @@
+//! Reload: another policy takes the place of the one that runs, without a cold start.
+//!
+//! # What
+//!
+//! A *candidate* is first tried ([`Event::Try`](super::Event::Try)): it runs on the witness packet of each leaf, a few at
+//! a time, while the old policy goes on deciding. [`Trial`] says how that went. When the candidate is adopted
+//! ([`Event::Adopt`](super::Event::Adopt)), all leaves change over in one batch:
+//!
+//! * A leaf whose answer is the same keeps its id, its route and its rule, whatever the candidate asked on the way.
+//! * A leaf with another route, reached by the same questions, is rerouted (`reroute.rs`).
+//! * Any other leaf is replaced by one with the candidate's trace. Its packets come to the controller until that one
+//!   has its rule, and so do the packets of leaves for which the candidate has no lasting answer.
+//!
+//! Each switch's tree is built again from all traces, and its rules keep their priorities as far as their order allows.
+//! So the ordered update (`tables/`) sends what differs, and nothing else.
+//!
+//! # Why it is correct
+//!
+//! Trees are derived state. The new one has the candidate's traces only, and what a switch does until it is updated is
+//! the old policy's answer. The runs of the trial are validated when they commit, like any run: a run that read what
+//! has changed since is repeated.
+//!
+//! # Cost
+//!
+//! A run for each leaf, and building each table once.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_wire::Dpid;
+
+use super::add_leaf::{insert, shown};
+use super::decide::{Outcome, outcome};
+use super::proactive::{Proactive, Samples};
+use super::reports::Reports;
+use super::switch::{Stale, Switch, table};
+use super::timers::Timer;
+use super::{Effect, Engine};
+use crate::compile::Table;
+use crate::ids::LeafId;
+use crate::policy::Policy;
+use crate::run::{Finished, Run};
+use crate::tree::Augmented;
+use crate::update::changes;
+
+/// The number of leaves that a candidate decides at a time.
+const BATCH: usize = 256;
+/// The least time between two batches.
+const STEP: Duration = Duration::from_micros(100);
+/// The maximum number of different errors that a trial tells.
+const MAX_ERRORS: usize = 16;
+
+/// A policy that may take the place of the one that runs.
+#[derive(Clone)]
+pub struct Candidate {
+    /// Its number, which tells candidates apart.
+    pub number: u64,
+    /// The policy.
+    pub policy: Arc<dyn Policy>,
+}
+
+/// How a shard's trial of a candidate went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trial {
+    /// The number of leaves whose witness packets it decided.
+    pub leaves: usize,
+    /// For how many it gave the same answer.
+    pub same: usize,
+    /// For how many it failed.
+    pub failed: usize,
+    /// Its errors, each with the number of leaves; at most 16 of them.
+    pub errors: BTreeMap<Arc<str>, usize>,
+}
+
+impl std::ops::AddAssign for Trial {
+    fn add_assign(&mut self, other: Trial) {
+        self.leaves += other.leaves;
+        self.same += other.same;
+        self.failed += other.failed;
+        for (error, leaves) in other.errors {
+            if self.errors.len() < MAX_ERRORS || self.errors.contains_key(&error) {
+                *self.errors.entry(error).or_default() += leaves;
+            }
+        }
+    }
+}
+
+/// A candidate that is being tried, or was.
+pub(super) struct Trying {
+    candidate: Candidate,
+    /// The leaves that it has not decided, the last one first.
+    todo: Vec<LeafId>,
+    decided: BTreeMap<LeafId, Outcome>,
+    trial: Trial,
+}
+
+impl Engine {
+    /// Begins to try a candidate. Ends the trial of another one.
+    pub(super) fn try_policy(&mut self, candidate: Candidate) {
+        let mut todo: Vec<LeafId> = self.leaves.keys().copied().collect();
+        todo.sort_unstable_by(|a, b| b.cmp(a));
+        self.trying = Some(Box::new(Trying { candidate, todo, decided: BTreeMap::new(), trial: Trial::default() }));
+        self.go_on_trying();
+    }
+
+    /// Lets the candidate decide the next leaves.
+    pub(super) fn go_on_trying(&mut self) {
+        let Some(mut trying) = self.trying.take() else { return };
+        let from = trying.todo.len().saturating_sub(BATCH);
+        let ids = trying.todo.split_off(from);
+        let run = |id: LeafId| Some((self.admissible_run(&self.leaves.get(&id)?.witness)?, id));
+        let runs: Vec<(Run, LeafId)> = ids.into_iter().rev().filter_map(run).collect();
+        if !runs.is_empty() {
+            let policy = Arc::clone(&trying.candidate.policy);
+            for (run, id, answer) in self.run_with(&*policy, runs) {
+                let outcome = outcome(&run, answer);
+                self.count_tried(id, &outcome, &mut trying.trial);
+                trying.decided.insert(id, outcome);
+            }
+        }
+        if trying.todo.is_empty() {
+            let (candidate, trial) = (trying.candidate.number, trying.trial.clone());
+            self.out.push(Effect::Tried { candidate, trial });
+        } else {
+            self.timers.insert((self.now + STEP, Timer::Trial));
+        }
+        self.trying = Some(trying);
+    }
+
+    fn count_tried(&self, id: LeafId, outcome: &Outcome, trial: &mut Trial) {
+        trial.leaves += 1;
+        match outcome {
+            Outcome::Answer((goal, _), _) => {
+                trial.same += usize::from(self.leaves.get(&id).is_some_and(|leaf| leaf.goal() == goal));
+            }
+            Outcome::Waits(_) => {}
+            Outcome::Failed(error, _) => {
+                trial.failed += 1;
+                let text: Arc<str> = error.to_string().into();
+                if trial.errors.len() < MAX_ERRORS || trial.errors.contains_key(&text) {
+                    *trial.errors.entry(text).or_default() += 1;
+                }
+            }
+        }
+    }
+
+    /// The candidate will not be adopted.
+    pub(super) fn abandon(&mut self, number: u64) {
+        self.trying.take_if(|trying| trying.candidate.number == number);
+    }
+
+    /// The candidate takes the place of the policy.
+    pub(super) fn adopt(&mut self, candidate: Candidate) {
+        let is_tried = |trying: &mut Box<Trying>| trying.candidate.number == candidate.number;
+        let mut decided = self.trying.take_if(is_tried).map(|trying| trying.decided).unwrap_or_default();
+        self.policy = candidate.policy;
+        self.samples = Samples::new(self.policy.samples());
+        self.reports = Reports::default();
+        let before = self.begin_change_over();
+        let mut ids: Vec<LeafId> = self.leaves.keys().copied().collect();
+        ids.sort_unstable();
+        self.decide_again(&ids, &mut decided);
+        let mut changed = Vec::new();
+        for id in ids {
+            let outcome = decided.remove(&id);
+            changed.extend(self.change_over(id, outcome));
+        }
+        for (dpid, old) in before {
+            self.end_change_over(dpid, old, &changed);
+        }
+        // Packets that the old policy let wait.
+        self.waiting.release_all().into_iter().for_each(|name| self.store.forget(name));
+        let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
+        dpids.into_iter().for_each(|dpid| self.install_samples(dpid));
+        self.out.push(Effect::Adopted { candidate: candidate.number });
+    }
+
+    /// Lets the policy decide these leaves, unless it has: leaves that are newer than the trial, and runs that read what
+    /// has changed since.
+    fn decide_again(&mut self, ids: &[LeafId], decided: &mut BTreeMap<LeafId, Outcome>) {
+        let is_valid = |id: &LeafId| match decided.get(id) {
+            Some(Outcome::Answer(_, finished)) => self.store.is_valid(&finished.txn),
+            _ => false,
+        };
+        let run = |id: &LeafId| Some((self.admissible_run(&self.leaves.get(id)?.witness)?, *id));
+        let runs: Vec<(Run, LeafId)> = ids.iter().filter(|id| !is_valid(id)).filter_map(run).collect();
+        for (run, id, answer) in self.run_policy(runs) {
+            decided.insert(id, outcome(&run, answer));
+        }
+    }
+
+    /// Gives each switch an empty tree. Returns the old ones.
+    fn begin_change_over(&mut self) -> Vec<(Dpid, Table)> {
+        let Engine { switches, options, .. } = self;
+        let renew = |switch: &mut Box<Switch>| {
+            let mut new = table(&switch.capabilities, options);
+            new.begin_rebuild();
+            switch.changed_actions.clear();
+            (switch.dpid, std::mem::replace(&mut switch.table, new))
+        };
+        switches.values_mut().map(renew).collect()
+    }
+
+    /// Makes a leaf what the new policy says. Returns the leaf if it has another trace now.
+    fn change_over(&mut self, id: LeafId, outcome: Option<Outcome>) -> Option<LeafId> {
+        let leaf = self.leaves.get(&id)?;
+        let Some(Outcome::Answer((goal, _), finished)) = outcome else {
+            self.withdraw(id);
+            return None;
+        };
+        let Finished { trace, txn, violations, .. } = *finished;
+        if !trace.lasts() || txn.wrote() {
+            self.withdraw(id);
+            return None;
+        }
+        let (witness, has_same_goal, has_same_trace) =
+            (leaf.witness.clone(), *leaf.goal() == goal, trace.asks_like(&leaf.trace));
+        // While a leaf is rerouted, its rule leads along the old route: right for the packets of the old trace only.
+        let stays =
+            if has_same_trace { has_same_goal || self.can_reroute(id) } else { has_same_goal && !leaf.is_rerouting() };
+        let name = if stays { id } else { self.new_leaf_id() };
+        if !stays {
+            self.withdraw(id);
+            if !self.check_capacity_for_trace(witness.at.switch) {
+                return None;
+            }
+        }
+        if self.store.commit(txn, Some(name)).is_err() {
+            self.withdraw(id);
+            return None;
+        }
+        self.report_violations(violations, witness.at);
+        if !stays {
+            let leaf = self.new_leaf(trace, goal, witness);
+            return Some(self.cache_leaf(name, leaf));
+        }
+        let trace = self.leaves.intern(trace);
+        self.leaves.get_mut(&id)?.trace = trace;
+        self.put_back(id);
+        if !has_same_goal && self.leaves.contains_key(&id) {
+            self.begin_reroute(id, goal);
+        }
+        (!has_same_trace).then_some(id)
+    }
+
+    /// Puts a leaf into its switch's new tree.
+    fn put_back(&mut self, id: LeafId) {
+        let action = self.ingress_action(id);
+        let Some(mut leaf) = self.leaves.remove(&id) else { return };
+        let reads = leaf.specialisation.clone();
+        let Some(switch) = self.switches.get_mut(&leaf.ingress()) else { return };
+        let outcome = insert(&mut switch.table, id, &mut leaf, action);
+        if outcome == Augmented::Added && leaf.specialisation.is_empty() {
+            switch.table.specialise(id, &reads);
+        }
+        let (what, goal) = (shown(&leaf), leaf.goal().clone());
+        self.leaves.insert(id, leaf);
+        match outcome {
+            Augmented::Added => {}
+            // The new policy does not tell the packets of the two apart.
+            Augmented::Existing(there) => {
+                if self.leaves.get(&there).is_none_or(|other| *other.goal() != goal) {
+                    self.inconsistent(there, &what);
+                }
+                self.withdraw(id);
+            }
+            Augmented::Replaced { removed, .. } => {
+                for other in removed {
+                    self.inconsistent(other, &what);
+                    self.withdraw(other);
+                }
+            }
+        }
+    }
+
+    /// Compiles a switch's new tree, and finds what differs from the rules of the old one. `changed` are the leaves with
+    /// other traces.
+    fn end_change_over(&mut self, dpid: Dpid, mut old: Table, changed: &[LeafId]) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        switch.table.end_rebuild(&old.priorities());
+        for id in changed {
+            let Some(leaf) = self.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
+            if switch.table.tree().specialisation(*id).is_empty() {
+                switch.table.specialise_if_worthwhile(*id, &leaf.witness.packet());
+            }
+        }
+        let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
+        for id in ids {
+            if let Some(leaf) = self.leaves.get_mut(&id) {
+                leaf.specialisation = switch.table.tree().specialisation(id).into();
+            }
+        }
+        switch.carried.extend(old.take_changes());
+        switch.carried.extend(changes(&old.rules(), &switch.table.rules()));
+        // They are in what was just compared.
+        drop(switch.table.take_changes());
+        switch.proactive = Proactive::default();
+        self.mark_dirty(dpid, Stale::default());
+    }
+}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Candidate").field("number", &self.number).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,72 @@
+"""Reload: a policy's file is loaded again while the policy runs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from maple import _maple, _on
+from maple._policy import Policy, has_threads, is_own, load
+
+
+class _Aside(NamedTuple):
+    """What the file that was loaded again replaces."""
+
+    modules: dict[str, ModuleType]
+    functions: list[_on.Function]
+
+
+_aside: _Aside | None = None
+
+
+def load_again(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
+    """The same as ``load``, while a policy runs. The files beside it are loaded again too.
+
+    Until :func:`adopted` or :func:`refused` it is open which of the two counts.
+    """
+    global _aside
+    if has_threads():
+        raise RuntimeError(
+            "the policy that runs started threads when its file was loaded, and they would go on beside those of the "
+            "new one; start Maple again, or use @on(timer=…) in place of threads"
+        )
+    folder = Path(path).resolve().parent
+    modules = {name: module for name, module in sys.modules.items() if _is_part(name, module, folder)}
+    for module in modules:
+        del sys.modules[module]
+    importlib.invalidate_caches()
+    _aside = _Aside(modules, _on.set_aside())
+    try:
+        found = load(path, name)
+        _on.check_same_packets(_aside.functions)
+    except BaseException:
+        refused()
+        raise
+    return found
+
+
+def adopted() -> None:
+    """The file that was loaded again counts."""
+    global _aside
+    if _aside is not None:
+        _on.replace_functions()
+    _aside = None
+
+
+def refused() -> None:
+    """It does not: all is as before."""
+    global _aside
+    if _aside is not None:
+        sys.modules.update(_aside.modules)
+        _on.take_back(_aside.functions)
+    _aside = None
+
+
+def _is_part(name: str, module: ModuleType, folder: Path) -> bool:
+    """Whether it is a policy, or a file beside the one in this folder."""
+    file = getattr(module, "__file__", None)
+    is_beside = file is not None and Path(file).resolve().parent == folder and not is_own(file)
+    return name != "__main__" and (is_beside or name.startswith("maple_policy_"))
