@@ -37,6 +37,8 @@ pub mod notice;
 
 pub mod handler;
 mod persistence;
+mod remember;
+mod restart;
 
 mod shard;
 

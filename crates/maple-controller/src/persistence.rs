@@ -31,6 +31,8 @@ use maple_core::state::{Cell, Journal, Mismatch, Name, Snapshot, Store, Value, W
 use redb::{Database, ReadableTable, StorageError, TableDefinition, TableHandle};
 use serde_json::json;
 
+use crate::remember::{Failed, LeafJournal, Remembered, Remembering, begin};
+use crate::restart::Restart;
 use crate::state_json::{from_json, to_json};
 
 const ROWS: TableDefinition<'_, &str, &str> = TableDefinition::new("maple state");
@@ -105,8 +107,11 @@ pub enum PersistenceError {
 
 /// Writes persistent state to the file, in a thread of its own.
 pub(crate) struct Persistence {
+    database: Arc<Database>,
     pending: Arc<PendingWrites>,
     thread: Option<JoinHandle<()>>,
+    /// Writes what the next run is to know.
+    remembering: Option<Remembering>,
 }
 
 /// Writes on their way from the store to the file.
@@ -133,15 +138,6 @@ struct Pending {
     ending: bool,
 }
 
-/// Any error of `redb`.
-struct Failed(Box<redb::Error>);
-
-impl<E: Into<redb::Error>> From<E> for Failed {
-    fn from(error: E) -> Failed {
-        Failed(Box::new(error.into()))
-    }
-}
-
 /// The contents of the file.
 struct Contents {
     names: Vec<Name>,
@@ -150,22 +146,34 @@ struct Contents {
 
 impl Persistence {
     /// Loads the file into the store, and writes changes of the store to the file from now on. Values of the file
-    /// replace those that the policy wrote while it was loaded. Must be called before the first packet.
-    pub fn open(path: &Path, store: &Store) -> Result<Persistence, PersistenceError> {
+    /// replace those that the policy wrote while it was loaded. Must be called before the first packet. Also returns
+    /// what an earlier run has left to be known.
+    pub fn open(path: &Path, store: &Store) -> Result<(Persistence, Remembered), PersistenceError> {
         let (database, mut contents) = open(path)?;
         convert_to_types(path, &database, &mut contents, &store.snapshot())?;
         let pending = Arc::<PendingWrites>::default();
         store.keep_in(Arc::clone(&pending) as Arc<dyn Journal>, &contents.names, contents.writes);
-        let (path, thread_pending) = (path.to_owned(), Arc::clone(&pending));
+        let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
+        let remembered = begin(&database).map_err(failed)?;
+        let database = Arc::new(database);
+        let (path, thread_pending, of_thread) = (path.to_owned(), Arc::clone(&pending), Arc::clone(&database));
         let work = move || {
-            if let Err(error) = write_until_end(&database, &thread_pending) {
+            if let Err(error) = write_until_end(&of_thread, &thread_pending) {
                 tracing::error!("the state file {}: {}; state is no longer persistent", path.display(), error.0);
             }
             thread_pending.lock().stopped = true;
             thread_pending.progress.notify_all();
         };
         let thread = std::thread::Builder::new().name("persistence".into()).spawn(work)?;
-        Ok(Persistence { pending, thread: Some(thread) })
+        Ok((Persistence { database, pending, thread: Some(thread), remembering: None }, remembered))
+    }
+
+    /// Writes into the file what the next run is to know. Returns what takes it.
+    pub fn remember(&mut self, epoch: u16, restart: Arc<Restart>) -> Result<Arc<LeafJournal>, PersistenceError> {
+        let remembering = Remembering::start(Arc::clone(&self.database), epoch, restart)?;
+        let journal = remembering.journal();
+        self.remembering = Some(remembering);
+        Ok(journal)
     }
 
     /// The writes on their way to the file.

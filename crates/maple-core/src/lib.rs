@@ -40,6 +40,8 @@ pub mod snooped;
 mod forwarding;
 mod labels;
 
+pub mod remembered;
+
 pub mod check;
 
 pub mod engine;

@@ -160,6 +160,11 @@ fn number(bytes: &mut &[u8], count: usize) -> u128 {
 }
 
 impl Held {
+    /// Whether it does exactly this.
+    pub(crate) fn does(&self, instructions: &[Instruction]) -> bool {
+        self.instructions[..] == *instructions
+    }
+
     /// Whether a rule of this entry differs from it.
     pub(crate) fn differs(&self, rule: &Rule) -> bool {
         self.cookie != rule.cookie || self.instructions != rule.instructions
@@ -192,6 +197,14 @@ impl Installed {
             Change::Add(rule) | Change::Modify(rule) => self.insert(rule.clone()),
             Change::Delete(rule) => drop(self.0.remove(&key_of(rule))),
         }
+    }
+
+    /// If what the switch has at an entry is this rule, but for its cookie: notes it as this rule, and returns its
+    /// cookie.
+    pub(crate) fn rename(&mut self, key: &EntryKey, rule: &Rule) -> Option<u64> {
+        let there =
+            self.0.get_mut(key).filter(|there| there.does(&rule.instructions) && there.cookie != rule.cookie)?;
+        Some(std::mem::replace(&mut there.cookie, rule.cookie))
     }
 
     /// Notes that the switch has lost an entry.

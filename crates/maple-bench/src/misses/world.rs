@@ -131,6 +131,8 @@ impl World {
                 Effect::Mail { .. }
                 | Effect::Report(_)
                 | Effect::BarriersDone(_)
+                | Effect::Remember(_)
+                | Effect::Departed { .. }
                 | Effect::Tried { .. }
                 | Effect::Adopted { .. }
                 | Effect::ListenerPacket(_)

@@ -28,6 +28,8 @@ use crate::listen::{Listener, Subscription, Subscriptions, TooManyConditions, li
 use crate::notice::Notices;
 use crate::persistence::{Persistence, PersistenceError};
 use crate::random::random;
+use crate::remember::{LeafJournal, Remembered};
+use crate::restart::Restart;
 use crate::session::Deadlines;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
 use crate::shard::registry::Registry;
@@ -79,7 +81,8 @@ pub struct ControllerOptions {
     pub timing: Timing,
     /// The path of the Unix socket of `maple show`, if there should be one.
     pub control: Option<PathBuf>,
-    /// The file for the state that [`Store::keep`] marks as persistent.
+    /// The file for the state that [`Store::keep`] marks as persistent, and for what the next run is to know of switches
+    /// and leaves.
     pub state_file: Option<PathBuf>,
     /// Returns the bytes that the process has allocated, if it counts them. Shown in [`Handle::stats`].
     pub heap_bytes: Option<fn() -> Option<usize>>,
@@ -175,7 +178,6 @@ impl Controller {
     /// # Errors
     /// [`StartError`] if an address is taken or the system refuses a thread or descriptor; nothing runs then.
     pub fn start(mut options: ControllerOptions) -> Result<Controller, StartError> {
-        options.engine.epoch = u16::from_ne_bytes(random()?);
         let snoops = options.snooping.is_on() && options.handlers.is_none();
         let listener = if snoops { Some(subscribe_snooper(&mut options)?) } else { None };
         let subscriptions = Subscriptions::new(std::mem::take(&mut options.subscriptions))?;
@@ -189,15 +191,31 @@ impl Controller {
         }
         let listeners = options.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
-        let persistence = open_persistence(&options)?;
+        let clock = Clock::start();
+        let mut persistence = open_persistence(&options)?;
+        let known = match &mut persistence {
+            Some((persistence, remembered)) if options.handlers.is_none() => {
+                options.engine.epoch = remembered.epoch;
+                options.engine.remember = true;
+                let departed = std::mem::take(&mut remembered.switches);
+                let restart = Arc::new(Restart::new(clock.now(), Arc::clone(&options.store), departed));
+                Some((Arc::clone(&restart), persistence.remember(remembered.epoch, restart)?))
+            }
+            _ => {
+                options.engine.epoch = u16::from_ne_bytes(random()?);
+                None
+            }
+        };
+        let persistence = persistence.map(|(persistence, _)| persistence);
         let (notices, receiver) = Notices::new();
         let common = Common {
-            clock: Clock::start(),
+            clock,
             registry: Arc::new(Registry::new(workers)),
             store: Arc::clone(&options.store),
             key: Key(random()?),
             notices,
             subscriptions,
+            known,
         };
         let polls = (0..workers).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
         let mut mailboxes = Vec::new();
@@ -292,6 +310,8 @@ struct Common {
     key: Key,
     notices: Notices,
     subscriptions: Subscriptions,
+    /// The switches that were known before, and what takes what is to be known later.
+    known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
 }
 
 impl Common {
@@ -322,12 +342,13 @@ impl Common {
             handlers: options.handlers.clone(),
             write_each: options.write_each,
             balance_period: options.balance_period,
+            known: self.known.clone(),
         })
     }
 }
 
 /// Opens the state file, if there is persistent state.
-fn open_persistence(options: &ControllerOptions) -> Result<Option<Persistence>, PersistenceError> {
+fn open_persistence(options: &ControllerOptions) -> Result<Option<(Persistence, Remembered)>, PersistenceError> {
     match (&options.state_file, options.store.kept().first()) {
         (Some(path), _) => Persistence::open(path, &options.store).map(Some),
         (None, Some(name)) => Err(PersistenceError::NoFile(name.to_string())),

@@ -239,6 +239,25 @@ impl Discovery {
         }
     }
 
+    /// A switch connected again, of which `known` says what was found at its ports before. If that is not found again
+    /// soon, it ends in the ordinary way.
+    pub fn switch_back(
+        &mut self,
+        now: Time,
+        dpid: Dpid,
+        ports: &[Port],
+        known: impl Fn(Location) -> Attachment,
+        out: &mut Vec<DiscoveryOutput>,
+    ) {
+        self.switch_up(now, dpid, ports, out);
+        for port in ports {
+            let at = Location::new(dpid, port.number);
+            if let Some(port) = self.ports.get_mut(&at) {
+                port.presume(now, known(at), &self.timing);
+            }
+        }
+    }
+
     /// A switch disconnected.
     pub fn switch_down(&mut self, now: Time, dpid: Dpid, out: &mut Vec<DiscoveryOutput>) {
         let all = self.ports.range(Location::new(dpid, maple_wire::PortNo(0))..);

@@ -1,6 +1,7 @@
 //! What discovery knows of one port, and what it concludes from that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use maple_core::engine::Time;
 use maple_core::network::Location;
@@ -104,6 +105,10 @@ impl Peer {
     }
 }
 
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl PortState {
     pub(super) fn new(hw_addr: [u8; 6], up_since: Time, grace_until: Time) -> PortState {
         PortState {
@@ -119,6 +124,17 @@ impl PortState {
             latest: Time(0),
             reported: 0,
         }
+    }
+
+    /// What was found before this switch disconnected. The peer of a link has some quick probes' time to confirm it.
+    pub(super) fn presume(&mut self, now: Time, attachment: Attachment, timing: &Timing) {
+        if let Attachment::Link(peer) = attachment {
+            let when = Time(now.0.saturating_sub(nanos(timing.validity().saturating_sub(2 * timing.grace_period()))));
+            let reported = Some((when, Time(0)));
+            self.peers.insert(peer, Peer { received: Some((when, Time(0))), reported, ..Peer::default() });
+        }
+        self.attachment = attachment;
+        self.grace_until = now;
     }
 
     /// Starts a probe. Returns the time that identifies it, now or slightly later, and the forms to send.

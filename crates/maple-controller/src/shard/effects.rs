@@ -156,6 +156,8 @@ impl Shard {
                 }
                 self.act(now, slot);
             }
+            Effect::Remember(leaves) => self.returns.note(leaves),
+            Effect::Departed { dpid, leaves, surroundings } => self.returns.departed(dpid, leaves, surroundings),
             Effect::Mail { to, mail } => self.outgoing.send(to, ShardMessage::Mail(mail)),
             Effect::BarriersDone(token) => self.fences.extend(self.settling.remove(&token)),
             Effect::Tried { candidate, trial } => {

@@ -6,7 +6,7 @@
 //! what can pile up is bounded by what was read before. A shard never blocks in a send, so full mailboxes cannot
 //! deadlock.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +59,8 @@ pub(crate) enum ShardMessage {
         /// Whether the owner is alive.
         alive: bool,
     },
+    /// Have your engine restore those of these switches that wait for it. What was around them is presumed by now.
+    Restore(Arc<BTreeSet<Dpid>>),
     /// Answer a query.
     Query(ShardQuery),
     /// Reply when this turn has ended and all its messages to other shards are sent.
@@ -152,6 +154,11 @@ impl Outgoing {
         let collected = mailboxes.iter().map(|_| Vec::new()).collect();
         let waiting = mailboxes.iter().map(|_| VecDeque::new()).collect();
         Outgoing { own, mailboxes, collected, waiting }
+    }
+
+    /// Sends a message to every shard, this one included.
+    pub fn send_all(&mut self, message: impl Fn() -> ShardMessage) {
+        self.collected.iter_mut().for_each(|messages| messages.push(message()));
     }
 
     /// Sends a message at the end of the turn. `to` may be this shard itself.

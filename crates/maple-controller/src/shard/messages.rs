@@ -46,6 +46,7 @@ impl Shard {
             ShardMessage::ChallengeResult { dpid, claimant, alive } => {
                 self.on_challenge_result(now, dpid, claimant, alive)
             }
+            ShardMessage::Restore(switches) => self.restore(now, &switches),
             ShardMessage::Query(query) => self.answer(query),
             ShardMessage::Fence(to) => self.fences.push(to),
             ShardMessage::Settle(to) => {

@@ -41,6 +41,7 @@ mod effects;
 mod handler_io;
 mod messages;
 mod migration;
+mod returns;
 mod session_output;
 
 mod sync;
@@ -73,6 +74,8 @@ use crate::discovery::{Discovery, DiscoveryOutput, PeerMessage};
 use crate::handler::{HandlerFactory, Replies};
 use crate::listen::Subscriptions;
 use crate::notice::{Notices, RefusalFilter};
+use crate::remember::LeafJournal;
+use crate::restart::Restart;
 use crate::session::{Deadlines, Output};
 use crate::time::{Clock, before, until};
 use backlog::Backlog;
@@ -81,6 +84,7 @@ use mailbox::{Outgoing, ShardMessage};
 use migration::LoadMonitor;
 pub use outbox::QueueLimits;
 use registry::Registry;
+use returns::Returns;
 use session_output::DepartedSwitch;
 use slots::Slots;
 use sockets::Listeners;
@@ -116,6 +120,8 @@ pub(crate) struct Parts {
     pub handlers: Option<Arc<dyn HandlerFactory>>,
     pub write_each: bool,
     pub balance_period: Duration,
+    /// The switches that were known before, and what takes what is to be known later.
+    pub known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
 }
 
 /// One shard.
@@ -148,6 +154,8 @@ pub(crate) struct Shard {
     connections: Slots,
     /// The slots of connected switches.
     by_dpid: FxHashMap<Dpid, usize>,
+    /// Switches that were known before.
+    returns: Returns,
     /// Disconnected switches of which the engine has not been told yet.
     departed: Vec<DepartedSwitch>,
     /// Deadlines by slot. An entry is valid only if the connection's `timer` has the same time.
@@ -217,6 +225,7 @@ impl Shard {
             counters: Counters::default(),
             connections: Slots::new(parts.id),
             by_dpid: FxHashMap::default(),
+            returns: Returns::new(parts.known),
             departed: Vec::new(),
             timers: BinaryHeap::new(),
             to_read: VecDeque::new(),
@@ -286,6 +295,7 @@ impl Shard {
         self.run_timers(now);
         self.follow_discovery(now);
         self.run_engine(now);
+        self.announce_presumed();
         self.send_probes(now);
         self.write_sockets(now);
         self.check_load();
@@ -301,8 +311,9 @@ impl Shard {
             return Some(Duration::ZERO);
         }
         let timer = self.timers.peek().map(|Reverse((time, _))| *time);
-        let deadlines = [timer, self.engine.next_deadline(), self.discovery.deadline(), self.listeners.deadline()];
-        let next = deadlines.into_iter().flatten().min().map(|time| until(self.clock.now(), time));
+        let engine = [self.engine.next_deadline(), self.returns.deadline()];
+        let deadlines = [timer, self.discovery.deadline(), self.listeners.deadline()].into_iter().chain(engine);
+        let next = deadlines.flatten().min().map(|time| until(self.clock.now(), time));
         if self.outgoing.is_congested() {
             return Some(next.map_or(CONGESTION_RETRY, |next| next.min(CONGESTION_RETRY)));
         }
@@ -317,6 +328,9 @@ impl Shard {
             }
             self.timers.pop();
             self.connection_due(now, slot, time);
+        }
+        if let Some(switches) = self.returns.on_deadline(now) {
+            self.presume(switches);
         }
         if self.discovery.deadline().is_some_and(|deadline| deadline <= now) {
             self.discovery.on_timer(now, &mut self.discovered);

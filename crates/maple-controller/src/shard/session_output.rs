@@ -11,6 +11,7 @@ use super::mailbox::ShardMessage;
 use super::registry::ConnectionId;
 use crate::discovery::{ProbeOrigin, is_probe};
 use crate::notice::Notice;
+use crate::restart::Arrival;
 use crate::session::{CloseReason, Output, ProtocolWarning, SwitchInfo, apply_port_status};
 
 /// A switch whose connection has ended. Its datapath id stays taken until the engine has handled the end. The engine
@@ -172,6 +173,16 @@ impl Shard {
     fn flows_read(&mut self, now: Time, slot: usize, flows: Vec<maple_core::engine::InstalledFlow>) {
         let Some(connection) = self.connections.get(slot) else { return };
         let (Some(dpid), Some(switch)) = (connection.dpid, &mut connection.switch) else { return };
+        if !switch.in_use {
+            match self.returns.arrive(dpid) {
+                Arrival::Unknown => {}
+                Arrival::Waits => return self.returns.hold(connection.id, dpid, flows),
+                Arrival::Restore(switches) => {
+                    self.returns.hold(connection.id, dpid, flows);
+                    return self.presume(switches);
+                }
+            }
+        }
         if !std::mem::replace(&mut switch.in_use, true) {
             self.discovery.switch_up(now, dpid, &switch.ports, &mut self.discovered);
         }
@@ -215,6 +226,7 @@ impl Shard {
             return;
         }
         let (id, peer, up) = (connection.id, connection.peer, connection.switch.take().is_some());
+        self.returns.leave(id);
         let handler = connection.handler.take();
         let is_claimed = !connection.claimants.is_empty();
         let waiting = connection.outbox.len();

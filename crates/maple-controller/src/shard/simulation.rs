@@ -326,6 +326,7 @@ impl SimulatedShard {
             subscriptions,
             handlers: None,
             write_each: false,
+            known: None,
             balance_period: Duration::ZERO,
         };
         let (store, policy) = (Arc::clone(&options.store), Arc::clone(&options.policy));

@@ -61,6 +61,7 @@ impl Setting {
             subscriptions: Subscriptions::default(),
             handlers: Some(handlers),
             write_each: false,
+            known: None,
             balance_period: Duration::ZERO,
         }
     }

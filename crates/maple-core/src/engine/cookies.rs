@@ -1,5 +1,7 @@
 //! The cookies of our rules: which run of the controller made a rule, and for which leaf or label.
 
+use rustc_hash::FxHashMap;
+
 use crate::ids::LeafId;
 use crate::labels::LabelTable;
 
@@ -32,6 +34,29 @@ pub(super) fn cookie(epoch: u16, leaf: Option<LeafId>) -> u64 {
 /// The cookie of rules that copy packets to the controller and also forward them.
 pub(super) fn copy_cookie(epoch: u16) -> u64 {
     cookie(epoch, Some(LeafId(COPY)))
+}
+
+/// Whether a rule with this cookie copies packets to the controller, for this run of the controller or an earlier one.
+pub(super) fn is_copy(cookie: u64) -> bool {
+    is_ours(cookie) && cookie & NO_LEAF == COPY
+}
+
+/// Cookies of rules that an earlier run of the controller made, and that are right for this one. A switch keeps them.
+#[derive(Debug, Default)]
+pub(super) struct Renamed(FxHashMap<u64, u64>);
+
+impl Renamed {
+    /// Adds cookies, each with the one that its rules have in this run. A cookie stands for one other at most.
+    pub fn extend(&mut self, renamed: impl IntoIterator<Item = (u64, u64)>) {
+        for (old, new) in renamed {
+            self.0.entry(old).or_insert(new);
+        }
+    }
+
+    /// The cookie that a rule on the switch has in this run.
+    pub fn current(&self, cookie: u64) -> u64 {
+        self.0.get(&cookie).copied().unwrap_or(cookie)
+    }
 }
 
 /// Whether a rule with this cookie is ours, from this run of the controller or an earlier one.

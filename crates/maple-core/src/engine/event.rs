@@ -9,8 +9,9 @@ use maple_wire::{Dpid, Instruction, Match, Port, Version};
 
 use super::messages::Mail;
 use super::reload::{Candidate, Trial};
-use crate::ids::ShardId;
+use crate::ids::{LeafId, ShardId};
 use crate::network::{Location, OwnFrame};
+use crate::remembered::{Surroundings, Witness};
 use crate::report::{Counted, Report};
 use crate::state::{Commit, Selection, Write};
 
@@ -51,6 +52,25 @@ pub enum Event {
         dpid: Dpid,
         /// The message.
         status: PortStatus,
+    },
+    /// What an earlier run knew, which is presumed where nothing is known yet. To any one shard, when the rules of all
+    /// these switches were read. [`Event::Restore`] for each of them follows the mail that this causes.
+    Presume {
+        /// What the earlier run knew.
+        earlier: Arc<Surroundings>,
+        /// The switches that will be restored.
+        switches: BTreeSet<Dpid>,
+    },
+    /// The rules of a switch that an earlier run made. In place of [`Event::FlowsRead`], after [`Event::Presume`].
+    Restore {
+        /// The switch.
+        dpid: Dpid,
+        /// Its rules.
+        flows: Vec<InstalledFlow>,
+        /// What is remembered of its leaves, oldest first.
+        witnesses: Vec<Witness>,
+        /// What the earlier run knew.
+        earlier: Arc<Surroundings>,
     },
     /// A switch has removed a rule.
     FlowRemoved {
@@ -213,6 +233,19 @@ pub enum Effect {
     ReadFlows {
         /// The switch.
         dpid: Dpid,
+    },
+    /// What the next run of the controller is to know: each leaf that came or changed, and each that has gone (`None`).
+    /// Only if [`super::Options::remember`].
+    Remember(Vec<(LeafId, Option<Witness>)>),
+    /// A switch has disconnected: what is to be known of it when it comes back, to this run of the controller or the
+    /// next. Only if [`super::Options::remember`].
+    Departed {
+        /// The switch.
+        dpid: Dpid,
+        /// Its leaves, which are gone now.
+        leaves: Vec<(LeafId, Witness)>,
+        /// What was around it.
+        surroundings: Surroundings,
     },
     /// Deliver this to another shard.
     Mail {

@@ -113,7 +113,11 @@ impl Engine {
     }
 
     /// Handles statistics, or a part of them.
-    pub(super) fn flow_stats(&mut self, dpid: Dpid, xid: u32, reply: &StatsReply) {
+    pub(super) fn flow_stats(&mut self, dpid: Dpid, xid: u32, mut reply: StatsReply) {
+        if let (Some(switch), ReplyBody::Flow(flows)) = (self.switches.get(&dpid), &mut reply.body) {
+            flows.iter_mut().for_each(|flow| flow.cookie = switch.renamed.current(flow.cookie));
+        }
+        let reply = &reply;
         if self.is_poll(dpid, xid) {
             return self.poll_answered(dpid, reply);
         }

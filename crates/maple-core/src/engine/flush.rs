@@ -27,6 +27,9 @@ impl Engine {
     }
 
     fn flush(&mut self, dpid: Dpid) {
+        if self.switches.get(&dpid).is_some_and(|switch| switch.restoring.is_some()) {
+            return self.flush_restoring(dpid);
+        }
         if !self.with_switch(dpid, Engine::prepare) {
             return;
         }
@@ -49,7 +52,7 @@ impl Engine {
 
     /// Takes a switch out of the map while `work` runs on it. Returns what `work` returns, or `false` if there is no
     /// such switch.
-    fn with_switch(&mut self, dpid: Dpid, work: impl FnOnce(&mut Engine, &mut Switch) -> bool) -> bool {
+    pub(super) fn with_switch(&mut self, dpid: Dpid, work: impl FnOnce(&mut Engine, &mut Switch) -> bool) -> bool {
         let Some(mut switch) = self.switches.remove(&dpid) else { return false };
         let outcome = work(self, &mut switch);
         self.switches.insert(dpid, switch);
@@ -77,7 +80,7 @@ impl Engine {
     }
 
     /// Takes the changes of all sources.
-    fn collect(&mut self, switch: &mut Switch) {
+    pub(super) fn collect(&mut self, switch: &mut Switch) {
         self.collect_labels(switch);
         self.collect_ingress(switch);
         switch.tables.record_changes(ROUTES, switch.route_rules.take_changes());

@@ -20,6 +20,9 @@ pub(super) fn quarantine(options: &Options) -> Quarantine {
 impl Engine {
     /// A holder asks for a label of a switch of this shard.
     pub(super) fn acquire_label(&mut self, asked: Acquire) {
+        if self.store.with_restoring(|all| all.get(&asked.at.switch) == Some(&false)) {
+            return self.early_requests.push(asked);
+        }
         if let Some(why) = self.label_refusal(&asked) {
             return self.tell_holder(asked.at.switch, asked.holder, News::Refused(why));
         }

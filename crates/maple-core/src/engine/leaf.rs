@@ -1,10 +1,13 @@
 //! A leaf: f's answer for one kind of packet, with all that is needed to install, withdraw and explain it.
 
+use std::sync::Arc;
+
 use maple_wire::{Constraint, Dpid};
 
 use super::Time;
 use super::received_packet::ReceivedPacket;
 use super::routes::RouteId;
+use crate::remembered::Witness;
 use crate::route::Goal;
 use crate::trace::Trace;
 
@@ -62,6 +65,13 @@ impl Leaf {
     /// The switch where the leaf's packets enter.
     pub fn ingress(&self) -> Dpid {
         self.witness.at.switch
+    }
+
+    /// What the next run of the controller is to know of it.
+    pub fn remembered(&self) -> Witness {
+        let ReceivedPacket { frame, total_len, at, .. } = &self.witness;
+        let specialisation = self.specialisation.clone();
+        Witness { at: *at, frame: Arc::clone(frame), total_len: *total_len, specialisation }
     }
 
     /// The number of packets that wait.

@@ -36,6 +36,8 @@ pub(super) struct Leaves {
     answers: VersionedCache,
     templates: Vec<Arc<AnswerTemplate>>,
     template_numbers: FxHashMap<Arc<AnswerTemplate>, u32>,
+    /// Leaves that came, changed or went since these were last taken, if somebody remembers leaves.
+    touched: Option<BTreeSet<LeafId>>,
 }
 
 /// How every packet of a leaf is answered.
@@ -49,6 +51,32 @@ pub(super) struct AnswerTemplate {
 }
 
 impl Leaves {
+    /// No leaves. `remember`: keep a list of those that come and go.
+    pub fn new(remember: bool) -> Leaves {
+        Leaves { touched: remember.then(BTreeSet::new), ..Leaves::default() }
+    }
+
+    /// Removes and returns the leaves that came, changed or went since the last time, if there are any.
+    pub fn take_touched(&mut self) -> Option<BTreeSet<LeafId>> {
+        self.touched.as_mut().filter(|touched| !touched.is_empty()).map(std::mem::take)
+    }
+
+    /// What is remembered of these leaves is dealt with.
+    pub fn untouch(&mut self, ids: impl IntoIterator<Item = LeafId>) {
+        if let Some(touched) = &mut self.touched {
+            for id in ids {
+                touched.remove(&id);
+            }
+        }
+    }
+
+    /// What is remembered of a leaf has changed.
+    pub fn touch(&mut self, id: LeafId) {
+        if let Some(touched) = &mut self.touched {
+            touched.insert(id);
+        }
+    }
+
     /// A leaf, to change it.
     pub fn get_mut(&mut self, id: &LeafId) -> Option<&mut Leaf> {
         self.answers.forget(id.0);
@@ -57,12 +85,14 @@ impl Leaves {
 
     /// Adds a leaf.
     pub fn insert(&mut self, id: LeafId, leaf: Leaf) {
+        self.touch(id);
         self.answers.forget(id.0);
         self.all.insert(id, Box::new(leaf));
     }
 
     /// Removes a leaf.
     pub fn remove(&mut self, id: &LeafId) -> Option<Leaf> {
+        self.touch(*id);
         self.answers.forget(id.0);
         self.all.remove(id).map(|leaf| *leaf)
     }

@@ -32,7 +32,7 @@
 //! | --- | --- |
 //! | in and out | `event`, `messages` between shards, `options`, `stats`, `timers` |
 //! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send` |
-//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `invalidate`, `recheck` |
+//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
 //! | topology and hosts | `topology`, `segments`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `capacity`, `eviction`, `await_barriers` |
@@ -45,6 +45,7 @@ use maple_wire::Dpid;
 use maple_wire::msg::Message;
 
 use crate::capabilities::Capabilities;
+use crate::labels::Acquire;
 use crate::policy::Policy;
 use crate::report::Report;
 use crate::state::{AddressKinds, Store};
@@ -76,6 +77,7 @@ mod proactive;
 mod recheck;
 mod reconsider;
 mod reload;
+mod restore;
 mod waiting;
 
 // Routes and labels: how the packets of a leaf cross the network.
@@ -177,6 +179,8 @@ pub struct Engine {
     demand: measure::Demand,
 
     waiting: waiting::Waiting,
+    /// Requests for labels of switches whose rules of an earlier run are not known yet.
+    early_requests: Vec<Acquire>,
     barrier_waits: await_barriers::BarrierWaits,
 
     // What a batch leaves for its end.
@@ -195,7 +199,8 @@ impl Engine {
         if !options.track_hosts {
             store.know_no_hosts();
         }
-        let (hosts, epoch) = (hosts::Hosts::new(&options), options.epoch);
+        let hosts = hosts::Hosts::new(&options);
+        let leaves = Leaves::new(options.remember);
         let samples = proactive::Samples::new(policy.samples());
         Engine {
             shard,
@@ -206,8 +211,8 @@ impl Engine {
             stats: Stats::default(),
             now: Time::default(),
             switches: BTreeMap::new(),
-            leaves: Leaves::default(),
-            routes: routes::Routes::new(shard, epoch),
+            leaves,
+            routes: routes::Routes::new(shard),
             timers: BTreeSet::new(),
             hosts,
             moves: flaps::Moves::default(),
@@ -217,6 +222,7 @@ impl Engine {
             reports: reports::Reports::default(),
             demand: measure::Demand::default(),
             waiting: waiting::Waiting::default(),
+            early_requests: Vec::new(),
             barrier_waits: await_barriers::BarrierWaits::default(),
             inbox: VecDeque::new(),
             dirty: BTreeSet::new(),
@@ -250,6 +256,10 @@ impl Engine {
             }
         }
         self.check_demand();
+        if let Some(touched) = self.leaves.take_touched() {
+            let witness = |id| (id, self.leaves.get(&id).map(|leaf| leaf.remembered()));
+            self.out.push(Effect::Remember(touched.into_iter().map(witness).collect()));
+        }
         out.append(&mut self.out);
         out.append(&mut self.after);
     }
@@ -275,7 +285,9 @@ impl Engine {
             Event::SwitchError { dpid, xid, error } => self.switch_error(dpid, xid, &error),
             Event::BarrierReply { dpid, xid } => self.barrier_reply(dpid, xid),
             Event::FlowsRead { dpid, flows } => self.flows_read(dpid, flows),
-            Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, &reply),
+            Event::Presume { earlier, switches } => self.presume(&earlier, switches),
+            Event::Restore { dpid, flows, witnesses, earlier } => self.restore(dpid, flows, witnesses, &earlier),
+            Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, reply),
             Event::LinkUp { a, b } => self.link_up(a, b),
             Event::LinkDown { a, b } => self.link_down(a, b),
             Event::Segment { ports } => self.segment(&ports),

@@ -20,6 +20,8 @@ pub struct Options {
     pub new_table: fn(Target) -> Table,
     /// Distinguishes the rules of this run of the controller from those of an earlier one: 16 bits of the cookie.
     pub epoch: u16,
+    /// Say which leaves there are, for the next run of the controller ([`super::Effect::Remember`]).
+    pub remember: bool,
     /// The lowest transaction id that engines use. After the highest one they continue here.
     pub first_xid: u32,
     /// The maximum number of packets that wait for one leaf, and of packets that wait at one switch because their ports
@@ -84,6 +86,7 @@ impl Default for Options {
             labels: LabelRange::ALL,
             new_table: Table::new,
             epoch: 1,
+            remember: false,
             first_xid: 0x8000_0000,
             held_packets: 64,
             parked_packets: 1024,

@@ -5,7 +5,7 @@ use maple_wire::{Dpid, Field};
 
 use super::Engine;
 use super::classifier::is_discovery_frame;
-use super::cookies::copy_cookie;
+use super::cookies::is_copy;
 use super::hosts::PROBE_MAC;
 use super::received_packet::ReceivedPacket;
 use crate::network::{Location, Mac, PortKind};
@@ -26,7 +26,7 @@ impl Engine {
         let buffer_id = if received.is_whole() { maple_wire::msg::NO_BUFFER } else { buffer_id };
         let received = ReceivedPacket { buffer_id, ..received };
         let kind = self.store.snapshot().port(at).map(|port| port.kind);
-        if cookie == copy_cookie(self.options.epoch) {
+        if is_copy(cookie) {
             return self.learn_announcement(kind, &received);
         }
         match kind {

@@ -8,13 +8,14 @@ use maple_wire::{Dpid, Match, PortNo, Version};
 use super::cache::VersionedCache;
 use super::capacity::Capacity;
 use super::classifier::COMPILED;
-use super::cookies::{cookie, copy_cookie, is_ours};
+use super::cookies::{Renamed, cookie, copy_cookie, is_ours};
 use super::host_rules::HostRules;
 use super::labels::quarantine;
 use super::meters::Meters;
 use super::new_port::NewPortPackets;
 use super::polls::Polls;
 use super::proactive::Proactive;
+use super::restore::Restoring;
 use super::route_rules::RouteRules;
 use super::tables::{Confirmed, Tables, Waiter};
 use super::{Effect, Engine, InstalledFlow, Options, Time};
@@ -55,6 +56,10 @@ pub(super) struct Switch {
     pub labels: LabelTable,
     /// The rules that the switch has, and the rules that it is to have.
     pub tables: Tables,
+    /// Cookies of rules that an earlier run made.
+    pub renamed: Renamed,
+    /// While it keeps the rules of an earlier run.
+    pub restoring: Option<Restoring>,
     /// The rules for hosts in the classifier.
     pub host_rules: HostRules,
     pub stale: Stale,
@@ -119,6 +124,8 @@ impl Switch {
             carried: Vec::new(),
             changed_actions: BTreeSet::new(),
             tables: Tables::new(options.first_xid),
+            renamed: Renamed::default(),
+            restoring: None,
             host_rules: HostRules::new(three_tables, (cookie(options.epoch, None), copy_cookie(options.epoch))),
             stale: Stale::ALL,
             new_port_packets: NewPortPackets::default(),
@@ -156,7 +163,7 @@ impl Switch {
     }
 
     /// After a confirmation: opens the table of routes if its table-miss rule is there.
-    fn open_route_table(&mut self) {
+    pub fn open_route_table(&mut self) {
         if self.route_table == RouteTable::Closed && self.has_four_tables() && self.tables.is_confirmed(ROUTES) {
             self.route_table = RouteTable::Open;
         }
@@ -205,6 +212,7 @@ impl Engine {
         let ours = flows.into_iter().filter(|flow| is_ours(flow.cookie));
         switch.tables.read(ours.map(|flow| {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
+            let cookie = switch.renamed.current(cookie);
             (table_id, Rule { priority, matching, instructions: instructions.into(), cookie })
         }));
         let Switch { capacity, tables, .. } = &mut **switch;
@@ -215,8 +223,8 @@ impl Engine {
     /// A switch has removed a rule. If we did not delete it, the next flush adds it again.
     pub(super) fn flow_removed(&mut self, dpid: Dpid, removed: &FlowRemoved) {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
-        let key = entry_key(removed.priority, &removed.matching);
-        if switch.tables.is_lost(self.now, removed.table_id, removed.cookie, key) {
+        let (key, cookie) = (entry_key(removed.priority, &removed.matching), switch.renamed.current(removed.cookie));
+        if switch.tables.is_lost(self.now, removed.table_id, cookie, key) {
             self.report_once(Report::RulesLost { switch: dpid, count: 1 }, &format!("lost {dpid}"));
             self.mark_dirty(dpid, Stale::default());
         }

@@ -46,6 +46,8 @@ pub(super) enum Timer {
     SampleTurn,
     /// The next leaves that a candidate decides.
     Trial,
+    /// A switch that keeps the rules of an earlier run.
+    Restore(Dpid),
 }
 
 impl Engine {
@@ -78,6 +80,7 @@ impl Engine {
                 Timer::Samples(dpid) => self.samples_due(dpid),
                 Timer::SampleTurn => self.decide_samples(),
                 Timer::Trial => self.go_on_trying(),
+                Timer::Restore(dpid) => self.go_on_restoring(dpid),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}
             }

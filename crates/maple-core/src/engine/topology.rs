@@ -43,11 +43,14 @@ impl Engine {
     }
 
     pub(super) fn switch_down(&mut self, dpid: Dpid) {
+        let departed = self.remembered_of(dpid);
         let Some(switch) = self.switches.remove(&dpid) else { return };
         self.dirty.remove(&dpid);
+        self.give_up_restore(dpid);
         self.stats.new_port_drops += switch.new_port_packets.len() as u64;
         let lost: Vec<LeafId> = switch.table.tree().leaves().collect();
         lost.into_iter().for_each(|leaf| self.withdraw(leaf));
+        self.report_departed(departed);
         self.end_waits_for(dpid);
         // These barriers will not be answered.
         for waiter in switch.tables.waiters() {

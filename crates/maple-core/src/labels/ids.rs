@@ -1,6 +1,6 @@
 //! Which label ids of a switch are free.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use maple_wire::PortNo;
@@ -64,24 +64,34 @@ impl LabelRange {
 ///
 /// An id that was given back rests until no packet can carry it any more. The search for the next id starts after the
 /// last one that was taken, so that each id rests for as long as possible.
+///
+/// After a restart of the controller, switches have rules for labels of the earlier run, and other switches send packets
+/// under them. Those ids are *reserved*: they rest, and only a label that means the same may have one before that is
+/// over.
 #[derive(Debug, Default)]
 pub(crate) struct LabelIds {
     /// Until when an id that is not free rests; `None` while it is in use.
     taken: BTreeMap<LabelKey, Option<Time>>,
+    /// What the ids in use mean.
+    meanings: BTreeMap<LabelKey, u64>,
+    /// The ids that rest because the switch has rules of an earlier run for them.
+    reserved: BTreeSet<LabelKey>,
+    /// By scope and meaning: the ids of an earlier run.
+    earlier: BTreeMap<(Option<PortNo>, u64), u16>,
     /// The last one taken, by scope.
     last: BTreeMap<Option<PortNo>, u16>,
     serial: u64,
 }
 
 impl LabelIds {
-    /// Takes an id, with a serial number that no other label of this switch has had. `only_scoped`: all labels of the
-    /// switch are for one arrival port each.
+    /// Takes an id for a label with this meaning, with a serial number that no other label of this switch has had.
+    /// `only_scoped`: all labels of the switch are for one arrival port each.
     pub fn take(
         &mut self,
         now: Time,
         range: LabelRange,
-        scope: Option<PortNo>,
-        only_scoped: bool,
+        (scope, only_scoped): (Option<PortNo>, bool),
+        meaning: u64,
     ) -> Option<(LabelKey, u64)> {
         let ids = range.of_scope(scope, only_scoped);
         let last = self.last.get(&scope).copied().unwrap_or_default().clamp(ids.start().saturating_sub(1), *ids.end());
@@ -90,16 +100,56 @@ impl LabelIds {
             None => true,
             Some(rests) => rests.is_some_and(|until| until <= now),
         };
-        let id = (last + 1..=*ids.end()).chain(*ids.start()..=last).find(is_free)?;
+        let is_reserved = |id: &u16| self.reserved.contains(&key(*id));
+        let earlier = self.earlier.get(&(scope, meaning)).copied();
+        let earlier = earlier.filter(|id| ids.contains(id) && (is_free(id) || is_reserved(id)));
+        let next = || (last + 1..=*ids.end()).chain(*ids.start()..=last).find(is_free);
+        let id = match earlier {
+            Some(id) => id,
+            None => {
+                let id = next()?;
+                self.last.insert(scope, id);
+                id
+            }
+        };
         self.serial += 1;
+        self.earlier.remove(&(scope, meaning));
+        self.reserved.remove(&key(id));
         self.taken.insert(key(id), None);
-        self.last.insert(scope, id);
+        self.meanings.insert(key(id), meaning);
         Some((key(id), self.serial))
     }
 
     /// Gives an id back, for use from a time on.
     pub fn give_back(&mut self, key: LabelKey, until: Time) {
         self.taken.insert(key, Some(until));
+        self.meanings.remove(&key);
+    }
+
+    /// The switch has rules of an earlier run for these ids: unless they are in use, they rest.
+    pub fn reserve(&mut self, keys: impl IntoIterator<Item = LabelKey>, until: Time) {
+        for key in keys {
+            if self.taken.get(&key).is_none_or(Option::is_some) {
+                self.taken.insert(key, Some(until));
+                self.reserved.insert(key);
+            }
+        }
+    }
+
+    /// A label with this meaning had this id in an earlier run.
+    pub fn prefer(&mut self, key: LabelKey, meaning: u64) {
+        self.earlier.insert((key.port, meaning), key.id);
+    }
+
+    /// From now on no label gets an id because of what it meant in an earlier run.
+    pub fn forget_earlier(&mut self) {
+        self.earlier.clear();
+        self.reserved.clear();
+    }
+
+    /// The ids in use, with what they mean.
+    pub fn meanings(&self) -> impl Iterator<Item = (LabelKey, u64)> {
+        self.meanings.iter().map(|(key, meaning)| (*key, *meaning))
     }
 }
 
@@ -108,7 +158,7 @@ mod tests {
     use super::*;
 
     fn take(ids: &mut LabelIds, now: u64, range: LabelRange) -> Option<u16> {
-        ids.take(Time(now), range, None, false).map(|(key, _)| key.id)
+        ids.take(Time(now), range, (None, false), 0).map(|(key, _)| key.id)
     }
 
     #[test]
@@ -128,13 +178,34 @@ mod tests {
         let range = LabelRange::new(1..=8).expect("a range");
         let mut ids = LabelIds::default();
         let all = |ids: &mut LabelIds, scope, only| {
-            std::iter::from_fn(|| ids.take(Time(1), range, scope, only).map(|(key, _)| key.id)).collect::<Vec<u16>>()
+            std::iter::from_fn(|| ids.take(Time(1), range, (scope, only), 0).map(|(key, _)| key.id))
+                .collect::<Vec<u16>>()
         };
         assert_eq!(all(&mut ids, None, false), (1..=6).collect::<Vec<_>>());
         for port in [1, 2] {
             assert_eq!(all(&mut ids, Some(PortNo(port)), false), [7, 8]);
         }
         assert_eq!(all(&mut LabelIds::default(), Some(PortNo(1)), true), (1..=8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_id_of_an_earlier_run_is_for_the_same_meaning_until_it_has_rested() {
+        let range = LabelRange::new(7..=9).expect("a range");
+        let key = |id| LabelKey { port: None, id };
+        let mut ids = LabelIds::default();
+        ids.prefer(key(8), 80);
+        ids.prefer(key(9), 90);
+        ids.reserve([7, 8, 9].map(key), Time(5));
+        let mut take = |now, meaning| ids.take(Time(now), range, (None, false), meaning).map(|(key, _)| key.id);
+        assert_eq!([take(1, 70), take(1, 80), take(1, 80)], [None, Some(8), None]);
+        assert_eq!([take(5, 70), take(5, 71), take(5, 90)], [Some(7), Some(9), None]);
+        ids.give_back(key(9), Time(7));
+        assert_eq!(ids.take(Time(6), range, (None, false), 90), None, "nobody reserved it");
+        assert_eq!(ids.meanings().collect::<Vec<_>>(), [(key(7), 70), (key(8), 80)]);
+        ids.prefer(key(9), 91);
+        ids.reserve([key(9)], Time(9));
+        ids.forget_earlier();
+        assert_eq!(ids.take(Time(8), range, (None, false), 91), None);
     }
 
     #[test]

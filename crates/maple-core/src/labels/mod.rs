@@ -123,6 +123,9 @@ pub(crate) enum Refusal {
         "the route crosses a plain bridge, to switch {0}, that has hosts or other switches on it (docs/networks.md)"
     )]
     Segment(Dpid),
+    /// Rules of an earlier run of the controller may send packets under the label, and it meant something else then.
+    #[error("switch {0} has a rule of an earlier run of the controller for the label, with another meaning")]
+    Stale(Dpid),
     /// The switch, or the link to it, is not there.
     #[error("switch {0} is not reached by the link that the route takes")]
     Gone(Dpid),

@@ -183,8 +183,9 @@ impl LabelTable {
         range: LabelRange,
         out: &mut Vec<LabelEffect>,
     ) -> Option<LabelKey> {
-        let any = if self.only_scoped { None } else { ids.take(now, range, None, false) };
-        let (key, serial) = any.or_else(|| ids.take(now, range, Some(port), self.only_scoped))?;
+        let meaning = suffix.meaning();
+        let any = if self.only_scoped { None } else { ids.take(now, range, (None, false), meaning) };
+        let (key, serial) = any.or_else(|| ids.take(now, range, (Some(port), self.only_scoped), meaning))?;
         let next = Onward::new(suffix.links.iter().cloned());
         let switch = self.switch;
         next.ask(|port| Holder::Label { switch, serial, port }, out);
@@ -464,6 +465,19 @@ impl LabelTable {
     /// The label whose cookie has this in place of a leaf.
     pub fn of_cookie(leaf: u64) -> Option<u64> {
         (leaf & !0xffff_ffff == COOKIE).then_some(leaf & 0xffff_ffff)
+    }
+
+    /// The rule that the switch is to have for a label, and has not confirmed.
+    pub fn unconfirmed_rule(&self, serial: u64) -> Option<&Rule> {
+        let label = self.labels.get(self.by_serial.get(&serial)?)?;
+        if let State::Sent(rule) = &label.state { Some(rule) } else { None }
+    }
+
+    /// The label that a rule with this priority and match is for.
+    pub fn key_of_rule(priority: u16, matching: &Match) -> Option<LabelKey> {
+        let id = matching.get(Field::VlanVid).filter(|_| [LABEL, SCOPED_LABEL].contains(&priority))?;
+        let port = matching.get(Field::InPort).map(|port| PortNo(port.value as u32));
+        Some(LabelKey { port, id: (id.value & 0xfff) as u16 })
     }
 
     /// Labels whose rule the switch has, or is to have: their serial numbers.

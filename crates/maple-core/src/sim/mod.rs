@@ -54,6 +54,9 @@ mod ports;
 mod recheck;
 #[cfg(test)]
 mod reload;
+mod restart;
+#[cfg(test)]
+mod restore;
 #[cfg(test)]
 mod routes;
 #[cfg(test)]
@@ -131,6 +134,10 @@ pub struct Sim {
     /// The messages to switches, in the order of arrival. Recorded since a caller put a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,
     settled: Vec<(ShardId, u64)>,
+    policy: Arc<dyn Policy>,
+    options: Options,
+    /// What the next run of the controller will know, and is waiting to know.
+    memory: restart::Memory,
     /// The policy that was last to be reloaded.
     candidate: Option<Candidate>,
     /// How trials went.
@@ -156,10 +163,9 @@ pub struct Sim {
 impl Sim {
     /// A controller with this many shards and no switch.
     pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> Sim {
-        let store = Store::new();
-        let (sender, trail) = mpsc::channel();
-        store.observe(move |snapshot| sender.send(Arc::clone(snapshot)).unwrap_or_default());
+        let (store, trail) = new_store();
         store.update(|_| vec![Write::Weight("cost".into())]);
+        let options = Options { remember: true, ..options.clone() };
         let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
         let engines = (0..shards.max(1)).map(engine).collect();
         Sim {
@@ -175,6 +181,9 @@ impl Sim {
             flow_mods: 0,
             messages: None,
             settled: Vec::new(),
+            policy,
+            options,
+            memory: restart::Memory::default(),
             candidate: None,
             trials: Vec::new(),
             heard: Vec::new(),
@@ -249,6 +258,11 @@ impl Sim {
     /// A switch.
     pub fn switch(&mut self, dpid: Dpid) -> Option<&mut SimSwitch> {
         self.switches.get_mut(&dpid)
+    }
+
+    /// The engines, and a switch.
+    pub fn engines_and_switch(&self, dpid: Dpid) -> Option<(&[Engine], &SimSwitch)> {
+        Some((&self.engines, self.switches.get(&dpid)?))
     }
 
     /// The engines.
@@ -406,7 +420,7 @@ impl Sim {
                 Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
                 Happening::ReadFlows(dpid) => {
                     let flows = self.switches.get(&dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
-                    self.notify(dpid, Event::FlowsRead { dpid, flows });
+                    self.flows_read(dpid, flows);
                 }
                 Happening::Frame(at, frame) => self.arrive(at, &frame),
             }
@@ -485,7 +499,14 @@ impl Sim {
                     let adopt = tried.map(|tried| Happening::Event(shard, Box::new(Event::Adopt(tried))));
                     adopt.into_iter().for_each(|adopt| self.schedule(Channel::Outside(shard), adopt));
                 }
-                Effect::Adopted { .. } => {}
+                Effect::Adopted { .. } => {
+                    self.policy = self.candidate.clone().map_or_else(|| self.policy.clone(), |adopted| adopted.policy);
+                }
+                Effect::Remember(leaves) => self.memory.note(leaves),
+                // A switch of a simulation restarts without its rules.
+                Effect::Departed { leaves, .. } => {
+                    self.memory.note(leaves.into_iter().map(|(id, _)| (id, None)).collect());
+                }
                 Effect::ListenerPacket(heard) => self.heard.push(heard),
             }
         }
@@ -536,6 +557,14 @@ impl Sim {
     pub fn dpids(&self) -> BTreeSet<Dpid> {
         self.switches.keys().copied().collect()
     }
+}
+
+/// A store, and all its snapshots.
+fn new_store() -> (Arc<Store>, mpsc::Receiver<Arc<Snapshot>>) {
+    let store = Store::new();
+    let (sender, trail) = mpsc::channel();
+    store.observe(move |snapshot| sender.send(Arc::clone(snapshot)).unwrap_or_default());
+    (store, trail)
 }
 
 /// The switch an event came from.

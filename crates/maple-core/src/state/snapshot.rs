@@ -358,7 +358,7 @@ impl Snapshot {
     }
 
     /// The hosts at a switch.
-    pub(super) fn hosts_of(&self, dpid: Dpid) -> impl Iterator<Item = Mac> + '_ {
+    pub(crate) fn hosts_of(&self, dpid: Dpid) -> impl Iterator<Item = Mac> + '_ {
         let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
         self.by_port.range(all).flat_map(|(_, hosts)| hosts.iter().copied())
     }

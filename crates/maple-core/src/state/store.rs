@@ -29,6 +29,8 @@ pub struct Store {
     pub(super) turnstile: RwLock<()>,
     /// The free label ids of each switch. They outlive sessions: a switch may come back to another shard.
     labels: Mutex<BTreeMap<Dpid, LabelIds>>,
+    /// Switches that keep the rules of an earlier run for now, each with whether these are known.
+    restoring: Mutex<BTreeMap<Dpid, bool>>,
     /// What the dependents in `inner` say, for callers that ask often.
     address_kinds: AtomicU8,
     /// Likewise.
@@ -248,6 +250,16 @@ impl Store {
     /// Works on the label ids of a switch. Only the shard that serves the switch calls this.
     pub(crate) fn with_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
         work(sync::lock(&self.labels).entry(switch).or_default())
+    }
+
+    /// The label ids of all switches.
+    pub(crate) fn with_all_label_ids(&self, mut work: impl FnMut(Dpid, &LabelIds)) {
+        sync::lock(&self.labels).iter().for_each(|(dpid, ids)| work(*dpid, ids));
+    }
+
+    /// Works on the list of switches that keep the rules of an earlier run for now, each with whether these are known.
+    pub(crate) fn with_restoring<T>(&self, work: impl FnOnce(&mut BTreeMap<Dpid, bool>) -> T) -> T {
+        work(&mut sync::lock(&self.restoring))
     }
 
     /// The kinds of addresses that a leaf or a waiter has ever subscribed to.

@@ -17,8 +17,9 @@
 //! * When the switch has confirmed the change, the labels of the former path are released.
 //!
 //! Some ingress switches have a table of routes. There the rules of the leaves write a number into the packet's
-//! metadata, and one rule in that table matches it. So one rule changes for all leaves. A number is never reused for
-//! another route. If its route is gone, packets match nothing there and come to the controller.
+//! metadata, and one rule in that table matches it. So one rule changes for all leaves. The number is a hash of what the
+//! route is, so it is the same when the controller has restarted. A number belongs to one route at a time. If its route
+//! is gone, packets match nothing there and come to the controller.
 //!
 //! # Why no packet is lost or misrouted
 //!
@@ -55,8 +56,6 @@ pub(super) struct RouteId(NonZeroU64);
 #[derive(Debug)]
 pub(super) struct Routes {
     shard: ShardId,
-    /// The run of the controller. It is part of the metadata numbers.
-    epoch: u16,
     by_key: FxHashMap<Arc<RouteKey>, RouteId>,
     by_subscription: FxHashMap<LeafId, RouteId>,
     all: FxHashMap<RouteId, SharedRoute>,
@@ -68,7 +67,8 @@ pub(super) struct Routes {
     ended_subscriptions: Vec<LeafId>,
     next_id: NonZeroU64,
     next_serial: u64,
-    next_metadata: u64,
+    /// The metadata numbers in use.
+    metadata: FxHashSet<u64>,
 }
 
 /// What news of a label means for a route.
@@ -107,10 +107,9 @@ pub(super) struct PathSwitch {
 }
 
 impl Routes {
-    pub fn new(shard: ShardId, epoch: u16) -> Routes {
+    pub fn new(shard: ShardId) -> Routes {
         Routes {
             shard,
-            epoch,
             by_key: FxHashMap::default(),
             by_subscription: FxHashMap::default(),
             all: FxHashMap::default(),
@@ -119,7 +118,7 @@ impl Routes {
             ended_subscriptions: Vec::new(),
             next_id: NonZeroU64::MIN,
             next_serial: 0,
-            next_metadata: 0,
+            metadata: FxHashSet::default(),
         }
     }
 
@@ -222,6 +221,12 @@ impl Routes {
         }
     }
 
+    /// Whether no route from this switch waits for labels.
+    pub fn are_settled(&self, ingress: Dpid) -> bool {
+        let mut here = self.all.values().filter(|route| route.key.ingress == ingress);
+        here.all(|route| route.is_ready() || route.is_refused())
+    }
+
     /// Makes a leaf wait until the route is ready.
     pub fn wait(&mut self, id: RouteId, leaf: LeafId) {
         if let Some(route) = self.all.get_mut(&id) {
@@ -241,9 +246,11 @@ impl Routes {
         let Some(route) = self.all.get_mut(&id) else { return };
         route.users += 1;
         if route.uses_route_table && route.metadata.is_none() {
-            self.next_metadata += 1;
-            let shard = u64::from(self.shard.0) << 40;
-            route.metadata = Some(u64::from(self.epoch) << 48 | shard | self.next_metadata & 0xff_ffff_ffff);
+            let mut number = route.key.number();
+            while !self.metadata.insert(number) {
+                number = number.wrapping_add(1);
+            }
+            route.metadata = Some(number);
             self.dirty.insert((route.key.ingress, id));
         }
     }
@@ -341,7 +348,10 @@ impl Routes {
     /// Removes the route's rule in the table of routes. From now on the rules of its leaves carry its actions.
     pub fn drop_rule(&mut self, id: RouteId) {
         if let Some(route) = self.all.get_mut(&id) {
-            (route.uses_route_table, route.metadata) = (false, None);
+            route.uses_route_table = false;
+            if let Some(number) = route.metadata.take() {
+                self.metadata.remove(&number);
+            }
             self.dirty.insert((route.key.ingress, id));
         }
     }

@@ -110,7 +110,8 @@ impl Routes {
         let former = std::mem::take(&mut route.former);
         former.into_iter().for_each(|mut path| self.release_path(&mut path, confirmed, out));
         self.release_path(&mut route.path, confirmed, out);
-        if route.metadata.take().is_some() {
+        if let Some(number) = route.metadata.take() {
+            self.metadata.remove(&number);
             self.dirty.insert((route.key.ingress, id));
         }
         self.all.insert(id, route);

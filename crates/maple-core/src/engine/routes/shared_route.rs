@@ -1,6 +1,7 @@
 //! One route, which all leaves with the same answer share: its paths, its members, and the rules that it makes.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, Version};
@@ -28,6 +29,15 @@ pub(in crate::engine) struct RouteKey {
     pub version: Version,
     pub goal: Goal,
     pub carriage: Carriage,
+}
+
+impl RouteKey {
+    /// A number that, very likely, no other route has: the same in every run of the program.
+    pub(super) fn number(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 /// A route, for all leaves that use it.

@@ -44,7 +44,7 @@ fn is_release(effect: &LabelEffect) -> bool {
 
 #[test]
 fn labels_are_released_when_no_rule_leads_along_the_route() {
-    let mut routes = Routes::new(ShardId(0), 1);
+    let mut routes = Routes::new(ShardId(0));
     let mut out = Vec::new();
     let id = routes.create(LeafId(1), key(&route()), &route(), None, (true, None), &mut out);
     assert_eq!(routes.join(LeafId(2), &key(&route())), Some(id), "equal routes");
@@ -63,7 +63,7 @@ fn labels_are_released_when_no_rule_leads_along_the_route() {
 
 #[test]
 fn a_route_with_a_refused_label_asks_again_when_it_is_unused_and_time_has_passed() {
-    let mut routes = Routes::new(ShardId(0), 1);
+    let mut routes = Routes::new(ShardId(0));
     let mut out = Vec::new();
     let id = routes.create(LeafId(1), key(&route()), &route(), None, (true, None), &mut out);
     let (serial, port) = asked(&mut out);
@@ -83,7 +83,7 @@ fn a_route_with_a_refused_label_asks_again_when_it_is_unused_and_time_has_passed
 }
 /// A route with a leaf's rule, whose plan has just resolved to something else.
 fn changing(out: &mut Vec<LabelEffect>) -> (Routes, RouteId, (u64, PortNo)) {
-    let mut routes = Routes::new(ShardId(0), 1);
+    let mut routes = Routes::new(ShardId(0));
     let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), (true, None), out);
     let first = asked(out);
     make_ready(&mut routes, first, out);
@@ -152,7 +152,7 @@ fn a_next_path_that_is_refused_or_late_ends_the_use_of_the_route() {
 #[test]
 fn a_plan_that_resolves_to_a_path_which_lost_a_label_asks_for_it_again() {
     let mut out = Vec::new();
-    let mut routes = Routes::new(ShardId(0), 1);
+    let mut routes = Routes::new(ShardId(0));
     let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), (true, None), &mut out);
     let (serial, port) = asked(&mut out);
     make_ready(&mut routes, (serial, port), &mut out);

@@ -197,6 +197,43 @@ impl Tables {
         self.waiting.push(waiter);
     }
 
+    /// The labels that wait for the next update.
+    pub fn labels_to_confirm(&self) -> Vec<u64> {
+        let serials = |waiter: &Waiter| if let Waiter::Labels(serials) = waiter { serials.clone() } else { Vec::new() };
+        self.waiting.iter().flat_map(serials).collect()
+    }
+
+    /// These labels no longer wait for the next update.
+    pub fn confirm_labels(&mut self, ready: &[u64]) {
+        for waiter in &mut self.waiting {
+            if let Waiter::Labels(serials) = waiter {
+                serials.retain(|serial| !ready.contains(serial));
+            }
+        }
+        self.waiting.retain(|waiter| !matches!(waiter, Waiter::Labels(serials) if serials.is_empty()));
+    }
+
+    /// Whether the switch does at a rule's priority and match what the rule says, whatever its cookie is. `None` if it
+    /// has no rule there.
+    pub fn has_but_for_cookie(&self, table: u8, rule: &Rule) -> Option<bool> {
+        let there = self.installed.get(&table)?.get(&key_of(rule))?;
+        Some(there.does(&rule.instructions))
+    }
+
+    /// Whether the switch has all of the engine's own rules, whatever their cookies are.
+    pub fn has_own_rules(&self) -> bool {
+        let mut own = self.own.iter().flat_map(|(table, rules)| rules.iter().map(move |rule| (*table, rule)));
+        !self.own.is_empty() && own.all(|(table, rule)| self.has_but_for_cookie(table, rule) == Some(true))
+    }
+
+    /// Rules that are there already, except for their cookies, stay. Returns their cookies, each with the one that the
+    /// rule is to have.
+    pub fn adopt(&mut self) -> Vec<(u64, u64)> {
+        let Tables { pending, installed, .. } = self;
+        let of_table = |(table, pending): (&u8, &Pending)| pending.adopt(installed.entry(*table).or_default());
+        pending.iter().flat_map(of_table).collect()
+    }
+
     /// Removes and returns the waiters for the next update.
     pub fn take_waiting(&mut self) -> Vec<Waiter> {
         std::mem::take(&mut self.waiting)

@@ -67,6 +67,12 @@ impl Pending {
         Pending(all)
     }
 
+    /// Rules that are there, except for their cookies, stay. Returns their cookies, each with the one that is wanted.
+    pub fn adopt(&self, installed: &mut Installed) -> Vec<(u64, u64)> {
+        let wanted = self.0.iter().filter_map(|(key, wanted)| Some((key, wanted.as_ref()?)));
+        wanted.filter_map(|(key, rule)| Some((installed.rename(key, rule)?, rule.cookie))).collect()
+    }
+
     /// The changes that lead there, in an order in which every prefix is safe (`update.rs`).
     pub fn changes(&self, installed: &Installed) -> Vec<Change> {
         let (mut changes, mut modifications, mut deletes) = (Vec::new(), Vec::new(), Vec::new());

@@ -109,6 +109,22 @@ impl Case {
         Case { other: Some(other), steps, ..case }
     }
 
+    /// A case in which the controller restarts.
+    pub fn of_restarts(seed: u64) -> Case {
+        let case = match seed % 4 {
+            0 => Case::of_flows_that_share_links(seed),
+            1 => Case::of_routes_that_meet(seed),
+            _ => Case::generate(seed),
+        };
+        let mut random = Random(!seed);
+        let mut steps = case.steps;
+        for _ in 0..1 + random.below(3) {
+            let restart = Step::RestartController { shards: 1 + random.below(2) as u8, knows_all: random.one_in(2) };
+            steps.insert(random.below(steps.len() + 1), restart);
+        }
+        Case { steps, ..case }
+    }
+
     /// The case with its other policy.
     pub fn swapped(&self) -> Option<Case> {
         self.other.clone().map(|other| Case { policy: other, ..self.clone() })

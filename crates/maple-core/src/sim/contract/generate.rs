@@ -189,6 +189,9 @@ pub enum Step {
     Reload,
     /// A switch loses its rules and connects again.
     Restart(u64),
+    /// The controller is killed, and starts again with this many shards. It knows everything, or some leaves and what was
+    /// so at the last rest.
+    RestartController { shards: u8, knows_all: bool },
     /// Another controller deletes a rule.
     LoseRule(u64, usize),
     /// From now on, a switch has capacity for only so many rules.

@@ -46,6 +46,12 @@ fn the_network_behaves_so_too_while_policies_are_reloaded() {
 }
 
 #[test]
+fn the_network_behaves_so_too_while_the_controller_restarts() {
+    let all = play_all(4_000, Case::of_restarts);
+    assert!(all.packet_ins * 5 < (all.exact + all.lossy) * 4, "the rules must carry packets too: {all:?}");
+}
+
+#[test]
 fn the_network_behaves_so_too_where_many_flows_share_links() {
     let cases = 1_000;
     let all = play_all(cases, Case::of_flows_that_share_links);

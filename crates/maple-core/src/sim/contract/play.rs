@@ -207,6 +207,20 @@ impl<'a> Play<'a> {
                 self.sim.run_for(Duration::from_millis(5));
                 self.sim.ports_of(dpid).into_iter().for_each(|at| self.sim.rediscover(at));
             }
+            Step::RestartController { shards, knows_all } => {
+                self.lossy = true;
+                if *knows_all {
+                    self.sim.remember_surroundings();
+                } else {
+                    self.sim.forget_witnesses(|id| id.0.is_multiple_of(3));
+                }
+                (self.dropped, self.way_drops) = (0, 0);
+                self.sim.restart_controller(*shards);
+                self.sim.run_for(Duration::from_millis(20));
+                let ports: Vec<Location> =
+                    self.sim.dpids().into_iter().flat_map(|dpid| self.sim.ports_of(dpid)).collect();
+                ports.into_iter().for_each(|at| self.sim.rediscover(at));
+            }
             Step::LoseRule(dpid, index) => {
                 // The lost rule may have shielded another. Nothing can be done about that.
                 self.rest()?;
@@ -293,6 +307,7 @@ impl<'a> Play<'a> {
         if let Some(stray) = rest.first() {
             return Err(format!("nobody sent {stray:?}"));
         }
+        self.sim.remember_surroundings();
         self.check_tables()
     }
 
@@ -365,14 +380,15 @@ impl<'a> Play<'a> {
             for engine in self.sim.engines() {
                 believed.extend(engine.rules(dpid).iter().map(|r| format!("{} {:?}", r.table_id, r.rule)));
             }
-            let Some(switch) = self.sim.switch(dpid) else { continue };
+            let Some((engines, switch)) = self.sim.engines_and_switch(dpid) else { continue };
             let mut there: Vec<String> = Vec::new();
             for flow in &switch.flows {
+                let cookies: Vec<u64> = engines.iter().map(|engine| engine.current_cookie(dpid, flow.cookie)).collect();
                 let rule = crate::rule::Rule {
                     priority: flow.priority,
                     matching: flow.matching.clone(),
                     instructions: flow.instructions[..].into(),
-                    cookie: flow.cookie,
+                    cookie: cookies.iter().copied().find(|cookie| *cookie != flow.cookie).unwrap_or(flow.cookie),
                 };
                 there.push(format!("{} {rule:?}", flow.table_id));
             }

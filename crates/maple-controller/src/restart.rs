@@ -1,0 +1,227 @@
+//! Switches that this controller has known before: in an earlier run, or before they disconnected.
+//!
+//! # What
+//!
+//! Such a switch is *departed*. What is remembered of it ([`Departed`]) waits here until it comes back, and then the
+//! engine restores it (`maple_core`, `engine/restore.rs`).
+//!
+//! After a restart of the controller most switches come back within moments, and what f says about one may depend on
+//! others. So they wait for each other: nothing is restored before the last one has come back, or [`PATIENCE`] is over.
+//! A switch that comes later is restored alone.
+//!
+//! # Bounds
+//!
+//! Not more than [`MAX_LEAVES`] leaves of departed switches are remembered. Beyond that, switches are forgotten when they
+//! disconnect.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use maple_core::engine::Time;
+use maple_core::remembered::{Surroundings, Witness};
+use maple_core::state::Store;
+use maple_wire::Dpid;
+
+use crate::time::after;
+
+/// How long switches wait for each other after the start. Open vSwitch tries again after 8 seconds at most.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The maximum number of leaves of departed switches.
+const MAX_LEAVES: usize = 1 << 20;
+
+/// What is remembered of a departed switch.
+#[derive(Debug, Default)]
+pub(crate) struct Departed {
+    /// Its leaves, oldest first.
+    pub leaves: Vec<Witness>,
+    /// Where they are in the state file.
+    pub rows: Vec<u64>,
+    /// What was around it.
+    pub surroundings: Surroundings,
+}
+
+/// What to do with a switch that has connected.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// Nothing is remembered of it.
+    Unknown,
+    /// It waits for others.
+    Waits,
+    /// These are to be restored now.
+    Restore(BTreeSet<Dpid>),
+}
+
+/// The departed switches, for all shards.
+#[derive(Debug)]
+pub(crate) struct Restart {
+    store: Arc<Store>,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    departed: BTreeMap<Dpid, Departed>,
+    leaves: usize,
+    /// Until when switches wait for each other; `None` once they do not.
+    until: Option<Time>,
+    /// The switches that are back and wait for others.
+    waiting: BTreeSet<Dpid>,
+}
+
+impl Restart {
+    /// Begins with the switches of an earlier run.
+    pub fn new(now: Time, store: Arc<Store>, departed: BTreeMap<Dpid, Departed>) -> Restart {
+        let leaves = departed.values().map(|switch| switch.leaves.len()).sum();
+        let until = (!departed.is_empty()).then(|| after(now, PATIENCE));
+        let inner = Inner { departed, leaves, until, waiting: BTreeSet::new() };
+        Restart { store, inner: Mutex::new(inner) }
+    }
+
+    /// A switch has connected, and its rules were read.
+    pub fn arrive(&self, dpid: Dpid) -> Arrival {
+        let mut inner = self.lock();
+        if !inner.departed.contains_key(&dpid) {
+            return Arrival::Unknown;
+        }
+        if inner.until.is_none() {
+            return Arrival::Restore([dpid].into());
+        }
+        inner.waiting.insert(dpid);
+        if inner.departed.keys().all(|dpid| inner.waiting.contains(dpid)) {
+            inner.until = None;
+            return Arrival::Restore(std::mem::take(&mut inner.waiting));
+        }
+        Arrival::Waits
+    }
+
+    /// A switch has disconnected before it was restored. Returns whether that is soon enough for it not to be.
+    pub fn leave(&self, dpid: Dpid) -> bool {
+        self.lock().waiting.remove(&dpid)
+    }
+
+    /// When the switches that are back no longer wait.
+    pub fn deadline(&self) -> Option<Time> {
+        self.lock().until
+    }
+
+    /// The switches to restore because the others have not come in time.
+    pub fn on_deadline(&self, now: Time) -> Option<BTreeSet<Dpid>> {
+        let mut inner = self.lock();
+        inner.until.take_if(|until| *until <= now)?;
+        Some(std::mem::take(&mut inner.waiting))
+    }
+
+    /// What was around these switches.
+    pub fn around(&self, switches: &BTreeSet<Dpid>) -> Surroundings {
+        let (inner, mut all) = (self.lock(), Surroundings::default());
+        switches.iter().filter_map(|dpid| inner.departed.get(dpid)).for_each(|switch| all.extend(&switch.surroundings));
+        all
+    }
+
+    /// Removes and returns what is remembered of a switch.
+    pub fn take(&self, dpid: Dpid) -> Option<Departed> {
+        let mut inner = self.lock();
+        let taken = inner.departed.remove(&dpid)?;
+        inner.leaves -= taken.leaves.len();
+        Some(taken)
+    }
+
+    /// A switch has disconnected. Returns `false` if too much is remembered already.
+    pub fn depart(&self, dpid: Dpid, switch: Departed) -> bool {
+        let mut inner = self.lock();
+        if inner.leaves + switch.leaves.len() > MAX_LEAVES {
+            return false;
+        }
+        inner.leaves += switch.leaves.len();
+        if let Some(before) = inner.departed.insert(dpid, switch) {
+            inner.leaves -= before.leaves.len();
+        }
+        true
+    }
+
+    /// Where everything is, including what departed switches are remembered for.
+    pub fn surroundings(&self) -> Surroundings {
+        let mut all = Surroundings::of(&self.store);
+        self.lock().departed.values().for_each(|switch| all.extend(&switch.surroundings));
+        all
+    }
+
+    /// The tracked state.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What was around each switch.
+pub(crate) fn by_switch(all: Surroundings) -> BTreeMap<Dpid, Surroundings> {
+    let mut parts: BTreeMap<Dpid, Surroundings> = BTreeMap::new();
+    for (a, b) in all.links {
+        for end in [a, b] {
+            parts.entry(end.switch).or_default().links.push((a, b));
+        }
+    }
+    for at in all.edges {
+        parts.entry(at.switch).or_default().edges.push(at);
+    }
+    for (mac, host) in all.hosts {
+        parts.entry(host.location.switch).or_default().hosts.push((mac, host));
+    }
+    for label in all.labels {
+        parts.entry(label.switch).or_default().labels.push(label);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn departed(dpids: impl IntoIterator<Item = u64>) -> BTreeMap<Dpid, Departed> {
+        dpids.into_iter().map(|dpid| (Dpid(dpid), Departed::default())).collect()
+    }
+
+    #[test]
+    fn switches_wait_for_each_other_and_late_ones_are_restored_alone() {
+        let restart = Restart::new(Time(1), Store::new(), departed([1, 2, 3]));
+        assert_eq!(restart.arrive(Dpid(9)), Arrival::Unknown);
+        assert_eq!([1, 2].map(|dpid| restart.arrive(Dpid(dpid))), [Arrival::Waits, Arrival::Waits]);
+        assert!(restart.leave(Dpid(2)));
+        assert_eq!(restart.on_deadline(Time(2)), None);
+        let deadline = restart.deadline().expect("they wait");
+        assert_eq!(restart.on_deadline(deadline), Some([Dpid(1)].into()));
+        assert!(restart.take(Dpid(1)).is_some() && restart.take(Dpid(1)).is_none());
+        assert_eq!(restart.arrive(Dpid(2)), Arrival::Restore([Dpid(2)].into()));
+        assert!(!restart.leave(Dpid(2)), "it is being restored");
+        assert_eq!((restart.deadline(), restart.on_deadline(deadline)), (None, None));
+    }
+
+    #[test]
+    fn the_last_one_ends_the_wait() {
+        let restart = Restart::new(Time(1), Store::new(), departed([1, 2]));
+        assert_eq!(restart.arrive(Dpid(1)), Arrival::Waits);
+        assert_eq!(restart.arrive(Dpid(2)), Arrival::Restore([Dpid(1), Dpid(2)].into()));
+        assert_eq!(Restart::new(Time(1), Store::new(), departed([])).deadline(), None, "there is nobody to wait for");
+    }
+
+    #[test]
+    fn the_number_of_remembered_leaves_is_bounded() {
+        let restart = Restart::new(Time(1), Store::new(), departed([]));
+        let witness = Witness {
+            at: maple_core::Location::new(Dpid(1), maple_wire::PortNo(1)),
+            frame: [].into(),
+            total_len: 0,
+            specialisation: [].into(),
+        };
+        let many = |count| Departed { leaves: vec![witness.clone(); count], ..Departed::default() };
+        assert!(restart.depart(Dpid(1), many(MAX_LEAVES)));
+        assert!(!restart.depart(Dpid(2), many(1)));
+        restart.take(Dpid(1));
+        assert!(restart.depart(Dpid(2), many(1)));
+    }
+}

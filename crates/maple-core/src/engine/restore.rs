@@ -1,0 +1,331 @@
+//! Restore: what switches do for an earlier run of the controller goes on, if the policy still says so.
+//!
+//! # What
+//!
+//! The rules of the earlier run are still on the switches, and carry packets. This run must not touch them before it
+//! knows what f says. So:
+//!
+//! 1. Where links, edge ports and hosts were is presumed to be so still ([`Event::Presume`](super::Event::Presume)).
+//!    Discovery confirms it or ends it, as it does with what it finds itself.
+//! 2. The rules of a switch are read, and f runs on its remembered witness packets, a few at a time
+//!    ([`Event::Restore`](super::Event::Restore)). Nothing is sent. The table is built from all leaves at once, with the
+//!    priorities of the rules that are there.
+//! 3. Labels get the ids that they had. If the switch already has a label's rule, the label is ready without a message.
+//! 4. When the routes of all switches' leaves are ready, or after [`PATIENCE`], the rules are compared. A rule that is
+//!    there already, except for its cookie, stays, and its old cookie is *renamed* (`cookies.rs`). The ordered update
+//!    sends the rest.
+//!
+//! # Why it is correct
+//!
+//! Until step 4 a switch gives each packet the answer of the earlier run: the one before the change. After it, it has
+//! the rules of leaves that f decided in this run. A label's id is reserved while packets of the earlier run may carry
+//! it, except for a label that means the same, and that one gets it only if the switch has the very rule for it. So no
+//! packet that was sent under a label of the earlier run meets another meaning.
+//!
+//! # Cost
+//!
+//! As for a reload: a run for each leaf, and building each table once.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use maple_wire::msg::NO_BUFFER;
+use maple_wire::{Constraint, Dpid};
+
+use super::cookies::cookie;
+use super::decide::{Outcome, outcome};
+use super::received_packet::ReceivedPacket;
+use super::switch::{CLASSIFIER, INGRESS, ROUTES, Stale};
+use super::timers::Timer;
+use super::{Effect, Engine, InstalledFlow, Time};
+use crate::ids::LeafId;
+use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
+use crate::network::{HostInfo, Location, PortInfo, PortKind};
+use crate::remembered::{Surroundings, Witness};
+use crate::report::Report;
+use crate::run::{Finished, Run};
+use crate::state::{Snapshot, Write};
+
+/// How many leaves of a switch are decided at a time, and how long the engine does other things in between.
+const BATCH: usize = 256;
+const STEP: Duration = Duration::from_micros(100);
+
+/// How long a switch waits for the labels of its routes after its leaves are decided.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How often it looks whether the other switches are ready too.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How long after that the ids of labels of the earlier run rest, so that all other switches have their new rules.
+const RESERVATION: Duration = Duration::from_secs(30);
+
+/// A switch that keeps the rules of an earlier run for now.
+pub(super) struct Restoring {
+    /// The leaves to decide, the next one last.
+    todo: Vec<Witness>,
+    /// What made the decided leaves narrower in the earlier run.
+    specialisations: Vec<(LeafId, Box<[Constraint]>)>,
+    /// The rules of the earlier run that have the priorities to prefer.
+    preferred: Vec<(Vec<Constraint>, u16)>,
+    /// When it stops to wait for labels; `None` before all leaves are decided.
+    until: Option<Time>,
+    /// How many runs may still be repeated.
+    repeats_left: usize,
+    /// When it looks again whether the other switches are ready.
+    next_look: Time,
+}
+
+impl Engine {
+    /// Takes what an earlier run knew for true, where this one knows nothing yet.
+    pub(super) fn presume(&mut self, earlier: &Surroundings, switches: BTreeSet<Dpid>) {
+        self.store.with_restoring(|all| all.extend(switches.into_iter().map(|dpid| (dpid, false))));
+        let mut reports = Vec::new();
+        let options = &self.options;
+        let commit = self.store.update(|state| {
+            reports.clear();
+            let is_new = |at: &Location| state.port(*at) == Some(PortInfo { up: true, kind: PortKind::New });
+            let links = earlier.links.iter().filter(|(a, b)| is_new(a) && is_new(b) && a != b);
+            let mut writes = Vec::new();
+            for (a, b) in links {
+                for (at, peer) in [(*a, *b), (*b, *a)] {
+                    writes.push(Write::Port { at, info: Some(PortInfo { up: true, kind: PortKind::Link(peer) }) });
+                }
+                reports.push(Report::LinkUp(*a.min(b), *a.max(b)));
+            }
+            for at in earlier.edges.iter().copied().filter(is_new) {
+                let is_middlebox = options.middleboxes.contains(&at);
+                let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
+                writes.push(Write::Port { at, info: Some(PortInfo { up: true, kind }) });
+            }
+            let is_edge = |at: &Location| earlier.edges.contains(at) && is_new(at) && !options.middleboxes.contains(at);
+            for (mac, info) in earlier.hosts.iter().filter(|_| options.track_hosts) {
+                if is_edge(&info.location) && state.host(*mac).is_none() {
+                    writes.push(Write::Host { mac: *mac, info: Some(with_free_addresses(state, info)) });
+                    reports.push(Report::HostFound { mac: *mac, at: info.location });
+                }
+            }
+            writes
+        });
+        self.apply_commit(commit);
+        reports.into_iter().for_each(|report| self.report(report));
+    }
+
+    /// Begins to restore a switch that has these rules, from these witness packets.
+    pub(super) fn restore(
+        &mut self,
+        dpid: Dpid,
+        flows: Vec<InstalledFlow>,
+        mut todo: Vec<Witness>,
+        known: &Surroundings,
+    ) {
+        self.flows_read(dpid, flows);
+        let Some(switch) = self.switches.get_mut(&dpid) else { return self.give_up_restore(dpid) };
+        let ingress = if switch.three_tables { INGRESS } else { CLASSIFIER };
+        let (mut preferred, mut labels) = (Vec::new(), Vec::new());
+        let shared = switch.shared_table();
+        for (table, rule) in switch.tables.installed() {
+            labels.extend(LabelTable::key_of_rule(rule.priority, &rule.matching).filter(|_| table == shared));
+            if table == ingress {
+                preferred.push((rule.matching.constraints().copied().collect(), rule.priority));
+            }
+        }
+        let miss = super::classifier::table_miss(cookie(self.options.epoch, None));
+        if switch.tables.has_but_for_cookie(ROUTES, &miss) == Some(true) {
+            switch.open_route_table();
+        }
+        let until = self.now + RESERVATION;
+        self.store.with_label_ids(dpid, |ids| {
+            ids.reserve(labels, until);
+            for label in known.labels.iter().filter(|label| label.switch == dpid) {
+                ids.prefer(LabelKey { port: label.port, id: label.id }, label.meaning);
+            }
+        });
+        todo.reverse();
+        switch.table.begin_rebuild();
+        let (specialisations, repeats_left, next_look) = (Vec::new(), todo.len() + BATCH, self.now);
+        switch.restoring = Some(Restoring { todo, specialisations, preferred, until: None, repeats_left, next_look });
+        self.store.with_restoring(|all| all.insert(dpid, true));
+        self.ask_again();
+        self.go_on_restoring(dpid);
+    }
+
+    /// Handles requests that waited until the rules of an earlier run were known.
+    fn ask_again(&mut self) {
+        std::mem::take(&mut self.early_requests).into_iter().for_each(|asked| self.acquire_label(asked));
+    }
+
+    /// What is to be known of a switch when it comes back.
+    pub(super) fn remembered_of(&mut self, dpid: Dpid) -> Option<Effect> {
+        let switch = self.switches.get_mut(&dpid).filter(|_| self.options.remember)?;
+        let todo = switch.restoring.take().map(|restoring| restoring.todo).unwrap_or_default();
+        let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
+        let mut leaves: Vec<(LeafId, Witness)> =
+            ids.into_iter().filter_map(|id| Some((id, self.leaves.get(&id)?.remembered()))).collect();
+        leaves.extend(todo.into_iter().rev().map(|witness| (self.new_leaf_id(), witness)));
+        leaves.sort_unstable_by_key(|(id, _)| *id);
+        Some(Effect::Departed { dpid, leaves, surroundings: Surroundings::of_switch(&self.store, dpid) })
+    }
+
+    /// The switch is gone, and so are its leaves, but they are still remembered.
+    pub(super) fn report_departed(&mut self, departed: Option<Effect>) {
+        if let Some(Effect::Departed { leaves, .. }) = &departed {
+            self.leaves.untouch(leaves.iter().map(|(id, _)| *id));
+        }
+        self.out.extend(departed);
+    }
+
+    /// The switch is gone.
+    pub(super) fn give_up_restore(&mut self, dpid: Dpid) {
+        self.store.with_restoring(|all| all.remove(&dpid));
+        self.ask_again();
+    }
+
+    /// Lets f decide the next leaves of a switch, or stops to wait for labels.
+    pub(super) fn go_on_restoring(&mut self, dpid: Dpid) {
+        let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
+        if restoring.until.is_some() {
+            return self.mark_dirty(dpid, Stale::default());
+        }
+        let from = restoring.todo.len().saturating_sub(BATCH);
+        let witnesses = restoring.todo.split_off(from);
+        let run = |witness: Witness| {
+            let Witness { at, frame, total_len, specialisation } = witness;
+            let received = ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at };
+            Some((self.admissible_run(&received).filter(|_| at.switch == dpid)?, (received, specialisation)))
+        };
+        let runs: Vec<(Run, _)> = witnesses.into_iter().rev().filter_map(run).collect();
+        for (run, (received, specialisation), answer) in self.run_policy(runs) {
+            let outcome = outcome(&run, answer);
+            self.restore_leaf(outcome, received, specialisation);
+        }
+        let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
+        if restoring.todo.is_empty() {
+            let until = self.now + PATIENCE;
+            restoring.until = Some(until);
+            self.timers.insert((until, Timer::Restore(dpid)));
+            self.build_restored(dpid);
+        } else {
+            self.timers.insert((self.now + STEP, Timer::Restore(dpid)));
+        }
+    }
+
+    /// Makes a leaf of f's answer to a remembered packet, if the answer lasts.
+    fn restore_leaf(&mut self, outcome: Outcome, received: ReceivedPacket, specialisation: Box<[Constraint]>) {
+        let Outcome::Answer((goal, _), finished) = outcome else { return };
+        let Finished { trace, txn, violations, .. } = *finished;
+        let at = received.at;
+        if !trace.lasts() || txn.wrote() || !self.check_capacity_for_trace(at.switch) {
+            return;
+        }
+        let id = self.new_leaf_id();
+        if self.store.commit(txn, Some(id)).is_err() {
+            // What the run read has changed meanwhile.
+            let restoring = self.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
+            if let Some(restoring) = restoring.filter(|restoring| restoring.repeats_left > 0) {
+                restoring.repeats_left -= 1;
+                let ReceivedPacket { frame, total_len, .. } = received;
+                restoring.todo.insert(0, Witness { at, frame, total_len, specialisation });
+            }
+            return;
+        }
+        self.report_violations(violations, at);
+        let leaf = self.new_leaf(trace, goal, received);
+        let standing = self.cache_leaf(id, leaf);
+        let restoring = self.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
+        if let Some(restoring) = restoring.filter(|_| standing == id && !specialisation.is_empty()) {
+            restoring.specialisations.push((id, specialisation));
+        }
+    }
+
+    /// Compiles the table of all leaves of a switch at once.
+    fn build_restored(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(restoring) = switch.restoring.as_mut() else { return };
+        for (id, reads) in std::mem::take(&mut restoring.specialisations) {
+            switch.table.specialise(id, &reads);
+        }
+        switch.table.end_rebuild(&std::mem::take(&mut restoring.preferred));
+        let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
+        for id in ids {
+            let specialisation = switch.table.tree().specialisation(id);
+            if let Some(leaf) = self.leaves.get_mut(&id) {
+                leaf.specialisation = specialisation.into();
+            }
+        }
+        self.install_samples(dpid);
+        self.mark_dirty(dpid, Stale::ALL);
+    }
+
+    /// In place of an update, for a switch that keeps the rules of an earlier run: labels whose rules it has are ready.
+    pub(super) fn flush_restoring(&mut self, dpid: Dpid) {
+        self.with_switch(dpid, |engine, switch| {
+            engine.collect(switch);
+            true
+        });
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let (mut ready, mut stale) = (Vec::new(), Vec::new());
+        if switch.tables.has_own_rules() {
+            let (tables, labels, table) = (&switch.tables, &switch.labels, switch.shared_table());
+            for serial in switch.tables.labels_to_confirm() {
+                match labels.unconfirmed_rule(serial).map(|rule| tables.has_but_for_cookie(table, rule)) {
+                    None | Some(Some(true)) => ready.push(serial),
+                    Some(Some(false)) => stale.push(serial),
+                    Some(None) => {}
+                }
+            }
+            switch.tables.confirm_labels(&ready);
+        }
+        if !ready.is_empty() {
+            self.labels_confirmed(dpid, &ready);
+        }
+        for serial in stale {
+            self.revoke_label(dpid, serial, Refusal::Stale(dpid));
+        }
+        let is_settled = |until: Time| until <= self.now || self.routes.are_settled(dpid);
+        let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
+        if !restoring.until.is_some_and(is_settled) {
+            return;
+        }
+        // Another switch may still ask for a label that this one has a rule for.
+        let are_all_settled = self.store.with_restoring(|all| {
+            all.remove(&dpid);
+            all.is_empty()
+        });
+        if are_all_settled {
+            self.end_restore(dpid);
+        } else if restoring.next_look <= self.now {
+            restoring.next_look = self.now + LOOK;
+            self.timers.insert((restoring.next_look, Timer::Restore(dpid)));
+        }
+    }
+
+    /// From now on the switch gets the rules of this run.
+    fn end_restore(&mut self, dpid: Dpid) {
+        self.store.with_label_ids(dpid, LabelIds::forget_earlier);
+        self.with_switch(dpid, |engine, switch| {
+            switch.restoring = None;
+            // Rules that follow from what has just become ready.
+            engine.collect(switch);
+            let renamed = switch.tables.adopt();
+            switch.renamed.extend(renamed);
+            true
+        });
+        self.mark_dirty(dpid, Stale::default());
+    }
+}
+
+/// What is known of a host, without addresses that another host has announced meanwhile.
+fn with_free_addresses(state: &Snapshot, info: &HostInfo) -> HostInfo {
+    let mut info = info.clone();
+    info.ipv4.retain(|ip| state.host_by_ip((*ip).into()).is_none());
+    info.ipv6.retain(|ip| state.host_by_ip((*ip).into()).is_none());
+    info
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Engine {
+    /// The cookie that a rule on a switch has in this run.
+    pub fn current_cookie(&self, dpid: Dpid, cookie: u64) -> u64 {
+        self.switches.get(&dpid).map_or(cookie, |switch| switch.renamed.current(cookie))
+    }
+}

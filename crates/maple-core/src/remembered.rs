@@ -1,0 +1,113 @@
+//! What a controller remembers of one run for the next: where things were, what labels meant, and the witness packet of
+//! each leaf (design §9). It saves time, and nothing depends on it.
+//!
+//! The engine says which leaves there are ([`Effect::Remember`](crate::engine::Effect::Remember)), the store where
+//! things are ([`Surroundings::of`]). The next run gets both back
+//! ([`Event::Presume`](crate::engine::Event::Presume), [`Event::Restore`](crate::engine::Event::Restore)).
+
+use std::sync::Arc;
+
+use maple_wire::{Constraint, Dpid, PortNo};
+
+use crate::labels::{LabelIds, LabelKey};
+use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
+use crate::state::{Snapshot, Store};
+
+/// A leaf, as far as it is remembered: the packet that f decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// Where the packet came in.
+    pub at: Location,
+    /// Its captured bytes.
+    pub frame: Arc<[u8]>,
+    /// Its length on the wire, in bytes.
+    pub total_len: usize,
+    /// The constraints that made the leaf narrower than its trace.
+    pub specialisation: Box<[Constraint]>,
+}
+
+/// Where things are, and what labels mean.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The links, each once.
+    pub links: Vec<(Location, Location)>,
+    /// The ports with hosts, or with a middlebox, behind them.
+    pub edges: Vec<Location>,
+    /// The hosts.
+    pub hosts: Vec<(Mac, HostInfo)>,
+    /// The labels in use.
+    pub labels: Vec<RememberedLabel>,
+}
+
+/// A label in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RememberedLabel {
+    /// The switch that it arrives at.
+    pub switch: Dpid,
+    /// The port that its packets arrive by; `None`: any link port.
+    pub port: Option<PortNo>,
+    /// The VLAN id.
+    pub id: u16,
+    /// A number for what is done with its packets. Equal for equal meanings, in every run of the program.
+    pub meaning: u64,
+}
+
+impl Surroundings {
+    /// Where things are now, and what labels mean.
+    ///
+    /// ```
+    /// use maple_core::{Store, remembered::Surroundings};
+    /// assert_eq!(Surroundings::of(&Store::new()), Surroundings::default());
+    /// ```
+    #[must_use]
+    pub fn of(store: &Store) -> Surroundings {
+        let state = store.snapshot();
+        let mut labels = Vec::new();
+        store.with_all_label_ids(|switch, ids| labels.extend(labels_of(switch, ids)));
+        let edges = state.switches().flat_map(|(dpid, _)| edges_of(&state, dpid).collect::<Vec<_>>());
+        Surroundings {
+            links: state.links().filter(|(a, b)| a < b).collect(),
+            edges: edges.collect(),
+            hosts: state.hosts().map(|(mac, info)| (*mac, info.clone())).collect(),
+            labels,
+        }
+    }
+
+    /// The same for one switch: its links, ports, hosts and labels.
+    pub(crate) fn of_switch(store: &Store, dpid: Dpid) -> Surroundings {
+        let state = store.snapshot();
+        let hosts = state.hosts_of(dpid).filter_map(|mac| Some((mac, state.host(mac)?.clone())));
+        Surroundings {
+            links: state.links_of(dpid).collect(),
+            edges: edges_of(&state, dpid).collect(),
+            hosts: hosts.collect(),
+            labels: store.with_label_ids(dpid, |ids| labels_of(dpid, ids).collect()),
+        }
+    }
+
+    /// Adds what is known of other switches.
+    pub fn extend(&mut self, others: &Surroundings) {
+        self.links.extend(&others.links);
+        self.edges.extend(&others.edges);
+        self.hosts.extend(others.hosts.iter().cloned());
+        self.labels.extend(&others.labels);
+    }
+
+    /// All switches that occur.
+    #[must_use]
+    pub fn switches(&self) -> std::collections::BTreeSet<Dpid> {
+        let links = self.links.iter().flat_map(|(a, b)| [a.switch, b.switch]);
+        let hosts = self.hosts.iter().map(|(_, host)| host.location.switch);
+        links.chain(self.edges.iter().map(|at| at.switch)).chain(hosts).collect()
+    }
+}
+
+/// The ports of a switch that have hosts, or a middlebox, behind them.
+fn edges_of(state: &Snapshot, dpid: Dpid) -> impl Iterator<Item = Location> {
+    let is_edge = |info: &PortInfo| info.up && matches!(info.kind, PortKind::Edge | PortKind::Middlebox);
+    state.ports_of(dpid).filter(move |(_, info)| is_edge(info)).map(move |(port, _)| Location::new(dpid, port))
+}
+
+fn labels_of(switch: Dpid, ids: &LabelIds) -> impl Iterator<Item = RememberedLabel> {
+    ids.meanings().map(move |(LabelKey { port, id }, meaning)| RememberedLabel { switch, port, id, meaning })
+}

@@ -1,0 +1,84 @@
+//! The controller restarts, and what switches do for the earlier run goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_wire::msg::Message;
+use maple_wire::packet::build::Frame;
+use maple_wire::{Constraint, Dpid, Field, Version};
+
+use super::scripts::{A, B, at, ring_with, send, stats};
+use super::{Delivery, Sim};
+use crate::engine::{Options, Stats};
+use crate::policy::{Net, PacketHandle, Policy};
+use crate::route::Route;
+use crate::trace::Cond;
+
+/// How many ports of TCP there are.
+const PORTS: u16 = 200;
+
+/// A policy like an access list of many lines, which denies one.
+fn list() -> Arc<dyn Policy> {
+    Arc::new(move |pkt: &PacketHandle, net: &Net| {
+        let tcp =
+            Cond::default().and(Constraint::exact(Field::EthType, 0x800)).and(Constraint::exact(Field::IpProto, 6));
+        for port in 1..=PORTS {
+            if pkt.matches(&tcp.clone().and(Constraint::exact(Field::TcpDst, port.into()))) {
+                return if port == 22 { Route::drop() } else { net.shortest_path(at(1, 3), at(2, 3)) };
+            }
+        }
+        Route::drop()
+    })
+}
+
+fn tcp(port: u16) -> Vec<u8> {
+    Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1000, port).payload(b"hello")
+}
+
+fn there(port: u16) -> Delivery {
+    Delivery { at: at(2, 3), frame: tcp(port) }
+}
+
+fn decided(shards: u8, version: Version) -> Sim {
+    let mut sim = ring_with(&Options::default(), list(), 2, shards, version);
+    for port in 1..=PORTS + 1 {
+        send(&mut sim, at(1, 3), tcp(port));
+    }
+    sim
+}
+
+fn flow_mods(sim: &mut Sim) -> Vec<(Dpid, Message)> {
+    let messages = sim.messages.replace(Vec::new()).unwrap_or_default();
+    messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).collect()
+}
+
+#[test]
+fn a_restart_changes_no_rule_and_loses_no_packet() {
+    for (before, after, version) in
+        [(1, 1, Version::Of13), (2, 1, Version::Of13), (2, 2, Version::Of13), (1, 2, Version::Of10)]
+    {
+        let mut sim = decided(before, version);
+        assert!(sim.remembered() > usize::from(PORTS));
+        for round in 0..3 {
+            sim.messages = Some(Vec::new());
+            sim.restart_controller(after);
+            let mut sent = 0;
+            while sent < 50 {
+                sim.inject(at(1, 3), tcp(80));
+                sim.inject(at(1, 3), tcp(22));
+                sim.run_for(Duration::from_micros(300));
+                sent += 1;
+            }
+            sim.run();
+            let delivered = std::mem::take(&mut sim.delivered);
+            assert!(delivered.iter().all(|one| *one == there(80)) && delivered.len() == sent, "{delivered:?}");
+            let changes = flow_mods(&mut sim);
+            assert!(changes.is_empty(), "round {round}, {version:?}, {before} to {after} shards: {changes:?}");
+            let all = |count: fn(&Stats) -> u64| sim.engines().iter().map(|engine| count(&engine.stats())).sum::<u64>();
+            assert_eq!(all(|stats| stats.leaves_installed), u64::from(PORTS) + 1);
+            assert_eq!(all(|stats| stats.packet_ins), 0);
+            assert_eq!(send(&mut sim, at(1, 3), tcp(81)), [there(81)]);
+            assert_eq!(stats(&sim).packet_ins, 0, "rules still carry packets");
+        }
+    }
+}
