@@ -143,9 +143,16 @@ impl Remembering {
         let journal = Arc::new(LeafJournal { epoch, pending, end });
         let of_thread = Arc::clone(&journal);
         let work = move || {
-            let mut written = String::new();
+            let (mut written, mut version, mut was_quiet) = (String::new(), 0, false);
             loop {
                 let (rows, is_last) = of_thread.next();
+                let newest = restart.store().snapshot().version();
+                // Labels come a moment after what they are for.
+                let is_quiet = rows.is_empty() && std::mem::replace(&mut version, newest) == newest;
+                if is_quiet && std::mem::replace(&mut was_quiet, is_quiet) && !is_last {
+                    continue;
+                }
+                was_quiet = is_quiet;
                 if let Err(error) = write(&database, rows, &mut written, &restart) {
                     tracing::error!("the state file: {}; a restart will not know what comes from now on", error.0);
                     return;
@@ -241,12 +248,12 @@ pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
 fn read(leaves: &redb::Table<'_, u64, &str>, surroundings: &str) -> Result<BTreeMap<Dpid, Departed>, Failed> {
     let mut damaged = 0;
     let mut switches: BTreeMap<Dpid, Departed> = BTreeMap::new();
-    match serde_json::from_str::<SurroundingsRow>(surroundings).ok().and_then(SurroundingsRow::surroundings) {
-        Some(all) => {
+    match serde_json::from_str::<SurroundingsRow>(surroundings) {
+        Ok(all) => {
             let of_switch = |(dpid, surroundings)| (dpid, Departed { surroundings, ..Departed::default() });
-            switches.extend(by_switch(all).into_iter().map(of_switch));
+            switches.extend(by_switch(all.surroundings()).into_iter().map(of_switch));
         }
-        None => damaged += 1,
+        Err(_) => damaged += 1,
     }
     for row in leaves.iter()? {
         let (key, value) = row?;
@@ -306,6 +313,9 @@ impl WitnessRow {
     fn witness(self) -> Option<Witness> {
         let part = |(field, value, mask)| Some(Constraint { field: Field::from_oxm(field)?, value, mask });
         let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        if !self.frame.len().is_multiple_of(2) {
+            return None;
+        }
         let frame: Vec<u8> = self.frame.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
         Some(Witness {
             at: location(self.at),
@@ -346,7 +356,7 @@ impl SurroundingsRow {
         }
     }
 
-    fn surroundings(self) -> Option<Surroundings> {
+    fn surroundings(self) -> Surroundings {
         let host = |(mac, at, v4, v6): (u64, Port, Vec<Ipv4Addr>, Vec<Ipv6Addr>)| {
             let (ipv4, ipv6) = (v4.into_iter().collect(), v6.into_iter().collect());
             (Mac::from_bits(mac.into()), HostInfo { location: location(at), ipv4, ipv6 })
@@ -357,11 +367,109 @@ impl SurroundingsRow {
             id,
             meaning,
         };
-        Some(Surroundings {
+        Surroundings {
             links: self.links.into_iter().map(|(a, b)| (location(a), location(b))).collect(),
             edges: self.edges.into_iter().map(location).collect(),
             hosts: self.hosts.into_iter().map(host).collect(),
             labels: self.labels.into_iter().map(label).collect(),
-        })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_core::engine::Time;
+    use maple_core::state::Store;
+
+    use super::*;
+
+    fn witness(switch: u64) -> Witness {
+        let widest = Constraint { field: Field::Ipv6Src, value: u128::MAX - 1, mask: u128::MAX - 1 };
+        Witness {
+            at: location((switch, 4_294_967_294)),
+            frame: [0, 1, 0xfe, 0xff].into(),
+            total_len: 1514,
+            specialisation: [widest].into(),
+        }
+    }
+
+    fn around(switch: u64) -> Surroundings {
+        let host = HostInfo {
+            location: location((switch, 1)),
+            ipv4: [[10, 0, 0, 1].into()].into(),
+            ipv6: [Ipv6Addr::LOCALHOST].into(),
+        };
+        let label = |port| RememberedLabel { switch: Dpid(switch), port, id: 4094, meaning: u64::MAX };
+        Surroundings {
+            links: vec![(location((switch, 2)), location((9, 3)))],
+            edges: vec![location((switch, 1))],
+            hosts: vec![(Mac([2, 0, 0, 0, 0, 0xff]), host)],
+            labels: vec![label(None), label(Some(PortNo(2)))],
+        }
+    }
+
+    fn file() -> (Database, std::path::PathBuf) {
+        let path = std::env::temp_dir().join(format!("maple-remember-{}-{:?}", std::process::id(), Instant::now()));
+        (Database::create(&path).expect("a file"), path)
+    }
+
+    /// A run of the controller: what it found in the file, and what it leaves.
+    fn run(database: &Database, leaves: Vec<(LeafId, Option<Witness>)>) -> Remembered {
+        let Ok(found) = begin(database) else { panic!("the file can be read") };
+        let departed = [(Dpid(1), Departed { surroundings: around(1), ..Departed::default() })].into();
+        let restart = Restart::new(Time(1), Store::new(), departed);
+        let journal = LeafJournal { epoch: found.epoch, pending: Mutex::default(), end: Condvar::new() };
+        journal.note(leaves);
+        let rows = std::mem::take(&mut journal.lock().rows);
+        let written = write(database, rows, &mut String::new(), &restart);
+        assert!(written.is_ok());
+        found
+    }
+
+    #[test]
+    fn the_next_run_finds_what_the_last_one_knew_under_an_epoch_of_its_own() {
+        let (database, path) = file();
+        let first = run(&database, vec![(LeafId(5), Some(witness(1))), (LeafId(6), Some(witness(1)))]);
+        assert!(first.switches.is_empty());
+        let second = run(&database, vec![(LeafId(5), Some(witness(1)))]);
+        assert_eq!(second.epoch, first.epoch + 1);
+        let switch = &second.switches[&Dpid(1)];
+        assert_eq!((&switch.leaves[..], switch.rows.len()), (&[witness(1), witness(1)][..], 2));
+        assert_eq!(switch.surroundings, around(1));
+        assert_eq!(second.switches[&Dpid(9)].surroundings.links, around(1).links, "the other end knows the link too");
+        let third = run(&database, Vec::new());
+        assert_eq!(third.switches[&Dpid(1)].rows.len(), 3, "rows of two runs do not replace each other");
+        std::fs::remove_file(path).expect("it was there");
+    }
+
+    #[test]
+    fn damaged_rows_and_other_formats_are_left_out() {
+        let (database, path) = file();
+        run(&database, vec![(LeafId(5), Some(witness(1))), (LeafId(6), Some(witness(2)))]);
+        let spoil = |table: TableDefinition<'_, u64, &str>, text: &str| {
+            let transaction = database.begin_write().expect("a transaction");
+            transaction.open_table(table).expect("a table").insert(1 << 48 | 5, text).expect("a row");
+            transaction.commit().expect("it is written");
+        };
+        for damaged in ["", "{}", r#"{"at":[1,1],"frame":"0","total_len":1,"narrower":[]}"#] {
+            spoil(LEAVES, damaged);
+            let found = run(&database, Vec::new());
+            assert_eq!(found.switches[&Dpid(2)].leaves, [witness(2)], "{damaged:?}");
+            assert!(found.switches[&Dpid(1)].leaves.is_empty());
+        }
+        let transaction = database.begin_write().expect("a transaction");
+        transaction.open_table(RUN).expect("a table").insert("format", "2").expect("a row");
+        transaction.commit().expect("it is written");
+        assert!(run(&database, Vec::new()).switches.is_empty());
+        std::fs::remove_file(path).expect("it was there");
+    }
+
+    #[test]
+    fn too_many_leaves_that_wait_are_not_remembered() {
+        let journal = LeafJournal { epoch: 1, pending: Mutex::default(), end: Condvar::new() };
+        let many = (0..=MAX_PENDING as u64).map(|id| (LeafId(id), Some(witness(1)))).collect();
+        journal.note(many);
+        let pending = journal.lock();
+        assert_eq!((pending.rows.len(), pending.lost), (MAX_PENDING, 1));
     }
 }

@@ -15,6 +15,7 @@
 //! disconnect.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ pub(crate) enum Arrival {
 #[derive(Debug)]
 pub(crate) struct Restart {
     store: Arc<Store>,
+    /// Whether switches wait for each other. Shards look at this in every turn.
+    is_waited: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -76,7 +79,7 @@ impl Restart {
         let leaves = departed.values().map(|switch| switch.leaves.len()).sum();
         let until = (!departed.is_empty()).then(|| after(now, PATIENCE));
         let inner = Inner { departed, leaves, until, waiting: BTreeSet::new() };
-        Restart { store, inner: Mutex::new(inner) }
+        Restart { store, is_waited: AtomicBool::new(inner.until.is_some()), inner: Mutex::new(inner) }
     }
 
     /// A switch has connected, and its rules were read.
@@ -91,6 +94,7 @@ impl Restart {
         inner.waiting.insert(dpid);
         if inner.departed.keys().all(|dpid| inner.waiting.contains(dpid)) {
             inner.until = None;
+            self.is_waited.store(false, Ordering::Relaxed);
             return Arrival::Restore(std::mem::take(&mut inner.waiting));
         }
         Arrival::Waits
@@ -103,13 +107,16 @@ impl Restart {
 
     /// When the switches that are back no longer wait.
     pub fn deadline(&self) -> Option<Time> {
-        self.lock().until
+        if self.is_waited.load(Ordering::Relaxed) { self.lock().until } else { None }
     }
 
     /// The switches to restore because the others have not come in time.
     pub fn on_deadline(&self, now: Time) -> Option<BTreeSet<Dpid>> {
+        self.deadline().filter(|until| *until <= now)?;
         let mut inner = self.lock();
-        inner.until.take_if(|until| *until <= now)?;
+        // Another shard may have been quicker.
+        inner.until.take()?;
+        self.is_waited.store(false, Ordering::Relaxed);
         Some(std::mem::take(&mut inner.waiting))
     }
 
@@ -135,8 +142,13 @@ impl Restart {
             return false;
         }
         inner.leaves += switch.leaves.len();
-        if let Some(before) = inner.departed.insert(dpid, switch) {
-            inner.leaves -= before.leaves.len();
+        match inner.departed.get_mut(&dpid) {
+            // It has left again before it was restored, so nothing of what was known is outdated.
+            Some(before) => {
+                before.leaves.extend(switch.leaves);
+                before.rows.extend(switch.rows);
+            }
+            None => drop(inner.departed.insert(dpid, switch)),
         }
         true
     }
@@ -180,7 +192,15 @@ pub(crate) fn by_switch(all: Surroundings) -> BTreeMap<Dpid, Surroundings> {
 
 #[cfg(test)]
 mod tests {
+    use maple_core::network::Location;
+    use maple_wire::PortNo;
+
     use super::*;
+
+    fn witness() -> Witness {
+        let at = Location::new(Dpid(1), PortNo(1));
+        Witness { at, frame: [].into(), total_len: 0, specialisation: [].into() }
+    }
 
     fn departed(dpids: impl IntoIterator<Item = u64>) -> BTreeMap<Dpid, Departed> {
         dpids.into_iter().map(|dpid| (Dpid(dpid), Departed::default())).collect()
@@ -202,6 +222,18 @@ mod tests {
     }
 
     #[test]
+    fn a_switch_that_leaves_again_too_soon_is_known_as_before() {
+        let around = Surroundings { edges: vec![Location::new(Dpid(1), PortNo(1))], ..Surroundings::default() };
+        let known = Departed { leaves: vec![witness()], rows: vec![7], surroundings: around.clone() };
+        let restart = Restart::new(Time(1), Store::new(), [(Dpid(1), known), (Dpid(2), Departed::default())].into());
+        assert_eq!(restart.arrive(Dpid(1)), Arrival::Waits);
+        assert!(restart.leave(Dpid(1)));
+        assert!(restart.depart(Dpid(1), Departed { rows: vec![8], ..Departed::default() }));
+        let switch = restart.take(Dpid(1)).expect("it is known");
+        assert_eq!((switch.leaves.len(), switch.rows, switch.surroundings), (1, vec![7, 8], around));
+    }
+
+    #[test]
     fn the_last_one_ends_the_wait() {
         let restart = Restart::new(Time(1), Store::new(), departed([1, 2]));
         assert_eq!(restart.arrive(Dpid(1)), Arrival::Waits);
@@ -212,13 +244,7 @@ mod tests {
     #[test]
     fn the_number_of_remembered_leaves_is_bounded() {
         let restart = Restart::new(Time(1), Store::new(), departed([]));
-        let witness = Witness {
-            at: maple_core::Location::new(Dpid(1), maple_wire::PortNo(1)),
-            frame: [].into(),
-            total_len: 0,
-            specialisation: [].into(),
-        };
-        let many = |count| Departed { leaves: vec![witness.clone(); count], ..Departed::default() };
+        let many = |count| Departed { leaves: vec![witness(); count], ..Departed::default() };
         assert!(restart.depart(Dpid(1), many(MAX_LEAVES)));
         assert!(!restart.depart(Dpid(2), many(1)));
         restart.take(Dpid(1));

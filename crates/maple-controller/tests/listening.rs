@@ -9,6 +9,7 @@ use std::time::Duration;
 use common::{LONG, Maple, SHORT, eventually};
 use maple_controller::ControllerOptions;
 use maple_controller::listen::{ListenError, Listener, NetworkEvent, SendError, listen};
+use maple_core::network::PortKind;
 use maple_core::trace::Cond;
 use maple_core::{Location, Net, PacketHandle, Route};
 use maple_emulator::host::{Kind, Progress};
@@ -32,6 +33,12 @@ fn ring(
     let topology = Topology::parse("ring:4").unwrap();
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, version)).unwrap();
     eventually("all links are found", || maple.handle.links().len() == 4);
+    // A question that comes earlier is asked again.
+    let is_edge = |dpid| {
+        let port = maple.handle.snapshot().port(Location::new(Dpid(dpid), PortNo(1)));
+        port.is_some_and(|port| port.kind == PortKind::Edge)
+    };
+    eventually("hosts' ports are known", || (1..=4).all(is_edge));
     (maple, emulation, listener)
 }
 
@@ -68,10 +75,10 @@ fn a_listener_hears_of_switches_ports_and_the_packets_that_it_wants() {
             assert_eq!(Packet::new(&heard.frame, 1).get(Field::EthType), Some(0x0806));
         }
         emulation.link_down(Dpid(1), Dpid(2)).unwrap();
+        let mut down = 0;
         eventually("both ends are told of", || {
-            let down = all(&listener);
-            let is_down = |at: &NetworkEvent| matches!(at, NetworkEvent::Port { is_up: false, .. });
-            down.iter().filter(|at| is_down(at)).count() == 2
+            down += all(&listener).iter().filter(|at| matches!(at, NetworkEvent::Port { is_up: false, .. })).count();
+            down == 2
         });
         emulation.stop().unwrap();
         eventually("all switches are gone", || maple.handle.switches().is_empty());

@@ -199,12 +199,9 @@ impl Installed {
         }
     }
 
-    /// If what the switch has at an entry is this rule, but for its cookie: notes it as this rule, and returns its
-    /// cookie.
-    pub(crate) fn rename(&mut self, key: &EntryKey, rule: &Rule) -> Option<u64> {
-        let there =
-            self.0.get_mut(key).filter(|there| there.does(&rule.instructions) && there.cookie != rule.cookie)?;
-        Some(std::mem::replace(&mut there.cookie, rule.cookie))
+    /// Replaces all cookies.
+    pub(crate) fn translate_cookies(&mut self, translate: impl Fn(u64) -> u64) {
+        self.0.values_mut().for_each(|there| there.cookie = translate(there.cookie));
     }
 
     /// Notes that the switch has lost an entry.

@@ -196,6 +196,7 @@ fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
         chosen.pin = false;
     }
     chosen.state_file = options.state.clone().or(chosen.state_file);
+    chosen.remember = options.emulate.is_none();
     chosen.control = match &options.control {
         Some(path) if path == Path::new("none") => None,
         Some(path) => Some(path.clone()),

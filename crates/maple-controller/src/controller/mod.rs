@@ -81,9 +81,11 @@ pub struct ControllerOptions {
     pub timing: Timing,
     /// The path of the Unix socket of `maple show`, if there should be one.
     pub control: Option<PathBuf>,
-    /// The file for the state that [`Store::keep`] marks as persistent, and for what the next run is to know of switches
-    /// and leaves.
+    /// The file for the state that [`Store::keep`] marks as persistent.
     pub state_file: Option<PathBuf>,
+    /// Whether the state file also has what the next run is to know of switches and leaves. For networks that are still
+    /// there then.
+    pub remember: bool,
     /// Returns the bytes that the process has allocated, if it counts them. Shown in [`Handle::stats`].
     pub heap_bytes: Option<fn() -> Option<usize>>,
 }
@@ -109,6 +111,7 @@ impl ControllerOptions {
             timing: Timing::default(),
             control: None,
             state_file: None,
+            remember: true,
             heap_bytes: None,
         }
     }
@@ -194,7 +197,7 @@ impl Controller {
         let clock = Clock::start();
         let mut persistence = open_persistence(&options)?;
         let known = match &mut persistence {
-            Some((persistence, remembered)) if options.handlers.is_none() => {
+            Some((persistence, remembered)) if options.remember && options.handlers.is_none() => {
                 options.engine.epoch = remembered.epoch;
                 options.engine.remember = true;
                 let departed = std::mem::take(&mut remembered.switches);

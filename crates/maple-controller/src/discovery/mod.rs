@@ -253,7 +253,7 @@ impl Discovery {
         for port in ports {
             let at = Location::new(dpid, port.number);
             if let Some(port) = self.ports.get_mut(&at) {
-                port.presume(now, known(at), &self.timing);
+                port.presume(now, known(at));
             }
         }
     }

@@ -1,7 +1,6 @@
 //! What discovery knows of one port, and what it concludes from that.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use maple_core::engine::Time;
 use maple_core::network::Location;
@@ -11,6 +10,9 @@ use crate::time::after;
 
 /// How many probes of a port can be in flight at once.
 const MAX_IN_FLIGHT: usize = 8;
+
+/// In place of the time when a probe was sent: the link was presumed, and no probe has confirmed it.
+const PRESUMED: Time = Time(0);
 
 /// The most peers that a port remembers: ports of switches that may be on the same link or segment.
 pub(super) const MAX_PEERS: usize = 64;
@@ -105,10 +107,6 @@ impl Peer {
     }
 }
 
-fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
 impl PortState {
     pub(super) fn new(hw_addr: [u8; 6], up_since: Time, grace_until: Time) -> PortState {
         PortState {
@@ -126,12 +124,14 @@ impl PortState {
         }
     }
 
-    /// What was found before this switch disconnected. The peer of a link has some quick probes' time to confirm it.
-    pub(super) fn presume(&mut self, now: Time, attachment: Attachment, timing: &Timing) {
+    /// What was found before this switch disconnected. A link has to be confirmed sooner than one that was found.
+    pub(super) fn presume(&mut self, now: Time, attachment: Attachment) {
+        if attachment == Attachment::New {
+            return;
+        }
         if let Attachment::Link(peer) = attachment {
-            let when = Time(now.0.saturating_sub(nanos(timing.validity().saturating_sub(2 * timing.grace_period()))));
-            let reported = Some((when, Time(0)));
-            self.peers.insert(peer, Peer { received: Some((when, Time(0))), reported, ..Peer::default() });
+            let found = Some((now, PRESUMED));
+            self.peers.insert(peer, Peer { received: found, reported: found, ..Peer::default() });
         }
         self.attachment = attachment;
         self.grace_until = now;
@@ -202,7 +202,8 @@ impl PortState {
     pub(super) fn unanswered(&self, now: Time, timing: &Timing) -> Vec<(Location, Time)> {
         let silent = |(by, peer): (&Location, &Peer)| {
             let (when, sent) = peer.reported?;
-            let is_silent = peer.unanswered >= timing.missed && after(when, timing.validity()) < now;
+            let patience = if sent == PRESUMED { 2 * timing.grace_period() } else { timing.validity() };
+            let is_silent = peer.unanswered >= timing.missed && after(when, patience) < now;
             (is_silent && self.attachment.has(*by)).then_some((*by, sent))
         };
         self.peers.iter().filter_map(silent).collect()

@@ -25,7 +25,7 @@ impl Engine {
             Augmented::Added => {}
             Augmented::Existing(old) => {
                 let current = self.store.is_current(old);
-                if current && self.leaves.get(&old).is_some_and(|there| there.answer == leaf.answer) {
+                if current && self.leaves.get(&old).is_some_and(|there| *there.goal() == leaf.answer) {
                     self.store.forget(id);
                     self.discard_prepared(id, &mut leaf);
                     return old;

@@ -3,6 +3,7 @@
 use maple_wire::{Constraint, Dpid};
 
 use super::messages::EngineMessage;
+use super::restore::LOOK;
 use super::routes::RouteNews;
 use super::segments::is_virtual;
 use super::switch::Stale;
@@ -20,7 +21,8 @@ pub(super) fn quarantine(options: &Options) -> Quarantine {
 impl Engine {
     /// A holder asks for a label of a switch of this shard.
     pub(super) fn acquire_label(&mut self, asked: Acquire) {
-        if self.store.with_restoring(|all| all.get(&asked.at.switch) == Some(&false)) {
+        if self.store.with_restoring(|all| !all.unread.is_empty()) {
+            self.timers.insert((self.now + LOOK, Timer::EarlyRequests));
             return self.early_requests.push(asked);
         }
         if let Some(why) = self.label_refusal(&asked) {
@@ -87,6 +89,7 @@ impl Engine {
 
     /// A holder gives back a label of a switch of this shard.
     pub(super) fn release_label(&mut self, at: Dpid, holder: Holder, confirmed: bool) {
+        self.early_requests.retain(|asked| asked.holder != holder);
         let now = self.now;
         self.with_labels(at, |labels, _, out| labels.release(now, holder, confirmed, out));
     }

@@ -37,7 +37,7 @@ pub(super) struct Leaves {
     templates: Vec<Arc<AnswerTemplate>>,
     template_numbers: FxHashMap<Arc<AnswerTemplate>, u32>,
     /// Leaves that came, changed or went since these were last taken, if somebody remembers leaves.
-    touched: Option<BTreeSet<LeafId>>,
+    changed: Option<BTreeSet<LeafId>>,
 }
 
 /// How every packet of a leaf is answered.
@@ -53,27 +53,27 @@ pub(super) struct AnswerTemplate {
 impl Leaves {
     /// No leaves. `remember`: keep a list of those that come and go.
     pub fn new(remember: bool) -> Leaves {
-        Leaves { touched: remember.then(BTreeSet::new), ..Leaves::default() }
+        Leaves { changed: remember.then(BTreeSet::new), ..Leaves::default() }
     }
 
     /// Removes and returns the leaves that came, changed or went since the last time, if there are any.
-    pub fn take_touched(&mut self) -> Option<BTreeSet<LeafId>> {
-        self.touched.as_mut().filter(|touched| !touched.is_empty()).map(std::mem::take)
+    pub fn take_changed(&mut self) -> Option<BTreeSet<LeafId>> {
+        self.changed.as_mut().filter(|changed| !changed.is_empty()).map(std::mem::take)
     }
 
     /// What is remembered of these leaves is dealt with.
-    pub fn untouch(&mut self, ids: impl IntoIterator<Item = LeafId>) {
-        if let Some(touched) = &mut self.touched {
+    pub fn unmark_changed(&mut self, ids: impl IntoIterator<Item = LeafId>) {
+        if let Some(changed) = &mut self.changed {
             for id in ids {
-                touched.remove(&id);
+                changed.remove(&id);
             }
         }
     }
 
     /// What is remembered of a leaf has changed.
-    pub fn touch(&mut self, id: LeafId) {
-        if let Some(touched) = &mut self.touched {
-            touched.insert(id);
+    pub fn mark_changed(&mut self, id: LeafId) {
+        if let Some(changed) = &mut self.changed {
+            changed.insert(id);
         }
     }
 
@@ -85,14 +85,14 @@ impl Leaves {
 
     /// Adds a leaf.
     pub fn insert(&mut self, id: LeafId, leaf: Leaf) {
-        self.touch(id);
+        self.mark_changed(id);
         self.answers.forget(id.0);
         self.all.insert(id, Box::new(leaf));
     }
 
     /// Removes a leaf.
     pub fn remove(&mut self, id: &LeafId) -> Option<Leaf> {
-        self.touch(*id);
+        self.mark_changed(*id);
         self.answers.forget(id.0);
         self.all.remove(id).map(|leaf| *leaf)
     }

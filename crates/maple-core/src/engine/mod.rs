@@ -179,7 +179,7 @@ pub struct Engine {
     demand: measure::Demand,
 
     waiting: waiting::Waiting,
-    /// Requests for labels of switches whose rules of an earlier run are not known yet.
+    /// Requests for labels that came before all rules of an earlier run were known.
     early_requests: Vec<Acquire>,
     barrier_waits: await_barriers::BarrierWaits,
 
@@ -256,9 +256,9 @@ impl Engine {
             }
         }
         self.check_demand();
-        if let Some(touched) = self.leaves.take_touched() {
+        if let Some(changed) = self.leaves.take_changed() {
             let witness = |id| (id, self.leaves.get(&id).map(|leaf| leaf.remembered()));
-            self.out.push(Effect::Remember(touched.into_iter().map(witness).collect()));
+            self.out.push(Effect::Remember(changed.into_iter().map(witness).collect()));
         }
         out.append(&mut self.out);
         out.append(&mut self.after);

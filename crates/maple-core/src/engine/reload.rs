@@ -290,7 +290,7 @@ impl Engine {
         for id in ids {
             if let Some(leaf) = self.leaves.get_mut(&id) {
                 leaf.specialisation = switch.table.tree().specialisation(id).into();
-                self.leaves.touch(id);
+                self.leaves.mark_changed(id);
             }
         }
         switch.carried.extend(old.take_changes());

@@ -19,19 +19,22 @@
 //!
 //! Until step 4 a switch gives each packet the answer of the earlier run: the one before the change. After it, it has
 //! the rules of leaves that f decided in this run. A label's id is reserved while packets of the earlier run may carry
-//! it, except for a label that means the same, and that one gets it only if the switch has the very rule for it. So no
-//! packet that was sent under a label of the earlier run meets another meaning.
+//! it: the switch has a rule for it, remembers it, or another switch has a rule that pushes it. No label is given out
+//! before the rules of all switches are known. A label that means the same may have the id. If the switch has another
+//! rule for it, the label is revoked. So no packet that was sent under a label of the earlier run meets another meaning.
 //!
 //! # Cost
 //!
 //! As for a reload: a run for each leaf, and building each table once.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use maple_wire::msg::NO_BUFFER;
-use maple_wire::{Constraint, Dpid};
+use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
 
+use super::classifier::table_miss;
 use super::cookies::cookie;
 use super::decide::{Outcome, outcome};
 use super::received_packet::ReceivedPacket;
@@ -40,11 +43,12 @@ use super::timers::Timer;
 use super::{Effect, Engine, InstalledFlow, Time};
 use crate::ids::LeafId;
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
-use crate::network::{HostInfo, Location, PortInfo, PortKind};
+use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::remembered::{Surroundings, Witness};
 use crate::report::Report;
+use crate::rule::Rule;
 use crate::run::{Finished, Run};
-use crate::state::{Snapshot, Write};
+use crate::state::Write;
 
 /// How many leaves of a switch are decided at a time, and how long the engine does other things in between.
 const BATCH: usize = 256;
@@ -54,15 +58,15 @@ const STEP: Duration = Duration::from_micros(100);
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How often it looks whether the other switches are ready too.
-const LOOK: Duration = Duration::from_millis(1);
+pub(super) const LOOK: Duration = Duration::from_millis(1);
 
-/// How long after that the ids of labels of the earlier run rest, so that all other switches have their new rules.
+/// How long ids of labels of the earlier run rest from then on: by the end all other switches have their new rules.
 const RESERVATION: Duration = Duration::from_secs(30);
 
 /// A switch that keeps the rules of an earlier run for now.
 pub(super) struct Restoring {
-    /// The leaves to decide, the next one last.
-    todo: Vec<Witness>,
+    /// The leaves to decide.
+    todo: VecDeque<Witness>,
     /// What made the decided leaves narrower in the earlier run.
     specialisations: Vec<(LeafId, Box<[Constraint]>)>,
     /// The rules of the earlier run that have the priorities to prefer.
@@ -78,33 +82,43 @@ pub(super) struct Restoring {
 impl Engine {
     /// Takes what an earlier run knew for true, where this one knows nothing yet.
     pub(super) fn presume(&mut self, earlier: &Surroundings, switches: BTreeSet<Dpid>) {
-        self.store.with_restoring(|all| all.extend(switches.into_iter().map(|dpid| (dpid, false))));
+        self.store.with_restoring(|all| {
+            all.unread.extend(&switches);
+            all.unsettled.extend(switches);
+        });
         let mut reports = Vec::new();
         let options = &self.options;
         let commit = self.store.update(|state| {
             reports.clear();
+            // Switches that left at different times may tell different things of one port, or of one host.
+            let mut ports: BTreeMap<Location, PortKind> = BTreeMap::new();
             let is_new = |at: &Location| state.port(*at) == Some(PortInfo { up: true, kind: PortKind::New });
-            let links = earlier.links.iter().filter(|(a, b)| is_new(a) && is_new(b) && a != b);
-            let mut writes = Vec::new();
-            for (a, b) in links {
-                for (at, peer) in [(*a, *b), (*b, *a)] {
-                    writes.push(Write::Port { at, info: Some(PortInfo { up: true, kind: PortKind::Link(peer) }) });
+            for (a, b) in &earlier.links {
+                if a != b && [a, b].into_iter().all(|at| is_new(at) && !ports.contains_key(at)) {
+                    ports.extend([(*a, PortKind::Link(*b)), (*b, PortKind::Link(*a))]);
+                    reports.push(Report::LinkUp(*a.min(b), *a.max(b)));
                 }
-                reports.push(Report::LinkUp(*a.min(b), *a.max(b)));
             }
-            for at in earlier.edges.iter().copied().filter(is_new) {
-                let is_middlebox = options.middleboxes.contains(&at);
-                let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
-                writes.push(Write::Port { at, info: Some(PortInfo { up: true, kind }) });
+            for at in earlier.edges.iter().filter(|at| is_new(at)) {
+                let is_middlebox = options.middleboxes.contains(at);
+                ports.entry(*at).or_insert(if is_middlebox { PortKind::Middlebox } else { PortKind::Edge });
             }
-            let is_edge = |at: &Location| earlier.edges.contains(at) && is_new(at) && !options.middleboxes.contains(at);
+            let mut hosts: BTreeMap<Mac, HostInfo> = BTreeMap::new();
+            let mut owned: BTreeSet<IpAddr> = BTreeSet::new();
             for (mac, info) in earlier.hosts.iter().filter(|_| options.track_hosts) {
-                if is_edge(&info.location) && state.host(*mac).is_none() {
-                    writes.push(Write::Host { mac: *mac, info: Some(with_free_addresses(state, info)) });
+                let is_free = state.host(*mac).is_none() && !hosts.contains_key(mac);
+                if is_free && ports.get(&info.location) == Some(&PortKind::Edge) {
+                    let mut info = info.clone();
+                    let mut is_own = |ip: IpAddr| state.host_by_ip(ip).is_none() && owned.insert(ip);
+                    info.ipv4.retain(|ip| is_own((*ip).into()));
+                    info.ipv6.retain(|ip| is_own((*ip).into()));
                     reports.push(Report::HostFound { mac: *mac, at: info.location });
+                    hosts.insert(*mac, info);
                 }
             }
-            writes
+            let port = |(at, kind)| Write::Port { at, info: Some(PortInfo { up: true, kind }) };
+            let host = |(mac, info)| Write::Host { mac, info: Some(info) };
+            ports.into_iter().map(port).chain(hosts.into_iter().map(host)).collect()
         });
         self.apply_commit(commit);
         reports.into_iter().for_each(|report| self.report(report));
@@ -115,21 +129,22 @@ impl Engine {
         &mut self,
         dpid: Dpid,
         flows: Vec<InstalledFlow>,
-        mut todo: Vec<Witness>,
+        witnesses: Vec<Witness>,
         known: &Surroundings,
     ) {
         self.flows_read(dpid, flows);
         let Some(switch) = self.switches.get_mut(&dpid) else { return self.give_up_restore(dpid) };
         let ingress = if switch.three_tables { INGRESS } else { CLASSIFIER };
-        let (mut preferred, mut labels) = (Vec::new(), Vec::new());
+        let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
         let shared = switch.shared_table();
         for (table, rule) in switch.tables.installed() {
             labels.extend(LabelTable::key_of_rule(rule.priority, &rule.matching).filter(|_| table == shared));
+            pushed.extend(labels_pushed_by(&rule));
             if table == ingress {
                 preferred.push((rule.matching.constraints().copied().collect(), rule.priority));
             }
         }
-        let miss = super::classifier::table_miss(cookie(self.options.epoch, None));
+        let miss = table_miss(cookie(self.options.epoch, None));
         if switch.tables.has_but_for_cookie(ROUTES, &miss) == Some(true) {
             switch.open_route_table();
         }
@@ -137,20 +152,29 @@ impl Engine {
         self.store.with_label_ids(dpid, |ids| {
             ids.reserve(labels, until);
             for label in known.labels.iter().filter(|label| label.switch == dpid) {
-                ids.prefer(LabelKey { port: label.port, id: label.id }, label.meaning);
+                let key = LabelKey { port: label.port, id: label.id };
+                ids.prefer(key, label.meaning);
+                ids.reserve([key], until);
             }
         });
-        todo.reverse();
+        // Another switch may have lost the rules for labels that this one pushes.
+        let state = self.store.snapshot();
+        for (port, id) in pushed {
+            let Some(far) = state.peer(Location::new(dpid, port)) else { continue };
+            let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
+            self.store.with_label_ids(far.switch, |ids| ids.reserve(keys, until));
+        }
         switch.table.begin_rebuild();
-        let (specialisations, repeats_left, next_look) = (Vec::new(), todo.len() + BATCH, self.now);
+        let (specialisations, repeats_left, next_look) = (Vec::new(), witnesses.len() + BATCH, self.now);
+        let todo = witnesses.into();
         switch.restoring = Some(Restoring { todo, specialisations, preferred, until: None, repeats_left, next_look });
-        self.store.with_restoring(|all| all.insert(dpid, true));
+        self.store.with_restoring(|all| all.unread.remove(&dpid));
         self.ask_again();
         self.go_on_restoring(dpid);
     }
 
-    /// Handles requests that waited until the rules of an earlier run were known.
-    fn ask_again(&mut self) {
+    /// Handles requests that waited until all rules of an earlier run were known.
+    pub(super) fn ask_again(&mut self) {
         std::mem::take(&mut self.early_requests).into_iter().for_each(|asked| self.acquire_label(asked));
     }
 
@@ -161,7 +185,7 @@ impl Engine {
         let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
         let mut leaves: Vec<(LeafId, Witness)> =
             ids.into_iter().filter_map(|id| Some((id, self.leaves.get(&id)?.remembered()))).collect();
-        leaves.extend(todo.into_iter().rev().map(|witness| (self.new_leaf_id(), witness)));
+        leaves.extend(todo.into_iter().map(|witness| (self.new_leaf_id(), witness)));
         leaves.sort_unstable_by_key(|(id, _)| *id);
         Some(Effect::Departed { dpid, leaves, surroundings: Surroundings::of_switch(&self.store, dpid) })
     }
@@ -169,14 +193,17 @@ impl Engine {
     /// The switch is gone, and so are its leaves, but they are still remembered.
     pub(super) fn report_departed(&mut self, departed: Option<Effect>) {
         if let Some(Effect::Departed { leaves, .. }) = &departed {
-            self.leaves.untouch(leaves.iter().map(|(id, _)| *id));
+            self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
         }
         self.out.extend(departed);
     }
 
     /// The switch is gone.
     pub(super) fn give_up_restore(&mut self, dpid: Dpid) {
-        self.store.with_restoring(|all| all.remove(&dpid));
+        self.store.with_restoring(|all| {
+            all.unread.remove(&dpid);
+            all.unsettled.remove(&dpid);
+        });
         self.ask_again();
     }
 
@@ -186,14 +213,16 @@ impl Engine {
         if restoring.until.is_some() {
             return self.mark_dirty(dpid, Stale::default());
         }
-        let from = restoring.todo.len().saturating_sub(BATCH);
-        let witnesses = restoring.todo.split_off(from);
+        let rest = restoring.todo.split_off(restoring.todo.len().min(BATCH));
+        let witnesses = std::mem::replace(&mut restoring.todo, rest);
         let run = |witness: Witness| {
             let Witness { at, frame, total_len, specialisation } = witness;
             let received = ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at };
-            Some((self.admissible_run(&received).filter(|_| at.switch == dpid)?, (received, specialisation)))
+            // A packet that has come since may have been decided already.
+            let is_open = at.switch == dpid && self.lookup(&received).is_none();
+            Some((self.admissible_run(&received).filter(|_| is_open)?, (received, specialisation)))
         };
-        let runs: Vec<(Run, _)> = witnesses.into_iter().rev().filter_map(run).collect();
+        let runs: Vec<(Run, _)> = witnesses.into_iter().filter_map(run).collect();
         for (run, (received, specialisation), answer) in self.run_policy(runs) {
             let outcome = outcome(&run, answer);
             self.restore_leaf(outcome, received, specialisation);
@@ -224,7 +253,7 @@ impl Engine {
             if let Some(restoring) = restoring.filter(|restoring| restoring.repeats_left > 0) {
                 restoring.repeats_left -= 1;
                 let ReceivedPacket { frame, total_len, .. } = received;
-                restoring.todo.insert(0, Witness { at, frame, total_len, specialisation });
+                restoring.todo.push_back(Witness { at, frame, total_len, specialisation });
             }
             return;
         }
@@ -250,6 +279,7 @@ impl Engine {
             let specialisation = switch.table.tree().specialisation(id);
             if let Some(leaf) = self.leaves.get_mut(&id) {
                 leaf.specialisation = specialisation.into();
+                self.leaves.mark_changed(id);
             }
         }
         self.install_samples(dpid);
@@ -281,17 +311,17 @@ impl Engine {
         for serial in stale {
             self.revoke_label(dpid, serial, Refusal::Stale(dpid));
         }
-        let is_settled = |until: Time| until <= self.now || self.routes.are_settled(dpid);
+        let has_waited = |until: Time| until <= self.now || !self.routes.any_waits_at(dpid);
         let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
-        if !restoring.until.is_some_and(is_settled) {
+        if !restoring.until.is_some_and(has_waited) {
             return;
         }
         // Another switch may still ask for a label that this one has a rule for.
-        let are_all_settled = self.store.with_restoring(|all| {
-            all.remove(&dpid);
-            all.is_empty()
+        let have_all_waited = self.store.with_restoring(|all| {
+            all.unsettled.remove(&dpid);
+            all.unsettled.is_empty()
         });
-        if are_all_settled {
+        if have_all_waited {
             self.end_restore(dpid);
         } else if restoring.next_look <= self.now {
             restoring.next_look = self.now + LOOK;
@@ -306,20 +336,30 @@ impl Engine {
             switch.restoring = None;
             // Rules that follow from what has just become ready.
             engine.collect(switch);
-            let renamed = switch.tables.adopt();
-            switch.renamed.extend(renamed);
+            switch.renamed.extend(switch.tables.cookies_to_rename());
+            // Where one old cookie is to be two new ones, the rules of the second one are sent.
+            switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
             true
         });
         self.mark_dirty(dpid, Stale::default());
     }
 }
 
-/// What is known of a host, without addresses that another host has announced meanwhile.
-fn with_free_addresses(state: &Snapshot, info: &HostInfo) -> HostInfo {
-    let mut info = info.clone();
-    info.ipv4.retain(|ip| state.host_by_ip((*ip).into()).is_none());
-    info.ipv6.retain(|ip| state.host_by_ip((*ip).into()).is_none());
-    info
+/// The labels that packets have when a rule has sent them, with the ports that they leave by.
+fn labels_pushed_by(rule: &Rule) -> Vec<(PortNo, u16)> {
+    let (mut pushed, mut id) = (Vec::new(), None);
+    for instruction in rule.instructions.iter() {
+        let Instruction::ApplyActions(actions) = instruction else { continue };
+        for action in actions {
+            match action {
+                Action::SetVlanVid(vid) => id = Some(*vid),
+                Action::SetField(Constraint { field: Field::VlanVid, value, .. }) => id = Some((value & 0xfff) as u16),
+                Action::Output { port, .. } | Action::Enqueue { port, .. } => pushed.extend(id.map(|id| (*port, id))),
+                _ => {}
+            }
+        }
+    }
+    pushed
 }
 
 #[cfg(any(test, feature = "testing"))]

@@ -46,6 +46,8 @@ pub(super) enum Timer {
     SampleTurn,
     /// The next leaves that a candidate decides.
     Trial,
+    /// Requests for labels that came too early.
+    EarlyRequests,
     /// A switch that keeps the rules of an earlier run.
     Restore(Dpid),
 }
@@ -80,6 +82,7 @@ impl Engine {
                 Timer::Samples(dpid) => self.samples_due(dpid),
                 Timer::SampleTurn => self.decide_samples(),
                 Timer::Trial => self.go_on_trying(),
+                Timer::EarlyRequests => self.ask_again(),
                 Timer::Restore(dpid) => self.go_on_restoring(dpid),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}

@@ -134,7 +134,10 @@ pub struct Sim {
     /// The messages to switches, in the order of arrival. Recorded since a caller put a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,
     settled: Vec<(ShardId, u64)>,
-    policy: Arc<dyn Policy>,
+    /// All policies so far: the first, and those that were to be reloaded, by number.
+    policies: Vec<Arc<dyn Policy>>,
+    /// The newest one that some shard has adopted.
+    adopted: usize,
     options: Options,
     /// What the next run of the controller will know, and is waiting to know.
     memory: restart::Memory,
@@ -181,7 +184,8 @@ impl Sim {
             flow_mods: 0,
             messages: None,
             settled: Vec::new(),
-            policy,
+            policies: vec![policy],
+            adopted: 0,
             options,
             memory: restart::Memory::default(),
             candidate: None,
@@ -272,7 +276,8 @@ impl Sim {
 
     /// Another policy takes the place of the one that runs: each shard tries it first.
     pub fn reload(&mut self, policy: Arc<dyn Policy>) {
-        let number = self.candidate.as_ref().map_or(0, |candidate| candidate.number) + 1;
+        let number = self.policies.len() as u64;
+        self.policies.push(Arc::clone(&policy));
         let candidate = Candidate { number, policy };
         self.candidate = Some(candidate.clone());
         for shard in (0..self.engines.len()).map(|number| ShardId(number as u8)) {
@@ -499,9 +504,7 @@ impl Sim {
                     let adopt = tried.map(|tried| Happening::Event(shard, Box::new(Event::Adopt(tried))));
                     adopt.into_iter().for_each(|adopt| self.schedule(Channel::Outside(shard), adopt));
                 }
-                Effect::Adopted { .. } => {
-                    self.policy = self.candidate.clone().map_or_else(|| self.policy.clone(), |adopted| adopted.policy);
-                }
+                Effect::Adopted { candidate } => self.adopted = self.adopted.max(candidate as usize),
                 Effect::Remember(leaves) => self.memory.note(leaves),
                 // A switch of a simulation restarts without its rules.
                 Effect::Departed { leaves, .. } => {

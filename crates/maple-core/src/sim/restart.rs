@@ -57,8 +57,9 @@ impl Sim {
         self.memory.witnesses.len()
     }
 
-    /// The controller is killed, and another one starts, with this many shards.
-    pub fn restart_controller(&mut self, shards: u8) {
+    /// The controller is killed, and another one starts, with this many shards. Returns the number of reloads that the
+    /// policy that runs then has come by.
+    pub fn restart_controller(&mut self, shards: u8) -> usize {
         let old = self.store.snapshot();
         let earlier = self.memory.surroundings.take().unwrap_or_else(|| Arc::new(Surroundings::of(&self.store)));
         let mut witnesses: BTreeMap<Dpid, Vec<Witness>> = BTreeMap::new();
@@ -69,12 +70,21 @@ impl Sim {
         let persistent = |write: &Write| !matches!(write, Write::Types { .. } | Write::Kind { .. });
         self.store.update(|_| old.of_users().into_iter().filter(persistent).collect());
         self.options = Options { epoch: self.options.epoch + 1, ..self.options.clone() };
-        let (store, policy, options) = (&self.store, &self.policy, &self.options);
+        // Reloads that were not over never happened.
+        self.policies.truncate(self.adopted + 1);
+        let (store, policy, options) = (&self.store, &self.policies[self.adopted], &self.options);
         let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
         self.engines = (0..shards.max(1)).map(engine).collect();
-        // What the old one has sent arrives.
-        self.queue.retain(|_, happening| matches!(happening, Happening::Message(..) | Happening::Frame(..)));
-        self.last.retain(|channel, _| matches!(channel, Channel::ToSwitch(_) | Channel::Link(_)));
+        // What the old one has sent arrives. What switches say to that is lost with the connection.
+        for (time, happening) in std::mem::take(&mut self.queue) {
+            match happening {
+                Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
+                Happening::Frame(..) => drop(self.queue.insert(time, happening)),
+                Happening::Event(..) | Happening::ReadFlows(_) => {}
+            }
+        }
+        self.queue.retain(|_, happening| matches!(happening, Happening::Frame(..)));
+        self.last.retain(|channel, _| matches!(channel, Channel::Link(_)));
         self.unheard.clear();
         self.candidate = None;
         let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
@@ -84,6 +94,7 @@ impl Sim {
             self.shards.insert(dpid, ShardId((dpid.0 % self.engines.len() as u64) as u8));
             self.announce(dpid);
         }
+        self.adopted
     }
 
     /// A switch was asked for its rules. The rules of an earlier run are not touched before all switches have answered.

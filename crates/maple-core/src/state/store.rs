@@ -19,6 +19,15 @@ use crate::labels::LabelIds;
 use crate::network::{Gauge, Location, Mac};
 use crate::state::Selection;
 
+/// The switches that keep the rules of an earlier run for now, of all shards.
+#[derive(Debug, Default)]
+pub(crate) struct Restoring {
+    /// Their rules are not known to the engine yet.
+    pub unread: BTreeSet<Dpid>,
+    /// Their routes may still ask for labels.
+    pub unsettled: BTreeSet<Dpid>,
+}
+
 /// All tracked state, shared by the shards.
 #[derive(Debug, Default)]
 pub struct Store {
@@ -29,8 +38,7 @@ pub struct Store {
     pub(super) turnstile: RwLock<()>,
     /// The free label ids of each switch. They outlive sessions: a switch may come back to another shard.
     labels: Mutex<BTreeMap<Dpid, LabelIds>>,
-    /// Switches that keep the rules of an earlier run for now, each with whether these are known.
-    restoring: Mutex<BTreeMap<Dpid, bool>>,
+    restoring: Mutex<Restoring>,
     /// What the dependents in `inner` say, for callers that ask often.
     address_kinds: AtomicU8,
     /// Likewise.
@@ -257,8 +265,8 @@ impl Store {
         sync::lock(&self.labels).iter().for_each(|(dpid, ids)| work(*dpid, ids));
     }
 
-    /// Works on the list of switches that keep the rules of an earlier run for now, each with whether these are known.
-    pub(crate) fn with_restoring<T>(&self, work: impl FnOnce(&mut BTreeMap<Dpid, bool>) -> T) -> T {
+    /// Works on the lists of switches that are restored.
+    pub(crate) fn with_restoring<T>(&self, work: impl FnOnce(&mut Restoring) -> T) -> T {
         work(&mut sync::lock(&self.restoring))
     }
 

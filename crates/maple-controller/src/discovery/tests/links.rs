@@ -249,3 +249,53 @@ fn a_ring_over_three_shards_is_found_whole() {
     }
     assert_eq!(world.anomalies, []);
 }
+
+#[test]
+fn what_was_known_of_a_switch_stays_if_it_is_found_again() {
+    let mut world = World::new(2);
+    world.wire(at(1, 1), at(2, 1));
+    for (dpid, peer) in [(1, 2), (2, 1)] {
+        world.back(dpid, &Attachment::Link(at(peer, 1)));
+    }
+    world.back(3, &Attachment::Edge);
+    let known = world.attachments.clone();
+    world.run(60_000 * MS);
+    // The ports of which nothing was known are edge ports by now.
+    let edges = [1, 2, 3].map(|dpid| (at(dpid, 2), Attachment::Edge));
+    assert_eq!(world.attachments, known.into_iter().chain(edges).collect());
+    assert_eq!(world.anomalies, []);
+}
+
+#[test]
+fn a_link_that_was_known_and_is_not_there_ends_within_seconds() {
+    let mut world = World::new(2);
+    for (dpid, peer) in [(1, 2), (2, 1)] {
+        world.back(dpid, &Attachment::Link(at(peer, 1)));
+    }
+    world.run(300 * MS);
+    assert_eq!(world.attachments[&at(1, 1)], Attachment::Link(at(2, 1)), "probes may still be on their way");
+    world.run(8_000 * MS);
+    for dpid in [1, 2] {
+        assert!(matches!(world.attachments[&at(dpid, 1)], Attachment::New | Attachment::Edge), "{dpid}");
+    }
+}
+
+#[test]
+fn an_edge_port_that_was_known_and_has_a_switch_behind_it_becomes_a_link_at_once() {
+    let mut world = World::new(2);
+    world.wire(at(1, 1), at(2, 1));
+    world.back(1, &Attachment::Edge);
+    world.back(2, &Attachment::New);
+    world.run(100 * MS);
+    assert_eq!(world.attachments[&at(1, 1)], Attachment::Link(at(2, 1)));
+}
+
+#[test]
+fn a_port_of_which_nothing_was_known_waits_as_a_new_one_does() {
+    let mut world = World::new(1);
+    world.back(1, &Attachment::New);
+    world.run(200 * MS);
+    assert_eq!(world.attachments.get(&at(1, 2)), None);
+    world.run(300 * MS);
+    assert_eq!(world.attachments[&at(1, 2)], Attachment::Edge);
+}

@@ -111,6 +111,15 @@ impl World {
         self.with(shard, |discovery, out| discovery.switch_up(now, Dpid(dpid), &ports, out));
     }
 
+    /// A switch with two ports is back, of which this was known at the first.
+    fn back(&mut self, dpid: u64, known: &Attachment) {
+        let (now, shard) = (self.now, self.shard(Dpid(dpid)));
+        let ports: Vec<Port> = (1..=2).map(port).collect();
+        let known = |place: Location| if place == at(dpid, 1) { known.clone() } else { Attachment::New };
+        self.attachments.insert(at(dpid, 1), known(at(dpid, 1)));
+        self.with(shard, |discovery, out| discovery.switch_back(now, Dpid(dpid), &ports, known, out));
+    }
+
     fn down(&mut self, dpid: u64) {
         let (now, shard) = (self.now, self.shard(Dpid(dpid)));
         self.with(shard, |discovery, out| discovery.switch_down(now, Dpid(dpid), out));

@@ -221,10 +221,10 @@ impl Routes {
         }
     }
 
-    /// Whether no route from this switch waits for labels.
-    pub fn are_settled(&self, ingress: Dpid) -> bool {
+    /// Whether some route from this switch waits for labels.
+    pub fn any_waits_at(&self, ingress: Dpid) -> bool {
         let mut here = self.all.values().filter(|route| route.key.ingress == ingress);
-        here.all(|route| route.is_ready() || route.is_refused())
+        here.any(|route| !route.is_ready() && !route.is_refused())
     }
 
     /// Makes a leaf wait until the route is ready.

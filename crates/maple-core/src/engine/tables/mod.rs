@@ -226,12 +226,17 @@ impl Tables {
         !self.own.is_empty() && own.all(|(table, rule)| self.has_but_for_cookie(table, rule) == Some(true))
     }
 
-    /// Rules that are there already, except for their cookies, stay. Returns their cookies, each with the one that the
-    /// rule is to have.
-    pub fn adopt(&mut self) -> Vec<(u64, u64)> {
-        let Tables { pending, installed, .. } = self;
-        let of_table = |(table, pending): (&u8, &Pending)| pending.adopt(installed.entry(*table).or_default());
-        pending.iter().flat_map(of_table).collect()
+    /// The cookies of rules that are right except for these, each with the one that the rule is to have.
+    pub fn cookies_to_rename(&self) -> Vec<(u64, u64)> {
+        let of_table = |(table, pending): (&u8, &Pending)| {
+            self.installed.get(table).map(|installed| pending.cookies_to_rename(installed)).unwrap_or_default()
+        };
+        self.pending.iter().flat_map(of_table).collect()
+    }
+
+    /// Replaces the cookies of all rules that the switch has.
+    pub fn translate_cookies(&mut self, translate: impl Fn(u64) -> u64) {
+        self.installed.values_mut().for_each(|installed| installed.translate_cookies(&translate));
     }
 
     /// Removes and returns the waiters for the next update.

@@ -67,10 +67,13 @@ impl Pending {
         Pending(all)
     }
 
-    /// Rules that are there, except for their cookies, stay. Returns their cookies, each with the one that is wanted.
-    pub fn adopt(&self, installed: &mut Installed) -> Vec<(u64, u64)> {
-        let wanted = self.0.iter().filter_map(|(key, wanted)| Some((key, wanted.as_ref()?)));
-        wanted.filter_map(|(key, rule)| Some((installed.rename(key, rule)?, rule.cookie))).collect()
+    /// The cookies of rules that are right except for these, each with the one that is wanted.
+    pub fn cookies_to_rename(&self, installed: &Installed) -> Vec<(u64, u64)> {
+        let cookies = |(key, wanted): (&EntryKey, &Option<Rule>)| {
+            let (there, wanted) = (installed.get(key)?, wanted.as_ref()?);
+            (there.does(&wanted.instructions) && there.cookie != wanted.cookie).then_some((there.cookie, wanted.cookie))
+        };
+        self.0.iter().filter_map(cookies).collect()
     }
 
     /// The changes that lead there, in an order in which every prefix is safe (`update.rs`).

@@ -88,13 +88,18 @@ impl Case {
         Case { policy, guards, steps, ..case }
     }
 
-    /// A case in which policies are reloaded: the other one is a little simpler, or has nothing to do with the first.
-    pub fn of_reloads(seed: u64) -> Case {
-        let case = match seed % 4 {
+    /// Mostly any packets, sometimes many flows, or routes that meet.
+    fn of_any_kind(seed: u64) -> Case {
+        match seed % 4 {
             0 => Case::of_flows_that_share_links(seed),
             1 => Case::of_routes_that_meet(seed),
             _ => Case::generate(seed),
-        };
+        }
+    }
+
+    /// A case in which policies are reloaded: the other one is a little simpler, or has nothing to do with the first.
+    pub fn of_reloads(seed: u64) -> Case {
+        let case = Case::of_any_kind(seed);
         let mut random = Random(!seed);
         let smaller = case.policy.smaller();
         let other = if smaller.is_empty() || random.one_in(2) {
@@ -109,13 +114,9 @@ impl Case {
         Case { other: Some(other), steps, ..case }
     }
 
-    /// A case in which the controller restarts.
+    /// A case in which the controller restarts, in some after or before a reload.
     pub fn of_restarts(seed: u64) -> Case {
-        let case = match seed % 4 {
-            0 => Case::of_flows_that_share_links(seed),
-            1 => Case::of_routes_that_meet(seed),
-            _ => Case::generate(seed),
-        };
+        let case = if seed.is_multiple_of(8) { Case::of_reloads(seed) } else { Case::of_any_kind(seed) };
         let mut random = Random(!seed);
         let mut steps = case.steps;
         for _ in 0..1 + random.below(3) {

@@ -193,11 +193,9 @@ impl<'a> Play<'a> {
                 self.sim.tell(change.event());
             }
             Step::Reload => {
-                let Some(swapped) = self.case.swapped() else { return Ok(()) };
-                self.is_other = !self.is_other;
-                let case = if self.is_other { &swapped } else { self.case };
-                self.former.push(std::mem::replace(&mut self.policy, case.sliced(false)));
-                self.sim.reload(case.whole());
+                if let Some(case) = self.swap_policies() {
+                    self.sim.reload(case.whole());
+                }
             }
             Step::Invalidate => self.sim.tell(Event::Invalidate(Selection::All)),
             Step::Restart(dpid) => {
@@ -215,7 +213,11 @@ impl<'a> Play<'a> {
                     self.sim.forget_witnesses(|id| id.0.is_multiple_of(3));
                 }
                 (self.dropped, self.way_drops) = (0, 0);
-                self.sim.restart_controller(*shards);
+                let reloads = self.sim.restart_controller(*shards);
+                if self.is_other == reloads.is_multiple_of(2) {
+                    // The last reload was not over yet.
+                    self.swap_policies();
+                }
                 self.sim.run_for(Duration::from_millis(20));
                 let ports: Vec<Location> =
                     self.sim.dpids().into_iter().flat_map(|dpid| self.sim.ports_of(dpid)).collect();
@@ -238,6 +240,15 @@ impl<'a> Play<'a> {
         // The next step mostly comes while rules are on their way, and sometimes after they have arrived.
         self.sim.run_for(Duration::from_micros(if self.case.seed.is_multiple_of(3) { 5000 } else { 300 }));
         Ok(())
+    }
+
+    /// From now on the case's other policy says where packets go. Returns the case with it.
+    fn swap_policies(&mut self) -> Option<Case> {
+        let swapped = self.case.swapped()?;
+        self.is_other = !self.is_other;
+        let case = if self.is_other { swapped } else { self.case.clone() };
+        self.former.push(std::mem::replace(&mut self.policy, case.sliced(false)));
+        Some(case)
     }
 
     fn send(&mut self, mac: Mac, at: Location, frame: &[u8]) {
