@@ -36,7 +36,7 @@ pub(crate) fn answer(version: Version, switch: &Identity, message: &Message) -> 
             RequestBody::Flow(_) => ReplyBody::Flow(Vec::new()),
             _ => return None,
         })),
-        Message::Experimenter(_) => {
+        Message::Experimenter(_) | Message::BundleControl(_) | Message::BundleAdd(_) => {
             let (kind, code) = BAD_EXPERIMENTER;
             Message::Error(ErrorMsg { kind, code, data: Vec::new() })
         }

@@ -36,7 +36,7 @@ impl Message {
             out.put_u8(self.kind(version)?);
             out.put_u16(0);
             out.put_u32(xid);
-            self.emit(version, out)
+            self.emit(version, xid, out)
         });
         if result.is_err() {
             out.truncate(start);
@@ -88,6 +88,7 @@ impl Message {
             Message::GetAsyncReply(_) => (kind13::GET_ASYNC_REPLY, "a get-async reply"),
             Message::SetAsync(_) => (kind13::SET_ASYNC, "a set-async"),
             Message::MeterMod(_) => (kind13::METER_MOD, "a meter-mod"),
+            Message::BundleControl(_) | Message::BundleAdd(_) => (kind::EXPERIMENTER, "a bundle"),
             other => return unsupported(version, format!("{other:?}")),
         };
         only_of13(version, what)?;
@@ -95,7 +96,7 @@ impl Message {
     }
 
     /// Appends what follows the header.
-    fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
+    fn emit(&self, version: Version, xid: u32, out: &mut Vec<u8>) -> Result<()> {
         match self {
             Message::FeaturesRequest
             | Message::GetConfigRequest
@@ -109,6 +110,8 @@ impl Message {
             Message::Hello(hello) => hello.emit(out),
             Message::Error(error) => error.emit(out),
             Message::Experimenter(experimenter) => experimenter.emit(version, out),
+            Message::BundleControl(control) => control.emit(out),
+            Message::BundleAdd(add) => add.emit(version, xid, out),
             Message::FeaturesReply(features) => features.emit(version, out),
             Message::GetConfigReply(config) | Message::SetConfig(config) => config.emit(out),
             Message::PacketIn(packet_in) => packet_in.emit(version, out),
@@ -137,7 +140,10 @@ fn decode_in(version: Version, kind: u8, bytes: &[u8]) -> Result<Message> {
     Ok(match kind {
         kind::EXPERIMENTER => {
             let view = experimenter::ExperimenterView::new_checked(version, bytes)?;
-            Message::Experimenter(Experimenter::parse(&view))
+            match bundle::decode(bytes).filter(|_| version == Version::Of13) {
+                Some(message) => message?,
+                None => Message::Experimenter(Experimenter::parse(&view)),
+            }
         }
         kind::FEATURES_REQUEST => empty(bytes, Message::FeaturesRequest)?,
         kind::FEATURES_REPLY => {

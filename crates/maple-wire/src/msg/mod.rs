@@ -12,6 +12,7 @@ pub mod header;
 pub mod stream;
 
 pub mod async_config;
+pub mod bundle;
 pub mod config;
 pub mod error;
 pub mod experimenter;
@@ -41,6 +42,7 @@ mod bytes;
 mod codec;
 
 pub use async_config::AsyncConfig;
+pub use bundle::{BundleAdd, BundleControl};
 pub use config::SwitchConfig;
 pub use error::ErrorMsg;
 pub use experimenter::Experimenter;
@@ -90,6 +92,10 @@ pub enum Message {
     EchoReply(Vec<u8>),
     /// An experimenter's (1.0: vendor's) own message.
     Experimenter(Experimenter),
+    /// Open, close, commit or discard a bundle, or the answer (1.3).
+    BundleControl(BundleControl),
+    /// Add a message to a bundle (1.3).
+    BundleAdd(BundleAdd),
     /// Asks for the switch's features.
     FeaturesRequest,
     /// The switch's features.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write};
 
-use super::{control, flow_mod, group_meter, packet, port, session, stats};
+use super::{bundle, control, flow_mod, group_meter, packet, port, session, stats};
 use crate::msg::{Header, Message, StatsReply, StatsRequest, Version};
 
 /// The maximum depth at which error messages that quote error messages are printed.
@@ -46,6 +46,8 @@ fn write_message(out: &mut String, header: &Header, message: &Message, depth: u3
         Message::RoleRequest(role) => control::role(out, role, true),
         Message::RoleReply(role) => control::role(out, role, false),
         Message::GetAsyncReply(config) | Message::SetAsync(config) => control::async_config(out, config),
+        Message::BundleControl(control) => bundle::control(out, control),
+        Message::BundleAdd(add) => bundle::add(out, header, add, depth),
         Message::Experimenter(experimenter) => control::experimenter(out, version, experimenter),
         Message::Unknown { body, .. } => control::unknown(out, body),
         Message::StatsRequest(request) => stats::request(out, version, request),
@@ -71,6 +73,8 @@ fn name(version: Version, message: &Message) -> Cow<'static, str> {
         Message::EchoReply(_) => "OFPT_ECHO_REPLY",
         Message::Experimenter(_) if version == Version::Of10 => "OFPT_VENDOR",
         Message::Experimenter(_) => "OFPT_EXPERIMENTER",
+        Message::BundleControl(_) => "ONFT_BUNDLE_CONTROL",
+        Message::BundleAdd(_) => "ONFT_BUNDLE_ADD_MESSAGE",
         Message::FeaturesRequest => "OFPT_FEATURES_REQUEST",
         Message::FeaturesReply(_) => "OFPT_FEATURES_REPLY",
         Message::GetConfigRequest => "OFPT_GET_CONFIG_REQUEST",

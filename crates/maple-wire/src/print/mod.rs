@@ -14,6 +14,7 @@
 
 mod message;
 
+mod bundle;
 mod control;
 mod flow_mod;
 mod group_meter;

@@ -80,8 +80,22 @@ fn message13() -> BoxedStrategy<Message> {
         asynchronous().prop_map(Message::SetAsync),
         (any::<u16>(), any::<u16>(), any::<u32>(), vec(band(), 0..4))
             .prop_map(|(command, flags, meter, bands)| Message::MeterMod(MeterMod { command, flags, meter, bands })),
+        (any::<u32>(), any::<u16>(), any::<u16>())
+            .prop_map(|(bundle, kind, flags)| { Message::BundleControl(BundleControl { bundle, kind, flags }) }),
+        (any::<u32>(), any::<u16>(), bundled()).prop_map(|(bundle, flags, message)| {
+            Message::BundleAdd(BundleAdd { bundle, flags, message: Box::new(message) })
+        }),
     ]
     .boxed()
+}
+
+/// A message that can be in a bundle.
+fn bundled() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        flow_mod(Version::Of13).prop_map(Message::FlowMod),
+        packet_out(Version::Of13).prop_map(Message::PacketOut),
+        port_mod(Version::Of13).prop_map(Message::PortMod),
+    ]
 }
 
 fn bytes(max: usize) -> impl Strategy<Value = Vec<u8>> {
