@@ -59,8 +59,8 @@ pub struct Outage {
 impl<'a> World<'a> {
     /// The case's network before anything has happened.
     pub fn new(case: &'a Case) -> World<'a> {
-        let switch =
-            SwitchOptions { n_tables: case.tables.0, table_size: case.tables.1, open_vswitch: case.open_vswitch };
+        let ((n_tables, table_size), open_vswitch) = (case.tables, case.open_vswitch);
+        let switch = SwitchOptions { n_tables, table_size, open_vswitch, bundles: case.seed.is_multiple_of(2) };
         let options = NetworkOptions { seed: case.seed, switch, ..NetworkOptions::new(case.version) };
         let policy = Arc::new(case.program.clone());
         let Case { track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;

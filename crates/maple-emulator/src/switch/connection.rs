@@ -1,15 +1,21 @@
 //! The controller's connection: hello, requests and their answers, roles, and asynchronous messages.
 
+use std::collections::BTreeMap;
+
+use maple_wire::msg::bundle::ONF;
 use maple_wire::msg::{AsyncConfig, ErrorMsg, Features, Hello, PacketInReason, PortMod, PortReason, Role};
 use maple_wire::msg::{Header, SwitchConfig};
 use maple_wire::{Error, Message, Version};
 
+use super::bundles::Bundle;
 use super::refusal::Refusal;
 use super::{Config, Outgoing, Removal, Switch};
 use crate::time::Time;
 
 /// How many bytes of a refused request an error message repeats; the specifications ask for 64 at least.
 const ERROR_DATA: usize = 128;
+/// `OFPET_EXPERIMENTER`.
+const EXPERIMENTER_ERROR: u16 = 0xffff;
 
 /// The state of its connection.
 #[derive(Clone, Debug)]
@@ -18,6 +24,8 @@ pub(super) struct Connection {
     role: u32,
     generation: Option<u64>,
     unasked: AsyncConfig,
+    /// The open bundles, by number.
+    pub(super) bundles: BTreeMap<u32, Bundle>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +40,7 @@ impl Default for Connection {
     fn default() -> Connection {
         // 1.3 §6.3.5: masters and equals get all but invalid TTLs, slaves only port-status.
         let unasked = AsyncConfig { packet_in: [0b011, 0], port_status: [0b111, 0b111], flow_removed: [0b1111, 0] };
-        Connection { state: State::Down, role: Role::EQUAL, generation: None, unasked }
+        Connection { state: State::Down, role: Role::EQUAL, generation: None, unasked, bundles: BTreeMap::new() }
     }
 }
 
@@ -76,9 +84,11 @@ impl Switch {
     }
 
     pub(super) fn error(&mut self, refusal: Refusal, xid: u32, request: &[u8]) -> Outgoing {
-        self.counters.errors += 1;
+        self.counters.errors += u64::from(refusal != Refusal::BadExperimenter);
         let (kind, code) = refusal.number(self.version);
-        let data = request[..request.len().min(ERROR_DATA)].to_vec();
+        // An experimenter's error begins with the experimenter.
+        let mut data = if kind == EXPERIMENTER_ERROR { ONF.to_be_bytes().to_vec() } else { Vec::new() };
+        data.extend_from_slice(&request[..request.len().min(ERROR_DATA)]);
         Outgoing::Message { xid, message: Message::Error(ErrorMsg { kind, code, data }) }
     }
 
@@ -160,6 +170,8 @@ impl Switch {
                 self.connection.unasked = config;
                 return Ok(None);
             }
+            Message::BundleControl(request) => Message::BundleControl(self.bundle_control(now, request, out)?),
+            Message::BundleAdd(request) => return self.bundle_add(xid, request).map(|()| None),
             Message::Experimenter(_) => return Err(Refusal::BadExperimenter),
             // Answers to questions that this switch never asks, or errors: nothing to do.
             Message::Error(_) | Message::EchoReply(_) => return Ok(None),
@@ -251,6 +263,8 @@ fn changes_the_switch(message: &Message) -> bool {
     matches!(
         message,
         Message::FlowMod(_)
+            | Message::BundleControl(_)
+            | Message::BundleAdd(_)
             | Message::GroupMod(_)
             | Message::PortMod(_)
             | Message::TableMod(_)

@@ -17,6 +17,7 @@ pub mod refusal;
 pub mod table;
 
 mod action_set;
+mod bundles;
 mod check;
 mod connection;
 mod groups;
@@ -52,12 +53,14 @@ pub struct SwitchOptions {
     /// Whether it says that it is an Open vSwitch, and does as that does where the specification forbids it: it takes
     /// masks on transport ports.
     pub open_vswitch: bool,
+    /// Whether it has bundles, in 1.3.
+    pub bundles: bool,
 }
 
 impl Default for SwitchOptions {
-    /// 8 tables of 65,536 rules; strict.
+    /// 8 tables of 65,536 rules; strict, with bundles.
     fn default() -> SwitchOptions {
-        SwitchOptions { n_tables: 8, table_size: 65_536, open_vswitch: false }
+        SwitchOptions { n_tables: 8, table_size: 65_536, open_vswitch: false, bundles: true }
     }
 }
 
@@ -174,7 +177,7 @@ pub struct SwitchCounters {
     pub flow_mods: u64,
     /// Barriers answered.
     pub barriers: u64,
-    /// Errors sent.
+    /// Errors sent, except for messages of unknown experimenters, by which a controller finds out what a switch has.
     pub errors: u64,
 }
 
@@ -339,25 +342,11 @@ impl Switch {
         }
     }
 
-    fn flow_mod(&mut self, now: Time, mut request: FlowMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
+    fn flow_mod(&mut self, now: Time, request: FlowMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
         self.counters.flow_mods += 1;
-        if self.version == Version::Of10 {
-            // 1.0 has one table and no cookie masks; its emergency rules (bit 2) are not kept.
-            (request.table_id, request.cookie_mask) = (0, 0);
-            if request.flags & EMERGENCY != 0 {
-                return Err(Refusal::TableFull);
-            }
-        }
-        request.matching = check::matching(&self.abilities(), &request.matching)?;
-        let tables = self.tables_named(request.table_id);
-        let deletes = matches!(request.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict);
-        if tables.is_empty() || (tables.len() > 1 && !deletes) || (!deletes && request.table_id == ALL_TABLES) {
-            return Err(Refusal::BadTable);
-        }
-        if !deletes {
-            check::instructions(&self.abilities(), request.table_id, &request.matching, &request.instructions)?;
-        }
-        for at in tables {
+        let request = self.checked(request)?;
+        let deletes = is_deletion(&request);
+        for at in self.tables_named(request.table_id) {
             let table = &mut self.tables[at];
             match request.command {
                 FlowModCommand::Add => table.add(now, self.version, &request)?,
@@ -378,6 +367,27 @@ impl Switch {
         }
         // The rule stays, but the packet that it was meant for as well is in no buffer.
         if !deletes && request.buffer_id != NO_BUFFER { Err(Refusal::BufferUnknown) } else { Ok(()) }
+    }
+
+    /// The flow-mod as it is obeyed, if it can be, whatever the tables hold.
+    fn checked(&self, mut request: FlowMod) -> Result<FlowMod, Refusal> {
+        if self.version == Version::Of10 {
+            // 1.0 has one table and no cookie masks; its emergency rules (bit 2) are not kept.
+            (request.table_id, request.cookie_mask) = (0, 0);
+            if request.flags & EMERGENCY != 0 {
+                return Err(Refusal::TableFull);
+            }
+        }
+        request.matching = check::matching(&self.abilities(), &request.matching)?;
+        let tables = self.tables_named(request.table_id);
+        let deletes = is_deletion(&request);
+        if tables.is_empty() || (tables.len() > 1 && !deletes) || (!deletes && request.table_id == ALL_TABLES) {
+            return Err(Refusal::BadTable);
+        }
+        if !deletes {
+            check::instructions(&self.abilities(), request.table_id, &request.matching, &request.instructions)?;
+        }
+        Ok(request)
     }
 
     /// The tables that a request means: one, all with 0xff, or none.
@@ -415,3 +425,7 @@ impl Switch {
 const ALL_TABLES: u8 = 0xff;
 /// `OFPFF_EMERG` (1.0).
 const EMERGENCY: u16 = 1 << 2;
+
+fn is_deletion(request: &FlowMod) -> bool {
+    matches!(request.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict)
+}

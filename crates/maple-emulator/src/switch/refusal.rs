@@ -111,6 +111,24 @@ pub enum Refusal {
     BadRole,
     /// A role request older than one that was already granted.
     StaleRole,
+    /// A bundle that does not exist.
+    UnknownBundle,
+    /// A bundle of this number exists already.
+    BundleExists,
+    /// A message for a bundle that was closed.
+    BundleClosed,
+    /// More bundles than a connection can have.
+    OutOfBundles,
+    /// A request about bundles that does not exist.
+    BundleType,
+    /// Other flags than those with which the bundle was opened.
+    BundleFlags,
+    /// A message that can't be in a bundle.
+    BundledMessage,
+    /// More messages than a bundle can have.
+    TooManyBundled,
+    /// A message of the bundle was refused, so nothing was changed.
+    BundledFailed,
 }
 
 impl Refusal {
@@ -180,6 +198,15 @@ impl Refusal {
             MeterBand => (12, 8),
             TooManyBands => (12, 11),
             FixedTables => (13, 5),
+            UnknownBundle => (0xffff, 2302),
+            BundleExists => (0xffff, 2303),
+            BundleClosed => (0xffff, 2304),
+            OutOfBundles => (0xffff, 2305),
+            BundleType => (0xffff, 2306),
+            BundleFlags => (0xffff, 2307),
+            BundledMessage => (0xffff, 2310),
+            TooManyBundled => (0xffff, 2312),
+            BundledFailed => (0xffff, 2313),
         }
     }
 
@@ -207,7 +234,9 @@ impl Refusal {
             IsSlave => (1, 5),
             BadType | BadRequestTable | GroupExists | InvalidGroup | GroupChaining | UnknownGroup | GroupType
             | GroupCommand | GroupBucket | UnknownMeter | MeterExists | InvalidMeter | MeterCommand | MeterFlags
-            | MeterRate | MeterBurst | MeterBand | TooManyBands | FixedTables | BadRole | StaleRole => (1, 1),
+            | MeterRate | MeterBurst | MeterBand | TooManyBands | FixedTables | BadRole | StaleRole | UnknownBundle
+            | BundleExists | BundleClosed | OutOfBundles | BundleType | BundleFlags | BundledMessage
+            | TooManyBundled | BundledFailed => (1, 1),
         }
     }
 }

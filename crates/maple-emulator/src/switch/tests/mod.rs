@@ -10,6 +10,7 @@ use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField
 
 use super::*;
 
+mod bundles;
 mod messages;
 mod meters;
 mod packets;
