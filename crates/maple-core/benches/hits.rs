@@ -161,6 +161,7 @@ fn switch_up(dpid: Dpid) -> Event {
         features,
         description: Desc::default(),
         ports: vec![port(1), port(2)],
+        has_bundles: false,
     }
 }
 

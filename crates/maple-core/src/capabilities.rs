@@ -1,4 +1,4 @@
-//! What a switch can match, as far as the compiler needs to know.
+//! What a switch can match and do, as far as the compiler and the tables need to know.
 //!
 //! The compiler never states what a switch can't match, and leaves such packets to the controller. So a set that is too
 //! small costs speed. A set that is too large costs an error message from the switch and no rule.
@@ -7,7 +7,7 @@ use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Version};
 use maple_wire::{Constraint, Field, FieldSet, PortNo};
 
-/// What a switch can match and how many tables it has.
+/// What a switch can match, how many tables it has, and whether it has bundles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// The OpenFlow version of the session.
@@ -24,6 +24,8 @@ pub struct Capabilities {
     pub narrow: bool,
     /// The number of its tables, at least 1.
     pub tables: u8,
+    /// Whether it makes the changes of a bundle together or not at all.
+    pub bundles: bool,
 }
 
 /// What every 1.0 switch can match (1.0 §5.2.3).
@@ -70,7 +72,7 @@ impl Capabilities {
             Version::Of10 => {
                 let (fields, prefixes) = (OF10, OF10_PREFIXES);
                 let (maskable, prerequisites, narrow) = (FieldSet::EMPTY, true, false);
-                Capabilities { version, fields, prefixes, maskable, prerequisites, narrow, tables }
+                Capabilities { version, fields, prefixes, maskable, prerequisites, narrow, tables, bundles: false }
             }
             Version::Of13 => {
                 let (mut fields, mut maskable) = (FieldSet::EMPTY, FieldSet::EMPTY);
@@ -81,7 +83,7 @@ impl Capabilities {
                     }
                 }
                 let (prefixes, prerequisites, narrow) = (maskable, true, false);
-                Capabilities { version, fields, prefixes, maskable, prerequisites, narrow, tables }
+                Capabilities { version, fields, prefixes, maskable, prerequisites, narrow, tables, bundles: false }
             }
         }
     }
@@ -98,6 +100,7 @@ impl Capabilities {
             prerequisites: false,
             narrow: false,
             tables: 1,
+            bundles: false,
         }
     }
 
@@ -120,6 +123,12 @@ impl Capabilities {
             }
         }
         self
+    }
+
+    /// The same for a switch that has bundles, or has none.
+    #[must_use]
+    pub fn bundles(self, bundles: bool) -> Capabilities {
+        Capabilities { bundles, ..self }
     }
 
     /// Whether the switch can match `constraint` in a rule with the constraints `all` (in OXM order), among them the

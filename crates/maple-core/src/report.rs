@@ -166,6 +166,13 @@ pub enum Report {
         /// What the switch said, and about which rule.
         what: Arc<str>,
     },
+    /// A switch said that it has bundles, and refused one. Its updates take two steps instead.
+    BundleRefused {
+        /// The switch.
+        switch: Dpid,
+        /// What the switch said.
+        why: Arc<str>,
+    },
     /// Packets should be limited at a switch that can't do it. They are not limited there. Once for each reason.
     NotMetered {
         /// The switch.
@@ -280,6 +287,9 @@ impl fmt::Display for Report {
                 write!(f, "switch {switch} can't have the meters of routes: {why}; packets are not limited there")
             }
             Report::RuleRefused { switch, what } => write!(f, "switch {switch} refused a rule: {what}"),
+            Report::BundleRefused { switch, why } => {
+                write!(f, "switch {switch} refused a bundle of changes ({why}); its updates take two steps from now on")
+            }
             Report::CountersRefused { switch, what } => {
                 let what = match what {
                     Counted::Ports => "ports",

@@ -59,6 +59,12 @@ impl Change {
         }
     }
 
+    /// The same rule, as the change's own.
+    pub(crate) fn into_rule(self) -> Rule {
+        let (Change::Add(rule) | Change::Modify(rule) | Change::Delete(rule)) = self;
+        rule
+    }
+
     /// The message that makes the change in `table`.
     ///
     /// A modification is sent as an add, which replaces the entry in one step: `OFPFC_MODIFY` would leave the cookie

@@ -103,7 +103,14 @@ impl World {
             ports: Vec::new(),
         };
         let description = Desc::default();
-        self.send_event(Event::SwitchUp { dpid: DPID, version: Version::Of13, features, description, ports });
+        self.send_event(Event::SwitchUp {
+            dpid: DPID,
+            version: Version::Of13,
+            features,
+            description,
+            ports,
+            has_bundles: false,
+        });
         edges.into_iter().for_each(|port| self.send_event(Event::PortIsEdge { port }));
         Ok(())
     }

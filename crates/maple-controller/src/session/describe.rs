@@ -1,8 +1,15 @@
-//! The last phase of the handshake: the switch's description, its ports, and its configuration.
+//! The last phase of the handshake: the switch's description, its ports, its configuration, and whether it has bundles.
+//!
+//! OpenFlow 1.3 has no bit that says whether a switch has bundles. So the session opens one and discards it, before it
+//! asks for anything else. A switch that has answered all later requests, and has not confirmed that the bundle is open,
+//! counts as one without bundles, whether it sent an error or nothing.
 
 use maple_core::engine::Time;
+use maple_wire::msg::bundle::{ATOMIC, ORDERED};
 use maple_wire::msg::stats::{Desc, ReplyBody, RequestBody};
-use maple_wire::msg::{Features, Header, PortReason, PortStatus, StatsReply, StatsRequest, SwitchConfig};
+use maple_wire::msg::{
+    BundleControl, Features, Header, PortReason, PortStatus, StatsReply, StatsRequest, SwitchConfig,
+};
 use maple_wire::{Message, Port, Version};
 
 use super::{CloseReason, Output, Phase, ProtocolWarning, Session, SwitchInfo};
@@ -14,6 +21,8 @@ const WHOLE_PACKETS: u16 = 0xffff;
 const FRAGMENTS_NORMAL: u16 = 0;
 /// The most ports of a switch.
 const MAX_PORTS: usize = 1 << 16;
+/// The number of the bundle that is opened to see whether the switch has bundles.
+const PROBE: u32 = u32::MAX;
 
 /// The open requests, and the answers so far.
 #[derive(Debug)]
@@ -24,6 +33,10 @@ pub(super) struct Describe {
     deadline: Time,
     /// The open requests.
     pending: Vec<(u32, Item)>,
+    /// The requests that open and discard a bundle.
+    probes: Vec<u32>,
+    /// Whether the switch has opened it.
+    has_bundles: bool,
 }
 
 /// What a request asks for.
@@ -36,13 +49,27 @@ enum Item {
 impl Describe {
     pub(super) fn new(mut features: Features) -> Describe {
         let ports = std::mem::take(&mut features.ports);
-        Describe { features, ports, description: Desc::default(), deadline: Time(u64::MAX), pending: Vec::new() }
+        Describe {
+            features,
+            ports,
+            description: Desc::default(),
+            deadline: Time(u64::MAX),
+            pending: Vec::new(),
+            probes: Vec::new(),
+            has_bundles: false,
+        }
     }
 
     /// Sends all requests at once.
     pub(super) fn begin(&mut self, session: &mut Session, now: Time, out: &mut Vec<Output>) {
         self.deadline = after(now, session.deadlines.handshake);
         let version = session.version;
+        if version == Version::Of13 {
+            for kind in [BundleControl::OPEN, BundleControl::DISCARD] {
+                let probe = BundleControl { bundle: PROBE, kind, flags: ATOMIC | ORDERED };
+                self.probes.push(session.request(Message::BundleControl(probe), out));
+            }
+        }
         let mut send = |item, message| {
             let xid = session.request(message, out);
             self.pending.push((xid, item));
@@ -82,7 +109,8 @@ impl Describe {
     }
 
     fn into_info(self, version: Version) -> SwitchInfo {
-        SwitchInfo { version, features: self.features, ports: self.ports, description: self.description }
+        let Describe { features, ports, description, has_bundles, .. } = self;
+        SwitchInfo { version, features, ports, description, has_bundles }
     }
 }
 
@@ -93,6 +121,10 @@ impl Session {
         match message {
             Message::PortStatus(status) => apply_port_status(&mut describe.ports, status),
             Message::StatsReply(reply) if describe.is_pending(header.xid) => self.statistics(header.xid, reply, out),
+            Message::BundleControl(BundleControl { bundle: PROBE, kind, .. }) => {
+                describe.has_bundles |= kind == BundleControl::OPENED;
+            }
+            Message::Error(_) if describe.probes.contains(&header.xid) => {}
             Message::Error(error) => {
                 describe.answered(header.xid, false);
                 self.warn(ProtocolWarning::Refused(error.kind, error.code), out);

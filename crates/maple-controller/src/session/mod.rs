@@ -9,7 +9,7 @@
 //! The first message must be a hello, and before `Up` only answers of the handshake have an effect. The session claims
 //! the datapath id before it asks for anything else, so that no two connections change one switch's tables. The owner
 //! asks its registry, and then calls [`Session::admit`] or [`Session::refuse`]. In `Describe` the session sends all
-//! requests at once: ports (1.3) and description. If the switch refuses one with an error, the session continues
+//! requests at once: ports (1.3) and description, and in 1.3 a bundle. If the switch refuses one with an error, the session continues
 //! without that answer. The session asks a 1.3 switch for its configuration and sets a new one when the answer comes,
 //! but waits for neither. It sets the configuration of a 1.0 switch without asking.
 //!
@@ -328,6 +328,8 @@ impl Session {
                 out.push(deliver(message));
             }
             Message::BarrierReply if up && self.keepalive.answered(header.xid) => out.push(deliver(message)),
+            // What was done with a bundle shows in errors and barrier replies.
+            Message::BundleControl(_) => {}
             Message::BarrierReply | Message::StatsReply(_) | Message::FeaturesReply(_) | Message::GetConfigReply(_) => {
                 self.warn(ProtocolWarning::UnexpectedReply(header.kind), out);
             }

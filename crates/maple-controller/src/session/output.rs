@@ -58,6 +58,8 @@ pub struct SwitchInfo {
     pub ports: Vec<Port>,
     /// The switch's description of itself, as received; empty if it sent none. [`SwitchInfo::text`] is safe to print.
     pub description: Desc,
+    /// Whether it makes bundled changes together or not at all.
+    pub has_bundles: bool,
 }
 
 impl SwitchInfo {

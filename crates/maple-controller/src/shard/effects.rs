@@ -184,7 +184,7 @@ impl Shard {
     fn send_for_engine(&mut self, now: Time, dpid: Dpid, xid: u32, message: &Message) {
         let Some(slot) = self.by_dpid.get(&dpid).copied() else { return };
         match message {
-            Message::FlowMod(_) => return self.send_flow_mod(slot, dpid, xid, message),
+            Message::FlowMod(_) | Message::BundleAdd(_) => return self.send_flow_mod(slot, dpid, xid, message),
             Message::PacketOut(packet_out) if packet_out.actions.len() > MAX_OUTPUTS => {
                 return self.send_in_parts(slot, xid, packet_out);
             }

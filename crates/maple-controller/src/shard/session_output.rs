@@ -165,8 +165,8 @@ impl Shard {
         if self.handlers.is_some() {
             return self.start_handler(now, slot, &info);
         }
-        let SwitchInfo { version, features, ports, description } = info;
-        self.events.push(Event::SwitchUp { dpid, version, features, description, ports });
+        let SwitchInfo { version, features, ports, description, has_bundles } = info;
+        self.events.push(Event::SwitchUp { dpid, version, features, description, ports, has_bundles });
     }
 
     /// A switch's rules were read. The engine compares them with its own, and discovery begins.

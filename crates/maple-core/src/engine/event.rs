@@ -33,6 +33,8 @@ pub enum Event {
         description: Desc,
         /// Its ports, from the features reply (1.0) or the port description (1.3).
         ports: Vec<Port>,
+        /// Whether it has bundles.
+        has_bundles: bool,
     },
     /// The connection to the switch has ended.
     SwitchDown {

@@ -63,7 +63,7 @@ impl Engine {
         let dpid = switch.dpid;
         let meters = switch.make_meters(&requests);
         for (xid, message) in meters.into_iter().chain(requests) {
-            self.stats.flow_mods += u64::from(matches!(message, Message::FlowMod(_)));
+            self.stats.flow_mods += u64::from(matches!(message, Message::FlowMod(_) | Message::BundleAdd(_)));
             self.out.push(Effect::Send { dpid, xid, message });
         }
     }

@@ -85,7 +85,8 @@ impl Meters {
     fn missing_for(&mut self, messages: &Requests) -> Vec<MeterMod> {
         let mut first = Vec::new();
         for (_, message) in messages {
-            let Message::FlowMod(flow_mod) = message else { continue };
+            let changed = if let Message::BundleAdd(add) = message { &add.message } else { message };
+            let Message::FlowMod(flow_mod) = changed else { continue };
             for number in flow_mod.instructions.iter().filter_map(metered) {
                 if let Some(limit) = self.limits.get(&number)
                     && self.made.insert(number)

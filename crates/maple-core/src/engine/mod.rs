@@ -274,8 +274,8 @@ impl Engine {
 
     fn on(&mut self, event: Event) {
         match event {
-            Event::SwitchUp { dpid, version, features, description, ports } => {
-                let capabilities = Capabilities::of(version, &features).described(&description);
+            Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
+                let capabilities = Capabilities::of(version, &features).described(&description).bundles(has_bundles);
                 self.switch_up(dpid, capabilities, &ports);
             }
             Event::SwitchDown { dpid } => self.switch_down(dpid),

@@ -2,18 +2,20 @@
 //!
 //! A refused rule of a leaf or label takes that leaf or label out. A refused rule of a host or a route leaves the
 //! others alone. A switch that refuses something in several updates in a row gets no new rules for a while. After any
-//! refusal the switch is asked which rules it has ([`Engine::reread`]).
+//! refusal the switch is asked which rules it has ([`Engine::reread`]). That holds for a refused rule of a bundle as well,
+//! although the bundle has changed nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use maple_wire::msg::ErrorMsg;
+use maple_wire::msg::bundle::ONF;
 use maple_wire::{Dpid, Instruction, Version, print};
 
 use super::Engine;
 use super::cookies::{Subject, subject_of};
 use super::switch::{ROUTES, RouteTable, Stale};
-use super::tables::Waiter;
+use super::tables::{Refused, Waiter};
 use super::timers::Timer;
 use crate::labels::Refusal;
 use crate::report::Report;
@@ -31,7 +33,11 @@ impl Engine {
             return;
         }
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let Some((table, rule)) = switch.tables.refuse(xid) else { return self.statistics_refused(dpid, xid) };
+        let (table, rule) = match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
+            Some(Refused::Rule(table, rule)) => (table, rule),
+            Some(Refused::Bundle) => return self.bundle_refused(dpid, error),
+            None => return self.statistics_refused(dpid, xid),
+        };
         let what = refusal(switch.version(), table, &rule, error);
         let full = is_table_full(error, switch.version());
         if switch.host_rules.refuse(&rule, self.now + HOSTS_CLOSED_FOR) {
@@ -44,6 +50,13 @@ impl Engine {
         let is_hopeless = self.count_refusal(dpid, (table, &rule), full);
         self.report_refusal(dpid, what);
         self.remove_suspects(dpid, rule.cookie, full, is_hopeless);
+        self.reread(dpid);
+    }
+
+    /// The switch refused a bundle as such. From now on its updates take two steps.
+    fn bundle_refused(&mut self, dpid: Dpid, error: &ErrorMsg) {
+        let why = print::error_name(Version::Of13, error).into();
+        self.report_once(Report::BundleRefused { switch: dpid, why }, &format!("bundle {dpid}"));
         self.reread(dpid);
     }
 
@@ -182,6 +195,20 @@ fn is_table_full(error: &ErrorMsg, version: Version) -> bool {
         Version::Of10 => (error.kind, error.code) == (3, 0),
         Version::Of13 => (error.kind, error.code) == (5, 1),
     }
+}
+
+/// Whether an error is about a bundle, and not about the message in it: the ONF's errors from `OFPBFC_UNKNOWN` to
+/// `OFPBFC_BUNDLE_IN_PROGRESS`, and those of switches that do not know the messages of bundles.
+fn is_of_bundle(error: &ErrorMsg, version: Version) -> bool {
+    const EXPERIMENTER: u16 = 0xffff;
+    const BAD_EXPERIMENTER: [u16; 2] = [3, 4];
+    let is_onf = || error.data.starts_with(&ONF.to_be_bytes());
+    version == Version::Of13
+        && match error.kind {
+            EXPERIMENTER => (2300..=2315).contains(&error.code) && is_onf(),
+            ErrorMsg::BAD_REQUEST => BAD_EXPERIMENTER.contains(&error.code),
+            _ => false,
+        }
 }
 
 #[cfg(test)]

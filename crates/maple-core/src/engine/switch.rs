@@ -17,7 +17,7 @@ use super::polls::Polls;
 use super::proactive::Proactive;
 use super::restore::Restoring;
 use super::route_rules::RouteRules;
-use super::tables::{Confirmed, Tables, Waiter};
+use super::tables::{Confirmed, Requests, Tables, Waiter};
 use super::{Effect, Engine, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
 use crate::compile::{Table, Target};
@@ -117,13 +117,13 @@ impl Switch {
             dpid,
             table: table(&capabilities, options),
             labels: LabelTable::new(dpid, capabilities.version, !three_tables, quarantine(options)),
+            tables: Tables::new(options.first_xid, capabilities.bundles),
             capabilities,
             three_tables,
             route_rules: RouteRules::default(),
             route_table: RouteTable::default(),
             carried: Vec::new(),
             changed_actions: BTreeSet::new(),
-            tables: Tables::new(options.first_xid),
             renamed: Renamed::default(),
             restoring: None,
             host_rules: HostRules::new(three_tables, (cookie(options.epoch, None), copy_cookie(options.epoch))),
@@ -201,7 +201,9 @@ impl Engine {
 
     /// Asks the switch which rules it has. Until it answers, nothing is sent.
     pub(super) fn reread(&mut self, dpid: Dpid) {
-        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.begin_reread()) {
+        let mut requests = Requests::new();
+        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.begin_reread(&mut requests)) {
+            self.out.extend(requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
             self.out.push(Effect::ReadFlows { dpid });
         }
     }

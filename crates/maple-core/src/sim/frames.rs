@@ -22,6 +22,8 @@ impl Sim {
                     Err(error) => self.notify(dpid, Event::SwitchError { dpid, xid, error }),
                 }
             }
+            Message::BundleControl(request) => self.bundle_control(dpid, xid, request),
+            Message::BundleAdd(request) => self.bundle_add(dpid, xid, request),
             Message::PacketOut(packet_out) => {
                 let out = switch.packet_out(&packet_out);
                 self.leave(dpid, out);

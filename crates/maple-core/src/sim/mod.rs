@@ -21,6 +21,7 @@ use crate::report::Report;
 use crate::state::{Snapshot, Store, Write};
 
 mod bridge;
+mod bundles;
 pub mod cases;
 mod frames;
 mod random;
@@ -327,6 +328,7 @@ impl Sim {
     pub fn restart(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         switch.flows.clear();
+        switch.bundles.clear();
         // Messages under way between the two are lost with the connection.
         let shard = self.shards[&dpid];
         self.queue.retain(|_, happening| match happening {
@@ -532,7 +534,8 @@ impl Sim {
             0 => Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() },
             _ => Desc::default(),
         };
-        self.notify(dpid, Event::SwitchUp { dpid, version, features, description, ports });
+        let has_bundles = self.switches[&dpid].takes_bundles;
+        self.notify(dpid, Event::SwitchUp { dpid, version, features, description, ports, has_bundles });
     }
 
     fn notify(&mut self, dpid: Dpid, event: Event) {

@@ -12,6 +12,7 @@ use maple_wire::msg::{
 use maple_wire::packet::rewrite;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField, Packet, PortNo, Version};
 
+use super::bundles::Bundle;
 use crate::engine::InstalledFlow;
 
 /// One switch.
@@ -36,6 +37,10 @@ pub struct SimSwitch {
     pub buffers: bool,
     kept: BTreeMap<u32, Vec<u8>>,
     last_kept: u32,
+    /// Whether it has bundles.
+    pub takes_bundles: bool,
+    /// The open bundles.
+    pub(super) bundles: BTreeMap<u32, Bundle>,
     /// Whether it accepts meters.
     pub takes_meters: bool,
     /// Its meters.
@@ -79,6 +84,8 @@ impl SimSwitch {
             buffers: false,
             kept: BTreeMap::new(),
             last_kept: 0,
+            takes_bundles: false,
+            bundles: BTreeMap::new(),
             flows: Vec::new(),
             tells: true,
             packets: BTreeMap::new(),
@@ -104,6 +111,31 @@ impl SimSwitch {
         Ok(())
     }
 
+    /// Checks whether it could obey a request if there were room.
+    pub(super) fn check(&self, request: &FlowMod) -> Result<(), ErrorMsg> {
+        if request.command != FlowModCommand::Add {
+            return Ok(());
+        }
+        if self.version == Version::Of10 && request.table_id != 0 {
+            return Err(ErrorMsg { kind: 3, code: 5, data: Vec::new() });
+        }
+        let unknown = |i: &Instruction| matches!(i, Instruction::Meter(meter) if !self.meters.contains_key(meter));
+        if request.instructions.iter().any(unknown) {
+            return Err(ErrorMsg { kind: 12, code: 3, data: Vec::new() });
+        }
+        let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
+        if !self.takes_metadata && request.instructions.iter().any(carries) {
+            return Err(ErrorMsg { kind: 3, code: 3, data: Vec::new() });
+        }
+        if self.refuses_table == Some(request.table_id) {
+            return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
+        }
+        if request.table_id >= self.tables {
+            return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
+        }
+        Ok(())
+    }
+
     /// Changes the tables. Returns the rules that were deleted.
     pub fn flow_mod(&mut self, request: &FlowMod) -> Result<Vec<InstalledFlow>, ErrorMsg> {
         let is_exact = self.version == Version::Of10 && has_no_wildcards(&request.matching);
@@ -113,26 +145,9 @@ impl SimSwitch {
                 == (request.table_id, priority, sorted(&request.matching))
         };
         let mut deleted = Vec::new();
+        self.check(request)?;
         match request.command {
             FlowModCommand::Add => {
-                if self.version == Version::Of10 && request.table_id != 0 {
-                    return Err(ErrorMsg { kind: 3, code: 5, data: Vec::new() });
-                }
-                let unknown =
-                    |i: &Instruction| matches!(i, Instruction::Meter(meter) if !self.meters.contains_key(meter));
-                if request.instructions.iter().any(unknown) {
-                    return Err(ErrorMsg { kind: 12, code: 3, data: Vec::new() });
-                }
-                let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
-                if !self.takes_metadata && request.instructions.iter().any(carries) {
-                    return Err(ErrorMsg { kind: 3, code: 3, data: Vec::new() });
-                }
-                if self.refuses_table == Some(request.table_id) {
-                    return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
-                }
-                if request.table_id >= self.tables {
-                    return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
-                }
                 let replaced = self.flows.iter().any(same);
                 let in_table = self.flows.iter().filter(|flow| flow.table_id == request.table_id).count();
                 let is_table_full =

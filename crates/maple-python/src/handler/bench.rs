@@ -64,7 +64,8 @@ fn switch(version: Version, dpid: u64, ports: Vec<u32>) -> SwitchInfo {
         actions: 0xfff,
         ports: Vec::new(),
     };
-    SwitchInfo { version, features, ports: ports.into_iter().map(port).collect(), description: Default::default() }
+    let (ports, description) = (ports.into_iter().map(port).collect(), Default::default());
+    SwitchInfo { version, features, ports, description, has_bundles: false }
 }
 
 #[pymethods]

@@ -15,6 +15,31 @@ fn the_handshake_asks_for_what_is_needed() {
 }
 
 #[test]
+fn a_switch_has_bundles_if_it_opens_one_in_time() {
+    let opened = |bundle| Message::BundleControl(BundleControl { bundle, kind: BundleControl::OPENED, flags: 0 });
+    let refused = Message::Error(ErrorMsg { kind: 1, code: 3, data: Vec::new() });
+    for (answer, expected) in [(Some(opened(u32::MAX)), true), (Some(refused), false), (None, false)] {
+        let mut peer = described(Version::Of13);
+        let sent = peer.sent();
+        let probes = sent.iter().filter(|(_, message)| matches!(message, Message::BundleControl(_)));
+        let probes: Vec<u32> = probes.map(|(xid, _)| *xid).collect();
+        assert_eq!(probes.len(), 2, "one is opened and discarded: {sent:?}");
+        for (xid, message) in answer.iter().flat_map(|message| probes.iter().map(move |xid| (*xid, message))) {
+            peer.says(Version::Of13, xid, message);
+        }
+        sent.into_iter().for_each(|(xid, message)| peer.answer(xid, message));
+        let up = peer.out.iter().find_map(|output| if let Output::Up(info) = output { Some(info) } else { None });
+        assert_eq!(up.map(|info| info.has_bundles), Some(expected), "{answer:?}");
+        assert!(!peer.out.iter().any(|output| matches!(output, Output::Warning { .. })), "{:?}", peer.out);
+        // Answers that come later have no effect.
+        peer.out.clear();
+        peer.says(Version::Of13, probes[0], &opened(u32::MAX));
+        assert!(peer.out.is_empty());
+    }
+    assert!(!described(Version::Of10).sent().iter().any(|(_, message)| matches!(message, Message::BundleControl(_))));
+}
+
+#[test]
 fn a_1_0_switch_gets_its_configuration_and_is_never_asked_for_it() {
     let mut peer = described(Version::Of10);
     let sent = peer.sent();
@@ -35,7 +60,8 @@ fn a_late_configuration_delays_nothing_and_keeps_the_handling_of_fragments() {
             Message::StatsRequest(request) if request.body == maple_wire::msg::RequestBody::PortDesc => {
                 ReplyBody::PortDesc(vec![port(1)])
             }
-            _ => ReplyBody::Desc(desc()),
+            Message::StatsRequest(_) => ReplyBody::Desc(desc()),
+            _ => continue,
         };
         peer.says(Version::Of13, xid, &Message::StatsReply(StatsReply::new(body)));
     }

@@ -6,7 +6,9 @@ mod rules;
 mod streams;
 
 use maple_wire::msg::stats::{Desc, ReplyBody};
-use maple_wire::msg::{Features, Hello, HelloElement, PacketIn, PacketInReason, StatsReply, SwitchConfig};
+use maple_wire::msg::{
+    BundleControl, Features, Hello, HelloElement, PacketIn, PacketInReason, StatsReply, SwitchConfig,
+};
 use maple_wire::{Match, PortNo};
 
 use super::*;
@@ -52,22 +54,25 @@ impl Peer {
 
     /// Answers the requests of the handshake that are in `out`.
     fn answer_all(&mut self) {
+        self.sent().into_iter().for_each(|(xid, message)| self.answer(xid, message));
+    }
+
+    /// Answers a request of the handshake.
+    fn answer(&mut self, xid: u32, message: Message) {
         let version = self.session.version();
-        for (xid, message) in self.sent() {
-            match message {
-                Message::StatsRequest(request) => {
-                    let body = match request.body {
-                        maple_wire::msg::RequestBody::PortDesc => ReplyBody::PortDesc(vec![port(1)]),
-                        _ => ReplyBody::Desc(desc()),
-                    };
-                    self.says(version, xid, &Message::StatsReply(StatsReply::new(body)));
-                }
-                Message::GetConfigRequest => {
-                    let config = SwitchConfig { flags: 1, miss_send_len: 128 };
-                    self.says(version, xid, &Message::GetConfigReply(config));
-                }
-                _ => {}
+        match message {
+            Message::StatsRequest(request) => {
+                let body = match request.body {
+                    maple_wire::msg::RequestBody::PortDesc => ReplyBody::PortDesc(vec![port(1)]),
+                    _ => ReplyBody::Desc(desc()),
+                };
+                self.says(version, xid, &Message::StatsReply(StatsReply::new(body)));
             }
+            Message::GetConfigRequest => {
+                let config = SwitchConfig { flags: 1, miss_send_len: 128 };
+                self.says(version, xid, &Message::GetConfigReply(config));
+            }
+            _ => {}
         }
     }
 

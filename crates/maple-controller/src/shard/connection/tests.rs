@@ -114,7 +114,10 @@ fn engine(version: Version) -> Engine {
     let features =
         Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: vec![] };
     let ports = [1, 2].map(|number| Port::new(PortNo(number), [0; 6], "port")).to_vec();
-    handle(&mut engine, vec![Event::SwitchUp { dpid, version, features, description: Desc::default(), ports }]);
+    handle(
+        &mut engine,
+        vec![Event::SwitchUp { dpid, version, features, description: Desc::default(), ports, has_bundles: false }],
+    );
     let edges = [1, 2].map(|number| Event::PortIsEdge { port: Location::new(dpid, PortNo(number)) });
     handle(&mut engine, edges.to_vec());
     for host in [1, 2].repeat(3) {

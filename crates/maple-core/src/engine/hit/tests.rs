@@ -37,7 +37,14 @@ impl Fixture {
             ports: vec![],
         };
         let ports = (1..=3).map(port).collect();
-        fixture.handle(vec![Event::SwitchUp { dpid: SWITCH, version, features, description: Desc::default(), ports }]);
+        fixture.handle(vec![Event::SwitchUp {
+            dpid: SWITCH,
+            version,
+            features,
+            description: Desc::default(),
+            ports,
+            has_bundles: false,
+        }]);
         fixture.handle((1..=3).map(|n| Event::PortIsEdge { port: Location::new(SWITCH, PortNo(n)) }).collect());
         fixture
     }

@@ -27,7 +27,7 @@ fn with_flow_mod() -> (Engine, u32) {
         ports: vec![],
     };
     let (description, ports) = (Desc::default(), vec![]);
-    let up = Event::SwitchUp { dpid: SWITCH, version: Version::Of13, features, description, ports };
+    let up = Event::SwitchUp { dpid: SWITCH, version: Version::Of13, features, description, ports, has_bundles: false };
     let mut out = Vec::new();
     engine.handle(Time(1), &mut vec![up, Event::FlowsRead { dpid: SWITCH, flows: vec![] }], &mut out);
     let xid = out.iter().find_map(|effect| match effect {

@@ -22,6 +22,9 @@
 //! not sent; the rules are read and compared again. Additions alone are safe: each one depends only on those above it,
 //! which were sent before.
 //!
+//! If the switch has bundles, an update of different changes is one bundle instead (`bundle.rs`). Then its second step
+//! is the commit, and a refused change leaves everything as it was.
+//!
 //! The additions to the *last table* (the classifier, if there are other tables) come after everything else. A host
 //! that was just found must not match rules that were made without it. Until then its packets come to the controller,
 //! which is always right.
@@ -41,9 +44,11 @@ use crate::ids::LeafId;
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, Installed, changes, key_of};
 
+mod bundle;
 mod removals;
 mod shared_table;
 
+use bundle::Bundle;
 use removals::Removals;
 pub(super) use shared_table::Source;
 use shared_table::{Pending, SharedTable};
@@ -71,6 +76,8 @@ pub(super) struct Tables {
     removals: Removals,
     /// The waiters for the barrier of the next update.
     waiting: Vec<Waiter>,
+    /// Whether the switch takes bundles.
+    has_bundles: bool,
 }
 
 /// How far an update of two steps is.
@@ -79,23 +86,45 @@ enum Phase {
     /// No update has a second step.
     #[default]
     Idle,
-    /// The additions have been sent. The reply to the barrier request with this id confirms them. Then the rest
-    /// follows, and these waiters wait for it.
-    Adding(u32, Vec<Waiter>),
-    /// The additions are confirmed.
-    Added(Vec<Waiter>),
+    /// The first step has been sent. The reply to the barrier request with this id confirms it.
+    First(u32, SecondStep),
+    /// The first step is confirmed.
+    Second(SecondStep),
+}
+
+/// The second step of an update.
+struct SecondStep {
+    /// The prepared bundle that is to be committed. Without one, the first step were the additions, and the other
+    /// changes follow.
+    bundle: Option<Bundle>,
+    /// They wait for this step.
+    waiters: Vec<Waiter>,
 }
 
 enum Unconfirmed {
-    FlowMod { table: u8, rule: Rule },
+    FlowMod {
+        table: u8,
+        change: Change,
+    },
+    /// A bundle is to be opened or committed.
+    Bundle,
     Barrier(Vec<Waiter>),
+}
+
+/// What the switch has refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// A change of this rule, in this table.
+    Rule(u8, Rule),
+    /// To have a bundle. From now on it gets none.
+    Bundle,
 }
 
 impl Unconfirmed {
     fn waiters(&self) -> &[Waiter] {
         match self {
             Unconfirmed::Barrier(waiters) => waiters,
-            Unconfirmed::FlowMod { .. } => &[],
+            Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle => &[],
         }
     }
 }
@@ -128,8 +157,9 @@ pub(super) struct Confirmed {
 }
 
 impl Tables {
-    /// Tables about which nothing is known. The first transaction id is `first_xid`.
-    pub fn new(first_xid: u32) -> Tables {
+    /// Tables about which nothing is known, of a switch that has bundles or has none. The first transaction id is
+    /// `first_xid`.
+    pub fn new(first_xid: u32, has_bundles: bool) -> Tables {
         Tables {
             installed: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -143,6 +173,7 @@ impl Tables {
             unconfirmed: VecDeque::new(),
             removals: Removals::default(),
             waiting: Vec::new(),
+            has_bundles,
         }
     }
 
@@ -253,7 +284,7 @@ impl Tables {
     pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         let held_back: &[Waiter] = match &self.phase {
             Phase::Idle => &[],
-            Phase::Adding(_, waiting) | Phase::Added(waiting) => waiting,
+            Phase::First(_, step) | Phase::Second(step) => &step.waiters,
         };
         self.unconfirmed.iter().flat_map(|(_, sent)| sent.waiters()).chain(held_back).chain(&self.waiting)
     }
@@ -264,14 +295,20 @@ impl Tables {
             return false;
         }
         match std::mem::take(&mut self.phase) {
-            Phase::Adding(xid, waiting) => {
-                self.phase = Phase::Adding(xid, waiting);
+            Phase::First(xid, step) => {
+                self.phase = Phase::First(xid, step);
                 return false;
             }
-            Phase::Added(waiting) => {
-                let rest = self.changes();
-                self.send_changes(now, rest, out);
-                self.end_update(waiting, out);
+            Phase::Second(SecondStep { bundle, waiters }) => {
+                match bundle {
+                    Some(bundle) => self.commit(now, bundle, out),
+                    None => {
+                        let rest = self.changes();
+                        self.send_changes(now, rest, out);
+                        self.pending.clear();
+                    }
+                }
+                self.send_barrier(waiters, out);
             }
             Phase::Idle => {}
         }
@@ -331,13 +368,21 @@ impl Tables {
             return self.pending.clear();
         }
         let is_one = additions.is_empty() || rest.iter().all(is_addition);
+        if self.needs_bundle(additions.iter().chain(&rest).map(|(_, change)| change)) {
+            let bundle = Some(self.prepare(additions.into_iter().chain(rest), out));
+            self.pending.clear();
+            let xid = self.send_barrier(Vec::new(), out);
+            self.phase = Phase::First(xid, SecondStep { bundle, waiters: waiting });
+            return;
+        }
         self.send_changes(now, additions, out);
         if is_one {
             self.send_changes(now, rest, out);
-            self.end_update(waiting, out);
+            self.pending.clear();
+            self.send_barrier(waiting, out);
         } else {
             let xid = self.send_barrier(Vec::new(), out);
-            self.phase = Phase::Adding(xid, waiting);
+            self.phase = Phase::First(xid, SecondStep { bundle: None, waiters: waiting });
         }
     }
 
@@ -353,25 +398,19 @@ impl Tables {
 
     fn send_changes(&mut self, now: Time, changes: Vec<(u8, Change)>, out: &mut Requests) {
         for (table, change) in changes {
-            self.installed.entry(table).or_default().apply(&change);
-            let mut flow_mod = change.flow_mod(table);
-            if !matches!(change, Change::Delete(_)) {
-                flow_mod.flags |= FlowMod::SEND_FLOW_REM;
-            }
             let xid = self.take_xid();
-            if let Change::Delete(rule) = &change {
-                self.removals.expect(now, (table, rule.cookie, key_of(rule)));
-            }
-            let (Change::Add(rule) | Change::Modify(rule) | Change::Delete(rule)) = change;
-            self.unconfirmed.push_back((xid, Unconfirmed::FlowMod { table, rule }));
-            out.push((xid, Message::FlowMod(flow_mod)));
+            out.push((xid, Message::FlowMod(flow_mod(table, &change))));
+            self.note(now, xid, table, change);
         }
     }
 
-    /// Ends an update whose changes have all been sent.
-    fn end_update(&mut self, waiting: Vec<Waiter>, out: &mut Requests) {
-        self.pending.clear();
-        self.send_barrier(waiting, out);
+    /// Notes that the switch makes a change that the message with this id asks for.
+    fn note(&mut self, now: Time, xid: u32, table: u8, change: Change) {
+        self.installed.entry(table).or_default().apply(&change);
+        if let Change::Delete(rule) = &change {
+            self.removals.expect(now, (table, rule.cookie, key_of(rule)));
+        }
+        self.unconfirmed.push_back((xid, Unconfirmed::FlowMod { table, change }));
     }
 
     fn send_barrier(&mut self, waiting: Vec<Waiter>, out: &mut Requests) -> u32 {
@@ -390,18 +429,27 @@ impl Tables {
             done.flat_map(|(_, sent)| if let Unconfirmed::Barrier(waiters) = sent { waiters } else { Vec::new() });
         let waiters = waiters.collect();
         self.phase = match std::mem::take(&mut self.phase) {
-            Phase::Adding(awaited, waiting) if awaited == xid => Phase::Added(waiting),
+            Phase::First(awaited, step) if awaited == xid => Phase::Second(step),
             other => other,
         };
-        Some(Confirmed { waiters, has_second_step: matches!(self.phase, Phase::Added(_)) })
+        Some(Confirmed { waiters, has_second_step: matches!(self.phase, Phase::Second(_)) })
     }
 
-    /// The switch refused the message with this id. Returns the rule, if it was a change of one.
-    pub fn refuse(&mut self, xid: u32) -> Option<(u8, Rule)> {
-        let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::FlowMod { .. });
+    /// The switch refused the message with this id. `of_bundle`: the error says that a bundle was refused, and not the
+    /// change in it. Returns what was refused, if that was not known.
+    pub fn refuse(&mut self, xid: u32, of_bundle: bool) -> Option<Refused> {
+        let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && !matches!(sent, Unconfirmed::Barrier(_));
         // The list no longer has it, so further refusals of the same message have no effect.
         let at = self.unconfirmed.iter().position(is_it)?;
-        let (_, Unconfirmed::FlowMod { table, rule }) = self.unconfirmed.remove(at)? else { return None };
+        let (_, sent) = self.unconfirmed.remove(at)?;
+        let refused = match sent {
+            Unconfirmed::FlowMod { table, change } if !of_bundle => Refused::Rule(table, change.into_rule()),
+            // A commit also fails because of a change whose own refusal came before.
+            Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle if !self.ready => return None,
+            Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle => Refused::Bundle,
+            Unconfirmed::Barrier(_) => return None,
+        };
+        self.has_bundles &= refused != Refused::Bundle;
         // The barriers after it confirm nothing of it. Their waiters wait for the update after the rules were read.
         let mut waiters = Vec::new();
         for (_, sent) in self.unconfirmed.iter_mut().skip(at) {
@@ -410,17 +458,21 @@ impl Tables {
             }
         }
         self.waiting.splice(0..0, waiters);
-        Some((table, rule))
+        Some(refused)
     }
 
     /// The rules of the switch are no longer known. Returns whether the switch has to be asked.
-    pub fn begin_reread(&mut self) -> bool {
+    pub fn begin_reread(&mut self, out: &mut Requests) -> bool {
         if !std::mem::take(&mut self.ready) {
             return false;
         }
-        // The second step depends on additions that the switch may have refused, so the update starts again.
-        if let Phase::Adding(_, held_back) | Phase::Added(held_back) = std::mem::take(&mut self.phase) {
-            self.waiting.splice(0..0, held_back);
+        // The second step depends on changes that the switch may have refused, so the update starts again.
+        if let Phase::First(_, step) | Phase::Second(step) = std::mem::take(&mut self.phase) {
+            if let Some(bundle) = step.bundle {
+                let xid = self.take_xid();
+                out.push((xid, bundle.discard()));
+            }
+            self.waiting.splice(0..0, step.waiters);
         }
         true
     }
@@ -450,5 +502,16 @@ impl Tables {
     }
 }
 
+/// The message that makes a change in a table. The switch reports when the rule is gone.
+fn flow_mod(table: u8, change: &Change) -> FlowMod {
+    let mut flow_mod = change.flow_mod(table);
+    if !matches!(change, Change::Delete(_)) {
+        flow_mod.flags |= FlowMod::SEND_FLOW_REM;
+    }
+    flow_mod
+}
+
+#[cfg(test)]
+mod full_switch;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! What is sent and in which order, and what a refusal or a lost rule leads to.
 
-use maple_wire::msg::FlowModCommand;
+use maple_wire::msg::{BundleControl, FlowModCommand};
 use maple_wire::{Field, Match};
 
 use super::*;
@@ -11,13 +11,23 @@ fn rule(priority: u16, dst: u128) -> Rule {
     Rule { priority, matching, instructions: to_controller().into(), cookie: 7 }
 }
 
-/// The messages in order: a flow-mod as its table and command, a barrier request as `None`.
+/// The messages in order: a flow-mod as its table and command; a barrier request as `None`.
 fn shown(requests: &Requests) -> Vec<Option<(u8, FlowModCommand)>> {
     let shown = |(_, message): &(u32, Message)| match message {
         Message::FlowMod(flow_mod) => Some((flow_mod.table_id, flow_mod.command)),
         _ => None,
     };
     requests.iter().map(shown).collect()
+}
+
+/// What is asked of bundles, in order: the kind of a request, or `None` for a message that is added.
+fn bundled(requests: &Requests) -> Vec<Option<u16>> {
+    let bundled = |(_, message): &(u32, Message)| match message {
+        Message::BundleControl(control) => Some(Some(control.kind)),
+        Message::BundleAdd(_) => Some(None),
+        _ => None,
+    };
+    requests.iter().filter_map(bundled).collect()
 }
 
 fn update(tables: &mut Tables, waiter: Option<Waiter>, changes: Vec<Change>) -> Requests {
@@ -32,7 +42,11 @@ fn update(tables: &mut Tables, waiter: Option<Waiter>, changes: Vec<Change>) -> 
 
 /// Tables with one rule, in table 1.
 fn tables() -> Tables {
-    let mut tables = Tables::new(100);
+    tables_with(false)
+}
+
+fn tables_with(bundles: bool) -> Tables {
+    let mut tables = Tables::new(100, bundles);
     assert!(!tables.begin_update(Time(1), &mut Requests::new()), "the rules of the switch are not known");
     tables.read([(1, rule(1, 1))].into_iter());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
@@ -60,9 +74,10 @@ fn additions_are_confirmed_before_the_rest_of_an_update_is_sent() {
 fn a_barrier_reply_does_not_confirm_a_refused_rule() {
     let mut tables = tables();
     let sent = update(&mut tables, Some(Waiter::Barriers(1)), vec![Change::Add(rule(2, 2))]);
-    assert_eq!(tables.refuse(sent[0].0), Some((1, rule(2, 2))));
-    assert_eq!(tables.refuse(sent[0].0), None, "repeated refusals have no effect");
-    assert!(tables.begin_reread() && !tables.begin_reread());
+    assert_eq!(tables.refuse(sent[0].0, false), Some(Refused::Rule(1, rule(2, 2))));
+    assert_eq!(tables.refuse(sent[0].0, false), None, "repeated refusals have no effect");
+    let mut out = Requests::new();
+    assert!(tables.begin_reread(&mut out) && !tables.begin_reread(&mut out) && out.is_empty());
     assert_eq!(tables.confirm(sent[1].0).map(|confirmed| confirmed.waiters), Some(vec![]));
     tables.read([(1, rule(1, 1))].into_iter());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
@@ -80,4 +95,81 @@ fn a_rule_that_the_switch_lost_is_sent_again() {
     assert_eq!(shown(&update(&mut tables, None, vec![])), [Some((1, FlowModCommand::Add)), None]);
     update(&mut tables, None, vec![Change::Delete(rule(1, 1))]);
     assert!(!tables.is_lost(Time(2), 1, 7, key), "we deleted it");
+}
+
+/// An update of two changes as a bundle that is not confirmed, and its messages.
+fn prepared(tables: &mut Tables) -> Requests {
+    let (add, delete) = (Change::Add(rule(2, 2)), Change::Delete(rule(1, 1)));
+    let sent = update(tables, Some(Waiter::Barriers(1)), vec![add, delete]);
+    assert_eq!(bundled(&sent), [Some(BundleControl::OPEN), None, None]);
+    assert_eq!((shown(&sent), tables.count(None)), (vec![None; 4], 1), "nothing is made yet");
+    sent
+}
+
+#[test]
+fn different_changes_are_a_bundle_that_is_committed_when_the_switch_has_all_of_it() {
+    let mut tables = tables_with(true);
+    let first = prepared(&mut tables);
+    assert!(update(&mut tables, None, vec![]).is_empty(), "changes recorded meanwhile wait");
+    assert_eq!(tables.confirm(first[3].0), Some(Confirmed { waiters: vec![], has_second_step: true }));
+    let second = update(&mut tables, None, vec![Change::Add(rule(3, 3))]);
+    assert_eq!(bundled(&second), [Some(BundleControl::COMMIT)]);
+    assert_eq!(shown(&second), [None, None, Some((1, FlowModCommand::Add)), None]);
+    let confirmed = tables.confirm(second[1].0).map(|confirmed| confirmed.waiters);
+    assert_eq!((confirmed, tables.count(None)), (Some(vec![Waiter::Barriers(1)]), 2));
+}
+
+#[test]
+fn changes_of_one_kind_are_a_bundle_only_while_an_addition_is_not_confirmed() {
+    let mut tables = tables_with(true);
+    let delete = || vec![Change::Delete(rule(1, 1))];
+    let sent = update(&mut tables, None, vec![Change::Add(rule(2, 2))]);
+    assert_eq!((bundled(&sent), bundled(&update(&mut tables, None, delete()))), (vec![], vec![Some(0), None]));
+    let mut tables = tables_with(true);
+    let sent = update(&mut tables, None, vec![Change::Add(rule(2, 2))]);
+    tables.confirm(sent[1].0);
+    assert_eq!(shown(&update(&mut tables, None, delete())), [Some((1, FlowModCommand::DeleteStrict)), None]);
+}
+
+#[test]
+fn a_change_refused_at_the_commit_leaves_everything_as_it_was() {
+    let mut tables = tables_with(true);
+    let first = prepared(&mut tables);
+    tables.confirm(first[3].0);
+    let second = update(&mut tables, None, vec![]);
+    assert_eq!(tables.refuse(first[1].0, false), Some(Refused::Rule(1, rule(2, 2))));
+    let mut out = Requests::new();
+    assert!(tables.begin_reread(&mut out) && out.is_empty());
+    assert_eq!(tables.refuse(second[0].0, true), None, "the commit failed for that reason");
+    assert_eq!(tables.confirm(second[1].0).map(|confirmed| confirmed.waiters), Some(vec![]));
+    tables.read([(1, rule(1, 1))].into_iter());
+    tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
+    let sent = update(&mut tables, None, vec![]);
+    assert_eq!(tables.confirm(sent[0].0).map(|confirmed| confirmed.waiters), Some(vec![Waiter::Barriers(1)]));
+}
+
+#[test]
+fn a_bundle_without_one_of_its_changes_is_discarded() {
+    let mut tables = tables_with(true);
+    let first = prepared(&mut tables);
+    assert_eq!(tables.refuse(first[2].0, false), Some(Refused::Rule(1, rule(1, 1))));
+    let mut out = Requests::new();
+    assert!(tables.begin_reread(&mut out));
+    assert_eq!(bundled(&out), [Some(BundleControl::DISCARD)]);
+    let confirmed = tables.confirm(first[3].0);
+    assert_eq!(confirmed, Some(Confirmed { waiters: vec![], has_second_step: false }));
+}
+
+#[test]
+fn a_switch_that_refuses_a_bundle_gets_two_steps_from_then_on() {
+    for at in [0, 1] {
+        let mut tables = tables_with(true);
+        let first = prepared(&mut tables);
+        assert_eq!(tables.refuse(first[at].0, true), Some(Refused::Bundle));
+        assert!(tables.begin_reread(&mut Requests::new()));
+        tables.read([(1, rule(1, 1))].into_iter());
+        tables.compare_all(2, BTreeMap::from([(1, vec![rule(2, 2)])]));
+        let sent = update(&mut tables, None, vec![]);
+        assert_eq!(shown(&sent), [Some((1, FlowModCommand::Add)), None]);
+    }
 }

@@ -26,7 +26,14 @@ fn up() -> Event {
         ports: vec![],
     };
     let ports = vec![Port::new(PortNo(1), [2; 6], "eth1")];
-    Event::SwitchUp { dpid: SWITCH, version: Version::Of13, features, description: Desc::default(), ports }
+    Event::SwitchUp {
+        dpid: SWITCH,
+        version: Version::Of13,
+        features,
+        description: Desc::default(),
+        ports,
+        has_bundles: false,
+    }
 }
 
 #[test]

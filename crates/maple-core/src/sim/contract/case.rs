@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use maple_wire::Dpid;
+
 use super::generate::{Shape, Step, greeting, hosts, line_shape, shape, steps, steps_of_flows};
 use super::guards::{Guard, guards};
 use super::play::{Play, Tally};
@@ -142,6 +144,11 @@ impl Case {
         let count = 20 + random.below(30);
         steps.extend(steps_of_flows(&mut random, &shape, count, 16));
         Case::new(seed, (shape, policy, steps), &mut random, |_| true)
+    }
+
+    /// Whether a switch has bundles, if it speaks 1.3.
+    pub fn has_bundles(&self, dpid: Dpid) -> bool {
+        Random(self.seed ^ dpid.0 << 32).one_in(2)
     }
 
     /// Packets that the policy decides beforehand.

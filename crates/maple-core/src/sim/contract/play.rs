@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::{Dpid, Field, PortNo};
+use maple_wire::{Dpid, Field, PortNo, Version};
 
 use super::case::Case;
 use super::generate::{LINK_PORTS, Step, hosts};
@@ -107,6 +107,7 @@ impl<'a> Play<'a> {
             switch.tables = *tables;
             (switch.refuses_table, switch.takes_metadata) = case.shape.refused;
             switch.takes_meters = case.shape.takes_meters;
+            switch.takes_bundles = *version == Version::Of13 && case.has_bundles(dpid);
             if let Some(capture) = case.shape.capture {
                 (switch.send_len, switch.buffers) = capture;
             }

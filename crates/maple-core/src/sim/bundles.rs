@@ -1,0 +1,83 @@
+//! Bundles of a simulated switch, with the habits of Open vSwitch: a message that it refuses at once is left out, and
+//! the others are committed.
+
+use maple_wire::msg::bundle::ONF;
+use maple_wire::msg::{BundleAdd, BundleControl, ErrorMsg, FlowMod};
+use maple_wire::{Dpid, Message};
+
+use super::{Sim, SimSwitch};
+use crate::engine::{Event, InstalledFlow};
+
+/// `OFPBFC_BAD_ID`: there is no such bundle.
+const BAD_ID: u16 = 2302;
+/// `OFPBFC_MSG_FAILED`: a message of the bundle could not be obeyed.
+const MSG_FAILED: u16 = 2313;
+/// `OFPBRC_BAD_EXPERIMENTER` for a switch without bundles.
+const BAD_EXPERIMENTER: ErrorMsg = ErrorMsg { kind: 1, code: 3, data: Vec::new() };
+
+/// An open bundle: its messages, with their transaction ids.
+pub(super) type Bundle = Vec<(u32, FlowMod)>;
+
+impl Sim {
+    /// A message about a bundle reaches a switch.
+    pub(super) fn bundle_control(&mut self, dpid: Dpid, xid: u32, request: BundleControl) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let (deleted, errors) = switch.bundle_control(xid, request);
+        deleted.into_iter().for_each(|flow| self.tell_removed(dpid, flow));
+        errors.into_iter().for_each(|(xid, error)| self.notify(dpid, Event::SwitchError { dpid, xid, error }));
+    }
+
+    /// A message to be added to a bundle reaches a switch.
+    pub(super) fn bundle_add(&mut self, dpid: Dpid, xid: u32, request: BundleAdd) {
+        self.flow_mods += 1;
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if let Err(error) = switch.bundle_add(xid, request) {
+            self.notify(dpid, Event::SwitchError { dpid, xid, error });
+        }
+    }
+}
+
+impl SimSwitch {
+    /// Adds a message to a bundle.
+    pub fn bundle_add(&mut self, xid: u32, request: BundleAdd) -> Result<(), ErrorMsg> {
+        let Message::FlowMod(flow_mod) = *request.message else { panic!("the engine bundles flow-mods only") };
+        if !self.takes_bundles {
+            return Err(BAD_EXPERIMENTER);
+        }
+        self.check(&flow_mod)?;
+        self.bundles.get_mut(&request.bundle).ok_or_else(|| failure(BAD_ID))?.push((xid, flow_mod));
+        Ok(())
+    }
+
+    /// Obeys a request about a bundle. Returns the rules that were deleted, and errors with the requests' ids.
+    pub fn bundle_control(&mut self, xid: u32, request: BundleControl) -> (Vec<InstalledFlow>, Vec<(u32, ErrorMsg)>) {
+        if !self.takes_bundles {
+            return (Vec::new(), vec![(xid, BAD_EXPERIMENTER)]);
+        }
+        if request.kind == BundleControl::OPEN {
+            self.bundles.insert(request.bundle, Bundle::new());
+            return (Vec::new(), Vec::new());
+        }
+        let Some(bundle) = self.bundles.remove(&request.bundle) else {
+            return (Vec::new(), vec![(xid, failure(BAD_ID))]);
+        };
+        if request.kind != BundleControl::COMMIT {
+            return (Vec::new(), Vec::new());
+        }
+        let (before, mut deleted) = (self.flows.clone(), Vec::new());
+        for (inner, flow_mod) in bundle {
+            match self.flow_mod(&flow_mod) {
+                Ok(gone) => deleted.extend(gone),
+                Err(error) => {
+                    self.flows = before;
+                    return (Vec::new(), vec![(inner, error), (xid, failure(MSG_FAILED))]);
+                }
+            }
+        }
+        (deleted, Vec::new())
+    }
+}
+
+fn failure(code: u16) -> ErrorMsg {
+    ErrorMsg { kind: 0xffff, code, data: ONF.to_be_bytes().to_vec() }
+}
