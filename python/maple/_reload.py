@@ -20,6 +20,9 @@ class _Aside(NamedTuple):
 
 
 _aside: _Aside | None = None
+"""While it is open whether the file that was loaded again counts."""
+_former: _Aside | None = None
+"""What the file that was loaded again last has replaced."""
 
 
 def load_again(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
@@ -50,10 +53,20 @@ def load_again(path: str, name: str | None = None) -> Policy | type[_maple.Handl
 
 def adopted() -> None:
     """The file that was loaded again counts."""
-    global _aside
+    global _aside, _former
     if _aside is not None:
         _on.replace_functions()
-    _aside = None
+    _former, _aside = _aside, None
+
+
+def rolled_back() -> None:
+    """What was before counts again."""
+    global _former
+    if _former is not None:
+        sys.modules.update(_former.modules)
+        _on.take_back(_former.functions)
+        _on.replace_functions()
+    _former = None
 
 
 def refused() -> None:

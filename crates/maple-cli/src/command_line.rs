@@ -5,7 +5,9 @@ use clap::{Parser, Subcommand};
 use crate::acl::AclArgs;
 use crate::bench::BenchArgs;
 use crate::decode::DecodeArgs;
-use crate::options::{CheckArgs, EmulateArgs, LoadArgs, ReloadArgs, RunArgs, ShowArgs};
+use crate::options::{
+    ApplyArgs, CheckArgs, EmulateArgs, LoadArgs, PlanArgs, ReloadArgs, RollbackArgs, RunArgs, ShowArgs,
+};
 use crate::state::StateArgs;
 
 /// A network that behaves as if one function ran on every packet.
@@ -24,6 +26,14 @@ pub enum Command {
     Run(RunArgs),
     /// Run a changed policy, or another one, in a running controller: no packet is lost
     Reload(ReloadArgs),
+    /// Say what a policy would change in a running controller: who loses, who gains, and which rules
+    ///
+    /// Ends with status 0 if nothing would change, 2 if something would, and 1 on an error.
+    Plan(PlanArgs),
+    /// Do what a plan says, unless something else would change by now
+    Apply(ApplyArgs),
+    /// Run the policy again that ran before the last `maple apply` or `maple reload`
+    Rollback(RollbackArgs),
     /// Search for reads of a policy that Maple cannot track: clocks, random numbers, globals, files
     Check(CheckArgs),
     /// Emulate a network of OpenFlow switches and hosts, for any controller

@@ -24,6 +24,7 @@ mod emulate;
 mod load;
 mod show;
 
+mod plan;
 mod reload;
 
 mod bench;
@@ -49,14 +50,24 @@ use output::{exit_status, print_usage};
 /// Runs the `maple` command. `arguments` begin with the program's name; Python policies need a `loader`. Returns the
 /// exit status: 0 for success, 1 for a failure, 2 for a usage error.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&dyn PolicyLoader>) -> u8 {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    // There 2 means that something would change.
+    let is_plan = arguments.get(1).is_some_and(|command| command == "plan");
     let command_line = match CommandLine::try_parse_from(arguments) {
         Ok(command_line) => command_line,
+        Err(error) if is_plan => return print_usage(&error).min(1),
         Err(error) => return print_usage(&error),
     };
     let refusal = match &command_line.command {
         Command::Run(args) => args.options.refusal(),
         Command::Emulate(args) => args.refusal(),
-        Command::Check(_) | Command::Decode(_) | Command::Show(_) | Command::Reload(_) => None,
+        Command::Check(_)
+        | Command::Decode(_)
+        | Command::Show(_)
+        | Command::Reload(_)
+        | Command::Plan(_)
+        | Command::Apply(_)
+        | Command::Rollback(_) => None,
         Command::State(_) | Command::Acl(_) | Command::Schema | Command::Load(_) | Command::Bench(_) => None,
     };
     if let Some(error) = refusal {
@@ -70,6 +81,9 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
     exit_status(match command_line.command {
         Command::Run(args) => run::main(args, loader),
         Command::Reload(args) => reload::main(&args),
+        Command::Plan(args) => plan::main(&args),
+        Command::Apply(args) => plan::apply(&args),
+        Command::Rollback(args) => reload::rollback(&args),
         Command::Check(args) => check::main(args, loader),
         Command::Emulate(args) => emulate::main(args),
         Command::Load(args) => load::main(&args),

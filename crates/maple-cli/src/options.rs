@@ -47,6 +47,59 @@ pub struct ReloadArgs {
     pub json: bool,
 }
 
+/// `maple plan`.
+#[derive(Debug, Args)]
+pub struct PlanArgs {
+    /// The policy, as for `maple run` [default: the one that runs, from its file as that is now]
+    pub policy: Option<String>,
+    /// Keep the plan in a file, for `maple apply`
+    #[arg(long, value_name = "PATH")]
+    pub out: Option<PathBuf>,
+    /// Print all packets and rules that change, however many there are
+    #[arg(long)]
+    pub all: bool,
+    /// The controller's Unix socket [default: as in `maple run`]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Print JSON, as it is kept in the file
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `maple apply`.
+#[derive(Debug, Args)]
+pub struct ApplyArgs {
+    /// The file of the plan: what `maple plan --out PATH` wrote
+    #[arg(required_unless_present = "rest")]
+    pub plan: Option<PathBuf>,
+    /// At first only for packets that enter at these switches, hex digits: 1,2,…
+    #[arg(long, value_name = "SWITCH,…", value_delimiter = ',', conflicts_with = "percent")]
+    pub canary: Vec<String>,
+    /// At first only for packets that enter at this share of the switches, in per cent
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub percent: Option<u8>,
+    /// Now everywhere, after `--canary` or `--percent`
+    #[arg(long, conflicts_with_all = ["plan", "canary", "percent"])]
+    pub rest: bool,
+    /// The controller's Unix socket [default: as in `maple run`]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `maple rollback`.
+#[derive(Debug, Args)]
+pub struct RollbackArgs {
+    /// The controller's Unix socket [default: as in `maple run`]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// The options of `maple run` that policies in Rust have too.
 #[derive(Clone, Debug, Args)]
 pub struct RunOptions {

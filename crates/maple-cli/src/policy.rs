@@ -9,7 +9,7 @@ use anyhow::Context;
 use maple_acl::{Forward, List};
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::Composition;
-use maple_core::state::Write;
+use maple_core::state::{Store, Write};
 
 use crate::builtin;
 use crate::usage_error::{OrUsageError as _, usage_error};
@@ -53,8 +53,17 @@ pub trait PolicyLoader: Sync {
         anyhow::bail!("this `maple` can't load policies again")
     }
 
+    /// From now on, what files write while this thread loads them goes to this store; `None`: to that of the
+    /// controller.
+    fn write_to(&self, store: Option<Arc<Store>>) {
+        let _ = store;
+    }
+
     /// The policy that was loaded again runs.
     fn adopted(&self) {}
+
+    /// The policy that ran before the one that was adopted last runs again.
+    fn rolled_back(&self) {}
 
     /// The policy that was loaded again does not run, and is forgotten.
     fn refused(&self) {}

@@ -1,27 +1,37 @@
-//! `maple reload`: a running controller loads a policy, and runs it instead of the one that it has.
+//! `maple reload`, `maple rollback`: a running controller runs another policy than the one that it has.
+
+use std::path::Path;
 
 use maple_controller::control::socket::{Reload, Request, ask};
 use serde_json::Value;
 
-use crate::options::{ReloadArgs, default_control};
+use crate::options::{ReloadArgs, RollbackArgs, default_control};
 use crate::output::print_line;
 use crate::policy::PolicyName;
 use crate::show::hint;
 
-/// Prints how it went.
+/// `maple reload`.
 pub fn main(args: &ReloadArgs) -> anyhow::Result<u8> {
-    let control = args.control.clone().unwrap_or_else(default_control);
     let name = args.policy.as_deref().map(absolute).transpose()?;
-    let request = Request::Reload(Reload::Policy { name, tolerate: args.tolerate });
-    let answer = ask(&control, &request).map_err(hint)?;
-    if args.json {
+    let request = Reload::Policy { name, tolerate: args.tolerate };
+    told("reloaded", request, args.control.as_deref(), args.json)
+}
+
+/// `maple rollback`.
+pub fn rollback(args: &RollbackArgs) -> anyhow::Result<u8> {
+    told("rolled back", Reload::Rollback, args.control.as_deref(), args.json)
+}
+
+/// Sends a request, and prints how it went.
+pub fn told(what: &str, request: Reload, control: Option<&Path>, json: bool) -> anyhow::Result<u8> {
+    let control = control.map_or_else(default_control, Path::to_owned);
+    let answer = ask(&control, &Request::Reload(request)).map_err(hint)?;
+    if json {
         print_line(format_args!("{}", serde_json::to_string_pretty(&answer)?));
         return Ok(0);
     }
-    for warning in answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        eprintln!("warning: {warning}");
-    }
-    print_line(format_args!("reloaded: {}", text(&answer)));
+    warn(&answer);
+    print_line(format_args!("{what}: {}", text(&answer)));
     for error in answer["errors"].as_array().into_iter().flatten() {
         print_line(format_args!("fails {} times: {}", error["packets"], error["text"].as_str().unwrap_or_default()));
     }
@@ -29,6 +39,13 @@ pub fn main(args: &ReloadArgs) -> anyhow::Result<u8> {
         eprintln!("warning: not all switches have confirmed their new rules yet");
     }
     Ok(0)
+}
+
+/// Prints the warnings about a policy.
+pub fn warn(answer: &Value) {
+    for warning in answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        eprintln!("warning: {warning}");
+    }
 }
 
 /// How a reload went, in a line.
@@ -44,7 +61,7 @@ fn text(answer: &Value) -> String {
 }
 
 /// The policy's name for a controller that runs in another folder.
-fn absolute(policy: &str) -> anyhow::Result<String> {
+pub fn absolute(policy: &str) -> anyhow::Result<String> {
     Ok(match PolicyName::parse(policy) {
         PolicyName::Builtin(_) => policy.to_owned(),
         PolicyName::File { file, name } => {

@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{Maple, eventually};
-use maple_controller::control::socket::SCHEMA;
+use maple_controller::control::reload::{ReloadAnswer, ReloadTask};
+use maple_controller::control::socket::{Fingerprint, SCHEMA, Tolerance};
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Table, Types, Value as Stored, Write};
-use maple_core::{Location, Mac};
+use maple_core::{Location, Mac, Route};
 use maple_emulator::host::Kind;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::{Dpid, PortNo, Version};
@@ -128,10 +129,23 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
     let key = json!({ "key": ["blocked", "00:00:00:00:00:07"] });
     let (reloads, handle) = (maple.handle.serve_reloads(), maple.handle.clone());
     std::thread::spawn(move || {
-        let request = reloads.recv().expect("one is asked for");
-        let flood = Arc::new(|_: &PacketHandle, net: &Net| net.flood());
-        let reloaded = handle.reload(flood, request.tolerate).map_err(|error| error.to_string());
-        request.answer(reloaded.map(|reloaded| (reloaded, vec!["a warning".to_owned()])));
+        for request in reloads {
+            let drop = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
+            let reload = |tolerate: Tolerance| {
+                let reloaded = handle.reload(drop.clone(), tolerate).map_err(|error| error.to_string())?;
+                Ok(ReloadAnswer::Reloaded(reloaded, vec!["a warning".to_owned()]))
+            };
+            let answer = match &request.task {
+                ReloadTask::Reload { tolerate, .. } => reload(*tolerate),
+                ReloadTask::Plan { .. } => {
+                    let rehearsal = handle.rehearsal().expect("no rules are being read");
+                    let plan = handle.plan(rehearsal, ("drop.py".into(), drop.clone()), Fingerprint::of(["drop"]));
+                    Ok(ReloadAnswer::Planned(Box::new(plan)))
+                }
+                ReloadTask::Apply { .. } | ReloadTask::Rest | ReloadTask::Rollback => reload(Tolerance::Count(0)),
+            };
+            request.answer(answer);
+        }
     });
     let asked = [
         json!({ "show": "switches" }),
@@ -154,6 +168,11 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
         json!({ "invalidate": { "host": "00:00:00:00:00:07" } }),
         json!({ "invalidate": { "port": ["1", 1] } }),
         json!({ "invalidate": "all" }),
+        json!({ "reload": { "plan": { "name": null } } }),
+        json!({ "reload": { "apply": { "name": "drop.py", "sources": "1", "changes": "2" } } }),
+        json!({ "reload": { "apply": { "name": "a.py", "sources": "1", "changes": "2", "canary": { "percent": 5 } } } }),
+        json!({ "reload": "rest" }),
+        json!({ "reload": "rollback" }),
         json!({ "reload": { "policy": { "name": null, "tolerate": { "count": 0 } } } }),
     ];
     for request in &asked {

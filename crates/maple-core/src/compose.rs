@@ -43,8 +43,10 @@ use crate::run::Observe as _;
 use crate::state::{Access, Cell, CellValue, Value};
 use crate::trace::{Cond, Source};
 
+mod canary;
 mod slices;
 
+pub use canary::Canary;
 use slices::Tenant;
 pub use slices::{Slice, SliceError};
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use maple_cli::{Loaded, PolicyLoader, Suspicion};
 use maple_controller::listen::{Listener, Subscription, listen};
 use maple_controller::{ControllerOptions, Handle};
+use maple_core::state::Store;
 use maple_core::trace::Cond;
 use pyo3::exceptions::PySystemExit;
 use pyo3::prelude::*;
@@ -51,8 +52,16 @@ impl PolicyLoader for Loader {
         Python::attach(|py| loaded(py, ("maple._reload", "load_again"), file, name, time_limit))
     }
 
+    fn write_to(&self, store: Option<Arc<Store>>) {
+        host::write_to(store);
+    }
+
     fn adopted(&self) {
         told("adopted");
+    }
+
+    fn rolled_back(&self) {
+        told("rolled_back");
     }
 
     fn refused(&self) {

@@ -1,6 +1,6 @@
 //! The process that Python policies live in: its store, and the way to the running controller.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -20,6 +20,8 @@ const LOOK: Duration = Duration::from_millis(100);
 
 thread_local! {
     static ON_WORKER: Cell<bool> = const { Cell::new(false) };
+    /// Where this thread writes instead of the host's store, while it loads a policy that does not run yet.
+    static ASIDE: RefCell<Option<Arc<Store>>> = const { RefCell::new(None) };
 }
 
 struct Host {
@@ -65,6 +67,9 @@ pub fn ended() {
 /// The store that tables and variables live in. Waits while a controller starts, but on the thread that starts it and
 /// on the controller's workers.
 pub fn store() -> Arc<Store> {
+    if let Some(aside) = ASIDE.with_borrow(Clone::clone) {
+        return aside;
+    }
     if !is_worker() {
         GATE.pass();
     }
@@ -74,6 +79,15 @@ pub fn store() -> Arc<Store> {
 /// Lets tables and variables live in `store` from now on.
 pub fn use_store(store: Arc<Store>) {
     *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host::of(store);
+}
+
+/// From now on, what this thread reads and writes is in `store`, and no controller follows that. `None` ends this.
+pub fn write_to(store: Option<Arc<Store>>) {
+    ASIDE.set(store);
+}
+
+fn is_aside() -> bool {
+    ASIDE.with_borrow(Option::is_some)
 }
 
 /// Has this laboratory, which has the store, follow what is written to it from now on.
@@ -180,10 +194,16 @@ pub fn laboratory_error(error: LabError) -> PyErr {
 }
 
 fn laboratory() -> Option<Arc<Laboratory>> {
+    if is_aside() {
+        return None;
+    }
     HOST.read().unwrap_or_else(PoisonError::into_inner).laboratory.upgrade()
 }
 
 /// The running controller, if there is one.
 pub fn controller() -> Option<Handle> {
+    if is_aside() {
+        return None;
+    }
     HOST.read().unwrap_or_else(PoisonError::into_inner).controller.clone()
 }

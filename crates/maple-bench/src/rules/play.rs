@@ -1,6 +1,7 @@
 //! Replays a trace: a miss goes to the controller, which runs f and changes the switch's rules.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use maple_core::oracles::Strategy;
 use maple_core::{Augmented, Capabilities, Change, LeafAction, LeafId, Rule, Table, Target};
@@ -143,7 +144,7 @@ pub(super) fn expected(set: &FilterSet, headers: impl Iterator<Item = FiveTuple>
 
 /// An empty table for headers.
 pub(crate) fn table(strategy: Strategy) -> Table {
-    let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
+    let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(u64::MAX, |leaf| leaf.0));
     let capabilities = Capabilities::of_abstract_headers();
     (strategy.new_table())(Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }

@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{anyhow, bail};
+use anyhow::{Context as _, anyhow, bail};
 use crossbeam_channel::Receiver;
-use maple_controller::control::reload::{ReloadRequest, Reloaded};
-use maple_controller::control::socket::Tolerance;
+use maple_controller::control::plan::{Fingerprint, Plan};
+use maple_controller::control::reload::{ReloadAnswer, ReloadRequest, ReloadTask, Reloaded};
+use maple_controller::control::socket::{CanaryAt, Tolerance};
 use maple_controller::snoop::Snooping;
 use maple_controller::{ControllerOptions, Handle};
+use maple_core::compose::Canary;
 use maple_core::policy::Policy;
-use maple_core::state::Write;
+use maple_core::state::{Store, Write};
+use maple_wire::Dpid;
 
 use super::progress::Lines;
 use crate::builtin;
@@ -45,6 +48,12 @@ pub struct Unserved<'a> {
     hangup: Arc<AtomicBool>,
     /// The newest file of the policy when it was loaded.
     newest: Option<SystemTime>,
+    /// The policy that runs.
+    current: Arc<dyn Policy>,
+    /// The one that ran before it, with its name.
+    former: Option<(String, Arc<dyn Policy>)>,
+    /// A policy that decides at some switches only, and on how many packets it may fail.
+    canary: Option<(Arc<dyn Policy>, Tolerance)>,
 }
 
 /// The same, while the controller runs.
@@ -65,7 +74,18 @@ impl<'a> Reloading<'a> {
     pub fn under(self, options: &'a RunOptions, chosen: &ControllerOptions) -> anyhow::Result<Unserved<'a>> {
         let (track_hosts, snooping) = (chosen.engine.track_hosts, chosen.snooping.clone());
         let (hangup, newest) = (signal::hangup_flag()?, newest(&self.policy));
-        Ok(Unserved { reloading: self, options, track_hosts, snooping, hangup, newest })
+        let current = Arc::clone(&chosen.policy);
+        Ok(Unserved {
+            reloading: self,
+            options,
+            track_hosts,
+            snooping,
+            hangup,
+            newest,
+            current,
+            former: None,
+            canary: None,
+        })
     }
 }
 
@@ -80,13 +100,26 @@ impl Reloads<'_> {
     /// Reloads if that is asked for, or due.
     pub fn look(&mut self, lines: &mut Lines) {
         while let Ok(request) = self.requests.try_recv() {
-            let outcome = self.reload(request.policy.clone(), request.tolerate, lines);
+            let outcome = match request.task.clone() {
+                ReloadTask::Reload { policy, tolerate } => self.reload(policy, tolerate, None, lines),
+                ReloadTask::Plan { policy } => {
+                    let name = policy.unwrap_or_else(|| self.of.reloading.policy.clone());
+                    let plan = self.plan(&name).map(|plan| plan.with_warnings(self.suspicions(&name)));
+                    plan.map(|plan| ReloadAnswer::Planned(Box::new(plan))).map_err(|error| format!("{error:#}"))
+                }
+                ReloadTask::Apply { policy, sources, changes, canary } => {
+                    let applied = self.apply(policy, (&sources, &changes), canary.as_ref(), lines);
+                    applied.map_err(|error| format!("{error:#}"))
+                }
+                ReloadTask::Rest => self.end_canary(lines),
+                ReloadTask::Rollback => self.roll_back(lines),
+            };
             request.answer(outcome);
         }
         let has_changed = self.of.reloading.watches && self.has_changed();
         if self.of.hangup.swap(false, Ordering::SeqCst) || has_changed {
             // What came of it was printed.
-            drop(self.reload(None, Tolerance::Count(0), lines));
+            drop(self.reload(None, Tolerance::Count(0), None, lines));
         }
     }
 
@@ -104,40 +137,146 @@ impl Reloads<'_> {
         &mut self,
         policy: Option<String>,
         tolerate: Tolerance,
+        canary: Option<&[Dpid]>,
         lines: &mut Lines,
-    ) -> Result<(Reloaded, Vec<String>), String> {
+    ) -> Result<ReloadAnswer, String> {
         let name = policy.unwrap_or_else(|| self.of.reloading.policy.clone());
         self.of.newest = newest(&name);
-        let outcome = self.try_to(&name, tolerate).map_err(|error| format!("{error:#}"));
+        let warnings = self.suspicions(&name);
+        let outcome = self.try_to(&name, tolerate, canary).map_err(|error| format!("{error:#}"));
         match &outcome {
-            Ok((Reloaded { trial, .. }, _)) => {
+            Ok(Reloaded { trial, .. }) => {
+                let at = canary.map(|switches| format!(" for {} switches", switches.len())).unwrap_or_default();
                 lines.print_event(&format!(
-                    "policy {name} reloaded: {} of {} packets are decided as before, {} fail",
+                    "policy {name} reloaded{at}: {} of {} packets are decided as before, {} fail",
                     trial.same, trial.leaves, trial.failed
                 ));
                 self.of.reloading.policy = name;
             }
             Err(error) => lines.print_event(&format!("warning: policy {name} not reloaded: {error}")),
         }
-        outcome
+        outcome.map(|reloaded| ReloadAnswer::Reloaded(reloaded, warnings))
     }
 
-    fn try_to(&self, name: &str, tolerate: Tolerance) -> anyhow::Result<(Reloaded, Vec<String>)> {
+    fn try_to(&mut self, name: &str, tolerate: Tolerance, canary: Option<&[Dpid]>) -> anyhow::Result<Reloaded> {
+        self.check_no_canary()?;
         let Reloading { limit, loader, .. } = self.of.reloading;
-        let warnings = self.suspicions(name);
         let loaded = load_again(name, limit, loader)?;
         let reloaded = self.fitting(loaded).and_then(|policy| {
             if matches!(PolicyName::parse(name), PolicyName::Builtin(_)) {
                 self.handle.change(vec![Write::Weight(builtin::WEIGHT.into())])?;
             }
-            Ok(self.handle.reload(policy, tolerate)?)
+            let runs: Arc<dyn Policy> = match canary {
+                None => Arc::clone(&policy),
+                Some(switches) => {
+                    let old = Arc::clone(&self.of.current);
+                    Arc::new(Canary::new(old, Arc::clone(&policy), switches.iter().copied()))
+                }
+            };
+            Ok((self.handle.reload(Arc::clone(&runs), tolerate)?, policy, runs))
         });
         match (&reloaded, loader) {
             (Ok(_), Some(loader)) => loader.adopted(),
             (Err(_), Some(loader)) => loader.refused(),
             (_, None) => {}
         }
-        Ok((reloaded?, warnings))
+        let (reloaded, policy, runs) = reloaded?;
+        let former = std::mem::replace(&mut self.of.current, runs);
+        self.of.former = Some((self.of.reloading.policy.clone(), former));
+        self.of.canary = canary.map(|_| (policy, tolerate));
+        Ok(reloaded)
+    }
+
+    fn check_no_canary(&self) -> anyhow::Result<()> {
+        match self.of.canary {
+            None => Ok(()),
+            Some(_) => {
+                bail!("another policy decides at some switches: `maple apply --rest` or `maple rollback` come first")
+            }
+        }
+    }
+
+    /// What a policy would change. What its file writes while it is loaded goes nowhere else.
+    fn plan(&self, name: &str) -> anyhow::Result<Plan> {
+        let Reloading { limit, loader, .. } = self.of.reloading;
+        // Files that change meanwhile are found out when the plan is applied.
+        let (sources, rehearsal) = (sources(name)?, self.handle.rehearsal()?);
+        if matches!(PolicyName::parse(name), PolicyName::Builtin(_)) {
+            rehearsal.store().update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
+        }
+        let write_to = |store: Option<&Arc<Store>>| {
+            loader.into_iter().for_each(|loader| loader.write_to(store.map(Arc::clone)));
+        };
+        write_to(Some(rehearsal.store()));
+        let loaded = load_again(name, limit, loader);
+        write_to(None);
+        let loaded = loaded?;
+        let policy = self.fitting(loaded);
+        let plan = policy.map(|policy| self.handle.plan(rehearsal, (name.to_owned(), policy), sources));
+        loader.into_iter().for_each(PolicyLoader::refused);
+        plan
+    }
+
+    /// Does what a plan says of its files and changes, if nothing has changed since that matters for it; at first at some
+    /// switches only, if it is to be a canary.
+    fn apply(
+        &mut self,
+        name: String,
+        (files, changes): (&Fingerprint, &Fingerprint),
+        canary: Option<&CanaryAt>,
+        lines: &mut Lines,
+    ) -> anyhow::Result<ReloadAnswer> {
+        self.check_no_canary()?;
+        let connected: Vec<Dpid> = self.handle.switches().iter().map(|switch| switch.dpid).collect();
+        let canary = canary.map(|canary| canary.of(&connected)).transpose().map_err(|error| anyhow!(error))?;
+        let plan = self.plan(&name)?;
+        if plan.sources() != files {
+            bail!("not applied: {name}, or a file beside it, has changed since the plan was made; plan again");
+        }
+        if plan.changes() != *changes {
+            bail!(
+                "not applied: the network has changed since the plan was made, and the policy would change something else \
+                 now; plan again"
+            );
+        }
+        self.handle.reserve(plan.rehearsed());
+        // The plan says on how many packets it fails.
+        let failed = Tolerance::Count(plan.rehearsed().trial.failed as u64);
+        self.reload(Some(name), failed, canary.as_deref(), lines).map_err(|error| anyhow!(error))
+    }
+
+    /// Lets the policy that decides at some switches decide everywhere. A rollback still leads to the policy before it.
+    fn end_canary(&mut self, lines: &mut Lines) -> Result<ReloadAnswer, String> {
+        let Some((policy, tolerate)) = self.of.canary.clone() else {
+            return Err("there is no rest: no policy was applied with --canary or --percent".into());
+        };
+        let reloaded = self.handle.reload(Arc::clone(&policy), tolerate).map_err(|error| error.to_string())?;
+        let Reloaded { trial, .. } = &reloaded;
+        lines.print_event(&format!(
+            "policy {} runs everywhere: {} of {} packets are decided as before, {} fail",
+            self.of.reloading.policy, trial.same, trial.leaves, trial.failed
+        ));
+        (self.of.current, self.of.canary) = (policy, None);
+        Ok(ReloadAnswer::Reloaded(reloaded, Vec::new()))
+    }
+
+    /// Runs the policy again that ran before the last reload, whatever it fails on.
+    fn roll_back(&mut self, lines: &mut Lines) -> Result<ReloadAnswer, String> {
+        let Some((name, former)) = self.of.former.clone() else {
+            return Err("there is nothing to roll back: no policy ran before this one".into());
+        };
+        let reloaded =
+            self.handle.reload(Arc::clone(&former), Tolerance::Percent(100)).map_err(|error| error.to_string())?;
+        self.of.reloading.loader.into_iter().for_each(PolicyLoader::rolled_back);
+        let Reloaded { trial, .. } = &reloaded;
+        lines.print_event(&format!(
+            "policy {name} runs again: {} of {} packets are decided as before, {} fail",
+            trial.same, trial.leaves, trial.failed
+        ));
+        (self.of.current, self.of.former, self.of.canary) = (former, None, None);
+        self.of.newest = newest(&name);
+        self.of.reloading.policy = name;
+        Ok(ReloadAnswer::Reloaded(reloaded, Vec::new()))
     }
 
     /// The policy, if it needs nothing that only a new start can change.
@@ -174,9 +313,26 @@ impl Reloads<'_> {
 
 /// When a file of the policy was last changed: its own, or one beside it.
 fn newest(policy: &str) -> Option<SystemTime> {
+    let files = files(policy)?.into_iter();
+    files.filter_map(|path| std::fs::metadata(path).and_then(|about| about.modified()).ok()).max()
+}
+
+/// A fingerprint of the policy's files.
+fn sources(policy: &str) -> anyhow::Result<Fingerprint> {
+    let mut files = files(policy).unwrap_or_default();
+    files.sort();
+    let mut parts = vec![policy.as_bytes().to_vec()];
+    for file in files {
+        let content = std::fs::read(&file).with_context(|| format!("can't read {}", file.display()))?;
+        parts.extend([file.into_os_string().into_encoded_bytes(), content]);
+    }
+    Ok(Fingerprint::of(parts))
+}
+
+/// The files that may be part of a policy: its own, and those beside it. None for one that is in no file.
+fn files(policy: &str) -> Option<Vec<PathBuf>> {
     let PolicyName::File { file, .. } = PolicyName::parse(policy) else { return None };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_part = |path: &PathBuf| path.extension().is_some_and(|suffix| SUFFIXES.iter().any(|known| suffix == *known));
-    let files = std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).filter(is_part);
-    files.filter_map(|path| std::fs::metadata(path).and_then(|about| about.modified()).ok()).max()
+    Some(std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).filter(is_part).collect())
 }

@@ -1,6 +1,7 @@
 //! The answers to requests of the control socket, as JSON: `schema.json` describes them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{Counted, PortCount, Selection, TableRule, Traffic, Trial};
@@ -12,7 +13,7 @@ use maple_wire::print::FlowLine;
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
 
-use super::reload::Reloaded;
+use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
 use super::{Handle, ReportedError, state};
 use crate::state_json::parse_dpid;
@@ -46,22 +47,41 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> 
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
         Request::State(request) => state::answer(handle, request)?,
         Request::Reload(Reload::Policy { name, tolerate }) => {
-            let done = handle.ask_to_reload(name.clone(), *tolerate);
-            let (done, warnings) = done.map_err(|error| RequestError::at("", error))?;
-            reloaded(&done, &warnings)
+            reload(handle, ReloadTask::Reload { policy: name.clone(), tolerate: *tolerate })?
         }
+        Request::Reload(Reload::Plan { name }) => reload(handle, ReloadTask::Plan { policy: name.clone() })?,
+        Request::Reload(Reload::Apply { name, sources, changes, canary }) => {
+            let (policy, sources, changes) = (name.clone(), sources.clone(), changes.clone());
+            reload(handle, ReloadTask::Apply { policy, sources, changes, canary: canary.clone() })?
+        }
+        Request::Reload(Reload::Rest) => reload(handle, ReloadTask::Rest)?,
+        Request::Reload(Reload::Rollback) => reload(handle, ReloadTask::Rollback)?,
         Request::Invalidate(what) => json!(handle.invalidate(selection(what)?)),
+    })
+}
+
+/// What came of a request about the policy.
+fn reload(handle: &Handle, task: ReloadTask) -> Result<Value, RequestError> {
+    let answer = handle.ask_for_reload(task).map_err(|error| RequestError::at("", error))?;
+    Ok(match answer {
+        ReloadAnswer::Reloaded(done, warnings) => reloaded(&done, &warnings),
+        ReloadAnswer::Planned(plan) => plan.to_json(),
     })
 }
 
 /// How a reload went.
 fn reloaded(done: &Reloaded, warnings: &[String]) -> Value {
-    let Reloaded { trial: Trial { leaves, same, failed, errors }, took, is_settled } = done;
-    let errors: Value = errors.iter().map(|(text, leaves)| json!({ "text": &**text, "packets": leaves })).collect();
+    let Reloaded { trial, took, is_settled } = done;
+    let Trial { leaves, same, failed, .. } = trial;
     json!({
-        "packets": leaves, "same": same, "failed": failed, "errors": errors,
+        "packets": leaves, "same": same, "failed": failed, "errors": errors(&trial.errors),
         "seconds": seconds(*took), "settled": is_settled, "warnings": warnings,
     })
+}
+
+/// The errors of a trial, each with the number of packets.
+pub(super) fn errors(errors: &BTreeMap<Arc<str>, usize>) -> Value {
+    errors.iter().map(|(text, leaves)| json!({ "text": &**text, "packets": leaves })).collect()
 }
 
 /// The rules of one switch or of all: one object for each switch.
@@ -181,7 +201,7 @@ fn rule(version: Version, rule: &TableRule) -> Value {
 }
 
 /// The rule as `ovs-ofctl dump-flows --no-stats` prints it. The engine requests a flow-removed message for every rule.
-fn flow(version: Version, rule: &TableRule) -> String {
+pub(super) fn flow(version: Version, rule: &TableRule) -> String {
     let TableRule { table_id, rule, .. } = rule;
     FlowLine {
         version,
@@ -285,7 +305,7 @@ fn error(error: &ReportedError) -> Value {
     }
 }
 
-fn location(at: Location) -> Value {
+pub(super) fn location(at: Location) -> Value {
     json!({ "switch": at.switch.to_string(), "port": number(at.port) })
 }
 

@@ -7,6 +7,7 @@ pub mod transactions;
 
 mod access;
 mod answer;
+pub mod plan;
 pub mod reload;
 mod request;
 mod schema;

@@ -1,8 +1,10 @@
 //! Reload: another policy takes the place of the one that runs.
 //!
 //! [`Handle::reload`] tries a policy on the witness packets of all leaves, and adopts it if that went well. To load one
-//! by its name is the program's business. So a request on the control socket waits in a queue ([`Handle::ask_to_reload`])
+//! by its name is the program's business. So a request on the control socket waits in a queue ([`Handle::ask_for_reload`])
 //! until the program, which serves it ([`Handle::serve_reloads`]), has answered.
+//!
+//! [`Handle::rehearsal`] copies the engines. What a policy would change is found there: a [`Plan`](super::plan::Plan).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +12,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use maple_core::engine::{Candidate, Event, Trial};
+use maple_core::engine::{Candidate, Event, Rehearsal, Rehearsed, Trial};
 use maple_core::policy::Policy;
+use maple_wire::Dpid;
 use serde::{Deserialize, Serialize};
 
 use super::Handle;
+use super::plan::{Fingerprint, Plan};
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
+use crate::state_json::parse_dpid;
 
 /// How long the trial of a policy may take, and then its adoption.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -34,6 +39,37 @@ pub enum Tolerance {
     Count(u64),
     /// At most this share, in per cent.
     Percent(u8),
+}
+
+/// The ingress switches where a new policy decides first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CanaryAt {
+    /// These switches (hex digits).
+    Switches(Vec<String>),
+    /// This share of the switches that are connected, in per cent; at least one.
+    Percent(u8),
+}
+
+impl CanaryAt {
+    /// The switches.
+    ///
+    /// # Errors
+    /// A text that names no connected switch, with the reason.
+    pub fn of(&self, connected: &[Dpid]) -> Result<Vec<Dpid>, String> {
+        let named = |text: &String| match parse_dpid(text) {
+            Ok(dpid) if connected.contains(&dpid) => Ok(dpid),
+            Ok(dpid) => Err(format!("switch {dpid} is not connected")),
+            Err(error) => Err(error),
+        };
+        match self {
+            CanaryAt::Switches(all) => all.iter().map(named).collect(),
+            CanaryAt::Percent(percent) => {
+                let count = (connected.len() * usize::from(*percent)).div_ceil(100);
+                Ok(connected.iter().take(count).copied().collect())
+            }
+        }
+    }
 }
 
 /// A policy took the place of another.
@@ -57,6 +93,9 @@ pub enum ReloadError {
     /// A shard did not answer in time.
     #[error("the policy stays as it was: the new one was not tried on all packets within {} s", TIMEOUT.as_secs())]
     Late,
+    /// The rules of a switch are not known, because it was asked for them just now.
+    #[error("the rules of switch {0} are being read: try again in a moment")]
+    Unread(Dpid),
     /// Some shards may decide by the new policy, others by the old one.
     #[error("not all workers answered within {} s: some may still run the old policy", TIMEOUT.as_secs())]
     Unconfirmed,
@@ -66,19 +105,58 @@ fn listed(errors: &BTreeMap<Arc<str>, usize>) -> String {
     errors.iter().map(|(error, leaves)| format!("\n{leaves} times: {error}")).collect()
 }
 
-/// A request to load a policy and run it instead of the one that runs.
+/// What the program is asked to do about its policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReloadTask {
+    /// Load a policy, and run it instead of the one that runs.
+    Reload {
+        /// The policy, as for `maple run`; `None` loads the one that runs again.
+        policy: Option<String>,
+        /// On how many packets it may fail.
+        tolerate: Tolerance,
+    },
+    /// Say what that would change.
+    Plan {
+        /// The policy, likewise.
+        policy: Option<String>,
+    },
+    /// Do what a plan says, and nothing else.
+    Apply {
+        /// The plan's policy.
+        policy: String,
+        /// What the plan says about the policy's files.
+        sources: Fingerprint,
+        /// What the plan says about the changes.
+        changes: Fingerprint,
+        /// Where packets enter that the policy decides first; `None`: everywhere.
+        canary: Option<CanaryAt>,
+    },
+    /// Let a policy that decides at some switches decide everywhere.
+    Rest,
+    /// Run the policy again that ran before the last reload.
+    Rollback,
+}
+
+/// What came of a [`ReloadTask`].
+#[derive(Debug)]
+pub enum ReloadAnswer {
+    /// Another policy runs; with warnings about it.
+    Reloaded(Reloaded, Vec<String>),
+    /// What would change.
+    Planned(Box<Plan>),
+}
+
+/// A request to the program.
 #[derive(Debug)]
 pub struct ReloadRequest {
-    /// The policy, as for `maple run`; `None` loads the one that runs again.
-    pub policy: Option<String>,
-    /// On how many packets it may fail.
-    pub tolerate: Tolerance,
-    answer: Sender<Result<(Reloaded, Vec<String>), String>>,
+    /// What it is asked for.
+    pub task: ReloadTask,
+    answer: Sender<Result<ReloadAnswer, String>>,
 }
 
 impl ReloadRequest {
-    /// Answers the request: how the reload went, with warnings, or why it did not.
-    pub fn answer(self, outcome: Result<(Reloaded, Vec<String>), String>) {
+    /// Answers the request: what came of it, or why nothing did.
+    pub fn answer(self, outcome: Result<ReloadAnswer, String>) {
         // The other thread may have stopped waiting.
         drop(self.answer.send(outcome));
     }
@@ -137,33 +215,52 @@ impl Handle {
         Ok(Reloaded { trial, took, is_settled: self.settled(SETTLE) })
     }
 
+    /// Copies of the engines, in which a policy can be tried and adopted without any consequence. The policy is to be
+    /// loaded while what its file writes goes to the copies' store ([`Rehearsal::store`]).
+    ///
+    /// # Errors
+    /// [`ReloadError::Late`], or [`ReloadError::Unread`].
+    pub fn rehearsal(&self) -> Result<Rehearsal, ReloadError> {
+        let copies = self.ask_all(ShardQuery::Copy, TIMEOUT).ok_or(ReloadError::Late)?;
+        Rehearsal::new(copies).map_err(ReloadError::Unread)
+    }
+
+    /// What would change if this policy, which has these files, took the place of the one that runs.
+    pub fn plan(&self, rehearsal: Rehearsal, policy: (String, Arc<dyn Policy>), sources: Fingerprint) -> Plan {
+        let (name, policy) = policy;
+        let rehearsed = rehearsal.adopt(&Candidate { number: 0, policy });
+        let versions = self.switches().into_iter().map(|switch| (switch.dpid, switch.version)).collect();
+        Plan::new(name, sources, rehearsed, versions)
+    }
+
+    /// Keeps the label ids of a plan for its labels, until the next plan. To be called just before the policy is reloaded.
+    pub fn reserve(&self, rehearsed: &Rehearsed) {
+        rehearsed.reserve(&self.shared.store);
+    }
+
     fn abandon(&self, candidate: &Candidate) {
         for mailbox in &self.shared.mailboxes {
             mailbox.send(ShardMessage::Event(Box::new(Event::Abandon(candidate.number))));
         }
     }
 
-    /// Asks the program to load a policy, and returns what came of it, with warnings.
+    /// Asks the program to do something about its policy, and returns what came of it.
     ///
     /// # Errors
-    /// What is wrong, as text, if the policy that runs stays.
-    pub fn ask_to_reload(
-        &self,
-        policy: Option<String>,
-        tolerate: Tolerance,
-    ) -> Result<(Reloaded, Vec<String>), String> {
+    /// What is wrong, as text. The policy that runs stays.
+    pub fn ask_for_reload(&self, task: ReloadTask) -> Result<ReloadAnswer, String> {
         let reloads = &self.shared.reloads;
         if !reloads.is_served.load(Ordering::Acquire) {
             return Err("this program's policy can't be reloaded: start the program again".into());
         }
         let (answer, answered) = bounded(1);
-        let request = ReloadRequest { policy, tolerate, answer };
+        let request = ReloadRequest { task, answer };
         reloads.queue.0.try_send(request).map_err(|_| "other reloads are waiting: try again later")?;
         let late = |_| Err("the policy was not loaded in time".into());
-        answered.recv_timeout(LOAD + 2 * TIMEOUT + SETTLE).unwrap_or_else(late)
+        answered.recv_timeout(LOAD + 3 * TIMEOUT + SETTLE).unwrap_or_else(late)
     }
 
-    /// The requests of [`Handle::ask_to_reload`], for the program that answers them.
+    /// The requests of [`Handle::ask_for_reload`], for the program that answers them.
     pub fn serve_reloads(&self) -> Receiver<ReloadRequest> {
         self.shared.reloads.is_served.store(true, Ordering::Release);
         self.shared.reloads.queue.1.clone()

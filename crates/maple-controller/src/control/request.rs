@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::reload::Tolerance;
+use super::plan::Fingerprint;
+use super::reload::{CanaryAt, Tolerance};
 use super::schema;
 use super::state::StateRequest;
 
@@ -32,6 +33,27 @@ pub enum Reload {
         /// On how many packets it may fail.
         tolerate: Tolerance,
     },
+    /// Nothing yet: what another policy would change.
+    Plan {
+        /// Its name, likewise.
+        name: Option<String>,
+    },
+    /// The policy of a plan, if that changes exactly what the plan says.
+    Apply {
+        /// Its name.
+        name: String,
+        /// The plan's fingerprint of the policy's files.
+        sources: Fingerprint,
+        /// The plan's fingerprint of the changes.
+        changes: Fingerprint,
+        /// Where packets enter that it decides first; `None`: everywhere.
+        #[serde(default)]
+        canary: Option<CanaryAt>,
+    },
+    /// The policy that runs at some switches, everywhere.
+    Rest,
+    /// The policy that ran before the last reload.
+    Rollback,
 }
 
 /// What to show.

@@ -15,7 +15,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::answer::answer;
-pub use super::reload::Tolerance;
+pub use super::plan::Fingerprint;
+pub use super::reload::{CanaryAt, Tolerance};
 use super::request::parse;
 pub use super::request::{Invalidate, Reload, Request, Show};
 pub use super::schema::SCHEMA;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use maple_core::engine::{
-    Candidate, Counted, Event, Mail, PortCount, ShardId, TableRule, Traffic, Trial, ViolationKey,
+    Candidate, Counted, EngineCopy, Event, Mail, PortCount, ShardId, TableRule, Traffic, Trial, ViolationKey,
 };
 use maple_core::network::Location;
 use maple_wire::Dpid;
@@ -96,6 +96,8 @@ pub(crate) enum ShardQuery {
     Try(Candidate, Sender<Trial>),
     /// A policy takes the place of the one that runs. The answer comes when it decides.
     Adopt(Candidate, Sender<()>),
+    /// A copy of the engine.
+    Copy(Sender<EngineCopy>),
 }
 
 /// The sending end of one shard's mailbox.

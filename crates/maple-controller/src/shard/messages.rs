@@ -162,6 +162,7 @@ impl Shard {
                 self.events.push(Event::Adopt(candidate));
                 true
             }
+            ShardQuery::Copy(to) => to.send(self.engine.copy()).is_ok(),
             ShardQuery::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
         };
     }

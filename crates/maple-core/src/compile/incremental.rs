@@ -51,7 +51,7 @@ use classes::{ClassId, RegionClasses, UNMATCHABLE};
 const PREFETCHED_LEAVES: usize = 32;
 
 /// A tree and its table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct IncrementalCompiler {
     target: Target,
     tree: Tree,
@@ -67,7 +67,7 @@ pub(super) struct IncrementalCompiler {
 }
 
 /// What is known about a node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct NodeInfo {
     class: ClassId,
     kind: NodeKind,
@@ -77,7 +77,7 @@ struct NodeInfo {
 }
 
 /// The entries of a node; mostly one.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 enum EntryIds {
     #[default]
     None,
@@ -105,7 +105,7 @@ enum NodeKind {
 }
 
 /// What happens to a leaf's packets.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct LeafBehaviour {
     /// Only packets that fit this are forwarded; the others go to the controller.
     only: Option<Box<Constraint>>,
@@ -366,6 +366,10 @@ impl EntryIds {
 }
 
 impl TableBackend for IncrementalCompiler {
+    fn boxed_clone(&self) -> Box<dyn TableBackend> {
+        Box::new(self.clone())
+    }
+
     fn tree(&self) -> &Tree {
         &self.tree
     }
@@ -453,11 +457,11 @@ impl TableBackend for IncrementalCompiler {
     }
 
     fn rules(&self) -> Vec<Rule> {
-        self.entries.rules(&self.target.cookie)
+        self.entries.rules(&*self.target.cookie)
     }
 
     fn take_changes(&mut self) -> Vec<Change> {
-        self.entries.take_changes(&self.target.cookie)
+        self.entries.take_changes(&*self.target.cookie)
     }
 
     fn visited(&self) -> u64 {

@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use maple_wire::Constraint;
 
@@ -23,6 +24,7 @@ use crate::tree::{Augmented, LeafId, Replay, Replayed, Tree};
 use crate::update::Change;
 
 /// What a table is made for.
+#[derive(Clone)]
 pub struct Target {
     /// Only packets that fit these constraints have rules. The constraints are in OXM order, one for each field. Traces
     /// need not state them.
@@ -32,7 +34,7 @@ pub struct Target {
     /// The priorities that rules may have. Below them there must be a rule that sends the rest to the controller.
     pub priorities: RangeInclusive<u16>,
     /// Which cookie a leaf's rule gets, or (for `None`) a barrier rule that belongs to no leaf.
-    pub cookie: Box<dyn Fn(Option<LeafId>) -> u64 + Send>,
+    pub cookie: Arc<dyn Fn(Option<LeafId>) -> u64 + Send + Sync>,
 }
 
 /// A trace tree and its compiled table.
@@ -46,6 +48,8 @@ pub struct Table {
 
 /// A compiler that maintains a table: the product's, or one to compare it with.
 pub trait TableBackend: fmt::Debug + Send {
+    /// A copy that goes its own way.
+    fn boxed_clone(&self) -> Box<dyn TableBackend>;
     /// The tree.
     fn tree(&self) -> &Tree;
     /// What the switch can match.
@@ -208,6 +212,12 @@ impl Table {
     /// compiler does not count and returns 0.
     pub fn visited(&self) -> u64 {
         self.backend.visited()
+    }
+}
+
+impl Clone for Table {
+    fn clone(&self) -> Table {
+        Table { backend: self.backend.boxed_clone() }
     }
 }
 

@@ -21,7 +21,7 @@ const WAYS: usize = 4;
 const MAX_LINES: usize = 1 << 17;
 
 /// The cache.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct VersionedCache {
     /// A power of two of them, or none.
     lines: Vec<Line>,

@@ -42,7 +42,7 @@ use super::{Options, Time};
 const FULL_FOR: Duration = Duration::from_secs(60);
 
 /// What is known about the capacity of a switch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Capacity {
     max_rules: Option<usize>,
     max_traces: Option<usize>,
@@ -222,7 +222,7 @@ impl Capacity {
 }
 
 /// The use of a switch's rules since the last answer, and the numbers of refusals.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct UsageRound {
     /// The packets counted; subjects that are missing counted none.
     used: FxHashMap<Subject, u64>,

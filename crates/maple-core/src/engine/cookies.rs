@@ -42,7 +42,7 @@ pub(super) fn is_copy(cookie: u64) -> bool {
 }
 
 /// Cookies of rules that an earlier run of the controller made, and that are right for this one. A switch keeps them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Renamed(FxHashMap<u64, u64>);
 
 impl Renamed {

@@ -12,7 +12,7 @@ use crate::route::Goal;
 use crate::trace::Trace;
 
 /// f's answer for the packets that pass a trace. It lives at the shard of the ingress switch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Leaf {
     /// What f observed.
     pub trace: Trace,
@@ -31,7 +31,7 @@ pub(super) struct Leaf {
 }
 
 /// Packets that wait, and until when.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct HeldPackets {
     pub packets: Vec<ReceivedPacket>,
     pub until: Time,

@@ -23,7 +23,7 @@ const MAX_TEMPLATES: usize = 1 << 16;
 const NEAR_IDS: u64 = 64;
 
 /// The leaves. The map has no order: callers that visit all leaves sort them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Leaves {
     /// Boxed, because the map moves its values when it grows.
     all: FxHashMap<LeafId, Box<Leaf>>,
@@ -81,6 +81,11 @@ impl Leaves {
     pub fn get_mut(&mut self, id: &LeafId) -> Option<&mut Leaf> {
         self.answers.forget(id.0);
         self.all.get_mut(id).map(|leaf| &mut **leaf)
+    }
+
+    /// Forgets the packets that wait for the installation of leaves.
+    pub fn drop_held(&mut self) {
+        self.all.values_mut().for_each(|leaf| leaf.held = None);
     }
 
     /// Adds a leaf.
@@ -199,7 +204,7 @@ impl Deref for Leaves {
 }
 
 /// Lists of source lines. Leaves have few different ones, so equal lists are kept once.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct SourceLines(FxHashSet<Arc<Vec<Option<Source>>>>);
 
 impl SourceLines {

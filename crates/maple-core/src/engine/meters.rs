@@ -44,7 +44,7 @@ const BURST: u16 = 4;
 const EXISTS: (u16, u16) = (12, 1);
 
 /// The meters of a switch.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Meters {
     numbers: BTreeMap<Arc<Limit>, u32>,
     limits: BTreeMap<u32, Arc<Limit>>,

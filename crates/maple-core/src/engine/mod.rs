@@ -32,7 +32,7 @@
 //! | --- | --- |
 //! | in and out | `event`, `messages` between shards, `options`, `stats`, `timers` |
 //! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send` |
-//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `invalidate`, `recheck` |
+//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `rehearsal`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
 //! | topology and hosts | `topology`, `segments`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `capacity`, `eviction`, `await_barriers` |
@@ -48,7 +48,7 @@ use crate::capabilities::Capabilities;
 use crate::labels::Acquire;
 use crate::policy::Policy;
 use crate::report::Report;
-use crate::state::{AddressKinds, Store};
+use crate::state::{AddressKinds, Snapshot, Store};
 
 // In and out: events, effects, options, counts, timers.
 mod event;
@@ -69,6 +69,7 @@ mod send;
 // Decisions: f runs, and its answers become leaves.
 mod add_leaf;
 mod decide;
+mod differences;
 mod disjoint;
 mod invalidate;
 mod leaf;
@@ -76,6 +77,7 @@ mod leaves;
 mod proactive;
 mod recheck;
 mod reconsider;
+mod rehearsal;
 mod reload;
 mod restore;
 mod waiting;
@@ -120,12 +122,14 @@ pub use crate::report::Counted;
 pub use crate::state::Selection;
 pub use await_barriers::BARRIER_ROUNDS;
 pub use cookies::OWN_COOKIES;
+pub use differences::{Decision, Difference, DifferenceKind};
 pub use event::{Effect, Event, InstalledFlow, ListenerPacket};
 pub use hit::{Answered, Hits, MAX_HITS};
 pub use hosts::PROBE_MAC;
 pub use messages::Mail;
 pub use options::Options;
 pub use polls::RuleCount;
+pub use rehearsal::{EngineCopy, Rehearsal, Rehearsed, RuleDifference};
 pub use reload::{Candidate, Trial};
 pub use reports::ViolationKey;
 pub use stats::Stats;
@@ -175,6 +179,10 @@ pub struct Engine {
     rechecks: recheck::Rechecks,
     /// The policy that is being tried.
     trying: Option<Box<reload::Trying>>,
+    /// The state in which a trial compares decisions; none: the newest.
+    compared: Option<Arc<Snapshot>>,
+    /// Witness packets that lost their leaves when the policy was adopted.
+    former: Vec<received_packet::ReceivedPacket>,
     reports: reports::Reports,
     demand: measure::Demand,
 
@@ -219,6 +227,8 @@ impl Engine {
             address_kinds: AddressKinds::default(),
             rechecks: recheck::Rechecks::default(),
             trying: None,
+            compared: None,
+            former: Vec::new(),
             reports: reports::Reports::default(),
             demand: measure::Demand::default(),
             waiting: waiting::Waiting::default(),

@@ -14,6 +14,10 @@
 //! Each switch's tree is built again from all traces, and its rules keep their priorities as far as their order allows.
 //! So the ordered update (`tables/`) sends what differs, and nothing else.
 //!
+//! The way back is warm too. A policy that tells fewer packets apart has fewer leaves. The witness packets that lost
+//! their leaves by an adoption are decided again by the next one, and rules that vanished get their priorities back. So
+//! the rules of a policy are the same when it returns.
+//!
 //! # Why it is correct
 //!
 //! Trees are derived state. The new one has the candidate's traces only, and what a switch does until it is updated is
@@ -29,11 +33,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::Dpid;
+use maple_wire::{Constraint, Dpid};
+use rustc_hash::FxHashSet;
 
 use super::add_leaf::{insert, shown};
 use super::decide::{Outcome, outcome};
+use super::differences::{Decision, Difference, DifferenceKind};
+use super::leaf::source_lines;
 use super::proactive::{Proactive, Samples};
+use super::received_packet::ReceivedPacket;
 use super::reports::Reports;
 use super::switch::{Stale, Switch, table};
 use super::timers::Timer;
@@ -51,6 +59,10 @@ const BATCH: usize = 256;
 const STEP: Duration = Duration::from_micros(100);
 /// The maximum number of different errors that a trial tells.
 const MAX_ERRORS: usize = 16;
+/// The maximum number of differences that a trial tells one by one.
+const MAX_DIFFERENCES: usize = 1000;
+/// The maximum number of witness packets without leaves that are kept for the next adoption.
+const MAX_FORMER: usize = 1 << 16;
 
 /// A policy that may take the place of the one that runs.
 #[derive(Clone)]
@@ -66,8 +78,12 @@ pub struct Candidate {
 pub struct Trial {
     /// The number of leaves whose witness packets it decided.
     pub leaves: usize,
-    /// For how many it gave the same answer.
+    /// For how many packets go where they went, in the same way.
     pub same: usize,
+    /// How many it decided otherwise, by kind.
+    pub counts: BTreeMap<DifferenceKind, usize>,
+    /// What it decided otherwise, the first 1000 of each shard.
+    pub differences: Vec<Difference>,
     /// For how many it failed.
     pub failed: usize,
     /// Its errors, each with the number of leaves; at most 16 of them.
@@ -79,6 +95,8 @@ impl std::ops::AddAssign for Trial {
         self.leaves += other.leaves;
         self.same += other.same;
         self.failed += other.failed;
+        other.counts.into_iter().for_each(|(kind, count)| *self.counts.entry(kind).or_default() += count);
+        self.differences.extend(other.differences);
         for (error, leaves) in other.errors {
             if self.errors.len() < MAX_ERRORS || self.errors.contains_key(&error) {
                 *self.errors.entry(error).or_default() += leaves;
@@ -131,18 +149,37 @@ impl Engine {
 
     fn count_tried(&self, id: LeafId, outcome: &Outcome, trial: &mut Trial) {
         trial.leaves += 1;
-        match outcome {
-            Outcome::Answer((goal, _), _) => {
-                trial.same += usize::from(self.leaves.get(&id).is_some_and(|leaf| leaf.goal() == goal));
+        let (Some(leaf), state) = (self.leaves.get(&id), self.store.snapshot()) else { return };
+        let (kind, decision) = match outcome {
+            Outcome::Answer((goal, resolved), finished) => {
+                let old = self.compared.as_ref().unwrap_or(&state);
+                let before = || leaf.goal().now(old).unwrap_or_default();
+                let is_same = leaf.goal() == goal && self.compared.is_none();
+                let kind = if is_same { None } else { DifferenceKind::of(&before(), resolved) };
+                let Some(kind) = kind else {
+                    trial.same += 1;
+                    return;
+                };
+                (kind, Decision::of(resolved, leaf.witness.at, &finished.trace))
             }
-            Outcome::Waits(_) => {}
+            Outcome::Waits(finished) => {
+                let (route, lines) = ("waits".to_owned(), source_lines(&finished.trace));
+                (DifferenceKind::Waits, Decision { route, exits: Vec::new(), lines })
+            }
             Outcome::Failed(error, _) => {
                 trial.failed += 1;
                 let text: Arc<str> = error.to_string().into();
                 if trial.errors.len() < MAX_ERRORS || trial.errors.contains_key(&text) {
                     *trial.errors.entry(text).or_default() += 1;
                 }
+                let (route, lines) = (error.to_string(), String::new());
+                (DifferenceKind::Fails, Decision { route, exits: Vec::new(), lines })
             }
+        };
+        *trial.counts.entry(kind).or_default() += 1;
+        if trial.differences.len() < MAX_DIFFERENCES {
+            let old = self.compared.as_ref().unwrap_or(&state);
+            trial.differences.push(Difference::new(kind, leaf, decision, old));
         }
     }
 
@@ -161,12 +198,18 @@ impl Engine {
         let before = self.begin_change_over();
         let mut ids: Vec<LeafId> = self.leaves.keys().copied().collect();
         ids.sort_unstable();
+        let witnesses: Vec<ReceivedPacket> =
+            ids.iter().filter_map(|id| Some(self.leaves.get(id)?.witness.clone())).collect();
         self.decide_again(&ids, &mut decided);
         let mut changed = Vec::new();
         for id in ids {
             let outcome = decided.remove(&id);
             changed.extend(self.change_over(id, outcome));
         }
+        let former = std::mem::take(&mut self.former);
+        changed.extend(self.decide_former(&former));
+        let without_leaf = former.into_iter().chain(witnesses).filter(|witness| !self.has_own_leaf(witness));
+        self.former = without_leaf.take(MAX_FORMER).collect();
         for (dpid, old) in before {
             self.end_change_over(dpid, old, &changed);
         }
@@ -245,6 +288,36 @@ impl Engine {
         (!has_same_trace).then_some(id)
     }
 
+    /// Makes leaves of packets that an earlier policy told apart, if no other leaf answers them. Returns the new leaves.
+    fn decide_former(&mut self, witnesses: &[ReceivedPacket]) -> Vec<LeafId> {
+        let undecided = witnesses.iter().filter(|witness| self.lookup(witness).is_none());
+        let run = |witness: &ReceivedPacket| Some((self.admissible_run(witness)?, witness.clone()));
+        let runs: Vec<(Run, ReceivedPacket)> = undecided.filter_map(run).collect();
+        let mut new = Vec::new();
+        for (run, witness, answer) in self.run_policy(runs) {
+            let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
+            let Finished { trace, txn, violations, .. } = *finished;
+            let at = witness.at;
+            let lasts = trace.lasts() && !txn.wrote();
+            if !lasts || self.lookup(&witness).is_some() || !self.check_capacity_for_trace(at.switch) {
+                continue;
+            }
+            let id = self.new_leaf_id();
+            if self.store.commit(txn, Some(id)).is_ok() {
+                self.report_violations(violations, at);
+                let leaf = self.new_leaf(trace, goal, witness);
+                new.push(self.cache_leaf(id, leaf));
+            }
+        }
+        new
+    }
+
+    /// Whether a packet is the witness packet of a leaf.
+    fn has_own_leaf(&self, witness: &ReceivedPacket) -> bool {
+        let leaf = self.lookup(witness).and_then(|id| self.leaves.get(&id));
+        leaf.is_some_and(|leaf| leaf.witness.at == witness.at && leaf.witness.frame == witness.frame)
+    }
+
     /// Puts a leaf into its switch's new tree.
     fn put_back(&mut self, id: LeafId) {
         let action = self.ingress_action(id);
@@ -279,7 +352,11 @@ impl Engine {
     /// other traces.
     fn end_change_over(&mut self, dpid: Dpid, mut old: Table, changed: &[LeafId]) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        switch.table.end_rebuild(&old.priorities());
+        let mut preferred = old.priorities();
+        preferred.append(&mut switch.former_priorities);
+        switch.table.end_rebuild(&preferred);
+        let there: FxHashSet<Vec<Constraint>> = switch.table.priorities().into_iter().map(|(all, _)| all).collect();
+        switch.former_priorities = preferred.into_iter().filter(|(all, _)| !there.contains(all)).collect();
         for id in changed {
             let Some(leaf) = self.leaves.get(id).filter(|leaf| leaf.ingress() == dpid) else { continue };
             if switch.table.tree().specialisation(*id).is_empty() {

@@ -7,7 +7,7 @@ use crate::rule::Rule;
 use crate::update::Change;
 
 /// The rules of one switch.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct RouteRules {
     all: BTreeMap<RouteId, Rule>,
     changes: Vec<Change>,

@@ -1,9 +1,10 @@
 //! One switch as its shard knows it, and its barrier replies, rules read back, and rules removed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use maple_wire::msg::FlowRemoved;
-use maple_wire::{Dpid, Match, PortNo, Version};
+use maple_wire::{Constraint, Dpid, Match, PortNo, Version};
 
 use super::cache::VersionedCache;
 use super::capacity::Capacity;
@@ -50,6 +51,8 @@ pub(super) struct Switch {
     pub table: Table,
     /// What led to the rules of `table` when it was built again, since the last flush.
     pub carried: Vec<Change>,
+    /// The priorities that rules had before `table` was built again, if it has no such rules.
+    pub former_priorities: Vec<(Vec<Constraint>, u16)>,
     /// Leaves of `table` whose action may have changed since the last flush.
     pub changed_actions: BTreeSet<LeafId>,
     /// The labels of packets that arrive from other switches.
@@ -123,6 +126,7 @@ impl Switch {
             route_rules: RouteRules::default(),
             route_table: RouteTable::default(),
             carried: Vec::new(),
+            former_priorities: Vec::new(),
             changed_actions: BTreeSet::new(),
             renamed: Renamed::default(),
             restoring: None,
@@ -140,6 +144,33 @@ impl Switch {
             full_until: None,
             full_count: 0,
             refused: Vec::new(),
+        }
+    }
+
+    /// The switch as it is now, without packets that wait, and without counters.
+    pub fn copy(&self, options: &Options) -> Switch {
+        Switch {
+            three_tables: self.three_tables,
+            route_rules: self.route_rules.clone(),
+            route_table: self.route_table,
+            table: self.table.clone(),
+            carried: self.carried.clone(),
+            former_priorities: self.former_priorities.clone(),
+            changed_actions: self.changed_actions.clone(),
+            renamed: self.renamed.clone(),
+            labels: self.labels.clone(),
+            tables: self.tables.clone(),
+            host_rules: self.host_rules.clone(),
+            stale: self.stale,
+            addresses: self.addresses.clone(),
+            edges: self.edges.clone(),
+            linked: self.linked.clone(),
+            capacity: self.capacity.clone(),
+            meters: self.meters.clone(),
+            full_until: self.full_until,
+            full_count: self.full_count,
+            refused: self.refused.clone(),
+            ..Switch::new(self.dpid, self.capabilities.clone(), options)
         }
     }
 
@@ -245,7 +276,7 @@ impl Engine {
 /// An empty tree with its rules.
 pub(super) fn table(capabilities: &Capabilities, options: &Options) -> Table {
     let epoch = options.epoch;
-    let cookie = Box::new(move |leaf| cookie(epoch, leaf));
+    let cookie = Arc::new(move |leaf| cookie(epoch, leaf));
     let target = Target { under: Vec::new(), capabilities: capabilities.clone(), priorities: COMPILED, cookie };
     (options.new_table)(target)
 }

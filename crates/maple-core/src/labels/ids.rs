@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use maple_wire::PortNo;
+use rustc_hash::FxHashMap;
 
-use super::LabelKey;
+use super::{LabelKey, Suffix};
 use crate::ids::Time;
 
 /// The VLAN ids that labels may have.
@@ -68,7 +70,7 @@ impl LabelRange {
 /// After a restart of the controller, switches have rules for labels of the earlier run, and other switches send packets
 /// under them. Those ids are *reserved*: they rest, and only a label that means the same may have one before that is
 /// over.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LabelIds {
     /// Until when an id that is not free rests; `None` while it is in use.
     taken: BTreeMap<LabelKey, Option<Time>>,
@@ -81,6 +83,16 @@ pub(crate) struct LabelIds {
     /// The last one taken, by scope.
     last: BTreeMap<Option<PortNo>, u16>,
     serial: u64,
+    /// Ids and serial numbers of labels that a rehearsal made.
+    rehearsed: FxHashMap<(Option<PortNo>, Arc<Suffix>), (u16, u64)>,
+}
+
+/// A label that a rehearsal made.
+#[derive(Clone, Debug)]
+pub(crate) struct RehearsedLabel {
+    pub key: LabelKey,
+    pub suffix: Arc<Suffix>,
+    pub serial: u64,
 }
 
 impl LabelIds {
@@ -96,13 +108,9 @@ impl LabelIds {
         let ids = range.of_scope(scope, only_scoped);
         let last = self.last.get(&scope).copied().unwrap_or_default().clamp(ids.start().saturating_sub(1), *ids.end());
         let key = |id| LabelKey { port: scope, id };
-        let is_free = |id: &u16| match self.taken.get(&key(*id)) {
-            None => true,
-            Some(rests) => rests.is_some_and(|until| until <= now),
-        };
-        let is_reserved = |id: &u16| self.reserved.contains(&key(*id));
+        let is_free = |id: &u16| self.is_free(now, key(*id));
         let earlier = self.earlier.get(&(scope, meaning)).copied();
-        let earlier = earlier.filter(|id| ids.contains(id) && (is_free(id) || is_reserved(id)));
+        let earlier = earlier.filter(|id| ids.contains(id) && self.is_free_for(now, key(*id), meaning));
         let next = || (last + 1..=*ids.end()).chain(*ids.start()..=last).find(is_free);
         let id = match earlier {
             Some(id) => id,
@@ -113,11 +121,57 @@ impl LabelIds {
             }
         };
         self.serial += 1;
-        self.earlier.remove(&(scope, meaning));
-        self.reserved.remove(&key(id));
-        self.taken.insert(key(id), None);
-        self.meanings.insert(key(id), meaning);
+        self.set_taken(key(id), meaning);
         Some((key(id), self.serial))
+    }
+
+    /// The next labels with these suffixes get these ids and serial numbers, in place of what an earlier rehearsal said.
+    /// Another label may still take one of the ids. It does not get the serial number.
+    pub fn rehearse(&mut self, labels: &[RehearsedLabel]) {
+        let rehearsed =
+            |label: &RehearsedLabel| ((label.key.port, Arc::clone(&label.suffix)), (label.key.id, label.serial));
+        self.rehearsed = labels.iter().map(rehearsed).collect();
+        self.serial = labels.iter().map(|label| label.serial).fold(self.serial, u64::max);
+    }
+
+    /// Takes the id that a rehearsal gave to a label for packets that arrive by this port, if it is free.
+    pub fn take_rehearsed(&mut self, now: Time, port: PortNo, suffix: &Arc<Suffix>) -> Option<(LabelKey, u64)> {
+        let scopes = [None, Some(port)];
+        let rehearsed = |scope| Some((scope, self.rehearsed.get(&(scope, Arc::clone(suffix)))?));
+        let (scope, &(id, serial)) = scopes.into_iter().find_map(rehearsed)?;
+        self.rehearsed.remove(&(scope, Arc::clone(suffix)));
+        let (key, meaning) = (LabelKey { port: scope, id }, suffix.meaning());
+        if !self.is_free_for(now, key, meaning) {
+            return None;
+        }
+        self.last.insert(scope, id);
+        self.set_taken(key, meaning);
+        Some((key, serial))
+    }
+
+    fn set_taken(&mut self, key: LabelKey, meaning: u64) {
+        self.earlier.remove(&(key.port, meaning));
+        self.reserved.remove(&key);
+        self.taken.insert(key, None);
+        self.meanings.insert(key, meaning);
+    }
+
+    /// The serial number of the newest label.
+    pub fn newest(&self) -> u64 {
+        self.serial
+    }
+
+    fn is_free(&self, now: Time, key: LabelKey) -> bool {
+        match self.taken.get(&key) {
+            None => true,
+            Some(rests) => rests.is_some_and(|until| until <= now),
+        }
+    }
+
+    /// Whether an id is free, or is that of a label with this meaning in an earlier run.
+    fn is_free_for(&self, now: Time, key: LabelKey, meaning: u64) -> bool {
+        let was_its_own = self.reserved.contains(&key) && self.earlier.get(&(key.port, meaning)) == Some(&key.id);
+        was_its_own || self.is_free(now, key)
     }
 
     /// Gives an id back, for use from a time on.
@@ -155,6 +209,8 @@ impl LabelIds {
 
 #[cfg(test)]
 mod tests {
+    use maple_wire::Dpid;
+
     use super::*;
 
     fn take(ids: &mut LabelIds, now: u64, range: LabelRange) -> Option<u16> {
@@ -171,6 +227,25 @@ mod tests {
         assert_eq!((take(&mut ids, 4, range), take(&mut ids, 5, range)), (None, Some(8)));
         [7, 8, 9].into_iter().for_each(|id| ids.give_back(LabelKey { port: None, id }, Time(9)));
         assert_eq!((take(&mut ids, 8, range), take(&mut ids, 9, range)), (None, Some(9)));
+    }
+
+    #[test]
+    fn a_rehearsed_id_is_that_of_its_label_unless_another_one_has_it() {
+        let mut ids = LabelIds::default();
+        let suffix = |switch: u64| Arc::new(Suffix::new(Dpid(switch), Vec::new(), None));
+        let rehearsed = |switch: u64, id: u16, serial: u64| RehearsedLabel {
+            key: LabelKey { port: None, id },
+            suffix: suffix(switch),
+            serial,
+        };
+        ids.rehearse(&[rehearsed(1, 2, 7), rehearsed(2, 1, 8)]);
+        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), &suffix(3)), None, "it was not rehearsed");
+        assert_eq!(ids.take(Time(1), LabelRange::ALL, (None, false), 0), Some((LabelKey { port: None, id: 1 }, 9)));
+        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), &suffix(2)), None, "another label has it");
+        let taken = ids.take_rehearsed(Time(1), PortNo(1), &suffix(1));
+        assert_eq!(taken, Some((LabelKey { port: None, id: 2 }, 7)));
+        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), &suffix(1)), None, "once");
+        assert_eq!(ids.newest(), 9);
     }
 
     #[test]

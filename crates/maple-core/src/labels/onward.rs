@@ -8,12 +8,12 @@ use super::{Acquire, Holder, LabelEffect, News, Suffix};
 use crate::network::Location;
 
 /// One label for each link that packets leave by.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Onward {
     links: Vec<Link>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Link {
     port: PortNo,
     far: Location,

@@ -17,7 +17,9 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
 use rustc_hash::FxHashMap;
 
-use super::{Acquire, Holder, LabelEffect, LabelIds, LabelRange, News, Onward, Quarantine, Refusal, Suffix};
+use super::{
+    Acquire, Holder, LabelEffect, LabelIds, LabelRange, News, Onward, Quarantine, Refusal, RehearsedLabel, Suffix,
+};
 use crate::forwarding::{self, Forwarding};
 use crate::ids::Time;
 use crate::network::Location;
@@ -42,7 +44,7 @@ pub(crate) struct LabelKey {
 }
 
 /// The labels of one switch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LabelTable {
     switch: Dpid,
     version: Version,
@@ -65,7 +67,7 @@ pub(crate) struct LabelTable {
     awaited: BTreeMap<u64, BTreeSet<PortNo>>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Label {
     /// Never used again at this switch, unlike the id.
     serial: u64,
@@ -184,8 +186,12 @@ impl LabelTable {
         out: &mut Vec<LabelEffect>,
     ) -> Option<LabelKey> {
         let meaning = suffix.meaning();
-        let any = if self.only_scoped { None } else { ids.take(now, range, (None, false), meaning) };
-        let (key, serial) = any.or_else(|| ids.take(now, range, (Some(port), self.only_scoped), meaning))?;
+        let any = |ids: &mut LabelIds| match self.only_scoped {
+            true => None,
+            false => ids.take(now, range, (None, false), meaning),
+        };
+        let taken = ids.take_rehearsed(now, port, &suffix).or_else(|| any(ids));
+        let (key, serial) = taken.or_else(|| ids.take(now, range, (Some(port), self.only_scoped), meaning))?;
         let next = Onward::new(suffix.links.iter().cloned());
         let switch = self.switch;
         next.ask(|port| Holder::Label { switch, serial, port }, out);
@@ -455,6 +461,17 @@ impl LabelTable {
     pub fn forget_arrivals(&mut self) {
         self.arrivals.clear();
         self.touched.extend(self.awaited.keys().filter_map(|serial| self.by_serial.get(serial)));
+    }
+
+    /// The labels that are newer than that with this serial number.
+    pub fn newer_than(&self, serial: u64) -> Vec<RehearsedLabel> {
+        let all = self.labels.iter().filter(|(_, label)| label.serial > serial);
+        let rehearsed = |(key, label): (&LabelKey, &Label)| RehearsedLabel {
+            key: *key,
+            suffix: Arc::clone(&label.suffix),
+            serial: label.serial,
+        };
+        all.map(rehearsed).collect()
     }
 
     /// How many labels there are.

@@ -13,7 +13,8 @@ use maple_wire::msg::{Features, FlowRemoved, Message, PacketIn, PacketInView, Po
 use maple_wire::{Dpid, Match, Packet, Port, PortNo, Version};
 
 use crate::engine::{
-    BARRIER_ROUNDS, Candidate, Effect, Engine, Event, InstalledFlow, ListenerPacket, Options, ShardId, Time, Trial,
+    BARRIER_ROUNDS, Candidate, Effect, Engine, Event, InstalledFlow, ListenerPacket, Options, Rehearsal, Rehearsed,
+    ShardId, Time, Trial,
 };
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
@@ -53,6 +54,8 @@ mod narrow;
 mod ports;
 #[cfg(test)]
 mod recheck;
+#[cfg(test)]
+mod rehearsal;
 #[cfg(test)]
 mod reload;
 mod restart;
@@ -285,6 +288,12 @@ impl Sim {
             let event = Happening::Event(shard, Box::new(Event::Try(candidate.clone())));
             self.schedule(Channel::Outside(shard), event);
         }
+    }
+
+    /// What a reload would change.
+    pub fn rehearse(&self, policy: Arc<dyn Policy>) -> Rehearsed {
+        let rehearsal = Rehearsal::new(self.engines.iter().map(Engine::copy).collect());
+        rehearsal.expect("no rules are being read").adopt(&Candidate { number: 0, policy })
     }
 
     /// Sends an event for any shard, as the controller's other parts do.

@@ -22,7 +22,7 @@ use crate::ids::LeafId;
 use crate::network::{Gauge, HostInfo, Mac};
 
 /// What depends on what. Leaves are added when their run commits, and removed when they are withdrawn or forgotten.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Dependents {
     ids: FxHashMap<Cell, CellId>,
     /// By number; those without subscribers are free.
@@ -81,14 +81,14 @@ struct CellId(u32);
 pub struct WaiterId(u64);
 
 /// How many subscribed cells are about a table.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct About {
     keys: usize,
     /// The table as a whole, or the number of its keys.
     whole: usize,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Subscription {
     cell: Cell,
     /// The cell's value in the newest snapshot.
@@ -121,6 +121,13 @@ impl About {
 }
 
 impl Dependents {
+    /// A copy without those that wait for a change.
+    pub fn without_waiters(&self) -> Dependents {
+        let mut copy = self.clone();
+        self.waiters.keys().for_each(|waiter| drop(copy.unwatch(*waiter)));
+        copy
+    }
+
     /// Subscribes a leaf to cells with the values that they have now, in place of what it was subscribed to.
     pub fn subscribe(&mut self, leaf: LeafId, reads: BTreeMap<Cell, CellValue>, now: &Snapshot) {
         let before = self.leaves.remove(&leaf);

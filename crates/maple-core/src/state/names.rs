@@ -21,7 +21,7 @@ pub(super) fn is_named(name: &str, of: &str) -> bool {
 }
 
 /// What was declared.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Declared {
     tables: BTreeSet<Name>,
     vars: BTreeMap<Name, Value>,

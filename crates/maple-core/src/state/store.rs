@@ -136,6 +136,22 @@ impl Store {
         Arc::new(Store::default())
     }
 
+    /// A store of its own with the same state, dependents and label ids. Nothing of it is kept, observed or watched.
+    pub(crate) fn copy(&self) -> Arc<Store> {
+        let (inner, state) = (self.lock(), self.snapshot());
+        let dependents = inner.dependents.without_waiters();
+        let copied = StoreState { dependents, declared: inner.declared.clone(), ..StoreState::default() };
+        Arc::new(Store {
+            current: ArcSwap::new(state),
+            inner: Mutex::new(copied),
+            turnstile: RwLock::default(),
+            labels: Mutex::new(sync::lock(&self.labels).clone()),
+            restoring: Mutex::default(),
+            address_kinds: AtomicU8::new(self.address_kinds.load(Ordering::Acquire)),
+            measurings: AtomicU64::new(self.measurings.load(Ordering::Acquire)),
+        })
+    }
+
     /// The newest snapshot.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         sync::step();

@@ -144,7 +144,7 @@ fn play(set: &str, folder: &std::path::Path) -> Counts {
     let read = |name: String| std::fs::read_to_string(folder.join(name)).expect("the set can be read");
     let filters = read(format!("{set}.rules")).lines().map(filter).collect();
     let headers: Vec<Header> = read(format!("{set}.trace")).lines().map(header).collect();
-    let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
+    let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
     let capabilities = Capabilities::of_abstract_headers();
     let target = Target { under: Vec::new(), capabilities, priorities: 1..=60000, cookie };
     let table = Table::new(target);

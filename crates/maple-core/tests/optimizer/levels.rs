@@ -2,6 +2,7 @@
 //! longest chain of rules that must yield to each other, and no rule is without a packet of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use maple_core::{Capabilities, LeafId, Rule, Table, Target};
 use maple_wire::{Constraint, Field};
@@ -19,7 +20,7 @@ struct Learned {
 
 impl Learned {
     fn new(capabilities: Capabilities) -> Learned {
-        let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
+        let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
         let target = Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie };
         Learned { table: Table::new(target), answers: BTreeMap::new() }
     }

@@ -1,6 +1,7 @@
 //! The paper's compiler against the oracle, from scratch and incrementally.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use maple_core::oracles::Strategy;
 use maple_core::oracles::paper::{build_ft, opt_build_ft};
@@ -13,7 +14,7 @@ use crate::policy::{CONTROLLER, Headers, Program, action, packets, programs, sca
 use crate::update::Installed;
 
 fn target(capabilities: &Capabilities, priorities: RangeInclusive<u16>) -> Target {
-    let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
+    let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
     Target { under: Vec::new(), capabilities: capabilities.clone(), priorities, cookie }
 }
 

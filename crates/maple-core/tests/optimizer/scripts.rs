@@ -19,6 +19,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use maple_core::oracles::paper::{build_ft, opt_build_ft};
 use maple_core::{Augmented, Capabilities, LeafAction, LeafId, Recorder, Rule, Table, Target, Tree};
@@ -193,7 +194,7 @@ impl Stage {
     /// The rules that one of the paper's algorithms makes of the tree, with priorities from 0 as the paper counts them.
     fn paper(&self, algorithm: impl Fn(&Tree, Target, &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule>) -> Vec<Rule> {
         let (under, capabilities) = (self.under.clone(), self.capabilities.clone());
-        let target = Target { under, capabilities, priorities: 0..=100, cookie: Box::new(leaf_number) };
+        let target = Target { under, capabilities, priorities: 0..=100, cookie: Arc::new(leaf_number) };
         algorithm(self.table.tree(), target, &|leaf| self.action(leaf))
     }
 
@@ -235,7 +236,7 @@ fn values(text: &str) -> Result<Vec<(Field, u128)>, String> {
 
 fn table(capabilities: &Capabilities, under: &[Constraint]) -> Table {
     let (under, capabilities) = (under.to_vec(), capabilities.clone());
-    Table::new(Target { under, capabilities, priorities: 1..=100, cookie: Box::new(leaf_number) })
+    Table::new(Target { under, capabilities, priorities: 1..=100, cookie: Arc::new(leaf_number) })
 }
 
 fn play(script: &str) -> Result<String, String> {

@@ -1,6 +1,7 @@
 //! Tables kept in step with their trees: the changes they report lead to the rules they should have.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use maple_core::oracles::ReferenceCompiler;
 use maple_core::{Augmented, Capabilities, Change, LeafId, Rule, Table, Target, changes};
@@ -13,7 +14,7 @@ use crate::policy::{CONTROLLER, Headers, action, packets, programs, scan};
 use crate::update::Installed;
 
 fn table(capabilities: Capabilities) -> Table {
-    let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
+    let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
     Table::new(Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
@@ -153,7 +154,7 @@ proptest! {
         controlled in any::<prop::sample::Index>(),
     ) {
         for (capabilities, priorities) in [(of13_masked_ports(), 1..=u16::MAX), (of10(), 1..=20)] {
-            let cookie = Box::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
+            let cookie = Arc::new(|leaf: Option<LeafId>| leaf.map_or(0, |leaf| leaf.0 + 1));
             let (under, caps) = (Vec::new(), capabilities.clone());
             let target = Target { under, capabilities: caps, priorities: priorities.clone(), cookie };
             let mut table = Table::new(target);

@@ -13,7 +13,7 @@ use crate::rule::to_controller;
 /// Names instructions while they are held. Equal instructions have one name.
 pub(in crate::compile) type ActionId = u32;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Actions {
     all: Vec<Held>,
     /// For each hash of instructions that are held, the newest of them.
@@ -24,7 +24,7 @@ pub(super) struct Actions {
 }
 
 /// Instructions, with the number of their holders, and how many of the holders are entries.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Held {
     instructions: Arc<[Instruction]>,
     hash: u64,

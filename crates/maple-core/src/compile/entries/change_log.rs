@@ -26,7 +26,7 @@ pub(super) struct Installed {
 }
 
 /// Which rules were sent, and where rules may have changed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct ChangeLog {
     /// By entry: the rule that was sent last, if any. Its instructions are held.
     installed: Vec<Option<Installed>>,

@@ -44,7 +44,7 @@ const LEVELS_LOOKED_AT: usize = 64;
 const MAX_ENTRIES_OF_LEVEL: usize = 30;
 
 /// The allowance of rules that may be sent again.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ResendBudget {
     changes_per_resend: u64,
     changes_between_looks: u64,

@@ -45,7 +45,7 @@ const STEPS: u32 = 1000;
 pub(super) const UNPLACED: u32 = u32::MAX;
 
 /// Which entry has which level.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Levels {
     /// The priority of level 0.
     highest: u16,

@@ -3,7 +3,7 @@
 use super::store::EntryId;
 
 /// A set of entries. Beginning a new set costs nothing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct MarkSet {
     /// By entry: the call of [`MarkSet::mark`] that marked it last.
     marked_by: Vec<u32>,

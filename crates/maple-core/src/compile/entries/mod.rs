@@ -81,7 +81,7 @@ pub(super) use store::{EntryId, Verdict};
 use work_queue::WorkQueue;
 
 /// The entries of a table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct EntryTable {
     store: EntryStore,
     overlaps: OverlapLists,
@@ -98,7 +98,7 @@ pub(super) struct EntryTable {
 }
 
 /// Counts how often entries are looked at: a measure of work that does not depend on the machine.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Effort(Cell<u64>);
 
 impl Effort {

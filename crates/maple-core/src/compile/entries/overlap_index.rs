@@ -38,7 +38,7 @@ const FEW: usize = 24;
 const CANDIDATES: usize = 4;
 
 /// The entries of a table by their matches.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct OverlapIndex {
     groups: Vec<Group>,
     by_masks: FxHashMap<Box<[u64]>, u32>,
@@ -63,7 +63,7 @@ struct Place {
     stamp: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Group {
     masks: Box<[u64]>,
     size: usize,
@@ -85,14 +85,14 @@ enum Answered {
     ByComparison,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct View {
     masks: Masks,
     by_values: FxHashMap<u64, Found>,
 }
 
 /// The bits that count in a view, word by word.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Masks(Box<[u64]>);
 
 /// Members with the same values.

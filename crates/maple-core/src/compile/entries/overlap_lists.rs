@@ -30,7 +30,7 @@ const NUMBERS_AT_A_TIME: usize = 4;
 const ENTRIES_AT_A_TIME: usize = 128;
 
 /// Which entries overlap.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct OverlapLists {
     index: OverlapIndex,
     /// By entry.
@@ -44,7 +44,7 @@ pub(super) struct OverlapLists {
 }
 
 /// The entries that overlap one, in order of precedence. Some may have been removed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
     /// Those that take precedence.
     pub(super) earlier: Vec<EntryId>,

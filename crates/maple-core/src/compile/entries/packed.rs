@@ -25,7 +25,7 @@ const WALK: u64 = 48;
 const SAMPLES: [u64; 4] = [0, u64::MAX, u64::MAX / 3, u64::MAX / 3 * 2];
 
 /// Where fields are in packed sets.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     /// By field, in OXM order.
     places: Vec<(Field, Place)>,
@@ -44,14 +44,14 @@ struct Place {
 }
 
 /// The packed matches of entries, one after the other, by entry.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PackedMatches {
     words: Vec<u64>,
     stride: usize,
 }
 
 /// A list of packed matches, each with an item that belongs to it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PackedRow<T> {
     words: Vec<u64>,
     items: Vec<T>,

@@ -6,7 +6,7 @@
 use super::store::EntryId;
 
 /// Levels, some of them planned.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PriorityPlan {
     /// By entry.
     levels: Vec<u32>,
@@ -35,7 +35,7 @@ pub(super) struct Mark {
 }
 
 /// Steps that were taken back.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Steps {
     pub(super) steps: Vec<Step>,
     /// How many rules the plan sent again, including these steps.

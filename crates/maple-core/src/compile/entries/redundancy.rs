@@ -72,7 +72,7 @@ pub(in crate::compile) enum Checks {
 }
 
 /// The necessity of each entry.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Necessities {
     /// By entry.
     necessities: Vec<Necessity>,

@@ -44,7 +44,7 @@ struct EntryHot {
 }
 
 /// The entries of a table.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct EntryStore {
     layout: Layout,
     matches: PackedMatches,

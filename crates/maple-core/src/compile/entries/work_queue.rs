@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use super::store::{EntryId, EntryState, EntryStore};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {
     /// By entry.
     marks: Vec<Mark>,
@@ -206,7 +206,7 @@ impl History {
 }
 
 /// Entries with their ranks, each once, in order of precedence. There are mostly few, so a sorted list suffices.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PrecedenceQueue {
     /// The last item takes precedence over all others.
     list: Vec<(u64, EntryId)>,

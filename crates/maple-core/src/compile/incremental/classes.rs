@@ -12,7 +12,7 @@ pub(super) type ClassId = u32;
 pub(super) const UNMATCHABLE: ClassId = 0;
 
 /// The classes of a tree.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RegionClasses {
     classes: Vec<RegionClass>,
     free: Vec<ClassId>,
@@ -20,7 +20,7 @@ pub(super) struct RegionClasses {
 
 /// Nodes that stand for the same region: a node, and the no-sides below it, because a match can't state that a test
 /// failed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct RegionClass {
     /// The test or `V` node above.
     above: Option<NodeId>,

@@ -63,7 +63,7 @@ impl HostCapacity {
 }
 
 /// The rules for the hosts of one switch.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct HostRules {
     three_tables: bool,
     cookie: u64,

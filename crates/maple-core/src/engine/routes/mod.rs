@@ -53,7 +53,7 @@ pub(super) use shared_route::{RouteKey, SharedRoute};
 pub(super) struct RouteId(NonZeroU64);
 
 /// The routes of a shard.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Routes {
     shard: ShardId,
     by_key: FxHashMap<Arc<RouteKey>, RouteId>,
@@ -194,6 +194,11 @@ impl Routes {
     /// The route with this subscription in the store.
     pub fn of_subscription(&self, name: LeafId) -> Option<RouteId> {
         self.by_subscription.get(&name).copied()
+    }
+
+    /// The subscriptions of routes in the store.
+    pub fn subscriptions(&self) -> impl Iterator<Item = LeafId> {
+        self.by_subscription.keys().copied()
     }
 
     /// Closes the route: no leaf can join it, and it no longer follows its plan.

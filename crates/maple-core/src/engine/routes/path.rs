@@ -8,7 +8,7 @@ use crate::labels::Onward;
 use crate::route::Resolved;
 
 /// What a route resolves to, and the labels for it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct LabelledPath {
     pub resolved: Arc<Resolved>,
     pub onward: Onward,

@@ -41,7 +41,7 @@ impl RouteKey {
 }
 
 /// A route, for all leaves that use it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::engine) struct SharedRoute {
     pub(super) key: Arc<RouteKey>,
     /// Its id as a subscriber in the store, if it follows a plan.

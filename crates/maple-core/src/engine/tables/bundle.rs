@@ -22,6 +22,7 @@ const MAX_CHANGES: usize = 1 << 16;
 const FLAGS: u16 = ATOMIC | ORDERED;
 
 /// A bundle that the switch has, or is getting.
+#[derive(Clone)]
 pub(super) struct Bundle {
     number: u32,
     /// The changes in order, with the ids of the messages that added them, and their tables.

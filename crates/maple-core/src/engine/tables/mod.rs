@@ -54,6 +54,7 @@ pub(super) use shared_table::Source;
 use shared_table::{Pending, SharedTable};
 
 /// The tables of one switch.
+#[derive(Clone)]
 pub(super) struct Tables {
     /// The rules that the switch has, by table.
     installed: BTreeMap<u8, Installed>,
@@ -81,7 +82,7 @@ pub(super) struct Tables {
 }
 
 /// How far an update of two steps is.
-#[derive(Default)]
+#[derive(Clone, Default)]
 enum Phase {
     /// No update has a second step.
     #[default]
@@ -93,6 +94,7 @@ enum Phase {
 }
 
 /// The second step of an update.
+#[derive(Clone)]
 struct SecondStep {
     /// The prepared bundle that is to be committed. Without one, the first step were the additions, and the other
     /// changes follow.
@@ -101,6 +103,7 @@ struct SecondStep {
     waiters: Vec<Waiter>,
 }
 
+#[derive(Clone)]
 enum Unconfirmed {
     FlowMod {
         table: u8,
@@ -221,6 +224,12 @@ impl Tables {
         let xid = self.next_xid;
         self.next_xid = xid.checked_add(1).unwrap_or(self.first_xid);
         xid
+    }
+
+    /// The barrier requests that the switch has not answered.
+    pub fn unanswered(&self) -> Vec<u32> {
+        let is_barrier = |sent: &&(u32, Unconfirmed)| matches!(sent.1, Unconfirmed::Barrier(_));
+        self.unconfirmed.iter().filter(is_barrier).map(|(xid, _)| *xid).collect()
     }
 
     /// Adds a waiter for the barrier of the next update.

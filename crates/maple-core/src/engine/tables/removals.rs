@@ -22,7 +22,7 @@ const MAX_REMEMBERED: usize = 1 << 16;
 pub(super) type Removal = (u8, u64, EntryKey);
 
 /// The deletions of one switch.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Removals {
     /// In the order in which they were made, each with its expiry.
     queue: VecDeque<(Time, Removal)>,

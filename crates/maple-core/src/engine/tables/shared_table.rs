@@ -36,7 +36,7 @@ pub(in crate::engine) enum Source {
 pub(super) struct Pending(BTreeMap<EntryKey, Option<Rule>>);
 
 /// The rules of a table, by entry and rank.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SharedTable {
     entries: BTreeMap<EntryKey, BTreeMap<Rank, Rule>>,
 }

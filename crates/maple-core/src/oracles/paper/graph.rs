@@ -13,7 +13,7 @@ use crate::trace::{Cond, Item, Region};
 use crate::tree::LeafId;
 
 /// A trace tree whose nodes know their priorities.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Graph {
     pub(super) target: Target,
     pub(super) root: Option<NodeId>,
@@ -43,7 +43,7 @@ pub(super) enum Branch {
     No,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) parent: Option<(NodeId, Branch)>,
     /// The accumulated match; `None` if no rule may come from here.
@@ -55,7 +55,7 @@ pub(super) struct Node {
     pub(super) kind: Kind,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// Its rule has the priority `base`.
     Leaf {
@@ -73,7 +73,7 @@ pub(super) enum Kind {
     Test(Test),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Test {
     pub(super) question: Question,
     pub(super) yes: Option<NodeId>,
@@ -86,7 +86,7 @@ pub(super) struct Test {
 }
 
 /// What a test asks about the packets that get to it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Question {
     /// Packets of this area fit.
     Splits(Arc<Area>),
@@ -101,7 +101,7 @@ pub(super) enum Question {
 }
 
 /// A region that the switch can match, and how.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Area {
     pub(super) region: Region,
     pub(super) matches: Vec<Vec<Constraint>>,

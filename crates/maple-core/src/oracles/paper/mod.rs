@@ -86,7 +86,7 @@ pub fn table(target: Target) -> Table {
 }
 
 /// A trace tree and the paper's table for it, kept in step.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct PaperCompiler {
     tree: Tree,
     graph: Graph,
@@ -113,6 +113,10 @@ impl PaperCompiler {
 }
 
 impl TableBackend for PaperCompiler {
+    fn boxed_clone(&self) -> Box<dyn TableBackend> {
+        Box::new(self.clone())
+    }
+
     fn tree(&self) -> &Tree {
         &self.tree
     }

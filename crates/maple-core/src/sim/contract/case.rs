@@ -111,7 +111,8 @@ impl Case {
         };
         let mut steps = case.steps;
         for _ in 0..1 + random.below(4) {
-            steps.insert(random.below(steps.len() + 1), Step::Reload);
+            let reload = if random.one_in(3) { Step::ReloadAsRehearsed } else { Step::Reload };
+            steps.insert(random.below(steps.len() + 1), reload);
         }
         Case { other: Some(other), steps, ..case }
     }

@@ -187,6 +187,8 @@ pub enum Step {
     Invalidate,
     /// The case's other policy takes the place of the one that runs.
     Reload,
+    /// The same at rest, and it does what a rehearsal said.
+    ReloadAsRehearsed,
     /// A switch loses its rules and connects again.
     Restart(u64),
     /// The controller is killed, and starts again with this many shards. It knows everything, or some leaves and what was

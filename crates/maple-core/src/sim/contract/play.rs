@@ -15,6 +15,7 @@ use crate::network::{Location, Mac, PortKind};
 use crate::policy::{Policy, PolicyError};
 use crate::route::{Resolved, RouteError};
 use crate::run::Run;
+use crate::sim::rehearsal::reload_as_rehearsed;
 use crate::sim::{Delivery, Sim, SimSwitch};
 use crate::state::{Name, Snapshot, Txn, Write};
 
@@ -196,6 +197,21 @@ impl<'a> Play<'a> {
             Step::Reload => {
                 if let Some(case) = self.swap_policies() {
                     self.sim.reload(case.whole());
+                }
+            }
+            Step::ReloadAsRehearsed => {
+                self.rest()?;
+                let Some(swapped) = self.case.swapped() else { return Ok(()) };
+                self.is_other = !self.is_other;
+                let case = if self.is_other { &swapped } else { self.case };
+                self.policy = case.sliced(false);
+                let reloaded = reload_as_rehearsed(&mut self.sim, &case.whole());
+                // What a full switch evicts depends on its counters, who gets the last label on time, and what a switch
+                // refuses is not known before it has.
+                let is_refused = self.sim.engines().iter().any(|engine| engine.stats().labels_refused > 0);
+                let is_free = !self.shrunk && self.case.capacity == (None, None);
+                if is_free && !is_refused && self.case.shape.refused == (None, true) {
+                    reloaded?;
                 }
             }
             Step::Invalidate => self.sim.tell(Event::Invalidate(Selection::All)),

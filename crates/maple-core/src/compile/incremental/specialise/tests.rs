@@ -73,7 +73,7 @@ impl Play {
             under: Vec::new(),
             capabilities: Capabilities::of_abstract_headers(),
             priorities: 1..=u16::MAX,
-            cookie: Box::new(|leaf| leaf.map_or(u64::MAX, |leaf| leaf.0)),
+            cookie: Arc::new(|leaf| leaf.map_or(u64::MAX, |leaf| leaf.0)),
         };
         let (table, rules, answers) =
             (Table::tuned(target, Tuning::for_small_tables()), BTreeMap::new(), BTreeMap::new());

@@ -1,0 +1,286 @@
+//! `maple plan`: what a policy would change in a running controller, for people and as a file; and `maple apply`, which
+//! changes that.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow, bail};
+use maple_controller::control::socket::{CanaryAt, Fingerprint, Reload, Request, ask};
+use serde_json::Value;
+
+use crate::options::{ApplyArgs, PlanArgs, default_control};
+use crate::output::print_line;
+use crate::reload::{absolute, told, warn};
+use crate::show::hint;
+
+/// The exit status if something would change, as that of `terraform plan -detailed-exitcode`.
+const CHANGES: u8 = 2;
+/// The form of plans that this program reads.
+const FORMAT: u64 = 1;
+/// The number of packets of a group, and of rules of a switch, that are shown without a request.
+const FEW: usize = 10;
+
+/// Kinds of differences, with what they mean to people.
+const KINDS: [(&str, &str, Mark); 7] = [
+    ("loses", "lose: these packets leave by fewer edge ports, mostly none", Mark::Delete),
+    ("gains", "gain: these packets leave by more edge ports", Mark::Add),
+    ("goes_elsewhere", "go elsewhere: these packets leave by other edge ports", Mark::Change),
+    ("moves", "move: these packets take another way", Mark::Change),
+    ("treated_otherwise", "are treated otherwise: rewrites, queues or limits of these packets", Mark::Change),
+    ("waits", "wait: the policy has no answer for these packets now", Mark::Delete),
+    ("fails", "fail: the policy has an error on these packets, which are dropped", Mark::Delete),
+];
+
+/// What happens to something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Add,
+    Change,
+    Delete,
+}
+
+/// `maple plan`. An error has status 1, whatever it is: 2 means that something would change.
+pub fn main(args: &PlanArgs) -> anyhow::Result<u8> {
+    let control = args.control.clone().unwrap_or_else(default_control);
+    let name = args.policy.as_deref().map(absolute).transpose()?;
+    let plan = ask(&control, &Request::Reload(Reload::Plan { name })).map_err(hint)?;
+    let document = serde_json::to_string_pretty(&plan)?;
+    if let Some(path) = &args.out {
+        std::fs::write(path, format!("{document}\n")).with_context(|| format!("can't write {}", path.display()))?;
+    }
+    if args.json {
+        print_line(document);
+    } else {
+        warn(&plan);
+        let has_colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        print_line(text(&plan, args.all, has_colours).trim_end());
+    }
+    Ok(if items(&plan["rules"]).next().is_some() || count(&plan["counts"]) > 0 { CHANGES } else { 0 })
+}
+
+/// `maple apply`.
+pub fn apply(args: &ApplyArgs) -> anyhow::Result<u8> {
+    let canary = match args.percent {
+        Some(percent) => Some(CanaryAt::Percent(percent)),
+        None => Some(args.canary.clone()).filter(|all| !all.is_empty()).map(CanaryAt::Switches),
+    };
+    let request = match &args.plan {
+        None => Reload::Rest,
+        Some(path) => {
+            let (name, sources, changes) = read(path)?;
+            Reload::Apply { name, sources, changes, canary }
+        }
+    };
+    told("applied", request, args.control.as_deref(), args.json)
+}
+
+/// What a plan in a file says of its policy, of the policy's files, and of the changes.
+fn read(path: &Path) -> anyhow::Result<(String, Fingerprint, Fingerprint)> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
+    let what = || format!("{} is no plan of `maple plan --out`", path.display());
+    let plan: Value = serde_json::from_str(&text).with_context(what)?;
+    if plan["format"] != FORMAT {
+        bail!("{}, or of another version of Maple: make it again", what());
+    }
+    let part = |name: &str| plan[name].as_str().with_context(what);
+    let fingerprint = |name: &str| serde_json::from_value(Value::from(part(name)?)).map_err(|error| anyhow!(error));
+    Ok((part("policy")?.to_owned(), fingerprint("sources")?, fingerprint("changes")?))
+}
+
+/// The sum of an object's numbers.
+fn count(counts: &Value) -> u64 {
+    counts.as_object().into_iter().flat_map(|all| all.values()).filter_map(Value::as_u64).sum()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn plain(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A plan for people: packets by what becomes of them and the lines that decide, then rules, then a summary.
+fn text(plan: &Value, all: bool, has_colours: bool) -> String {
+    let mut text = String::new();
+    for (kind, meaning, mark) in KINDS {
+        let total = plan["counts"][kind].as_u64().unwrap_or_default();
+        if total > 0 {
+            let _ = writeln!(text, "{}", painted(mark, &format!("{total} {meaning}"), has_colours));
+            group(&mut text, plan, kind, all);
+        }
+    }
+    for error in items(&plan["errors"]) {
+        let _ = writeln!(text, "fails {} times: {}\n", error["packets"], plain(&error["text"]));
+    }
+    for switch in items(&plan["rules"]) {
+        rules(&mut text, switch, all, has_colours);
+    }
+    text + &summary(plan)
+}
+
+/// The packets of a kind, below the lines that decided and decide.
+fn group(text: &mut String, plan: &Value, kind: &str, all: bool) {
+    let mut by_lines: BTreeMap<(&str, &str), Vec<&Value>> = BTreeMap::new();
+    for one in items(&plan["differences"]).filter(|one| one["kind"] == kind) {
+        by_lines.entry((plain(&one["before"]["lines"]), plain(&one["after"]["lines"]))).or_default().push(one);
+    }
+    for ((before, after), packets) in by_lines {
+        let named = |lines: &str| if lines.is_empty() { "(no line)".to_owned() } else { lines.to_owned() };
+        let _ = match before == after {
+            true => writeln!(text, "  {}", named(before)),
+            false => writeln!(text, "  {} -> {}", named(before), named(after)),
+        };
+        let shown = if all { packets.len() } else { FEW };
+        for one in packets.iter().take(shown) {
+            // Errors are told below.
+            let after = if kind == "fails" { "an error" } else { plain(&one["after"]["route"]) };
+            let _ = writeln!(
+                text,
+                "    {} at {}:{}: {} -> {after}",
+                plain(&one["packet"]),
+                plain(&one["at"]["switch"]),
+                one["at"]["port"],
+                plain(&one["before"]["route"]),
+            );
+        }
+        if packets.len() > shown {
+            let _ = writeln!(text, "    and {} more (--all shows them)", packets.len() - shown);
+        }
+    }
+    text.push('\n');
+}
+
+/// The rules that change at a switch.
+fn rules(text: &mut String, switch: &Value, all: bool, has_colours: bool) {
+    let _ = writeln!(text, "switch {}", plain(&switch["switch"]));
+    let marked = |mark: Mark, rule: &Value| {
+        // The purposes of rules that are not the policy's are no lines.
+        let why = Some(plain(&rule["why"])).filter(|why| !why.is_empty() && !why.starts_with("maple: "));
+        let why = why.map(|why| format!("   # {why}")).unwrap_or_default();
+        painted(mark, &format!("  {} {}{why}", mark.sign(), plain(&rule["flow"]).trim()), has_colours)
+    };
+    let added = items(&switch["add"]).map(|rule| marked(Mark::Add, rule));
+    let changed = items(&switch["change"]).map(|rule| {
+        let before = format!("  {} {}", Mark::Change.sign(), plain(&rule["before"]["flow"]).trim());
+        format!(
+            "{}\n{}",
+            painted(Mark::Change, &before, has_colours),
+            marked(Mark::Change, &rule["after"]).replacen('~', "→", 1)
+        )
+    });
+    let deleted = items(&switch["delete"]).map(|rule| marked(Mark::Delete, rule));
+    let lines: Vec<String> = added.chain(changed).chain(deleted).collect();
+    let shown = if all { lines.len() } else { FEW };
+    for line in lines.iter().take(shown) {
+        let _ = writeln!(text, "{line}");
+    }
+    if lines.len() > shown {
+        let _ = writeln!(text, "  and {} more (--all shows them)", lines.len() - shown);
+    }
+    text.push('\n');
+}
+
+/// What changes, in two lines.
+fn summary(plan: &Value) -> String {
+    let (packets, changed) = (plan["packets"].as_u64().unwrap_or_default(), count(&plan["counts"]));
+    let rules = |what: &str| items(&plan["rules"]).map(|switch| items(&switch[what]).count()).sum::<usize>();
+    let (add, change, delete) = (rules("add"), rules("change"), rules("delete"));
+    let switches = items(&plan["rules"]).count();
+    let packets_are = format!("{changed} of {packets} packets that the network has decided about go otherwise");
+    if changed == 0 && switches == 0 {
+        return format!("no change: {packets_are}, and no rule changes\n");
+    }
+    let switches = format!("{switches} {}", if switches == 1 { "switch" } else { "switches" });
+    format!("{packets_are}\nrules: {add} to add, {change} to change, {delete} to delete, at {switches}\n")
+}
+
+impl Mark {
+    fn sign(self) -> char {
+        match self {
+            Mark::Add => '+',
+            Mark::Change => '~',
+            Mark::Delete => '-',
+        }
+    }
+}
+
+/// A line in green, yellow or red, if the terminal has colours.
+fn painted(mark: Mark, line: &str, has_colours: bool) -> String {
+    let code = match mark {
+        _ if !has_colours => return line.to_owned(),
+        Mark::Add => 32,
+        Mark::Change => 33,
+        Mark::Delete => 31,
+    };
+    format!("\x1b[{code}m{line}\x1b[0m")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn plan() -> Value {
+        let rule = |flow: &str| json!({ "flow": flow, "why": "acl.py:7" });
+        let difference = |port: u32| {
+            json!({
+                "kind": "loses", "at": { "switch": "1", "port": port }, "from": "a", "to": "b",
+                "packet": format!("tcp 10.0.0.{port}:1000 > 10.0.0.3:80"),
+                "before": { "route": "1:2, 3:1", "exits": [], "lines": "acl.py:9" },
+                "after": { "route": "drop", "exits": [], "lines": "acl.py:7" },
+            })
+        };
+        json!({
+            "format": 1, "policy": "/tmp/acl.py", "sources": "aa", "changes": "bb", "packets": 20, "same": 18, "failed": 0,
+            "errors": [], "counts": { "loses": 2 }, "warnings": [],
+            "differences": [difference(1), difference(2)],
+            "rules": [{
+                "switch": "1",
+                "add": [rule("priority=5,tcp actions=drop")],
+                "change": [{ "before": rule("priority=4 actions=1"), "after": rule("priority=4 actions=2") }],
+                "delete": [],
+            }],
+        })
+    }
+
+    #[test]
+    fn a_plan_is_told_by_who_loses_and_by_rules() {
+        let expected = "\
+2 lose: these packets leave by fewer edge ports, mostly none
+  acl.py:9 -> acl.py:7
+    tcp 10.0.0.1:1000 > 10.0.0.3:80 at 1:1: 1:2, 3:1 -> drop
+    tcp 10.0.0.2:1000 > 10.0.0.3:80 at 1:2: 1:2, 3:1 -> drop
+
+switch 1
+  + priority=5,tcp actions=drop   # acl.py:7
+  ~ priority=4 actions=1
+  → priority=4 actions=2   # acl.py:7
+
+2 of 20 packets that the network has decided about go otherwise
+rules: 1 to add, 1 to change, 0 to delete, at 1 switch
+";
+        assert_eq!(text(&plan(), false, false), expected);
+        assert!(text(&plan(), false, true).contains("\x1b[31m2 lose"));
+        let none = json!({ "packets": 20, "counts": {}, "rules": [], "differences": [], "errors": [] });
+        let told = "no change: 0 of 20 packets that the network has decided about go otherwise, and no rule changes\n";
+        assert_eq!(text(&none, false, false), told);
+    }
+
+    #[test]
+    fn a_file_that_is_no_plan_is_refused() {
+        let path = std::env::temp_dir().join(format!("maple-plan-{}.json", std::process::id()));
+        let with = |text: &str| {
+            std::fs::write(&path, text).expect("it can be written");
+            read(&path).map_err(|error| error.to_string())
+        };
+        assert!(with("plan").expect_err("it is no JSON").contains("is no plan of `maple plan --out`"));
+        assert!(with("{\"format\": 9}").expect_err("it is newer").contains("make it again"));
+        let (policy, sources, _) = with(&plan().to_string()).expect("it is a plan");
+        assert_eq!((policy.as_str(), sources.to_string().as_str()), ("/tmp/acl.py", "aa"));
+        std::fs::remove_file(&path).expect("it was there");
+    }
+}

@@ -1,0 +1,207 @@
+//! What a candidate decides otherwise, for people.
+//!
+//! Two answers are compared by what they do to packets now: the edge ports where they leave, the way there, and what is
+//! done to them. A path that f asked for and the same hops that f spelled out are no difference.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::leaf::{Leaf, source_lines};
+use crate::labels::outline;
+use crate::network::{Location, Mac};
+use crate::route::{Resolved, RouteView};
+use crate::state::Snapshot;
+use crate::trace::Trace;
+
+/// How a candidate's decision differs, from the point of view of those who receive packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DifferenceKind {
+    /// The packet no longer leaves by some edge port, and by no new one.
+    Loses,
+    /// It leaves by further edge ports.
+    Gains,
+    /// It leaves by other edge ports: some are gone, and others are new.
+    GoesElsewhere,
+    /// It leaves by the same edge ports, but reaches them another way.
+    Moves,
+    /// It takes the same way, and is treated otherwise: rewrites, queues, limits, frames of f's own.
+    Treated,
+    /// The candidate has no answer until state changes (`retry`).
+    Waits,
+    /// The candidate fails.
+    Fails,
+}
+
+/// A decision, as people read it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Decision {
+    /// Where the packet goes, such as `drop` or `1:2, 2:3`, or the error.
+    pub route: String,
+    /// The edge ports where it leaves, in order.
+    pub exits: Vec<Location>,
+    /// The source lines that decided, in order; empty if they are not known.
+    pub lines: String,
+}
+
+/// What a candidate decides otherwise about a leaf's packets.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Difference {
+    /// How it differs.
+    pub kind: DifferenceKind,
+    /// Where the witness packet entered.
+    pub at: Location,
+    /// The host that sent it.
+    pub from: Mac,
+    /// The address that it is sent to.
+    pub to: Mac,
+    /// The witness packet in one line.
+    pub packet: String,
+    /// What the policy that runs decided.
+    pub before: Decision,
+    /// What the candidate decides.
+    pub after: Decision,
+}
+
+impl DifferenceKind {
+    /// All kinds, in the order in which people want to read them.
+    pub const ALL: [DifferenceKind; 7] = [
+        DifferenceKind::Loses,
+        DifferenceKind::Gains,
+        DifferenceKind::GoesElsewhere,
+        DifferenceKind::Moves,
+        DifferenceKind::Treated,
+        DifferenceKind::Waits,
+        DifferenceKind::Fails,
+    ];
+
+    /// Its name, such as `loses`.
+    pub fn name(self) -> &'static str {
+        match self {
+            DifferenceKind::Loses => "loses",
+            DifferenceKind::Gains => "gains",
+            DifferenceKind::GoesElsewhere => "goes elsewhere",
+            DifferenceKind::Moves => "moves",
+            DifferenceKind::Treated => "treated otherwise",
+            DifferenceKind::Waits => "waits",
+            DifferenceKind::Fails => "fails",
+        }
+    }
+
+    /// How two routes of a packet differ; `None` if they do the same.
+    pub(super) fn of(before: &Resolved, after: &Resolved) -> Option<DifferenceKind> {
+        if before == after {
+            return None;
+        }
+        let (old, new) = (exits(before), exits(after));
+        let keeps = |from: &BTreeSet<Location>, to: &BTreeSet<Location>| from.is_subset(to);
+        Some(match (keeps(&old, &new), keeps(&new, &old)) {
+            (true, true) if way(before) == way(after) => DifferenceKind::Treated,
+            (true, true) => DifferenceKind::Moves,
+            (true, false) => DifferenceKind::Gains,
+            (false, true) => DifferenceKind::Loses,
+            (false, false) => DifferenceKind::GoesElsewhere,
+        })
+    }
+}
+
+impl fmt::Display for DifferenceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Decision {
+    /// A route, and the run that chose it.
+    pub(super) fn of(route: &Resolved, ingress: Location, trace: &Trace) -> Decision {
+        let exits = exits(route).into_iter().collect();
+        Decision { route: shown(route, ingress), exits, lines: source_lines(trace) }
+    }
+}
+
+impl Difference {
+    /// What becomes of a leaf's packets.
+    pub(super) fn new(kind: DifferenceKind, leaf: &Leaf, after: Decision, state: &Snapshot) -> Difference {
+        let (packet, at) = (leaf.witness.packet(), leaf.witness.at);
+        let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
+        let before = leaf.goal().now(state).unwrap_or_default();
+        Difference {
+            kind,
+            at,
+            from: address(maple_wire::Field::EthSrc),
+            to: address(maple_wire::Field::EthDst),
+            packet: maple_wire::packet::text::summary(&packet),
+            before: Decision::of(&before, at, &leaf.trace),
+            after,
+        }
+    }
+}
+
+fn exits(route: &Resolved) -> BTreeSet<Location> {
+    let all = route.switches.iter();
+    all.flat_map(|(dpid, hops)| hops.edges.iter().map(|port| Location::new(*dpid, *port))).collect()
+}
+
+fn way(route: &Resolved) -> BTreeSet<(Location, Location)> {
+    let all = route.switches.iter();
+    all.flat_map(|(dpid, hops)| hops.links.iter().map(|(port, far)| (Location::new(*dpid, *port), *far))).collect()
+}
+
+/// A route as text: the hops of one path, or the edge ports of several.
+fn shown(route: &Resolved, ingress: Location) -> String {
+    let view = RouteView::of(route, ingress.switch, || ingress.port);
+    let place = match &view.deliveries[..] {
+        [] => "drop".to_owned(),
+        [one] => {
+            one.path.iter().map(|hop| Location::new(hop.switch, hop.port).to_string()).collect::<Vec<_>>().join(", ")
+        }
+        several => outline(several.iter().map(|one| one.at).collect()),
+    };
+    let mut parts = vec![place];
+    // Mostly all edge ports have the same treatment.
+    let treatments: BTreeMap<String, ()> =
+        route.switches.values().filter(|hops| !hops.edges.is_empty()).map(|hops| (hops.treatment.text(), ())).collect();
+    parts.extend(treatments.into_keys().filter(|text| !text.is_empty()));
+    parts.extend(route.meter.iter().map(|meter| format!("meter {meter}")));
+    parts.extend((!route.own.is_empty()).then(|| format!("and {} frames of its own", route.own.len())));
+    parts.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_wire::{Dpid, PortNo};
+
+    use super::*;
+    use crate::route::{SwitchHops, Treatment};
+
+    fn at(switch: u64, port: u32) -> Location {
+        Location::new(Dpid(switch), PortNo(port))
+    }
+
+    /// Out of these edge ports of switch 2, which switch 1 reaches by this link port.
+    fn route(link: u32, edges: &[u32]) -> Resolved {
+        let first = SwitchHops { links: [(PortNo(link), at(2, link))].into(), ..SwitchHops::default() };
+        let edges = edges.iter().copied().map(PortNo).collect();
+        let second = SwitchHops { arrives: Some(PortNo(link)), edges, ..SwitchHops::default() };
+        Resolved { switches: [(Dpid(1), first), (Dpid(2), second)].into(), ..Resolved::default() }
+    }
+
+    #[test]
+    fn a_difference_is_named_by_who_receives_the_packet() {
+        let drop = Resolved::default();
+        let of = |before: &Resolved, after: &Resolved| DifferenceKind::of(before, after);
+        assert_eq!(of(&drop, &drop), None);
+        assert_eq!(of(&route(1, &[5]), &drop), Some(DifferenceKind::Loses));
+        assert_eq!(of(&route(1, &[5, 6]), &route(1, &[5])), Some(DifferenceKind::Loses), "one of two");
+        assert_eq!(of(&drop, &route(1, &[5])), Some(DifferenceKind::Gains));
+        assert_eq!(of(&route(1, &[5]), &route(1, &[6])), Some(DifferenceKind::GoesElsewhere));
+        assert_eq!(of(&route(1, &[5]), &route(2, &[5])), Some(DifferenceKind::Moves));
+        let mut queued = route(1, &[5]);
+        if let Some(hops) = queued.switches.get_mut(&Dpid(2)) {
+            hops.treatment = Treatment { queue: Some(3), ..Treatment::default() };
+        }
+        assert_eq!(of(&route(1, &[5]), &queued), Some(DifferenceKind::Treated));
+        assert_eq!(shown(&queued, at(1, 9)), format!("{}, {} queue 3", at(1, 1), at(2, 5)));
+        assert_eq!(shown(&route(1, &[5, 6]), at(1, 9)), format!("out of {}, {}", at(2, 5), at(2, 6)));
+        assert_eq!(shown(&drop, at(1, 9)), "drop");
+    }
+}

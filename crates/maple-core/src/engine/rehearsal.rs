@@ -1,0 +1,314 @@
+//! Rehearsal: what the adoption of a candidate would change, without changing it.
+//!
+//! # What
+//!
+//! A rehearsal has a copy of each engine of a controller and of their store. There the candidate is tried and adopted,
+//! as in `reload.rs`. Switches answer every request at once, and time passes as fast as it is waited for. When nothing is
+//! under way any more, the rules that the engines assume their switches to have are compared with those of before.
+//!
+//! # Why it is exact
+//!
+//! Engines are deterministic, and this is the code that adopts. What the copies can't know is what happens meanwhile:
+//! packets that come, and state that changes. The ids that the copies gave to new labels are kept for them
+//! ([`Rehearsed::reserve`]), because otherwise the order of messages between shards would decide.
+//!
+//! # Cost
+//!
+//! The memory of the engines once more, and the time to copy it while a shard does nothing else. The candidate runs where
+//! the rehearsal does, in no shard.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_wire::Dpid;
+use maple_wire::msg::Message;
+
+use super::reload::{Candidate, Trial};
+use super::switch::Switch;
+use super::timers::Timer;
+use super::{Effect, Engine, Event, InstalledFlow, Options, TableRule};
+use crate::ids::{LeafId, ShardId, Time};
+use crate::labels::RehearsedLabel;
+use crate::state::Store;
+use crate::update::entry_key;
+
+/// The simulated time that a rehearsal takes at most, longer than a reroute may take.
+const SPAN: Duration = Duration::from_secs(5);
+/// The maximum number of batches of a rehearsal.
+const MAX_BATCHES: usize = 1_000_000;
+
+/// A copy of an engine, which does nothing by itself.
+pub struct EngineCopy(Engine);
+
+/// Copies of all engines of a controller, at rest.
+pub struct Rehearsal {
+    engines: Vec<Engine>,
+    store: Arc<Store>,
+    now: Time,
+    /// The rules of all switches.
+    before: BTreeMap<Dpid, Vec<TableRule>>,
+}
+
+/// What came of a rehearsal.
+#[derive(Debug)]
+pub struct Rehearsed {
+    /// How the trial went, all shards together.
+    pub trial: Trial,
+    /// What changes in the rules of each switch where something does, by table and descending priority.
+    pub rules: BTreeMap<Dpid, Vec<RuleDifference>>,
+    /// The labels that the copies made.
+    labels: BTreeMap<Dpid, Vec<RehearsedLabel>>,
+}
+
+/// What happens to an entry of a switch's tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleDifference {
+    /// A rule is added.
+    Add(TableRule),
+    /// A rule with this table, priority and match does something else, or has another cookie.
+    Change {
+        /// The rule before.
+        before: TableRule,
+        /// The rule after.
+        after: TableRule,
+    },
+    /// A rule is deleted.
+    Delete(TableRule),
+}
+
+impl Engine {
+    /// A copy of this engine as it is now, for a [`Rehearsal`]. Packets that wait are left out.
+    pub fn copy(&self) -> EngineCopy {
+        let options = Options { poll: Duration::ZERO, check_rate: 0, remember: false, ..self.options.clone() };
+        let mut copy = Engine::new(self.shard, Arc::clone(&self.store), Arc::clone(&self.policy), options);
+        copy.now = self.now;
+        copy.address_kinds = self.address_kinds;
+        copy.leaves = self.leaves.clone();
+        copy.leaves.drop_held();
+        copy.routes = self.routes.clone();
+        copy.former = self.former.clone();
+        copy.switches =
+            self.switches.iter().map(|(dpid, switch)| (*dpid, Box::new(switch.copy(&copy.options)))).collect();
+        copy.dirty = self.dirty.clone();
+        copy.inbox = self.inbox.clone();
+        copy.early_requests = self.early_requests.clone();
+        // Hosts, counters and refused rules are other matters.
+        let is_kept =
+            |timer: &Timer| {
+            use Timer::{EarlyRequests, Labels, Leaf, NextPath, Routes};
+            matches!(timer, Leaf(_) | Labels(_) | Routes | NextPath(_) | EarlyRequests)
+        };
+        copy.timers = self.timers.iter().filter(|(_, timer)| is_kept(timer)).copied().collect();
+        EngineCopy(copy)
+    }
+
+    /// The first switch whose rules are being read, or whose leaves of an earlier run are being restored.
+    fn unread(&self) -> Option<Dpid> {
+        let is_open = |switch: &&Box<Switch>| !switch.tables.is_ready() || switch.restoring.is_some();
+        self.switches.values().find(is_open).map(|switch| switch.dpid)
+    }
+
+    /// Lets everything that the store no longer knows be decided again.
+    fn catch_up(&mut self) {
+        let names = self.leaves.keys().copied().chain(self.routes.subscriptions());
+        let stale: Vec<LeafId> = names.filter(|name| !self.store.is_current(*name)).collect();
+        self.leaves.mark_stale(stale);
+    }
+
+    fn unanswered(&self) -> impl Iterator<Item = Event> {
+        let of = |dpid: Dpid, xids: Vec<u32>| xids.into_iter().map(move |xid| Event::BarrierReply { dpid, xid });
+        self.switches.values().flat_map(move |switch| of(switch.dpid, switch.tables.unanswered()))
+    }
+}
+
+impl Rehearsal {
+    /// Of a controller with these engines, in the order of their shards.
+    ///
+    /// # Errors
+    /// The switch whose rules are not known yet: the engine is asking for them, or restores what was remembered.
+    pub fn new(copies: Vec<EngineCopy>) -> Result<Rehearsal, Dpid> {
+        let mut engines: Vec<Engine> = copies.into_iter().map(|EngineCopy(engine)| engine).collect();
+        if let Some(dpid) = engines.iter().find_map(Engine::unread) {
+            return Err(dpid);
+        }
+        let store = engines.first().map_or_else(Store::new, |engine| engine.store.copy());
+        engines.iter_mut().for_each(|engine| engine.store = Arc::clone(&store));
+        let now = engines.iter().map(|engine| engine.now).max().unwrap_or_default();
+        let mut rehearsal = Rehearsal { engines, store, now, before: BTreeMap::new() };
+        let events =
+            rehearsal.engines.iter().map(|engine| engine.unanswered().chain([Event::Tick]).collect()).collect();
+        rehearsal.engines.iter_mut().for_each(Engine::catch_up);
+        rehearsal.run(events);
+        rehearsal.before = rehearsal.rules();
+        let state = rehearsal.store.snapshot();
+        rehearsal.engines.iter_mut().for_each(|engine| engine.compared = Some(Arc::clone(&state)));
+        Ok(rehearsal)
+    }
+
+    /// The store of the copies. What is written to it before the candidate is adopted belongs to what is rehearsed, such
+    /// as what a policy's file writes while it is loaded.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Tries and adopts a candidate.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use maple_core::engine::{Candidate, Engine, Options, Rehearsal, ShardId};
+    /// use maple_core::{Net, PacketHandle, Route, Store};
+    ///
+    /// let flood = |_: &PacketHandle, _: &Net| Route::flood();
+    /// let drop = |_: &PacketHandle, _: &Net| Route::drop();
+    /// let engine = Engine::new(ShardId(0), Store::new(), Arc::new(flood), Options::default());
+    /// let rehearsal = Rehearsal::new(vec![engine.copy()]).expect("there is no switch");
+    /// let rehearsed = rehearsal.adopt(&Candidate { number: 1, policy: Arc::new(drop) });
+    /// assert!(rehearsed.rules.is_empty() && rehearsed.trial.leaves == 0);
+    /// ```
+    pub fn adopt(mut self, candidate: &Candidate) -> Rehearsed {
+        let (before, newest) = (std::mem::take(&mut self.before), self.newest_labels());
+        let mut trial = Trial::default();
+        self.engines.iter_mut().for_each(Engine::catch_up);
+        for tried in self.run(self.all(&Event::Try(candidate.clone()))) {
+            trial += tried;
+        }
+        self.run(self.all(&Event::Adopt(candidate.clone())));
+        let after = self.rules();
+        let dpids = before.keys().chain(after.keys());
+        let mut rules: BTreeMap<Dpid, Vec<RuleDifference>> = BTreeMap::new();
+        for dpid in dpids {
+            let of = |all: &BTreeMap<Dpid, Vec<TableRule>>| all.get(dpid).cloned().unwrap_or_default();
+            let differences = differences(of(&before), of(&after));
+            if !differences.is_empty() {
+                rules.insert(*dpid, differences);
+            }
+        }
+        let new =
+            |dpid: Dpid, switch: &Switch| switch.labels.newer_than(newest.get(&dpid).copied().unwrap_or_default());
+        let labels = self.switches().map(|(dpid, switch)| (dpid, new(dpid, switch))).collect();
+        Rehearsed { trial, rules, labels }
+    }
+
+    fn switches(&self) -> impl Iterator<Item = (Dpid, &Switch)> {
+        self.engines.iter().flat_map(|engine| engine.switches.iter().map(|(dpid, switch)| (*dpid, &**switch)))
+    }
+
+    /// The serial number of the newest label of each switch.
+    fn newest_labels(&self) -> BTreeMap<Dpid, u64> {
+        self.switches().map(|(dpid, _)| (dpid, self.store.with_label_ids(dpid, |ids| ids.newest()))).collect()
+    }
+
+    fn rules(&self) -> BTreeMap<Dpid, Vec<TableRule>> {
+        self.engines.iter().flat_map(|engine| engine.switches().map(|dpid| (dpid, engine.rules(dpid)))).collect()
+    }
+
+    /// The same event for each engine.
+    fn all(&self, event: &Event) -> Vec<Vec<Event>> {
+        self.engines.iter().map(|_| vec![event.clone()]).collect()
+    }
+
+    /// Gives each engine events, and runs until nothing is under way. Returns how trials went.
+    fn run(&mut self, mut events: Vec<Vec<Event>>) -> Vec<Trial> {
+        let (end, mut trials) = (self.now + SPAN, Vec::new());
+        for _ in 0..MAX_BATCHES {
+            let is_due = |engine: &Engine| engine.next_deadline().is_some_and(|deadline| deadline <= self.now);
+            let next =
+                (0..self.engines.len()).find(|shard| !events[*shard].is_empty() || is_due(&self.engines[*shard]));
+            let Some(shard) = next else {
+                let next = self.engines.iter().filter_map(Engine::next_deadline).min().filter(|next| *next <= end);
+                let Some(next) = next else { break };
+                self.now = next;
+                continue;
+            };
+            let mut effects = Vec::new();
+            self.engines[shard].handle(self.now, &mut events[shard], &mut effects);
+            for effect in effects {
+                match effect {
+                    Effect::Send { dpid, xid, message: Message::BarrierRequest } => {
+                        events[shard].push(Event::BarrierReply { dpid, xid });
+                    }
+                    Effect::Poll { dpid, xid, .. } => events[shard].push(Event::Unsent { dpid, xid }),
+                    Effect::ReadFlows { dpid } => {
+                        let flows = self.engines[shard].rules(dpid).into_iter().map(installed).collect();
+                        events[shard].push(Event::FlowsRead { dpid, flows });
+                    }
+                    Effect::Mail { to: ShardId(to), mail } => {
+                        events.get_mut(usize::from(to)).into_iter().for_each(|to| to.push(Event::Mail(mail.clone())));
+                    }
+                    Effect::Tried { trial, .. } => trials.push(trial),
+                    Effect::Send { .. }
+                    | Effect::ListenerPacket(_)
+                    | Effect::BarriersDone(_)
+                    | Effect::Adopted { .. }
+                    | Effect::Remember(_)
+                    | Effect::Departed { .. }
+                    | Effect::Report(_) => {}
+                }
+            }
+        }
+        trials
+    }
+}
+
+impl Rehearsed {
+    /// Whether nothing would change, neither decisions nor rules.
+    pub fn is_same(&self) -> bool {
+        self.trial.counts.is_empty() && self.rules.is_empty()
+    }
+
+    /// Keeps the ids of new labels for these labels, in the store of the controller that is to adopt the candidate now.
+    pub fn reserve(&self, store: &Store) {
+        self.labels.iter().for_each(|(dpid, labels)| store.with_label_ids(*dpid, |ids| ids.rehearse(labels)));
+    }
+}
+
+impl RuleDifference {
+    /// The rules before and after.
+    pub fn sides(&self) -> (Option<&TableRule>, Option<&TableRule>) {
+        match self {
+            RuleDifference::Add(rule) => (None, Some(rule)),
+            RuleDifference::Change { before, after } => (Some(before), Some(after)),
+            RuleDifference::Delete(rule) => (Some(rule), None),
+        }
+    }
+}
+
+/// What leads from some rules of a switch to others.
+fn differences(before: Vec<TableRule>, after: Vec<TableRule>) -> Vec<RuleDifference> {
+    let key = |rule: &TableRule| (rule.table_id, entry_key(rule.rule.priority, &rule.rule.matching));
+    let mut old: BTreeMap<_, TableRule> = before.into_iter().map(|rule| (key(&rule), rule)).collect();
+    let new: BTreeMap<_, TableRule> = after.into_iter().map(|rule| (key(&rule), rule)).collect();
+    let mut all = BTreeMap::new();
+    for (key, after) in new {
+        match old.remove(&key) {
+            None => drop(all.insert(key, RuleDifference::Add(after))),
+            Some(before) if before.rule != after.rule => {
+                all.insert(key, RuleDifference::Change { before, after });
+            }
+            Some(_) => {}
+        }
+    }
+    all.extend(old.into_iter().map(|(key, before)| (key, RuleDifference::Delete(before))));
+    all.into_values().collect()
+}
+
+fn installed(rule: TableRule) -> InstalledFlow {
+    let TableRule { table_id, rule, .. } = rule;
+    let instructions = rule.instructions.to_vec();
+    InstalledFlow { table_id, priority: rule.priority, cookie: rule.cookie, matching: rule.matching, instructions }
+}
+
+impl fmt::Debug for EngineCopy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EngineCopy").field("shard", &self.0.shard).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Rehearsal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rehearsal").field("shards", &self.engines.len()).field("now", &self.now).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,195 @@
+//! What a reload would change is what it changes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_wire::{Constraint, Dpid, Field, Version};
+
+use super::scripts::{A, B, at, ring, send, udp};
+use super::{Random, Sim};
+use crate::compose::Canary;
+use crate::engine::{DifferenceKind, InstalledFlow, Rehearsed, RuleDifference, TableRule};
+use crate::network::{LinkName, Mac};
+use crate::policy::{Net, PacketHandle, Policy};
+use crate::route::Route;
+use crate::state::Write;
+use crate::trace::Cond;
+
+/// Reloads a policy in a network at rest. An error says which rules are others than a rehearsal said.
+pub fn reload_as_rehearsed(sim: &mut Sim, policy: &Arc<dyn Policy>) -> Result<Rehearsed, String> {
+    let rehearsed = sim.rehearse(Arc::clone(policy));
+    let expected = expected(sim, &rehearsed)?;
+    rehearsed.reserve(&sim.store);
+    sim.reload(Arc::clone(policy));
+    sim.run_for(Duration::from_secs(6));
+    let there = rules(sim);
+    let missing: Vec<&String> = expected.difference(&there).collect();
+    let others: Vec<&String> = there.difference(&expected).collect();
+    if missing.is_empty() && others.is_empty() {
+        return Ok(rehearsed);
+    }
+    Err(format!("rules that a rehearsal expected, and others: {missing:#?} {others:#?}"))
+}
+
+/// The rules of all switches.
+fn rules(sim: &mut Sim) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    for dpid in sim.dpids() {
+        let flows = sim.switch(dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
+        all.extend(flows.iter().map(|flow| {
+            let rule = crate::rule::Rule {
+                priority: flow.priority,
+                matching: flow.matching.clone(),
+                instructions: flow.instructions[..].into(),
+                cookie: flow.cookie,
+            };
+            format!("{dpid} {} {rule:?}", flow.table_id)
+        }));
+    }
+    all
+}
+
+/// The rules that there are to be.
+fn expected(sim: &mut Sim, rehearsed: &Rehearsed) -> Result<BTreeSet<String>, String> {
+    let mut all = rules(sim);
+    for (dpid, differences) in &rehearsed.rules {
+        let shown = |rule: &TableRule| format!("{dpid} {} {:?}", rule.table_id, rule.rule);
+        let sides: Vec<_> = differences.iter().map(RuleDifference::sides).collect();
+        for gone in sides.iter().filter_map(|(before, _)| *before) {
+            if !all.remove(&shown(gone)) {
+                return Err(format!("{gone:?} was not there"));
+            }
+        }
+        all.extend(sides.iter().filter_map(|(_, after)| *after).map(shown));
+    }
+    Ok(all)
+}
+
+/// A policy like an access list, of which some ports of UDP are denied, along the path with the lowest cost.
+fn list(denied: &'static [u16], weight: &'static str) -> Arc<dyn Policy> {
+    Arc::new(move |pkt: &PacketHandle, net: &Net| {
+        let udp =
+            Cond::default().and(Constraint::exact(Field::EthType, 0x800)).and(Constraint::exact(Field::IpProto, 17));
+        let is_denied = |port: &u16| pkt.matches(&udp.clone().and(Constraint::exact(Field::UdpDst, (*port).into())));
+        if denied.iter().any(is_denied) {
+            return Route::drop();
+        }
+        let (src, dst) = (pkt.get(Field::EthSrc), pkt.get(Field::EthDst));
+        let place = |bits: Option<u128>| net.locate(Mac::from_bits(bits?));
+        match (place(src), place(dst)) {
+            (Some(from), Some(to)) if weight.is_empty() => net.shortest_path(from, to),
+            (Some(from), Some(to)) => net.path(from, to, weight),
+            _ => Route::drop(),
+        }
+    })
+}
+
+/// A ring of four switches, whose hosts A and B have sent to each other.
+fn decided(policy: &Arc<dyn Policy>, shards: u8, version: Version) -> Sim {
+    let mut sim = ring(Arc::clone(policy), 4, shards, version);
+    let cost = Write::Cost { name: "cost".into(), link: LinkName::Port(at(1, 2)), cost: Some(50) };
+    sim.write_and_settle(vec![cost]);
+    for (from, to, place) in [(A, B, at(1, 3)), (B, A, at(2, 3)), (A, B, at(1, 3))] {
+        sim.place_host(from, place);
+        for port in [22, 80, 443] {
+            send(&mut sim, place, udp(from, to, port));
+        }
+    }
+    sim
+}
+
+fn kinds(rehearsed: &Rehearsed) -> Vec<(DifferenceKind, usize)> {
+    rehearsed.trial.counts.iter().map(|(kind, count)| (*kind, *count)).collect()
+}
+
+#[test]
+fn a_rehearsal_says_who_loses_and_gains_and_which_rules_change() {
+    for (shards, version) in [(1, Version::Of13), (2, Version::Of13), (4, Version::Of13), (1, Version::Of10)] {
+        let mut sim = decided(&list(&[22, 80], ""), shards, version);
+        assert!(sim.rehearse(list(&[22, 80], "")).is_same());
+        let before = rules(&mut sim);
+        let rehearsed = sim.rehearse(list(&[22, 443], ""));
+        assert_eq!(rules(&mut sim), before, "a rehearsal changes nothing");
+        assert_eq!(kinds(&rehearsed), [(DifferenceKind::Loses, 2), (DifferenceKind::Gains, 2)]);
+        let one = rehearsed.trial.differences.iter().find(|one| one.at == at(1, 3)).expect("a difference");
+        assert_eq!((one.from, one.to), (A, B));
+        assert!(one.packet.starts_with("udp 10.0.0.10:1000 > 10.0.0.11:"), "{}", one.packet);
+        reload_as_rehearsed(&mut sim, &list(&[22, 443], "")).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 443)), []);
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
+        reload_as_rehearsed(&mut sim, &list(&[22, 80], "")).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn a_rehearsal_knows_the_labels_of_new_routes() {
+    for (shards, version) in [(1, Version::Of13), (2, Version::Of13), (4, Version::Of13), (2, Version::Of10)] {
+        let mut sim = decided(&list(&[], ""), shards, version);
+        let policy = list(&[], "cost");
+        let rehearsed = reload_as_rehearsed(&mut sim, &policy).unwrap_or_else(|error| panic!("{error}"));
+        assert!(kinds(&rehearsed).iter().any(|(kind, _)| *kind == DifferenceKind::Moves), "{rehearsed:?}");
+        let moved = rehearsed.trial.differences.iter().find(|one| one.at == at(1, 3)).expect("it moves");
+        let way = |places: &[(u64, u32)]| {
+            let shown: Vec<String> = places.iter().map(|(switch, port)| at(*switch, *port).to_string()).collect();
+            shown.join(", ")
+        };
+        assert_eq!(moved.before.route, way(&[(1, 2), (2, 3)]));
+        assert_eq!(moved.after.route, way(&[(1, 1), (4, 1), (3, 1), (2, 3)]));
+        assert!(rehearsed.rules.len() == 4, "all switches get rules: {rehearsed:?}");
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
+        reload_as_rehearsed(&mut sim, &list(&[], "")).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+/// The rules for packets that enter at switch 1, without what numbers of leaves, labels and routes there are.
+fn ingress_rules(sim: &mut Sim) -> Vec<String> {
+    let flows = sim.switch(Dpid(1)).map(|switch| switch.flows.clone()).unwrap_or_default();
+    let ingress = flows.iter().filter(|flow| flow.table_id == 1);
+    let drops = |flow: &InstalledFlow| flow.instructions.is_empty();
+    let mut all: Vec<String> =
+        ingress.map(|flow| format!("{} {:?} drops: {}", flow.priority, flow.matching, drops(flow))).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_policy_that_returns_has_its_rules_again() {
+    let mut random = Random(5);
+    for _ in 0..20 {
+        let mut ports = || -> Vec<u16> { (0..random.below(6)).map(|_| 1 + random.below(12) as u16).collect() };
+        let (first, second) = (ports(), ports());
+        let first = list(Box::leak(first.into_boxed_slice()), "");
+        let mut sim = decided(&first, 2, Version::Of13);
+        for port in 1..14 {
+            send(&mut sim, at(1, 3), udp(A, B, port));
+        }
+        // The first reload removes barrier rules that have become redundant.
+        sim.reload(Arc::clone(&first));
+        sim.run_for(Duration::from_secs(6));
+        let before = ingress_rules(&mut sim);
+        let drop: Arc<dyn Policy> = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
+        for other in [list(Box::leak(second.into_boxed_slice()), "cost"), drop] {
+            sim.reload(other);
+            sim.run_for(Duration::from_secs(6));
+            sim.reload(Arc::clone(&first));
+            sim.run_for(Duration::from_secs(6));
+            assert_eq!(ingress_rules(&mut sim), before);
+        }
+    }
+}
+
+#[test]
+fn a_canary_decides_what_enters_at_its_switches() {
+    let (old, new) = (list(&[], ""), list(&[80], ""));
+    let mut sim = decided(&old, 2, Version::Of13);
+    let canary: Arc<dyn Policy> = Arc::new(Canary::new(Arc::clone(&old), Arc::clone(&new), [Dpid(1)]));
+    let rehearsed = reload_as_rehearsed(&mut sim, &canary).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(kinds(&rehearsed), [(DifferenceKind::Loses, 1)]);
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
+    assert_eq!(send(&mut sim, at(2, 3), udp(B, A, 80)).len(), 1);
+    assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 443)).len(), 1);
+    let rehearsed = reload_as_rehearsed(&mut sim, &new).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(kinds(&rehearsed), [(DifferenceKind::Loses, 1)], "the rest");
+    assert_eq!(send(&mut sim, at(2, 3), udp(B, A, 80)), []);
+}
