@@ -75,7 +75,7 @@ def test_a_plan_equals_what_open_vswitch_has_after_apply(controller, lab, tmp_pa
             assert net.tcp(host, "h3", 80) and net.tcp(host, "h3", 22)
     net.wait_agreement(running)
     first = dumped(net)
-    with net.running("h1", "ping", "-q", "-n", "-i", "0.01", net["h2"].IP()) as ping:
+    with net.running("h1", "ping", "-n", "-i", "0.01", net["h2"].IP()) as ping:
         for what, changed in (
             ("an ACL line", POLICY % "23, 80"),
             ("another path for all", (POLICY % "23, 80").replace(*FAR)),
@@ -97,8 +97,9 @@ def test_a_plan_equals_what_open_vswitch_has_after_apply(controller, lab, tmp_pa
             figure(f"{protocols}: a plan for {what} equals the switches: {rules} rules to add, change, delete")
         ping.send_signal(2)
         told = ping.communicate()[0]
-    sent, received = re.search(r"(\d+) packets transmitted, (\d+) received", told).groups()
-    assert sent == received and int(sent) > 20, told
+    sent = int(re.search(r"(\d+) packets transmitted", told).group(1))
+    lost = set(range(1, sent + 1)) - {int(number) for number in re.findall(r"icmp_seq=(\d+) ", told)}
+    assert sent > 20 and lost <= {sent}, "the last answer may come after the interrupt"
     assert maple(running, "plan").returncode == 0, "nothing is left to do"
     file.write_text(POLICY % "23, 22")
     assert maple(running, "reload").returncode == 0
