@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use super::Engine;
 use super::decide::{Answer, Outcome, outcome};
 use super::leaf::LeafState;
+use super::routes::SharedRoute;
 use crate::ids::LeafId;
 use crate::run::{Finished, Run};
 
@@ -69,11 +70,14 @@ impl Engine {
         if let Some(leaf) = self.leaves.get_mut(&id) {
             leaf.trace = trace;
         }
-        if stays {
-            self.stats.leaves_confirmed += 1;
-        } else {
-            self.begin_reroute(id, route);
+        if !stays {
+            return self.begin_reroute(id, route);
         }
+        self.stats.leaves_confirmed += 1;
+        // A label may have been lost while the leaf was stale.
+        let lost = self.leaves.get(&id).and_then(|leaf| leaf.route_id);
+        let lost = lost.filter(|id| self.routes.get(*id).is_some_and(SharedRoute::has_lost_label));
+        lost.into_iter().for_each(|route| self.stop_using_lost_route(id, route));
     }
 
     /// Whether a leaf can change its route while its packets flow.

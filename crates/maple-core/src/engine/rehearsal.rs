@@ -95,8 +95,7 @@ impl Engine {
         copy.inbox = self.inbox.clone();
         copy.early_requests = self.early_requests.clone();
         // Hosts, counters and refused rules are other matters.
-        let is_kept =
-            |timer: &Timer| {
+        let is_kept = |timer: &Timer| {
             use Timer::{EarlyRequests, Labels, Leaf, NextPath, Routes};
             matches!(timer, Leaf(_) | Labels(_) | Routes | NextPath(_) | EarlyRequests)
         };

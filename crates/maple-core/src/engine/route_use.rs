@@ -56,7 +56,7 @@ impl Engine {
         }
     }
 
-    fn stop_using_lost_route(&mut self, id: LeafId, route: RouteId) {
+    pub(super) fn stop_using_lost_route(&mut self, id: LeafId, route: RouteId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match &leaf.state {
             // A leaf that is leaving this route continues to leave it.

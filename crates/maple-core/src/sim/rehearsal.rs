@@ -32,7 +32,7 @@ pub fn reload_as_rehearsed(sim: &mut Sim, policy: &Arc<dyn Policy>) -> Result<Re
     Err(format!("rules that a rehearsal expected, and others: {missing:#?} {others:#?}"))
 }
 
-/// The rules of all switches.
+/// The rules of all switches, with the cookies of this run.
 fn rules(sim: &mut Sim) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for dpid in sim.dpids() {
@@ -42,7 +42,7 @@ fn rules(sim: &mut Sim) -> BTreeSet<String> {
                 priority: flow.priority,
                 matching: flow.matching.clone(),
                 instructions: flow.instructions[..].into(),
-                cookie: flow.cookie,
+                cookie: sim.engines().iter().fold(flow.cookie, |cookie, engine| engine.current_cookie(dpid, cookie)),
             };
             format!("{dpid} {} {rule:?}", flow.table_id)
         }));

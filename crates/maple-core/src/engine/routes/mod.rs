@@ -282,8 +282,8 @@ impl Routes {
         gone.into_iter().for_each(|mut path| self.release_path(&mut path, confirmed, out));
     }
 
-    /// The plan resolves to something else. If rules lead along the current path, the new path has to be ready by
-    /// `until`.
+    /// The plan was resolved again. If that changes the path, or the path has lost a label, and rules lead along it, the
+    /// next path has to be ready by `until`.
     pub fn on_plan_resolved(
         &mut self,
         id: RouteId,
@@ -291,9 +291,9 @@ impl Routes {
         until: Time,
         out: &mut Vec<LabelEffect>,
     ) -> PlanChange {
-        let Some(route) = self.all.get_mut(&id).filter(|route| route.resolved != *resolved) else {
-            return PlanChange::Nothing;
-        };
+        let is_lost = |route: &SharedRoute| route.has_lost_label() && route.users > 0;
+        let changed = |route: &&mut SharedRoute| route.resolved != *resolved || is_lost(route);
+        let Some(route) = self.all.get_mut(&id).filter(changed) else { return PlanChange::Nothing };
         route.resolved = Arc::clone(resolved);
         if let Some((mut next, _)) = route.next.take() {
             self.release_path(&mut next, true, out);

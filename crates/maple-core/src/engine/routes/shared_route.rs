@@ -81,6 +81,11 @@ impl SharedRoute {
         matches!(self.path.state, PathState::Refused { .. })
     }
 
+    /// Whether a label was refused, and no other path is to follow.
+    pub fn has_lost_label(&self) -> bool {
+        self.is_refused() && self.next.is_none()
+    }
+
     /// What f answered, for all its leaves.
     pub fn goal(&self) -> &Goal {
         &self.key.goal

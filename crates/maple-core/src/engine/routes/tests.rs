@@ -164,3 +164,22 @@ fn a_plan_that_resolves_to_a_path_which_lost_a_label_asks_for_it_again() {
     assert_eq!(routes.on_plan_resolved(id, &route(), Time(6), &mut out), PlanChange::Asking);
     assert!(out.iter().any(|effect| matches!(effect, LabelEffect::Ask(_))), "{out:?}");
 }
+
+#[test]
+fn a_path_that_lost_a_label_while_the_plan_was_resolved_to_the_same_is_asked_for_again() {
+    let mut out = Vec::new();
+    let mut routes = Routes::new(ShardId(0));
+    let id = routes.create(LeafId(1), key(&route()), &route(), Some(LeafId(9)), (true, None), &mut out);
+    let (serial, port) = asked(&mut out);
+    make_ready(&mut routes, (serial, port), &mut out);
+    routes.begin_use(id);
+    assert_eq!(routes.on_plan_resolved(id, &route(), Time(5), &mut out), PlanChange::Nothing);
+    // The next switch was gone for a moment.
+    let gone = Refusal::Gone(Dpid(2));
+    let refused = routes.learn(serial, port, &News::Refused(gone), Time(2), &mut out);
+    assert_eq!(refused, Some(RouteNews::Refused(id, gone)));
+    assert_eq!(routes.on_plan_resolved(id, &route(), Time(6), &mut out), PlanChange::Asking);
+    let next = asked(&mut out);
+    assert_eq!(make_ready(&mut routes, next, &mut out), Some(RouteNews::NextReady(id)));
+    assert!(routes.switch_over(id).is_some_and(|switch| switch.former == Some(serial)));
+}

@@ -210,7 +210,8 @@ impl<'a> Play<'a> {
                 // refuses is not known before it has.
                 let is_refused = self.sim.engines().iter().any(|engine| engine.stats().labels_refused > 0);
                 let is_free = !self.shrunk && self.case.capacity == (None, None);
-                if is_free && !is_refused && self.case.shape.refused == (None, true) {
+                let takes_all = self.case.shape.refused == (None, true) && self.case.shape.takes_meters;
+                if is_free && !is_refused && takes_all {
                     reloaded?;
                 }
             }
