@@ -205,7 +205,7 @@ impl<'a> Play<'a> {
                 self.is_other = !self.is_other;
                 let case = if self.is_other { &swapped } else { self.case };
                 self.policy = case.sliced(false);
-                let reloaded = reload_as_rehearsed(&mut self.sim, &case.whole());
+                let reloaded = reload_as_rehearsed(&mut self.sim, &case.whole(), false);
                 // What a full switch evicts depends on its counters, who gets the last label on time, and what a switch
                 // refuses is not known before it has.
                 let is_refused = self.sim.engines().iter().any(|engine| engine.stats().labels_refused > 0);
