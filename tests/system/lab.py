@@ -3,6 +3,7 @@
 import functools
 import itertools
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -302,6 +303,17 @@ class Ears:
             process.stdin.flush()
             counts[name] = int(process.stdout.readline())
         return counts
+
+
+def end_ping(ping):
+    """Ends a running `ping`: how many were lost, and how many it sent. The last one counts as answered: its
+    answer may be on the way."""
+    ping.send_signal(signal.SIGINT)
+    told = ping.communicate()[0]
+    sent = int(re.search(r"(\d+) packets transmitted", told).group(1))
+    assert sent > 10 and "DUP" not in told, told
+    answered = {int(number) for number in re.findall(r"icmp_seq=(\d+) ", told)}
+    return len(set(range(1, sent)) - answered), sent
 
 
 class Pinger:

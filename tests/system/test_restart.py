@@ -9,18 +9,10 @@ import pytest
 from harness import ROOT, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
+from lab import end_ping
 from topologies import Ring
 
 POLICY = ROOT / "examples" / "secure_routing.py"
-
-
-def losses(ping):
-    ping.send_signal(signal.SIGINT)
-    told = ping.communicate()[0]
-    sent, received = re.search(r"(\d+) packets transmitted, (\d+) received", told).groups()
-    assert "duplicates" not in told, told
-    # The answer to the last one may be on its way.
-    return max(int(sent) - int(received) - 1, 0), int(sent)
 
 
 @pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
@@ -33,7 +25,7 @@ def test_a_restart_changes_no_rule_and_loses_no_ping(controller, lab, tmp_path, 
     net.wait_agreement(maple)
     leaves = maple.count("leaves")
     before = {switch.name: net.flows(switch.name) for switch in net.switches}
-    with net.running("h1", "ping", "-q", "-n", "-i", "0.01", net["h3"].IP()) as ping:
+    with net.running("h1", "ping", "-n", "-i", "0.01", net["h3"].IP()) as ping:
         for _ in range(2):
             # What is new is written twice a second.
             time.sleep(1.5)
@@ -44,7 +36,7 @@ def test_a_restart_changes_no_rule_and_loses_no_ping(controller, lab, tmp_path, 
             wait_for("the leaves", lambda maple=maple: maple.count("leaves") >= leaves)
         # Discovery confirms what was presumed, or ends it.
         time.sleep(7)
-        lost, sent = losses(ping)
+        lost, sent = end_ping(ping)
     changes = maple.count("flow_mods")
     changes = maple.count("flow_mods")
     figure(f"{protocols}, {ends.name}: {lost} of {sent} pings lost over two restarts, {changes} flow-mods")
@@ -84,9 +76,9 @@ def test_a_switch_that_comes_back_gets_its_rules_at_once(controller, lab, tmp_pa
         net.wait_known(maple)
         net.wait_agreement(maple)
 
-    with net.running("h2", "ping", "-q", "-n", "-i", "0.01", net["h3"].IP()) as ping:
+    with net.running("h2", "ping", "-n", "-i", "0.01", net["h3"].IP()) as ping:
         reconnect(["ovs-ofctl", "-O", "OpenFlow13", "del-flows", "s1"])
-        assert losses(ping)[0] == 0
+        assert end_ping(ping)[0] == 0
     figure(f"a switch that came back empty: {maple.count('flow_mods') - before} flow-mods for {len(rules)} rules")
     assert own_rules(net) == rules
     assert net.ping_all()[0] == 0
