@@ -150,6 +150,9 @@ pub struct RunOptions {
     /// Time between requests for the counters that the policy asks about; 0: never, so all rates are 0 [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = pause)]
     pub poll: Option<Pause>,
+    /// Time between comparisons of a switch's rules with those that it is to have; 0: only when it connects [default: 1m]
+    #[arg(long, value_name = "TIME", value_parser = pause)]
+    pub audit: Option<Pause>,
     /// Listen to these protocols, for net.members and net.lease: igmp, mld, dhcp [default: what the policy says]
     #[arg(long, value_name = "PROTOCOL,…", value_delimiter = ',', value_parser = ["igmp", "mld", "dhcp"])]
     pub snoop: Vec<String>,

@@ -187,6 +187,30 @@ pub enum Report {
         /// What it was asked for.
         what: Counted,
     },
+    /// An audit found a switch with other rules than it is to have. They were put right.
+    RulesRepaired {
+        /// The switch.
+        switch: Dpid,
+        /// How many it did not have.
+        missing: usize,
+        /// How many did something else.
+        altered: usize,
+        /// How many had our cookies, and were not ours.
+        unknown: usize,
+        /// One of them.
+        example: Box<str>,
+    },
+    /// A rule that another controller or person made takes packets from ours.
+    ForeignRule {
+        /// The switch.
+        switch: Dpid,
+        /// The rule.
+        foreign: Box<str>,
+        /// From how many of our rules.
+        taken_from: usize,
+        /// The first of them.
+        first: Box<str>,
+    },
     /// A switch lost rules that we did not delete. They were sent again.
     RulesLost {
         /// The switch.
@@ -297,6 +321,16 @@ impl fmt::Display for Report {
                 };
                 write!(f, "switch {switch} does not tell what its {what} have counted: rates are 0 there")
             }
+            Report::RulesRepaired { switch, missing, altered, unknown, example } => write!(
+                f,
+                "switch {switch} did not have the rules that it is to have: {missing} were missing, {altered} altered, \
+                 {unknown} unknown; put right, for example {example}"
+            ),
+            Report::ForeignRule { switch, foreign, taken_from, first } => write!(
+                f,
+                "switch {switch} has a rule that is not Maple's and takes packets from {taken_from} of Maple's rules: \
+                 {foreign}; the first of these is {first}"
+            ),
             Report::RulesLost { switch, count } => write!(f, "switch {switch} lost {count} rules; sent again"),
         }
     }

@@ -28,6 +28,7 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
         (options.max_hosts.is_some(), "--max-hosts"),
         (options.host_timeout.is_some(), "--host-timeout"),
         (options.poll.is_some(), "--poll"),
+        (options.audit.is_some(), "--audit"),
         (!options.snoop.is_empty(), "--snoop"),
         (!options.dhcp_server.is_empty(), "--dhcp-server"),
         (options.querier, "--querier"),

@@ -61,6 +61,8 @@ pub type Started<'a> = Box<dyn FnOnce(Handle) + 'a>;
 
 /// The default number of leaves that are checked each second.
 const CHECK_RATE: u32 = 2;
+/// The default time between comparisons of a switch's rules with those that it is to have.
+const AUDIT: Duration = Duration::from_secs(60);
 /// The interval of looking for notices.
 const TURN: Duration = Duration::from_millis(50);
 
@@ -170,6 +172,7 @@ fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
     }
     chosen.engine.middleboxes.extend(&options.middlebox);
     chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);
+    chosen.engine.audit = options.audit.map_or(AUDIT, |Pause(audit)| audit);
     if let Some(compiler) = options.compiler {
         chosen.engine.new_table = maple_core::oracles::Strategy::from(compiler).new_table();
     }

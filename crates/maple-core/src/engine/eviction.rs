@@ -117,6 +117,9 @@ impl Engine {
         if let (Some(switch), ReplyBody::Flow(flows)) = (self.switches.get(&dpid), &mut reply.body) {
             flows.iter_mut().for_each(|flow| flow.cookie = switch.renamed.current(flow.cookie));
         }
+        if self.is_audit(dpid, xid) {
+            return self.audit_answered(dpid, &mut reply);
+        }
         let reply = &reply;
         if self.is_poll(dpid, xid) {
             return self.poll_answered(dpid, reply);
@@ -137,7 +140,9 @@ impl Engine {
 
     /// The switch refuses statistics, so the least recently used leaves are evicted.
     pub(super) fn statistics_refused(&mut self, dpid: Dpid, xid: u32) {
-        if self.is_poll(dpid, xid) {
+        if self.is_audit(dpid, xid) {
+            self.audit_failed(dpid, true);
+        } else if self.is_poll(dpid, xid) {
             self.poll_refused(dpid);
         } else if self.switches.get(&dpid).is_some_and(|switch| switch.capacity.is_answer(xid)) {
             self.end_round(dpid);

@@ -158,6 +158,9 @@ impl Engine {
 
     /// A poll was not sent, because too much already waits for the switch.
     pub(super) fn poll_unsent(&mut self, dpid: Dpid, xid: u32) {
+        if self.is_audit(dpid, xid) {
+            return self.audit_failed(dpid, false);
+        }
         if self.is_poll(dpid, xid) {
             self.stats.polls_postponed += 1;
             self.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.polls.on_unsent());

@@ -101,6 +101,7 @@ mod segments;
 mod topology;
 
 // Tables: what each switch has, and what it is to have.
+mod audit;
 mod await_barriers;
 mod capacity;
 mod classifier;

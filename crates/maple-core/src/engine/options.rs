@@ -67,6 +67,8 @@ pub struct Options {
     pub eviction_period: Duration,
     /// How often a switch is asked for the counters that f reads. Zero: never, so that all rates are 0.
     pub poll: Duration,
+    /// How often the rules of a switch are compared with those that it is to have. Zero: never, except when it connects.
+    pub audit: Duration,
     /// How many times a run is repeated because the state changed under it. The next run has the store to itself.
     pub max_reruns: u32,
     /// The packets that listeners want: each packet that enters the network and fits one of these conditions, as
@@ -106,6 +108,7 @@ impl Default for Options {
             max_traces: None,
             eviction_period: Duration::from_secs(1),
             poll: Duration::from_secs(10),
+            audit: Duration::ZERO,
             max_reruns: 16,
             listener_filters: [].into(),
             max_reconsidered: 1024,

@@ -22,7 +22,7 @@ use crate::network::Gauge;
 use crate::update::{EntryKey, entry_key};
 
 /// After an answer, the switch is left alone for this many times as long as the answer took.
-const REST_FACTOR: u32 = 19;
+pub(super) const REST_FACTOR: u32 = 19;
 /// The minimum time between two polls for people who watch.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 /// How long a person counts as watching after asking.

@@ -81,7 +81,13 @@ pub enum RuleDifference {
 impl Engine {
     /// A copy of this engine as it is now, for a [`Rehearsal`]. Packets that wait are left out.
     pub fn copy(&self) -> EngineCopy {
-        let options = Options { poll: Duration::ZERO, check_rate: 0, remember: false, ..self.options.clone() };
+        let options = Options {
+            poll: Duration::ZERO,
+            audit: Duration::ZERO,
+            check_rate: 0,
+            remember: false,
+            ..self.options.clone()
+        };
         let mut copy = Engine::new(self.shard, Arc::clone(&self.store), Arc::clone(&self.policy), options);
         copy.now = self.now;
         copy.address_kinds = self.address_kinds;

@@ -74,6 +74,12 @@ stats! {
     polls,
     /// Polls postponed because the switch was busy.
     polls_postponed,
+    /// Times that a switch has said which rules it has, and these were compared with those that it is to have.
+    audits,
+    /// Rules that were missing, altered or unknown then.
+    rules_repaired,
+    /// Rules of others that take packets from ours.
+    foreign_rules,
     /// Leaves examined to find those that an invalidation selects.
     leaves_examined,
     /// Leaves that cannot be installed.

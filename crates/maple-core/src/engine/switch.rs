@@ -6,6 +6,7 @@ use std::sync::Arc;
 use maple_wire::msg::FlowRemoved;
 use maple_wire::{Constraint, Dpid, Match, PortNo, Version};
 
+use super::audit::Audits;
 use super::cache::VersionedCache;
 use super::capacity::Capacity;
 use super::classifier::COMPILED;
@@ -81,6 +82,7 @@ pub(super) struct Switch {
     pub meters: Meters,
     /// Its counters, and when to ask for them.
     pub polls: Polls,
+    pub audits: Audits,
     /// Hosts whose location was verified for hits.
     pub verified_hosts: VersionedCache,
     /// The switch refuses again and again: until then it gets no new rules.
@@ -140,6 +142,7 @@ impl Switch {
             proactive: Proactive::default(),
             meters: Meters::default(),
             polls: Polls::default(),
+            audits: Audits::default(),
             verified_hosts: VersionedCache::default(),
             full_until: None,
             full_count: 0,

@@ -40,6 +40,7 @@ impl Engine {
         self.report(Report::SwitchUp(dpid));
         self.mark_dirty(dpid, Stale::ALL);
         self.out.push(Effect::ReadFlows { dpid });
+        self.plan_first_audit(dpid);
     }
 
     pub(super) fn switch_down(&mut self, dpid: Dpid) {

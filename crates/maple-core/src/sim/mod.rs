@@ -21,6 +21,8 @@ use crate::policy::Policy;
 use crate::report::Report;
 use crate::state::{Snapshot, Store, Write};
 
+#[cfg(test)]
+mod audit;
 mod bridge;
 mod bundles;
 pub mod cases;

@@ -9,7 +9,9 @@ use maple_wire::{Constraint, Dpid, Field, Version};
 use super::scripts::{A, B, at, ring, send, udp};
 use super::{Random, Sim};
 use crate::compose::Canary;
-use crate::engine::{DifferenceKind, InstalledFlow, Rehearsed, RuleDifference, TableRule};
+use crate::engine::{
+    Candidate, DifferenceKind, Engine, InstalledFlow, Rehearsal, Rehearsed, RuleDifference, TableRule,
+};
 use crate::network::{LinkName, Mac};
 use crate::policy::{Net, PacketHandle, Policy};
 use crate::route::Route;
@@ -21,7 +23,16 @@ use crate::trace::Cond;
 pub fn reload_as_rehearsed(sim: &mut Sim, policy: &Arc<dyn Policy>, exact: bool) -> Result<Rehearsed, String> {
     // Labels that are no longer used rest for a moment.
     sim.run_for(Duration::from_secs(1));
-    let rehearsed = sim.rehearse(Arc::clone(policy));
+    let engines = sim.engines().iter().map(Engine::copy).collect();
+    let rehearsal = match Rehearsal::new(engines) {
+        Ok(rehearsal) => rehearsal,
+        Err(dpid) => {
+            sim.reload(Arc::clone(policy));
+            sim.run_for(Duration::from_secs(6));
+            return Err(format!("the rules of {dpid} are being read"));
+        }
+    };
+    let rehearsed = rehearsal.adopt(&Candidate { number: 0, policy: Arc::clone(policy) });
     let expected = expected(sim, &rehearsed);
     rehearsed.reserve(&sim.store);
     sim.reload(Arc::clone(policy));
@@ -126,8 +137,8 @@ fn a_rehearsal_says_who_loses_and_gains_and_which_rules_change() {
         assert!(sim.rehearse(list(&[22, 80], "")).is_same());
         let before = rules(&mut sim);
         // Labels that are no longer used rest for a moment.
-    sim.run_for(Duration::from_secs(1));
-    let rehearsed = sim.rehearse(list(&[22, 443], ""));
+        sim.run_for(Duration::from_secs(1));
+        let rehearsed = sim.rehearse(list(&[22, 443], ""));
         assert_eq!(rules(&mut sim), before, "a rehearsal changes nothing");
         assert_eq!(kinds(&rehearsed), [(DifferenceKind::Loses, 2), (DifferenceKind::Gains, 2)]);
         let one = rehearsed.trial.differences.iter().find(|one| one.at == at(1, 3)).expect("a difference");

@@ -44,10 +44,13 @@ use crate::ids::LeafId;
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, Installed, changes, key_of};
 
+mod audit;
 mod bundle;
 mod removals;
 mod shared_table;
 
+use audit::Audit;
+pub(super) use audit::Findings;
 use bundle::Bundle;
 use removals::Removals;
 pub(super) use shared_table::Source;
@@ -79,6 +82,7 @@ pub(super) struct Tables {
     waiting: Vec<Waiter>,
     /// Whether the switch takes bundles.
     has_bundles: bool,
+    audit: Option<Audit>,
 }
 
 /// How far an update of two steps is.
@@ -177,6 +181,7 @@ impl Tables {
             removals: Removals::default(),
             waiting: Vec::new(),
             has_bundles,
+            audit: None,
         }
     }
 
@@ -416,6 +421,7 @@ impl Tables {
     /// Notes that the switch makes a change that the message with this id asks for.
     fn note(&mut self, now: Time, xid: u32, table: u8, change: Change) {
         self.installed.entry(table).or_default().apply(&change);
+        self.changes_during_audit(table, &key_of(change.rule()));
         if let Change::Delete(rule) = &change {
             self.removals.expect(now, (table, rule.cookie, key_of(rule)));
         }
@@ -475,6 +481,7 @@ impl Tables {
         if !std::mem::take(&mut self.ready) {
             return false;
         }
+        self.audit = None;
         // The second step depends on changes that the switch may have refused, so the update starts again.
         if let Phase::First(_, step) | Phase::Second(step) = std::mem::take(&mut self.phase) {
             if let Some(bundle) = step.bundle {
@@ -506,6 +513,7 @@ impl Tables {
         if is_there {
             installed.remove(&removal.2);
             self.synchronised = false;
+            self.changes_during_audit(table, &removal.2);
         }
         is_there
     }

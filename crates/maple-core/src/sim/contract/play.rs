@@ -11,6 +11,7 @@ use super::generate::{LINK_PORTS, Step, hosts};
 use super::guards::{Judged, Verdict};
 use crate::check::Observation;
 use crate::engine::{Event, ListenerPacket, Options, PROBE_MAC, Selection};
+use crate::labels::LabelRange;
 use crate::network::{Location, Mac, PortKind};
 use crate::policy::{Policy, PolicyError};
 use crate::route::{Resolved, RouteError};
@@ -209,7 +210,7 @@ impl<'a> Play<'a> {
                 // What a full switch evicts depends on its counters, who gets the last label on time, and what a switch
                 // refuses is not known before it has.
                 let is_refused = self.sim.engines().iter().any(|engine| engine.stats().labels_refused > 0);
-                let is_free = !self.shrunk && self.case.capacity == (None, None);
+                let is_free = !self.shrunk && self.case.capacity == (None, None) && self.case.labels == LabelRange::ALL;
                 let takes_all = self.case.shape.refused == (None, true) && self.case.shape.takes_meters;
                 if is_free && !is_refused && takes_all {
                     reloaded?;

@@ -1,0 +1,157 @@
+//! Audits: now and then each switch is asked which rules it has. What is missing, altered or unknown is put right, and
+//! rules of others that take packets from ours are reported.
+//!
+//! The load on a switch and its connection is bounded as for polls: one request at a time, none while much waits to be
+//! sent, and after an answer a rest of [`REST_FACTOR`] times as long as the answer took.
+//!
+//! What is wrong is only noticed here. To put it right, all rules are read and compared again, and the difference is
+//! sent in a safe order ([`Engine::reread`]), as after a refusal.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
+use maple_wire::{Constraint, Dpid, Match, Message, Version, print};
+
+use super::cookies::is_ours;
+use super::polls::REST_FACTOR;
+use super::switch::Switch;
+use super::tables::Findings;
+use super::timers::Timer;
+use super::{Effect, Engine, Time};
+use crate::report::Report;
+use crate::rule::Rule;
+use crate::update::{EntryKey, key_of};
+
+/// How long after a switch could not be asked it is asked again.
+const RETRY: Duration = Duration::from_secs(1);
+/// The first audits of switches are spread over the period in so many steps.
+const STEPS: u32 = 16;
+/// The most foreign rules that an audit compares with ours. Others have their turn in the next one.
+const MAX_JUDGED: usize = 16;
+
+/// The audits of one switch.
+#[derive(Debug, Default)]
+pub(super) struct Audits {
+    /// When the next one is due.
+    due: Time,
+    /// When the switch was asked.
+    asked: Time,
+    /// The rules of others that were compared with ours, by table.
+    judged: BTreeSet<(u8, EntryKey)>,
+}
+
+impl Engine {
+    /// Plans the first audit of a switch.
+    pub(super) fn plan_first_audit(&mut self, dpid: Dpid) {
+        let step = 1 + (dpid.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as u32;
+        self.plan_audit(dpid, self.options.audit * step / STEPS);
+    }
+
+    fn plan_audit(&mut self, dpid: Dpid, wait: Duration) {
+        let due = self.now + wait;
+        if let Some(switch) = self.switches.get_mut(&dpid).filter(|_| !self.options.audit.is_zero()) {
+            switch.audits.due = due;
+            self.timers.insert((due, Timer::Audit(dpid)));
+        }
+    }
+
+    /// Asks a switch for its rules, if that is due.
+    pub(super) fn audit(&mut self, dpid: Dpid) {
+        let now = self.now;
+        // The timer may be one of an earlier connection.
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.audits.due <= now) else { return };
+        if !switch.tables.is_ready() || switch.restoring.is_some() {
+            return self.plan_audit(dpid, RETRY);
+        }
+        let xid = switch.tables.take_xid();
+        switch.tables.begin_audit(xid);
+        switch.audits.asked = now;
+        let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
+        self.after.push(Effect::Poll { dpid, xid, message });
+        // If the answer never comes.
+        self.plan_audit(dpid, self.options.audit);
+    }
+
+    /// Whether the answer to a request belongs to an audit.
+    pub(super) fn is_audit(&self, dpid: Dpid, xid: u32) -> bool {
+        self.switches.get(&dpid).is_some_and(|switch| switch.tables.is_audited_by(xid))
+    }
+
+    /// The request was not sent, or the switch refuses it.
+    pub(super) fn audit_failed(&mut self, dpid: Dpid, was_sent: bool) {
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.tables.give_up_audit();
+            self.plan_audit(dpid, if was_sent { self.options.audit } else { RETRY });
+        }
+    }
+
+    /// Handles an answer, or a part of it.
+    pub(super) fn audit_answered(&mut self, dpid: Dpid, reply: &mut StatsReply) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if let ReplyBody::Flow(flows) = &mut reply.body {
+            // OpenFlow 1.0 has one table, whatever number a switch gives it.
+            flows.iter_mut().filter(|_| switch.version() == Version::Of10).for_each(|flow| flow.table_id = 0);
+            switch.tables.audit_part(flows, is_ours);
+        }
+        if reply.more() {
+            return;
+        }
+        let took = Duration::from_nanos(self.now.0.saturating_sub(switch.audits.asked.0));
+        let findings = switch.tables.end_audit();
+        self.plan_audit(dpid, self.options.audit.max(took * REST_FACTOR));
+        self.stats.audits += 1;
+        if let Some(findings) = findings {
+            self.judge_foreign(dpid, &findings.foreign);
+            self.repair(dpid, findings);
+        }
+    }
+
+    /// Puts right what is wrong.
+    fn repair(&mut self, dpid: Dpid, findings: Findings) {
+        let count = findings.count();
+        let Findings { missing, altered, unknown, example: Some((table, rule)), .. } = findings else { return };
+        let Some(version) = self.switches.get(&dpid).map(|switch| switch.version()) else { return };
+        self.stats.rules_repaired += count as u64;
+        let example = line(version, table, &rule).into();
+        self.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
+        self.reread(dpid);
+    }
+
+    /// Reports rules of others that take packets from ours, each once while it is there.
+    fn judge_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let place = |(table, rule): &(u8, Rule)| (*table, key_of(rule));
+        let there: BTreeSet<(u8, EntryKey)> = foreign.iter().map(place).collect();
+        let Switch { audits, tables, .. } = &mut **switch;
+        audits.judged.retain(|place| there.contains(place));
+        let new = foreign.iter().filter(|rule| !audits.judged.contains(&place(rule)));
+        let new: Vec<&(u8, Rule)> = new.take(MAX_JUDGED).collect();
+        audits.judged.extend(new.iter().map(|rule| place(rule)));
+        let ours: Vec<(u8, Rule)> = if new.is_empty() { Vec::new() } else { tables.installed().collect() };
+        let version = switch.version();
+        for (table, rule) in new {
+            let is_below = |(of, below): &&(u8, Rule)| {
+                of == table && below.priority <= rule.priority && overlap(&rule.matching, &below.matching)
+            };
+            let mut below = ours.iter().filter(is_below);
+            if let Some((_, first)) = below.next() {
+                let (foreign, first) = (line(version, *table, rule).into(), line(version, *table, first).into());
+                self.stats.foreign_rules += 1;
+                self.report(Report::ForeignRule { switch: dpid, foreign, taken_from: 1 + below.count(), first });
+            }
+        }
+    }
+}
+
+/// A rule, in words for people.
+fn line(version: Version, table: u8, rule: &Rule) -> String {
+    let Rule { priority, matching, instructions, cookie } = rule;
+    print::flow_line(version, table, *priority, *cookie, matching, instructions).trim_start().to_owned()
+}
+
+/// Whether a packet may fit both matches: they agree in the known bits that both fix.
+fn overlap(a: &Match, b: &Match) -> bool {
+    let agree = |x: &Constraint, y: &Constraint| x.field != y.field || (x.value ^ y.value) & x.mask & y.mask == 0;
+    a.constraints().all(|x| b.constraints().all(|y| agree(x, y)))
+}

@@ -1,0 +1,149 @@
+//! An audit: whether a switch has the rules that it is to have.
+//!
+//! The switch is asked for all its rules. Each part of its answer is compared, when it comes, with what the switch is
+//! assumed to have. Updates go on meanwhile: an entry that was changed after the request, or whose change was not yet
+//! confirmed then, is left to the next audit. An audit only finds; what it finds is put right after all rules were read
+//! ([`Tables::begin_reread`]).
+//!
+//! # Cost
+//!
+//! Eight bytes for each rule while the answer comes, and a look-up for each.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use maple_wire::msg::stats::FlowStats;
+use rustc_hash::FxHashSet;
+
+use super::{Tables, Unconfirmed};
+use crate::rule::Rule;
+use crate::update::{EntryKey, entry_key, key_of};
+
+/// The most entries that may change during an audit. If more do, it is given up.
+const MAX_CHANGED: usize = 1 << 18;
+/// The most foreign rules of a switch that are looked at.
+const MAX_FOREIGN: usize = 256;
+
+/// What an audit has found.
+#[derive(Clone, Debug, Default)]
+pub(in crate::engine) struct Findings {
+    /// Rules that the switch does not have.
+    pub missing: usize,
+    /// Rules of which the switch does something else.
+    pub altered: usize,
+    /// Rules with our cookies that are not ours.
+    pub unknown: usize,
+    /// The first of them, with its table.
+    pub example: Option<(u8, Rule)>,
+    /// Rules that others have made, with their tables.
+    pub foreign: Vec<(u8, Rule)>,
+}
+
+/// An audit that goes on.
+#[derive(Clone, Debug)]
+pub(super) struct Audit {
+    xid: u32,
+    /// The entries that the switch has reported.
+    seen: FxHashSet<u64>,
+    /// The entries that may have changed since the request.
+    changed: FxHashSet<u64>,
+    found: Findings,
+}
+
+impl Findings {
+    /// How many rules are wrong.
+    pub fn count(&self) -> usize {
+        self.missing + self.altered + self.unknown
+    }
+
+    fn note(&mut self, count: fn(&mut Findings) -> &mut usize, table: u8, rule: impl FnOnce() -> Rule) {
+        *count(self) += 1;
+        if self.example.is_none() {
+            self.example = Some((table, rule()));
+        }
+    }
+}
+
+impl Tables {
+    /// The switch is asked for all its rules by the message with this id.
+    pub fn begin_audit(&mut self, xid: u32) {
+        let is_open = |(_, sent): &(u32, Unconfirmed)| match sent {
+            Unconfirmed::FlowMod { table, change } => Some(place(*table, &key_of(change.rule()))),
+            Unconfirmed::Bundle | Unconfirmed::Barrier(_) => None,
+        };
+        let changed = self.unconfirmed.iter().filter_map(is_open).collect();
+        self.audit = Some(Audit { xid, seen: FxHashSet::default(), changed, found: Findings::default() });
+    }
+
+    /// Whether the answer to this request is part of an audit.
+    pub fn is_audited_by(&self, xid: u32) -> bool {
+        self.audit.as_ref().is_some_and(|audit| audit.xid == xid)
+    }
+
+    /// The audit ends without a result.
+    pub fn give_up_audit(&mut self) {
+        self.audit = None;
+    }
+
+    /// An entry changes.
+    pub(super) fn changes_during_audit(&mut self, table: u8, key: &EntryKey) {
+        if let Some(audit) = &mut self.audit {
+            audit.changed.insert(place(table, key));
+            if audit.changed.len() > MAX_CHANGED {
+                self.audit = None;
+            }
+        }
+    }
+
+    /// The switch reports some of its rules. `is_ours`: whether a rule with this cookie is ours.
+    pub fn audit_part(&mut self, flows: &[FlowStats], is_ours: fn(u64) -> bool) {
+        let Some(audit) = &mut self.audit else { return };
+        for flow in flows {
+            let key = entry_key(flow.priority, &flow.matching);
+            let there = self.installed.get(&flow.table_id).and_then(|installed| installed.get(&key));
+            let rule = || Rule {
+                priority: flow.priority,
+                matching: flow.matching.clone(),
+                instructions: flow.instructions[..].into(),
+                cookie: flow.cookie,
+            };
+            let place = place(flow.table_id, &key);
+            match there {
+                Some(there) => {
+                    let is_right = there.cookie == flow.cookie && there.does(&flow.instructions);
+                    if audit.seen.insert(place) && !is_right && !audit.changed.contains(&place) {
+                        audit.found.note(|found| &mut found.altered, flow.table_id, rule);
+                    }
+                }
+                None if audit.changed.contains(&place) => {}
+                None if is_ours(flow.cookie) => audit.found.note(|found| &mut found.unknown, flow.table_id, rule),
+                None if audit.found.foreign.len() < MAX_FOREIGN => audit.found.foreign.push((flow.table_id, rule())),
+                None => {}
+            }
+        }
+    }
+
+    /// The switch has reported all its rules.
+    pub fn end_audit(&mut self) -> Option<Findings> {
+        let Audit { seen, changed, mut found, .. } = self.audit.take()?;
+        for (table, installed) in &self.installed {
+            for key in installed.keys() {
+                let place = place(*table, key);
+                let rule = || installed.get(key).map(|there| there.at(key));
+                if !seen.contains(&place)
+                    && !changed.contains(&place)
+                    && let Some(rule) = rule()
+                {
+                    found.note(|found| &mut found.missing, *table, || rule);
+                }
+            }
+        }
+        Some(found)
+    }
+}
+
+/// A number that, very likely, no other entry has.
+fn place(table: u8, key: &EntryKey) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (table, key).hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,62 @@
+"""Somebody else changes the rules of a switch, on Open vSwitch: Maple puts its own right, and reports the others."""
+
+import re
+
+import pytest
+from harness import ROOT, sh, wait_for
+
+pytest.importorskip("mininet", reason="system tests need Mininet")
+from topologies import Ring
+
+POLICY = ROOT / "examples" / "secure_routing.py"
+
+
+@pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
+def test_rules_that_somebody_changed_are_put_right(controller, lab, protocols, figure):
+    maple = controller(POLICY, "--audit", "1s")
+    net = lab(Ring(), maple, protocols)
+    assert net.ping_all()[0] == 0
+    net.wait_agreement(maple)
+    audits = maple.count("audits")
+    wait_for("audits", lambda: maple.count("audits") > audits + 8, timeout=10)
+    assert maple.count("rules_repaired") == 0
+    before = net.flows("s1")
+
+    def change(command, flow):
+        sh("ovs-ofctl", "-O", protocols, *command, "s1", flow)
+
+    h1, h2 = net["h1"].MAC(), net["h2"].MAC()
+    rules = [line for line in net.dump("s1") if f"dl_src={h1},dl_dst={h2}" in line and "CONTROLLER" not in line]
+    entry = "".join(re.findall(r"table=\d+,|priority=\S+", rules[0]))
+    # One is altered, which no switch reports.
+    change(["--strict", "mod-flows"], f"{entry},actions=drop")
+    assert net.flows("s1") != before
+    wait_for("the repair", lambda: net.flows("s1") == before, timeout=5)
+    assert net.ping("h1", "h2") == 1
+    # One is replaced by one whose end is not reported, and then deleted.
+    change(["add-flow"], f"cookie=0x99,{entry},actions=drop")
+    change(["--strict", "del-flows"], entry)
+    wait_for("the repair", lambda: net.flows("s1") == before, timeout=5)
+    # One looks like ours.
+    cookie = re.search(r"cookie=(0x\w+)", rules[0]).group(1)
+    change(["add-flow"], f"cookie={cookie},{entry.replace(h2, '00:00:00:00:77:77')},actions=drop")
+    assert net.flows("s1") != before
+    wait_for("the repair", lambda: net.flows("s1") == before, timeout=5)
+    assert net.ping_all()[0] == 0
+    # Others take packets, and are reported.
+    change(["add-flow"], f"cookie=0x77,priority=65500,dl_src={h1},actions=drop")
+    wait_for("the report", lambda: "that is not Maple's" in maple.text())
+    change(["add-flow"], "cookie=0x77,priority=65500,dl_src=00:00:00:00:77:77,dl_type=0x7777,actions=drop")
+    audits = maple.count("audits")
+    wait_for("audits", lambda: maple.count("audits") > audits + 8, timeout=10)
+    told = [line for line in maple.text().splitlines() if "that is not Maple's" in line]
+    assert len(told) == maple.count("foreign_rules") <= 2, "each once"
+    assert sum("cookie=0x77" in line for line in net.dump("s1")) == 2, "they stay"
+    assert net.ping("h1", "h2") == 0, "it takes what it takes"
+    change(["del-flows"], "cookie=0x77/-1")
+    assert net.ping_all()[0] == 0
+    repaired = maple.count("rules_repaired")
+    figure(f"{protocols}: {repaired} changed rules put right within 5 s, {len(told)} foreign rules reported")
+    assert 3 <= repaired <= 5
+    told = [error["text"] for error in maple.show("errors")]
+    assert all("put right" in text or "not Maple's" in text for text in told), told
