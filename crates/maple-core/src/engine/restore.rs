@@ -11,7 +11,8 @@
 //!    ([`Event::Restore`](super::Event::Restore)). Nothing is sent. The table is built from all leaves at once, with the
 //!    priorities of the rules that are there.
 //! 3. Labels get the ids that they had. If the switch already has a label's rule, the label is ready without a message.
-//! 4. When the routes of all switches' leaves are ready, or after [`PATIENCE`], the rules are compared. A rule that is
+//! 4. When the routes of all switches' leaves are ready, or [`PATIENCE`] after the last leaf was decided, the rules are
+//!    compared. A rule that is
 //!    there already, except for its cookie, stays, and its old cookie is *renamed* (`cookies.rs`). The ordered update
 //!    sends the rest.
 //!
@@ -54,8 +55,11 @@ use crate::state::Write;
 const BATCH: usize = 256;
 const STEP: Duration = Duration::from_micros(100);
 
-/// How long a switch waits for the labels of its routes after its leaves are decided.
+/// How long a switch waits for the labels of its routes after the leaves of all switches are decided.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// How long it waits at most after its own leaves are decided. f may be slow.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// How often it looks whether the other switches are ready too.
 pub(super) const LOOK: Duration = Duration::from_millis(1);
@@ -71,7 +75,9 @@ pub(super) struct Restoring {
     specialisations: Vec<(LeafId, Box<[Constraint]>)>,
     /// The rules of the earlier run that have the priorities to prefer.
     preferred: Vec<(Vec<Constraint>, u16)>,
-    /// When it stops to wait for labels; `None` before all leaves are decided.
+    /// When the last of them was decided.
+    decided: Option<Time>,
+    /// When it stops to wait for labels; `None` before the leaves of all switches are decided.
     until: Option<Time>,
     /// How many runs may still be repeated.
     repeats_left: usize,
@@ -84,6 +90,7 @@ impl Engine {
     pub(super) fn presume(&mut self, earlier: &Surroundings, switches: BTreeSet<Dpid>) {
         self.store.with_restoring(|all| {
             all.unread.extend(&switches);
+            all.undecided.extend(&switches);
             all.unsettled.extend(switches);
         });
         let mut reports = Vec::new();
@@ -167,7 +174,8 @@ impl Engine {
         switch.table.begin_rebuild();
         let (specialisations, repeats_left, next_look) = (Vec::new(), witnesses.len() + BATCH, self.now);
         let todo = witnesses.into();
-        switch.restoring = Some(Restoring { todo, specialisations, preferred, until: None, repeats_left, next_look });
+        switch.restoring =
+            Some(Restoring { todo, specialisations, preferred, decided: None, until: None, repeats_left, next_look });
         self.store.with_restoring(|all| all.unread.remove(&dpid));
         self.ask_again();
         self.go_on_restoring(dpid);
@@ -202,6 +210,7 @@ impl Engine {
     pub(super) fn give_up_restore(&mut self, dpid: Dpid) {
         self.store.with_restoring(|all| {
             all.unread.remove(&dpid);
+            all.undecided.remove(&dpid);
             all.unsettled.remove(&dpid);
         });
         self.ask_again();
@@ -210,7 +219,7 @@ impl Engine {
     /// Lets f decide the next leaves of a switch, or stops to wait for labels.
     pub(super) fn go_on_restoring(&mut self, dpid: Dpid) {
         let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
-        if restoring.until.is_some() {
+        if restoring.decided.is_some() {
             return self.mark_dirty(dpid, Stale::default());
         }
         let rest = restoring.todo.split_off(restoring.todo.len().min(BATCH));
@@ -229,9 +238,8 @@ impl Engine {
         }
         let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
         if restoring.todo.is_empty() {
-            let until = self.now + PATIENCE;
-            restoring.until = Some(until);
-            self.timers.insert((until, Timer::Restore(dpid)));
+            restoring.decided = Some(self.now);
+            self.store.with_restoring(|all| all.undecided.remove(&dpid));
             self.build_restored(dpid);
         } else {
             self.timers.insert((self.now + STEP, Timer::Restore(dpid)));
@@ -311,20 +319,25 @@ impl Engine {
         for serial in stale {
             self.revoke_label(dpid, serial, Refusal::Stale(dpid));
         }
-        let has_waited = |until: Time| until <= self.now || !self.routes.any_waits_at(dpid);
+        let (now, any_waits) = (self.now, self.routes.any_waits_at(dpid));
         let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
-        if !restoring.until.is_some_and(has_waited) {
-            return;
+        let Some(decided) = restoring.decided else { return };
+        let are_all_decided = || self.store.with_restoring(|all| all.undecided.is_empty());
+        // f runs within a turn, and may take longer than the wait.
+        if restoring.until.is_none() && decided < now && are_all_decided() {
+            restoring.until = Some(now + PATIENCE);
         }
+        let is_over = restoring.until.is_some_and(|until| until <= now) || decided + LONGEST_WAIT <= now;
         // Another switch may still ask for a label that this one has a rule for.
-        let have_all_waited = self.store.with_restoring(|all| {
-            all.unsettled.remove(&dpid);
-            all.unsettled.is_empty()
-        });
+        let have_all_waited = (!any_waits || is_over)
+            && self.store.with_restoring(|all| {
+                all.unsettled.remove(&dpid);
+                all.unsettled.is_empty()
+            });
         if have_all_waited {
             self.end_restore(dpid);
-        } else if restoring.next_look <= self.now {
-            restoring.next_look = self.now + LOOK;
+        } else if restoring.next_look <= now {
+            restoring.next_look = now + LOOK;
             self.timers.insert((restoring.next_look, Timer::Restore(dpid)));
         }
     }

@@ -24,6 +24,8 @@ use crate::state::Selection;
 pub(crate) struct Restoring {
     /// Their rules are not known to the engine yet.
     pub unread: BTreeSet<Dpid>,
+    /// Not all of their leaves have been decided.
+    pub undecided: BTreeSet<Dpid>,
     /// Their routes may still ask for labels.
     pub unsettled: BTreeSet<Dpid>,
 }

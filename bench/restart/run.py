@@ -1,0 +1,297 @@
+"""What a restart of the controller and a reload of its policy cost the traffic of a network on Open vSwitch.
+
+Three bridges in a row, two hosts at each. Hosts make decisions, one for each of many connections of UDP. Then 20 pairs
+of hosts ping every 10 ms, and a stream of TCP crosses the network, while
+
+* the controller is killed with `kill -9` and started again;
+* its policy is reloaded, with one of its 200 lines changed.
+
+The same restart under os-ken's learning switch, if `--os-ken PYTHON` names a Python that has os-ken.
+
+Needs root, Open vSwitch, Mininet, and iperf3. Run by the system's Python, for Mininet.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "tests/system"))
+
+from harness import MAPLE, Controller, free_port, start_openvswitch, the_machine, wait_for  # noqa: E402
+from lab import Lab  # noqa: E402
+from mininet.topo import Topo  # noqa: E402
+
+PAIRS = 20
+# How long the controller is away, and what is seen before and after.
+AWAY, BEFORE, AFTER = 2.0, 4.0, 12.0
+# Sends one datagram from each of some ports; to the 250 first ports in turn.
+SENDER = """
+import socket, sys, time
+address, first, count, rate = sys.argv[1], *map(int, sys.argv[2:])
+start = time.monotonic()
+for number in range(count):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.bind(("", first + number))
+        one.sendto(b"x", (address, 1 + number % 250))
+    time.sleep(max(0, start + number / rate - time.monotonic()))
+"""
+
+
+class Row(Topo):
+    """s1 - s2 - s3, two hosts at each."""
+
+    def build(self):
+        switches = [self.addSwitch(f"s{i}") for i in (1, 2, 3)]
+        for i, switch in enumerate(switches, 1):
+            self.addLink(self.addHost(f"h{i}"), switch)
+            self.addLink(self.addHost(f"g{i}"), switch)
+        for a, b in zip(switches, switches[1:], strict=False):
+            self.addLink(a, b)
+
+
+class Pings:
+    """One host pings another every 10 ms. Pings that were lost, with the time when they were sent."""
+
+    def __init__(self, lab, a, b):
+        command = ["stdbuf", "-oL", "ping", "-n", "-D", "-i", "0.01", lab[b].IP()]
+        self.process = lab[a].popen(command, stdout=subprocess.PIPE, text=True)
+        self.answers = {}
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            if found := re.match(r"\[([\d.]+)\] .* icmp_seq=(\d+) .*time=([\d.]+)", line):
+                at, number, took = found.groups()
+                # Its number is one of 16 bits.
+                self.answers[int(number)] = float(at) - float(took) / 1000
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+        self.process.stdout.close()
+
+    def lost(self):
+        """The times when the lost ones were sent, by those of the nearest that were answered."""
+        numbers = sorted(self.answers)
+        lost = []
+        for a, b in itertools.pairwise(numbers):
+            step = (self.answers[b] - self.answers[a]) / (b - a)
+            lost += [self.answers[a] + step * (number - a) for number in range(a + 1, b)]
+        return lost
+
+    def sent(self):
+        return max(self.answers) - min(self.answers) + 1
+
+
+class Traffic:
+    """20 pairs that ping, and a stream of TCP of limited rate."""
+
+    def __init__(self, lab, rate):
+        self.lab, self.rate = lab, rate
+        self.pings, self.stream, self.server = [], None, None
+
+    def __enter__(self):
+        pairs = [(a, b) for a in self.lab.hosts for b in self.lab.hosts if a is not b]
+        for a, b in pairs[:PAIRS]:
+            self.pings.append(Pings(self.lab, a.name, b.name))
+        self.server = self.lab["g3"].popen(["iperf3", "--server", "--one-off"], stdout=subprocess.DEVNULL)
+        time.sleep(0.5)
+        command = ["iperf3", "--client", self.lab["g3"].IP(), "--bitrate", self.rate, "--time", "120"]
+        command += ["--interval", "0.1", "--forceflush", "--format", "k"]
+        self.stream = self.lab["g1"].popen(command, stdout=subprocess.PIPE, text=True)
+        self.intervals = []
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+        wait_for("the stream", lambda: len(self.intervals) > 10)
+        return self
+
+    def read(self):
+        for line in self.stream.stdout:
+            if found := re.search(r"([\d.]+) Kbits/sec +\d+ ", line):
+                self.intervals.append((time.time(), float(found.group(1)) / 1000))
+
+    def __exit__(self, *_):
+        for pings in self.pings:
+            pings.stop()
+        for process in (self.stream, self.server):
+            process.kill()
+            process.wait()
+        self.reader.join()
+        self.stream.stdout.close()
+
+    def figures(self, at):
+        """What was lost from the moment `at` on, and how slow the stream was then, against before."""
+        lost = sorted(time for pings in self.pings for time in pings.lost() if time >= at - 0.5)
+        before = [rate for time, rate in self.intervals if at - BEFORE <= time < at]
+        since = [rate for time, rate in self.intervals if time >= at]
+        return {
+            "sent": sum(pings.sent() for pings in self.pings),
+            "lost": len(lost),
+            "lost_at": [round(time - at, 2) for time in lost],
+            "stream_before": round(statistics.median(before), 1),
+            "stream_least_before": round(min(before), 1),
+            "stream_least": round(min(since), 1),
+            "stream": [(round(time - at, 2), round(rate, 1)) for time, rate in self.intervals],
+        }
+
+
+@contextmanager
+def network(protocols, port):
+    lab = Lab(Row(), port, protocols)
+    try:
+        lab.start()
+        lab.net.staticArp()
+        yield lab
+    finally:
+        lab.stop()
+
+
+def decide(lab, count):
+    """Has the network decide so many connections."""
+    each, started = -(-count // 3), []
+    for number, (a, b) in enumerate((("h1", "g3"), ("h2", "g1"), ("h3", "g2"))):
+        command = [sys.executable, "-c", SENDER, lab[b].IP(), str(1024 + number), str(each), "700"]
+        started.append(lab[a].popen(command))
+    for process in started:
+        if process.wait():
+            raise RuntimeError("a sender failed")
+
+
+def under_maple(leaves, rate, protocols, folder, tell):
+    denied = folder / "denied"
+    denied.write_text("\n".join(map(str, range(1, 101))))
+    environment = {"DENIED": str(denied)}
+    arguments = ["--state", folder / "state"]
+    policy = HERE / "list_200.py"
+    maple = Controller(policy, arguments, folder / "first", environment=environment)
+    results = {}
+    try:
+        with network(protocols, maple.port) as lab:
+            lab.wait_known(maple)
+            lab.ping_all()
+            decide(lab, leaves)
+            lab.ping_all()
+            lab.wait_agreement(maple)
+            rules = sum(len(lab.flows(switch.name)) for switch in lab.switches)
+            tell(f"{maple.count('leaves')} decisions, {rules} rules")
+            # The state file is written twice a second.
+            time.sleep(2)
+            first = {switch.name: set(lab.flows(switch.name)) for switch in lab.switches}
+            with Traffic(lab, rate) as traffic:
+                time.sleep(BEFORE)
+                at = time.time()
+                maple.process.kill()
+                maple.process.wait()
+                time.sleep(AWAY)
+                port, maple = maple.port, None
+                began = time.time()
+                maple = Controller(policy, arguments, folder / "second", port=port, environment=environment)
+                wait_for("the switches", lambda: len(maple.show("switches")) == 3)
+                time.sleep(AFTER)
+                restart = traffic.figures(at)
+            restart |= {"flow_mods": maple.count("flow_mods"), "rules": rules, "decisions": maple.count("leaves")}
+            restart["after_start"] = round(time.time() - began - AFTER, 2)
+            results["restart"] = restart
+            tell(f"restart: {restart['lost']} of {restart['sent']} lost, {restart['flow_mods']} flow-mods")
+            if os.environ.get("DEBUG"):
+                for switch in lab.switches:
+                    now = set(lab.flows(switch.name))
+                    print(switch.name, "GONE", *sorted(first[switch.name] - now), "NEW", *sorted(now - first[switch.name]), sep="\n   ")
+                print(maple.text())
+            before = {switch.name: set(lab.flows(switch.name)) for switch in lab.switches}
+            with Traffic(lab, rate) as traffic:
+                time.sleep(BEFORE)
+                denied.write_text("\n".join(map(str, range(1, 100))))
+                mods, at = maple.count("flow_mods"), time.time()
+                done = subprocess.run(
+                    [MAPLE, "reload", "--json", "--control", str(maple.control)],
+                    capture_output=True, text=True, check=False,
+                )
+                took = time.time() - at
+                if done.returncode:
+                    raise RuntimeError(done.stderr)
+                time.sleep(3)
+                reload = traffic.figures(at)
+            after = {switch.name: set(lab.flows(switch.name)) for switch in lab.switches}
+            changed = sum(len(after[name] ^ before[name]) for name in after)
+            answer = json.loads(done.stdout)
+            reload |= {"flow_mods": maple.count("flow_mods") - mods, "differing": changed, "seconds": round(took, 3)}
+            reload |= {"answer": answer}
+            results["reload"] = reload
+            tell(f"reload: {reload['seconds']} s, {reload['lost']} lost, {reload['flow_mods']} flow-mods: {answer}")
+    finally:
+        if maple:
+            maple.stop()
+    return results
+
+
+def under_os_ken(python, rate, tell):
+    """The same restart of os-ken's learning switch, without decisions about UDP: its rules are for pairs of hosts."""
+    port = free_port()
+    program = HERE.parent / "peers" / "os_ken_simple_switch.py"
+
+    def start():
+        return subprocess.Popen([python, program, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    process = start()
+    try:
+        with network("OpenFlow10", port) as lab:
+            wait_for("pings that are answered", lambda: lab.ping_all()[0] == 0, timeout=60)
+            with Traffic(lab, rate) as traffic:
+                time.sleep(BEFORE)
+                at = time.time()
+                process.kill()
+                process.wait()
+                time.sleep(AWAY)
+                process = start()
+                time.sleep(AFTER)
+                restart = traffic.figures(at)
+            tell(f"os-ken: {restart['lost']} of {restart['sent']} lost")
+            return restart
+    finally:
+        process.kill()
+        process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--leaves", type=int, default=10_000, help="decisions [default: 10000]")
+    parser.add_argument("--rate", default="50M", help="bit/s of the stream, as iperf3 has it [default: 50M]")
+    parser.add_argument("--protocols", default="OpenFlow13")
+    parser.add_argument("--os-ken", help="a Python that has os-ken")
+    parser.add_argument("--json", type=Path, help="write all figures into a file")
+    options = parser.parse_args()
+    if os.geteuid():
+        parser.error("must be root")
+
+    def tell(text):
+        print(text, file=sys.stderr, flush=True)
+
+    with ExitStack() as stack:
+        stack.enter_context(the_machine())
+        for pid in start_openvswitch():
+            stack.callback(subprocess.run, ["kill", str(pid)], check=False)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        results = under_maple(options.leaves, options.rate, options.protocols, folder, tell)
+        if options.os_ken:
+            results["os_ken"] = under_os_ken(options.os_ken, options.rate, tell)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1))
+    print(json.dumps({name: {k: v for k, v in one.items() if k != "stream"} for name, one in results.items()}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
