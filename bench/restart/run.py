@@ -170,6 +170,17 @@ def decide(lab, count):
             raise RuntimeError("a sender failed")
 
 
+def settle(maple):
+    """Waits until the network decides nothing any more."""
+
+    def is_at_rest():
+        before = maple.count("leaves"), maple.count("flow_mods")
+        time.sleep(1)
+        return (maple.count("leaves"), maple.count("flow_mods")) == before
+
+    wait_for("rest", is_at_rest, timeout=120)
+
+
 def under_maple(leaves, rate, protocols, folder, tell):
     denied = folder / "denied"
     denied.write_text("\n".join(map(str, range(1, 101))))
@@ -183,8 +194,9 @@ def under_maple(leaves, rate, protocols, folder, tell):
             lab.wait_known(maple)
             lab.ping_all()
             decide(lab, leaves)
+            settle(maple)
             lab.ping_all()
-            lab.wait_agreement(maple)
+            settle(maple)
             rules = sum(len(lab.flows(switch.name)) for switch in lab.switches)
             tell(f"{maple.count('leaves')} decisions, {rules} rules")
             # The state file is written twice a second.
@@ -206,11 +218,8 @@ def under_maple(leaves, rate, protocols, folder, tell):
             restart["after_start"] = round(time.time() - began - AFTER, 2)
             results["restart"] = restart
             tell(f"restart: {restart['lost']} of {restart['sent']} lost, {restart['flow_mods']} flow-mods")
-            if os.environ.get("DEBUG"):
-                for switch in lab.switches:
-                    now = set(lab.flows(switch.name))
-                    print(switch.name, "GONE", *sorted(first[switch.name] - now), "NEW", *sorted(now - first[switch.name]), sep="\n   ")
-                print(maple.text())
+            restart["differing"] = sum(len(first[switch.name] ^ set(lab.flows(switch.name))) for switch in lab.switches)
+            settle(maple)
             before = {switch.name: set(lab.flows(switch.name)) for switch in lab.switches}
             with Traffic(lab, rate) as traffic:
                 time.sleep(BEFORE)

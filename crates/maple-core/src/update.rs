@@ -109,6 +109,8 @@ pub(crate) struct Held {
     instructions: Arc<[Instruction]>,
     /// The rule's cookie.
     pub cookie: u64,
+    /// The cookie that the switch reports: that one, or an earlier run's.
+    pub reported: u64,
 }
 
 /// What identifies an entry on a switch: priority and match. It takes few bytes, because a table may have a hundred
@@ -193,8 +195,8 @@ impl Installed {
 
     /// Notes that the switch has a rule, in place of one with the same priority and match.
     pub(crate) fn insert(&mut self, rule: Rule) {
-        let key = key_of(&rule);
-        self.0.insert(key, Held { instructions: rule.instructions, cookie: rule.cookie });
+        let (key, cookie) = (key_of(&rule), rule.cookie);
+        self.0.insert(key, Held { instructions: rule.instructions, cookie, reported: cookie });
     }
 
     /// Notes that the switch makes a change.
@@ -205,7 +207,7 @@ impl Installed {
         }
     }
 
-    /// Replaces all cookies.
+    /// Replaces all cookies, but not what the switch reports.
     pub(crate) fn translate_cookies(&mut self, translate: impl Fn(u64) -> u64) {
         self.0.values_mut().for_each(|there| there.cookie = translate(there.cookie));
     }

@@ -374,11 +374,3 @@ fn labels_pushed_by(rule: &Rule) -> Vec<(PortNo, u16)> {
     }
     pushed
 }
-
-#[cfg(any(test, feature = "testing"))]
-impl Engine {
-    /// The cookie that a rule on a switch has in this run.
-    pub fn current_cookie(&self, dpid: Dpid, cookie: u64) -> u64 {
-        self.switches.get(&dpid).map_or(cookie, |switch| switch.renamed.current(cookie))
-    }
-}

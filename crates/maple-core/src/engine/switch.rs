@@ -248,9 +248,9 @@ impl Engine {
         let ours = flows.into_iter().filter(|flow| is_ours(flow.cookie));
         switch.tables.read(ours.map(|flow| {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
-            let cookie = switch.renamed.current(cookie);
             (table_id, Rule { priority, matching, instructions: instructions.into(), cookie })
         }));
+        switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
         let Switch { capacity, tables, .. } = &mut **switch;
         capacity.on_tables_read(self.now, |table| tables.count(Some(table)));
         self.mark_dirty(dpid, Stale::default());

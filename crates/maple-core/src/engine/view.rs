@@ -35,7 +35,8 @@ pub struct TableRule {
 }
 
 impl Engine {
-    /// The rules of a switch, by table and descending priority; empty if this shard does not serve it.
+    /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard does
+    /// not serve it.
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
         let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
         let mut rules: Vec<TableRule> = switch
@@ -52,7 +53,9 @@ impl Engine {
                     rules.get(&(table_id, entry_key(rule.priority, &rule.matching))).copied()
                 };
                 let counted = newest.and_then(|round| of(&round.rules)).filter(|count| count.cookie == rule.cookie);
-                TableRule { table_id, counted, why: self.why(switch, &rule, subject), rule, leaf }
+                let why = self.why(switch, &rule, subject);
+                let cookie = switch.tables.reported_cookie(table_id, &rule).unwrap_or(rule.cookie);
+                TableRule { table_id, counted, why, rule: Rule { cookie, ..rule }, leaf }
             })
             .collect();
         rules.sort_by_key(|r| (r.table_id, std::cmp::Reverse(r.rule.priority)));

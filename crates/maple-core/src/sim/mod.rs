@@ -270,11 +270,6 @@ impl Sim {
         self.switches.get_mut(&dpid)
     }
 
-    /// The engines, and a switch.
-    pub fn engines_and_switch(&self, dpid: Dpid) -> Option<(&[Engine], &SimSwitch)> {
-        Some((&self.engines, self.switches.get(&dpid)?))
-    }
-
     /// The engines.
     pub fn engines(&self) -> &[Engine] {
         &self.engines

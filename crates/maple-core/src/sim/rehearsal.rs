@@ -59,7 +59,7 @@ fn unordered(rule: &str) -> String {
     [before, after].concat()
 }
 
-/// The rules of all switches, with the cookies of this run.
+/// The rules of all switches.
 fn rules(sim: &mut Sim) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for dpid in sim.dpids() {
@@ -69,7 +69,7 @@ fn rules(sim: &mut Sim) -> BTreeSet<String> {
                 priority: flow.priority,
                 matching: flow.matching.clone(),
                 instructions: flow.instructions[..].into(),
-                cookie: sim.engines().iter().fold(flow.cookie, |cookie, engine| engine.current_cookie(dpid, cookie)),
+                cookie: flow.cookie,
             };
             format!("{dpid} {} {rule:?}", flow.table_id)
         }));

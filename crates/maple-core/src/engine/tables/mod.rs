@@ -207,6 +207,11 @@ impl Tables {
         self.installed.iter().flat_map(|(table, installed)| installed.rules().into_iter().map(|rule| (*table, rule)))
     }
 
+    /// The cookie that the switch reports for a rule that it has.
+    pub fn reported_cookie(&self, table: u8, rule: &Rule) -> Option<u64> {
+        Some(self.installed.get(&table)?.get(&key_of(rule))?.reported)
+    }
+
     /// Whether the switch has rules in a table and has confirmed all that was sent for it.
     pub fn is_confirmed(&self, table: u8) -> bool {
         let is_of_it =
@@ -279,7 +284,7 @@ impl Tables {
         self.pending.iter().flat_map(of_table).collect()
     }
 
-    /// Replaces the cookies of all rules that the switch has.
+    /// Replaces the cookies of all rules that the switch has by those of this run.
     pub fn translate_cookies(&mut self, translate: impl Fn(u64) -> u64) {
         self.installed.values_mut().for_each(|installed| installed.translate_cookies(&translate));
     }

@@ -410,15 +410,14 @@ impl<'a> Play<'a> {
             for engine in self.sim.engines() {
                 believed.extend(engine.rules(dpid).iter().map(|r| format!("{} {:?}", r.table_id, r.rule)));
             }
-            let Some((engines, switch)) = self.sim.engines_and_switch(dpid) else { continue };
+            let Some(switch) = self.sim.switch(dpid) else { continue };
             let mut there: Vec<String> = Vec::new();
             for flow in &switch.flows {
-                let cookies: Vec<u64> = engines.iter().map(|engine| engine.current_cookie(dpid, flow.cookie)).collect();
                 let rule = crate::rule::Rule {
                     priority: flow.priority,
                     matching: flow.matching.clone(),
                     instructions: flow.instructions[..].into(),
-                    cookie: cookies.iter().copied().find(|cookie| *cookie != flow.cookie).unwrap_or(flow.cookie),
+                    cookie: flow.cookie,
                 };
                 there.push(format!("{} {rule:?}", flow.table_id));
             }
