@@ -12,7 +12,7 @@ PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-packages lint clean
+.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-packages lint clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -23,6 +23,7 @@ help:
 	@echo 'make bench-flows    new flows through whole networks, beside os-ken (docs/benchmarks.md; an hour)'
 	@echo 'make bench-campus   500 flows a second through 200 emulated switches'
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
+	@echo 'make bench-restart  what a restart and a reload cost the traffic on Open vSwitch (root; two minutes)'
 	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest, links of the documentation'
 
 # Built as quickly as can be; `make build` puts the program that runs fastest in its place.
@@ -112,11 +113,15 @@ bench-campus:
 bench-http: build bench-packages
 	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/http/run.py --plot target/bench $(ARGS)
 
-# What the benchmark on Open vSwitch and Mininet needs besides what the tests do.
+# ARGS='--os-ken PYTHON' has the same restart under os-ken beside it; --json FILE has all figures.
+bench-restart: build bench-packages
+	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/run.py $(ARGS)
+
+# What the benchmarks on Open vSwitch and Mininet needs besides what the tests do.
 bench-packages: system-packages
-	@if ! $(SYSTEM_PYTHON) -c 'import matplotlib' 2>/dev/null || ! which httperf >/dev/null; then \
+	@if ! $(SYSTEM_PYTHON) -c 'import matplotlib' 2>/dev/null || ! which httperf iperf3 >/dev/null; then \
 	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-	        httperf python3-matplotlib; \
+	        httperf iperf3 python3-matplotlib; \
 	fi
 
 lint: $(TOOLS)

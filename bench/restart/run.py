@@ -56,7 +56,7 @@ class Row(Topo):
         for i, switch in enumerate(switches, 1):
             self.addLink(self.addHost(f"h{i}"), switch)
             self.addLink(self.addHost(f"g{i}"), switch)
-        for a, b in zip(switches, switches[1:], strict=False):
+        for a, b in itertools.pairwise(switches):
             self.addLink(a, b)
 
 
@@ -134,17 +134,19 @@ class Traffic:
 
     def figures(self, at):
         """What was lost from the moment `at` on, and how slow the stream was then, against before."""
-        lost = sorted(time for pings in self.pings for time in pings.lost() if time >= at - 0.5)
-        before = [rate for time, rate in self.intervals if at - BEFORE <= time < at]
-        since = [rate for time, rate in self.intervals if time >= at]
+        # Answers of the last second may be on their way.
+        end = time.time() - 1
+        lost = sorted(sent for pings in self.pings for sent in pings.lost() if at - 0.5 <= sent < end)
+        before = [rate for then, rate in self.intervals if at - BEFORE <= then < at]
+        since = [rate for then, rate in self.intervals if then >= at]
         return {
             "sent": sum(pings.sent() for pings in self.pings),
             "lost": len(lost),
-            "lost_at": [round(time - at, 2) for time in lost],
+            "lost_at": [round(sent - at, 2) for sent in lost],
             "stream_before": round(statistics.median(before), 1),
             "stream_least_before": round(min(before), 1),
             "stream_least": round(min(since), 1),
-            "stream": [(round(time - at, 2), round(rate, 1)) for time, rate in self.intervals],
+            "stream": [(round(then - at, 2), round(rate, 1)) for then, rate in self.intervals],
         }
 
 
@@ -181,12 +183,18 @@ def settle(maple):
     wait_for("rest", is_at_rest, timeout=120)
 
 
+def write_list(file, denied):
+    """An access list of 200 lines, of which some deny a port of UDP."""
+    lines = [f"  - {{action: {'deny' if port in denied else 'pass'}, service: udp/{port}}}" for port in range(1, 201)]
+    file.write_text("\n".join(["version: 1", "default: pass", "rules:", *lines, ""]))
+
+
 def under_maple(leaves, rate, protocols, folder, tell):
-    denied = folder / "denied"
-    denied.write_text("\n".join(map(str, range(1, 101))))
-    environment = {"DENIED": str(denied)}
+    file = folder / "list.yaml"
+    write_list(file, range(1, 21))
+    environment = {"LIST": str(file)}
     arguments = ["--state", folder / "state"]
-    policy = HERE / "list_200.py"
+    policy = HERE / "connections.py"
     maple = Controller(policy, arguments, folder / "first", environment=environment)
     results = {}
     try:
@@ -223,11 +231,13 @@ def under_maple(leaves, rate, protocols, folder, tell):
             before = {switch.name: set(lab.flows(switch.name)) for switch in lab.switches}
             with Traffic(lab, rate) as traffic:
                 time.sleep(BEFORE)
-                denied.write_text("\n".join(map(str, range(1, 100))))
+                write_list(file, range(1, 20))
                 mods, at = maple.count("flow_mods"), time.time()
                 done = subprocess.run(
                     [MAPLE, "reload", "--json", "--control", str(maple.control)],
-                    capture_output=True, text=True, check=False,
+                    capture_output=True,
+                    text=True,
+                    check=False,
                 )
                 took = time.time() - at
                 if done.returncode:
@@ -299,7 +309,9 @@ def main():
             results["os_ken"] = under_os_ken(options.os_ken, options.rate, tell)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
-    print(json.dumps({name: {k: v for k, v in one.items() if k != "stream"} for name, one in results.items()}, indent=1))
+    print(
+        json.dumps({name: {k: v for k, v in one.items() if k != "stream"} for name, one in results.items()}, indent=1)
+    )
 
 
 if __name__ == "__main__":

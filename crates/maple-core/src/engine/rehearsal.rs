@@ -111,8 +111,8 @@ impl Engine {
 
     /// The first switch whose rules are being read, or whose leaves of an earlier run are being restored.
     fn unread(&self) -> Option<Dpid> {
-        let is_open = |switch: &&Box<Switch>| !switch.tables.is_ready() || switch.restoring.is_some();
-        self.switches.values().find(is_open).map(|switch| switch.dpid)
+        let is_open = |switch: &Switch| !switch.tables.is_ready() || switch.restoring.is_some();
+        self.switches.values().find(|switch| is_open(switch)).map(|switch| switch.dpid)
     }
 
     /// Lets everything that the store no longer knows be decided again.
