@@ -1,6 +1,7 @@
 //! What discovery knows of one port, and what it concludes from that.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use maple_core::engine::Time;
 use maple_core::network::Location;
@@ -27,6 +28,9 @@ const QUICK_BROADCASTS: u32 = 4;
 /// first one an LLDP frame may be lost: a switch that has just connected may get its rules between the two frames of a
 /// probe. The second one may overtake its LLDP frame.
 const BROADCASTS_WITHOUT_LLDP: u32 = 3;
+
+/// Of broadcasts that were sent within this time, one counts: several go out when switches connect one after the other.
+const BROADCAST_DISTANCE: Duration = Duration::from_millis(50);
 
 /// What is attached to a port, as far as discovery knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,8 +96,9 @@ struct Peer {
     received: Option<(Time, Time)>,
     /// For each [`ProbeForm`], when the last one that arrived was sent. The network may reorder the two forms.
     received_forms: [Option<Time>; 2],
-    /// The number of its broadcasts that have arrived.
+    /// The number of its broadcasts that have arrived, and when the last one that counts was sent.
     broadcasts: u32,
+    counted: Option<Time>,
     /// When it last reported a probe of this port, and when that probe was sent.
     reported: Option<(Time, Time)>,
     /// The number of probes sent since then.
@@ -188,7 +193,11 @@ impl PortState {
         let before = peer.received.map_or(probe.sent, |(_, sent)| sent);
         peer.received = Some((now, before.max(probe.sent)));
         peer.received_forms[form as usize] = Some(probe.sent);
-        peer.broadcasts = peer.broadcasts.saturating_add(u32::from(form == ProbeForm::Broadcast));
+        let counts = peer.counted.is_none_or(|counted| after(counted, BROADCAST_DISTANCE) <= probe.sent);
+        if form == ProbeForm::Broadcast && counts {
+            peer.broadcasts = peer.broadcasts.saturating_add(1);
+            peer.counted = Some(probe.sent);
+        }
         true
     }
 
