@@ -4,7 +4,7 @@
 //! by its name is the program's business. So a request on the control socket waits in a queue ([`Handle::ask_for_reload`])
 //! until the program, which serves it ([`Handle::serve_reloads`]), has answered.
 //!
-//! [`Handle::rehearsal`] copies the engines. What a policy would change is found there: a [`Plan`](super::plan::Plan).
+//! [`Handle::rehearsal`] copies the engines. What a policy would change is found there: a [`Plan`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
