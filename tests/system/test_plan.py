@@ -9,27 +9,14 @@ from harness import MAPLE, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
 from lab import end_ping
+from test_reload import POLICY as LISTS
 from topologies import Ring
 
-POLICY = """
-from maple import drop, flood, policy, weights
+POLICY = f"""
+from maple import weights
 
-weights("far", {(1, 2): 10, (2, 1): 10})
-DENIED = {%s}
-
-
-@policy
-def lists(pkt, net):
-    if pkt.eth_dst.is_multicast:
-        return flood()
-    for port in range(1, 101):
-        if pkt.matches(tcp_dst=port):
-            if port in DENIED:
-                return drop()
-            break
-    src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
-    return flood() if dst is None else net.shortest_path(src, dst)
-"""
+weights("far", {{(1, 2): 10, (2, 1): 10}})
+{LISTS}"""
 
 FAR = ("net.shortest_path(src, dst)", 'net.path(src, dst, weight="far")')
 
