@@ -174,6 +174,7 @@ impl Engine {
         let table = ingress_table(switch);
         let epoch = self.options.epoch;
         let by_use = self.store.wants_use_of_links();
+        let mut kept = BTreeSet::new();
         let commit = self.store.update(|state| {
             let mut writes: Vec<Write> = answer.forget.iter().map(|gauge| forget_rate(*gauge)).collect();
             writes.extend(answer.forget.iter().filter_map(|gauge| utilisation_cost(state, *gauge, None)));
@@ -184,20 +185,30 @@ impl Engine {
                 Counted::Ports => BTreeMap::new(),
             };
             for gauge in &answer.measure {
-                let bytes = match gauge {
-                    Gauge::Sent(at) => growth(&answer.reading, since, at.port, |port| port.tx_bytes),
-                    Gauge::Received(at) => growth(&answer.reading, since, at.port, |port| port.rx_bytes),
+                let (bytes, is_least) = match gauge {
+                    Gauge::Sent(at) => (growth(&answer.reading, since, at.port, |port| port.tx_bytes), false),
+                    Gauge::Received(at) => (growth(&answer.reading, since, at.port, |port| port.rx_bytes), false),
                     Gauge::Traffic { from, to } => {
-                        Some(traffic.get(&(Some(*from), Some(*to))).map_or(0, |sum| sum.grown.bytes))
+                        let sum = traffic.get(&(Some(*from), Some(*to))).copied().unwrap_or_default();
+                        (Some(sum.grown.bytes), sum.is_changed)
                     }
                 };
                 let Some(bytes) = bytes else { continue };
                 let rate = per_second(bytes.saturating_mul(8), span);
+                // New rules have not counted all. That lowers a rate only if the answer before was not like that too.
+                let is_lower = || state.rate(gauge).is_some_and(|history| rate < history.latest());
+                if is_least && !switch.polls.kept_rates().contains(gauge) && is_lower() {
+                    kept.insert(*gauge);
+                    continue;
+                }
                 writes.push(Write::Rate { gauge: *gauge, rate: Some(rate) });
                 writes.extend(utilisation_cost(state, *gauge, by_use.then_some(rate)));
             }
             writes
         });
+        if answer.what == Counted::Rules && answer.since.is_some() {
+            self.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.polls.keep_rates(&kept));
+        }
         self.apply_commit(commit);
     }
 

@@ -95,6 +95,7 @@ pub(super) struct Polls {
     pub timer: Option<Time>,
     /// A poll was due, but the switch was busy.
     pub is_postponed: bool,
+    kept: BTreeSet<Gauge>,
 }
 
 /// What a complete answer means.
@@ -202,6 +203,16 @@ impl Polls {
         series.sample = None;
         series.wanted_before.clear();
         (std::mem::take(&mut series.measured), is_news.then_some(what))
+    }
+
+    /// The gauges whose rates the newest answer did not change, because it could not show all of the traffic.
+    pub fn kept_rates(&self) -> &BTreeSet<Gauge> {
+        &self.kept
+    }
+
+    /// Sets these gauges.
+    pub fn keep_rates(&mut self, gauges: &BTreeSet<Gauge>) {
+        self.kept.clone_from(gauges);
     }
 
     /// The request was not sent. The switch is asked when it is due again.

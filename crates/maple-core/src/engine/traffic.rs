@@ -96,7 +96,8 @@ impl Engine {
             rate: span.map(|span| Rate::of(sum.grown.packets, sum.grown.bytes, span)),
             time: newest.at,
         };
-        all.into_iter().map(of).collect()
+        let is_present = |(_, sum): &(Pair, CounterSum)| sum.has_rules;
+        all.into_iter().filter(is_present).map(of).collect()
     }
 
     /// When a switch last answered with these counters.
@@ -119,8 +120,14 @@ pub(super) type Pair = (Option<Mac>, Option<Mac>);
 /// What rules have counted, and how much of it since an earlier answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CounterSum {
+    /// Whether any rule counts it now.
+    pub has_rules: bool,
     pub all: RuleCount,
+    /// The growth, at least. Packets that a rule counted before it was replaced, and those that a switch has yet to add
+    /// to its successor, are not in it.
     pub grown: RuleCount,
+    /// Whether a rule came or went since the earlier answer, so that it may have grown by more.
+    pub is_changed: bool,
 }
 
 /// Sums the counters of the leaves' rules by pair of hosts.
@@ -132,19 +139,29 @@ pub(super) fn traffic(
     since: Option<&Reading>,
 ) -> BTreeMap<Pair, CounterSum> {
     let mut all: BTreeMap<Pair, CounterSum> = BTreeMap::new();
+    let is_counted = |of: u8, count: &RuleCount| {
+        of == table && matches!(subject_of(epoch, count.cookie), Some(Subject::Leaf(_)))
+    };
     for (key @ (of, entry), count) in &now.rules {
-        if *of != table || !matches!(subject_of(epoch, count.cookie), Some(Subject::Leaf(_))) {
+        if !is_counted(*of, count) {
             continue;
         }
         let sum = all.entry(pair(state, &entry.matching())).or_default();
         // A rule with another cookie, or with lower counters, is a new one.
         let before = since.and_then(|since| since.rules.get(key)).copied();
         let before = before.filter(|before| before.cookie == count.cookie && before.bytes <= count.bytes);
+        sum.has_rules = true;
+        sum.is_changed |= since.is_some() && before.is_none();
         let before = before.unwrap_or_default();
         sum.all.packets = sum.all.packets.saturating_add(count.packets);
         sum.all.bytes = sum.all.bytes.saturating_add(count.bytes);
         sum.grown.packets = sum.grown.packets.saturating_add(count.packets.saturating_sub(before.packets));
         sum.grown.bytes = sum.grown.bytes.saturating_add(count.bytes - before.bytes);
+    }
+    for (key @ (of, entry), count) in since.into_iter().flat_map(|since| &since.rules) {
+        if is_counted(*of, count) && now.rules.get(key).is_none_or(|now| now.cookie != count.cookie) {
+            all.entry(pair(state, &entry.matching())).or_default().is_changed = true;
+        }
     }
     all
 }

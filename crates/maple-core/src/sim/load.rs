@@ -221,6 +221,45 @@ fn what_nobody_asks_for_any_more_is_forgotten_and_polling_ends() {
 }
 
 #[test]
+fn a_rule_that_was_just_replaced_does_not_make_traffic_look_like_less() {
+    let (mut sim, _) = network(Version::Of10, |net| {
+        let _ = net.traffic(A, B).is_above(20_000, 10_000);
+        net.var("moved").is_some_and(|on| on == true.into())
+    });
+    let rate = |sim: &Sim| {
+        sim.store.snapshot().rate(&Gauge::Traffic { from: A, to: B }).map_or(0, crate::state::History::latest)
+    };
+    // Sends from a poll until the next one. The packets move to the other link half a second to a second before that.
+    let from_poll_to_poll = |sim: &mut Sim, frames_a_second: usize, on: bool| {
+        let polls = stats(sim).polls;
+        for half in 1.. {
+            (0..frames_a_second * (half % 2)).for_each(|_| sim.inject(at(1, 1), frame(A, B, FRAME)));
+            sim.run_for(Duration::from_millis(500));
+            if half + 2 == 2 * POLL.as_secs() as usize {
+                sim.tell(Event::Write(vec![Write::Var { name: "moved".into(), value: Some(on.into()) }]));
+            }
+            if stats(sim).polls > polls {
+                return;
+            }
+        }
+    };
+    assert_eq!(link(&mut sim), 2);
+    (0..3).for_each(|_| from_poll_to_poll(&mut sim, 3, false));
+    let before = rate(&sim);
+    assert!((20_000..28_000).contains(&before), "{before}");
+    from_poll_to_poll(&mut sim, 3, true);
+    assert_eq!(rate(&sim), before, "the new rule has seen but a little of it");
+    assert_eq!(link(&mut sim), 3);
+    from_poll_to_poll(&mut sim, 3, true);
+    assert!((20_000..28_000).contains(&rate(&sim)), "{}", rate(&sim));
+    // Rules that change all the time hide for one poll that there is less.
+    from_poll_to_poll(&mut sim, 1, false);
+    assert!(rate(&sim) >= 20_000);
+    from_poll_to_poll(&mut sim, 1, true);
+    assert!(rate(&sim) < 10_000, "{}", rate(&sim));
+}
+
+#[test]
 fn a_host_that_moves_and_a_port_that_goes_begin_at_nothing() {
     let (mut sim, _) = network(Version::Of13, |net| {
         net.traffic(A, B).is_above(20_000, 10_000) || net.port(at(1, 1)).received().is_above(20_000, 10_000)

@@ -157,6 +157,10 @@ impl SimSwitch {
                     return Err(ErrorMsg { kind, code, data: Vec::new() });
                 }
                 self.flows.retain(|flow| !same(flow));
+                if self.version == Version::Of10 {
+                    // 1.0 §4.6: the new rule begins at nothing. In 1.3 (§6.4) it goes on, without OFPFF_RESET_COUNTS.
+                    self.packets.remove(&(request.table_id, priority, sorted(&request.matching)));
+                }
                 self.flows.push(InstalledFlow {
                     table_id: request.table_id,
                     priority,
