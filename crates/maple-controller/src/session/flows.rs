@@ -1,4 +1,4 @@
-//! Reads all rules of a switch, which may arrive in many parts. Deletes Maple's rules if the switch does not report
+//! Reads all rules of a switch, in pieces that may arrive in many parts. Deletes Maple's rules if the switch does not report
 //! them.
 //!
 //! A switch that refuses to report its rules may still have some of an earlier run. So the session deletes every rule
@@ -6,11 +6,12 @@
 //! are gone when the switch answers the barrier request that follows.
 
 use maple_core::engine::{InstalledFlow, OWN_COOKIES, Time};
-use maple_wire::msg::stats::{FlowStats, FlowStatsRequest, ReplyBody, RequestBody};
+use maple_wire::msg::stats::{FlowStats, ReplyBody};
 use maple_wire::msg::{FlowMod, FlowModCommand, StatsReply};
 use maple_wire::{Action, Constraint, Instruction, Match, Message, Version};
 
 use super::describe::stats_request;
+use super::pieces::{Next, Pieces};
 use super::{CloseReason, Output, ProtocolWarning, Session};
 use crate::time::after;
 
@@ -24,6 +25,7 @@ const ALL_TABLES: u8 = 0xff;
 pub(super) struct FlowReading {
     /// The open request.
     xid: u32,
+    pieces: Pieces,
     flows: Vec<InstalledFlow>,
     /// The memory of `flows`.
     bytes: usize,
@@ -52,13 +54,14 @@ impl FlowReading {
 impl Session {
     /// Requests all rules; [`Output::Flows`] follows. A read in progress starts again.
     pub fn read_flows(&mut self, now: Time, out: &mut Vec<Output>) {
-        let xid = self.request(stats_request(RequestBody::Flow(FlowStatsRequest::all())), out);
-        self.begin_reading(now, xid, false);
+        let pieces = self.first_piece();
+        let xid = self.request(stats_request(pieces.request()), out);
+        self.begin_reading(now, xid, pieces, false);
     }
 
-    fn begin_reading(&mut self, now: Time, xid: u32, is_deleting: bool) {
+    fn begin_reading(&mut self, now: Time, xid: u32, pieces: Pieces, is_deleting: bool) {
         let deadline = after(now, self.deadlines.request);
-        self.reading = Some(FlowReading { xid, flows: Vec::new(), bytes: 0, deadline, is_deleting });
+        self.reading = Some(FlowReading { xid, pieces, flows: Vec::new(), bytes: 0, deadline, is_deleting });
     }
 
     /// Handles one part of the rules.
@@ -66,7 +69,9 @@ impl Session {
         let Some(reading) = &mut self.reading else { return };
         let more = reply.more();
         let ReplyBody::Flow(part) = reply.body else { return };
-        for flow in part.into_iter().map(installed) {
+        let is_kept = !reading.pieces.is_sample();
+        let next = reading.pieces.on_part(&part, more);
+        for flow in part.into_iter().filter(|_| is_kept).map(installed) {
             reading.bytes += size(&flow);
             reading.flows.push(flow);
         }
@@ -74,8 +79,15 @@ impl Session {
             return self.end(CloseReason::TooMany("bytes of rules", MAX_BYTES), out);
         }
         reading.deadline = after(now, self.deadlines.request);
-        if !more {
-            self.end_reading(out);
+        let pieces = reading.pieces;
+        self.ignores_cookies |= pieces.ignores_cookies();
+        match next {
+            Next::Part => {}
+            Next::Piece => {
+                let xid = self.request(stats_request(pieces.request()), out);
+                self.reading.iter_mut().for_each(|reading| reading.xid = xid);
+            }
+            Next::Nothing => self.end_reading(out),
         }
     }
 
@@ -89,7 +101,7 @@ impl Session {
         }
         self.request(Message::FlowMod(delete), out);
         let barrier = self.request(Message::BarrierRequest, out);
-        self.begin_reading(now, barrier, true);
+        self.begin_reading(now, barrier, self.first_piece(), true);
     }
 
     /// All rules are read or deleted.

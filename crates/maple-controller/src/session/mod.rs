@@ -24,6 +24,7 @@ mod flows;
 mod keepalive;
 mod negotiate;
 mod output;
+mod pieces;
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ use keepalive::Keepalive;
 pub use negotiate::Incompatible;
 use negotiate::{negotiate, our_hello};
 pub use output::{CloseReason, Output, ProtocolWarning, SwitchInfo};
+use pieces::AllRules;
 
 /// The lowest transaction id of the engine and of handlers.
 pub const ENGINE_XIDS: u32 = 0x8000_0000;
@@ -115,6 +117,10 @@ pub struct Session {
     keepalive: Keepalive,
     /// The read of the switch's rules that is in progress.
     reading: Option<FlowReading>,
+    /// The engine's open requests for all rules.
+    all_rules: Vec<AllRules>,
+    /// Whether the switch reports all rules when it is asked for those with some cookies.
+    ignores_cookies: bool,
     /// The open request for the switch's configuration.
     config_request: Option<u32>,
     next_xid: u32,
@@ -131,6 +137,8 @@ impl Session {
             deadlines,
             keepalive: Keepalive::new(now),
             reading: None,
+            all_rules: Vec::new(),
+            ignores_cookies: false,
             config_request: None,
             next_xid: 1,
             warned: 0,
@@ -262,6 +270,7 @@ impl Session {
 
     /// Dispatches a message according to the phase.
     fn dispatch(&mut self, now: Time, header: Header, message: Message, bytes: &[u8], out: &mut Vec<Output>) {
+        let is_piece = self.is_piece(header.xid);
         match (&mut self.phase, message) {
             (Phase::Closed, _) => {}
             (Phase::Up, message @ Message::PacketIn(_)) => out.push(Output::Deliver { xid: header.xid, message }),
@@ -296,6 +305,12 @@ impl Session {
                 if self.reading.as_ref().is_some_and(|r| r.is_answer(header.xid)) =>
             {
                 self.flows_part(now, reply, out);
+            }
+            (Phase::Up, Message::Error(error)) if is_piece => {
+                self.piece_refused(header.xid, error, out);
+            }
+            (Phase::Up, Message::StatsReply(reply)) if is_piece => {
+                self.piece_part(now, header.xid, reply, out);
             }
             (_, message) => self.outside_handshake(header, message, bytes, out),
         }

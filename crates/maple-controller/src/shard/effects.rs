@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use maple_core::engine::{Effect, Event, Time};
 use maple_core::network::Location;
+use maple_wire::msg::stats::{FlowStatsRequest, RequestBody};
 use maple_wire::msg::{ErrorMsg, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid, Message, PortNo, Version};
 
@@ -189,6 +190,12 @@ impl Shard {
                 return self.send_in_parts(slot, xid, packet_out);
             }
             Message::PacketOut(_) => self.counters.of_packet_outs += 1,
+            Message::StatsRequest(request) if request.body == RequestBody::Flow(FlowStatsRequest::all()) => {
+                if let Some(session) = self.connections.get(slot).and_then(|connection| connection.session()) {
+                    session.ask_for_all_rules(now, xid, &mut self.outputs);
+                }
+                return self.act(now, slot);
+            }
             _ => {
                 if let Some(session) = self.connections.get(slot).and_then(|connection| connection.session()) {
                     session.on_sent(now, xid, message);

@@ -64,12 +64,16 @@ impl Engine {
         if !switch.tables.is_ready() || switch.restoring.is_some() {
             return self.plan_audit(dpid, RETRY);
         }
+        if switch.tables.is_audited() {
+            // The switch takes longer than the period to answer.
+            return self.plan_audit(dpid, self.options.audit);
+        }
         let xid = switch.tables.take_xid();
         switch.tables.begin_audit(xid);
         switch.audits.asked = now;
         let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(FlowStatsRequest::all())));
         self.after.push(Effect::Poll { dpid, xid, message });
-        // If the answer never comes.
+        // An audit that is given up has no answer.
         self.plan_audit(dpid, self.options.audit);
     }
 

@@ -1,5 +1,7 @@
 //! Reading a switch's rules.
 
+use maple_wire::msg::stats::{FlowStats, RequestBody};
+
 use super::*;
 
 #[test]
@@ -12,16 +14,144 @@ fn a_silent_switch_that_reads_out_its_rules_has_the_time_for_a_request() {
     assert!(matches!(peer.closed(), Some(CloseReason::RequestTimeout(_))));
 }
 
+/// A rule with a cookie.
+fn rule(cookie: u64) -> FlowStats {
+    FlowStats {
+        table_id: 0,
+        duration_sec: 0,
+        duration_nsec: 0,
+        priority: 1,
+        idle_timeout: 0,
+        hard_timeout: 0,
+        flags: 0,
+        cookie,
+        packet_count: 0,
+        byte_count: 0,
+        matching: Match::any(),
+        instructions: Vec::new(),
+    }
+}
+
+fn part(flags: u16, flows: Vec<FlowStats>) -> Message {
+    Message::StatsReply(StatsReply { flags, body: ReplyBody::Flow(flows) })
+}
+
+/// The switch answers requests for rules until none is open: each with those that it selects, in parts of two. Returns
+/// how many it was asked for at once, and what was put out beside.
+fn answer(peer: &mut Peer, rules: &[u64], selects: bool) -> (Vec<usize>, Vec<Output>) {
+    let (mut asked, mut rest) = (Vec::new(), Vec::new());
+    loop {
+        let out = std::mem::take(&mut peer.out);
+        let (sent, others): (Vec<Output>, Vec<Output>) =
+            out.into_iter().partition(|output| matches!(output, Output::Send { .. }));
+        rest.extend(others);
+        let Some(Output::Send { xid, message: Message::StatsRequest(request) }) = sent.first() else {
+            return (asked, rest);
+        };
+        let RequestBody::Flow(request) = &request.body else { panic!("{request:?}") };
+        let is_meant = |cookie: &&u64| !selects || **cookie & request.cookie_mask == request.cookie;
+        let found: Vec<FlowStats> = rules.iter().filter(is_meant).map(|cookie| rule(*cookie)).collect();
+        asked.push(found.len());
+        let parts = found.len().div_ceil(2).max(1);
+        for n in 0..parts {
+            let flags = u16::from(n + 1 < parts);
+            let flows = found.iter().skip(2 * n).take(2).cloned().collect();
+            peer.says(peer.session.version(), *xid, &part(flags, flows));
+        }
+    }
+}
+
 #[test]
-fn rules_are_read_in_parts() {
+fn rules_are_read_in_pieces_by_their_cookies() {
+    for count in [0, 3, 500, 5_000, 200_000] {
+        let mut peer = Peer::up(Version::Of13);
+        peer.session.read_flows(peer.now, &mut peer.out);
+        let rules: Vec<u64> = (0..count).map(|n| 0x4d56_0a00_0000_0000 + n).chain([0, 0, 7]).collect();
+        let (asked, rest) = answer(&mut peer, &rules, true);
+        let [Output::Flows(flows)] = &rest[..] else { panic!("{rest:?}") };
+        let mut read: Vec<u64> = flows.iter().map(|flow| flow.cookie).collect();
+        let mut wanted = rules.clone();
+        read.sort_unstable();
+        wanted.sort_unstable();
+        assert!(read == wanted, "each once, also those that others have made");
+        let most = if count > 131_072 { count as usize / 256 + 4 } else { 1_040 };
+        assert!(asked.iter().all(|asked| *asked <= most), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_switch_that_ignores_cookies_is_asked_for_all_rules_at_once() {
+    let rules: Vec<u64> = (0..5_000).collect();
+    for (version, asked_first) in [(Version::Of13, vec![5_000, 5_000]), (Version::Of10, vec![5_000])] {
+        let mut peer = Peer::up(version);
+        peer.session.read_flows(peer.now, &mut peer.out);
+        let (asked, rest) = answer(&mut peer, &rules, false);
+        assert_eq!(asked, asked_first);
+        assert!(matches!(&rest[..], [Output::Flows(flows)] if flows.len() == rules.len()));
+        peer.session.ask_for_all_rules(peer.now, ENGINE_XIDS, &mut peer.out);
+        assert_eq!(answer(&mut peer, &rules, false).0, [5_000], "it is not asked for a sample again");
+    }
+}
+
+#[test]
+fn requests_of_the_engine_for_all_rules_are_answered_as_one() {
     let mut peer = Peer::up(Version::Of13);
-    peer.session.read_flows(peer.now, &mut peer.out);
+    let rules: Vec<u64> = (0..5_000).collect();
+    for xid in [ENGINE_XIDS, ENGINE_XIDS + 1] {
+        peer.session.ask_for_all_rules(peer.now, xid, &mut peer.out);
+        let (asked, rest) = answer(&mut peer, &rules, true);
+        assert!(asked.len() > 4, "{asked:?}");
+        let mut read = Vec::new();
+        for (at, output) in rest.iter().enumerate() {
+            let Output::Deliver { xid: of, message: Message::StatsReply(reply) } = output else { panic!("{output:?}") };
+            assert_eq!((*of, reply.more()), (xid, at + 1 < rest.len()));
+            let ReplyBody::Flow(flows) = &reply.body else { panic!("{reply:?}") };
+            read.extend(flows.iter().map(|flow| flow.cookie));
+        }
+        read.sort_unstable();
+        assert_eq!(read, rules);
+    }
+}
+
+#[test]
+fn requests_for_all_rules_go_beside_each_other_and_a_refusal_ends_its_own() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.session.ask_for_all_rules(peer.now, ENGINE_XIDS, &mut peer.out);
+    let first = peer.sent()[0].0;
+    peer.session.ask_for_all_rules(peer.now, ENGINE_XIDS + 1, &mut peer.out);
+    let second = peer.sent()[0].0;
+    peer.says(Version::Of13, first, &Message::Error(ErrorMsg { kind: 1, code: 2, data: vec![] }));
+    assert!(matches!(&peer.out[..], [Output::Deliver { xid: ENGINE_XIDS, message: Message::Error(_) }]));
+    peer.out.clear();
+    peer.says(Version::Of13, second, &part(0, vec![rule(0x5a)]));
+    let sent = peer.sent();
+    assert_eq!(sent.len(), 1, "one piece");
+    peer.out.clear();
+    peer.says(Version::Of13, sent[0].0, &part(0, vec![rule(0x5a)]));
+    let [Output::Deliver { xid, message: Message::StatsReply(reply) }] = &peer.out[..] else {
+        panic!("{:?}", peer.out)
+    };
+    assert_eq!((*xid, reply.more()), (ENGINE_XIDS + 1, false));
+    // None is open, so the switch may be silent for long, but for echoes.
+    peer.out.clear();
+    (0..40).for_each(|_| {
+        peer.waits(Duration::from_secs(1));
+        peer.says(Version::Of13, 0, &packet_in());
+    });
+    assert!(peer.closed().is_none());
+}
+
+#[test]
+fn a_switch_that_stops_in_the_middle_of_its_rules_has_a_deadline() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.session.ask_for_all_rules(peer.now, ENGINE_XIDS, &mut peer.out);
     let xid = peer.sent()[0].0;
-    let part = |flags| Message::StatsReply(StatsReply { flags, body: ReplyBody::Flow(vec![]) });
-    peer.says(Version::Of13, xid, &part(1));
-    assert!(peer.out.is_empty());
-    peer.says(Version::Of13, xid, &part(0));
-    assert!(matches!(&peer.out[..], [Output::Flows(flows)] if flows.is_empty()));
+    peer.says(Version::Of13, xid, &part(0, vec![]));
+    for _ in 0..3 {
+        peer.waits(Duration::from_secs(10));
+        peer.says(Version::Of13, 0, &packet_in());
+    }
+    assert!(matches!(peer.closed(), Some(CloseReason::RequestTimeout(_))));
 }
 
 #[test]
@@ -63,21 +193,11 @@ fn rules_are_bounded_by_their_memory() {
     let mut peer = Peer::up(Version::Of13);
     peer.session.read_flows(peer.now, &mut peer.out);
     let xid = peer.sent()[0].0;
-    let rule = maple_wire::msg::stats::FlowStats {
-        table_id: 0,
-        duration_sec: 0,
-        duration_nsec: 0,
-        priority: 1,
-        idle_timeout: 0,
-        hard_timeout: 0,
-        flags: 0,
-        cookie: 0,
-        packet_count: 0,
-        byte_count: 0,
-        matching: Match::any(),
-        instructions: vec![maple_wire::Instruction::ApplyActions(vec![maple_wire::Action::output(PortNo(1)); 100])],
-    };
-    let part = Message::StatsReply(StatsReply { flags: 1, body: ReplyBody::Flow(vec![rule; 30]) });
+    peer.says(Version::Of13, xid, &part(0, vec![]));
+    let xid = peer.sent()[0].0;
+    let actions = vec![maple_wire::Action::output(PortNo(1)); 100];
+    let rule = FlowStats { instructions: vec![maple_wire::Instruction::ApplyActions(actions)], ..rule(0) };
+    let part = part(1, vec![rule; 30]);
     let mut bytes = Vec::new();
     part.encode(Version::Of13, xid, &mut bytes).unwrap();
     // Each part takes more than a hundred kilobytes here.

@@ -74,6 +74,11 @@ impl Tables {
         self.audit = Some(Audit { xid, seen: FxHashSet::default(), changed, found: Findings::default() });
     }
 
+    /// Whether an audit goes on.
+    pub fn is_audited(&self) -> bool {
+        self.audit.is_some()
+    }
+
     /// Whether the answer to this request is part of an audit.
     pub fn is_audited_by(&self, xid: u32) -> bool {
         self.audit.as_ref().is_some_and(|audit| audit.xid == xid)

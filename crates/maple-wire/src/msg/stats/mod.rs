@@ -68,8 +68,9 @@ pub mod kind {
     pub const EXPERIMENTER: u16 = 0xffff;
 }
 
-/// The flag that is set if more messages with the same transaction id follow.
-const MORE: u16 = 1;
+/// The flag that is set if more messages with the same transaction id follow (1.0: `OFPSF_REPLY_MORE`; 1.3:
+/// `OFPMPF_REPLY_MORE`, §7.3.5).
+pub const MORE: u16 = 1;
 
 /// A request for statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
