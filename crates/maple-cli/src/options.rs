@@ -1,6 +1,7 @@
 //! The options of the commands.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -153,6 +154,10 @@ pub struct RunOptions {
     /// Time between comparisons of a switch's rules with those that it is to have; 0: only when it connects [default: 1m]
     #[arg(long, value_name = "TIME", value_parser = pause)]
     pub audit: Option<Pause>,
+    /// Send each switch at most so many changes of rules a second, for hardware that writes them slowly [default: all at
+    /// once]
+    #[arg(long, value_name = "NUMBER")]
+    pub flow_mod_rate: Option<NonZeroU32>,
     /// Listen to these protocols, for net.members and net.lease: igmp, mld, dhcp [default: what the policy says]
     #[arg(long, value_name = "PROTOCOL,…", value_delimiter = ',', value_parser = ["igmp", "mld", "dhcp"])]
     pub snoop: Vec<String>,

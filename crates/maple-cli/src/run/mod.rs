@@ -172,6 +172,7 @@ fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
     }
     chosen.engine.middleboxes.extend(&options.middlebox);
     chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);
+    chosen.engine.flow_mod_rate = options.flow_mod_rate;
     chosen.engine.audit = options.audit.map_or(AUDIT, |Pause(audit)| audit);
     if let Some(compiler) = options.compiler {
         chosen.engine.new_table = maple_core::oracles::Strategy::from(compiler).new_table();

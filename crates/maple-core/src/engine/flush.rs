@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use maple_wire::msg::Message;
 use maple_wire::{Dpid, Instruction};
 
 use super::classifier::{classifier, table_miss};
@@ -62,16 +61,16 @@ impl Engine {
     fn send_requests(&mut self, switch: &mut Switch, requests: Requests) {
         let dpid = switch.dpid;
         let meters = switch.make_meters(&requests);
-        for (xid, message) in meters.into_iter().chain(requests) {
-            self.stats.flow_mods += u64::from(matches!(message, Message::FlowMod(_) | Message::BundleAdd(_)));
-            self.out.push(Effect::Send { dpid, xid, message });
-        }
+        let all = meters.into_iter().chain(requests);
+        self.send_in_turn(switch, all.map(|(xid, message)| Effect::Send { dpid, xid, message }));
     }
 
     /// Finds the changes for an update, unless that has to wait. First finishes an earlier update.
     fn prepare(&mut self, switch: &mut Switch) -> bool {
         let mut requests = Requests::new();
-        let may_go_on = switch.tables.begin_update(self.now, &mut requests);
+        let is_paced = self.options.flow_mod_rate.is_some();
+        let mut may_go_on = switch.tables.begin_update(self.now, &mut requests);
+        may_go_on &= !is_paced || switch.tables.has_confirmed_all();
         self.send_requests(switch, requests);
         if may_go_on {
             self.collect(switch);

@@ -214,7 +214,10 @@ impl Engine {
             self.timers.insert((self.now + SWEEP, Timer::Meters(dpid)));
         }
         let requests = switch.ask_for_meters(requests);
-        self.out.extend(requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
+        self.with_switch(dpid, |engine, switch| {
+            engine.send_in_turn(switch, requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
+            true
+        });
     }
 
     /// Whether an error is about a meter. If so, the leaves under limits are withdrawn, and get no meter there any

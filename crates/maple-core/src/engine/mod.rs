@@ -108,6 +108,7 @@ mod classifier;
 mod cookies;
 mod eviction;
 mod flush;
+mod pacing;
 mod refusals;
 mod switch;
 mod tables;

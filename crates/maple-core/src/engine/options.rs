@@ -1,6 +1,7 @@
 //! The options of an engine.
 
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +70,9 @@ pub struct Options {
     pub poll: Duration,
     /// How often the rules of a switch are compared with those that it is to have. Zero: never, except when it connects.
     pub audit: Duration,
+    /// How many changes of rules a switch is sent a second; `None`: all at once. With a rate, the next update waits until
+    /// the switch has confirmed the one before.
+    pub flow_mod_rate: Option<NonZeroU32>,
     /// How many times a run is repeated because the state changed under it. The next run has the store to itself.
     pub max_reruns: u32,
     /// The packets that listeners want: each packet that enters the network and fits one of these conditions, as
@@ -109,6 +113,7 @@ impl Default for Options {
             eviction_period: Duration::from_secs(1),
             poll: Duration::from_secs(10),
             audit: Duration::ZERO,
+            flow_mod_rate: None,
             max_reruns: 16,
             listener_filters: [].into(),
             max_reconsidered: 1024,

@@ -84,6 +84,7 @@ impl Engine {
         let options = Options {
             poll: Duration::ZERO,
             audit: Duration::ZERO,
+            flow_mod_rate: None,
             check_rate: 0,
             remember: false,
             ..self.options.clone()

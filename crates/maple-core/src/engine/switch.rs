@@ -15,6 +15,7 @@ use super::host_rules::HostRules;
 use super::labels::quarantine;
 use super::meters::Meters;
 use super::new_port::NewPortPackets;
+use super::pacing::Pacing;
 use super::polls::Polls;
 use super::proactive::Proactive;
 use super::restore::Restoring;
@@ -60,6 +61,8 @@ pub(super) struct Switch {
     pub labels: LabelTable,
     /// The rules that the switch has, and the rules that it is to have.
     pub tables: Tables,
+    /// What waits to be sent.
+    pub pacing: Pacing,
     /// Cookies of rules that an earlier run made.
     pub renamed: Renamed,
     /// While it keeps the rules of an earlier run.
@@ -123,6 +126,7 @@ impl Switch {
             table: table(&capabilities, options),
             labels: LabelTable::new(dpid, capabilities.version, !three_tables, quarantine(options)),
             tables: Tables::new(options.first_xid, capabilities.bundles),
+            pacing: Pacing::default(),
             capabilities,
             three_tables,
             route_rules: RouteRules::default(),
@@ -211,7 +215,7 @@ impl Engine {
         let Some(Confirmed { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
         switch.open_route_table();
         waiters.into_iter().for_each(|waiter| self.wake_waiter(dpid, waiter));
-        if has_second_step {
+        if has_second_step || self.options.flow_mod_rate.is_some() {
             self.mark_dirty(dpid, Stale::default());
         }
         self.poll_postponed(dpid);
@@ -236,10 +240,13 @@ impl Engine {
     /// Asks the switch which rules it has. Until it answers, nothing is sent.
     pub(super) fn reread(&mut self, dpid: Dpid) {
         let mut requests = Requests::new();
-        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.begin_reread(&mut requests)) {
-            self.out.extend(requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
-            self.out.push(Effect::ReadFlows { dpid });
-        }
+        self.with_switch(dpid, |engine, switch| {
+            if switch.tables.begin_reread(&mut requests) {
+                let requests = requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message });
+                engine.send_in_turn(switch, requests.chain([Effect::ReadFlows { dpid }]));
+            }
+            true
+        });
     }
 
     /// The switch reports which rules it has.

@@ -36,6 +36,8 @@ pub(super) enum Timer {
     Meters(Dpid),
     /// A switch that is to be asked for its counters.
     Poll(Dpid),
+    /// A switch that waits for the next change of its rules.
+    Pace(Dpid),
     /// A switch that is to be audited.
     Audit(Dpid),
     /// What f wants to have measured.
@@ -80,6 +82,7 @@ impl Engine {
                 Timer::Capacity(dpid) => self.ask_for_statistics(dpid),
                 Timer::Meters(dpid) => self.sweep_meters(dpid),
                 Timer::Poll(dpid) => self.poll(dpid),
+                Timer::Pace(dpid) => self.pace(dpid),
                 Timer::Audit(dpid) => self.audit(dpid),
                 Timer::Demand => self.update_demand(),
                 Timer::Samples(dpid) => self.samples_due(dpid),

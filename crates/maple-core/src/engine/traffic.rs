@@ -139,9 +139,8 @@ pub(super) fn traffic(
     since: Option<&Reading>,
 ) -> BTreeMap<Pair, CounterSum> {
     let mut all: BTreeMap<Pair, CounterSum> = BTreeMap::new();
-    let is_counted = |of: u8, count: &RuleCount| {
-        of == table && matches!(subject_of(epoch, count.cookie), Some(Subject::Leaf(_)))
-    };
+    let is_counted =
+        |of: u8, count: &RuleCount| of == table && matches!(subject_of(epoch, count.cookie), Some(Subject::Leaf(_)));
     for (key @ (of, entry), count) in &now.rules {
         if !is_counted(*of, count) {
             continue;

@@ -53,6 +53,8 @@ mod moves;
 #[cfg(test)]
 mod narrow;
 #[cfg(test)]
+mod pacing;
+#[cfg(test)]
 mod ports;
 #[cfg(test)]
 mod recheck;

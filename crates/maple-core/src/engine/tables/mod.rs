@@ -229,6 +229,11 @@ impl Tables {
         !self.unconfirmed.is_empty() || !self.waiting.is_empty() || !self.ready || self.has_second_step()
     }
 
+    /// Whether the switch has confirmed all that was sent.
+    pub fn has_confirmed_all(&self) -> bool {
+        self.unconfirmed.is_empty()
+    }
+
     /// The transaction id for the next message.
     pub fn take_xid(&mut self) -> u32 {
         let xid = self.next_xid;

@@ -1,6 +1,7 @@
 //! Plays a case: steps happen in the simulation, and what comes out is compared with what f says.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,6 +101,7 @@ impl<'a> Play<'a> {
             max_traces,
             host_timeout,
             listener_filters: heard,
+            flow_mod_rate: if case.seed.is_multiple_of(5) { NonZeroU32::new(1_000) } else { None },
             ..Options::default()
         };
         let mut sim = Sim::new(policy, case.shape.shards, &options, case.seed);

@@ -1,0 +1,120 @@
+//! Pacing: a switch is sent only so many changes of rules a second ([`super::Options::flow_mod_rate`]).
+//!
+//! Many hardware switches write some hundreds of rules a second, and answer nothing while more than that waits for
+//! them. So messages wait here, in order, until their turn comes; only packet-outs and polls go past them. An update
+//! begins when the switch has confirmed the one before (`tables`). What changes meanwhile is sent as one difference, so
+//! what waits is at most one update, however much happens.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use maple_wire::{Dpid, Message};
+
+use super::switch::Switch;
+use super::timers::Timer;
+use super::{Effect, Engine, Time};
+
+/// How much of a second's changes may be sent at once. Timers do not fire more often than that.
+const BURST: Duration = Duration::from_millis(10);
+
+/// What waits for one switch.
+#[derive(Debug, Default)]
+pub(super) struct Pacing {
+    waiting: VecDeque<Effect>,
+    /// When the next change would be due, if all came at the same distance.
+    next: Time,
+    /// Whether a timer is set.
+    is_armed: bool,
+}
+
+impl Pacing {
+    /// Takes the effects whose turn it is. Returns when the next one is due, if one waits.
+    fn take_due(&mut self, now: Time, distance: Duration, out: &mut Vec<Effect>) -> Option<Time> {
+        while let Some(effect) = self.waiting.front() {
+            if is_change(effect) {
+                if self.next > now + BURST {
+                    return Some(Time(self.next.0 - BURST.as_nanos() as u64));
+                }
+                self.next = self.next.max(now) + distance;
+            }
+            out.extend(self.waiting.pop_front());
+        }
+        None
+    }
+}
+
+/// Whether a switch has to write something for it.
+fn is_change(effect: &Effect) -> bool {
+    let Effect::Send { message, .. } = effect else { return false };
+    matches!(message, Message::FlowMod(_) | Message::BundleAdd(_) | Message::GroupMod(_) | Message::MeterMod(_))
+}
+
+impl Engine {
+    /// Sends something to a switch, after all that waits for it.
+    pub(super) fn send_in_turn(&mut self, switch: &mut Switch, effects: impl IntoIterator<Item = Effect>) {
+        switch.pacing.waiting.extend(effects);
+        self.send_due(switch);
+    }
+
+    /// The next change for a switch is due.
+    pub(super) fn pace(&mut self, dpid: Dpid) {
+        self.with_switch(dpid, |engine, switch| {
+            switch.pacing.is_armed = false;
+            engine.send_due(switch);
+            true
+        });
+    }
+
+    fn send_due(&mut self, switch: &mut Switch) {
+        let from = self.out.len();
+        let due = match self.options.flow_mod_rate {
+            None => {
+                self.out.extend(switch.pacing.waiting.drain(..));
+                None
+            }
+            Some(rate) => {
+                let distance = Duration::from_secs(1) / rate.get();
+                switch.pacing.take_due(self.now, distance, &mut self.out)
+            }
+        };
+        let is_flow_mod = |effect: &&Effect| {
+            matches!(effect, Effect::Send { message: Message::FlowMod(_) | Message::BundleAdd(_), .. })
+        };
+        self.stats.flow_mods += self.out[from..].iter().filter(is_flow_mod).count() as u64;
+        if let Some(due) = due.filter(|_| !switch.pacing.is_armed) {
+            switch.pacing.is_armed = true;
+            self.timers.insert((due, Timer::Pace(switch.dpid)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maple_wire::msg::{FlowMod, FlowModCommand};
+    use maple_wire::{Match, msg::Message};
+
+    fn change() -> Effect {
+        let flow_mod = FlowMod::new(FlowModCommand::Add, 1, Match::any(), Vec::new());
+        Effect::Send { dpid: Dpid(1), xid: 1, message: Message::FlowMod(flow_mod) }
+    }
+
+    #[test]
+    fn changes_go_at_the_rate_and_what_follows_them_waits() {
+        let mut pacing = Pacing::default();
+        let barrier = Effect::Send { dpid: Dpid(1), xid: 2, message: Message::BarrierRequest };
+        pacing.waiting.extend((0..1_000).map(|_| change()).chain([barrier]));
+        let (mut now, mut out, distance) = (Time(5_000_000_000), Vec::new(), Duration::from_millis(2));
+        let began = now;
+        while let Some(due) = pacing.take_due(now, distance, &mut out) {
+            let seconds = (now.0 - began.0) as f64 / 1e9;
+            assert!((out.len() as f64) <= 500.0 * seconds + 7.0, "{} after {seconds} s", out.len());
+            assert!(due > now);
+            now = due;
+        }
+        let took = Duration::from_nanos(now.0 - began.0);
+        assert!((Duration::from_millis(1_980)..=Duration::from_secs(2)).contains(&took), "{took:?}");
+        assert_eq!(out.len(), 1_001);
+        assert!(matches!(out.last(), Some(Effect::Send { message: Message::BarrierRequest, .. })));
+    }
+}
