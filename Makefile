@@ -23,7 +23,7 @@ help:
 	@echo 'make bench-flows    new flows through whole networks, beside os-ken (docs/benchmarks.md; an hour)'
 	@echo 'make bench-campus   500 flows a second through 200 emulated switches'
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
-	@echo 'make bench-restart  what a restart and a reload cost the traffic on Open vSwitch (root; two minutes)'
+	@echo 'make bench-restart  what a restart and a reload cost the traffic on Open vSwitch, beside os-ken and Faucet (root; five minutes)'
 	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest, links of the documentation'
 
 # Built as quickly as can be; `make build` puts the program that runs fastest in its place.
@@ -113,9 +113,18 @@ bench-campus:
 bench-http: build bench-packages
 	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/http/run.py --plot target/bench $(ARGS)
 
-# ARGS='--os-ken PYTHON' has the same restart under os-ken beside it; --json FILE has all figures.
-bench-restart: build bench-packages
-	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/run.py $(ARGS)
+# Faucet likewise. It needs a version of os-ken of its own.
+FAUCET := $(CURDIR)/target/faucet
+$(FAUCET)/bin/faucet:
+	$(PYTHON) -m venv $(FAUCET) || \
+	    { $(PYTHON) -m venv --without-pip $(FAUCET) && $(PYTHON) -m pip --python $(FAUCET)/bin/python install --quiet pip; }
+	$(FAUCET)/bin/python -m pip install --quiet faucet
+
+# The same restart under os-ken and Faucet beside it. ARGS='--json FILE' has all figures.
+bench-restart: build bench-packages $(PEERS)/bin/python $(FAUCET)/bin/faucet
+	mkdir -p target/bench
+	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/run.py --os-ken $(PEERS)/bin/python --faucet $(FAUCET)/bin/faucet \
+	    --plot target/bench/restart.svg $(ARGS)
 
 # What the benchmarks on Open vSwitch and Mininet needs besides what the tests do.
 bench-packages: system-packages

@@ -6,7 +6,8 @@ of hosts ping every 10 ms, and a stream of TCP crosses the network, while
 * the controller is killed with `kill -9` and started again;
 * its policy is reloaded, with one of its 200 lines changed.
 
-The same restart under os-ken's learning switch, if `--os-ken PYTHON` names a Python that has os-ken.
+The same restart under os-ken's learning switch, if `--os-ken PYTHON` names a Python that has os-ken, and under Faucet, if
+`--faucet PROGRAM` names it.
 
 Needs root, Open vSwitch, Mininet, and iperf3. Run by the system's Python, for Mininet.
 """
@@ -136,13 +137,15 @@ class Traffic:
         """What was lost from the moment `at` on, and how slow the stream was then, against before."""
         # Answers of the last second may be on their way.
         end = time.time() - 1
-        lost = sorted(sent for pings in self.pings for sent in pings.lost() if at - 0.5 <= sent < end)
+        lost = sorted(sent for pings in self.pings for sent in pings.lost() if at <= sent < end)
+        lost_before = [sent for pings in self.pings for sent in pings.lost() if at - BEFORE <= sent < at]
         before = [rate for then, rate in self.intervals if at - BEFORE <= then < at]
         since = [rate for then, rate in self.intervals if then >= at]
         return {
             "sent": sum(pings.sent() for pings in self.pings),
             "lost": len(lost),
-            "lost_at": [round(sent - at, 2) for sent in lost],
+            "lost_before": len(lost_before),
+            "lost_at": [round(sent - at, 2) for sent in sorted(lost_before) + lost],
             "stream_before": round(statistics.median(before), 1),
             "stream_least_before": round(min(before), 1),
             "stream_least": round(min(since), 1),
@@ -251,24 +254,50 @@ def under_maple(leaves, rate, protocols, folder, tell):
             reload |= {"answer": answer}
             results["reload"] = reload
             tell(f"reload: {reload['seconds']} s, {reload['lost']} lost, {reload['flow_mods']} flow-mods: {answer}")
+            write_list(file, range(1, 21))
+            at = time.time()
+            subprocess.run([MAPLE, "reload", "--control", str(maple.control)], capture_output=True, check=True)
+            results["reload without traffic"] = {"seconds": round(time.time() - at, 3)}
+            tell(f"reload without traffic: {results['reload without traffic']['seconds']} s")
     finally:
         if maple:
             maple.stop()
     return results
 
 
-def under_os_ken(python, rate, tell):
-    """The same restart of os-ken's learning switch, without decisions about UDP: its rules are for pairs of hosts."""
+def start_os_ken(program, port, _folder):
+    """os-ken's learning switch."""
+    script = HERE.parent / "peers" / "os_ken_simple_switch.py"
+    return [program, script, str(port)], {}
+
+
+def start_faucet(program, port, folder):
+    """Faucet with one VLAN on the three switches."""
+    interfaces = "{1: {native_vlan: 100}, 2: {native_vlan: 100}, 3: {native_vlan: 100}, 4: {native_vlan: 100}}"
+    dps = [f"  s{i}: {{dp_id: {i}, hardware: Open vSwitch, interfaces: {interfaces}}}" for i in (1, 2, 3)]
+    config = folder / "faucet.yaml"
+    config.write_text("\n".join(["vlans: {100: {}}", "dps:", *dps, ""]))
+    # It runs osken-manager, which lies beside it.
+    environment = {"PATH": f"{Path(program).parent}:{os.environ['PATH']}", "FAUCET_CONFIG": str(config)}
+    environment |= {"FAUCET_PROMETHEUS_ADDR": "127.0.0.1", "FAUCET_PROMETHEUS_PORT": str(free_port())}
+    environment |= {"FAUCET_LOG": str(folder / "faucet.log"), "FAUCET_EXCEPTION_LOG": str(folder / "exceptions.log")}
+    listen = ["--ryu-ofp-listen-host", "127.0.0.1", "--ryu-ofp-tcp-listen-port", str(port)]
+    return [program, *listen], environment
+
+
+def under_peer(name, of, program, protocols, rate, folder, tell):
+    """The same restart under another controller, without decisions about UDP: its rules are for hosts."""
     port = free_port()
-    program = HERE.parent / "peers" / "os_ken_simple_switch.py"
+    command, environment = of(program, port, folder)
 
     def start():
-        return subprocess.Popen([python, program, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen(command, env=os.environ | environment, **quiet)
 
     process = start()
     try:
-        with network("OpenFlow10", port) as lab:
-            wait_for("pings that are answered", lambda: lab.ping_all()[0] == 0, timeout=60)
+        with network(protocols, port) as lab:
+            wait_for(f"pings that are answered under {name}", lambda: lab.ping_all()[0] == 0, timeout=60)
             with Traffic(lab, rate) as traffic:
                 time.sleep(BEFORE)
                 at = time.time()
@@ -278,11 +307,37 @@ def under_os_ken(python, rate, tell):
                 process = start()
                 time.sleep(AFTER)
                 restart = traffic.figures(at)
-            tell(f"os-ken: {restart['lost']} of {restart['sent']} lost")
+            tell(f"{name}: {restart['lost']} of {restart['sent']} lost")
             return restart
     finally:
         process.kill()
         process.wait()
+
+
+def plot(results, file):
+    """Lost pings and the stream over time, one column for each controller."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    shown = {"restart": "Maple", "Faucet": "Faucet", "os-ken": "os-ken's learning switch"}
+    shown = {name: title for name, title in shown.items() if name in results}
+    figure, axes = pyplot.subplots(2, len(shown), figsize=(4 * len(shown), 5), sharex=True, sharey="row", squeeze=False)
+    bins = [n / 10 for n in range(int(-10 * BEFORE), int(10 * (AWAY + AFTER)))]
+    for column, (name, title) in enumerate(shown.items()):
+        one, (above, below) = results[name], axes[:, column]
+        above.hist(one["lost_at"], bins=bins, color="tab:red")
+        above.set_title(f"{title}: {one['lost']} of {one['sent']:,} lost")
+        below.plot(*zip(*one["stream"], strict=True), color="tab:blue", linewidth=0.8)
+        below.set(xlabel="seconds after kill -9", ylim=(0, None), xlim=(bins[0], bins[-1]))
+        for axis in (above, below):
+            axis.axvspan(0, AWAY, color="lightgrey", label="no controller")
+    axes[0, 0].set_ylabel("lost pings in 100 ms")
+    axes[1, 0].set_ylabel("stream, Mbit/s")
+    axes[0, 0].legend(loc="upper right")
+    figure.tight_layout()
+    figure.savefig(file, metadata={"Date": None})
 
 
 def main():
@@ -291,6 +346,8 @@ def main():
     parser.add_argument("--rate", default="50M", help="bit/s of the stream, as iperf3 has it [default: 50M]")
     parser.add_argument("--protocols", default="OpenFlow13")
     parser.add_argument("--os-ken", help="a Python that has os-ken")
+    parser.add_argument("--faucet", help="the program faucet")
+    parser.add_argument("--plot", type=Path, help="draw losses and the stream over time into a file (SVG)")
     parser.add_argument("--json", type=Path, help="write all figures into a file")
     options = parser.parse_args()
     if os.geteuid():
@@ -305,8 +362,13 @@ def main():
             stack.callback(subprocess.run, ["kill", str(pid)], check=False)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         results = under_maple(options.leaves, options.rate, options.protocols, folder, tell)
-        if options.os_ken:
-            results["os_ken"] = under_os_ken(options.os_ken, options.rate, tell)
+        peers = [("Faucet", start_faucet, options.faucet, "OpenFlow13")]
+        peers.append(("os-ken", start_os_ken, options.os_ken, "OpenFlow10"))
+        for name, of, program, protocols in peers:
+            if program:
+                results[name] = under_peer(name, of, program, protocols, options.rate, folder, tell)
+    if options.plot:
+        plot(results, options.plot)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
     print(
