@@ -854,13 +854,41 @@ class Table(Generic[_K, _V]):
     With ``persist`` it is kept over a restart, in the file of ``maple run --state FILE``: a write outside of a policy
     returns when it is on the disk. After a restart the contents of the file count, not what the policy writes while it
     is loaded.
+
+    When its rows get another shape, give it the next ``version``, from 1, and a function that makes them: ``migrate``
+    gets the version of the rows that there are, and a dict of these, and returns a dict of all new rows. It is called
+    when the policy takes the place of one with an earlier version, by a reload or after a restart. It must depend on
+    nothing else; if it fails, the policy that runs stays as it is. Version 2 of ``blocked`` is called ``blocked#2``.
+
+    >>> def with_reason(version, rows):
+    ...     return {host: "unknown" for host in rows}
+    >>> Table("reasons", key=Mac, value=str, version=2, migrate=with_reason).name
+    'reasons#2'
+
+    Raises ``ValueError`` if another version of the table is declared in the same policy.
     """
 
     @overload
-    def __new__(cls, name: str, *, key: type[_K], value: type[_V], persist: bool = False) -> Table[_K, _V]: ...
+    def __new__(
+        cls,
+        name: str,
+        *,
+        key: type[_K],
+        value: type[_V],
+        persist: bool = False,
+        version: int = 1,
+        migrate: Callable[[int, dict[Any, Any]], dict[Any, Any]] | None = None,
+    ) -> Table[_K, _V]: ...
     @overload
     def __new__(
-        cls, name: str, *, key: _Type | None = None, value: _Type | None = None, persist: bool = False
+        cls,
+        name: str,
+        *,
+        key: _Type | None = None,
+        value: _Type | None = None,
+        persist: bool = False,
+        version: int = 1,
+        migrate: Callable[[int, dict[Any, Any]], dict[Any, Any]] | None = None,
     ) -> Table[Any, Any]: ...
     @property
     def name(self) -> str:

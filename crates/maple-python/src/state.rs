@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_core::network::{LinkName, Mac as CoreMac};
-use maple_core::state::{Cell, CellValue, Commit, DeclareError, Float, Kind, Name, Store, Types, Value, Write};
+use maple_core::state::{
+    Cell, CellValue, Commit, DeclareError, Float, Kind, Migrate, Name, RowMap, Store, Types, Value, Write, versioned,
+};
 use maple_wire::Dpid;
 use pyo3::exceptions::{PyKeyError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -95,6 +97,50 @@ fn made(py: Python<'_>, name: &str, persist: bool, declare: Declare<'_>) -> PyRe
     Ok(())
 }
 
+/// Declares a version of a table. Returns its name.
+fn declared_version(py: Python<'_>, table: &str, version: u32, migrate: Option<Bound<'_, PyAny>>) -> PyResult<Name> {
+    if table.contains('#') {
+        return Err(PyValueError::new_err(format!(
+            "{table:?}: a name has no #, which stands before the version of a table: Table(…, version=2)"
+        )));
+    }
+    if version == 0 {
+        return Err(PyValueError::new_err(format!("Table({table:?}, version=0): versions are counted from 1")));
+    }
+    if let Some(migrate) = migrate.as_ref().filter(|migrate| !migrate.is_callable()) {
+        let what = described(migrate);
+        return Err(PyTypeError::new_err(format!(
+            "Table({table:?}, migrate={what}): a function of the version and the rows that there are"
+        )));
+    }
+    if version == 1 && migrate.is_some() {
+        return Err(PyValueError::new_err(format!(
+            "Table({table:?}, migrate=…): there is no version before 1; give version=2"
+        )));
+    }
+    if current::net().is_none() {
+        let migrate = migrate.map(|function| migration(function.unbind()));
+        let declare = || host::store().declare_version(table, version, migrate);
+        py.detach(declare).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    }
+    Ok(versioned(table, version))
+}
+
+/// A function that makes rows from those of an earlier version.
+fn migration(function: Py<PyAny>) -> Migrate {
+    let call = move |version: u32, rows: RowMap| {
+        Python::attach(|py| {
+            let old = PyDict::new(py);
+            rows.iter().try_for_each(|(key, value)| old.set_item(to_python(py, key)?, to_python(py, value)?))?;
+            let new = function.bind(py).call1((version, old))?;
+            let what = || PyTypeError::new_err(format!("it returned {} and not a dict of all rows", described(&new)));
+            let new = new.cast::<PyDict>().map_err(|_| what())?;
+            new.iter().map(|(key, value)| Ok((to_value(&key)?, to_value(&value)?))).collect::<PyResult<RowMap>>()
+        })
+    };
+    Arc::new(move |version, rows| call(version, rows).map_err(|error| error.to_string()))
+}
+
 impl Table {
     /// The types that hold for it, wherever they were declared.
     fn types(&self) -> Option<Arc<Types>> {
@@ -170,14 +216,17 @@ impl Table {
 #[pymethods]
 impl Table {
     #[new]
-    #[pyo3(signature = (name, *, key = None, value = None, persist = false))]
+    #[pyo3(signature = (name, *, key = None, value = None, persist = false, version = 1, migrate = None))]
     fn new(
         py: Python<'_>,
         name: &str,
         key: Option<&Bound<'_, PyAny>>,
         value: Option<&Bound<'_, PyAny>>,
         persist: bool,
+        version: u32,
+        migrate: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Table> {
+        let name = &*declared_version(py, name, version, migrate)?;
         let kind = |object: Option<&Bound<'_, PyAny>>, what: &str| {
             object.map_or(Ok(Kind::Any), |object| kind_of(object, &format!("Table({name:?}, {what}=…)")))
         };

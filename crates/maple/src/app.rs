@@ -8,7 +8,7 @@ use maple_controller::listen::Subscription;
 use maple_controller::snoop::Snooping;
 use maple_controller::{Controller, ControllerOptions, Handle, HandlerFactory, StartError, Stopped};
 use maple_core::network::{LinkName, Location};
-use maple_core::state::{Attempt, Counter, Store, Stored, Table, Tx, Var, Write};
+use maple_core::state::{Attempt, Counter, RowMap, Store, Stored, Table, Tx, Var, Write, version_of};
 use maple_wire::Dpid;
 
 use crate::policy::{Engine, Policy};
@@ -326,6 +326,35 @@ impl App {
     #[must_use]
     pub fn keep(self, what: &impl Tracked) -> App {
         self.options.store.keep(what.name());
+        self
+    }
+
+    /// Makes the rows of a version of a table from those of an earlier one, in which they had another shape: those of
+    /// another program that ran before, in the file of [`App::state_file`]. `migrate` gets the earlier version and its
+    /// rows, and returns all rows; an error is a text for people, and the app does not start.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    ///
+    /// // Version 1 had `true` for each blocked host; version 2 has a reason.
+    /// let blocked = Table::<Mac, String>::versioned("blocked", 2);
+    /// let app = App::new(|_: &Packet, net: &Net| net.flood()).keep(&blocked).migrate(&blocked, |_version, rows| {
+    ///     Ok(rows.into_keys().map(|host| (host, "unknown".into())).collect())
+    /// });
+    /// ```
+    ///
+    /// # Panics
+    /// If another version of the table is declared.
+    #[must_use]
+    pub fn migrate<K: Stored, V: Stored>(
+        self,
+        table: &Table<K, V>,
+        migrate: impl Fn(u32, RowMap) -> Result<RowMap, String> + Send + Sync + 'static,
+    ) -> App {
+        let (name, version) = version_of(table.name());
+        if let Err(error) = self.options.store.declare_version(name, version, Some(Arc::new(migrate))) {
+            panic!("{error}");
+        }
         self
     }
 

@@ -161,8 +161,10 @@ impl Reloads<'_> {
     fn try_to(&mut self, name: &str, tolerate: Tolerance, canary: Option<&[Dpid]>) -> anyhow::Result<Reloaded> {
         self.check_no_canary()?;
         let Reloading { limit, loader, .. } = self.of.reloading;
-        let loaded = load_again(name, limit, loader)?;
+        self.handle.begin_versions();
+        let loaded = load_again(name, limit, loader).inspect_err(|_| drop(self.handle.end_versions(false)))?;
         let reloaded = self.fitting(loaded).and_then(|policy| {
+            self.handle.migrate()?;
             if matches!(PolicyName::parse(name), PolicyName::Builtin(_)) {
                 self.handle.change(vec![Write::Weight(builtin::WEIGHT.into())])?;
             }
@@ -180,7 +182,11 @@ impl Reloads<'_> {
             (Err(_), Some(loader)) => loader.refused(),
             (_, None) => {}
         }
+        let versions = self.handle.end_versions(reloaded.is_ok());
         let (reloaded, policy, runs) = reloaded?;
+        if let Err(error) = versions {
+            tracing::warn!("what the policy before wrote during the reload is lost: {error}");
+        }
         let former = std::mem::replace(&mut self.of.current, runs);
         self.of.former = Some((self.of.reloading.policy.clone(), former));
         self.of.canary = canary.map(|_| (policy, tolerate));
@@ -207,11 +213,16 @@ impl Reloads<'_> {
         let write_to = |store: Option<&Arc<Store>>| {
             loader.into_iter().for_each(|loader| loader.write_to(store.map(Arc::clone)));
         };
+        rehearsal.store().begin_versions();
         write_to(Some(rehearsal.store()));
         let loaded = load_again(name, limit, loader);
         write_to(None);
         let loaded = loaded?;
-        let policy = self.fitting(loaded);
+        let policy = self.fitting(loaded).and_then(|policy| {
+            // No leaf depends on rows of another version.
+            drop(rehearsal.store().migrate()?);
+            Ok(policy)
+        });
         let plan = policy.map(|policy| self.handle.plan(rehearsal, (name.to_owned(), policy), sources));
         loader.into_iter().for_each(PolicyLoader::refused);
         plan
@@ -267,6 +278,7 @@ impl Reloads<'_> {
         };
         let reloaded =
             self.handle.reload(Arc::clone(&former), Tolerance::Percent(100)).map_err(|error| error.to_string())?;
+        self.handle.roll_back_versions();
         self.of.reloading.loader.into_iter().for_each(PolicyLoader::rolled_back);
         let Reloaded { trial, .. } = &reloaded;
         lines.print_event(&format!(

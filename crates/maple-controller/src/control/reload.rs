@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::engine::{Candidate, Event, Rehearsal, Rehearsed, Trial};
 use maple_core::policy::Policy;
+use maple_core::state::VersionError;
 use maple_wire::Dpid;
 use serde::{Deserialize, Serialize};
 
@@ -213,6 +214,36 @@ impl Handle {
         adopted.ok_or(ReloadError::Unconfirmed)?;
         let took = began.elapsed();
         Ok(Reloaded { trial, took, is_settled: self.settled(SETTLE) })
+    }
+
+    /// What is declared from now on is of a policy that is to be tried.
+    pub fn begin_versions(&self) {
+        self.shared.store.begin_versions();
+    }
+
+    /// Makes the rows of the versions of tables that the policy which is to be tried has declared.
+    ///
+    /// # Errors
+    /// [`VersionError`]; the policy can't be tried then.
+    pub fn migrate(&self) -> Result<(), VersionError> {
+        self.committed(self.shared.store.migrate()?);
+        Ok(())
+    }
+
+    /// The policy that was tried runs, or does not. With its versions of tables, their rows are in use, or gone.
+    ///
+    /// # Errors
+    /// [`VersionError`], if it runs and its rows cannot be made once more from what the old policy wrote meanwhile; it
+    /// has those that were made before.
+    pub fn end_versions(&self, is_adopted: bool) -> Result<(), VersionError> {
+        let store = &self.shared.store;
+        self.committed(if is_adopted { store.adopt_versions(true)? } else { store.refuse_versions() });
+        Ok(())
+    }
+
+    /// The policy that ran before runs again, with its versions of tables and the rows that they had.
+    pub fn roll_back_versions(&self) {
+        self.committed(self.shared.store.roll_back_versions());
     }
 
     /// Copies of the engines, in which a policy can be tried and adopted without any consequence. The policy is to be

@@ -228,7 +228,7 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
             return Ok(());
         }
         match parse(&line) {
-            Ok(Request::State(StateRequest::Watch(place))) => return watch(handle, &place, &mut writer),
+            Ok(Request::State(StateRequest::Watch(place))) => return watch(handle, &place.in_use(handle), &mut writer),
             request => write_line(&mut writer, &answer(handle, request))?,
         }
     }

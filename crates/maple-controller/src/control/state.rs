@@ -61,11 +61,24 @@ pub enum Place {
     Key(String, Value),
 }
 
+impl Place {
+    /// The place, in the version of its table that is in use.
+    pub(super) fn in_use(&self, handle: &Handle) -> Place {
+        let in_use = |table: &String| handle.store().table_in_use(table).to_string();
+        match self {
+            Place::Var(name) => Place::Var(name.clone()),
+            Place::Table(table) => Place::Table(in_use(table)),
+            Place::Key(table, key) => Place::Key(in_use(table), key.clone()),
+        }
+    }
+}
+
 /// Answers a request that has one answer.
 pub(super) fn answer(handle: &Handle, request: &StateRequest) -> Result<Value, RequestError> {
     match request {
         StateRequest::Get(place) | StateRequest::Watch(place) => {
             let at = if matches!(request, StateRequest::Get(_)) { "state.get" } else { "state.watch" };
+            let place = &place.in_use(handle);
             if !is_known(handle, place) {
                 return Err(RequestError::at(at, unknown(handle, place)));
             }
@@ -91,7 +104,7 @@ enum Target {
 }
 
 fn target(handle: &Handle, place: &Place, at: &str) -> Result<Target, RequestError> {
-    match place {
+    match &place.in_use(handle) {
         Place::Var(name) => Ok(Target::Var(name.as_str().into())),
         Place::Key(table, key) => {
             let key = key_of(handle, table, key).map_err(|error| RequestError::at(&format!("{at}.key[1]"), error))?;

@@ -15,7 +15,7 @@ use maple_core::engine::{Engine, Options, ShardId};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::snooped::LEASES;
-use maple_core::state::{DeclareError, Store};
+use maple_core::state::{DeclareError, Store, VersionError};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
@@ -151,6 +151,9 @@ pub enum StartError {
     /// The policy has a table that snooping writes.
     #[error("snooping: {0}")]
     Snooping(#[from] DeclareError),
+    /// The rows of a table cannot be brought to the policy's version of it.
+    #[error(transparent)]
+    Version(#[from] VersionError),
     /// Too many shards.
     #[error("there can be at most {MAX_WORKERS} workers, not {0}")]
     TooManyWorkers(usize),
@@ -196,6 +199,8 @@ impl Controller {
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
         let clock = Clock::start();
         let mut persistence = open_persistence(&options)?;
+        // No shard runs yet, so the commit needs no distribution.
+        drop(options.store.adopt_versions(false)?);
         let known = match &mut persistence {
             Some((persistence, remembered)) if options.remember && options.handlers.is_none() => {
                 options.engine.epoch = remembered.epoch;

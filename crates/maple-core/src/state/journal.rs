@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use super::names::{is_named, outside_of_slices};
+use super::versions::{version_of, version_var};
 use super::{Name, Snapshot, Store, Write};
 
 /// Is told of each write that is to survive a restart.
@@ -58,8 +59,11 @@ impl Kept {
 
 impl Store {
     /// Makes the table and the variable of this name survive restarts, if the controller keeps state at all. So do
-    /// those that slices call by this name.
+    /// those that slices call by this name. With a version of a table it is kept which one is in use.
     pub fn keep(&self, name: &str) {
+        if let (table, 2..) = version_of(name) {
+            self.keep(&version_var(table));
+        }
         let mut inner = self.lock();
         if inner.kept.names.insert(name.into())
             && let Some(journal) = &inner.kept.journal

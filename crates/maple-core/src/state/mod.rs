@@ -57,6 +57,7 @@ mod journal;
 mod names;
 mod store;
 mod sync;
+mod versions;
 
 #[cfg(test)]
 mod model;
@@ -80,5 +81,6 @@ pub use store::{Commit, Conflict, Store};
 pub use txn::{Savepoint, Txn};
 pub use typed::{Counter, Stored, Table, Var, WrongType};
 pub use value::{Float, Value};
+pub use versions::{Migrate, RowMap, VersionError, version_of, version_var, versioned};
 
 pub use crate::ids::Name;

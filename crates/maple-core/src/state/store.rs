@@ -13,6 +13,7 @@ use super::dependents::{AddressKinds, Dependents, Invalidated, WaiterId};
 use super::double_buffer::DoubleBuffer;
 use super::journal::Kept;
 use super::names::Declared;
+use super::versions::Versions;
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::ids::{LeafId, ShardId};
 use crate::labels::LabelIds;
@@ -41,6 +42,8 @@ pub struct Store {
     /// The free label ids of each switch. They outlive sessions: a switch may come back to another shard.
     labels: Mutex<BTreeMap<Dpid, LabelIds>>,
     restoring: Mutex<Restoring>,
+    /// The versions of tables that policies have.
+    pub(super) versions: Mutex<Versions>,
     /// What the dependents in `inner` say, for callers that ask often.
     address_kinds: AtomicU8,
     /// Likewise.
@@ -149,6 +152,7 @@ impl Store {
             turnstile: RwLock::default(),
             labels: Mutex::new(sync::lock(&self.labels).clone()),
             restoring: Mutex::default(),
+            versions: Mutex::new(sync::lock(&self.versions).clone()),
             address_kinds: AtomicU8::new(self.address_kinds.load(Ordering::Acquire)),
             measurings: AtomicU64::new(self.measurings.load(Ordering::Acquire)),
         })

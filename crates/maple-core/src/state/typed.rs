@@ -61,6 +61,12 @@ impl<K: Stored, V: Stored> Table<K, V> {
         Table { name: name.into(), types: PhantomData }
     }
 
+    /// Version `version` of the table of this name, whose rows have another shape than those of earlier versions
+    /// ([`super::versioned`]).
+    pub fn versioned(name: &str, version: u32) -> Table<K, V> {
+        Table { name: super::versioned(name, version), types: PhantomData }
+    }
+
     /// The name.
     pub fn name(&self) -> &str {
         &self.name

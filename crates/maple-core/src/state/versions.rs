@@ -1,0 +1,366 @@
+//! Versions of tables, for policies whose tables have rows of another shape than those of the policy before.
+//!
+//! Version 2 of the table `blocked` is the table `blocked#2`. So while a new policy is tried, it has its own rows, and
+//! the policy that runs has those that it always had. The variable `blocked#version` says which version is in use; 1 if
+//! it is not set. It is committed together with the rows, and kept with them.
+//!
+//! The new rows are made from those in use ([`Store::migrate`]): when a policy is to be tried, and once more when it has
+//! taken over, because the old policy may have written meanwhile ([`Store::adopt_versions`]). The old rows stay until
+//! another policy takes over, for a way back ([`Store::roll_back_versions`]), but not over a restart.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Commit, Mismatch, Name, Snapshot, Store, Value, Write, sync};
+
+/// The rows of a table.
+pub type RowMap = BTreeMap<Value, Value>;
+
+/// Makes rows of a version of a table from those of an earlier version, whose number it gets. The error is a text for
+/// people.
+pub type Migrate = Arc<dyn Fn(u32, RowMap) -> Result<RowMap, String> + Send + Sync>;
+
+/// Why a version of a table cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum VersionError {
+    /// The policy declares it twice.
+    #[error("the table {table} is declared twice: with version {before}, and with version {now}")]
+    Twice {
+        /// The table, without a version.
+        table: Name,
+        /// The versions.
+        before: u32,
+        /// Likewise.
+        now: u32,
+    },
+    /// The rows are of a later version than the policy's.
+    #[error(
+        "the table {table} has rows of version {there}, and this policy is for version {wanted}: run the policy that \
+         made them, or a later one"
+    )]
+    Later {
+        /// The table, without a version.
+        table: Name,
+        /// The version of its rows.
+        there: u32,
+        /// The policy's version.
+        wanted: u32,
+    },
+    /// Nothing says how to make the new rows.
+    #[error(
+        "the table {table} has rows of version {there}, and nothing says how to make those of version {wanted} from them"
+    )]
+    NoWay {
+        /// The table, without a version.
+        table: Name,
+        /// The version of its rows.
+        there: u32,
+        /// The policy's version.
+        wanted: u32,
+    },
+    /// The new rows cannot be made.
+    #[error("the rows of the table {table} cannot be made from those of version {there}: {error}")]
+    Failed {
+        /// The table, without a version.
+        table: Name,
+        /// The version of its rows.
+        there: u32,
+        /// Why.
+        error: String,
+    },
+    /// A row that was made is not of the type that the table was declared with.
+    #[error("a row that was made from an earlier version of its table is of another type: {0}")]
+    Type(#[from] Mismatch),
+}
+
+/// The versions that policies declare.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Versions {
+    /// Those of the policy that runs or is loaded, by table without a version.
+    declared: BTreeMap<Name, Version>,
+    /// Those of the policy that runs, while another is loaded and tried.
+    aside: Option<BTreeMap<Name, Version>>,
+    /// Those of the policy that ran before.
+    former: BTreeMap<Name, Version>,
+}
+
+#[derive(Clone)]
+struct Version {
+    number: u32,
+    migrate: Option<Migrate>,
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.number.fmt(f)
+    }
+}
+
+/// The name of a version of a table.
+pub fn versioned(table: &str, version: u32) -> Name {
+    if version <= 1 { table.into() } else { format!("{table}#{version}").into() }
+}
+
+/// The table and the version that a name is of.
+pub fn version_of(name: &str) -> (&str, u32) {
+    let parts = name.rsplit_once('#').and_then(|(table, version)| Some((table, version.parse().ok()?)));
+    parts.unwrap_or((name, 1))
+}
+
+/// The name of the variable that has the version in use.
+pub fn version_var(table: &str) -> Name {
+    format!("{table}#version").into()
+}
+
+/// The version of a table that is in use.
+fn in_use(state: &Snapshot, table: &str) -> u32 {
+    let number = state.var(&version_var(table)).and_then(Value::as_int);
+    number.and_then(|number| u32::try_from(number).ok()).unwrap_or(1)
+}
+
+fn rows(state: &Snapshot, table: &str) -> RowMap {
+    state.table(table).into_iter().flatten().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+impl Store {
+    /// A policy has this version of a table. `migrate` makes its rows from those of an earlier version.
+    ///
+    /// # Errors
+    /// [`VersionError::Twice`].
+    pub fn declare_version(&self, table: &str, version: u32, migrate: Option<Migrate>) -> Result<(), VersionError> {
+        let declared = &mut sync::lock(&self.versions).declared;
+        let Version { number: before, migrate: known } =
+            declared.entry(table.into()).or_insert(Version { number: version, migrate: None });
+        if *before != version {
+            return Err(VersionError::Twice { table: table.into(), before: *before, now: version });
+        }
+        *known = migrate.or(known.take());
+        Ok(())
+    }
+
+    /// The name of the version of a table that is in use, if it has versions.
+    pub fn table_in_use(&self, table: &str) -> Name {
+        versioned(table, in_use(&self.snapshot(), table))
+    }
+
+    /// What is declared from now on is of another policy than the one that runs.
+    pub fn begin_versions(&self) {
+        let versions = &mut *sync::lock(&self.versions);
+        let declared = std::mem::take(&mut versions.declared);
+        versions.aside.get_or_insert(declared);
+    }
+
+    /// Makes the rows of declared versions that are not in use.
+    ///
+    /// # Errors
+    /// [`VersionError`]; no rows are changed then.
+    pub fn migrate(&self) -> Result<Commit, VersionError> {
+        let declared = sync::lock(&self.versions).declared.clone();
+        let state = self.snapshot();
+        let mut writes = Vec::new();
+        for (table, version) in &declared {
+            let there = in_use(&state, table);
+            if there != version.number {
+                writes.extend(made(&state, table, there, version)?);
+            }
+        }
+        Ok(self.change(writes)?)
+    }
+
+    /// The declared versions are in use from now on, by the policy that runs. With `can_go_back` the rows of the versions
+    /// that were in use stay.
+    ///
+    /// # Errors
+    /// [`VersionError`]; nothing is changed then.
+    pub fn adopt_versions(&self, can_go_back: bool) -> Result<Commit, VersionError> {
+        let declared = sync::lock(&self.versions).declared.clone();
+        let state = self.snapshot();
+        let mut writes = Vec::new();
+        for (table, version) in &declared {
+            let there = in_use(&state, table);
+            if there != version.number {
+                writes.extend(made(&state, table, there, version)?);
+                writes.push(uses(table, version.number));
+            }
+            let is_old = |number: &u32| *number != there || !can_go_back;
+            writes.extend((1..version.number).filter(is_old).flat_map(|number| emptied(&state, table, number)));
+        }
+        let commit = self.change(writes)?;
+        let versions = &mut *sync::lock(&self.versions);
+        versions.former = versions.aside.take().unwrap_or_default();
+        Ok(commit)
+    }
+
+    /// The policy that was loaded is not to run. Its rows are gone.
+    pub fn refuse_versions(&self) -> Commit {
+        let versions = &mut *sync::lock(&self.versions);
+        let Some(aside) = versions.aside.take() else { return Commit::default() };
+        let refused = std::mem::replace(&mut versions.declared, aside);
+        self.update(|state| {
+            let unused = refused.iter().filter(|(table, version)| in_use(state, table) < version.number);
+            unused.flat_map(|(table, version)| emptied(state, table, version.number)).collect()
+        })
+    }
+
+    /// The policy that ran before runs again, with the rows that it had.
+    pub fn roll_back_versions(&self) -> Commit {
+        let versions = &mut *sync::lock(&self.versions);
+        let former = std::mem::take(&mut versions.former);
+        let left = std::mem::replace(&mut versions.declared, former);
+        let back = &versions.declared;
+        self.update(|state| {
+            let mut writes = Vec::new();
+            for (table, version) in &left {
+                let number = back.get(table).map_or(1, |former| former.number);
+                if number < version.number && in_use(state, table) == version.number {
+                    writes.extend(emptied(state, table, version.number));
+                    writes.push(uses(table, number));
+                }
+            }
+            writes
+        })
+    }
+}
+
+fn uses(table: &Name, number: u32) -> Write {
+    Write::Var { name: version_var(table), value: Some(Value::from(i64::from(number))) }
+}
+
+/// The writes that remove all rows of a version.
+fn emptied(state: &Snapshot, table: &str, number: u32) -> Vec<Write> {
+    let name = versioned(table, number);
+    let keys = state.table(&name).into_iter().flatten().map(|(key, _)| key.clone());
+    keys.map(|key| Write::Table { table: name.clone(), key, value: None }).collect()
+}
+
+/// The writes that make the rows of a version from those in use. A table without rows has none to make.
+fn made(state: &Snapshot, table: &Name, there: u32, version: &Version) -> Result<Vec<Write>, VersionError> {
+    let (table, wanted) = (table.clone(), version.number);
+    if there > wanted {
+        return Err(VersionError::Later { table, there, wanted });
+    }
+    let old = rows(state, &versioned(&table, there));
+    if old.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(migrate) = &version.migrate else { return Err(VersionError::NoWay { table, there, wanted }) };
+    let new = migrate(there, old).map_err(|error| VersionError::Failed { table: table.clone(), there, error })?;
+    let name = versioned(&table, wanted);
+    let before = rows(state, &name);
+    let gone = before.keys().filter(|key| !new.contains_key(key)).map(|key| (key.clone(), None));
+    let changed = new.iter().filter(|(key, value)| before.get(key) != Some(value));
+    let changed = changed.map(|(key, value)| (key.clone(), Some(value.clone())));
+    Ok(gone.chain(changed).map(|(key, value)| Write::Table { table: name.clone(), key, value }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(store: &Store, table: &str, key: &str, value: impl Into<Value>) {
+        let write = Write::Table { table: table.into(), key: key.into(), value: Some(value.into()) };
+        drop(store.change(vec![write]).expect("it has no types"));
+    }
+
+    /// Version 2 has each value with "since" the version that it was made from.
+    fn since() -> Option<Migrate> {
+        let with = |from: u32, value: &Value| Value::from(format!("{value} since {from}"));
+        Some(Arc::new(move |from, rows: RowMap| {
+            Ok(rows.iter().map(|(key, value)| (key.clone(), with(from, value))).collect())
+        }))
+    }
+
+    fn text(store: &Store, table: &str) -> Vec<String> {
+        rows(&store.snapshot(), table).iter().map(|(key, value)| format!("{key} {value}")).collect()
+    }
+
+    #[test]
+    fn a_later_version_is_made_from_the_rows_in_use_and_then_used() {
+        let store = Store::new();
+        store.declare_version("t", 1, None).expect("once");
+        put(&store, "t", "a", 1);
+        store.begin_versions();
+        store.declare_version("t", 2, since()).expect("of another policy");
+        drop(store.migrate().expect("there is a way"));
+        assert_eq!(
+            (text(&store, "t"), text(&store, "t#2")),
+            (vec!["\"a\" 1".to_owned()], vec!["\"a\" \"1 since 1\"".into()])
+        );
+        assert_eq!(&*store.table_in_use("t"), "t", "it is only tried");
+        // The policy that runs goes on writing.
+        put(&store, "t", "b", 2);
+        drop(store.adopt_versions(true).expect("there is a way"));
+        assert_eq!(text(&store, "t#2"), ["\"a\" \"1 since 1\"", "\"b\" \"2 since 1\""]);
+        assert_eq!(&*store.table_in_use("t"), "t#2");
+        // The same again makes nothing from what is old.
+        put(&store, "t#2", "c", 3);
+        store.begin_versions();
+        store.declare_version("t", 2, since()).expect("as before");
+        drop(store.migrate().expect("nothing to do"));
+        drop(store.adopt_versions(true).expect("nothing to do"));
+        assert_eq!(text(&store, "t#2").len(), 3);
+        assert_eq!(text(&store, "t"), [""; 0], "two policies ago");
+        // A third version skips none.
+        store.begin_versions();
+        store.declare_version("t", 3, since()).expect("of another policy");
+        drop(store.migrate().expect("there is a way"));
+        drop(store.adopt_versions(false).expect("there is a way"));
+        assert_eq!(text(&store, "t#3")[2], "\"c\" \"3 since 2\"");
+        assert_eq!(text(&store, "t#2"), [""; 0]);
+    }
+
+    #[test]
+    fn a_policy_that_is_refused_leaves_nothing_and_a_way_back_has_the_old_rows() {
+        let store = Store::new();
+        put(&store, "t", "a", 1);
+        store.begin_versions();
+        store.declare_version("t", 2, since()).expect("once");
+        drop(store.migrate().expect("there is a way"));
+        drop(store.refuse_versions());
+        assert_eq!((text(&store, "t").len(), text(&store, "t#2").len()), (1, 0));
+        store.begin_versions();
+        store.declare_version("t", 2, since()).expect("once");
+        drop(store.adopt_versions(true).expect("there is a way"));
+        assert_eq!((text(&store, "t").len(), text(&store, "t#2").len()), (1, 1));
+        drop(store.roll_back_versions());
+        assert_eq!((text(&store, "t").len(), text(&store, "t#2").len()), (1, 0));
+        assert_eq!(&*store.table_in_use("t"), "t");
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_an_error_that_changes_nothing() {
+        let store = Store::new();
+        put(&store, "t", "a", 1);
+        store.begin_versions();
+        store.declare_version("t", 2, None).expect("once");
+        let error = store.migrate().expect_err("no way").to_string();
+        assert_eq!(
+            error,
+            "the table t has rows of version 1, and nothing says how to make those of version 2 from them"
+        );
+        assert!(store.declare_version("t", 3, None).is_err());
+        store.declare_version("t", 2, Some(Arc::new(|_, _| Err("it is full".into())))).expect("the same");
+        let error = store.migrate().expect_err("it fails").to_string();
+        assert_eq!(error, "the rows of the table t cannot be made from those of version 1: it is full");
+        drop(store.refuse_versions());
+        store.begin_versions();
+        store.declare_version("t", 3, since()).expect("once");
+        drop(store.adopt_versions(true).expect("there is a way"));
+        store.begin_versions();
+        store.declare_version("t", 2, since()).expect("once");
+        let error = store.migrate().expect_err("it is older").to_string();
+        assert!(error.starts_with("the table t has rows of version 3, and this policy is for version 2"), "{error}");
+        assert_eq!(text(&store, "t#3"), ["\"a\" \"1 since 1\""]);
+    }
+
+    #[test]
+    fn rows_that_a_policy_makes_while_it_is_loaded_stay_if_there_were_none() {
+        let store = Store::new();
+        store.declare_version("t", 2, since()).expect("once");
+        put(&store, "t#2", "a", 1);
+        drop(store.migrate().expect("nothing to do"));
+        drop(store.adopt_versions(false).expect("nothing to do"));
+        assert_eq!((text(&store, "t#2").len(), &*store.table_in_use("t")), (1, "t#2"));
+    }
+}
