@@ -81,7 +81,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
     exit_status(match command_line.command {
         Command::Run(args) => run::main(args, loader),
         Command::Reload(args) => reload::main(&args),
-        Command::Plan(args) => plan::main(&args),
+        Command::Plan(args) => plan::main(&args, loader),
         Command::Apply(args) => plan::apply(&args),
         Command::Rollback(args) => reload::rollback(&args),
         Command::Check(args) => check::main(args, loader),

@@ -60,8 +60,14 @@ pub struct PlanArgs {
     #[arg(long)]
     pub all: bool,
     /// The controller's Unix socket [default: as in `maple run`]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", conflicts_with = "state")]
     pub control: Option<PathBuf>,
+    /// Without a controller: for the network that `maple run --state FILE` left in its file
+    #[arg(long, value_name = "FILE", requires_all = ["from", "policy"])]
+    pub state: Option<PathBuf>,
+    /// With `--state`: the policy that ran then
+    #[arg(long, value_name = "POLICY", requires = "state")]
+    pub from: Option<String>,
     /// Print JSON, as it is kept in the file
     #[arg(long)]
     pub json: bool,

@@ -12,8 +12,11 @@ use serde_json::Value;
 
 use crate::options::{ApplyArgs, PlanArgs, default_control};
 use crate::output::print_line;
+use crate::policy::PolicyLoader;
 use crate::reload::{absolute, told, warn};
 use crate::show::hint;
+
+mod offline;
 
 /// The exit status if something would change, as that of `terraform plan -detailed-exitcode`.
 const CHANGES: u8 = 2;
@@ -42,10 +45,15 @@ enum Mark {
 }
 
 /// `maple plan`. An error has status 1, whatever it is: 2 means that something would change.
-pub fn main(args: &PlanArgs) -> anyhow::Result<u8> {
-    let control = args.control.clone().unwrap_or_else(default_control);
+pub fn main(args: &PlanArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
     let name = args.policy.as_deref().map(absolute).transpose()?;
-    let plan = ask(&control, &Request::Reload(Reload::Plan { name })).map_err(hint)?;
+    let plan = match (&args.state, &args.from, name) {
+        (Some(state), Some(from), Some(name)) => offline::plan(state, from, &name, loader)?,
+        (_, _, name) => {
+            let control = args.control.clone().unwrap_or_else(default_control);
+            ask(&control, &Request::Reload(Reload::Plan { name })).map_err(hint)?
+        }
+    };
     let document = serde_json::to_string_pretty(&plan)?;
     if let Some(path) = &args.out {
         std::fs::write(path, format!("{document}\n")).with_context(|| format!("can't write {}", path.display()))?;

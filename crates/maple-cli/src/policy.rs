@@ -3,10 +3,11 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
 use maple_acl::{Forward, List};
+use maple_controller::control::plan::Fingerprint;
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::Composition;
 use maple_core::state::{Store, Write};
@@ -32,6 +33,9 @@ pub struct Suspicion {
     /// What the policy reads, and what to use instead.
     pub text: String,
 }
+
+/// What can be part of a policy.
+const SUFFIXES: [&str; 3] = ["py", "yaml", "yml"];
 
 /// Loads policies and handlers in another language than Rust.
 pub trait PolicyLoader: Sync {
@@ -170,6 +174,62 @@ pub fn load_again(policy: &str, limit: Duration, loader: Option<&dyn PolicyLoade
         }
         _ => load(policy, limit, loader),
     }
+}
+
+/// Loads a policy that is to take the place of the one that runs. What its file writes while it is loaded goes to this
+/// store.
+pub fn load_aside(
+    store: &Arc<Store>,
+    policy: &str,
+    limit: Duration,
+    loader: Option<&dyn PolicyLoader>,
+) -> anyhow::Result<Loaded> {
+    if matches!(PolicyName::parse(policy), PolicyName::Builtin(_)) {
+        store.update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
+    }
+    let write_to = |store: Option<&Arc<Store>>| {
+        loader.into_iter().for_each(|loader| loader.write_to(store.map(Arc::clone)));
+    };
+    store.begin_versions();
+    write_to(Some(store));
+    let loaded = load_again(policy, limit, loader);
+    write_to(None);
+    loaded
+}
+
+/// What `maple check` says of a policy at a glance.
+pub fn suspicions(policy: &str, loader: Option<&dyn PolicyLoader>) -> Vec<String> {
+    let parsed = PolicyName::parse(policy);
+    let (Some((file, inner)), Some(loader)) = (parsed.program(), loader) else { return Vec::new() };
+    // What is wrong with the file is said when it is loaded.
+    let found = loader.inspect(file, inner).unwrap_or_default();
+    found.iter().map(|found| format!("{}:{}: {}", found.file, found.line, found.text)).collect()
+}
+
+/// When a file of the policy was last changed: its own, or one beside it.
+pub fn newest(policy: &str) -> Option<SystemTime> {
+    let files = files(policy)?.into_iter();
+    files.filter_map(|path| std::fs::metadata(path).and_then(|about| about.modified()).ok()).max()
+}
+
+/// A fingerprint of the policy's files.
+pub fn sources(policy: &str) -> anyhow::Result<Fingerprint> {
+    let mut files = files(policy).unwrap_or_default();
+    files.sort();
+    let mut parts = vec![policy.as_bytes().to_vec()];
+    for file in files {
+        let content = std::fs::read(&file).with_context(|| format!("can't read {}", file.display()))?;
+        parts.extend([file.into_os_string().into_encoded_bytes(), content]);
+    }
+    Ok(Fingerprint::of(parts))
+}
+
+/// The files that may be part of a policy: its own, and those beside it. None for one that is in no file.
+fn files(policy: &str) -> Option<Vec<PathBuf>> {
+    let PolicyName::File { file, .. } = PolicyName::parse(policy) else { return None };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_part = |path: &PathBuf| path.extension().is_some_and(|suffix| SUFFIXES.iter().any(|known| suffix == *known));
+    Some(std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).filter(is_part).collect())
 }
 
 /// Loads the policy or handler with this name.

@@ -40,6 +40,8 @@ mod persistence;
 mod remember;
 mod restart;
 
+pub mod offline;
+
 mod shard;
 
 pub mod control;

@@ -28,11 +28,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use maple_core::state::{Cell, Journal, Mismatch, Name, Snapshot, Store, Value, Write};
+use maple_wire::Dpid;
 use redb::{Database, ReadableTable, StorageError, TableDefinition, TableHandle};
 use serde_json::json;
 
 use crate::remember::{Failed, LeafJournal, Remembered, Remembering, begin};
-use crate::restart::Restart;
+use crate::restart::{Departed, Restart};
 use crate::state_json::{from_json, to_json};
 
 const ROWS: TableDefinition<'_, &str, &str> = TableDefinition::new("maple state");
@@ -52,6 +53,14 @@ pub enum PersistenceError {
     /// The file can't be created.
     #[error("the state file {path}: {error}")]
     Create {
+        /// Its path.
+        path: PathBuf,
+        /// The error.
+        error: std::io::Error,
+    },
+    /// The file can't be read.
+    #[error("can't read the state file {path}: {error}")]
+    Read {
         /// Its path.
         path: PathBuf,
         /// The error.
@@ -262,6 +271,34 @@ fn write_until_end(database: &Database, pending: &PendingWrites) -> Result<(), F
         pending.progress.notify_all();
     }
     Ok(())
+}
+
+/// Reads a copy of the file at `path`. What it keeps goes into the store, and what an earlier run has left is returned.
+pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTreeMap<Dpid, Departed>, PersistenceError> {
+    let (database, mut contents) = open(copy).map_err(|error| error.about(path))?;
+    convert_to_types(path, &database, &mut contents, &store.snapshot())?;
+    store.update(|_| contents.writes);
+    let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
+    Ok(begin(&database).map_err(failed)?.switches)
+}
+
+impl PersistenceError {
+    /// The same error, about the file at this path.
+    fn about(mut self, of: &Path) -> PersistenceError {
+        match &mut self {
+            PersistenceError::File { path, .. }
+            | PersistenceError::Create { path, .. }
+            | PersistenceError::Read { path, .. }
+            | PersistenceError::NotOurs(path)
+            | PersistenceError::Damaged { path, .. }
+            | PersistenceError::InUse(path)
+            | PersistenceError::Row { path, .. }
+            | PersistenceError::Type { path, .. }
+            | PersistenceError::DuplicateKey { path, .. } => *path = of.to_owned(),
+            PersistenceError::Thread(_) | PersistenceError::NoFile(_) => {}
+        }
+        self
+    }
 }
 
 /// Opens the file, or creates it.

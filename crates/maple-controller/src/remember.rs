@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 
 use maple_core::ids::LeafId;
 use maple_core::network::{HostInfo, Location, Mac};
-use maple_core::remembered::{RememberedLabel, Surroundings, Witness};
-use maple_wire::{Constraint, Dpid, Field, PortNo};
+use maple_core::remembered::{Model, RememberedLabel, Surroundings, Witness};
+use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 use redb::{Database, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 
@@ -337,11 +337,14 @@ struct SurroundingsRow {
     hosts: Vec<(u64, Port, Vec<Ipv4Addr>, Vec<Ipv6Addr>)>,
     /// Switch, arrival port, id, meaning.
     labels: Vec<(u64, Option<u32>, u16, u64)>,
+    /// Switch, OpenFlow version, tables, whether it is Open vSwitch, whether it has bundles.
+    #[serde(default)]
+    models: Vec<(u64, u8, u8, bool, bool)>,
 }
 
 impl SurroundingsRow {
     fn of(all: Surroundings) -> SurroundingsRow {
-        let Surroundings { links, edges, hosts, labels } = all;
+        let Surroundings { links, edges, hosts, labels, models } = all;
         let links: BTreeSet<(Port, Port)> = links.into_iter().map(|(a, b)| (port(a.min(b)), port(a.max(b)))).collect();
         let host = |(mac, host): (Mac, HostInfo)| {
             let (v4, v6) = (host.ipv4.into_iter().collect(), host.ipv6.into_iter().collect());
@@ -353,6 +356,12 @@ impl SurroundingsRow {
             edges: edges.into_iter().map(port).collect(),
             hosts: hosts.into_iter().map(host).collect(),
             labels: labels.into_iter().map(label).collect(),
+            models: models
+                .into_iter()
+                .map(|(dpid, model)| (dpid, model_row(dpid, model)))
+                .collect::<BTreeMap<_, _>>()
+                .into_values()
+                .collect(),
         }
     }
 
@@ -372,8 +381,18 @@ impl SurroundingsRow {
             edges: self.edges.into_iter().map(location).collect(),
             hosts: self.hosts.into_iter().map(host).collect(),
             labels: self.labels.into_iter().map(label).collect(),
+            models: self.models.into_iter().filter_map(model).collect(),
         }
     }
+}
+
+fn model_row(dpid: Dpid, model: Model) -> (u64, u8, u8, bool, bool) {
+    (dpid.0, model.version as u8, model.tables, model.is_open_vswitch, model.has_bundles)
+}
+
+fn model((dpid, version, tables, is_open_vswitch, has_bundles): (u64, u8, u8, bool, bool)) -> Option<(Dpid, Model)> {
+    let version = [Version::Of10, Version::Of13].into_iter().find(|known| *known as u8 == version)?;
+    Some((Dpid(dpid), Model { version, tables, is_open_vswitch, has_bundles }))
 }
 
 #[cfg(test)]
@@ -400,11 +419,13 @@ mod tests {
             ipv6: [Ipv6Addr::LOCALHOST].into(),
         };
         let label = |port| RememberedLabel { switch: Dpid(switch), port, id: 4094, meaning: u64::MAX };
+        let model = Model { version: Version::Of10, tables: 3, is_open_vswitch: false, has_bundles: true };
         Surroundings {
             links: vec![(location((switch, 2)), location((9, 3)))],
             edges: vec![location((switch, 1))],
             hosts: vec![(Mac([2, 0, 0, 0, 0, 0xff]), host)],
             labels: vec![label(None), label(Some(PortNo(2)))],
+            models: vec![(Dpid(switch), model)],
         }
     }
 

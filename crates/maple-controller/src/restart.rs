@@ -187,6 +187,10 @@ pub(crate) fn by_switch(all: Surroundings) -> BTreeMap<Dpid, Surroundings> {
     for label in all.labels {
         parts.entry(label.switch).or_default().labels.push(label);
     }
+    // A switch of which nothing else is known has nothing to come back to.
+    for (dpid, model) in all.models {
+        parts.entry(dpid).and_modify(|part| part.models.push((dpid, model)));
+    }
     parts
 }
 

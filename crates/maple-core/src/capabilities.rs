@@ -5,7 +5,7 @@
 
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Version};
-use maple_wire::{Constraint, Field, FieldSet, PortNo};
+use maple_wire::{Constraint, Dpid, Field, FieldSet, PortNo};
 
 /// What a switch can match, how many tables it has, and whether it has bundles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,35 @@ pub struct Capabilities {
     pub tables: u8,
     /// Whether it makes the changes of a bundle together or not at all.
     pub bundles: bool,
+}
+
+/// What a switch can do, as far as rules depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// The OpenFlow version of its session.
+    pub version: Version,
+    /// The number of its tables.
+    pub tables: u8,
+    /// Whether it is Open vSwitch.
+    pub is_open_vswitch: bool,
+    /// Whether it has bundles.
+    pub has_bundles: bool,
+}
+
+impl Model {
+    pub(crate) fn of(capabilities: &Capabilities) -> Model {
+        let Capabilities { version, tables, narrow, bundles, .. } = *capabilities;
+        Model { version, tables, is_open_vswitch: narrow, has_bundles: bundles }
+    }
+
+    pub(crate) fn capabilities(self, dpid: Dpid) -> Capabilities {
+        let Model { version, tables, is_open_vswitch, has_bundles } = self;
+        let (n_buffers, auxiliary_id, capabilities, actions) = (0, 0, 0, 0);
+        let ports = Vec::new();
+        let features = Features { dpid, n_buffers, n_tables: tables, auxiliary_id, capabilities, actions, ports };
+        let all = Capabilities::of(version, &features).bundles(has_bundles);
+        if is_open_vswitch { all.of_open_vswitch() } else { all }
+    }
 }
 
 /// What every 1.0 switch can match (1.0 §5.2.3).
@@ -197,8 +226,6 @@ pub(crate) fn prefix_length(field: Field, mask: u128) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use maple_wire::Dpid;
-
     use super::*;
 
     fn capabilities(version: Version) -> Capabilities {

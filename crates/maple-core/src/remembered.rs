@@ -5,10 +5,12 @@
 //! things are ([`Surroundings::of`]). The next run gets both back
 //! ([`Event::Presume`](crate::engine::Event::Presume), [`Event::Restore`](crate::engine::Event::Restore)).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use maple_wire::{Constraint, Dpid, PortNo};
 
+pub use crate::capabilities::Model;
 use crate::labels::{LabelIds, LabelKey};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::state::{Snapshot, Store};
@@ -37,6 +39,8 @@ pub struct Surroundings {
     pub hosts: Vec<(Mac, HostInfo)>,
     /// The labels in use.
     pub labels: Vec<RememberedLabel>,
+    /// What the switches can do.
+    pub models: Vec<(Dpid, Model)>,
 }
 
 /// A label in use.
@@ -70,6 +74,7 @@ impl Surroundings {
             edges: edges.collect(),
             hosts: state.hosts().map(|(mac, info)| (*mac, info.clone())).collect(),
             labels,
+            models: store.models(),
         }
     }
 
@@ -82,6 +87,7 @@ impl Surroundings {
             edges: edges_of(&state, dpid).collect(),
             hosts: hosts.collect(),
             labels: store.with_label_ids(dpid, |ids| labels_of(dpid, ids).collect()),
+            models: store.models().into_iter().filter(|(of, _)| *of == dpid).collect(),
         }
     }
 
@@ -91,11 +97,18 @@ impl Surroundings {
         self.edges.extend(&others.edges);
         self.hosts.extend(others.hosts.iter().cloned());
         self.labels.extend(&others.labels);
+        self.models.extend(&others.models);
+    }
+
+    /// The ports of a switch that occur.
+    pub(crate) fn ports_of(&self, dpid: Dpid) -> BTreeSet<PortNo> {
+        let links = self.links.iter().flat_map(|(a, b)| [*a, *b]);
+        links.chain(self.edges.iter().copied()).filter(|at| at.switch == dpid).map(|at| at.port).collect()
     }
 
     /// All switches that occur.
     #[must_use]
-    pub fn switches(&self) -> std::collections::BTreeSet<Dpid> {
+    pub fn switches(&self) -> BTreeSet<Dpid> {
         let links = self.links.iter().flat_map(|(a, b)| [a.switch, b.switch]);
         let hosts = self.hosts.iter().map(|(_, host)| host.location.switch);
         links.chain(self.edges.iter().map(|at| at.switch)).chain(hosts).collect()

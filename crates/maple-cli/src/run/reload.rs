@@ -1,11 +1,10 @@
 //! Reload: on request, on SIGHUP, and when the policy's file has changed.
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{anyhow, bail};
 use crossbeam_channel::Receiver;
 use maple_controller::control::plan::{Fingerprint, Plan};
 use maple_controller::control::reload::{ReloadAnswer, ReloadRequest, ReloadTask, Reloaded};
@@ -14,19 +13,17 @@ use maple_controller::snoop::Snooping;
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::compose::Canary;
 use maple_core::policy::Policy;
-use maple_core::state::{Store, Write};
+use maple_core::state::Write;
 use maple_wire::Dpid;
 
 use super::progress::Lines;
 use crate::builtin;
 use crate::options::{RunArgs, RunOptions};
-use crate::policy::{Loaded, PolicyLoader, PolicyName, load_again};
+use crate::policy::{Loaded, PolicyLoader, PolicyName, load_again, load_aside, newest, sources, suspicions};
 use crate::signal;
 
 /// The interval of looking whether files have changed.
 const LOOK: Duration = Duration::from_millis(500);
-/// What can be part of a policy.
-const SUFFIXES: [&str; 3] = ["py", "yaml", "yml"];
 
 /// How the policy of `maple run` is loaded again.
 pub struct Reloading<'a> {
@@ -104,7 +101,8 @@ impl Reloads<'_> {
                 ReloadTask::Reload { policy, tolerate } => self.reload(policy, tolerate, None, lines),
                 ReloadTask::Plan { policy } => {
                     let name = policy.unwrap_or_else(|| self.of.reloading.policy.clone());
-                    let plan = self.plan(&name).map(|plan| plan.with_warnings(self.suspicions(&name)));
+                    let plan =
+                        self.plan(&name).map(|plan| plan.with_warnings(suspicions(&name, self.of.reloading.loader)));
                     plan.map(|plan| ReloadAnswer::Planned(Box::new(plan))).map_err(|error| format!("{error:#}"))
                 }
                 ReloadTask::Apply { policy, sources, changes, canary } => {
@@ -142,7 +140,7 @@ impl Reloads<'_> {
     ) -> Result<ReloadAnswer, String> {
         let name = policy.unwrap_or_else(|| self.of.reloading.policy.clone());
         self.of.newest = newest(&name);
-        let warnings = self.suspicions(&name);
+        let warnings = suspicions(&name, self.of.reloading.loader);
         let outcome = self.try_to(&name, tolerate, canary).map_err(|error| format!("{error:#}"));
         match &outcome {
             Ok(Reloaded { trial, .. }) => {
@@ -207,17 +205,7 @@ impl Reloads<'_> {
         let Reloading { limit, loader, .. } = self.of.reloading;
         // Files that change meanwhile are found out when the plan is applied.
         let (sources, rehearsal) = (sources(name)?, self.handle.rehearsal()?);
-        if matches!(PolicyName::parse(name), PolicyName::Builtin(_)) {
-            rehearsal.store().update(|_| vec![Write::Weight(builtin::WEIGHT.into())]);
-        }
-        let write_to = |store: Option<&Arc<Store>>| {
-            loader.into_iter().for_each(|loader| loader.write_to(store.map(Arc::clone)));
-        };
-        rehearsal.store().begin_versions();
-        write_to(Some(rehearsal.store()));
-        let loaded = load_again(name, limit, loader);
-        write_to(None);
-        let loaded = loaded?;
+        let loaded = load_aside(rehearsal.store(), name, limit, loader)?;
         let policy = self.fitting(loaded).and_then(|policy| {
             // No leaf depends on rows of another version.
             drop(rehearsal.store().migrate()?);
@@ -310,41 +298,4 @@ impl Reloads<'_> {
         }
         Ok(loaded.policy)
     }
-
-    /// What `maple check` says at a glance.
-    fn suspicions(&self, name: &str) -> Vec<String> {
-        let parsed = PolicyName::parse(name);
-        let (Some((file, inner)), Some(loader)) = (parsed.program(), self.of.reloading.loader) else {
-            return Vec::new();
-        };
-        // What is wrong with the file is said when it is loaded.
-        let found = loader.inspect(file, inner).unwrap_or_default();
-        found.iter().map(|found| format!("{}:{}: {}", found.file, found.line, found.text)).collect()
-    }
-}
-
-/// When a file of the policy was last changed: its own, or one beside it.
-fn newest(policy: &str) -> Option<SystemTime> {
-    let files = files(policy)?.into_iter();
-    files.filter_map(|path| std::fs::metadata(path).and_then(|about| about.modified()).ok()).max()
-}
-
-/// A fingerprint of the policy's files.
-fn sources(policy: &str) -> anyhow::Result<Fingerprint> {
-    let mut files = files(policy).unwrap_or_default();
-    files.sort();
-    let mut parts = vec![policy.as_bytes().to_vec()];
-    for file in files {
-        let content = std::fs::read(&file).with_context(|| format!("can't read {}", file.display()))?;
-        parts.extend([file.into_os_string().into_encoded_bytes(), content]);
-    }
-    Ok(Fingerprint::of(parts))
-}
-
-/// The files that may be part of a policy: its own, and those beside it. None for one that is in no file.
-fn files(policy: &str) -> Option<Vec<PathBuf>> {
-    let PolicyName::File { file, .. } = PolicyName::parse(policy) else { return None };
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let is_part = |path: &PathBuf| path.extension().is_some_and(|suffix| SUFFIXES.iter().any(|known| suffix == *known));
-    Some(std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).filter(is_part).collect())
 }

@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::Hasher as _;
+use std::sync::Arc;
 
-use maple_core::engine::{Decision, Difference, Rehearsed, RuleDifference, TableRule};
+use maple_core::engine::{Candidate, Decision, Difference, Rehearsal, Rehearsed, RuleDifference, TableRule};
+use maple_core::policy::Policy;
 use maple_wire::{Dpid, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -63,12 +65,15 @@ impl fmt::Display for Fingerprint {
 }
 
 impl Plan {
-    pub(super) fn new(
-        policy: String,
+    /// What would change if this policy, which has these files, took the place of the one that is rehearsed. The rules of
+    /// switches are told in their OpenFlow versions.
+    pub fn rehearse(
+        rehearsal: Rehearsal,
+        (policy, candidate): (String, Arc<dyn Policy>),
         sources: Fingerprint,
-        mut rehearsed: Rehearsed,
         versions: BTreeMap<Dpid, Version>,
     ) -> Plan {
+        let mut rehearsed = rehearsal.adopt(&Candidate { number: 0, policy: candidate });
         rehearsed.trial.differences.sort();
         rehearsed.trial.differences.truncate(MAX_DIFFERENCES);
         Plan { policy, sources, rehearsed, versions, warnings: Vec::new() }

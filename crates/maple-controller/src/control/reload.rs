@@ -258,10 +258,8 @@ impl Handle {
 
     /// What would change if this policy, which has these files, took the place of the one that runs.
     pub fn plan(&self, rehearsal: Rehearsal, policy: (String, Arc<dyn Policy>), sources: Fingerprint) -> Plan {
-        let (name, policy) = policy;
-        let rehearsed = rehearsal.adopt(&Candidate { number: 0, policy });
         let versions = self.switches().into_iter().map(|switch| (switch.dpid, switch.version)).collect();
-        Plan::new(name, sources, rehearsed, versions)
+        Plan::rehearse(rehearsal, policy, sources, versions)
     }
 
     /// Keeps the label ids of a plan for its labels, until the next plan. To be called just before the policy is reloaded.

@@ -17,13 +17,13 @@
 //! The memory of the engines once more, and the time to copy it while a shard does nothing else. The candidate runs where
 //! the rehearsal does, in no shard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::Dpid;
 use maple_wire::msg::Message;
+use maple_wire::{Dpid, Port, Version};
 
 use super::reload::{Candidate, Trial};
 use super::switch::Switch;
@@ -31,11 +31,17 @@ use super::timers::Timer;
 use super::{Effect, Engine, Event, InstalledFlow, Options, TableRule};
 use crate::ids::{LeafId, ShardId, Time};
 use crate::labels::RehearsedLabel;
+use crate::policy::Policy;
+use crate::remembered::{Model, Surroundings, Witness};
 use crate::state::Store;
 use crate::update::entry_key;
 
 /// The simulated time that a rehearsal takes at most, longer than a reroute may take.
 const SPAN: Duration = Duration::from_secs(5);
+/// How often it goes on for so long, until all remembered packets are decided.
+const MAX_ROUNDS: usize = 12;
+/// What a switch can do of which that is not known.
+const UNKNOWN: Model = Model { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
 /// The maximum number of batches of a rehearsal.
 const MAX_BATCHES: usize = 1_000_000;
 
@@ -81,14 +87,7 @@ pub enum RuleDifference {
 impl Engine {
     /// A copy of this engine as it is now, for a [`Rehearsal`]. Packets that wait are left out.
     pub fn copy(&self) -> EngineCopy {
-        let options = Options {
-            poll: Duration::ZERO,
-            audit: Duration::ZERO,
-            flow_mod_rate: None,
-            check_rate: 0,
-            remember: false,
-            ..self.options.clone()
-        };
+        let options = quiet(&self.options);
         let mut copy = Engine::new(self.shard, Arc::clone(&self.store), Arc::clone(&self.policy), options);
         copy.now = self.now;
         copy.address_kinds = self.address_kinds;
@@ -147,10 +146,57 @@ impl Rehearsal {
             rehearsal.engines.iter().map(|engine| engine.unanswered().chain([Event::Tick]).collect()).collect();
         rehearsal.engines.iter_mut().for_each(Engine::catch_up);
         rehearsal.run(events);
-        rehearsal.before = rehearsal.rules();
-        let state = rehearsal.store.snapshot();
-        rehearsal.engines.iter_mut().for_each(|engine| engine.compared = Some(Arc::clone(&state)));
+        rehearsal.begin();
         Ok(rehearsal)
+    }
+
+    /// Of a network as an earlier run has left it: a policy that decides these remembered packets again, at switches that
+    /// it gave its rules. Switches that are not known to have other abilities are Open vSwitch with OpenFlow 1.3.
+    pub fn of_remembered(
+        policy: Arc<dyn Policy>,
+        store: Arc<Store>,
+        options: Options,
+        earlier: Surroundings,
+        mut witnesses: BTreeMap<Dpid, Vec<Witness>>,
+    ) -> Rehearsal {
+        let options = quiet(&options);
+        let engine = Engine::new(ShardId(0), Arc::clone(&store), policy, options);
+        let (mut rehearsal, earlier) =
+            (Rehearsal { engines: vec![engine], store, now: Time(1), before: BTreeMap::new() }, Arc::new(earlier));
+        let switches: BTreeSet<Dpid> = earlier.switches().into_iter().chain(witnesses.keys().copied()).collect();
+        for dpid in &switches {
+            let known = earlier.models.iter().find(|(of, _)| of == dpid).map(|(_, model)| *model);
+            let ports: Vec<Port> =
+                earlier.ports_of(*dpid).into_iter().map(|port| Port::new(port, [0; 6], "")).collect();
+            let engine = &mut rehearsal.engines[0];
+            engine.now = rehearsal.now;
+            engine.switch_up(*dpid, known.unwrap_or(UNKNOWN).capabilities(*dpid), &ports);
+        }
+        rehearsal.run(vec![vec![Event::Tick]]);
+        let presume = Event::Presume { earlier: Arc::clone(&earlier), switches: switches.clone() };
+        let restore = |dpid: &Dpid| {
+            let flows = rehearsal.engines[0].rules(*dpid).into_iter().map(installed).collect();
+            let witnesses = witnesses.remove(dpid).unwrap_or_default();
+            Event::Restore { dpid: *dpid, flows, witnesses, earlier: Arc::clone(&earlier) }
+        };
+        let events = std::iter::once(presume).chain(switches.iter().map(restore).collect::<Vec<_>>()).collect();
+        rehearsal.run(vec![events]);
+        // f may be slow.
+        for _ in 0..MAX_ROUNDS {
+            if rehearsal.engines[0].unread().is_none() {
+                break;
+            }
+            rehearsal.run(vec![Vec::new()]);
+        }
+        rehearsal.begin();
+        rehearsal
+    }
+
+    /// From now on it is compared with the present.
+    fn begin(&mut self) {
+        self.before = self.rules();
+        let state = self.store.snapshot();
+        self.engines.iter_mut().for_each(|engine| engine.compared = Some(Arc::clone(&state)));
     }
 
     /// The store of the copies. What is written to it before the candidate is adopted belongs to what is rehearsed, such
@@ -280,6 +326,12 @@ impl RuleDifference {
             RuleDifference::Delete(rule) => (Some(rule), None),
         }
     }
+}
+
+/// Options with which an engine does nothing by itself.
+fn quiet(options: &Options) -> Options {
+    let (poll, audit, flow_mod_rate) = (Duration::ZERO, Duration::ZERO, None);
+    Options { poll, audit, flow_mod_rate, check_rate: 0, remember: false, ..options.clone() }
 }
 
 /// What leads from some rules of a switch to others.

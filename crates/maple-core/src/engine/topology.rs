@@ -11,7 +11,7 @@ use super::segments::{form, has_hosts_between, is_physical, is_virtual, leave};
 use super::switch::{Stale, Switch};
 use super::tables::Waiter;
 use super::{Effect, Engine};
-use crate::capabilities::Capabilities;
+use crate::capabilities::{Capabilities, Model};
 use crate::ids::LeafId;
 use crate::network::{Location, Mac, PortInfo, PortKind};
 use crate::report::Report;
@@ -23,6 +23,7 @@ impl Engine {
             self.switch_down(dpid);
         }
         let version = capabilities.version;
+        self.store.note_model(dpid, Model::of(&capabilities));
         let mut switch = Switch::new(dpid, capabilities, &self.options);
         switch.host_rules.set_kinds(self.address_kinds);
         switch.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();

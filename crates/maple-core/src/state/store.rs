@@ -15,6 +15,7 @@ use super::journal::Kept;
 use super::names::Declared;
 use super::versions::Versions;
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
+use crate::capabilities::Model;
 use crate::ids::{LeafId, ShardId};
 use crate::labels::LabelIds;
 use crate::network::{Gauge, Location, Mac};
@@ -42,6 +43,8 @@ pub struct Store {
     /// The free label ids of each switch. They outlive sessions: a switch may come back to another shard.
     labels: Mutex<BTreeMap<Dpid, LabelIds>>,
     restoring: Mutex<Restoring>,
+    /// What the switches can do, also those that have disconnected.
+    models: Mutex<BTreeMap<Dpid, Model>>,
     /// The versions of tables that policies have.
     pub(super) versions: Mutex<Versions>,
     /// What the dependents in `inner` say, for callers that ask often.
@@ -152,10 +155,21 @@ impl Store {
             turnstile: RwLock::default(),
             labels: Mutex::new(sync::lock(&self.labels).clone()),
             restoring: Mutex::default(),
+            models: Mutex::default(),
             versions: Mutex::new(sync::lock(&self.versions).clone()),
             address_kinds: AtomicU8::new(self.address_kinds.load(Ordering::Acquire)),
             measurings: AtomicU64::new(self.measurings.load(Ordering::Acquire)),
         })
+    }
+
+    /// A switch with these abilities has connected.
+    pub(crate) fn note_model(&self, dpid: Dpid, model: Model) {
+        sync::lock(&self.models).insert(dpid, model);
+    }
+
+    /// What the switches can do, also those that have disconnected.
+    pub(crate) fn models(&self) -> Vec<(Dpid, Model)> {
+        sync::lock(&self.models).iter().map(|(dpid, model)| (*dpid, *model)).collect()
     }
 
     /// The newest snapshot.

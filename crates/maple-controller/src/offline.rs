@@ -1,0 +1,79 @@
+//! A network as a state file remembers it, for plans without a controller ([`Network::read`]).
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use maple_core::engine::{Options, Rehearsal};
+use maple_core::policy::Policy;
+use maple_core::remembered::{Surroundings, Witness};
+use maple_core::state::Store;
+use maple_wire::{Dpid, Version};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::persistence::{PersistenceError, read_copy};
+use crate::restart::Departed;
+
+/// Where everything was in a network, and the packets that it had decided about.
+#[derive(Debug)]
+pub struct Network {
+    surroundings: Surroundings,
+    witnesses: BTreeMap<Dpid, Vec<Witness>>,
+}
+
+/// A copy of a file, deleted with it.
+struct Copy(PathBuf);
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        // It may never have been made.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Network {
+    /// Reads a state file, which stays as it is. What it keeps of tables and variables goes into the store, in which the
+    /// policy has declared them.
+    ///
+    /// # Errors
+    /// [`PersistenceError`], also if a controller uses the file.
+    pub fn read(path: &Path, store: &Store) -> Result<Network, PersistenceError> {
+        let failed = |error| PersistenceError::Read { path: path.to_owned(), error };
+        let file = File::open(path).map_err(failed)?;
+        // The lock that a controller has on its file.
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(PersistenceError::InUse(path.to_owned())),
+            Err(error) => return Err(failed(error.into())),
+        }
+        // To open the file itself might change it.
+        let copy = Copy(std::env::temp_dir().join(format!("maple-state-{}", std::process::id())));
+        std::fs::copy(path, &copy.0).map_err(failed)?;
+        let switches = read_copy(&copy.0, path, store)?;
+        let mut network = Network { surroundings: Surroundings::default(), witnesses: BTreeMap::new() };
+        for (dpid, Departed { leaves, surroundings, .. }) in switches {
+            network.surroundings.extend(&surroundings);
+            network.witnesses.insert(dpid, leaves);
+        }
+        Ok(network)
+    }
+
+    /// The number of packets that it had decided about.
+    pub fn packets(&self) -> usize {
+        self.witnesses.values().map(Vec::len).sum()
+    }
+
+    /// The switches, with the OpenFlow versions of their sessions.
+    pub fn versions(&self) -> BTreeMap<Dpid, Version> {
+        let known = self.surroundings.models.iter().map(|(dpid, model)| (*dpid, model.version));
+        let all = self.witnesses.keys().map(|dpid| (*dpid, Version::Of13));
+        all.chain(known).collect()
+    }
+
+    /// The network under this policy, which decides all these packets again.
+    pub fn under(self, policy: Arc<dyn Policy>, store: Arc<Store>, options: Options) -> Rehearsal {
+        Rehearsal::of_remembered(policy, store, options, self.surroundings, self.witnesses)
+    }
+}
