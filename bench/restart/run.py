@@ -6,8 +6,8 @@ of hosts ping every 10 ms, and a stream of TCP crosses the network, while
 * the controller is killed with `kill -9` and started again;
 * its policy is reloaded, with one of its 200 lines changed.
 
-The same restart under os-ken's learning switch, if `--os-ken PYTHON` names a Python that has os-ken, and under Faucet, if
-`--faucet PROGRAM` names it.
+The same restart under os-ken's learning switch, if `--os-ken PYTHON` names a Python that has os-ken, and under Faucet,
+if `--faucet PROGRAM` names it.
 
 Needs root, Open vSwitch, Mininet, and iperf3. Run by the system's Python, for Mininet.
 """
