@@ -12,7 +12,7 @@ PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-packages lint clean
+.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-packages lint clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -24,6 +24,7 @@ help:
 	@echo 'make bench-campus   500 flows a second through 200 emulated switches'
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
 	@echo 'make bench-restart  what a restart and a reload cost the traffic on Open vSwitch, beside os-ken and Faucet (root; five minutes)'
+	@echo 'make bench-exchange  all rules of a switch are exchanged while packets flow (root, Open vSwitch; five minutes)'
 	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest, links of the documentation'
 
 # Built as quickly as can be; `make build` puts the program that runs fastest in its place.
@@ -125,6 +126,10 @@ bench-restart: build bench-packages $(PEERS)/bin/python $(FAUCET)/bin/faucet
 	mkdir -p target/bench
 	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/run.py --os-ken $(PEERS)/bin/python --faucet $(FAUCET)/bin/faucet \
 	    --plot target/bench/restart.svg $(ARGS)
+
+# ARGS='--rules 20000 --seconds 15' and the like.
+bench-exchange: build bench-packages
+	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/exchange.py $(ARGS)
 
 # What the benchmarks on Open vSwitch and Mininet needs besides what the tests do.
 bench-packages: system-packages

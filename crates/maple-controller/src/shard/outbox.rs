@@ -25,7 +25,7 @@ pub struct QueueLimits {
 
 impl Default for QueueLimits {
     fn default() -> QueueLimits {
-        QueueLimits { pause: 512 * 1024, disconnect: 32 * 1024 * 1024 }
+        QueueLimits { pause: 512 * 1024, disconnect: 128 * 1024 * 1024 }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::update::Change;
 
 /// The most changes of a bundle. Larger updates are made in two steps. The switch keeps a bundle in memory, and makes
 /// its changes without doing anything else.
-const MAX_CHANGES: usize = 1 << 16;
+const MAX_CHANGES: usize = 1 << 18;
 
 /// The flags of our bundles.
 const FLAGS: u16 = ATOMIC | ORDERED;
