@@ -9,6 +9,7 @@ Needs root, Open vSwitch and Mininet. Run by the system's Python, for Mininet.
 """
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
@@ -146,7 +147,7 @@ def judge(folder, first, total, began):
     old = [n for n in wanted if n in arrived["h2"]]
     new = [n for n in wanted if n in arrived["h3"]]
     times.sort()
-    pause, at = max(((b - a, a) for a, b in zip(times, times[1:], strict=False)), default=(0, 0))
+    pause, at = max(((b - a, a) for a, b in itertools.pairwise(times)), default=(0, 0))
     return {
         "sent": total,
         "old": len(old),

@@ -334,3 +334,29 @@ impl PortState {
         self.attachment.has(peer) || now <= after(when, timing.validity())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use maple_wire::{Dpid, PortNo};
+
+    use super::*;
+
+    #[test]
+    fn broadcasts_sent_at_once_count_as_one_before_a_bridge_is_told() {
+        let peer = Location::new(Dpid(2), PortNo(1));
+        let mut port = PortState::new([0; 6], Time(1), Time(1));
+        port.attachment = Attachment::Link(peer);
+        let timing = Timing::default();
+        let mut arrive = |milliseconds: u64, form| {
+            let sent = Time(1_000_000_000 + milliseconds * 1_000_000);
+            assert!(port.record_received(sent, Probe { from: peer, sent }, form, &timing));
+            port.is_lldp_filtered()
+        };
+        let seen: Vec<bool> = (0..10).map(|at| arrive(at, ProbeForm::Broadcast)).collect();
+        assert!(!seen.contains(&true), "only the first counts: {seen:?}");
+        assert!(!arrive(60, ProbeForm::Broadcast));
+        assert!(!arrive(80, ProbeForm::Broadcast));
+        assert!(arrive(120, ProbeForm::Broadcast), "the third");
+        assert!(!arrive(130, ProbeForm::Lldp));
+    }
+}
