@@ -160,6 +160,10 @@ pub struct RunOptions {
     /// Time between comparisons of a switch's rules with those that it is to have; 0: only when it connects [default: 1m]
     #[arg(long, value_name = "TIME", value_parser = pause)]
     pub audit: Option<Pause>,
+    /// Go on with the connections of the controller that runs with the same control socket, which ends then: no switch
+    /// reconnects. Its tables and variables are taken over too; rules stay as they are with the same --state file
+    #[arg(long, conflicts_with = "emulate")]
+    pub takeover: bool,
     /// Send each switch at most so many changes of rules a second, for hardware that writes them slowly [default: all at
     /// once]
     #[arg(long, value_name = "NUMBER")]

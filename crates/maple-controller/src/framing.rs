@@ -56,6 +56,16 @@ impl Framer {
         Ok(Cut::Rest(header))
     }
 
+    /// The start of a message that has not arrived whole.
+    pub fn started(&self) -> &[u8] {
+        if self.is_whole { &[] } else { &self.partial }
+    }
+
+    /// Begins with the start of a message that arrived elsewhere.
+    pub fn begin_with(&mut self, started: &[u8]) {
+        self.partial.extend_from_slice(started);
+    }
+
     /// The number of kept bytes of an incomplete message.
     pub fn held(&self) -> usize {
         if self.is_whole { 0 } else { self.partial.len() }

@@ -42,6 +42,8 @@ mod restart;
 
 pub mod offline;
 
+pub mod takeover;
+
 mod shard;
 
 pub mod control;

@@ -1,7 +1,8 @@
 //! A network as a state file remembers it, for plans without a controller ([`Network::read`]).
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::persistence::{PersistenceError, read_copy};
+use crate::random::random;
 use crate::restart::Departed;
 
 /// Where everything was in a network, and the packets that it had decided about.
@@ -49,8 +51,10 @@ impl Network {
             Err(error) => return Err(failed(error.into())),
         }
         // To open the file itself might change it.
-        let copy = Copy(std::env::temp_dir().join(format!("maple-state-{}", std::process::id())));
-        std::fs::copy(path, &copy.0).map_err(failed)?;
+        let number = u64::from_ne_bytes(random().map_err(failed)?);
+        let copy = Copy(std::env::temp_dir().join(format!("maple-state-{number:016x}")));
+        let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy.0).map_err(failed)?;
+        std::io::copy(&mut &file, &mut to).map_err(failed)?;
         let switches = read_copy(&copy.0, path, store)?;
         let mut network = Network { surroundings: Surroundings::default(), witnesses: BTreeMap::new() };
         for (dpid, Departed { leaves, surroundings, .. }) in switches {

@@ -277,7 +277,7 @@ fn write_until_end(database: &Database, pending: &PendingWrites) -> Result<(), F
 pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTreeMap<Dpid, Departed>, PersistenceError> {
     let (database, mut contents) = open(copy).map_err(|error| error.about(path))?;
     convert_to_types(path, &database, &mut contents, &store.snapshot())?;
-    store.update(|_| contents.writes);
+    store.load_kept(&contents.names, contents.writes);
     let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
     Ok(begin(&database).map_err(failed)?.switches)
 }

@@ -8,7 +8,7 @@ use maple_controller::listen::Subscription;
 use maple_controller::snoop::Snooping;
 use maple_controller::{Controller, ControllerOptions, Handle, HandlerFactory, StartError, Stopped};
 use maple_core::network::{LinkName, Location};
-use maple_core::state::{Attempt, Counter, RowMap, Store, Stored, Table, Tx, Var, Write, version_of};
+use maple_core::state::{Attempt, Counter, Migrate, RowMap, Store, Stored, Table, Tx, Var, Write, version_of};
 use maple_wire::Dpid;
 
 use crate::policy::{Engine, Policy};
@@ -326,6 +326,15 @@ impl App {
     #[must_use]
     pub fn keep(self, what: &impl Tracked) -> App {
         self.options.store.keep(what.name());
+        self.versioned(what.name(), None)
+    }
+
+    /// Declares which version of a table this program has.
+    fn versioned(self, name: &str, migrate: Option<Migrate>) -> App {
+        let (table, version) = version_of(name);
+        if let Err(error) = self.options.store.declare_version(table, version, migrate) {
+            panic!("{error}");
+        }
         self
     }
 
@@ -351,11 +360,7 @@ impl App {
         table: &Table<K, V>,
         migrate: impl Fn(u32, RowMap) -> Result<RowMap, String> + Send + Sync + 'static,
     ) -> App {
-        let (name, version) = version_of(table.name());
-        if let Err(error) = self.options.store.declare_version(name, version, Some(Arc::new(migrate))) {
-            panic!("{error}");
-        }
-        self
+        self.versioned(table.name(), Some(Arc::new(migrate)))
     }
 
     /// Sets the types of a table's keys and values. `maple state` shows them, converts its arguments to them, and
@@ -375,7 +380,7 @@ impl App {
         if let Err(error) = self.options.store.declare_types(table.name(), Table::<K, V>::types()) {
             panic!("{error}");
         }
-        self
+        self.versioned(table.name(), None)
     }
 
     /// Sets the initial value and the type of a variable, for people who look at it from outside.

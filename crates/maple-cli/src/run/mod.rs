@@ -12,12 +12,14 @@ mod summary;
 
 use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
+use maple_controller::takeover::HandedOver;
 use maple_controller::{Controller, ControllerOptions, Handle};
 use maple_emulator::Topology;
 use maple_laboratory::costs_of;
@@ -125,7 +127,10 @@ pub fn with(
     let (policy, track_hosts) = (Arc::clone(&chosen.policy), chosen.engine.track_hosts);
     let serve =
         reloading.filter(|_| topology.is_none()).map(|reloading| reloading.under(&options, &chosen)).transpose()?;
-    let controller = Controller::start(chosen)?;
+    let takes_over = options.takeover;
+    let handed = if takes_over { take_over(chosen.control.as_deref())? } else { HandedOver::default() };
+    let taken = handed.connections();
+    let controller = Controller::take_over(chosen, handed)?;
     let handle = controller.handle();
     started(handle.clone());
     let mut reloads = serve.map(|reloading| reloading.serve(&handle));
@@ -137,6 +142,10 @@ pub fn with(
         None => {
             let mut lines = Lines::new();
             lines.print_line(&format!("listening on {}", joined(handle.addresses())));
+            if takes_over {
+                lines.print_line(&format!("took over {taken} connections"));
+            }
+            handle.serve_successors();
             let mut failures = Failures::new();
             while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
                 if let Ok(notice) = handle.notices().recv_timeout(TURN) {
@@ -146,6 +155,9 @@ pub fn with(
                 if let Some(reloads) = &mut reloads {
                     reloads.look(&mut lines);
                 }
+                if let Some(successor) = handle.successor() {
+                    return hand_over(controller, successor, &mut lines);
+                }
             }
             summary::of_controller(&handle);
         }
@@ -154,6 +166,21 @@ pub fn with(
         bail!("{failure}");
     }
     controller.stop();
+    Ok(0)
+}
+
+/// Asks the controller with this control socket for what it has.
+fn take_over(control: Option<&Path>) -> anyhow::Result<HandedOver> {
+    let control = control.context("--takeover needs a control socket")?;
+    HandedOver::ask(control).with_context(|| format!("can't take over from the controller at {}", control.display()))
+}
+
+/// Ends in favour of another process.
+fn hand_over(controller: Controller, successor: UnixStream, lines: &mut Lines) -> anyhow::Result<u8> {
+    let handed = controller.hand_over()?;
+    let connections = handed.connections();
+    handed.send(successor).context("the process that was to take over is gone, and all connections are closed")?;
+    lines.print_line(&format!("handed {connections} connections over to another process"));
     Ok(0)
 }
 

@@ -160,7 +160,7 @@ impl Reloads<'_> {
         self.check_no_canary()?;
         let Reloading { limit, loader, .. } = self.of.reloading;
         self.handle.begin_versions();
-        let loaded = load_again(name, limit, loader).inspect_err(|_| drop(self.handle.end_versions(false)))?;
+        let loaded = load_again(name, limit, loader).inspect_err(|_| self.handle.refuse_versions())?;
         let reloaded = self.fitting(loaded).and_then(|policy| {
             self.handle.migrate()?;
             if matches!(PolicyName::parse(name), PolicyName::Builtin(_)) {
@@ -173,18 +173,21 @@ impl Reloads<'_> {
                     Arc::new(Canary::new(old, Arc::clone(&policy), switches.iter().copied()))
                 }
             };
-            Ok((self.handle.reload(Arc::clone(&runs), tolerate)?, policy, runs))
+            let reloaded = match canary {
+                None => self.handle.reload(Arc::clone(&runs), tolerate)?,
+                Some(_) => self.handle.reload_in_part(Arc::clone(&runs), tolerate)?,
+            };
+            Ok((reloaded, policy, runs))
         });
         match (&reloaded, loader) {
             (Ok(_), Some(loader)) => loader.adopted(),
             (Err(_), Some(loader)) => loader.refused(),
             (_, None) => {}
         }
-        let versions = self.handle.end_versions(reloaded.is_ok());
-        let (reloaded, policy, runs) = reloaded?;
-        if let Err(error) = versions {
-            tracing::warn!("what the policy before wrote during the reload is lost: {error}");
+        if reloaded.is_err() {
+            self.handle.refuse_versions();
         }
+        let (reloaded, policy, runs) = reloaded?;
         let former = std::mem::replace(&mut self.of.current, runs);
         self.of.former = Some((self.of.reloading.policy.clone(), former));
         self.of.canary = canary.map(|_| (policy, tolerate));
@@ -264,9 +267,14 @@ impl Reloads<'_> {
         let Some((name, former)) = self.of.former.clone() else {
             return Err("there is nothing to roll back: no policy ran before this one".into());
         };
-        let reloaded =
-            self.handle.reload(Arc::clone(&former), Tolerance::Percent(100)).map_err(|error| error.to_string())?;
-        self.handle.roll_back_versions();
+        let reloaded = self
+            .handle
+            .reload_in_part(Arc::clone(&former), Tolerance::Percent(100))
+            .map_err(|error| error.to_string())?;
+        match self.of.canary {
+            Some(_) => self.handle.refuse_versions(),
+            None => self.handle.roll_back_versions(),
+        }
         self.of.reloading.loader.into_iter().for_each(PolicyLoader::rolled_back);
         let Reloaded { trial, .. } = &reloaded;
         lines.print_event(&format!(

@@ -16,7 +16,9 @@ mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -65,6 +67,16 @@ pub(crate) struct Shared {
     pub heap_bytes: Option<fn() -> Option<usize>>,
     /// The reloads that were asked for.
     pub reloads: Reloads,
+    /// The process that has asked to take over.
+    pub successor: Successor,
+}
+
+/// A process that wants to take over.
+#[derive(Debug, Default)]
+pub(crate) struct Successor {
+    /// Whether the program would let it.
+    is_served: AtomicBool,
+    stream: Mutex<Option<UnixStream>>,
 }
 
 /// A error that was reported.
@@ -78,6 +90,33 @@ pub struct ReportedError {
 }
 
 impl Handle {
+    /// From now on [`Handle::successor`] is looked at.
+    pub fn serve_successors(&self) {
+        self.shared.successor.is_served.store(true, Ordering::Relaxed);
+    }
+
+    /// The process that wants to take over ([`crate::Controller::hand_over`]).
+    pub fn successor(&self) -> Option<UnixStream> {
+        self.shared.successor.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Another process wants to take over.
+    ///
+    /// # Errors
+    /// The stream, if the program hands nothing over, or another one was quicker.
+    pub(crate) fn succeed(&self, stream: UnixStream) -> Result<(), UnixStream> {
+        let mut waiting = self.shared.successor.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.shared.successor.is_served.load(Ordering::Relaxed) || waiting.is_some() {
+            return Err(stream);
+        }
+        *waiting = Some(stream);
+        Ok(())
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     pub(crate) fn new(shared: Shared) -> Handle {
         Handle { shared: Arc::new(shared) }
     }

@@ -94,6 +94,9 @@ pub enum ReloadError {
     /// A shard did not answer in time.
     #[error("the policy stays as it was: the new one was not tried on all packets within {} s", TIMEOUT.as_secs())]
     Late,
+    /// The rows of a table cannot be brought to the new policy's version of it.
+    #[error("the policy stays as it was: {0}")]
+    Version(#[from] VersionError),
     /// The rules of a switch are not known, because it was asked for them just now.
     #[error("the rules of switch {0} are being read: try again in a moment")]
     Unread(Dpid),
@@ -190,6 +193,27 @@ impl Handle {
     /// # Errors
     /// [`ReloadError`]; the policy that runs stays, except after [`ReloadError::Unconfirmed`].
     pub fn reload(&self, policy: Arc<dyn Policy>, tolerate: Tolerance) -> Result<Reloaded, ReloadError> {
+        self.reload_if(policy, tolerate, || {
+            self.committed(self.shared.store.adopt_versions(true)?);
+            Ok(())
+        })
+    }
+
+    /// The same, but the versions of tables in use stay: this policy is one that ran before, or decides at some switches
+    /// only.
+    ///
+    /// # Errors
+    /// As [`Handle::reload`].
+    pub fn reload_in_part(&self, policy: Arc<dyn Policy>, tolerate: Tolerance) -> Result<Reloaded, ReloadError> {
+        self.reload_if(policy, tolerate, || Ok(()))
+    }
+
+    fn reload_if(
+        &self,
+        policy: Arc<dyn Policy>,
+        tolerate: Tolerance,
+        prepare: impl FnOnce() -> Result<(), VersionError>,
+    ) -> Result<Reloaded, ReloadError> {
         let mut last = self.shared.reloads.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last += 1;
         let (began, candidate) = (Instant::now(), Candidate { number: *last, policy });
@@ -209,6 +233,10 @@ impl Handle {
         if !is_tolerated {
             self.abandon(&candidate);
             return Err(ReloadError::Failed(trial));
+        }
+        if let Err(error) = prepare() {
+            self.abandon(&candidate);
+            return Err(error.into());
         }
         let adopted = self.ask_all(|to| ShardQuery::Adopt(candidate.clone(), to), TIMEOUT);
         adopted.ok_or(ReloadError::Unconfirmed)?;
@@ -230,15 +258,9 @@ impl Handle {
         Ok(())
     }
 
-    /// The policy that was tried runs, or does not. With its versions of tables, their rows are in use, or gone.
-    ///
-    /// # Errors
-    /// [`VersionError`], if it runs and its rows cannot be made once more from what the old policy wrote meanwhile; it
-    /// has those that were made before.
-    pub fn end_versions(&self, is_adopted: bool) -> Result<(), VersionError> {
-        let store = &self.shared.store;
-        self.committed(if is_adopted { store.adopt_versions(true)? } else { store.refuse_versions() });
-        Ok(())
+    /// The policy that was to be tried does not run. The rows that were made for it are gone.
+    pub fn refuse_versions(&self) {
+        self.committed(self.shared.store.refuse_versions());
     }
 
     /// The policy that ran before runs again, with its versions of tables and the rows that they had.

@@ -22,6 +22,7 @@ pub use super::request::{Invalidate, Reload, Request, Show};
 pub use super::schema::SCHEMA;
 pub use super::state::{Place, StateRequest};
 use super::{Handle, access, state};
+use crate::takeover::REQUEST;
 
 /// The most clients at a time.
 const MAX_CLIENTS: usize = 16;
@@ -166,6 +167,10 @@ impl Drop for ControlSocket {
     }
 }
 
+/// Why nothing is handed over.
+const NO_TAKEOVER: &str = "this controller hands nothing over: it serves emulated switches or handlers, or another \
+                           process is taking over already";
+
 /// Accepts clients until the socket closes.
 fn serve(listener: &UnixListener, handle: &Handle, closing: &AtomicBool) {
     let clients = Arc::new(AtomicUsize::new(0));
@@ -226,6 +231,13 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
         reader.by_ref().take(MAX_REQUEST).read_line(&mut line)?;
         if !line.ends_with('\n') {
             return Ok(());
+        }
+        // Not a request with an answer: sockets come back, and only another controller knows what to do with them.
+        if line.trim_end() == REQUEST {
+            return match handle.succeed(writer) {
+                Ok(()) => Ok(()),
+                Err(mut writer) => write_line(&mut writer, &json!({ "error": NO_TAKEOVER })),
+            };
         }
         match parse(&line) {
             Ok(Request::State(StateRequest::Watch(place))) => return watch(handle, &place.in_use(handle), &mut writer),

@@ -15,13 +15,13 @@ use maple_core::engine::{Engine, Options, ShardId};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::snooped::LEASES;
-use maple_core::state::{DeclareError, Store, VersionError};
+use maple_core::state::{DeclareError, Store, VersionError, Write};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
 use crate::control::reload::Reloads;
 use crate::control::socket::ControlSocket;
-use crate::control::{Handle, Shared};
+use crate::control::{Handle, Shared, Successor};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::handler::HandlerFactory;
 use crate::listen::{Listener, Subscription, Subscriptions, TooManyConditions, listen as make_listener};
@@ -31,14 +31,17 @@ use crate::random::random;
 use crate::remember::{LeafJournal, Remembered};
 use crate::restart::Restart;
 use crate::session::Deadlines;
-use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
+use crate::shard::mailbox::{Mailbox, Outgoing, Released, ShardMessage};
 use crate::shard::registry::Registry;
 use crate::shard::{Parts, QueueLimits, Shard, WAKER};
 use crate::snoop::{Snooper, Snooping};
+use crate::takeover::{HandedOver, place, state_of};
 use crate::time::Clock;
 
 /// The most shards: a shard's number takes 8 bits of a leaf's id.
 const MAX_WORKERS: usize = 255;
+/// How long a shard may take to stop before its connections are handed over.
+const HAND_OVER: Duration = Duration::from_secs(5);
 /// The most connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 /// The port that IANA assigned to OpenFlow.
@@ -183,7 +186,16 @@ impl Controller {
     ///
     /// # Errors
     /// [`StartError`] if an address is taken or the system refuses a thread or descriptor; nothing runs then.
-    pub fn start(mut options: ControllerOptions) -> Result<Controller, StartError> {
+    pub fn start(options: ControllerOptions) -> Result<Controller, StartError> {
+        Controller::take_over(options, HandedOver::default())
+    }
+
+    /// The same, with what another process has handed over: its connections, which need not reconnect, its listening
+    /// sockets, which take the place of [`ControllerOptions::listen`], and its tables and variables.
+    ///
+    /// # Errors
+    /// As [`Controller::start`].
+    pub fn take_over(mut options: ControllerOptions, mut handed: HandedOver) -> Result<Controller, StartError> {
         let snoops = options.snooping.is_on() && options.handlers.is_none();
         let listener = if snoops { Some(subscribe_snooper(&mut options)?) } else { None };
         let subscriptions = Subscriptions::new(std::mem::take(&mut options.subscriptions))?;
@@ -195,10 +207,20 @@ impl Controller {
         if let Some(missing) = options.cores.iter().find(|id| !cores().iter().any(|core| core.id == **id)) {
             return Err(StartError::NoCore(*missing, cores().iter().map(|core| core.id).collect()));
         }
-        let listeners = options.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?;
+        let taken = std::mem::take(&mut handed.listeners);
+        let listeners = if taken.is_empty() {
+            options.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?
+        } else {
+            let taken = taken.into_iter().map(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok(TcpListener::from_std(listener))
+            });
+            taken.collect::<io::Result<Vec<_>>>()?
+        };
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
         let clock = Clock::start();
         let mut persistence = open_persistence(&options)?;
+        take_state(&options.store, std::mem::take(&mut handed.state));
         // No shard runs yet, so the commit needs no distribution.
         drop(options.store.adopt_versions(false)?);
         let known = match &mut persistence {
@@ -244,6 +266,7 @@ impl Controller {
             pending_writes: persistence.as_ref().map(Persistence::pending_writes),
             heap_bytes: options.heap_bytes,
             reloads: Reloads::default(),
+            successor: Successor::default(),
         };
         let mut controller =
             Controller { handle: Handle::new(shared), threads: Vec::new(), control: None, persistence };
@@ -258,8 +281,13 @@ impl Controller {
             let thread = spawn_snooper(&options, listener, common.clock.clone(), controller.handle.clone())?;
             controller.threads.push(thread);
         }
+        let shared_registry = Arc::clone(&common.registry);
         // This drops a sender of the listeners' queues, so that the shards' end closes these queues.
         drop(common);
+        for connection in handed.connections {
+            let to = shared_registry.assign();
+            mailboxes[usize::from(to.0)].send(ShardMessage::Resume(connection));
+        }
         if let Some(path) = options.control {
             let socket = ControlSocket::open(&path, controller.handle.clone());
             controller.control = Some(socket.map_err(|error| StartError::Control { path, error })?);
@@ -280,6 +308,28 @@ impl Controller {
         self.join();
         self.end();
         self.handle.failure().map_or(Ok(()), |why| Err(Stopped(why.into())))
+    }
+
+    /// Ends, without closing what another process can go on with. Rules stay in the switches.
+    ///
+    /// # Errors
+    /// If a shard does not answer. Then everything is closed.
+    pub fn hand_over(mut self) -> io::Result<HandedOver> {
+        let mut handed = HandedOver::default();
+        let (to, released) = crossbeam_channel::unbounded();
+        let mailboxes = &self.handle.shared().mailboxes;
+        for mailbox in mailboxes {
+            mailbox.send(ShardMessage::HandOver(to.clone()));
+        }
+        drop(to);
+        for _ in mailboxes {
+            let Released { listeners, connections } = released.recv_timeout(HAND_OVER).map_err(io::Error::other)?;
+            handed.listeners.extend(listeners);
+            handed.connections.extend(connections);
+        }
+        handed.state = state_of(&self.handle.snapshot());
+        self.end();
+        Ok(handed)
     }
 
     /// Closes all connections, and waits until every thread has ended. Rules stay in the switches.
@@ -352,6 +402,16 @@ impl Common {
             balance_period: options.balance_period,
             known: self.known.clone(),
         })
+    }
+}
+
+/// Takes over the tables and variables of another process. The policy may have declared one otherwise.
+fn take_state(store: &Store, state: Vec<Write>) {
+    for write in state {
+        let of = place(&write);
+        if let Err(error) = store.change(vec![write]) {
+            tracing::warn!(?of, "not taken over: {error}");
+        }
     }
 }
 

@@ -172,6 +172,8 @@ impl Session {
             && let Phase::Describe(describe) = std::mem::replace(&mut self.phase, Phase::Up)
         {
             out.push(Output::Up(Box::new(describe.into_info(self.version))));
+            let early = self.early.take().into_iter().flatten();
+            out.extend(early.map(|(xid, message)| Output::Deliver { xid, message }));
         }
     }
 }

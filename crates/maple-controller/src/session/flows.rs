@@ -91,8 +91,13 @@ impl Session {
         }
     }
 
-    /// The switch does not report its rules. Deletes those that may be Maple's.
+    /// The switch does not report its rules. Deletes those that may be Maple's. If it was asked for the sample, it may
+    /// only not know how to select rules, and is asked for all.
     pub(super) fn flows_refused(&mut self, now: Time, out: &mut Vec<Output>) {
+        if self.reading.as_ref().is_some_and(|reading| reading.pieces.is_sample()) {
+            self.ignores_cookies = true;
+            return self.read_flows(now, out);
+        }
         self.warn(ProtocolWarning::RulesUnreadable, out);
         let mut delete = FlowMod::new(FlowModCommand::Delete, 0, Match::any(), Vec::new());
         if self.version == Version::Of13 {

@@ -49,6 +49,11 @@ use pieces::AllRules;
 /// The lowest transaction id of the engine and of handlers.
 pub const ENGINE_XIDS: u32 = 0x8000_0000;
 
+/// The first transaction id of a session on a connection that was handed over. The session before counted from 1.
+const RESUMED_XIDS: u32 = ENGINE_XIDS / 2;
+/// The maximum number of packets that such a session keeps until the handshake is done.
+const MAX_EARLY: usize = 4096;
+
 /// Message type of a hello, in every version.
 const TYPE_HELLO: u8 = 0;
 /// Message type of an error, in every version.
@@ -126,6 +131,8 @@ pub struct Session {
     next_xid: u32,
     /// One bit for each kind of warning that was reported.
     warned: u8,
+    /// If the connection was handed over: packets that came before the handshake was done.
+    early: Option<Vec<(u32, Message)>>,
 }
 
 impl Session {
@@ -142,8 +149,29 @@ impl Session {
             config_request: None,
             next_xid: 1,
             warned: 0,
+            early: None,
         };
         session.request(Message::Hello(our_hello()), out);
+        session
+    }
+
+    /// A session on a connection that another process served until now, in this version. Requests the features. Packets
+    /// that come before the handshake is done are delivered after it.
+    pub fn resumed(now: Time, deadlines: Deadlines, version: Version, out: &mut Vec<Output>) -> Session {
+        let mut session = Session {
+            phase: Phase::Features(after(now, deadlines.handshake)),
+            version,
+            deadlines,
+            keepalive: Keepalive::new(now),
+            reading: None,
+            all_rules: Vec::new(),
+            ignores_cookies: false,
+            config_request: None,
+            next_xid: RESUMED_XIDS,
+            warned: 0,
+            early: Some(Vec::new()),
+        };
+        session.request(Message::FeaturesRequest, out);
         session
     }
 
@@ -274,6 +302,9 @@ impl Session {
         match (&mut self.phase, message) {
             (Phase::Closed, _) => {}
             (Phase::Up, message @ Message::PacketIn(_)) => out.push(Output::Deliver { xid: header.xid, message }),
+            (_, message @ Message::PacketIn(_)) if self.early.as_ref().is_some_and(|all| all.len() < MAX_EARLY) => {
+                self.early.iter_mut().for_each(|all| all.push((header.xid, message.clone())));
+            }
             (_, Message::EchoRequest(data)) => {
                 out.push(Output::Send { xid: header.xid, message: Message::EchoReply(data) });
             }
@@ -307,7 +338,7 @@ impl Session {
                 self.flows_part(now, reply, out);
             }
             (Phase::Up, Message::Error(error)) if is_piece => {
-                self.piece_refused(header.xid, error, out);
+                self.piece_refused(now, header.xid, error, out);
             }
             (Phase::Up, Message::StatsReply(reply)) if is_piece => {
                 self.piece_part(now, header.xid, reply, out);

@@ -148,11 +148,15 @@ impl Session {
         }
     }
 
-    /// The switch refuses to report rules.
-    pub(super) fn piece_refused(&mut self, open: u32, error: ErrorMsg, out: &mut Vec<Output>) {
+    /// The switch refuses to report rules. If it was asked for the sample, it may not know how to select rules.
+    pub(super) fn piece_refused(&mut self, now: Time, open: u32, error: ErrorMsg, out: &mut Vec<Output>) {
         let Some(at) = self.all_rules.iter().position(|request| request.open == open) else { return };
         self.keepalive.answered(open);
-        let xid = self.all_rules.remove(at).xid;
+        let AllRules { xid, pieces, .. } = self.all_rules.remove(at);
+        if pieces.is_sample() {
+            self.ignores_cookies = true;
+            return self.ask_for_all_rules(now, xid, out);
+        }
         out.push(Output::Deliver { xid, message: Message::Error(error) });
     }
 }

@@ -25,6 +25,7 @@ use super::socket::Socket;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
 use crate::status::{ShardStats, SwitchStatus};
+use crate::takeover::HandedConnection;
 
 /// The most batches in a mailbox.
 const MAILBOX_CAPACITY: usize = 1024;
@@ -67,11 +68,22 @@ pub(crate) enum ShardMessage {
     Fence(Sender<()>),
     /// Reply when your switches have confirmed all deletions of rules so far.
     Settle(Sender<()>),
+    /// Serve this connection, which another process served until now.
+    Resume(HandedConnection),
     /// Close all connections and end.
     Stop,
+    /// The same, but do not close what another process can go on with: send it here.
+    HandOver(Sender<Released>),
     /// Migrate this switch to another shard, if you serve it.
     #[cfg(test)]
     MigrateSwitch(Dpid, ShardId),
+}
+
+/// What a shard does not close when it ends.
+#[derive(Debug, Default)]
+pub(crate) struct Released {
+    pub listeners: Vec<std::net::TcpListener>,
+    pub connections: Vec<HandedConnection>,
 }
 
 /// A query from another thread, with the channel for the answer. Sending fails if the other thread has stopped waiting.

@@ -54,7 +54,9 @@ impl Shard {
                 self.settling.insert(self.last_settle_token, to);
                 self.events.push(Event::AwaitBarriers(self.last_settle_token));
             }
+            ShardMessage::Resume(connection) => self.resume(now, connection),
             ShardMessage::Stop => self.stopping = true,
+            ShardMessage::HandOver(to) => (self.stopping, self.handing_over) = (true, Some(to)),
             #[cfg(test)]
             ShardMessage::MigrateSwitch(dpid, to) => {
                 if let Some(slot) = self.by_dpid.get(&dpid).copied() {

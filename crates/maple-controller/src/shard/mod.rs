@@ -80,7 +80,7 @@ use crate::session::{Deadlines, Output};
 use crate::time::{Clock, before, until};
 use backlog::Backlog;
 use effects::MAX_BATCH;
-use mailbox::{Outgoing, ShardMessage};
+use mailbox::{Outgoing, Released, ShardMessage};
 use migration::LoadMonitor;
 pub use outbox::QueueLimits;
 use registry::Registry;
@@ -193,6 +193,8 @@ pub(crate) struct Shard {
     /// so the data came during the previous turn at the earliest.
     arrivals_since: Time,
     stopping: bool,
+    /// Another process goes on with the connections.
+    handing_over: Option<Sender<Released>>,
     /// Whether to print the engine's events and effects.
     #[cfg(feature = "simulation")]
     is_traced: bool,
@@ -247,6 +249,7 @@ impl Shard {
             began: Time(0),
             arrivals_since: Time(0),
             stopping: false,
+            handing_over: None,
             #[cfg(feature = "simulation")]
             is_traced: false,
         })
@@ -258,6 +261,7 @@ impl Shard {
         while !self.stopping {
             self.turn(&mut ready)?;
         }
+        self.hand_over();
         self.close_all();
         Ok(())
     }

@@ -1,7 +1,8 @@
 //! A shard's sockets: accepts, reads, writes and closes them.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{self, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use maple_core::engine::Time;
@@ -9,14 +10,18 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Token};
 
 use super::connection::{Connection, ConnectionState, LINGER, ReadResult};
-use super::mailbox::ShardMessage;
+use super::mailbox::{Released, ShardMessage};
 use super::socket::Socket;
 use super::{FIRST_CONNECTION, FIRST_LISTENER, Shard};
 use crate::session::{CloseReason, Session};
-use crate::time::after;
+use crate::takeover::HandedConnection;
+use crate::time::{after, until};
 
 /// The most connections accepted in one turn.
 const ACCEPT_SHARE: usize = 64;
+/// How long packets that wait are answered, and how long output is written, before connections are handed over.
+const LAST_WORK: Duration = Duration::from_millis(20);
+const LAST_WRITE: Duration = Duration::from_millis(500);
 /// How long accepting pauses when the system is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -40,6 +45,16 @@ impl Listeners {
             registry.register(socket, Token(FIRST_LISTENER + i), Interest::READABLE)?;
         }
         Ok(Listeners { ready: false, sockets, paused_until: None })
+    }
+
+    /// Takes the sockets. Nothing is accepted any more.
+    fn release(&mut self, registry: &mio::Registry) -> Vec<net::TcpListener> {
+        let sockets = std::mem::take(&mut self.sockets).into_iter();
+        let released = sockets.filter_map(|mut socket| {
+            registry.deregister(&mut socket).ok()?;
+            Some(owned(&socket).ok()?.into())
+        });
+        released.collect()
     }
 
     /// Whether there may be connections to accept now.
@@ -68,6 +83,11 @@ impl Listeners {
         self.ready = false;
         Ok(None)
     }
+}
+
+/// Another descriptor of the same socket.
+fn owned(socket: &impl AsFd) -> io::Result<OwnedFd> {
+    socket.as_fd().try_clone_to_owned()
 }
 
 impl Shard {
@@ -133,6 +153,73 @@ impl Shard {
         if let Err(error) = registered {
             self.close(now, id.slot, CloseReason::Io(error.kind()));
         }
+    }
+
+    /// Goes on with a connection of another process. Its switch is asked what it is, as if it had just connected.
+    pub(super) fn resume(&mut self, now: Time, handed: HandedConnection) {
+        let HandedConnection { socket, version, partial } = handed;
+        let (peer, set) = (socket.peer_addr(), socket.set_nonblocking(true));
+        let (Ok(peer), Ok(())) = (peer, set) else {
+            tracing::warn!("a connection ended while it was handed over");
+            return self.registry.remove_connection(self.id);
+        };
+        let id = self.connections.reserve();
+        let mut socket = Socket::Tcp(TcpStream::from_std(socket));
+        let registered = socket.register(self.poll.registry(), token(id.slot));
+        let session = Session::resumed(now, self.deadlines, version, &mut self.outputs);
+        let mut connection = Box::new(Connection::new(id, socket, peer, session));
+        if let ConnectionState::Open { framer, .. } = &mut connection.state {
+            framer.begin_with(&partial);
+        }
+        self.connections.insert(connection);
+        self.act(now, id.slot);
+        self.want_read(id.slot);
+        if let Err(error) = registered {
+            self.close(now, id.slot, CloseReason::Io(error.kind()));
+        }
+    }
+
+    /// At the end: takes what another process can go on with, if one has asked.
+    pub(super) fn hand_over(&mut self) {
+        let Some(to) = self.handing_over.take() else { return };
+        let began = self.clock.now();
+        // Packets that wait get their answers.
+        while (!self.events.is_empty() || !self.backlog.is_empty()) && until(began, self.clock.now()) < LAST_WORK {
+            self.run_engine(self.clock.now());
+        }
+        let listeners = self.listeners.release(self.poll.registry());
+        let slots: Vec<usize> = self.connections.iter().map(|connection| connection.id.slot).collect();
+        let connections = slots.into_iter().filter_map(|slot| self.release(slot)).collect();
+        // If the other thread has given up, they are closed.
+        drop(to.send(Released { listeners, connections }));
+    }
+
+    /// Takes a connection without ending it, if all output is written and nothing but a policy serves it.
+    fn release(&mut self, slot: usize) -> Option<HandedConnection> {
+        let began = self.clock.now();
+        let connection = self.connections.get(slot)?;
+        let ConnectionState::Open { session, framer } = &connection.state else { return None };
+        if !session.is_up() || connection.handler.is_some() || connection.read_closed {
+            return None;
+        }
+        let (version, partial) = (session.version(), framer.started().to_vec());
+        while !connection.outbox.is_empty() && until(began, self.clock.now()) < LAST_WRITE {
+            connection.outbox.write_to(&mut connection.socket).ok()?;
+            if !connection.outbox.is_empty() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let (id, dpid, is_written) = (connection.id, connection.dpid, connection.outbox.is_empty());
+        let socket = match &mut connection.socket {
+            Socket::Tcp(stream) if is_written => owned(stream).ok()?,
+            _ => return None,
+        };
+        // Closing our descriptor does not end the connection, because there is another one.
+        let mut connection = self.connections.remove(slot)?;
+        connection.socket.deregister(self.poll.registry()).ok()?;
+        dpid.into_iter().for_each(|dpid| self.registry.release(dpid, id));
+        self.registry.remove_connection(self.id);
+        Some(HandedConnection { socket: socket.into(), version, partial })
     }
 
     /// Reads each ready socket once.

@@ -108,7 +108,10 @@ impl Engine {
         if switch.tables.is_unconfirmed() || self.dirty.contains(&dpid) {
             self.stats.polls_postponed += u64::from(!switch.polls.is_postponed);
             switch.polls.is_postponed = true;
-            self.timers.insert((now + BUSY_RETRY, Timer::Poll(dpid)));
+            if switch.polls.timer.is_none_or(|timer| timer <= now) {
+                switch.polls.timer = Some(now + BUSY_RETRY);
+                self.timers.insert((now + BUSY_RETRY, Timer::Poll(dpid)));
+            }
             return;
         }
         let xid = switch.tables.take_xid();

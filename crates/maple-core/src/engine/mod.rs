@@ -205,7 +205,10 @@ pub struct Engine {
 
 impl Engine {
     /// Makes the engine of `shard`. All shards of a controller share `store` and have equal `options`.
-    pub fn new(shard: ShardId, store: Arc<Store>, policy: Arc<dyn Policy>, options: Options) -> Engine {
+    pub fn new(shard: ShardId, store: Arc<Store>, policy: Arc<dyn Policy>, mut options: Options) -> Engine {
+        if options.flow_mod_rate.is_some() {
+            options.reroute_timeout = options.reroute_timeout.max(pacing::PACED_REROUTE_TIMEOUT);
+        }
         if !options.track_hosts {
             store.know_no_hosts();
         }

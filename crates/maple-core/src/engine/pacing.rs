@@ -17,6 +17,9 @@ use super::{Effect, Engine, Time};
 /// How much of a second's changes may be sent at once. Timers do not fire more often than that.
 const BURST: Duration = Duration::from_millis(10);
 
+/// How long a reroute may take if switches are paced: labels of the new way wait for their turn.
+pub(super) const PACED_REROUTE_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// What waits for one switch.
 #[derive(Debug, Default)]
 pub(super) struct Pacing {

@@ -191,7 +191,9 @@ impl Polls {
         let series = self.series(what);
         series.is_refused = false;
         series.before = series.newest.replace(Arc::clone(&reading));
-        Some(series.complete(what, reading, period))
+        // A poll comes no sooner than after the rest.
+        let rest = Duration::from_nanos(took) * (REST_FACTOR + 1);
+        Some(series.complete(what, reading, period, rest))
     }
 
     /// The switch refuses to report its counters. Returns the gauges that are no longer known, and what it was asked
@@ -222,7 +224,7 @@ impl Polls {
 }
 
 impl PollSeries {
-    fn complete(&mut self, what: Counted, reading: Arc<Reading>, period: Duration) -> CompleteAnswer {
+    fn complete(&mut self, what: Counted, reading: Arc<Reading>, period: Duration, rest: Duration) -> CompleteAnswer {
         let mut complete =
             CompleteAnswer { what, reading, since: None, measure: BTreeSet::new(), forget: BTreeSet::new() };
         if !self.is_wanted() {
@@ -238,7 +240,7 @@ impl PollSeries {
         }
         let sample = self.sample.replace(Arc::clone(&complete.reading));
         // After a pause, a rate over all of it would not describe the present.
-        complete.since = sample.filter(|_| age.is_some_and(|age| age < period * 3));
+        complete.since = sample.filter(|_| age.is_some_and(|age| age < period.max(rest) * 3));
         // A gauge that is unwanted now may be wanted again soon, so its history is kept for one more reading.
         complete.measure = self.wanted.union(&self.wanted_before).copied().collect();
         complete.forget = self.measured.difference(&complete.measure).copied().collect();

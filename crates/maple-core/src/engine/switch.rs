@@ -125,7 +125,8 @@ impl Switch {
             dpid,
             table: table(&capabilities, options),
             labels: LabelTable::new(dpid, capabilities.version, !three_tables, quarantine(options)),
-            tables: Tables::new(options.first_xid, capabilities.bundles),
+            // A bundle is committed at once, however many changes a second a switch is to get.
+            tables: Tables::new(options.first_xid, capabilities.bundles && options.flow_mod_rate.is_none()),
             pacing: Pacing::default(),
             capabilities,
             three_tables,
@@ -215,10 +216,13 @@ impl Engine {
         let Some(Confirmed { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
         switch.open_route_table();
         waiters.into_iter().for_each(|waiter| self.wake_waiter(dpid, waiter));
-        if has_second_step || self.options.flow_mod_rate.is_some() {
+        if has_second_step {
             self.mark_dirty(dpid, Stale::default());
         }
         self.poll_postponed(dpid);
+        if self.options.flow_mod_rate.is_some() {
+            self.mark_dirty(dpid, Stale::default());
+        }
     }
 
     fn wake_waiter(&mut self, dpid: Dpid, waiter: Waiter) {

@@ -108,6 +108,16 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Replaces what these names hold, as [`Store::keep_in`] does, without keeping anything from now on.
+    pub fn load_kept(&self, knows: &[Name], kept: Vec<Write>) {
+        self.update(|state| {
+            let before = knows.iter().flat_map(|name| contents(state, name)).map(without_value);
+            before.chain(kept).collect()
+        });
+    }
+}
+
 /// All that the table and the variable of a name hold, and those that slices call so, as writes.
 fn contents<'a>(state: &'a Snapshot, name: &Name) -> Vec<Write> {
     let row = |table: &Name, (key, value): (&super::Value, &super::Value)| Write::Table {

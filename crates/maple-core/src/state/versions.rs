@@ -4,14 +4,17 @@
 //! the policy that runs has those that it always had. The variable `blocked#version` says which version is in use; 1 if
 //! it is not set. It is committed together with the rows, and kept with them.
 //!
-//! The new rows are made from those in use ([`Store::migrate`]): when a policy is to be tried, and once more when it has
-//! taken over, because the old policy may have written meanwhile ([`Store::adopt_versions`]). The old rows stay until
-//! another policy takes over, for a way back ([`Store::roll_back_versions`]), but not over a restart.
+//! The new rows are made from those in use ([`Store::migrate`]): when a policy is to be tried, and once more just before
+//! it takes over ([`Store::adopt_versions`]). The old policy may have written meanwhile, and the new one too, if it
+//! already decides at some switches. So of the rows that are made again, only those that have become others since are
+//! written. The old rows stay until another policy takes over, for a way back ([`Store::roll_back_versions`]), but not
+//! over a restart. Slices have the versions of the tables that they call by the same name.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::names::{is_named, outside_of_slices};
 use super::{Commit, Mismatch, Name, Snapshot, Store, Value, Write, sync};
 
 /// The rows of a table.
@@ -83,6 +86,17 @@ pub(super) struct Versions {
     aside: Option<BTreeMap<Name, Version>>,
     /// Those of the policy that ran before.
     former: BTreeMap<Name, Version>,
+    /// The rows that were made for the policy that is loaded, by table.
+    made: BTreeMap<Name, RowMap>,
+}
+
+/// The writes that make the rows of versions.
+#[derive(Default)]
+struct Made {
+    writes: Vec<Write>,
+    /// The tables that they were made from.
+    from: Vec<Name>,
+    rows: BTreeMap<Name, RowMap>,
 }
 
 #[derive(Clone)]
@@ -113,9 +127,10 @@ pub fn version_var(table: &str) -> Name {
     format!("{table}#version").into()
 }
 
-/// The version of a table that is in use.
+/// The version of a table that is in use; of one of a slice, that of the table outside.
 fn in_use(state: &Snapshot, table: &str) -> u32 {
-    let number = state.var(&version_var(table)).and_then(Value::as_int);
+    let number = |table: &str| state.var(&version_var(table)).and_then(Value::as_int);
+    let number = number(table).or_else(|| number(outside_of_slices(table)?));
     number.and_then(|number| u32::try_from(number).ok()).unwrap_or(1)
 }
 
@@ -149,6 +164,7 @@ impl Store {
         let versions = &mut *sync::lock(&self.versions);
         let declared = std::mem::take(&mut versions.declared);
         versions.aside.get_or_insert(declared);
+        versions.made.clear();
     }
 
     /// Makes the rows of declared versions that are not in use.
@@ -156,40 +172,57 @@ impl Store {
     /// # Errors
     /// [`VersionError`]; no rows are changed then.
     pub fn migrate(&self) -> Result<Commit, VersionError> {
-        let declared = sync::lock(&self.versions).declared.clone();
-        let state = self.snapshot();
-        let mut writes = Vec::new();
-        for (table, version) in &declared {
-            let there = in_use(&state, table);
-            if there != version.number {
-                writes.extend(made(&state, table, there, version)?);
-            }
-        }
-        Ok(self.change(writes)?)
+        self.make_versions(|_, _| Vec::new())
     }
 
-    /// The declared versions are in use from now on, by the policy that runs. With `can_go_back` the rows of the versions
-    /// that were in use stay.
+    /// The declared versions are in use from now on, by the policy that is about to run. With `can_go_back` the rows of
+    /// the versions that were in use stay.
     ///
     /// # Errors
     /// [`VersionError`]; nothing is changed then.
     pub fn adopt_versions(&self, can_go_back: bool) -> Result<Commit, VersionError> {
-        let declared = sync::lock(&self.versions).declared.clone();
-        let state = self.snapshot();
-        let mut writes = Vec::new();
-        for (table, version) in &declared {
-            let there = in_use(&state, table);
-            if there != version.number {
-                writes.extend(made(&state, table, there, version)?);
-                writes.push(uses(table, version.number));
+        let commit = self.make_versions(|state, declared| {
+            let mut writes = Vec::new();
+            for (table, version) in declared {
+                let there = in_use(state, table);
+                writes.extend((there != version.number).then(|| uses(table, version.number)));
+                let is_old = |number: &u32| *number != there || !can_go_back;
+                writes.extend((1..version.number).filter(is_old).flat_map(|number| emptied(state, table, number)));
             }
-            let is_old = |number: &u32| *number != there || !can_go_back;
-            writes.extend((1..version.number).filter(is_old).flat_map(|number| emptied(&state, table, number)));
-        }
-        let commit = self.change(writes)?;
+            writes
+        })?;
         let versions = &mut *sync::lock(&self.versions);
         versions.former = versions.aside.take().unwrap_or_default();
+        versions.made.clear();
         Ok(commit)
+    }
+
+    /// Makes the rows of declared versions that are not in use, in one commit with what `more` says. What they are made
+    /// from is the newest then.
+    fn make_versions(
+        &self,
+        more: impl Fn(&Snapshot, &BTreeMap<Name, Version>) -> Vec<Write>,
+    ) -> Result<Commit, VersionError> {
+        loop {
+            let Versions { declared, made: last, .. } = sync::lock(&self.versions).clone();
+            let (state, mut made) = (self.snapshot(), Made::default());
+            for (table, version) in declared.iter().filter(|(table, version)| in_use(&state, table) != version.number) {
+                made.add(&state, table, version, &last)?;
+            }
+            let mut writes = more(&state, &declared);
+            for write in made.writes {
+                writes.push(state.normalise(&write)?.unwrap_or(write));
+            }
+            let mut is_newest = true;
+            let commit = self.update(|newest| {
+                is_newest = made.from.iter().all(|table| rows(newest, table) == rows(&state, table));
+                if is_newest { writes } else { Vec::new() }
+            });
+            if is_newest {
+                sync::lock(&self.versions).made.extend(made.rows);
+                return Ok(commit);
+            }
+        }
     }
 
     /// The policy that was loaded is not to run. Its rows are gone.
@@ -197,6 +230,7 @@ impl Store {
         let versions = &mut *sync::lock(&self.versions);
         let Some(aside) = versions.aside.take() else { return Commit::default() };
         let refused = std::mem::replace(&mut versions.declared, aside);
+        versions.made.clear();
         self.update(|state| {
             let unused = refused.iter().filter(|(table, version)| in_use(state, table) < version.number);
             unused.flat_map(|(table, version)| emptied(state, table, version.number)).collect()
@@ -227,31 +261,63 @@ fn uses(table: &Name, number: u32) -> Write {
     Write::Var { name: version_var(table), value: Some(Value::from(i64::from(number))) }
 }
 
-/// The writes that remove all rows of a version.
-fn emptied(state: &Snapshot, table: &str, number: u32) -> Vec<Write> {
+/// The tables of a version: the one outside of slices, and those of slices.
+fn tables_of(state: &Snapshot, table: &str, number: u32) -> Vec<Name> {
     let name = versioned(table, number);
-    let keys = state.table(&name).into_iter().flatten().map(|(key, _)| key.clone());
-    keys.map(|key| Write::Table { table: name.clone(), key, value: None }).collect()
+    state.tables().filter(|of| is_named(of, &name)).cloned().collect()
 }
 
-/// The writes that make the rows of a version from those in use. A table without rows has none to make.
-fn made(state: &Snapshot, table: &Name, there: u32, version: &Version) -> Result<Vec<Write>, VersionError> {
-    let (table, wanted) = (table.clone(), version.number);
-    if there > wanted {
-        return Err(VersionError::Later { table, there, wanted });
+/// The writes that remove all rows of a version.
+fn emptied(state: &Snapshot, table: &str, number: u32) -> Vec<Write> {
+    let rows = |table: Name| {
+        let keys: Vec<Value> = state.table(&table).into_iter().flatten().map(|(key, _)| key.clone()).collect();
+        keys.into_iter().map(move |key| Write::Table { table: table.clone(), key, value: None })
+    };
+    tables_of(state, table, number).into_iter().flat_map(rows).collect()
+}
+
+impl Made {
+    /// Makes the rows of a version from those in use. `last`: what was made before, of which only the differences are
+    /// written. A table without rows has none to make.
+    fn add(
+        &mut self,
+        state: &Snapshot,
+        table: &Name,
+        version: &Version,
+        last: &BTreeMap<Name, RowMap>,
+    ) -> Result<(), VersionError> {
+        let (there, wanted) = (in_use(state, table), version.number);
+        let of = || table.clone();
+        if there > wanted {
+            return Err(VersionError::Later { table: of(), there, wanted });
+        }
+        let mut from = tables_of(state, table, there);
+        // One that is empty by now had rows before.
+        let before = last.keys().filter(|name| is_named(name, &versioned(table, wanted)));
+        from.extend(before.map(|name| versioned(version_of(name).0, there)));
+        from.sort_unstable();
+        from.dedup();
+        for source in from {
+            let old = rows(state, &source);
+            let target = versioned(version_of(&source).0, wanted);
+            let new = match &version.migrate {
+                _ if old.is_empty() => RowMap::new(),
+                None => return Err(VersionError::NoWay { table: of(), there, wanted }),
+                Some(migrate) => {
+                    migrate(there, old).map_err(|error| VersionError::Failed { table: of(), there, error })?
+                }
+            };
+            let before = last.get(&target).cloned().unwrap_or_else(|| rows(state, &target));
+            let gone = before.keys().filter(|key| !new.contains_key(key)).map(|key| (key.clone(), None));
+            let changed = new.iter().filter(|(key, value)| before.get(key) != Some(value));
+            let changed = changed.map(|(key, value)| (key.clone(), Some(value.clone())));
+            let write = |(key, value)| Write::Table { table: target.clone(), key, value };
+            self.writes.extend(gone.chain(changed).map(write));
+            self.rows.insert(target, new);
+            self.from.push(source);
+        }
+        Ok(())
     }
-    let old = rows(state, &versioned(&table, there));
-    if old.is_empty() {
-        return Ok(Vec::new());
-    }
-    let Some(migrate) = &version.migrate else { return Err(VersionError::NoWay { table, there, wanted }) };
-    let new = migrate(there, old).map_err(|error| VersionError::Failed { table: table.clone(), there, error })?;
-    let name = versioned(&table, wanted);
-    let before = rows(state, &name);
-    let gone = before.keys().filter(|key| !new.contains_key(key)).map(|key| (key.clone(), None));
-    let changed = new.iter().filter(|(key, value)| before.get(key) != Some(value));
-    let changed = changed.map(|(key, value)| (key.clone(), Some(value.clone())));
-    Ok(gone.chain(changed).map(|(key, value)| Write::Table { table: name.clone(), key, value }).collect())
 }
 
 #[cfg(test)]
@@ -308,6 +374,46 @@ mod tests {
         drop(store.adopt_versions(false).expect("there is a way"));
         assert_eq!(text(&store, "t#3")[2], "\"c\" \"3 since 2\"");
         assert_eq!(text(&store, "t#2"), [""; 0]);
+    }
+
+    #[test]
+    fn what_both_policies_wrote_meanwhile_stays() {
+        let store = Store::new();
+        ["a", "b", "c"].into_iter().for_each(|key| put(&store, "t", key, 1));
+        put(&store, "red/t", "r", 1);
+        store.begin_versions();
+        store.declare_version("t", 2, since()).expect("once");
+        drop(store.migrate().expect("there is a way"));
+        // The new policy decides at some switches already, and the old one at the others.
+        put(&store, "t#2", "new", "own");
+        put(&store, "t#2", "a", "own");
+        put(&store, "t", "b", 2);
+        drop(store.change(vec![Write::Table { table: "t".into(), key: "c".into(), value: None }]).expect("no types"));
+        drop(store.adopt_versions(true).expect("there is a way"));
+        assert_eq!(text(&store, "t#2"), ["\"a\" \"own\"", "\"b\" \"2 since 1\"", "\"new\" \"own\""]);
+        assert_eq!(text(&store, "red/t#2"), ["\"r\" \"1 since 1\""], "slices have versions too");
+        assert_eq!(&*store.table_in_use("red/t"), "red/t#2");
+        drop(store.roll_back_versions());
+        assert_eq!((text(&store, "red/t").len(), text(&store, "red/t#2").len()), (1, 0));
+        assert_eq!(&*store.table_in_use("red/t"), "red/t");
+    }
+
+    #[test]
+    fn rows_are_made_from_what_is_newest() {
+        let store = Store::new();
+        put(&store, "t", "a", 1);
+        let (of, calls) = (Arc::downgrade(&store), std::sync::atomic::AtomicU32::new(0));
+        // Somebody writes while rows are made.
+        let slow: Migrate = Arc::new(move |_, rows| {
+            if calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 2 {
+                put(&of.upgrade().expect("it is there"), "t", "late", 1);
+            }
+            Ok(rows)
+        });
+        store.declare_version("t", 2, Some(slow)).expect("once");
+        drop(store.adopt_versions(false).expect("there is a way"));
+        assert_eq!(text(&store, "t#2"), ["\"a\" 1", "\"late\" 1"]);
+        assert_eq!(text(&store, "t"), [""; 0]);
     }
 
     #[test]

@@ -244,3 +244,27 @@ fn a_description_with_control_characters_is_printed_without_them() {
     let [Output::Up(info)] = &peer.out[..] else { panic!("{:?}", peer.out) };
     assert_eq!(info.text(), "a\\u{1b}[2Jb\\n \\u{202e}\\u{7f} 3.1");
 }
+
+#[test]
+fn a_connection_that_was_handed_over_is_asked_again_and_its_packets_are_kept() {
+    for version in BOTH {
+        let (now, mut out) = (Time(1_000_000_000), Vec::new());
+        let session = Session::resumed(now, Deadlines::default(), version, &mut out);
+        let mut peer = Peer { session, now, out };
+        let sent = peer.sent();
+        let [(xid, Message::FeaturesRequest)] = &sent[..] else { panic!("{sent:?}") };
+        peer.says(version, 0, &packet_in());
+        // An answer to a request of the process before.
+        peer.says(version, 5, &Message::BarrierReply);
+        peer.says(version, *xid, &Message::FeaturesReply(features(7, 0)));
+        assert!(peer.out.iter().any(|output| matches!(output, Output::Claim(Dpid(7)))), "{:?}", peer.out);
+        peer.out.clear();
+        peer.session.admit(peer.now, &mut peer.out);
+        peer.says(version, 0, &packet_in());
+        peer.answer_all();
+        let up = peer.out.iter().position(|output| matches!(output, Output::Up(_))).expect("it is up");
+        let is_packet = |output: &Output| matches!(output, Output::Deliver { message: Message::PacketIn(_), .. });
+        assert_eq!(peer.out[..up].iter().filter(|output| is_packet(output)).count(), 0);
+        assert_eq!(peer.out[up..].iter().filter(|output| is_packet(output)).count(), 2);
+    }
+}

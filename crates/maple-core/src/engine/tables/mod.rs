@@ -56,6 +56,9 @@ use removals::Removals;
 pub(super) use shared_table::Source;
 use shared_table::{Pending, SharedTable};
 
+/// The most removals that are remembered while rules are read. An audit finds others.
+const MAX_REMOVED: usize = 1 << 16;
+
 /// The tables of one switch.
 #[derive(Clone)]
 pub(super) struct Tables {
@@ -82,6 +85,8 @@ pub(super) struct Tables {
     waiting: Vec<Waiter>,
     /// Whether the switch takes bundles.
     has_bundles: bool,
+    /// Rules that were removed while the rules are read.
+    removed_meanwhile: Vec<(u8, u64, EntryKey)>,
     audit: Option<Audit>,
 }
 
@@ -181,6 +186,7 @@ impl Tables {
             removals: Removals::default(),
             waiting: Vec::new(),
             has_bundles,
+            removed_meanwhile: Vec::new(),
             audit: None,
         }
     }
@@ -507,6 +513,13 @@ impl Tables {
     pub fn read(&mut self, rules: impl Iterator<Item = (u8, Rule)>) {
         self.installed.clear();
         rules.for_each(|(table, rule)| self.installed.entry(table).or_default().insert(rule));
+        // They may have been reported before they were removed.
+        for (table, cookie, key) in std::mem::take(&mut self.removed_meanwhile) {
+            let installed = self.installed.entry(table).or_default();
+            if installed.get(&key).is_some_and(|rule| rule.cookie == cookie) {
+                installed.remove(&key);
+            }
+        }
         (self.ready, self.synchronised) = (true, false);
     }
 
@@ -514,8 +527,14 @@ impl Tables {
     /// its rules are not being read.
     pub fn is_lost(&mut self, now: Time, table: u8, cookie: u64, key: EntryKey) -> bool {
         let removal = (table, cookie, key);
-        // We deleted this rule, and may have added it again since. Or the rules are not known, and will be read anyway.
-        if self.removals.take_expected(now, &removal) || !self.ready {
+        // We deleted this rule, and may have added it again since.
+        if self.removals.take_expected(now, &removal) {
+            return false;
+        }
+        if !self.ready {
+            if self.removed_meanwhile.len() < MAX_REMOVED {
+                self.removed_meanwhile.push(removal);
+            }
             return false;
         }
         let Some(installed) = self.installed.get_mut(&table) else { return false };

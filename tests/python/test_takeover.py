@@ -1,0 +1,137 @@
+"""A new process goes on with the connections of the one that runs: `maple run --takeover`."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from test_command import MAPLE, Running, maple, wait_for
+from test_reload import stats
+
+POLICY = """
+    from maple import Table, Var, drop, flood, policy
+
+    blocked, mode = Table("blocked"), Var("mode", "day")
+    seen = Table("seen", key=str, value=int)
+
+    @policy
+    def lists(pkt, net):
+        if pkt.eth_dst.is_multicast:
+            return flood()
+        src, dst = net.locate(pkt.eth_src), net.locate(pkt.eth_dst)
+        return net.shortest_path(src, dst) if src and dst and pkt.eth_src not in blocked else drop()
+    """
+
+
+@pytest.fixture
+def started() -> Iterator[list[subprocess.Popen[bytes]]]:
+    all: list[subprocess.Popen[bytes]] = []
+    yield all
+    for one in all:
+        if one.poll() is None:
+            one.kill()
+            one.wait()
+
+
+@pytest.fixture
+def start(tmp_path: Path, started: list[subprocess.Popen[bytes]]) -> Callable[..., Running]:
+    (tmp_path / "lists.py").write_text(textwrap.dedent(POLICY))
+
+    def running(*arguments: str) -> Running:
+        one = Running(tmp_path, str(tmp_path / "lists.py"), "--state", str(tmp_path / "state"), *arguments)
+        started.append(one.process)
+        return one
+
+    return running
+
+
+def successor(folder: Path, started: list[subprocess.Popen[bytes]], *arguments: str) -> subprocess.Popen[bytes]:
+    """A process that takes over. It would listen elsewhere."""
+    log = (folder / "second").open("w")
+    places = ["--control", str(folder / "control"), "--state", str(folder / "state"), "--listen", "127.0.0.1:0"]
+    command = [*MAPLE, "run", str(folder / "lists.py"), *places, "--takeover", *arguments]
+    one = subprocess.Popen(command, stdout=log, stderr=log)
+    started.append(one)
+    return one
+
+
+def peers(running: Running) -> dict[str, str]:
+    shown = running.show("switches")
+    assert isinstance(shown, list)
+    return {switch["switch"]: switch["peer"] for switch in shown}
+
+
+def counts(running: Running) -> dict[str, int]:
+    shown = running.show("stats")
+    assert isinstance(shown, dict)
+    return {**shown["engine"], **shown["controller"]}
+
+
+def test_connections_rules_and_state_go_on(
+    start: Callable[..., Running], started: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    first = start()
+    traffic = [*MAPLE, "emulate", "ring:4", "--controller", first.address, "--traffic", "14s"]
+    emulated = subprocess.Popen([*traffic], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    started.append(emulated)
+    wait_for("decisions", lambda: stats(first)["leaves"] >= 12)
+    for words in (("blocked", "00:00:00:00:00:77", "true"), ("mode", "night", "--var"), ("seen", "one", "1")):
+        done = maple("state", "set", *words, "--control", first.control)
+        assert done.returncode == 0, done.stderr
+    # What is new is written twice a second.
+    time.sleep(1.5)
+    before, flow_mods = peers(first), counts(first)["flow_mods"]
+    assert len(before) == 4 and flow_mods > 0
+    second = successor(tmp_path, started)
+    assert first.process.wait(20) == 0, first.log.read_text()
+    assert "handed 4 connections over to another process" in first.log.read_text()
+    wait_for("the second", lambda: "took over 4 connections" in (tmp_path / "second").read_text())
+    wait_for("its control socket", lambda: Path(first.control).exists())
+    wait_for("its switches", lambda: len(peers(first)) == 4)
+    assert peers(first) == before, "the same connections"
+    wait_for("its decisions", lambda: stats(first)["leaves"] >= 12)
+    got = {
+        words[0]: json.loads(maple("state", "get", *words, "--control", first.control).stdout)
+        for words in (("blocked",), ("mode", "--var"), ("seen",))
+    }
+    assert got == {"blocked": [["00:00:00:00:00:77", True]], "mode": "night", "seen": [["one", 1]]}
+    out = emulated.communicate(timeout=60)[0].decode()
+    assert emulated.returncode == 0, out
+    told = counts(first)
+    assert (told.get("flow_mods", 0), told.get("of_connections", 0), told["of_dp_connections"]) == (0, 0, 4), told
+    assert first.show("errors") == []
+    # It hands over in its turn.
+    log = tmp_path / "second"
+    third = successor(tmp_path, started, "--workers", "1")
+    assert second.wait(20) == 0
+    wait_for("the third", lambda: "took over" in log.read_text() and third.poll() is None)
+
+
+def test_what_can_not_be_taken_over_is_said_and_goes_on(
+    start: Callable[..., Running], started: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    none = maple("run", str(tmp_path / "lists.py"), "--takeover", "--control", str(tmp_path / "nowhere"))
+    assert none.returncode == 1 and re.search(r"can't take over from the controller at .*nowhere", none.stderr), none
+    emulating = maple("run", str(tmp_path / "lists.py"), "--takeover", "--emulate", "ring:4")
+    assert emulating.returncode == 2 and "--emulate" in emulating.stderr
+    handler = maple("run", "builtin:hub", "--takeover")
+    assert handler.returncode == 2 and "--takeover" in handler.stderr
+    first = start()
+    # A policy that does not load ends before it asks.
+    (tmp_path / "broken.py").write_text("def (")
+    broken = maple("run", str(tmp_path / "broken.py"), "--takeover", "--control", first.control)
+    assert broken.returncode != 0 and first.process.poll() is None
+    assert first.show("switches") == []
+    # Without a switch there is little to take over, but what listens.
+    second = successor(tmp_path, started)
+    assert first.process.wait(20) == 0
+    wait_for("the second", lambda: "took over 0 connections" in (tmp_path / "second").read_text())
+    emulated = maple("emulate", "linear:2", "--controller", first.address, "--traffic", "1s")
+    assert emulated.returncode == 0, emulated.stdout + emulated.stderr
+    assert second.poll() is None
