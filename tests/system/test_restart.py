@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from harness import ROOT, wait_for
+from harness import MAPLE, ROOT, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
 from lab import end_ping
@@ -41,6 +41,46 @@ def test_a_restart_changes_no_rule_and_loses_no_ping(controller, lab, tmp_path, 
     changes = maple.count("flow_mods")
     figure(f"{protocols}, {ends.name}: {lost} of {sent} pings lost over two restarts, {changes} flow-mods")
     assert (lost, changes) == (0, 0)
+    assert {switch.name: net.flows(switch.name) for switch in net.switches} == before
+    assert net.ping_all()[0] == 0
+    assert maple.show("errors") == []
+
+
+@pytest.mark.parametrize("protocols", ["OpenFlow10", "OpenFlow13"])
+def test_a_take_over_reconnects_no_switch_and_loses_no_ping(controller, lab, tmp_path, protocols, figure):
+    maple = controller(POLICY, "--state", tmp_path / "state")
+    net = lab(Ring(), maple, protocols)
+    assert net.ping_all()[0] == 0
+    net.wait_agreement(maple)
+    before = {switch.name: net.flows(switch.name) for switch in net.switches}
+    peers = sorted(switch["peer"] for switch in maple.show("switches"))
+    with net.running("h1", "ping", "-n", "-i", "0.01", net["h3"].IP()) as ping:
+        for _ in range(2):
+            # What is new is written twice a second.
+            time.sleep(1.5)
+            old = maple.process
+            command = [
+                MAPLE,
+                "run",
+                str(POLICY),
+                "--state",
+                tmp_path / "state",
+                "--control",
+                maple.control,
+                "--takeover",
+            ]
+            with maple.log.open("a") as log:
+                maple.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
+            assert old.wait(20) == 0, maple.text()
+            wait_for("the control socket", lambda: maple.control.exists())
+            wait_for("the switches", lambda: len(maple.show("switches")) == 4)
+            net.wait_known(maple)
+        time.sleep(7)
+        lost, sent = end_ping(ping)
+    changes, connections = maple.count("flow_mods"), maple.count("of_connections")
+    figure(f"{protocols}: {lost} of {sent} pings lost over two take-overs, {changes} flow-mods")
+    assert (lost, changes, connections) == (0, 0, 0)
+    assert sorted(switch["peer"] for switch in maple.show("switches")) == peers
     assert {switch.name: net.flows(switch.name) for switch in net.switches} == before
     assert net.ping_all()[0] == 0
     assert maple.show("errors") == []
