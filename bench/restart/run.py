@@ -4,6 +4,7 @@ Three bridges in a row, two hosts at each. Hosts make decisions, one for each of
 of hosts ping every 10 ms, and a stream of TCP crosses the network, while
 
 * the controller is killed with `kill -9` and started again;
+* another controller takes over from it, while new connections begin every 20 ms;
 * its policy is reloaded, with one of its 200 lines changed.
 
 The same restart under os-ken's learning switch, if `--os-ken PYTHON` names a Python that has os-ken, and under Faucet,
@@ -153,6 +154,70 @@ class Traffic:
         }
 
 
+# A datagram of a new connection each time, with its number and when it was sent; and how long each took.
+NEW_FLOWS = """
+import socket, struct, sys, time
+address, rate, number = sys.argv[1], float(sys.argv[2]), 0
+while True:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.bind(("", 20000 + number % 40000))
+        one.sendto(struct.pack("!Qd", number, time.time()), (address, 300))
+    number += 1
+    time.sleep(1 / rate)
+"""
+NEW_FLOWS_ARRIVE = """
+import socket, struct, time
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as port:
+    port.bind(("", 300))
+    while True:
+        number, sent = struct.unpack("!Qd", port.recv(100))
+        print(number, sent, time.time() - sent, flush=True)
+"""
+
+
+class NewFlows:
+    """A new connection of UDP every 20 ms, each of which is decided."""
+
+    def __init__(self, lab):
+        self.lab = lab
+
+    def __enter__(self):
+        to = self.lab["g3"]
+        arrive = [sys.executable, "-u", "-c", NEW_FLOWS_ARRIVE]
+        self.receiver = to.popen(arrive, stdout=subprocess.PIPE, text=True)
+        time.sleep(0.5)
+        self.sender = self.lab["h1"].popen([sys.executable, "-c", NEW_FLOWS, to.IP(), "50"])
+        self.arrived = []
+        self.reader = threading.Thread(target=self.read)
+        self.reader.start()
+        return self
+
+    def read(self):
+        for line in self.receiver.stdout:
+            number, sent, took = line.split()
+            self.arrived.append((int(number), float(sent), float(took)))
+
+    def __exit__(self, *_):
+        for process in (self.sender, self.receiver):
+            process.kill()
+            process.wait()
+        self.reader.join()
+        self.receiver.stdout.close()
+
+    def figures(self, at):
+        """How long the first packets of connections took from the moment `at` on, against before."""
+        known = list(self.arrived)
+        since = [took for _, sent, took in known if sent >= at - 0.1]
+        before = [took for _, sent, took in known if sent < at - 0.1]
+        return {
+            "new_flows": len(known),
+            "new_flows_lost": max(number for number, *_ in known) + 1 - len(known),
+            "new_flow_longest_before": round(max(before), 3),
+            "new_flow_longest": round(max(since), 3),
+            "new_flows_over_50_ms": sum(took > 0.05 for took in since),
+        }
+
+
 @contextmanager
 def network(protocols, port):
     lab = Lab(Row(), port, protocols)
@@ -230,6 +295,20 @@ def under_maple(leaves, rate, protocols, folder, tell):
             results["restart"] = restart
             tell(f"restart: {restart['lost']} of {restart['sent']} lost, {restart['flow_mods']} flow-mods")
             restart["differing"] = sum(len(first[switch.name] ^ set(lab.flows(switch.name))) for switch in lab.switches)
+            settle(maple)
+            time.sleep(2)
+            with Traffic(lab, rate) as traffic, NewFlows(lab) as flows:
+                time.sleep(BEFORE)
+                at, old = time.time(), maple.process
+                command = [MAPLE, "run", policy, *arguments, "--control", maple.control, "--takeover"]
+                with maple.log.open("a") as log:
+                    maple.process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | environment)
+                old.wait(30)
+                wait_for("the switches", lambda: maple.control.exists() and len(maple.show("switches")) == 3)
+                time.sleep(AFTER)
+                results["take-over"] = traffic.figures(at) | flows.figures(at)
+            results["take-over"]["connections"] = maple.count("of_connections")
+            tell(f"take-over: { {k: v for k, v in results['take-over'].items() if k != 'stream'} }")
             settle(maple)
             before = {switch.name: set(lab.flows(switch.name)) for switch in lab.switches}
             with Traffic(lab, rate) as traffic:

@@ -18,7 +18,8 @@ POLICY = """
     from maple import Table, Var, drop, flood, policy
 
     blocked, mode = Table("blocked"), Var("mode", "day")
-    seen = Table("seen", key=str, value=int)
+    seen, defaults = Table("seen", key=str, value=int), Table("defaults")
+    defaults.update({"a": 1, "b": 2})
 
     @policy
     def lists(pkt, net):
@@ -84,6 +85,7 @@ def test_connections_rules_and_state_go_on(
     for words in (("blocked", "00:00:00:00:00:77", "true"), ("mode", "night", "--var"), ("seen", "one", "1")):
         done = maple("state", "set", *words, "--control", first.control)
         assert done.returncode == 0, done.stderr
+    assert maple("state", "delete", "defaults", "a", "--control", first.control).returncode == 0
     # What is new is written twice a second.
     time.sleep(1.5)
     before, flow_mods = peers(first), counts(first)["flow_mods"]
@@ -98,9 +100,10 @@ def test_connections_rules_and_state_go_on(
     wait_for("its decisions", lambda: stats(first)["leaves"] >= 12)
     got = {
         words[0]: json.loads(maple("state", "get", *words, "--control", first.control).stdout)
-        for words in (("blocked",), ("mode", "--var"), ("seen",))
+        for words in (("blocked",), ("mode", "--var"), ("seen",), ("defaults",))
     }
-    assert got == {"blocked": [["00:00:00:00:00:77", True]], "mode": "night", "seen": [["one", 1]]}
+    held = {"blocked": [["00:00:00:00:00:77", True]], "mode": "night", "seen": [["one", 1]], "defaults": [["b", 2]]}
+    assert got == held, "also what the file has other defaults for"
     out = emulated.communicate(timeout=60)[0].decode()
     assert emulated.returncode == 0, out
     told = counts(first)

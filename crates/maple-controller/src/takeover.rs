@@ -27,7 +27,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use maple_core::state::{Cell, Snapshot, Write as StateWrite};
+use maple_core::state::{Cell, Name, Store, Write as StateWrite};
 use maple_wire::Version;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -52,7 +52,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct HandedOver {
     pub(crate) listeners: Vec<TcpListener>,
     pub(crate) connections: Vec<HandedConnection>,
-    /// Tables and variables.
+    /// The tables and variables that are known, and what they hold.
+    pub(crate) names: Vec<Name>,
     pub(crate) state: Vec<StateWrite>,
 }
 
@@ -70,6 +71,7 @@ struct Contents {
     listeners: usize,
     /// The version of each connection, and the start of a message.
     connections: Vec<(u8, Vec<u8>)>,
+    names: Vec<String>,
     /// Names, keys and values of tables; a variable has no key.
     state: Vec<(String, Option<Value>, Value)>,
 }
@@ -103,7 +105,7 @@ impl HandedOver {
         let length = length.filter(|length| *length <= MAX_BYTES).ok_or_else(|| invalid("no length"))?;
         let mut text = vec![0; length];
         stream.read_exact(&mut text)?;
-        let Contents { listeners, connections, state } = serde_json::from_slice(&text)?;
+        let Contents { listeners, connections, names, state } = serde_json::from_slice(&text)?;
         let mut sockets = receive(&stream, listeners + connections.len())?;
         let of_switches = sockets.split_off(listeners);
         let connection = |((version, partial), socket): ((u8, Vec<u8>), OwnedFd)| {
@@ -114,6 +116,7 @@ impl HandedOver {
         Ok(HandedOver {
             listeners: sockets.into_iter().map(TcpListener::from).collect(),
             connections: connections.into_iter().zip(of_switches).map(connection).collect::<io::Result<_>>()?,
+            names: names.into_iter().map(Name::from).collect(),
             state: state.into_iter().map(state_write).collect::<Option<_>>().ok_or_else(|| invalid("no state"))?,
         })
     }
@@ -126,6 +129,7 @@ impl HandedOver {
         let contents = Contents {
             listeners: self.listeners.len(),
             connections: self.connections.iter().map(|one| (one.version as u8, one.partial.clone())).collect(),
+            names: self.names.iter().map(ToString::to_string).collect(),
             state: self.state.iter().filter_map(state_row).collect(),
         };
         let text = serde_json::to_vec(&contents)?;
@@ -170,8 +174,10 @@ fn receive(stream: &UnixStream, count: usize) -> io::Result<Vec<OwnedFd>> {
     if sockets.len() > count { Err(invalid("more sockets than were announced")) } else { Ok(sockets) }
 }
 
-/// All tables and variables.
-pub(crate) fn state_of(state: &Snapshot) -> Vec<StateWrite> {
+/// The tables and variables that are known, and what they hold.
+pub(crate) fn state_of(store: &Store) -> (Vec<Name>, Vec<StateWrite>) {
+    let names = store.tables().into_iter().chain(store.vars()).collect();
+    let state = &*store.snapshot();
     let rows = state.tables().flat_map(|table| {
         let rows = state.table(table).into_iter().flatten();
         rows.map(|(key, value)| StateWrite::Table {
@@ -181,7 +187,7 @@ pub(crate) fn state_of(state: &Snapshot) -> Vec<StateWrite> {
         })
     });
     let var = |name| Some(StateWrite::Var { name: std::clone::Clone::clone(name), value: state.var(name).cloned() });
-    rows.chain(state.vars().filter_map(var)).collect()
+    (names, rows.chain(state.vars().filter_map(var)).collect())
 }
 
 fn state_row(write: &StateWrite) -> Option<(String, Option<Value>, Value)> {
@@ -266,9 +272,11 @@ mod tests {
             StateWrite::Table { table: "t".into(), key: 1.into(), value: Some("one".into()) },
             StateWrite::Var { name: "v".into(), value: Some(true.into()) },
         ];
-        let received = handed(HandedOver { listeners: vec![listener], connections, state: state.clone() });
-        let HandedOver { listeners, connections, state: received } = received.expect("all of it");
-        assert_eq!(received, state);
+        let names: Vec<Name> = vec!["empty".into(), "t".into(), "v".into()];
+        let sent = HandedOver { listeners: vec![listener], connections, names: names.clone(), state: state.clone() };
+        let received = handed(sent).expect("all of it");
+        assert_eq!((&received.names, &received.state), (&names, &state));
+        let HandedOver { listeners, connections, .. } = received;
         assert_eq!(listeners[0].local_addr().expect("an address"), address);
         TcpStream::connect(address).expect("it listens still");
         for (n, (connection, mut far)) in (0u8..).zip(connections.into_iter().zip(far)) {

@@ -15,7 +15,7 @@ use maple_core::engine::{Engine, Options, ShardId};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::snooped::LEASES;
-use maple_core::state::{DeclareError, Store, VersionError, Write};
+use maple_core::state::{DeclareError, Name, Store, VersionError, Write};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
@@ -220,7 +220,7 @@ impl Controller {
         let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
         let clock = Clock::start();
         let mut persistence = open_persistence(&options)?;
-        take_state(&options.store, std::mem::take(&mut handed.state));
+        take_state(&options.store, &handed.names, std::mem::take(&mut handed.state));
         // No shard runs yet, so the commit needs no distribution.
         drop(options.store.adopt_versions(false)?);
         let known = match &mut persistence {
@@ -327,7 +327,7 @@ impl Controller {
             handed.listeners.extend(listeners);
             handed.connections.extend(connections);
         }
-        handed.state = state_of(&self.handle.snapshot());
+        (handed.names, handed.state) = state_of(self.handle.store());
         self.end();
         Ok(handed)
     }
@@ -405,8 +405,10 @@ impl Common {
     }
 }
 
-/// Takes over the tables and variables of another process. The policy may have declared one otherwise.
-fn take_state(store: &Store, state: Vec<Write>) {
+/// Takes over the tables and variables of another process, in the place of what the policy wrote while it was loaded. It
+/// may have declared one otherwise.
+fn take_state(store: &Store, names: &[Name], state: Vec<Write>) {
+    store.load_kept(names, Vec::new());
     for write in state {
         let of = place(&write);
         if let Err(error) = store.change(vec![write]) {
