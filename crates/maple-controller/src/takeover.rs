@@ -5,7 +5,7 @@
 //! The new process loads its policy, and asks on the control socket. The old one ends as ever: its shards stop, and what
 //! it remembers is written into the state file. Only its sockets stay open. Once the file is closed, it sends the
 //! sockets (`SCM_RIGHTS`), with what is to be known of them, and ends. The new process begins with these connections as
-//! with switches that have come back ([`crate::restart`]). It asks each for its features and description again, over
+//! with switches that have come back (`restart.rs`). It asks each for its features and description again, over
 //! the same connection, so nothing about the old session has to be known but its version, and the start of a message
 //! that had not arrived whole.
 //!
@@ -16,8 +16,8 @@
 //!
 //! # The messages
 //!
-//! A line, as for every answer of the control socket: `{"ok": N}`. Then N bytes of JSON ([`Contents`]), and then one
-//! byte for each [`BATCH`] descriptors that come with it: listening sockets first, then connections.
+//! A line, as for every answer of the control socket: `{"ok": N}`. Then N bytes of JSON (`Contents`), and then one
+//! byte for each `BATCH` descriptors that come with it: listening sockets first, then connections.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
