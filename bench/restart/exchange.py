@@ -107,7 +107,7 @@ def exchange(options, folder, tell):
         total = options.probes * options.seconds
         sender = send(lab, count, first, total, options.probes, 7919)
         time.sleep(3)
-        # The file is the same; what it reads of its environment is not.
+        # The same policy, but for the other way.
         policy = folder / "other.py"
         policy.write_text((HERE / "one_rule_each.py").read_text().replace('os.environ["WAY"]', '"3"'))
         mods, began = maple.count("flow_mods"), time.time()
