@@ -158,20 +158,10 @@ impl Session {
     /// A session on a connection that another process served until now, in this version. Requests the features. Packets
     /// that come before the handshake is done are delivered after it.
     pub fn resumed(now: Time, deadlines: Deadlines, version: Version, out: &mut Vec<Output>) -> Session {
-        let mut session = Session {
-            phase: Phase::Features(after(now, deadlines.handshake)),
-            version,
-            deadlines,
-            keepalive: Keepalive::new(now),
-            reading: None,
-            all_rules: Vec::new(),
-            ignores_cookies: false,
-            config_request: None,
-            next_xid: RESUMED_XIDS,
-            warned: 0,
-            early: Some(Vec::new()),
-        };
-        session.request(Message::FeaturesRequest, out);
+        // The hello was exchanged long ago.
+        let new = Session::new(now, deadlines, &mut Vec::new());
+        let mut session = Session { next_xid: RESUMED_XIDS, early: Some(Vec::new()), ..new };
+        session.negotiated(now, version, out);
         session
     }
 
