@@ -191,16 +191,18 @@ def replace_functions() -> None:
         _run.functions_to_be = tuple(_functions)
 
 
-def wanted() -> list[dict[str, object]] | None:
-    """The packets that functions want to hear of, the first function's first; ``None`` if there is no function."""
+def get_ready() -> list[dict[str, object]] | None:
+    """The file was loaded, and its functions are those that :func:`start` begins to call, whatever is loaded beside it
+    meanwhile. The packets that they want to hear of, the first function's first; ``None`` if there is no function."""
+    global _run
+    _run = _Run(tuple(_functions)) if _functions else None
     return [dict(function.packets) for function in _functions if function.packets is not None] if _functions else None
 
 
 def start(listener: _maple.Listener) -> None:
     """Calls the functions from now on, until the controller stops."""
-    global _run
-    _run = _Run(listener, tuple(_functions))
-    threading.Thread(target=_run.until_the_end, name="maple-on", daemon=True).start()
+    assert _run is not None
+    threading.Thread(target=_run.until_the_end, args=(listener,), name="maple-on", daemon=True).start()
 
 
 _LOOK: Final = 1.0
@@ -208,13 +210,11 @@ _LOOK: Final = 1.0
 
 
 class _Run:
-    """Functions, and where they hear from."""
+    """The functions that are called."""
 
-    def __init__(self, listener: _maple.Listener, functions: tuple[Function, ...]) -> None:
-        self.listener = listener
+    def __init__(self, functions: tuple[Function, ...]) -> None:
         self.network = Network()
         self.functions_to_be = functions
-        self.take(functions)
 
     def take(self, functions: tuple[Function, ...]) -> None:
         """These are the functions from now on."""
@@ -226,10 +226,11 @@ class _Run:
         self.due = [(now + turn.period, number, turn) for number, turn in enumerate(turns)]
         heapq.heapify(self.due)
 
-    def until_the_end(self) -> None:
+    def until_the_end(self, listener: _maple.Listener) -> None:
+        self.take(self.functions_to_be)
         while True:
             wait = self.due[0][0] - time.monotonic() if self.due else _LOOK
-            name, *what = self.listener.next(min(max(wait, 0.0), _LOOK))
+            name, *what = listener.next(min(max(wait, 0.0), _LOOK))
             if name == "end":
                 return
             if (functions := self.functions_to_be) is not self.functions:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from maple import on
+from maple import _on, on
 from test_command import maple
 
 
@@ -186,3 +187,27 @@ def test_a_field_that_there_is_none_of_is_named(tmp_path: Path) -> None:
     )
     done = maple("run", str(file), "--emulate", "linear:2", "--traffic", "1s")
     assert done.returncode == 1 and "ether_type" in done.stderr
+
+
+def test_a_file_that_is_loaded_beside_a_policy_that_starts_changes_none_of_its_functions() -> None:
+    """The control socket takes commands before the functions begin to be called."""
+    called: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    class Once:
+        def __init__(self) -> None:
+            self.events = [("switch_up", 1), ("end",)]
+
+        def next(self, wait: float) -> tuple[object, ...]:
+            return self.events.pop(0)
+
+    before = _on.set_aside()
+    try:
+        on("switch_up")(lambda switch, net: called.put("first"))
+        _on.get_ready()
+        first = _on.set_aside()
+        on("switch_up")(lambda switch, net: called.put("second"))
+        _on.start(Once())  # type: ignore[arg-type]
+        assert called.get(timeout=10) == "first"
+        _on.take_back(first)
+    finally:
+        _on.take_back(before)

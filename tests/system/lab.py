@@ -306,8 +306,9 @@ class Ears:
 
 
 def end_ping(ping):
-    """Ends a running `ping`: how many were lost, and how many it sent. The last one counts as answered: its
-    answer may be on the way."""
+    """Ends a running `ping`, which goes on for a moment first: what it watched may be quick, and what follows counts
+    too. How many were lost, and how many it sent. The last one counts as answered: its answer may be on the way."""
+    time.sleep(0.2)
     ping.send_signal(signal.SIGINT)
     told = ping.communicate()[0]
     sent = int(re.search(r"(\d+) packets transmitted", told).group(1))

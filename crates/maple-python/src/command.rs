@@ -161,7 +161,7 @@ static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
 /// The listener for the file's `@on` functions. None if it has no such functions.
 fn listening(py: Python<'_>) -> anyhow::Result<Option<Subscription>> {
     let wanted = || -> PyResult<Option<Vec<Cond>>> {
-        let wanted: Option<Vec<Bound<'_, PyDict>>> = py.import("maple._on")?.call_method0("wanted")?.extract()?;
+        let wanted: Option<Vec<Bound<'_, PyDict>>> = py.import("maple._on")?.call_method0("get_ready")?.extract()?;
         let Some(wanted) = wanted else { return Ok(None) };
         wanted.iter().map(|fields| condition(fields)).collect::<PyResult<Vec<_>>>().map(Some)
     };
