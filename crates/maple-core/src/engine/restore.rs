@@ -8,13 +8,12 @@
 //! 1. Where links, edge ports and hosts were is presumed to be so still ([`Event::Presume`](super::Event::Presume)).
 //!    Discovery confirms it or ends it, as it does with what it finds itself.
 //! 2. The rules of a switch are read, and f runs on its remembered witness packets, a few at a time
-//!    ([`Event::Restore`](super::Event::Restore)). Nothing is sent. The table is built from all leaves at once, with the
-//!    priorities of the rules that are there.
+//!    ([`Event::Restore`](super::Event::Restore)). Nothing is sent.
 //! 3. Labels get the ids that they had. If the switch already has a label's rule, the label is ready without a message.
-//! 4. When the routes of all switches' leaves are ready, or [`PATIENCE`] after the last leaf was decided, the rules are
-//!    compared. A rule that is
-//!    there already, except for its cookie, stays, and its old cookie is *renamed* (`cookies.rs`). The ordered update
-//!    sends the rest.
+//! 4. When the routes of the switch's leaves are ready, or [`PATIENCE`] after the last leaf of all was decided, the table
+//!    is built from all leaves at once, with the priorities of the rules that are there. Once all switches have that, the
+//!    rules are compared. A rule that is there already, except for its cookie, stays, and its old cookie is *renamed*
+//!    (`cookies.rs`). The ordered update sends the rest.
 //!
 //! # Why it is correct
 //!
@@ -77,6 +76,8 @@ pub(super) struct Restoring {
     preferred: Vec<(Vec<Constraint>, u16)>,
     /// When the last of them was decided.
     decided: Option<Time>,
+    /// Whether the table was compiled.
+    is_built: bool,
     /// When it stops to wait for labels; `None` before the leaves of all switches are decided.
     until: Option<Time>,
     /// How many runs may still be repeated.
@@ -174,8 +175,16 @@ impl Engine {
         switch.table.begin_rebuild();
         let (specialisations, repeats_left, next_look) = (Vec::new(), witnesses.len() + BATCH, self.now);
         let todo = witnesses.into();
-        switch.restoring =
-            Some(Restoring { todo, specialisations, preferred, decided: None, until: None, repeats_left, next_look });
+        switch.restoring = Some(Restoring {
+            todo,
+            specialisations,
+            preferred,
+            decided: None,
+            is_built: false,
+            until: None,
+            repeats_left,
+            next_look,
+        });
         self.store.with_restoring(|all| all.unread.remove(&dpid));
         self.ask_again();
         self.go_on_restoring(dpid);
@@ -240,7 +249,7 @@ impl Engine {
         if restoring.todo.is_empty() {
             restoring.decided = Some(self.now);
             self.store.with_restoring(|all| all.undecided.remove(&dpid));
-            self.build_restored(dpid);
+            self.mark_dirty(dpid, Stale::ALL);
         } else {
             self.timers.insert((self.now + STEP, Timer::Restore(dpid)));
         }
@@ -274,10 +283,17 @@ impl Engine {
         }
     }
 
-    /// Compiles the table of all leaves of a switch at once.
+    /// Compiles the table of all leaves of a switch at once. If a leaf's route is not ready, the leaf has no rules, and
+    /// the priorities that these had are lost.
     fn build_restored(&mut self, dpid: Dpid) {
+        self.with_switch(dpid, |engine, switch| {
+            // The leaves whose routes have just become ready.
+            engine.collect(switch);
+            true
+        });
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let Some(restoring) = switch.restoring.as_mut() else { return };
+        let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_built) else { return };
+        restoring.is_built = true;
         for (id, reads) in std::mem::take(&mut restoring.specialisations) {
             switch.table.specialise(id, &reads);
         }
@@ -291,7 +307,6 @@ impl Engine {
             }
         }
         self.install_samples(dpid);
-        self.mark_dirty(dpid, Stale::ALL);
     }
 
     /// In place of an update, for a switch that keeps the rules of an earlier run: labels whose rules it has are ready.
@@ -328,17 +343,25 @@ impl Engine {
             restoring.until = Some(now + PATIENCE);
         }
         let is_over = restoring.until.is_some_and(|until| until <= now) || decided + LONGEST_WAIT <= now;
+        let is_settled = !any_waits || is_over;
+        let is_next_look = restoring.next_look <= now;
+        if is_next_look {
+            restoring.next_look = now + LOOK;
+        }
+        let next_look = restoring.next_look;
+        if is_settled {
+            self.build_restored(dpid);
+        }
         // Another switch may still ask for a label that this one has a rule for.
-        let have_all_waited = (!any_waits || is_over)
+        let have_all_waited = is_settled
             && self.store.with_restoring(|all| {
                 all.unsettled.remove(&dpid);
                 all.unsettled.is_empty()
             });
         if have_all_waited {
             self.end_restore(dpid);
-        } else if restoring.next_look <= now {
-            restoring.next_look = now + LOOK;
-            self.timers.insert((restoring.next_look, Timer::Restore(dpid)));
+        } else if is_next_look {
+            self.timers.insert((next_look, Timer::Restore(dpid)));
         }
     }
 

@@ -7,6 +7,7 @@ use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, Version};
 
+use super::random::Random;
 use super::scripts::{A, B, at, ring_with, send, stats};
 use super::{Delivery, Sim};
 use crate::engine::{Options, Stats};
@@ -28,6 +29,24 @@ fn list() -> Arc<dyn Policy> {
             }
         }
         Route::drop()
+    })
+}
+
+/// An access list in front of a decision for each connection: a rule's priority depends on the order in which all came.
+fn connections() -> Arc<dyn Policy> {
+    Arc::new(move |pkt: &PacketHandle, net: &Net| {
+        let tcp = Cond::default().and(Constraint::exact(Field::EthType, 0x800));
+        for port in 1..=40 {
+            let line = tcp.clone().and(Constraint::exact(Field::IpProto, 6));
+            if pkt.matches(&line.and(Constraint::exact(Field::TcpDst, port))) {
+                if port % 4 == 0 {
+                    return Route::drop();
+                }
+                break;
+            }
+        }
+        pkt.get(Field::TcpSrc);
+        net.shortest_path(at(1, 3), at(2, 3))
     })
 }
 
@@ -80,5 +99,24 @@ fn a_restart_changes_no_rule_and_loses_no_packet() {
             assert_eq!(send(&mut sim, at(1, 3), tcp(81)), [there(81)]);
             assert_eq!(stats(&sim).packet_ins, 0, "rules still carry packets");
         }
+    }
+}
+
+#[test]
+fn a_restart_keeps_priorities_also_where_labels_come_late() {
+    let mut sim = ring_with(&Options::default(), connections(), 2, 2, Version::Of13);
+    let mut random = Random(1);
+    for _ in 0..400 {
+        let (from, to) = (random.below(30) as u16, random.below(60) as u16);
+        let frame = Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1000 + from, to).payload(b"");
+        send(&mut sim, at(1, 3), frame);
+    }
+    for max_delay in [2, 20, 100].map(Duration::from_millis) {
+        sim.messages = Some(Vec::new());
+        sim.max_delay = max_delay;
+        sim.restart_controller(2);
+        sim.run();
+        let changes = flow_mods(&mut sim);
+        assert!(changes.is_empty(), "{max_delay:?}: {} {:?}", changes.len(), &changes[0]);
     }
 }
