@@ -38,7 +38,7 @@ use super::classifier::table_miss;
 use super::cookies::cookie;
 use super::decide::{Outcome, outcome};
 use super::received_packet::ReceivedPacket;
-use super::switch::{CLASSIFIER, INGRESS, ROUTES, Stale};
+use super::switch::{CLASSIFIER, INGRESS, ROUTES, RouteTable, Stale};
 use super::timers::Timer;
 use super::{Effect, Engine, InstalledFlow, Time};
 use crate::ids::LeafId;
@@ -156,6 +156,10 @@ impl Engine {
         if switch.tables.has_but_for_cookie(ROUTES, &miss) == Some(true) {
             switch.open_route_table();
         }
+        if switch.route_table == RouteTable::Open {
+            // A packet may have been decided since the network was presumed.
+            switch.changed_actions.extend(self.routes.use_route_table(dpid));
+        }
         let until = self.now + RESERVATION;
         self.store.with_label_ids(dpid, |ids| {
             ids.reserve(labels, until);
@@ -185,6 +189,7 @@ impl Engine {
             repeats_left,
             next_look,
         });
+        self.sync_route_rules();
         self.store.with_restoring(|all| all.unread.remove(&dpid));
         self.ask_again();
         self.go_on_restoring(dpid);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::msg::Message;
+use maple_wire::msg::{FlowModCommand, Message};
 use maple_wire::packet::build::Frame;
 use maple_wire::{Constraint, Dpid, Field, Version};
 
@@ -52,6 +52,10 @@ fn connections() -> Arc<dyn Policy> {
 
 fn tcp(port: u16) -> Vec<u8> {
     Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1000, port).payload(b"hello")
+}
+
+fn connection(from: u16, to: u16) -> Vec<u8> {
+    Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(from, to).payload(b"")
 }
 
 fn there(port: u16) -> Delivery {
@@ -108,8 +112,7 @@ fn a_restart_keeps_priorities_also_where_labels_come_late() {
     let mut random = Random(1);
     for _ in 0..400 {
         let (from, to) = (random.below(30) as u16, random.below(60) as u16);
-        let frame = Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1000 + from, to).payload(b"");
-        send(&mut sim, at(1, 3), frame);
+        send(&mut sim, at(1, 3), connection(1000 + from, to));
     }
     for max_delay in [2, 20, 100].map(Duration::from_millis) {
         sim.messages = Some(Vec::new());
@@ -118,5 +121,28 @@ fn a_restart_keeps_priorities_also_where_labels_come_late() {
         sim.run();
         let changes = flow_mods(&mut sim);
         assert!(changes.is_empty(), "{max_delay:?}: {} {:?}", changes.len(), &changes[0]);
+    }
+}
+
+#[test]
+fn new_connections_during_a_restart_change_no_rule_of_others() {
+    for (seed, shards) in [(1, 1), (2, 2), (3, 2)] {
+        let mut sim = ring_with(&Options::default(), connections(), 2, shards, Version::Of13);
+        (0..300).for_each(|from| drop(send(&mut sim, at(1, 3), connection(1000 + from, 50))));
+        sim.random = Random(seed);
+        sim.max_delay = Duration::from_millis(20);
+        sim.messages = Some(Vec::new());
+        sim.restart_controller(shards);
+        for from in 0..200 {
+            sim.inject(at(1, 3), connection(5000 + from, 50));
+            sim.run_for(Duration::from_millis(1));
+        }
+        sim.run();
+        let delivered = std::mem::take(&mut sim.delivered);
+        assert_eq!(delivered.len(), 200, "with {shards} shards");
+        let is_new = |message: &Message| matches!(message, Message::FlowMod(m) if m.command == FlowModCommand::Add);
+        let changes = flow_mods(&mut sim);
+        assert!(changes.iter().all(|(_, message)| is_new(message)), "with {shards} shards: {changes:?}");
+        assert!(changes.len() >= 200);
     }
 }

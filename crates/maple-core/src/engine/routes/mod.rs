@@ -146,7 +146,7 @@ impl Routes {
         let (id, key) = (RouteId(self.next_id), Arc::new(key));
         self.next_id = self.next_id.saturating_add(1);
         let path = LabelledPath::new(&key, resolved);
-        let crosses_links = resolved.switches.get(&key.ingress).is_some_and(|hops| !hops.links.is_empty());
+        let uses_route_table = uses_route_table && subscription.is_some() && crosses_links(&key, resolved);
         self.by_key.insert(Arc::clone(&key), id);
         self.by_subscription.extend(subscription.map(|name| (name, id)));
         self.all.insert(
@@ -159,7 +159,7 @@ impl Routes {
                 next: None,
                 former: Vec::new(),
                 meter,
-                uses_route_table: uses_route_table && subscription.is_some() && crosses_links,
+                uses_route_table,
                 metadata: None,
                 refusals: 0,
                 members: 1,
@@ -251,13 +251,34 @@ impl Routes {
         let Some(route) = self.all.get_mut(&id) else { return };
         route.users += 1;
         if route.uses_route_table && route.metadata.is_none() {
-            let mut number = route.key.number();
-            while !self.metadata.insert(number) {
-                number = number.wrapping_add(1);
-            }
-            route.metadata = Some(number);
-            self.dirty.insert((route.key.ingress, id));
+            self.give_number(id);
         }
+    }
+
+    fn give_number(&mut self, id: RouteId) {
+        let Some(route) = self.all.get_mut(&id) else { return };
+        let mut number = route.key.number();
+        while !self.metadata.insert(number) {
+            number = number.wrapping_add(1);
+        }
+        route.metadata = Some(number);
+        self.dirty.insert((route.key.ingress, id));
+    }
+
+    /// A switch that has no rule of this run yet turns out to have a table of routes. Returns the leaves that are to have
+    /// other rules.
+    pub fn use_route_table(&mut self, ingress: Dpid) -> BTreeSet<LeafId> {
+        let mut leaves = BTreeSet::new();
+        let mut used = BTreeSet::new();
+        for (id, route) in self.all.iter_mut().filter(|(_, route)| route.key.ingress == ingress) {
+            route.uses_route_table |= route.subscription.is_some() && crosses_links(&route.key, &route.resolved);
+            if route.uses_route_table && route.metadata.is_none() && route.users > 0 {
+                used.insert(*id);
+                leaves.extend(route.leaves());
+            }
+        }
+        used.into_iter().for_each(|id| self.give_number(id));
+        leaves
     }
 
     /// The ingress switch no longer has a rule for a leaf of the route. `confirmed`: the switch has said so.
@@ -395,6 +416,11 @@ impl Routes {
     pub fn take_ended(&mut self) -> Vec<LeafId> {
         std::mem::take(&mut self.ended_subscriptions)
     }
+}
+
+/// Whether the ingress sends packets of the route to another switch.
+fn crosses_links(key: &RouteKey, resolved: &Resolved) -> bool {
+    resolved.switches.get(&key.ingress).is_some_and(|hops| !hops.links.is_empty())
 }
 
 #[cfg(test)]
