@@ -51,7 +51,7 @@ use crate::run::{Finished, Run};
 use crate::state::Write;
 
 /// How many leaves of a switch are decided at a time, and how long the engine does other things in between.
-const BATCH: usize = 256;
+const BATCH: usize = 32;
 const STEP: Duration = Duration::from_micros(100);
 
 /// How long a switch waits for the labels of its routes after the leaves of all switches are decided.
