@@ -1,6 +1,7 @@
 //! What the engine tells people: events, and conditions that last and are counted.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use maple_wire::Dpid;
@@ -49,6 +50,28 @@ pub enum Report {
         /// Where the packets come from.
         seen: Location,
     },
+    /// Packets with the source of a host that has a fixed place come from another port, and are dropped. Once for each
+    /// sender of a port, for a bounded number of them.
+    HostMisplaced {
+        /// The address.
+        mac: Mac,
+        /// Where the host has its place.
+        at: Location,
+        /// Where the packets come from.
+        seen: Location,
+    },
+    /// A host announces an address that the configuration gives to another one. It is ignored. Once for each host of a
+    /// port, for a bounded number of them.
+    AddressOfAnother {
+        /// The host.
+        mac: Mac,
+        /// Where it is.
+        at: Location,
+        /// The address.
+        ip: IpAddr,
+        /// Whose address it is.
+        owner: Mac,
+    },
     /// A host seems to move to and fro between two ports. A transparent middlebox may forward its packets. Once for
     /// each host and pair.
     HostFlips {
@@ -91,6 +114,14 @@ pub enum Report {
         others: Vec<Location>,
         /// The host that was heard between two switches, if that revealed the segment.
         host: Option<Mac>,
+    },
+    /// Several ports of switches share a segment, and all of them are declared link ports, so none can be its way in and
+    /// out. It is not used.
+    SegmentOfLinks {
+        /// One of the ports.
+        at: Location,
+        /// The others.
+        others: Vec<Location>,
     },
     /// A switch is there.
     SwitchUp(Dpid),
@@ -225,6 +256,8 @@ pub enum Report {
 pub enum MoveReason {
     /// Its old port is down, or is no longer an edge port.
     PortGone,
+    /// The configuration says that it is at the new port.
+    Declared,
     /// It did not answer a probe at its old port.
     NoAnswer,
     /// It was silent for so long that the move needs no other proof, and no address was known by which to probe it.
@@ -235,6 +268,7 @@ impl fmt::Display for MoveReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             MoveReason::PortGone => "its old port is gone",
+            MoveReason::Declared => "the configuration says so",
             MoveReason::NoAnswer => "it does not answer at its old port",
             MoveReason::Silent => "it was silent at its old port",
         })
@@ -252,6 +286,18 @@ impl fmt::Display for Report {
                     "packets from {mac} at {seen} dropped: the host answers at {at}; if a transparent middlebox passes them on there, \
                      declare its ports (--middlebox {seen},...) or do without host tracking (track_hosts=False)"
                 )
+            }
+            Report::HostMisplaced { mac, at, seen } => {
+                write!(f, "packets from {mac} at {seen} dropped: the configuration says that the host is at {at}")
+            }
+            Report::AddressOfAnother { mac, at, ip, owner } => write!(
+                f,
+                "host {mac} at {at} announces {ip}, which is ignored: the configuration says that it is an address of {owner}"
+            ),
+            Report::SegmentOfLinks { at, others } => {
+                write!(f, "a plain bridge joins {at}")?;
+                others.iter().try_for_each(|other| write!(f, ", {other}"))?;
+                write!(f, ", which are declared link ports: it is not used, as hosts on it would need an edge port")
             }
             Report::HostFlips { mac, a, b } => write!(
                 f,

@@ -10,7 +10,7 @@ use super::received_packet::from_port;
 use super::segments::is_virtual;
 use super::switch::{INGRESS, LABELS, Switch};
 use crate::forwarding::to_controller;
-use crate::network::PortKind;
+use crate::network::{Location, PortKind, PortRole};
 use crate::rule::Rule;
 use crate::state::Snapshot;
 
@@ -64,14 +64,16 @@ pub(super) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, c
         rules.push(rule(PROBES, Match::any().exact(Field::EthDst, PROBE_MAC.bits()), to_controller()));
     }
     let from = |port: PortNo| Match::any().with(from_port(port));
+    let is_closed = |port| options.facts.role(Location::new(switch.dpid, port)) == PortRole::Closed;
     let ports = || state.ports_of(switch.dpid).filter(|(port, _)| !is_virtual(*port));
     if !switch.three_tables {
-        let shut = ports().filter(|(_, info)| matches!(info.kind, PortKind::Shared { .. }));
+        let shut = ports().filter(|(port, info)| matches!(info.kind, PortKind::Shared { .. }) || is_closed(*port));
         rules.extend(shut.map(|(port, _)| rule(SHUT, from(port), Vec::new())));
         return rules;
     }
     for (port, info) in ports() {
         match info.kind {
+            PortKind::New if is_closed(port) => rules.push(rule(LINKS, from(port), Vec::new())),
             PortKind::New => {}
             PortKind::Shared { .. } => rules.push(rule(LINKS, from(port), Vec::new())),
             PortKind::Middlebox => rules.push(rule(HOSTS, from(port), goto(INGRESS))),
@@ -100,7 +102,7 @@ pub(super) fn reason(rule: &Rule) -> &'static str {
             "maple: a host announces an address, and f depends on addresses"
         }
         (ANNOUNCED, _) => "maple: a host announces an address, and f depends on addresses",
-        (LINKS | SHUT, []) => "maple: from a segment whose hosts use another port",
+        (LINKS | SHUT, []) => "maple: from a closed port, or from a segment whose hosts use another port",
         (GUARD | LAST, []) => "maple: from too many hosts at one port",
         (KNOWN, _) => "maple: from a host that is known at a port with too many",
         (0, _) => "maple: everything else",

@@ -128,11 +128,13 @@ impl Engine {
         Some(run)
     }
 
-    /// Whether the packet's port is still an edge or middlebox port, and its host is still there.
+    /// Whether the packet's port is still an edge or middlebox port, and its host is still there and may be there.
     fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot) -> bool {
         let kind = state.port(received.at).map(|port| port.kind);
         let source = Mac::from_bits(received.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
-        let elsewhere = || state.host(source).is_some_and(|host| host.location != received.at);
+        let known = || state.host(source).map(|host| host.location);
+        let elsewhere =
+            || [known(), self.options.facts.place(source)].into_iter().flatten().any(|at| at != received.at);
         match kind {
             Some(PortKind::Edge) => !(self.options.track_hosts && elsewhere()),
             kind => kind == Some(PortKind::Middlebox),

@@ -1,8 +1,9 @@
 //! Does what [`Hosts`](super::hosts::Hosts) asks for: connects it with the store, the switches, the classifier and
 //! other shards.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
@@ -88,12 +89,17 @@ impl Engine {
     }
 
     fn learn_host(&mut self, mac: Mac, at: Location, ip: Option<IpAddr>) {
+        let facts = Arc::clone(&self.options.facts);
+        if facts.place(mac).is_some_and(|place| place != at) {
+            return;
+        }
+        let addresses: Vec<IpAddr> = ip.into_iter().chain(facts.addresses(mac)).collect();
         let mut new = false;
         let commit = self.store.update(|state| {
             let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
             new = is_edge && state.host(mac).is_none();
             let info = HostInfo { location: at, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
-            if new { with_address(state, mac, info, ip) } else { Vec::new() }
+            if new { with_addresses(state, mac, info, &addresses) } else { Vec::new() }
         });
         self.apply_commit(commit);
         if new {
@@ -104,16 +110,25 @@ impl Engine {
     }
 
     fn bind_address(&mut self, mac: Mac, at: Location, ip: IpAddr, instead: Option<IpAddr>) {
+        let facts = Arc::clone(&self.options.facts);
+        let is_own = |ip: IpAddr| facts.owner(ip) == Some(mac);
+        if facts.owner(ip).is_some() && !is_own(ip) {
+            return;
+        }
+        let instead = instead.filter(|old| !is_own(*old));
         let commit = self.store.update(|state| {
             let Some(host) = state.host(mac).filter(|host| host.location == at) else { return Vec::new() };
             let mut info = host.clone();
             instead.iter().for_each(|old| info.remove(*old));
-            with_address(state, mac, info, Some(ip))
+            with_addresses(state, mac, info, &[ip])
         });
         self.apply_commit(commit);
     }
 
     fn unbind_address(&mut self, mac: Mac, at: Location, ip: IpAddr) {
+        if self.options.facts.owner(ip) == Some(mac) {
+            return;
+        }
         let commit = self.store.update(|state| {
             let owns = |host: &&HostInfo| host.location == at && host.addresses().any(|own| own == ip);
             let Some(host) = state.host(mac).filter(owns) else { return Vec::new() };
@@ -125,6 +140,9 @@ impl Engine {
     }
 
     fn move_host(&mut self, mac: Mac, from: Location, to: Location, why: MoveReason) {
+        if self.options.facts.place(mac).is_some_and(|place| place != to) {
+            return;
+        }
         let mut moved = false;
         let commit = self.store.update(|state| {
             let is_edge = state.port(to).is_some_and(|port| port.kind == PortKind::Edge);
@@ -267,17 +285,18 @@ fn is_at(state: &Snapshot, mac: Mac, at: Location) -> bool {
     state.host(mac).is_some_and(|host| host.location == at)
 }
 
-/// The writes that give a host this address and take it from its former owner.
-fn with_address(state: &Snapshot, mac: Mac, mut info: HostInfo, ip: Option<IpAddr>) -> Vec<Write> {
-    let mut writes = Vec::new();
-    if let Some(ip) = ip {
-        info.insert(ip);
-        let before = state.host_by_ip(ip).filter(|owner| *owner != mac);
-        if let Some((owner, mut theirs)) = before.and_then(|owner| Some((owner, state.host(owner)?.clone()))) {
-            theirs.remove(ip);
-            writes.push(Write::Host { mac: owner, info: Some(theirs) });
+/// The writes that give a host these addresses and take them from their former owners.
+fn with_addresses(state: &Snapshot, mac: Mac, mut info: HostInfo, addresses: &[IpAddr]) -> Vec<Write> {
+    let mut former: BTreeMap<Mac, HostInfo> = BTreeMap::new();
+    for ip in addresses {
+        info.insert(*ip);
+        let before = state.host_by_ip(*ip).filter(|owner| *owner != mac);
+        if let Some((owner, theirs)) = before.and_then(|owner| Some((owner, state.host(owner)?))) {
+            former.entry(owner).or_insert_with(|| theirs.clone()).remove(*ip);
         }
     }
+    let mut writes: Vec<Write> =
+        former.into_iter().map(|(owner, theirs)| Write::Host { mac: owner, info: Some(theirs) }).collect();
     writes.push(Write::Host { mac, info: Some(info) });
     writes
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::compile::{Table, Target};
 use crate::labels::LabelRange;
-use crate::network::Location;
+use crate::network::{Facts, Location};
 use crate::trace::Cond;
 
 /// The options of an engine. All shards of a controller have equal ones.
@@ -46,6 +46,8 @@ pub struct Options {
     pub quarantine: Duration,
     /// The same if the switch with the last rule has disconnected, so that it cannot confirm anything.
     pub lost_quarantine: Duration,
+    /// What the configuration declares of ports and hosts.
+    pub facts: Arc<Facts>,
     /// Ports with a transparent middlebox behind them. A middlebox forwards packets without changing their source. So
     /// no host is learned or checked at these ports, and floods leave them out.
     pub middleboxes: BTreeSet<Location>,
@@ -102,6 +104,7 @@ impl Default for Options {
             new_port_hold: Duration::from_secs(1),
             quarantine: Duration::from_millis(100),
             lost_quarantine: Duration::from_secs(10),
+            facts: Arc::default(),
             middleboxes: BTreeSet::new(),
             probe_timeout: Duration::from_millis(500),
             silence: Duration::from_secs(10),

@@ -8,7 +8,7 @@ use super::classifier::is_discovery_frame;
 use super::cookies::is_copy;
 use super::hosts::PROBE_MAC;
 use super::received_packet::ReceivedPacket;
-use crate::network::{Location, Mac, PortKind};
+use crate::network::{Location, Mac, PortKind, PortRole};
 
 impl Engine {
     /// Handles a packet-in.
@@ -32,6 +32,7 @@ impl Engine {
         match kind {
             None => self.stats.bad_packet_ins += 1,
             Some(_) if is_discovery_frame(&received.packet()) => {}
+            Some(PortKind::New) if self.options.facts.role(at) == PortRole::Closed => self.stats.closed_drops += 1,
             Some(PortKind::New) => self.new_port_packet_in(received),
             Some(PortKind::Link(_)) => self.link_packet_in(&received),
             // It was on its way to the controller when the port was shut. The segment's other port got it as well.

@@ -38,8 +38,10 @@ use super::classifier::table_miss;
 use super::cookies::cookie;
 use super::decide::{Outcome, outcome};
 use super::received_packet::ReceivedPacket;
+use super::segments::may_be_joined;
 use super::switch::{CLASSIFIER, INGRESS, ROUTES, RouteTable, Stale};
 use super::timers::Timer;
+use super::topology::may_be_edge;
 use super::{Effect, Engine, InstalledFlow, Time};
 use crate::ids::LeafId;
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
@@ -95,29 +97,36 @@ impl Engine {
             all.unsettled.extend(switches);
         });
         let mut reports = Vec::new();
-        let options = &self.options;
+        let (options, facts) = (&self.options, &*self.options.facts);
         let commit = self.store.update(|state| {
             reports.clear();
             // Switches that left at different times may tell different things of one port, or of one host.
             let mut ports: BTreeMap<Location, PortKind> = BTreeMap::new();
             let is_new = |at: &Location| state.port(*at) == Some(PortInfo { up: true, kind: PortKind::New });
             for (a, b) in &earlier.links {
-                if a != b && [a, b].into_iter().all(|at| is_new(at) && !ports.contains_key(at)) {
+                let is_free = |at: &Location| is_new(at) && may_be_joined(facts, *at);
+                if a != b && [a, b].into_iter().all(|at| is_free(at) && !ports.contains_key(at)) {
                     ports.extend([(*a, PortKind::Link(*b)), (*b, PortKind::Link(*a))]);
                     reports.push(Report::LinkUp(*a.min(b), *a.max(b)));
                 }
             }
-            for at in earlier.edges.iter().filter(|at| is_new(at)) {
+            for at in earlier.edges.iter().filter(|at| is_new(at) && may_be_edge(facts, **at)) {
                 let is_middlebox = options.middleboxes.contains(at);
                 ports.entry(*at).or_insert(if is_middlebox { PortKind::Middlebox } else { PortKind::Edge });
             }
             let mut hosts: BTreeMap<Mac, HostInfo> = BTreeMap::new();
             let mut owned: BTreeSet<IpAddr> = BTreeSet::new();
             for (mac, info) in earlier.hosts.iter().filter(|_| options.track_hosts) {
-                let is_free = state.host(*mac).is_none() && !hosts.contains_key(mac);
+                let is_free = state.host(*mac).is_none()
+                    && !hosts.contains_key(mac)
+                    && facts.place(*mac).is_none_or(|place| place == info.location);
                 if is_free && ports.get(&info.location) == Some(&PortKind::Edge) {
                     let mut info = info.clone();
-                    let mut is_own = |ip: IpAddr| state.host_by_ip(ip).is_none() && owned.insert(ip);
+                    facts.addresses(*mac).for_each(|ip| info.insert(ip));
+                    let mut is_own = |ip: IpAddr| {
+                        let may_be = facts.owner(ip).is_none_or(|owner| owner == *mac);
+                        may_be && state.host_by_ip(ip).is_none() && owned.insert(ip)
+                    };
                     info.ipv4.retain(|ip| is_own((*ip).into()));
                     info.ipv6.retain(|ip| is_own((*ip).into()));
                     reports.push(Report::HostFound { mac: *mac, at: info.location });

@@ -21,12 +21,14 @@
 //!
 //! # Which port is designated
 //!
-//! At first it is the lowest port. It stays designated while it is up and on the segment. When it goes, the segment's
-//! hosts are at the next designated port, because they are still on the segment.
+//! Never one that is declared a link port; if all are, the segment is not used. At first it is the lowest port. It stays
+//! designated while it is up and on the segment. When it goes, the segment's hosts are at the next designated port,
+//! because they are still on the segment.
 
 mod edit;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use maple_wire::{Field, Packet, PortNo};
 
@@ -34,10 +36,10 @@ use super::hosts::SOLICITATION;
 use super::messages::EngineMessage;
 use super::{Engine, Time};
 use crate::forwarding::TAG_PRESENT;
-use crate::network::{Location, Mac, PortKind};
+use crate::network::{Facts, Location, Mac, PortKind, PortRole};
 use crate::report::Report;
 use crate::state::Snapshot;
-use edit::Segment;
+use edit::{Segment, may_be_designated};
 pub(super) use edit::{form, leave};
 
 /// The first number of virtual ports. No packet enters or leaves by a virtual port, and no switch has a real port with
@@ -68,7 +70,7 @@ impl Engine {
 
     /// A port has left its segment, or the segment has dissolved.
     pub(super) fn segment_left(&mut self, at: Location) {
-        let commit = self.store.update(|state| leave(state, &[at].into()));
+        let commit = self.store.update(|state| leave(state, &self.options.facts, &[at].into()));
         self.apply_commit(commit);
     }
 
@@ -85,7 +87,9 @@ impl Engine {
         let is_settled =
             switch.linked.get(&at.port).is_some_and(|since| *since + self.options.new_port_hold <= self.now);
         let peer = self.store.snapshot().peer(at);
-        if let Some(peer) = peer.filter(|_| mac.is_host() && !is_tagged && !is_devices && !is_chatter && is_settled) {
+        if let Some(peer) = peer.filter(|peer| {
+            !self.is_declared_link(at, *peer) && mac.is_host() && !is_tagged && !is_devices && !is_chatter && is_settled
+        }) {
             self.send_to_shard_of(peer.switch, EngineMessage::UnexpectedHost { mac, at: peer, seen: at });
         }
     }
@@ -94,29 +98,55 @@ impl Engine {
     pub(super) fn unexpected_host_seen(&mut self, mac: Mac, at: Location, seen: Location) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         let is_own = switch.addresses.values().any(|own| *own == mac);
-        if !is_own && self.store.snapshot().peer(at) == Some(seen) {
+        if !is_own && self.store.snapshot().peer(at) == Some(seen) && !self.is_declared_link(at, seen) {
             self.form_segment(&[at, seen].into(), Some(mac));
         }
     }
 
-    /// Forms one segment of these ports, with one designated port.
+    /// Whether one of these ports is declared a link port, so that nothing that a host sends ends their link.
+    pub(super) fn is_declared_link(&self, a: Location, b: Location) -> bool {
+        [a, b].into_iter().any(|at| self.options.facts.role(at) == PortRole::Link)
+    }
+
+    /// Forms one segment of these ports, with one designated port. Ports that can be on none are left out.
     fn form_segment(&mut self, ports: &BTreeSet<Location>, host: Option<Mac>) {
+        let facts = Arc::clone(&self.options.facts);
+        let ports: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_joined(&facts, *at)).collect();
+        let hosts = self.pinned_hosts(&facts, &ports);
         let mut formed = None;
         let commit = self.store.update(|state| {
             let up: BTreeSet<Location> = ports.iter().copied().filter(|at| is_up(state, *at)).collect();
+            if up.len() < 2 {
+                return Vec::new();
+            }
             let before = up.first().and_then(|at| Segment::of(state, *at));
-            let writes = form(state, &up, &BTreeSet::new());
+            let writes = form(state, &facts, &up, &BTreeSet::new());
             formed = if writes.is_empty() { None } else { Some((up, before)) };
             writes
         });
         let state = self.store.snapshot();
         self.apply_commit(commit);
+        hosts
+            .into_iter()
+            .filter(|(mac, _)| state.host(*mac).is_none())
+            .for_each(|(mac, at)| self.report(Report::HostLost { mac, at }));
+        if let Some(at) = ports.first().copied().filter(|_| !ports.iter().any(|at| may_be_designated(&facts, *at))) {
+            let others = ports.iter().copied().skip(1).collect();
+            self.report_once(Report::SegmentOfLinks { at, others }, &format!("segment of link ports {ports:?}"));
+        }
         let Some((up, before)) = formed else { return };
         let Some(segment) = up.first().and_then(|at| Segment::of(&state, *at)) else { return };
         if before.is_none_or(|before| before.members() != segment.members()) {
             let others = segment.shut.keys().copied().collect();
             self.report(Report::SegmentShared { at: segment.designated, others, host });
         }
+    }
+
+    /// The hosts with a fixed place at one of these ports.
+    fn pinned_hosts(&self, facts: &Facts, ports: &BTreeSet<Location>) -> Vec<(Mac, Location)> {
+        let state = self.store.snapshot();
+        let at_port = |at: &Location| state.hosts_at(*at).map(|mac| (mac, *at)).collect::<Vec<_>>();
+        ports.iter().flat_map(at_port).filter(|(mac, _)| facts.place(*mac).is_some()).collect()
     }
 
     /// Notes since when a port is a link port.
@@ -142,6 +172,11 @@ fn is_chatter(packet: &Packet<'_>) -> bool {
 pub(super) fn has_hosts_between(state: &Snapshot, a: Location, b: Location) -> bool {
     Segment::of(state, a)
         .is_some_and(|segment| segment.members().contains(&b) && state.hosts_at(segment.designated).next().is_some())
+}
+
+/// Whether something may join this port with ports of other switches.
+pub(super) fn may_be_joined(facts: &Facts, at: Location) -> bool {
+    matches!(facts.role(at), PortRole::Any | PortRole::Link)
 }
 
 fn is_up(state: &Snapshot, at: Location) -> bool {

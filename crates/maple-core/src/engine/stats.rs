@@ -96,7 +96,9 @@ stats! {
     new_port_drops,
     /// Packets from a port that is shut because its segment uses another port.
     segment_drops,
-    /// Packets dropped because their source is a host at another port.
+    /// Packets from a port that is not used, as the configuration says.
+    closed_drops,
+    /// Packets dropped because their source is a host at another port, as far as is known or declared.
     spoofed_drops,
     /// Packets dropped because their port or switch has its maximum number of hosts.
     host_limit_drops,

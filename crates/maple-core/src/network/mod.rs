@@ -10,10 +10,12 @@ use std::sync::Arc;
 
 use maple_wire::{Dpid, PortNo};
 
+mod facts;
 pub mod graph;
 mod rate;
 mod scope;
 
+pub use facts::{Facts, HostFacts, PortRole, PortSet, SwitchFacts};
 pub use rate::{Gauge, Scale, UTILISATION};
 pub(crate) use scope::Reduced;
 pub use scope::Scope;

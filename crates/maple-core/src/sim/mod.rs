@@ -35,6 +35,8 @@ mod compose;
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
+mod declared;
+#[cfg(test)]
 mod flaps;
 #[cfg(test)]
 mod guards;
@@ -239,6 +241,12 @@ impl Sim {
     /// Puts a host at an edge port, or moves it there.
     pub fn place_host(&mut self, mac: Mac, at: Location) {
         self.hosts.insert(mac, at);
+    }
+
+    /// The next run of the controller has these options.
+    #[cfg(test)]
+    pub fn set_options(&mut self, change: impl FnOnce(&mut Options)) {
+        change(&mut self.options);
     }
 
     /// Tells the controller that all ports without a link are edge ports.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{Event, Options};
-use maple_core::network::Location;
+use maple_core::network::{Facts, HostFacts, Location, PortSet, SwitchFacts};
 use maple_core::sim::{Sim, SimSwitch};
 use maple_core::state::Write;
 use maple_core::{Mac, Value};
@@ -42,6 +42,9 @@ struct Setup {
     switches: Vec<SimSwitch>,
     links: Vec<(Location, Location)>,
     policy: Clauses,
+    /// Declared roles of ports, and places of hosts.
+    roles: Vec<(Location, String)>,
+    places: BTreeMap<Mac, HostFacts>,
 }
 
 struct Stage {
@@ -77,6 +80,23 @@ pub fn location(text: &str) -> Result<Location, String> {
         .ok_or_else(|| format!("{text:?} is no SWITCH:PORT"))
 }
 
+impl Setup {
+    /// What is declared.
+    fn facts(&self) -> Facts {
+        let of = |switch: &SimSwitch| {
+            let with = |wanted: &str| {
+                let here = self.roles.iter().filter(|(at, role)| at.switch == switch.dpid && role == wanted);
+                PortSet(here.map(|(at, _)| at.port.0..=at.port.0).collect())
+            };
+            let closed = with("closed");
+            let open = switch.ports.keys().filter(|port| !closed.contains(**port)).map(|port| port.0..=port.0);
+            let ports = Some(PortSet(open.collect()));
+            (switch.dpid, SwitchFacts { ports, edge: with("edge"), link: with("link"), max_hosts: Vec::new() })
+        };
+        Facts::new(self.switches.iter().map(of).collect(), self.places.clone())
+    }
+}
+
 impl Stage {
     fn step(&mut self, line: &str) -> Result<(), String> {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -91,6 +111,16 @@ impl Stage {
                 let n = self.hosts.0.len() as u8 + 1;
                 let host = Host { mac: Mac([0, 0, 0, 0, 0, n]), ipv4: [10, 0, 0, n].into(), at: location(at)? };
                 self.hosts.0.insert(name.to_owned(), host);
+                Ok(())
+            }
+            ["declare", at, role @ ("edge" | "link" | "closed")] => {
+                self.setup.roles.push((location(at)?, role.to_owned()));
+                Ok(())
+            }
+            ["declare", name, "at", at] => {
+                let host = self.hosts.get(name)?;
+                let facts = HostFacts { at: Some(location(at)?), addresses: [host.ipv4.into()].into() };
+                self.setup.places.insert(host.mac, facts);
                 Ok(())
             }
             ["when" | "otherwise:", ..] => self.setup.policy.add(line, &self.hosts),
@@ -123,8 +153,9 @@ impl Stage {
 
     /// Connects the switches and lets discovery find everything. The messages for that are not printed.
     fn start(&mut self) -> Result<(), String> {
-        let Setup { switches, links, policy } = std::mem::take(&mut self.setup);
-        let options = Options { host_timeout: Duration::from_secs(1_000_000), ..Options::default() };
+        let facts = Arc::new(self.setup.facts());
+        let Setup { switches, links, policy, .. } = std::mem::take(&mut self.setup);
+        let options = Options { host_timeout: Duration::from_secs(1_000_000), facts, ..Options::default() };
         let mut sim = Sim::new(Arc::new(policy), 1, &options, 1);
         // Messages arrive in the order in which they were sent.
         sim.max_delay = Duration::ZERO;
@@ -173,6 +204,14 @@ impl Stage {
                 host.at = to;
                 self.hosts.0.insert(name.to_owned(), host);
                 self.act(line, |sim| sim.place_host(mac, to))
+            }
+            ["find", "link", a, b] => {
+                let (a, b) = (location(a)?, location(b)?);
+                self.act(line, |sim| sim.tell(Event::LinkUp { a, b }))
+            }
+            ["find", "edge", at] => {
+                let port = location(at)?;
+                self.act(line, |sim| sim.tell(Event::PortIsEdge { port }))
             }
             ["put", key, "in", table] | ["delete", key, "from", table] => {
                 let (name, value) = key.split_once('=').ok_or_else(|| format!("{key:?} is no FIELD=VALUE"))?;

@@ -119,7 +119,7 @@ impl Hosts {
             SearchResult::Gone { was_asked } => {
                 let why = if was_asked { MoveReason::NoAnswer } else { MoveReason::Silent };
                 if let Some(to) = self.claims.resolve(mac, at)
-                    && self.admit(now, to, out)
+                    && self.admit(now, mac, to, out)
                 {
                     out.push(HostAction::Move { mac, from: at, to, why });
                 }

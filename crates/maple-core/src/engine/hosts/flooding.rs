@@ -16,7 +16,7 @@ use maple_wire::{Dpid, PortNo};
 use super::{HostAction, Hosts};
 use crate::engine::Time;
 use crate::engine::timers::Timer;
-use crate::network::Location;
+use crate::network::{Location, Mac};
 use crate::report::Report;
 
 /// How long a switch drops the packets of unknown hosts at a port with too many.
@@ -50,20 +50,25 @@ impl Flooding {
 
 impl Hosts {
     /// Whether a port may have another host. If not, the port is guarded from now on.
-    pub(super) fn admit(&mut self, now: Time, at: Location, out: &mut Vec<HostAction>) -> bool {
+    /// A host with a fixed place there is admitted always; the configuration bounds their number.
+    pub(super) fn admit(&mut self, now: Time, mac: Mac, at: Location, out: &mut Vec<HostAction>) -> bool {
+        if self.is_in_fixed_place(mac, at) {
+            return true;
+        }
         if self.flooding.guarded.contains_key(&at) {
             return false;
         }
         let here = self.per_port.get(&at).copied().unwrap_or_default();
         let on_switch = self.per_switch.get(&at.switch).copied().unwrap_or_default();
-        if here < self.limits.per_port && (on_switch < self.limits.per_switch || self.evict_host_for(at, here, out)) {
+        let most = self.most_at(at);
+        if here < most && (on_switch < self.limits.per_switch || self.evict_host_for(at, here, out)) {
             return true;
         }
         self.flooding.guarded.insert(at, now + GUARD_DURATION);
         out.push(HostAction::Guard { at, on: true });
         out.push(HostAction::Wake(now + GUARD_DURATION, Timer::Guard(at)));
         if self.flooding.reported.insert(at) {
-            out.push(HostAction::Report(Report::TooManyHosts { at, most: self.limits.per_port.min(here.max(1)) }));
+            out.push(HostAction::Report(Report::TooManyHosts { at, most: most.min(here.max(1)) }));
         }
         false
     }

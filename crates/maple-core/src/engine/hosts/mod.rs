@@ -14,7 +14,8 @@
 //!
 //! * *Location.* If a known host's address appears at another port, the host has moved or the packet is forged. It is a
 //!   move if the old port is gone, or if the host neither answers nor sends anything there (`search.rs`). Until that is
-//!   known, packets from the new port are dropped. One frame never takes over a live host's location.
+//!   known, packets from the new port are dropped. One frame never takes over a live host's location. A host with a
+//!   declared place never moves (`declared.rs`).
 //! * *Addresses.* A host owns the addresses that it announces, not those that its packets carry (`announced.rs`): the
 //!   packets that a router forwards carry addresses from everywhere. The last host that announced an address owns it.
 //! * *Bounds.* A port and a switch have a maximum number of hosts (`flooding.rs`). A sender of more addresses than that
@@ -28,6 +29,7 @@
 mod ageing;
 mod announced;
 mod claims;
+mod declared;
 mod flaps;
 mod flooding;
 mod probe;
@@ -35,17 +37,19 @@ mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use maple_wire::{Dpid, PortNo};
 
 use super::timers::Timer;
 use super::{Options, ShardId, Time};
-use crate::network::{HostInfo, Location, Mac, PortKind};
+use crate::network::{Facts, HostInfo, Location, Mac, PortKind};
 use crate::report::{MoveReason, Report};
 use crate::state::Snapshot;
 pub(super) use announced::{ADVERTISEMENT, ARP, ICMPV6, IPV6, SOLICITATION, announcement, is_announcement};
 use claims::Claims;
+use declared::Reported;
 pub(super) use flaps::{RECENTLY_UP, hosts_to_ask_for, probe_host};
 use flooding::Flooding;
 pub use probe::PROBE_MAC;
@@ -125,6 +129,11 @@ struct Limits {
 #[derive(Debug)]
 pub(super) struct Hosts {
     limits: Limits,
+    facts: Arc<Facts>,
+    /// Senders with the source of a host that has a fixed place elsewhere, and senders that announce an address of
+    /// another host, as far as they were reported.
+    misplaced: Reported,
+    foreign: Reported,
     /// The hosts at this shard's switches.
     known: BTreeMap<(Location, Mac), HostRecord>,
     /// The number of hosts at each switch, and at each port.
@@ -204,6 +213,9 @@ impl Hosts {
         };
         Hosts {
             limits,
+            facts: Arc::clone(&options.facts),
+            misplaced: Reported::default(),
+            foreign: Reported::default(),
             known: BTreeMap::new(),
             per_switch: BTreeMap::new(),
             per_port: BTreeMap::new(),
@@ -218,7 +230,7 @@ impl Hosts {
 
     /// A packet came in at an edge port.
     pub fn on_packet(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<HostAction>) -> SourceCheck {
-        let Sender { mac, at, announces } = sender;
+        let Sender { mac, at, .. } = sender;
         if !mac.is_host() {
             return SourceCheck::Accepted;
         }
@@ -226,8 +238,13 @@ impl Hosts {
         if mac == PROBE_MAC {
             return SourceCheck::Elsewhere;
         }
+        if self.is_misplaced(sender, out) {
+            return SourceCheck::Elsewhere;
+        }
+        let sender = self.without_foreign_address(sender, out);
+        let announces = sender.announces;
         match state.host(mac).map(|host| host.location) {
-            None if !self.admit(now, at, out) => SourceCheck::TooManyHosts,
+            None if !self.admit(now, mac, at, out) => SourceCheck::TooManyHosts,
             None => {
                 self.insert(now, at, mac, announces, out);
                 out.push(HostAction::Learn { mac, at, ip: announces });
@@ -237,11 +254,16 @@ impl Hosts {
                 self.on_sign_of_life(now, state, sender, out);
                 SourceCheck::Accepted
             }
+            // Nothing that is known weighs more than what is declared.
+            Some(from) if self.is_in_fixed_place(mac, at) => {
+                out.push(HostAction::Move { mac, from, to: at, why: MoveReason::Declared });
+                SourceCheck::Accepted
+            }
             Some(from) if is_usable(state, from) => {
                 self.on_claim(now, mac, from, at, out);
                 SourceCheck::Elsewhere
             }
-            Some(_) if !self.admit(now, at, out) => SourceCheck::TooManyHosts,
+            Some(_) if !self.admit(now, mac, at, out) => SourceCheck::TooManyHosts,
             Some(from) => {
                 out.push(HostAction::Move { mac, from, to: at, why: MoveReason::PortGone });
                 SourceCheck::Accepted
@@ -312,6 +334,8 @@ impl Hosts {
         let gone: Vec<(Location, Mac)> = self.at_ports_of(dpid).map(|(key, _)| *key).collect();
         gone.into_iter().for_each(|(at, mac)| self.on_departure(mac, at));
         self.claims.forget_switch(dpid);
+        self.misplaced.forget_switch(dpid);
+        self.foreign.forget_switch(dpid);
         self.flooding.forget_switch(dpid);
         self.rounds.remove(&dpid);
         self.counts.retain(|(of, _), _| *of != dpid);
@@ -320,6 +344,8 @@ impl Hosts {
     /// Forgets what is known of a port, which is a different one now.
     pub fn forget_port(&mut self, at: Location) {
         self.claims.forget_port(at);
+        self.misplaced.forget_port(at);
+        self.foreign.forget_port(at);
         self.flooding.forget_port(at);
     }
 
@@ -362,7 +388,14 @@ impl Hosts {
         let announced: usize = self.known.values().map(|known| known.announced.len()).sum();
         let rest =
             self.expiring.len() + self.rounds.len() + self.counts.len() + self.per_switch.len() + self.per_port.len();
-        self.known.len() + announced + self.claims.size() + self.flooding.size() + self.searches.len() + rest
+        self.known.len()
+            + announced
+            + self.misplaced.size()
+            + self.foreign.size()
+            + self.claims.size()
+            + self.flooding.size()
+            + self.searches.len()
+            + rest
     }
 }
 

@@ -6,21 +6,30 @@ use std::collections::{BTreeMap, BTreeSet};
 use maple_wire::{Dpid, PortNo};
 
 use super::{FIRST_VIRTUAL, is_virtual};
-use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
+use crate::network::{Facts, HostInfo, Location, Mac, PortInfo, PortKind, PortRole};
 use crate::state::{Snapshot, Write};
 
-/// The writes that make these ports, which are up, one segment. The ports in `gone` leave their segments.
-pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone: &BTreeSet<Location>) -> Vec<Write> {
+/// The writes that make these ports, which are up, one segment. The ports in `gone` leave their segments. If none of the
+/// ports may be an edge port, there is no segment: all are new.
+pub(in crate::engine) fn form(
+    state: &Snapshot,
+    facts: &Facts,
+    ports: &BTreeSet<Location>,
+    gone: &BTreeSet<Location>,
+) -> Vec<Write> {
     let old: Vec<Segment> = segments_of(state, ports.iter().chain(gone));
     let is_designated = |at: &&Location| old.iter().any(|segment| segment.designated == **at);
-    let Some(designated) = ports.iter().find(is_designated).or(ports.first()).copied() else { return Vec::new() };
+    let open: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_designated(facts, *at)).collect();
+    let Some(designated) = open.iter().find(is_designated).or(open.first()).copied() else {
+        return separate(state, facts, &old, ports);
+    };
     if let [same] = &old[..]
         && same.designated == designated
         && same.members() == *ports
     {
         return Vec::new();
     }
-    let mut edit = TopologyEdit::new(state);
+    let mut edit = TopologyEdit::new(state, facts);
     for segment in &old {
         segment.end(&mut edit);
     }
@@ -42,15 +51,33 @@ pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone
     edit.writes()
 }
 
+/// Whether a segment's hosts may enter and leave by this port: not if it is declared a link port.
+pub(super) fn may_be_designated(facts: &Facts, at: Location) -> bool {
+    facts.role(at) == PortRole::Any
+}
+
+/// The writes that end what joins these ports.
+fn separate(state: &Snapshot, facts: &Facts, old: &[Segment], ports: &BTreeSet<Location>) -> Vec<Write> {
+    let mut edit = TopologyEdit::new(state, facts);
+    old.iter().for_each(|segment| segment.end(&mut edit));
+    for at in ports {
+        if let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(*at) {
+            edit.make_new(*at);
+            edit.make_new(peer);
+        }
+    }
+    edit.writes()
+}
+
 /// The writes that remove these ports from their segments. They become new ports.
-pub(in crate::engine) fn leave(state: &Snapshot, gone: &BTreeSet<Location>) -> Vec<Write> {
+pub(in crate::engine) fn leave(state: &Snapshot, facts: &Facts, gone: &BTreeSet<Location>) -> Vec<Write> {
     let mut writes = Vec::new();
     for segment in segments_of(state, gone.iter()) {
         let left: BTreeSet<Location> = segment.members().difference(gone).copied().collect();
         if left.len() > 1 {
-            writes.extend(form(state, &left, &(&segment.members() & gone)));
+            writes.extend(form(state, facts, &left, &(&segment.members() & gone)));
         } else {
-            let mut edit = TopologyEdit::new(state);
+            let mut edit = TopologyEdit::new(state, facts);
             segment.end(&mut edit);
             writes.extend(edit.writes());
         }
@@ -123,13 +150,14 @@ impl Segment {
 /// The ports and hosts as they are to be.
 pub(super) struct TopologyEdit<'a> {
     state: &'a Snapshot,
+    facts: &'a Facts,
     ports: BTreeMap<Location, Option<PortInfo>>,
-    hosts: BTreeMap<Mac, HostInfo>,
+    hosts: BTreeMap<Mac, Option<HostInfo>>,
 }
 
 impl<'a> TopologyEdit<'a> {
-    fn new(state: &'a Snapshot) -> TopologyEdit<'a> {
-        TopologyEdit { state, ports: BTreeMap::new(), hosts: BTreeMap::new() }
+    fn new(state: &'a Snapshot, facts: &'a Facts) -> TopologyEdit<'a> {
+        TopologyEdit { state, facts, ports: BTreeMap::new(), hosts: BTreeMap::new() }
     }
 
     /// Sets the kind of a port that exists.
@@ -170,10 +198,12 @@ impl<'a> TopologyEdit<'a> {
         numbers.find(|port| !is_taken(port)).unwrap_or(PortNo(FIRST_VIRTUAL))
     }
 
+    /// A host with another fixed place is lost.
     fn move_hosts(&mut self, from: Location, to: Location) {
         for mac in self.state.hosts_at(from) {
             if let Some(host) = self.state.host(mac) {
-                self.hosts.insert(mac, HostInfo { location: to, ..host.clone() });
+                let may_move = self.facts.place(mac).is_none_or(|place| place == to);
+                self.hosts.insert(mac, may_move.then(|| HostInfo { location: to, ..host.clone() }));
             }
         }
     }
@@ -185,6 +215,6 @@ impl<'a> TopologyEdit<'a> {
             self.ports.into_iter().filter(|(at, info)| state.port(*at) != *info).collect();
         ports.sort_by_key(|(_, info)| matches!(info, Some(PortInfo { kind: PortKind::Link(_), .. })));
         let ports = ports.into_iter().map(|(at, info)| Write::Port { at, info });
-        ports.chain(self.hosts.into_iter().map(|(mac, info)| Write::Host { mac, info: Some(info) })).collect()
+        ports.chain(self.hosts.into_iter().map(|(mac, info)| Write::Host { mac, info })).collect()
     }
 }

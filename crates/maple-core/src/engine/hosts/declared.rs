@@ -1,0 +1,75 @@
+//! What the configuration declares of hosts: a fixed place, and addresses of their own.
+//!
+//! A packet with the source of a host that has a fixed place is dropped wherever else it comes from, whatever is known of
+//! the host: there is no search, and no move. What another host announces of a declared address is ignored. Both are
+//! reported, for a bounded number of senders of a port.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use maple_wire::Dpid;
+
+use super::{HostAction, Hosts, Sender};
+use crate::network::{Location, Mac};
+use crate::report::Report;
+
+/// The maximum number of reports of each kind about a port.
+const MAX_REPORTED: usize = 8;
+
+/// What was reported, by port and sender.
+#[derive(Debug, Default)]
+pub(super) struct Reported(BTreeSet<(Location, Mac)>);
+
+impl Reported {
+    /// Whether to report this.
+    fn is_news(&mut self, at: Location, mac: Mac) -> bool {
+        let of_port = (at, Mac([0; 6]))..=(at, Mac([0xff; 6]));
+        !self.0.contains(&(at, mac)) && self.0.range(of_port).count() < MAX_REPORTED && self.0.insert((at, mac))
+    }
+
+    pub fn forget_port(&mut self, at: Location) {
+        self.0.retain(|(of, _)| *of != at);
+    }
+
+    pub fn forget_switch(&mut self, dpid: Dpid) {
+        self.0.retain(|(of, _)| of.switch != dpid);
+    }
+
+    #[cfg(test)]
+    pub fn size(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Hosts {
+    /// Whether the sender's host has a fixed place elsewhere.
+    pub(super) fn is_misplaced(&mut self, sender: Sender, out: &mut Vec<HostAction>) -> bool {
+        let Sender { mac, at: seen, .. } = sender;
+        let Some(at) = self.facts.place(mac).filter(|place| *place != seen) else { return false };
+        if self.misplaced.is_news(seen, mac) {
+            out.push(HostAction::Report(Report::HostMisplaced { mac, at, seen }));
+        }
+        true
+    }
+
+    /// Whether the sender's host is declared to be where it is.
+    pub(super) fn is_in_fixed_place(&self, mac: Mac, at: Location) -> bool {
+        self.facts.place(mac) == Some(at)
+    }
+
+    /// The sender without an address that is another host's.
+    pub(super) fn without_foreign_address(&mut self, sender: Sender, out: &mut Vec<HostAction>) -> Sender {
+        let Sender { mac, at, announces } = sender;
+        let foreign = |ip: IpAddr| Some((ip, self.facts.owner(ip).filter(|owner| *owner != mac)?));
+        let Some((ip, owner)) = announces.and_then(foreign) else { return sender };
+        if self.foreign.is_news(at, mac) {
+            out.push(HostAction::Report(Report::AddressOfAnother { mac, at, ip, owner }));
+        }
+        Sender { announces: None, ..sender }
+    }
+
+    /// The maximum number of hosts at a port.
+    pub(super) fn most_at(&self, at: Location) -> usize {
+        self.facts.max_hosts(at).unwrap_or(self.limits.per_port)
+    }
+}

@@ -1,0 +1,176 @@
+//! What the configuration declares of ports and hosts. Nothing that happens in the network changes it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use maple_wire::{Dpid, PortNo};
+
+use super::{Location, Mac};
+
+/// Numbers of ports, as ranges: a range of many ports takes no more memory than one port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortSet(pub Vec<RangeInclusive<u32>>);
+
+impl PortSet {
+    /// Whether this port is one of them.
+    pub fn contains(&self, port: PortNo) -> bool {
+        self.0.iter().any(|range| range.contains(&port.0))
+    }
+
+    /// Whether all ports of this range are among them.
+    pub fn covers(&self, range: &RangeInclusive<u32>) -> bool {
+        let mut next = u64::from(*range.start());
+        while next <= u64::from(*range.end()) {
+            let Some(found) = self.0.iter().find(|own| own.contains(&(next as u32))) else { return false };
+            next = u64::from(*found.end()) + 1;
+        }
+        true
+    }
+
+    /// A port that both have.
+    pub fn common(&self, other: &PortSet) -> Option<PortNo> {
+        let pairs = self.0.iter().flat_map(|a| other.0.iter().map(move |b| (a, b)));
+        pairs
+            .map(|(a, b)| (*a.start().max(b.start()), *a.end().min(b.end())))
+            .find(|(a, b)| a <= b)
+            .map(|(a, _)| PortNo(a))
+    }
+}
+
+/// What a port may become.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortRole {
+    /// What discovery finds.
+    #[default]
+    Any,
+    /// An edge port, whatever arrives there.
+    Edge,
+    /// A link port, never an edge port.
+    Link,
+    /// Nothing: packets neither enter nor leave.
+    Closed,
+}
+
+/// What is declared of a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SwitchFacts {
+    /// The ports that are used; `None`: all.
+    pub ports: Option<PortSet>,
+    /// Edge ports.
+    pub edge: PortSet,
+    /// Link ports.
+    pub link: PortSet,
+    /// Maximum numbers of hosts at ports. The first that has the port counts.
+    pub max_hosts: Vec<(PortSet, usize)>,
+}
+
+/// What is declared of a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostFacts {
+    /// The only place where it can be; `None`: anywhere.
+    pub at: Option<Location>,
+    /// Addresses that are its own and no other host's.
+    pub addresses: BTreeSet<IpAddr>,
+}
+
+/// All that is declared.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    switches: BTreeMap<Dpid, SwitchFacts>,
+    hosts: BTreeMap<Mac, HostFacts>,
+    owners: BTreeMap<IpAddr, Mac>,
+}
+
+impl Facts {
+    /// Facts about these switches and hosts. Of two hosts with one address, the first one has it.
+    pub fn new(switches: BTreeMap<Dpid, SwitchFacts>, hosts: BTreeMap<Mac, HostFacts>) -> Facts {
+        let mut owners = BTreeMap::new();
+        for (mac, host) in &hosts {
+            for ip in &host.addresses {
+                owners.entry(*ip).or_insert(*mac);
+            }
+        }
+        Facts { switches, hosts, owners }
+    }
+
+    /// What this port may become.
+    ///
+    /// ```
+    /// use maple_core::network::{Facts, Location, PortRole, PortSet, SwitchFacts};
+    /// use maple_wire::{Dpid, PortNo};
+    ///
+    /// let edge = PortSet(vec![1..=24]);
+    /// let facts = Facts::new([(Dpid(1), SwitchFacts { edge, ..SwitchFacts::default() })].into(), [].into());
+    /// assert_eq!(facts.role(Location::new(Dpid(1), PortNo(24))), PortRole::Edge);
+    /// assert_eq!(facts.role(Location::new(Dpid(1), PortNo(25))), PortRole::Any);
+    /// ```
+    pub fn role(&self, at: Location) -> PortRole {
+        match self.switches.get(&at.switch) {
+            None => PortRole::Any,
+            Some(switch) if switch.ports.as_ref().is_some_and(|ports| !ports.contains(at.port)) => PortRole::Closed,
+            Some(switch) if switch.edge.contains(at.port) => PortRole::Edge,
+            Some(switch) if switch.link.contains(at.port) => PortRole::Link,
+            Some(_) => PortRole::Any,
+        }
+    }
+
+    /// The maximum number of hosts at this port, if it has one of its own.
+    pub fn max_hosts(&self, at: Location) -> Option<usize> {
+        let limits = &self.switches.get(&at.switch)?.max_hosts;
+        limits.iter().find(|(ports, _)| ports.contains(at.port)).map(|(_, most)| *most)
+    }
+
+    /// Where this host can be only.
+    pub fn place(&self, mac: Mac) -> Option<Location> {
+        self.hosts.get(&mac)?.at
+    }
+
+    /// The addresses that are this host's own.
+    pub fn addresses(&self, mac: Mac) -> impl Iterator<Item = IpAddr> {
+        self.hosts.get(&mac).into_iter().flat_map(|host| host.addresses.iter().copied())
+    }
+
+    /// The host that has this address for its own.
+    pub fn owner(&self, ip: IpAddr) -> Option<Mac> {
+        self.owners.get(&ip).copied()
+    }
+
+    /// Whether some host can be in one place only.
+    pub fn has_places(&self) -> bool {
+        self.hosts.values().any(|host| host.at.is_some())
+    }
+
+    /// The switches of which something is declared.
+    pub fn switches(&self) -> impl Iterator<Item = (&Dpid, &SwitchFacts)> {
+        self.switches.iter()
+    }
+
+    /// The hosts of which something is declared.
+    pub fn hosts(&self) -> impl Iterator<Item = (&Mac, &HostFacts)> {
+        self.hosts.iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_ports_have_a_common_port_or_not() {
+        let (low, high) = (PortSet(vec![1..=4, 9..=9]), PortSet(vec![5..=8, 9..=20]));
+        assert_eq!(low.common(&high), Some(PortNo(9)));
+        assert_eq!(PortSet(vec![1..=4]).common(&high), None);
+        assert!(high.covers(&(6..=20)) && !high.covers(&(0..=u32::MAX)) && !low.covers(&(1..=9)));
+        assert!(PortSet(vec![0..=u32::MAX]).covers(&(7..=u32::MAX)));
+    }
+
+    #[test]
+    fn ports_that_are_not_listed_are_closed_where_ports_are_listed() {
+        let switch =
+            SwitchFacts { ports: Some(PortSet(vec![1..=2])), link: PortSet(vec![2..=2]), ..Default::default() };
+        let facts = Facts::new([(Dpid(1), switch)].into(), [].into());
+        let role = |port| facts.role(Location::new(Dpid(1), PortNo(port)));
+        assert_eq!([1, 2, 3].map(role), [PortRole::Any, PortRole::Link, PortRole::Closed]);
+    }
+}
