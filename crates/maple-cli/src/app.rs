@@ -1,14 +1,16 @@
 //! Runs a policy that is a program of its own, with the options of `maple run`.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use maple::App;
 use maple_controller::Handle;
 
+use crate::command_line::ParseError;
 use crate::options::{CheckOptions, RunOptions};
 use crate::output::{exit_status, print_usage};
-use crate::{check, run as run_command};
+use crate::{check, config, run as run_command};
 
 #[derive(Debug, Parser)]
 #[command(version, about = "A program for Maple: the options are those of `maple run`", max_term_width = 100)]
@@ -37,9 +39,10 @@ enum ProgramCommand {
 /// }
 /// ```
 pub fn run(app: App) -> ExitCode {
-    let Program { command, options } = match Program::try_parse() {
+    let Program { command, options } = match parse(std::env::args_os().collect()) {
         Ok(program) => program,
-        Err(error) => return print_usage(&error).into(),
+        Err(ParseError::Usage(error)) => return print_usage(&error).into(),
+        Err(ParseError::Config(error)) => return exit_status(Err(error)).into(),
     };
     if let Some(error) = options.refusal() {
         return print_usage(&error).into();
@@ -56,4 +59,17 @@ pub fn run(app: App) -> ExitCode {
         None => run_command::with(options, controller, started, None),
     })
     .into()
+}
+
+/// Parses the program's command line, and the configuration that it names.
+fn parse(arguments: Vec<OsString>) -> Result<Program, ParseError> {
+    let given = Program::command().try_get_matches_from(&arguments)?;
+    match config::merge(arguments, 1, &given).map_err(ParseError::Config)? {
+        None => Ok(Program::from_arg_matches(&given)?),
+        Some((arguments, config)) => {
+            let mut program = Program::from_arg_matches(&Program::command().try_get_matches_from(arguments)?)?;
+            program.options.network = config.network;
+            Ok(program)
+        }
+    }
 }

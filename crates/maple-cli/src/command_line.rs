@@ -1,9 +1,12 @@
 //! The command line of `maple`: its commands.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::acl::AclArgs;
 use crate::bench::BenchArgs;
+use crate::config::{self, Config, ConfigArgs, Origins};
 use crate::decode::DecodeArgs;
 use crate::options::{
     ApplyArgs, CheckArgs, EmulateArgs, LoadArgs, PlanArgs, ReloadArgs, RollbackArgs, RunArgs, ShowArgs,
@@ -17,13 +20,58 @@ pub struct CommandLine {
     /// The command.
     #[command(subcommand)]
     pub command: Command,
+    /// Where the options of `maple run` are from, for `maple config show`.
+    #[arg(skip)]
+    pub origins: Origins,
+}
+
+/// Why a command line can't be used.
+pub enum ParseError {
+    /// It is wrong itself.
+    Usage(clap::Error),
+    /// The configuration that it names is wrong.
+    Config(anyhow::Error),
+}
+
+impl From<clap::Error> for ParseError {
+    fn from(error: clap::Error) -> ParseError {
+        ParseError::Usage(error)
+    }
+}
+
+/// Parses a command line, and the configuration that it names.
+///
+/// # Errors
+/// [`ParseError`].
+pub fn parse(arguments: Vec<OsString>) -> Result<CommandLine, ParseError> {
+    let given = CommandLine::command().try_get_matches_from(&arguments)?;
+    // Where the arguments of `maple run` begin.
+    let run = match given.subcommand() {
+        Some(("run", run)) => Some((2, run)),
+        Some(("config", config)) => config.subcommand_matches("show").map(|show| (3, show)),
+        _ => None,
+    };
+    let Some((place, run)) = run else { return Ok(CommandLine::from_arg_matches(&given)?) };
+    let merged = config::merge(arguments, place, run).map_err(ParseError::Config)?;
+    let Some((arguments, config)) = merged else {
+        let origins = Origins::of(run, run, Config::default());
+        return Ok(CommandLine { origins, ..CommandLine::from_arg_matches(&given)? });
+    };
+    let all = CommandLine::command().try_get_matches_from(arguments)?;
+    let mut parsed = CommandLine::from_arg_matches(&all)?;
+    if let Command::Run(args) = &mut parsed.command {
+        args.options.network = config.network.clone();
+    }
+    let matches = all.subcommand_matches("config").and_then(|config| config.subcommand_matches("show"));
+    parsed.origins = Origins::of(run, matches.unwrap_or(run), config);
+    Ok(parsed)
 }
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a policy: as a controller for real switches, or on an emulated network
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Run a changed policy, or another one, in a running controller: no packet is lost
     Reload(ReloadArgs),
     /// Say what a policy would change in a running controller: who loses, who gains, and which rules
@@ -48,6 +96,8 @@ pub enum Command {
     State(StateArgs),
     /// Check, test and compare access lists
     Acl(AclArgs),
+    /// Check a configuration, or print the one in effect
+    Config(ConfigArgs),
     /// Print the JSON schema of the control socket's requests and answers
     Schema,
     /// Measure the optimizer and the runtime
@@ -56,8 +106,6 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -68,7 +116,7 @@ mod tests {
     #[test]
     fn options_that_would_do_nothing_are_refused() {
         let refusal = |text: &str| match CommandLine::try_parse_from(text.split(' ')).map(|line| line.command) {
-            Ok(Command::Run(args)) => args.options.refusal(),
+            Ok(Command::Run(args)) => args.refusal(),
             Ok(Command::Emulate(args)) => args.refusal(),
             other => panic!("{text}: {other:?}"),
         };
@@ -80,6 +128,7 @@ mod tests {
             assert!(refusal(&format!("maple run builtin:flood --emulate ring:4 {option}")).is_none());
         }
         assert!(refusal("maple run builtin:flood").is_none());
+        assert!(refusal("maple run --watch").is_some_and(|error| error.to_string().contains("a policy is missing")));
         assert!(refusal("maple emulate ring:4 --rate 5").is_some());
         assert!(refusal("maple emulate ring:4 --rate 5 --traffic 1s").is_none());
     }

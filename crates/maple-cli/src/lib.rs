@@ -9,8 +9,11 @@ mod usage_error;
 mod values;
 mod weights;
 
+mod declared;
 mod options;
 mod output;
+
+mod config;
 
 mod builtin;
 mod policy;
@@ -39,12 +42,11 @@ pub mod reference;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 pub use app::run;
 pub use policy::{Loaded, PolicyLoader, Suspicion};
 
-use command_line::{Command, CommandLine};
+use command_line::{Command, ParseError};
+use config::{ConfigArgs, ConfigCommand};
 use output::{exit_status, print_usage};
 
 /// Runs the `maple` command. `arguments` begin with the program's name; Python policies need a `loader`. Returns the
@@ -53,13 +55,14 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     // There 2 means that something would change.
     let is_plan = arguments.get(1).is_some_and(|command| command == "plan");
-    let command_line = match CommandLine::try_parse_from(arguments) {
+    let command_line = match command_line::parse(arguments) {
         Ok(command_line) => command_line,
-        Err(error) if is_plan => return print_usage(&error).min(1),
-        Err(error) => return print_usage(&error),
+        Err(ParseError::Usage(error)) if is_plan => return print_usage(&error).min(1),
+        Err(ParseError::Usage(error)) => return print_usage(&error),
+        Err(ParseError::Config(error)) => return exit_status(Err(error)),
     };
     let refusal = match &command_line.command {
-        Command::Run(args) => args.options.refusal(),
+        Command::Run(args) => args.refusal(),
         Command::Emulate(args) => args.refusal(),
         Command::Check(_)
         | Command::Decode(_)
@@ -68,7 +71,12 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         | Command::Plan(_)
         | Command::Apply(_)
         | Command::Rollback(_) => None,
-        Command::State(_) | Command::Acl(_) | Command::Schema | Command::Load(_) | Command::Bench(_) => None,
+        Command::Config(_)
+        | Command::State(_)
+        | Command::Acl(_)
+        | Command::Schema
+        | Command::Load(_)
+        | Command::Bench(_) => None,
     };
     if let Some(error) = refusal {
         return print_usage(&error);
@@ -79,7 +87,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         maple_heap::count_all();
     }
     exit_status(match command_line.command {
-        Command::Run(args) => run::main(args, loader),
+        Command::Run(args) => run::main(*args, loader),
         Command::Reload(args) => reload::main(&args),
         Command::Plan(args) => plan::main(&args, loader),
         Command::Apply(args) => plan::apply(&args),
@@ -89,6 +97,8 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Load(args) => load::main(&args),
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args),
+        Command::Config(ConfigArgs { command: ConfigCommand::Check { file } }) => config::check(&file),
+        Command::Config(ConfigArgs { command: ConfigCommand::Show(_) }) => Ok(config::show(&command_line.origins)),
         Command::State(args) => state::main(args),
         Command::Acl(args) => acl::run(&args, loader),
         Command::Schema => state::print_schema(),

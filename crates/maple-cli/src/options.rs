@@ -5,23 +5,24 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap::error::ErrorKind;
 use clap::{Args, Subcommand, ValueEnum};
 use maple_controller::control::socket::Tolerance;
 use maple_core::Location;
 use maple_core::engine::LabelRange;
-use maple_wire::{Dpid, Version};
+use maple_wire::Version;
 
-use crate::values::{
-    Compiler, OnOff, Pause, address, dpid, duration, labels, location, max_rules, pause, tolerance, version,
-};
+use crate::declared::Network;
+use crate::usage_error::usage_error;
+use crate::values::{Compiler, OnOff, Pause, address, duration, labels, max_rules, pause, tolerance, version};
 
 /// `maple run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing; or
-    /// one of the handlers builtin:learning-switch, builtin:hub
-    pub policy: String,
+    /// one of the handlers builtin:learning-switch, builtin:hub [default: what the configuration says]
+    pub policy: Option<String>,
     /// How long a run of a Python policy may take before it is stopped and its packet dropped
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub policy_time_limit: Duration,
@@ -79,7 +80,7 @@ pub struct ApplyArgs {
     /// The file of the plan: what `maple plan --out PATH` wrote
     #[arg(required_unless_present = "rest")]
     pub plan: Option<PathBuf>,
-    /// At first only for packets that enter at these switches, hex digits: 1,2,…
+    /// At first only for packets that enter at these switches, by name or datapath id in hex digits: core1,2,…
     #[arg(long, value_name = "SWITCH,…", value_delimiter = ',', conflicts_with = "percent")]
     pub canary: Vec<String>,
     /// At first only for packets that enter at this share of the switches, in per cent
@@ -110,6 +111,10 @@ pub struct RollbackArgs {
 /// The options of `maple run` that policies in Rust have too.
 #[derive(Clone, Debug, Args)]
 pub struct RunOptions {
+    /// Configuration file, in TOML: all these options, and names and facts of switches and hosts. Options given here have
+    /// precedence [default: without a policy /etc/maple/maple.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// Address to listen on for switches, several allowed [default: 0.0.0.0:6653, with --emulate 127.0.0.1 and any
     /// port]
     #[arg(long, value_name = "ADDR", value_parser = address)]
@@ -127,10 +132,10 @@ pub struct RunOptions {
     /// Learn where hosts are and check it. Off: net.locate is an error [default: what the policy says]
     #[arg(long, value_name = "on|off")]
     pub track_hosts: Option<OnOff>,
-    /// Ports with a transparent middlebox behind them, such as 1:3,2:4. No host is learned there, the policy decides
+    /// Ports with a transparent middlebox behind them, such as 1:3,core1:4. No host is learned there, the policy decides
     /// packets from any source, and floods leave these ports out [default: none]
-    #[arg(long, value_name = "SWITCH:PORT,…", value_delimiter = ',', value_parser = location)]
-    pub middlebox: Vec<Location>,
+    #[arg(long, value_name = "SWITCH:PORT,…", value_delimiter = ',')]
+    pub middlebox: Vec<String>,
     /// VLAN ids for the labels that packets carry from switch to switch, for networks with VLAN-aware equipment between
     /// switches [default: 1-4094]
     #[arg(long, value_name = "FIRST-LAST", value_parser = labels)]
@@ -171,10 +176,10 @@ pub struct RunOptions {
     /// Listen to these protocols, for net.members and net.lease: igmp, mld, dhcp [default: what the policy says]
     #[arg(long, value_name = "PROTOCOL,…", value_delimiter = ',', value_parser = ["igmp", "mld", "dhcp"])]
     pub snoop: Vec<String>,
-    /// Edge port where DHCP servers are believed, several allowed; its switch's datapath id in hex digits [default:
-    /// what the policy says]
-    #[arg(long, value_name = "SWITCH:PORT", value_parser = location)]
-    pub dhcp_server: Vec<Location>,
+    /// Edge port where DHCP servers are believed, several allowed; its switch's name or datapath id in hex digits
+    /// [default: what the policy says]
+    #[arg(long, value_name = "SWITCH:PORT")]
+    pub dhcp_server: Vec<String>,
     /// Ask hosts for their multicast groups, if no router does
     #[arg(long)]
     pub querier: bool,
@@ -208,6 +213,9 @@ pub struct RunOptions {
     /// Log what sessions and shards do
     #[arg(long, short)]
     pub verbose: bool,
+    /// What the configuration says of the network.
+    #[arg(skip)]
+    pub network: Network,
 }
 
 /// `maple check`.
@@ -284,7 +292,30 @@ pub struct EmulationArgs {
     pub script: Option<PathBuf>,
 }
 
+impl RunArgs {
+    /// Checks the options together: there has to be a policy.
+    pub fn refusal(&self) -> Option<clap::Error> {
+        let what = "a policy is missing: name one, or a configuration with one (--config FILE)";
+        if self.policy.is_none() { Some(refused(what.into())) } else { self.options.refusal() }
+    }
+}
+
 impl RunOptions {
+    /// The ports with a middlebox behind them.
+    pub fn middleboxes(&self) -> anyhow::Result<Vec<Location>> {
+        self.locations(&self.middlebox)
+    }
+
+    /// The ports where DHCP servers are believed.
+    pub fn dhcp_servers(&self) -> anyhow::Result<Vec<Location>> {
+        self.locations(&self.dhcp_server)
+    }
+
+    fn locations(&self, texts: &[String]) -> anyhow::Result<Vec<Location>> {
+        let location = |text: &String| self.network.names.location(text).map_err(|error| usage_error(anyhow!(error)));
+        texts.iter().map(location).collect()
+    }
+
     /// Checks the options together: those of an emulated network have no effect without one.
     pub fn refusal(&self) -> Option<clap::Error> {
         let EmulationArgs { of, traffic, rate, seed, console, script } = &self.emulation;
@@ -439,13 +470,12 @@ pub struct ShowArgs {
 pub enum ShowWhat {
     /// The rules of a switch, or of all, and why they are there
     Rules {
-        /// Datapath id, in hex digits
-        #[arg(value_parser = dpid)]
-        switch: Option<Dpid>,
+        /// Its name, or its datapath id in hex digits
+        switch: Option<String>,
         /// Only rules of this table
         #[arg(long, value_name = "N")]
         table: Option<u8>,
-        /// Only rules that name this host: a MAC or IP address
+        /// Only rules that name this host: its name, or a MAC or IP address
         #[arg(long, value_name = "ADDRESS")]
         host: Option<String>,
         /// Only rules that this line of the policy decided: FILE:LINE, or the end of that
@@ -459,18 +489,16 @@ pub enum ShowWhat {
     Switches,
     /// The ports of a switch, or of all, with their counters
     Ports {
-        /// Datapath id, in hex digits
-        #[arg(value_parser = dpid)]
-        switch: Option<Dpid>,
+        /// Its name, or its datapath id in hex digits
+        switch: Option<String>,
         /// Keep running, and refresh the rates each second
         #[arg(long)]
         watch: bool,
     },
     /// What hosts send to each other, the busiest pairs first
     Flows {
-        /// Only what enters at this switch: its datapath id, in hex digits
-        #[arg(value_parser = dpid)]
-        switch: Option<Dpid>,
+        /// Only what enters at this switch: its name, or its datapath id in hex digits
+        switch: Option<String>,
         /// How many pairs of hosts to show
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
         top: u32,
@@ -478,6 +506,8 @@ pub enum ShowWhat {
         #[arg(long)]
         watch: bool,
     },
+    /// The names that the configuration gives to switches and hosts
+    Names,
     /// The links between switches
     Links,
     /// The hosts and where they are

@@ -8,13 +8,14 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use maple_controller::control::socket::{CanaryAt, Fingerprint, Reload, Request, ask};
+use maple_controller::names::Names;
 use serde_json::Value;
 
 use crate::options::{ApplyArgs, PlanArgs, default_control};
 use crate::output::print_line;
 use crate::policy::PolicyLoader;
 use crate::reload::{absolute, told, warn};
-use crate::show::hint;
+use crate::show::{hint, names};
 
 mod offline;
 
@@ -63,7 +64,9 @@ pub fn main(args: &PlanArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
     } else {
         warn(&plan);
         let has_colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        print_line(text(&plan, args.all, has_colours).trim_end());
+        let control = args.control.clone().unwrap_or_else(default_control);
+        let names = if args.state.is_some() { Names::new() } else { names(&control) };
+        print_line(names.in_text(text(&plan, args.all, has_colours).trim_end()));
     }
     Ok(if items(&plan["rules"]).next().is_some() || count(&plan["counts"]) > 0 { CHANGES } else { 0 })
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::options::{ReloadArgs, RollbackArgs, default_control};
 use crate::output::print_line;
 use crate::policy::PolicyName;
-use crate::show::hint;
+use crate::show::{hint, names};
 
 /// `maple reload`.
 pub fn main(args: &ReloadArgs) -> anyhow::Result<u8> {
@@ -30,10 +30,15 @@ pub fn told(what: &str, request: Reload, control: Option<&Path>, json: bool) -> 
         print_line(format_args!("{}", serde_json::to_string_pretty(&answer)?));
         return Ok(0);
     }
+    let names = names(&control);
     warn(&answer);
     print_line(format_args!("{what}: {}", text(&answer)));
     for error in answer["errors"].as_array().into_iter().flatten() {
-        print_line(format_args!("fails {} times: {}", error["packets"], error["text"].as_str().unwrap_or_default()));
+        print_line(format_args!(
+            "fails {} times: {}",
+            error["packets"],
+            names.in_text(error["text"].as_str().unwrap_or_default())
+        ));
     }
     if answer["settled"] != true {
         eprintln!("warning: not all switches have confirmed their new rules yet");

@@ -6,9 +6,11 @@ mod topology;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
+use std::path::Path;
 use std::time::SystemTime;
 
 use maple_controller::control::socket::{AskError, Request, Show, ask};
+use maple_controller::names::Names;
 use serde_json::Value;
 
 use crate::options::{ShowArgs, ShowWhat, default_control};
@@ -19,12 +21,13 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
     let control = args.control.unwrap_or_else(default_control);
     let what = match &args.what {
         ShowWhat::Topology { watch } => return topology::main(&control, *watch, args.json),
-        ShowWhat::Rules { switch, .. } => Show::Rules(switch.map(|dpid| dpid.to_string())),
-        ShowWhat::Ports { switch, watch } => return Counters::Ports(*switch).show(&control, *watch, args.json),
+        ShowWhat::Rules { switch, .. } => Show::Rules(switch.clone()),
+        ShowWhat::Ports { switch, watch } => return Counters::Ports(switch.clone()).show(&control, *watch, args.json),
         ShowWhat::Flows { switch, top, watch } => {
-            return Counters::Flows(*switch, *top as usize).show(&control, *watch, args.json);
+            return Counters::Flows(switch.clone(), *top as usize).show(&control, *watch, args.json);
         }
         ShowWhat::Switches => Show::Switches,
+        ShowWhat::Names => Show::Names,
         ShowWhat::Links => Show::Links,
         ShowWhat::Hosts => Show::Hosts,
         ShowWhat::Groups => Show::Groups,
@@ -33,18 +36,19 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
         ShowWhat::Errors => Show::Errors,
     };
     let mut answer = ask(&control, &Request::Show(what.clone())).map_err(hint)?;
+    let names = names(&control);
     let text = match &args.what {
         ShowWhat::Rules { switch, table, host, line, all } => {
-            let wanted = rules::Wanted::new(*table, host.as_deref(), line.as_deref())?;
+            let wanted = rules::Wanted::new(&names, *table, host.as_deref(), line.as_deref())?;
             wanted.choose(&mut answer);
             if args.json {
                 pretty(&answer)?
             } else {
-                rules::text(&answer, *all || switch.is_some() || wanted.is_some())
+                names.in_text(&rules::text(&answer, *all || switch.is_some() || wanted.is_some()))
             }
         }
         _ if args.json => pretty(&answer)?,
-        _ => text(&what, &answer),
+        _ => text(&what, &answer, &names),
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(0)
@@ -71,15 +75,16 @@ pub fn hint(error: AskError) -> anyhow::Error {
     }
 }
 
-fn text(what: &Show, answer: &Value) -> String {
-    let each = |line: fn(&Value) -> String| items(answer).map(line).collect();
+fn text(what: &Show, answer: &Value, names: &Names) -> String {
+    let each = |line: fn(&Value) -> String| names.in_text(&items(answer).map(line).collect::<String>());
     match what {
-        Show::Rules(_) => rules::text(answer, true),
-        Show::Switches | Show::Ports(_) | Show::Flows(_) => each(switch),
+        Show::Rules(_) => names.in_text(&rules::text(answer, true)),
+        Show::Switches | Show::Ports(_) | Show::Flows(_) => items(answer).map(|one| switch(one, names)).collect(),
+        Show::Names => [("switches", "switch"), ("hosts", "mac")].map(|(kind, id)| named(&answer[kind], id)).concat(),
         Show::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
-        Show::Hosts => each(host),
+        Show::Hosts => items(answer).map(|one| host(one, names)).collect(),
         Show::Groups => each(group),
-        Show::Leases => items(answer).map(|one| lease(one, SystemTime::now())).collect(),
+        Show::Leases => items(answer).map(|one| names.in_text(&lease(one, SystemTime::now()))).collect(),
         Show::Stats => stats(answer),
         Show::Errors => each(error),
     }
@@ -90,13 +95,13 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// A switch in one line, with the numbers of its ports by state and kind.
-fn switch(switch: &Value) -> String {
+fn switch(switch: &Value, names: &Names) -> String {
     let up = |port: &&Value| port["up"] == Value::Bool(true);
     let kind = |port: &Value, kind: &str| port["kind"].as_str().is_some_and(|text| text.starts_with(kind));
     let count = |name: &str| items(&switch["ports"]).filter(up).filter(|port| kind(port, name)).count();
     format!(
         "switch {} at {}, OpenFlow {}, {}: {} of {} ports up, {} links, {} edge ports\n",
-        plain(&switch["switch"]),
+        with_name(names, &switch["switch"]),
         plain(&switch["peer"]),
         plain(&switch["version"]),
         plain(&switch["description"]),
@@ -107,9 +112,29 @@ fn switch(switch: &Value) -> String {
     )
 }
 
-fn host(host: &Value) -> String {
+/// An id with its name.
+fn with_name(names: &Names, id: &Value) -> String {
+    let id = plain(id);
+    match names.in_text(&id) {
+        name if name == id => id,
+        name => format!("{name} ({id})"),
+    }
+}
+
+/// Names with their ids, a line each.
+fn named(all: &Value, id: &str) -> String {
+    items(all).map(|one| format!("{} is {}\n", plain(&one["name"]), plain(&one[id]))).collect()
+}
+
+/// The names that a controller has. An older one has none.
+pub fn names(control: &Path) -> Names {
+    ask(control, &Request::Show(Show::Names)).map(|answer| Names::from_json(&answer)).unwrap_or_default()
+}
+
+fn host(host: &Value, names: &Names) -> String {
     let addresses: Vec<String> = items(&host["ipv4"]).chain(items(&host["ipv6"])).map(plain).collect();
-    format!("{} at {} {}\n", plain(&host["mac"]), location(&host["at"]), addresses.join(" ")).replace(" \n", "\n")
+    let at = names.in_text(&location(&host["at"]));
+    format!("{} at {at} {}\n", with_name(names, &host["mac"]), addresses.join(" ")).replace(" \n", "\n")
 }
 
 fn group(group: &Value) -> String {

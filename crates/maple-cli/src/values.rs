@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use maple_controller::control::socket::Tolerance;
-use maple_core::Location;
 use maple_core::engine::LabelRange;
 use maple_core::oracles::Strategy;
-use maple_wire::{Dpid, PortNo, Version};
+use maple_wire::{Dpid, Version};
 
 /// The default port of OpenFlow.
 const OPENFLOW_PORT: u16 = 6653;
@@ -119,15 +118,6 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
-/// Parses a switch and its port, separated by a colon.
-pub fn location(text: &str) -> Result<Location, String> {
-    let invalid = || format!("{text:?} is not a port of a switch such as 1:3");
-    let (switch, port) = text.rsplit_once(':').ok_or_else(invalid)?;
-    let port = PortNo(port.parse().map_err(|_| invalid())?);
-    let switch = switch.parse::<Dpid>().map_err(|_| invalid())?;
-    if port.is_physical() { Ok(Location::new(switch, port)) } else { Err(invalid()) }
-}
-
 /// Parses a range of VLAN ids, such as 2000-2999; hex numbers start with `0x`.
 pub fn labels(text: &str) -> Result<LabelRange, String> {
     let invalid = || format!("{text:?} is not a range of VLAN ids such as 2000-2999");
@@ -168,14 +158,6 @@ mod tests {
         assert_eq!(max_rules("32"), Ok(32));
         assert!(max_rules("31").is_err_and(|error| error.contains("at least 32: Maple's own rules")));
         assert!(max_rules("many").is_err_and(|error| error.contains("from 32 to 4294967295")));
-    }
-
-    #[test]
-    fn a_middleboxs_port_is_a_switch_and_a_number() {
-        assert_eq!(location("2:4"), Ok(Location::new(Dpid(2), PortNo(4))));
-        for text in ["", "2", "2:", ":4", "2:0", "2:-1", "two:4", "2:4294967295"] {
-            assert!(location(text).is_err_and(|error| error.contains("not a port of a switch")), "{text}");
-        }
     }
 
     #[test]

@@ -97,6 +97,10 @@ counters! {
     lldp_one_way,
     /// Links and segments with a bridge that filters LLDP.
     lldp_bridged,
+    /// LLDP frames and probes at declared edge ports.
+    lldp_at_edge,
+    /// Declared link ports where no switch was found.
+    lldp_no_link,
     /// Turns of the event loop.
     turns,
 }

@@ -19,6 +19,7 @@
 //! [`Controller::start`] joins them. The modules stand in the order of their layers; imports point upwards in this
 //! file.
 
+pub mod names;
 mod printable;
 mod random;
 mod time;

@@ -13,6 +13,7 @@ use maple_wire::{Dpid, Version};
 use rustc_hash::FxHashMap;
 
 use crate::discovery::Anomaly;
+use crate::names::Names;
 use crate::session::{CloseReason, ProtocolWarning};
 use crate::snoop::Ignored;
 use crate::time::after;
@@ -163,6 +164,7 @@ impl std::fmt::Display for Notice {
 /// Publishes notices: to the log, to a queue, and, if they are errors, to the list of recent errors.
 #[derive(Clone, Debug)]
 pub(crate) struct Notices {
+    names: Arc<Names>,
     sender: Sender<Notice>,
     recent: Arc<Mutex<VecDeque<Notice>>>,
     /// How often handlers and listeners failed, by error.
@@ -172,16 +174,22 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// Makes the publisher and the queue's receiving end.
-    pub fn new() -> (Notices, Receiver<Notice>) {
+    /// Makes the publisher and the queue's receiving end. People read these names.
+    pub fn new(names: Arc<Names>) -> (Notices, Receiver<Notice>) {
         let (sender, receiver) = bounded(CAPACITY);
-        (Notices { sender, recent: Arc::default(), failures: Arc::default(), violations: Arc::default() }, receiver)
+        let (recent, failures, violations) = (Arc::default(), Arc::default(), Arc::default());
+        (Notices { names, sender, recent, failures, violations }, receiver)
+    }
+
+    /// The names of switches and hosts.
+    pub fn names(&self) -> &Arc<Names> {
+        &self.names
     }
 
     /// Publishes a notice. Never blocks: a notice that does not fit into the queue is only in the log.
     pub fn publish(&self, notice: Notice) {
         if notice.is_error() {
-            tracing::warn!("{notice}");
+            tracing::warn!("{}", self.names.in_text(&notice.to_string()));
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
             if recent.len() == RECENT {
                 // Violations are reported only once, so they stay; there are few.
@@ -192,7 +200,7 @@ impl Notices {
             }
             recent.push_back(notice.clone());
         } else {
-            tracing::info!("{notice}");
+            tracing::info!("{}", self.names.in_text(&notice.to_string()));
         }
         // A full queue has no reader, or a slow one.
         let _ = self.sender.try_send(notice);

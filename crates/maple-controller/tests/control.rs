@@ -149,6 +149,7 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
     });
     let asked = [
         json!({ "show": "switches" }),
+        json!({ "show": "names" }),
         json!({ "show": "links" }),
         json!({ "show": "hosts" }),
         json!({ "show": "groups" }),
@@ -251,13 +252,13 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             "{\"show\":\"ports\"}".to_owned(),
             "show",
-            "show: must be one of switches, links, hosts, groups, leases, stats, errors, not \"ports\"",
+            "show: must be one of switches, names, links, hosts, groups, leases, stats, errors, not \"ports\"",
         ),
         ("{\"show\":{\"rules\":1}}".to_owned(), "show.rules", "show.rules: must be string or null, not 1"),
         (
             "{\"show\":{\"rules\":\"zz\"}}".to_owned(),
             "show.rules",
-            "\"zz\" is no datapath id (hex digits, such as 1 or 00000000000000ab)",
+            "\"zz\" is no switch: neither a name of the configuration nor a datapath id (hex digits, such as 1 or 1f)",
         ),
         ("{\"show\":{\"rules\":\"9\"}}".to_owned(), "show.rules", "switch 0000000000000009 is not connected"),
         (
@@ -268,7 +269,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             "{\"invalidate\":{\"host\":\"x\"}}".to_owned(),
             "invalidate.host",
-            "\"x\" is not a hardware address (six bytes in hex, such as 00:00:00:00:00:01)",
+            "\"x\" is no host: neither a name of the configuration nor a hardware address",
         ),
         ("{\"state\":{\"set\":{\"value\":1}}}".to_owned(), "state.set", "state.set: lacks \"place\""),
         (

@@ -57,7 +57,11 @@ impl Emulated<'_> {
     pub fn run(self, controller: &Handle, stop: &AtomicBool) -> anyhow::Result<()> {
         let commands = self.options.emulation.has_commands();
         let traffic = self.options.emulation.traffic.or((!commands).then_some(TRAFFIC));
-        let mut lines = if commands { Lines::new() } else { Lines::with_bar(traffic.unwrap_or_default()) };
+        let mut lines = if commands {
+            Lines::new(controller.names())
+        } else {
+            Lines::with_bar(traffic.unwrap_or_default(), controller.names())
+        };
         lines.print_line(&self.headline(traffic));
         let emulation = Emulation::start(self.emulation_options(controller, traffic))?;
         let checker = (self.options.check != Some(OnOff::Off))

@@ -35,6 +35,7 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
         (!options.dhcp_server.is_empty(), "--dhcp-server"),
         (options.querier, "--querier"),
         (options.check_rate.is_some(), "--check-rate"),
+        (options.network.has_facts(), "what the configuration says of ports, hosts, costs and tables"),
     ] {
         if given {
             return Err(usage_error(anyhow!(
@@ -47,7 +48,7 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     let controller = Controller::start(placed(options, chosen))?;
     let handle = controller.handle();
     started(controller.handle());
-    let mut lines = Lines::new();
+    let mut lines = Lines::new(handle.names());
     lines.print_line(&format!("listening on {}", joined(handle.addresses())));
     while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
         if let Ok(notice) = handle.notices().recv_timeout(TURN) {

@@ -18,15 +18,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use maple_controller::takeover::HandedOver;
 use maple_controller::{Controller, ControllerOptions, Handle};
+use maple_core::state::Write;
 use maple_emulator::Topology;
 use maple_laboratory::costs_of;
 
+use crate::declared::Network;
 use crate::options::{RunArgs, RunOptions, default_control};
 use crate::policy::{Loaded, PolicyLoader, load};
-use crate::usage_error::OrUsageError as _;
+use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::{OnOff, Pause};
 use crate::{builtin, descriptors, signal, weights};
 use progress::Lines;
@@ -70,7 +72,8 @@ const TURN: Duration = Duration::from_millis(50);
 
 /// `maple run POLICY`.
 pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
-    if let Some(factory) = args.policy.strip_prefix("builtin:").and_then(builtin::handlers) {
+    let policy = args.policy.clone().unwrap_or_default();
+    if let Some(factory) = policy.strip_prefix("builtin:").and_then(builtin::handlers) {
         return handlers::run(&args.options, ControllerOptions::for_handlers(factory), Box::new(|_| {}));
     }
     let run = loader.map(Announced::new);
@@ -79,8 +82,8 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
             loader.started(controller);
         }
     };
-    let reloading = Reloading::new(&args, loader);
-    let loaded = match load(&args.policy, args.policy_time_limit, loader)? {
+    let reloading = Reloading::new(&policy, &args, loader);
+    let loaded = match load(&policy, args.policy_time_limit, loader)? {
         Loaded::Policy(loaded) => loaded,
         Loaded::Handlers(handlers) => return handlers::run(&args.options, handlers, Box::new(started)),
     };
@@ -122,8 +125,9 @@ pub fn with(
         let costs = weights::read(path)?;
         loaded.store.update(|_| costs);
     }
-    loaded.snooping = loaded.snooping.with(&options.snoop, &options.dhcp_server, options.querier).or_usage_error()?;
-    let chosen = chosen(&options, loaded);
+    let servers = options.dhcp_servers()?;
+    loaded.snooping = loaded.snooping.with(&options.snoop, &servers, options.querier).or_usage_error()?;
+    let chosen = chosen(&options, loaded)?;
     let (policy, track_hosts) = (Arc::clone(&chosen.policy), chosen.engine.track_hosts);
     let serve =
         reloading.filter(|_| topology.is_none()).map(|reloading| reloading.under(&options, &chosen)).transpose()?;
@@ -140,7 +144,7 @@ pub fn with(
             network.run(&handle, &stop)?;
         }
         None => {
-            let mut lines = Lines::new();
+            let mut lines = Lines::new(handle.names());
             lines.print_line(&format!("listening on {}", joined(handle.addresses())));
             if takes_over {
                 lines.print_line(&format!("took over {taken} connections"));
@@ -185,7 +189,7 @@ fn hand_over(controller: Controller, successor: UnixStream, lines: &mut Lines) -
 }
 
 /// The command line takes precedence over the program.
-fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOptions {
+fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result<ControllerOptions> {
     if let Some(wish) = options.track_hosts {
         chosen.engine.track_hosts = wish == OnOff::On;
     }
@@ -197,7 +201,8 @@ fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
     if let Some(seconds) = options.host_timeout {
         chosen.engine.host_timeout = Duration::from_secs(seconds.into());
     }
-    chosen.engine.middleboxes.extend(&options.middlebox);
+    chosen.engine.middleboxes.extend(options.middleboxes()?);
+    declare(&options.network, &mut chosen)?;
     chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);
     chosen.engine.flow_mod_rate = options.flow_mod_rate;
     chosen.engine.audit = options.audit.map_or(AUDIT, |Pause(audit)| audit);
@@ -206,7 +211,26 @@ fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
     }
     chosen.engine.check_rate = options.check_rate.unwrap_or(CHECK_RATE);
     chosen.engine.labels = options.labels.unwrap_or(chosen.engine.labels);
-    placed(options, chosen)
+    Ok(placed(options, chosen))
+}
+
+/// What the configuration says of the network.
+fn declare(network: &Network, chosen: &mut ControllerOptions) -> anyhow::Result<()> {
+    let Network { facts, names, costs, rows, .. } = network;
+    if facts.has_places() && !chosen.engine.track_hosts {
+        return Err(usage_error(anyhow!("hosts with a fixed place need host tracking, and that is off")));
+    }
+    chosen.engine.facts = Arc::new(facts.clone());
+    let mut writes: Vec<Write> = costs.iter().flat_map(|cost| cost.writes.clone()).collect();
+    for (place, row) in rows {
+        if !row.is_declared(&chosen.store) {
+            let kind = if row.key.is_some() { "table" } else { "variable" };
+            eprintln!("warning: {place}: the policy has not declared the {kind} {}", row.name);
+        }
+        writes.push(row.write(&chosen.store, names).map_err(|error| anyhow!("{place}: {error}")).or_usage_error()?);
+    }
+    chosen.store.update(|_| writes);
+    Ok(())
 }
 
 /// Sets the listening addresses, the cores and the control socket. The system's limit of descriptors limits the number
@@ -220,6 +244,7 @@ fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
     chosen.workers = options.workers.map_or(chosen.workers, usize::from);
     chosen.write_each = options.batch == Some(OnOff::Off);
     chosen.heap_bytes = Some(maple_heap::held);
+    chosen.names = Arc::new(options.network.names.clone());
     if !options.listen.is_empty() {
         chosen.listen = options.listen.clone();
     } else if options.emulate.is_some() {

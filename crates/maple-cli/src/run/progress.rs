@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use maple_controller::Notice;
+use maple_controller::names::Names;
 use maple_core::report::Report;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
@@ -27,30 +28,32 @@ fn now() -> String {
 /// Where `maple run` prints while it runs.
 pub struct Lines {
     status: Option<ProgressBar>,
+    names: Arc<Names>,
     /// Errors of the policy that were shown. Each shard reports an error once.
     shown: HashSet<Arc<str>>,
 }
 
 impl Lines {
-    /// Plain lines.
-    pub fn new() -> Lines {
-        Lines { status: None, shown: HashSet::new() }
+    /// Plain lines, with these names of switches and hosts.
+    pub fn new(names: &Arc<Names>) -> Lines {
+        Lines { status: None, names: Arc::clone(names), shown: HashSet::new() }
     }
 
     /// With a bar for the time of the traffic, if standard output is a terminal.
-    pub fn with_bar(traffic: Duration) -> Lines {
+    pub fn with_bar(traffic: Duration, names: &Arc<Names>) -> Lines {
         if !std::io::stdout().is_terminal() {
-            return Lines::new();
+            return Lines::new(names);
         }
         let bar = ProgressBar::new(traffic.as_millis() as u64);
         let style = ProgressStyle::with_template("{spinner:.green} {wide_bar:.green} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Lines { status: Some(bar), shown: HashSet::new() }
+        Lines { status: Some(bar), ..Lines::new(names) }
     }
 
     /// Prints a line.
     pub fn print_line(&mut self, line: &str) {
+        let line = self.names.in_text(line);
         match &self.status {
             Some(bar) => bar.println(line),
             None => print_line(line),

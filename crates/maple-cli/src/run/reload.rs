@@ -62,9 +62,9 @@ pub struct Reloads<'a> {
 }
 
 impl<'a> Reloading<'a> {
-    /// For these arguments.
-    pub fn new(args: &RunArgs, loader: Option<&'a dyn PolicyLoader>) -> Reloading<'a> {
-        Reloading { policy: args.policy.clone(), limit: args.policy_time_limit, loader, watches: args.watch }
+    /// For this policy and these arguments.
+    pub fn new(policy: &str, args: &RunArgs, loader: Option<&'a dyn PolicyLoader>) -> Reloading<'a> {
+        Reloading { policy: policy.to_owned(), limit: args.policy_time_limit, loader, watches: args.watch }
     }
 
     /// For a controller with these options.
@@ -230,7 +230,10 @@ impl Reloads<'_> {
     ) -> anyhow::Result<ReloadAnswer> {
         self.check_no_canary()?;
         let connected: Vec<Dpid> = self.handle.switches().iter().map(|switch| switch.dpid).collect();
-        let canary = canary.map(|canary| canary.of(&connected)).transpose().map_err(|error| anyhow!(error))?;
+        let canary = canary
+            .map(|canary| canary.of(&connected, self.handle.names()))
+            .transpose()
+            .map_err(|error| anyhow!(error))?;
         let plan = self.plan(&name)?;
         if plan.sources() != files {
             bail!("not applied: {name}, or a file beside it, has changed since the plan was made; plan again");
@@ -299,8 +302,9 @@ impl Reloads<'_> {
                 }
             );
         }
-        let RunOptions { snoop, dhcp_server, querier, .. } = self.of.options;
-        let snooping = loaded.snooping.with(snoop, dhcp_server, *querier).map_err(|error| anyhow!("{error}"))?;
+        let RunOptions { snoop, querier, .. } = self.of.options;
+        let servers = self.of.options.dhcp_servers()?;
+        let snooping = loaded.snooping.with(snoop, &servers, *querier).map_err(|error| anyhow!("{error}"))?;
         if snooping != self.of.snooping {
             bail!("it snoops on other packets than the policy that runs, which needs a new start");
         }

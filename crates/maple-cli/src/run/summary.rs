@@ -56,7 +56,7 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
     }
     for (what, tally) in verdicts.iter().flat_map(|v| [("lost", &v.lost), ("wrong", &v.wrong)]) {
         for example in &tally.examples {
-            print_line(format_args!("{what}: {example}"));
+            print_line(handle.names().in_text(&format!("{what}: {example}")));
         }
     }
 }
@@ -66,7 +66,7 @@ fn errors(handle: &Handle) {
     let mut all: Vec<(Arc<str>, u64)> = handle.policy_errors().into_iter().collect();
     all.sort_by_key(|(_, count)| Reverse(*count));
     for (error, count) in all.iter().take(ERRORS) {
-        print_line(format_args!("  {count:>7} x {}", brief(error)));
+        print_line(format_args!("  {count:>7} x {}", handle.names().in_text(&brief(error))));
     }
     if let Some(more) = all.len().checked_sub(ERRORS).filter(|more| *more > 0) {
         print_line(format_args!("  and {more} other errors, less often"));

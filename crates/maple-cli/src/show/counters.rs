@@ -10,7 +10,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use maple_controller::control::socket::{Request, Show, ask};
-use maple_wire::Dpid;
 use serde_json::Value;
 
 use super::{hint, items, plain};
@@ -21,14 +20,15 @@ const TURN: Duration = Duration::from_secs(1);
 /// The subject of the table.
 pub enum Counters {
     /// Ports, of one switch or all.
-    Ports(Option<Dpid>),
+    Ports(Option<String>),
     /// This number of pairs of hosts, those that send most first.
-    Flows(Option<Dpid>, usize),
+    Flows(Option<String>, usize),
 }
 
 impl Counters {
     /// Prints them once, or until the controller is gone, which is an error.
     pub fn show(&self, control: &Path, watch: bool, as_json: bool) -> anyhow::Result<u8> {
+        let names = super::names(control);
         if !watch {
             let mut answer = self.ask(control)?;
             if matches!(self, Counters::Flows(..)) && items(&answer).any(|flow| flow["bits_per_second"].is_null()) {
@@ -36,7 +36,8 @@ impl Counters {
                 std::thread::sleep(TURN);
                 answer = self.ask(control)?;
             }
-            let text = if as_json { super::pretty(&answer)? } else { self.table(&answer, &hosts(control)?) };
+            let text =
+                if as_json { super::pretty(&answer)? } else { names.in_text(&self.table(&answer, &hosts(control)?)) };
             std::io::stdout().write_all(text.as_bytes())?;
             return Ok(0);
         }
@@ -48,8 +49,8 @@ impl Counters {
             let text = match (as_json, draws) {
                 (true, _) => format!("{answer}\n"),
                 // Clears the screen and moves the cursor to its upper left corner (ECMA-48, ED and CUP).
-                (_, true) => format!("\x1b[2J\x1b[H{}", self.table(&answer, &hosts(control)?)),
-                (_, false) => self.lines(&answer, &hosts(control)?, begun.elapsed()),
+                (_, true) => format!("\x1b[2J\x1b[H{}", names.in_text(&self.table(&answer, &hosts(control)?))),
+                (_, false) => names.in_text(&self.lines(&answer, &hosts(control)?, begun.elapsed())),
             };
             let mut out = std::io::stdout().lock();
             out.write_all(text.as_bytes())?;
@@ -61,10 +62,9 @@ impl Counters {
 
     /// Asks the controller, and sorts flows.
     fn ask(&self, control: &Path) -> anyhow::Result<Value> {
-        let name = |dpid: &Option<Dpid>| dpid.map(|dpid| dpid.to_string());
         let what = match self {
-            Counters::Ports(switch) => Show::Ports(name(switch)),
-            Counters::Flows(switch, _) => Show::Flows(name(switch)),
+            Counters::Ports(switch) => Show::Ports(switch.clone()),
+            Counters::Flows(switch, _) => Show::Flows(switch.clone()),
         };
         let mut answer = ask(control, &Request::Show(what)).map_err(hint)?;
         if let (Counters::Flows(_, top), Some(flows)) = (self, answer.as_array_mut()) {

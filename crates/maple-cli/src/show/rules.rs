@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use anyhow::bail;
-use maple_core::network::Mac;
+use maple_controller::names::Names;
 use serde_json::Value;
 
 use super::{items, plain, retain};
@@ -25,15 +25,22 @@ pub struct Wanted<'a> {
 
 impl<'a> Wanted<'a> {
     /// # Errors
-    /// If `host` is neither a MAC nor an IP address.
-    pub fn new(table: Option<u8>, host: Option<&str>, line: Option<&'a str>) -> anyhow::Result<Wanted<'a>> {
+    /// If `host` is neither a name, nor a MAC or IP address.
+    pub fn new(
+        names: &Names,
+        table: Option<u8>,
+        host: Option<&str>,
+        line: Option<&'a str>,
+    ) -> anyhow::Result<Wanted<'a>> {
         let host = match host {
             None => None,
-            Some(text) => match (text.parse::<IpAddr>(), text.parse::<Mac>()) {
+            Some(text) => match (text.parse::<IpAddr>(), names.host(text)) {
                 (Ok(ip), _) => Some(ip.to_string()),
                 (_, Ok(mac)) => Some(mac.to_string()),
                 _ => {
-                    bail!("--host {text:?}: that is neither a MAC address such as 00:00:00:00:00:01 nor an IP address")
+                    bail!(
+                        "--host {text:?}: that is neither a host's name, nor a MAC address such as 00:00:00:00:00:01, nor an IP address"
+                    )
                 }
             },
         };
@@ -154,7 +161,7 @@ mod tests {
 
     fn chosen(table: Option<u8>, host: Option<&str>, line: Option<&str>) -> Vec<usize> {
         let mut answer = answer();
-        Wanted::new(table, host, line).expect("an address").choose(&mut answer);
+        Wanted::new(&Names::new(), table, host, line).expect("an address").choose(&mut answer);
         items(&answer).map(|switch| items(&switch["rules"]).count()).collect()
     }
 
@@ -167,8 +174,8 @@ mod tests {
         assert_eq!(chosen(None, Some("10.0.0.2"), None), [0; 0]);
         assert_eq!(chosen(None, None, Some("a.py:4")), [1]);
         assert_eq!(chosen(None, None, Some("py:1")), [0; 0], "a whole line's number");
-        let error = Wanted::new(None, Some("h1"), None).expect_err("no address").to_string();
-        assert!(error.contains("neither a MAC address"), "{error}");
+        let error = Wanted::new(&Names::new(), None, Some("h1"), None).expect_err("no address").to_string();
+        assert!(error.contains("nor a MAC address"), "{error}");
     }
 
     #[test]

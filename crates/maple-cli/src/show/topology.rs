@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use maple_controller::control::socket::{AskError, Request, Show, ask};
+use maple_controller::names::Names;
 use serde_json::{Value, json};
 
 use super::{items, location, plain};
@@ -122,7 +123,10 @@ pub fn main(control: &Path, stays: bool, as_json: bool) -> anyhow::Result<u8> {
         return watch(control, as_json);
     }
     let topology = Topology::ask(control).map_err(super::hint)?;
-    let text = if as_json { format!("{:#}\n", topology.json()) } else { topology.text() };
+    let text = match as_json {
+        true => format!("{:#}\n", topology.json()),
+        false => super::names(control).in_text(&topology.text()),
+    };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(0)
 }
@@ -133,16 +137,27 @@ fn watch(control: &Path, as_json: bool) -> anyhow::Result<u8> {
     let draws = !as_json && std::io::stdout().is_terminal();
     let begun = Instant::now();
     let mut events = VecDeque::new();
-    show(&now, &[], &mut events, begun, draws, as_json)?;
+    let names = super::names(control);
+    let shown = Shown { names: &names, begun, draws, as_json };
+    show(&now, &[], &mut events, shown)?;
     loop {
         std::thread::sleep(TURN);
         let next = Topology::ask(control)?;
         if next != now {
             let happened = now.events(&next);
             now = next;
-            show(&now, &happened, &mut events, begun, draws, as_json)?;
+            show(&now, &happened, &mut events, shown)?;
         }
     }
+}
+
+/// How the network is shown.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    names: &'a Names,
+    begun: Instant,
+    draws: bool,
+    as_json: bool,
 }
 
 /// Draws the picture with the latest events. Without a terminal, the picture once, and then each event.
@@ -150,9 +165,7 @@ fn show(
     now: &Topology,
     happened: &[String],
     events: &mut VecDeque<String>,
-    begun: Instant,
-    draws: bool,
-    as_json: bool,
+    Shown { names, begun, draws, as_json }: Shown<'_>,
 ) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     if as_json {
@@ -160,16 +173,16 @@ fn show(
         return out.flush();
     }
     let is_first = events.is_empty() && happened.is_empty();
-    let stamp = |event: &String| format!("{:>8.1} s  {event}", begun.elapsed().as_secs_f64());
+    let stamp = |event: &String| format!("{:>8.1} s  {}", begun.elapsed().as_secs_f64(), names.in_text(event));
     events.extend(happened.iter().map(stamp));
     if draws {
         let surplus = events.len().saturating_sub(EVENTS);
         events.drain(..surplus);
         // Clears the screen and moves the cursor to its upper left corner (ECMA-48, ED and CUP).
-        write!(out, "\x1b[2J\x1b[H{}", now.text())?;
+        write!(out, "\x1b[2J\x1b[H{}", names.in_text(&now.text()))?;
         events.iter().try_for_each(|event| writeln!(out, "{event}"))?;
     } else if is_first {
-        write!(out, "{}", now.text())?;
+        write!(out, "{}", names.in_text(&now.text()))?;
     } else {
         events.drain(..).try_for_each(|event| writeln!(out, "{event}"))?;
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{Counted, PortCount, Selection, TableRule, Traffic, Trial};
-use maple_core::network::{BadMac, HostInfo, Location, Mac, PortKind};
+use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Snapshot, Stored, Value as TableValue};
 use maple_wire::msg::FlowMod;
@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
 use super::{Handle, ReportedError, state};
-use crate::state_json::parse_dpid;
+use crate::names::Names;
 use crate::status::{Stats, SwitchPort, SwitchStatus};
 
 /// How long to wait for the switches' counters. After that the answer has the last known ones.
@@ -39,6 +39,7 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> 
         }
         Request::Show(Show::Ports(switch)) => ports(handle, switch.as_deref())?,
         Request::Show(Show::Flows(switch)) => flows(handle, switch.as_deref())?,
+        Request::Show(Show::Names) => handle.names().to_json(),
         Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
         Request::Show(Show::Hosts) => handle.hosts().iter().map(|(mac, info)| host(*mac, info)).collect(),
         Request::Show(Show::Groups) => groups(&handle.snapshot()),
@@ -56,7 +57,7 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> 
         }
         Request::Reload(Reload::Rest) => reload(handle, ReloadTask::Rest)?,
         Request::Reload(Reload::Rollback) => reload(handle, ReloadTask::Rollback)?,
-        Request::Invalidate(what) => json!(handle.invalidate(selection(what)?)),
+        Request::Invalidate(what) => json!(handle.invalidate(selection(handle.names(), what)?)),
     })
 }
 
@@ -104,7 +105,8 @@ fn selected(
     field: &str,
     only: Option<&str>,
 ) -> Result<(Option<Dpid>, Vec<SwitchStatus>), RequestError> {
-    let only = only.map(parse_dpid).transpose().map_err(|error| RequestError::at(field, error))?;
+    let only =
+        only.map(|text| handle.names().switch(text)).transpose().map_err(|error| RequestError::at(field, error))?;
     let mut switches = handle.switches();
     switches.retain(|switch| only.is_none_or(|dpid| dpid == switch.dpid));
     match only {
@@ -314,15 +316,15 @@ fn number(port: PortNo) -> Value {
     if port.is_physical() { Value::from(port.0) } else { Value::from(port.to_string()) }
 }
 
-fn selection(what: &Invalidate) -> Result<Selection, RequestError> {
+fn selection(names: &Names, what: &Invalidate) -> Result<Selection, RequestError> {
     Ok(match what {
         Invalidate::All => Selection::All,
         Invalidate::Host(mac) => {
-            let refuse = |error: BadMac| RequestError::at("invalidate.host", error.to_string());
-            Selection::Host(mac.parse().map_err(refuse)?)
+            let refuse = |error| RequestError::at("invalidate.host", error);
+            Selection::Host(names.host(mac).map_err(refuse)?)
         }
         Invalidate::Port(switch, port) => {
-            let dpid = parse_dpid(switch).map_err(|error| RequestError::at("invalidate.port[0]", error))?;
+            let dpid = names.switch(switch).map_err(|error| RequestError::at("invalidate.port[0]", error))?;
             Selection::Port(Location::new(dpid, PortNo(*port)))
         }
     })

@@ -10,6 +10,7 @@ mod answer;
 pub mod plan;
 pub mod reload;
 mod request;
+pub mod rows;
 mod schema;
 pub mod socket;
 mod state;
@@ -31,6 +32,7 @@ use maple_wire::Dpid;
 
 use self::reload::Reloads;
 use crate::listen::SendError;
+use crate::names::Names;
 use crate::notice::{Notice, Notices};
 use crate::persistence::PendingWrites;
 use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
@@ -213,6 +215,11 @@ impl Handle {
         stats
     }
 
+    /// The names of switches and hosts.
+    pub fn names(&self) -> &Arc<Names> {
+        self.shared.notices.names()
+    }
+
     /// The queue of unread notices. Clones of the receiver share the queue.
     pub fn notices(&self) -> &Receiver<Notice> {
         &self.shared.receiver
@@ -223,6 +230,7 @@ impl Handle {
         let (failures, violations) = (self.policy_errors(), self.violations());
         let mut listed = BTreeSet::new();
         let mut violated = BTreeSet::new();
+        let text = |notice: &Notice| self.names().in_text(&notice.to_string());
         let error = |notice: Notice| {
             let failed = match &notice {
                 Notice::Engine(Report::PolicyFailed { error, .. }) => Some(error.clone()),
@@ -231,7 +239,7 @@ impl Handle {
             if let Notice::Engine(Report::ConstraintViolated { constraint, place, .. }) = &notice {
                 let key = (constraint.clone(), place.clone());
                 let packets = Some(violations.get(&key).copied().unwrap_or(1));
-                return violated.insert(key).then(|| ReportedError { text: notice.to_string(), packets });
+                return violated.insert(key).then(|| ReportedError { text: text(&notice), packets });
             }
             if let Some(error) = &failed
                 && !listed.insert(error.clone())
@@ -239,7 +247,7 @@ impl Handle {
                 return None;
             }
             let packets = failed.map(|error| failures.get(&error).copied().unwrap_or(1));
-            Some(ReportedError { text: notice.to_string(), packets })
+            Some(ReportedError { text: text(&notice), packets })
         };
         self.shared.notices.recent().into_iter().filter_map(error).collect()
     }

@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Handle;
 use super::plan::{Fingerprint, Plan};
+use crate::names::Names;
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
-use crate::state_json::parse_dpid;
 
 /// How long the trial of a policy may take, and then its adoption.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -57,8 +57,8 @@ impl CanaryAt {
     ///
     /// # Errors
     /// A text that names no connected switch, with the reason.
-    pub fn of(&self, connected: &[Dpid]) -> Result<Vec<Dpid>, String> {
-        let named = |text: &String| match parse_dpid(text) {
+    pub fn of(&self, connected: &[Dpid], names: &Names) -> Result<Vec<Dpid>, String> {
+        let named = |text: &String| match names.switch(text) {
             Ok(dpid) if connected.contains(&dpid) => Ok(dpid),
             Ok(dpid) => Err(format!("switch {dpid} is not connected")),
             Err(error) => Err(error),

@@ -68,6 +68,8 @@ pub enum Show {
     Ports(Option<String>),
     /// The traffic between hosts that enters at this switch (hex digits), or at any.
     Flows(Option<String>),
+    /// The names of switches and hosts.
+    Names,
     /// The links.
     Links,
     /// The hosts.

@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 
 use super::Handle;
 use super::request::RequestError;
+use super::rows::{key_of, value_of, var_of};
 use super::transactions::ThreadWaiter;
-use crate::state_json::{from_json, parse_dpid, to_json};
+use crate::state_json::to_json;
 
 /// How long a `settled` request waits for the switches.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
@@ -86,7 +87,11 @@ pub(super) fn answer(handle: &Handle, request: &StateRequest) -> Result<Value, R
         }
         StateRequest::Set { place, value, settled } => {
             let place = target(handle, place, "state.set.place")?;
-            let value = value_of(handle, &place, value).map_err(|error| RequestError::at("state.set.value", error))?;
+            let value = match &place {
+                Target::Key(table, _) => value_of(handle.store(), handle.names(), table, value),
+                Target::Var(name) => var_of(handle.store(), handle.names(), name, value),
+            };
+            let value = value.map_err(|error| RequestError::at("state.set.value", error))?;
             change(handle, &place, Some(value), *settled, "state.set")
         }
         StateRequest::Delete { place, settled } => {
@@ -107,7 +112,8 @@ fn target(handle: &Handle, place: &Place, at: &str) -> Result<Target, RequestErr
     match &place.in_use(handle) {
         Place::Var(name) => Ok(Target::Var(name.as_str().into())),
         Place::Key(table, key) => {
-            let key = key_of(handle, table, key).map_err(|error| RequestError::at(&format!("{at}.key[1]"), error))?;
+            let key = key_of(handle.store(), handle.names(), table, key)
+                .map_err(|error| RequestError::at(&format!("{at}.key[1]"), error))?;
             Ok(Target::Key(table.as_str().into(), key))
         }
         Place::Table(name) => {
@@ -188,71 +194,6 @@ fn unknown(handle: &Handle, place: &Place) -> String {
     }
 }
 
-/// Decodes a key. It takes the table's declared type. In a table without a declared type, text becomes an address if
-/// the table's other keys are addresses.
-fn key_of(handle: &Handle, table: &str, key: &Value) -> Result<Stored, String> {
-    if let Some(types) = handle.snapshot().types(table) {
-        let table = table.into();
-        return typed(key, |key| types.key(&table, key).map_err(|error| error.to_string()));
-    }
-    let plain = untyped(key)?;
-    let Stored::Str(text) = &plain else { return Ok(plain) };
-    let address = match handle.store().example_key(table) {
-        Some(Stored::Mac(_)) => text.parse().ok().map(Stored::Mac),
-        Some(Stored::Ipv4(_)) => text.parse().ok().map(Stored::Ipv4),
-        Some(Stored::Ipv6(_)) => text.parse().ok().map(Stored::Ipv6),
-        Some(Stored::Switch(_)) => parse_dpid(text).ok().map(Stored::Switch),
-        _ => None,
-    };
-    Ok(address.unwrap_or(plain))
-}
-
-/// Decodes a value by the type of its place.
-fn value_of(handle: &Handle, target: &Target, value: &Value) -> Result<Stored, String> {
-    let state = handle.snapshot();
-    match target {
-        Target::Key(table, _) => match state.types(table) {
-            Some(types) => typed(value, |value| types.value(table, value).map_err(|error| error.to_string())),
-            None => untyped(value),
-        },
-        Target::Var(name) => {
-            typed(value, |value| state.normal_var(name, value.clone()).map_err(|error| error.to_string()))
-        }
-    }
-}
-
-/// Decodes a value of a declared type. A word is parsed as JSON if the result has that type; otherwise it is text.
-fn typed(value: &Value, normalise: impl Fn(&Stored) -> Result<Stored, String>) -> Result<Stored, String> {
-    let Some(text) = word(value) else { return normalise(&from_json(value)?) };
-    let as_json = untyped(value).and_then(|value| normalise(&value));
-    as_json.or_else(|error| normalise(&Stored::from(text)).map_err(|_| error))
-}
-
-/// Decodes a value without a declared type.
-fn untyped(value: &Value) -> Result<Stored, String> {
-    from_json(&word(value).map_or_else(|| value.clone(), interpret))
-}
-
-/// The word of a command line, if the value is one.
-fn word(value: &Value) -> Option<&str> {
-    value.as_object().filter(|members| members.len() == 1)?.get("word")?.as_str()
-}
-
-/// Interprets a word without a declared type.
-fn interpret(word: &str) -> Value {
-    for kind in ["mac", "ip", "switch"] {
-        if let Some(rest) = word.strip_prefix(kind).and_then(|rest| rest.strip_prefix(':')) {
-            return json!({ kind: rest });
-        }
-    }
-    if let Some((switch, port)) = word.strip_prefix("location:").and_then(|at| at.split_once(':'))
-        && let Ok(port) = port.parse::<u32>()
-    {
-        return json!({ "location": [switch, port] });
-    }
-    serde_json::from_str(word).unwrap_or_else(|_| Value::from(word))
-}
-
 /// Calls `send` with the value of a place, now and after each change, until it returns `false`. Between changes it
 /// calls `send` with `None`, to check whether the client is still connected.
 pub(super) fn watch(
@@ -287,7 +228,8 @@ fn cell(handle: &Handle, place: &Place, at: &str) -> Result<Cell, RequestError> 
         Place::Var(name) => Cell::Var(name.as_str().into()),
         Place::Table(name) => Cell::TableAll(name.as_str().into()),
         Place::Key(table, key) => {
-            let key = key_of(handle, table, key).map_err(|error| RequestError::at(&format!("{at}.key[1]"), error))?;
+            let key = key_of(handle.store(), handle.names(), table, key)
+                .map_err(|error| RequestError::at(&format!("{at}.key[1]"), error))?;
             Cell::Table(table.as_str().into(), key)
         }
     })
@@ -308,39 +250,5 @@ fn cell_to_json(value: &CellValue) -> Value {
         CellValue::Value(value) => value.as_ref().map_or(Value::Null, to_json),
         CellValue::Table(table) => table.iter().map(|(key, value)| json!([to_json(key), to_json(value)])).collect(),
         _ => Value::Null,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn untyped_words_are_json_or_addresses_or_text() {
-        for (word, expected) in [
-            ("80", json!(80)),
-            ("true", json!(true)),
-            ("\"80\"", json!("80")),
-            ("day", json!("day")),
-            ("00:00:00:00:00:01", json!("00:00:00:00:00:01")),
-            ("mac:00:00:00:00:00:01", json!({ "mac": "00:00:00:00:00:01" })),
-            ("ip:10.0.0.1", json!({ "ip": "10.0.0.1" })),
-            ("location:1:3", json!({ "location": ["1", 3] })),
-            ("[1,2]", json!([1, 2])),
-        ] {
-            assert_eq!(interpret(word), expected, "{word}");
-        }
-    }
-
-    #[test]
-    fn a_word_takes_the_type_of_its_place() {
-        let as_text = |value: &Stored| match value {
-            Stored::Str(_) => Ok(value.clone()),
-            other => Err(format!("{other} is no text")),
-        };
-        assert_eq!(typed(&json!({ "word": "80" }), as_text), Ok(Stored::from("80")));
-        assert_eq!(typed(&json!(80), as_text), Err("80 is no text".to_owned()));
-        let refuse = |value: &Stored| Err(format!("{value} is wrong"));
-        assert_eq!(typed(&json!({ "word": "80" }), refuse), Err("80 is wrong".to_owned()));
     }
 }

@@ -25,6 +25,7 @@ use crate::control::{Handle, Shared, Successor};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::handler::HandlerFactory;
 use crate::listen::{Listener, Subscription, Subscriptions, TooManyConditions, listen as make_listener};
+use crate::names::Names;
 use crate::notice::Notices;
 use crate::persistence::{Persistence, PersistenceError};
 use crate::random::random;
@@ -89,6 +90,8 @@ pub struct ControllerOptions {
     /// Whether the state file also has what the next run is to know of switches and leaves. For networks that are still
     /// there then.
     pub remember: bool,
+    /// Names of switches and hosts, for what people read.
+    pub names: Arc<Names>,
     /// Returns the bytes that the process has allocated, if it counts them. Shown in [`Handle::stats`].
     pub heap_bytes: Option<fn() -> Option<usize>>,
 }
@@ -115,6 +118,7 @@ impl ControllerOptions {
             control: None,
             state_file: None,
             remember: true,
+            names: Arc::default(),
             heap_bytes: None,
         }
     }
@@ -237,7 +241,7 @@ impl Controller {
             }
         };
         let persistence = persistence.map(|(persistence, _)| persistence);
-        let (notices, receiver) = Notices::new();
+        let (notices, receiver) = Notices::new(Arc::clone(&options.names));
         let common = Common {
             clock,
             registry: Arc::new(Registry::new(workers)),
@@ -394,7 +398,8 @@ impl Common {
             inbox,
             outgoing,
             discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?))
-                .without(options.engine.middleboxes.clone()),
+                .without(options.engine.middleboxes.clone())
+                .with_facts(Arc::clone(&options.engine.facts)),
             notices: self.notices.clone(),
             subscriptions: self.subscriptions.clone(),
             handlers: options.handlers.clone(),

@@ -36,10 +36,11 @@ mod tests;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::Time;
-use maple_core::network::Location;
+use maple_core::network::{Facts, Location, PortRole};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port};
 
@@ -174,6 +175,10 @@ pub enum Anomaly {
     OneWay,
     /// A bridge between the port and another switch does not forward LLDP. Only broadcast probes pass.
     Bridged,
+    /// LLDP, or a probe, arrived at a port that is declared an edge port.
+    AtEdge,
+    /// No switch is found at a port that is declared a link port.
+    NoLink,
 }
 
 impl Anomaly {
@@ -183,7 +188,7 @@ impl Anomaly {
 
     /// Whether it is a lasting state, not an event.
     fn is_state(self) -> bool {
-        matches!(self, Anomaly::OneWay | Anomaly::Bridged)
+        matches!(self, Anomaly::OneWay | Anomaly::Bridged | Anomaly::NoLink)
     }
 }
 
@@ -201,6 +206,11 @@ impl std::fmt::Display for Anomaly {
                 "a bridge that filters LLDP is between this port and another switch: it must forward frames with the VLAN \
                  tags of labels, and its address table must not be full (docs/networks.md)"
             }
+            Anomaly::AtEdge => {
+                "LLDP at a port that is declared an edge port: a cable leads to a switch, or a host sends it; the port stays \
+                 an edge port"
+            }
+            Anomaly::NoLink => "declared a link port, and no switch is found there: nothing passes",
         })
     }
 }
@@ -213,6 +223,10 @@ pub struct Discovery {
     ports: BTreeMap<Location, PortState>,
     /// Ports that are never probed, because what is attached would forward probes.
     unprobed: BTreeSet<Location>,
+    /// What ports may become.
+    facts: Arc<Facts>,
+    /// Declared edge ports that are up, and whether LLDP at them was reported. They are not probed either.
+    edges: BTreeMap<Location, bool>,
     /// Deadlines by port. An entry is valid only if the port still has this time.
     schedule: BinaryHeap<Reverse<(Time, Location)>>,
     /// The state of the random generator that spreads probes.
@@ -222,13 +236,27 @@ pub struct Discovery {
 impl Discovery {
     /// A discovery without switches. `seed` is for spreading probes.
     pub fn new(key: Key, timing: Timing, seed: u64) -> Discovery {
-        let unprobed = BTreeSet::new();
-        Discovery { key, timing, ports: BTreeMap::new(), unprobed, schedule: BinaryHeap::new(), spread: seed }
+        Discovery {
+            key,
+            timing,
+            ports: BTreeMap::new(),
+            unprobed: BTreeSet::new(),
+            facts: Arc::default(),
+            edges: BTreeMap::new(),
+            schedule: BinaryHeap::new(),
+            spread: seed,
+        }
     }
 
     /// Excludes these ports from probing. They are edge ports as soon as they are up.
     pub fn without(self, unprobed: BTreeSet<Location>) -> Discovery {
         Discovery { unprobed, ..self }
+    }
+
+    /// With what is declared of ports. An edge port is one as soon as it is up, and no link whatever arrives there; a link
+    /// port is never an edge port; at a closed port nothing is looked for.
+    pub fn with_facts(self, facts: Arc<Facts>) -> Discovery {
+        Discovery { facts, ..self }
     }
 
     /// A switch connected, with these ports.
@@ -265,6 +293,7 @@ impl Discovery {
         for at in gone {
             self.port_down(now, at, out);
         }
+        self.edges.retain(|at, _| at.switch != dpid);
     }
 
     /// A port was added, deleted or changed.
@@ -272,10 +301,15 @@ impl Discovery {
         let at = Location::new(dpid, status.port.number);
         if status.reason == PortReason::Delete || !status.port.is_up() {
             self.port_down(now, at, out);
-        } else if status.reason == PortReason::Add || !self.ports.contains_key(&at) {
+        } else if status.reason == PortReason::Add || !self.knows(at) {
             self.port_down(now, at, out);
             self.port_up(now, dpid, &status.port, out);
         }
+    }
+
+    /// Whether a port is known to be up.
+    fn knows(&self, at: Location) -> bool {
+        self.ports.contains_key(&at) || self.edges.contains_key(&at)
     }
 
     /// An LLDP frame or broadcast probe has arrived ([`is_probe`]), at `since` or later.
@@ -288,6 +322,18 @@ impl Discovery {
         out: &mut Vec<DiscoveryOutput>,
     ) -> ProbeOrigin {
         let parsed = Probe::parse(self.key, frame);
+        if let Some(reported) = self.edges.get_mut(&at) {
+            let first = !std::mem::replace(reported, true);
+            out.push(DiscoveryOutput::Anomaly { at, anomaly: Anomaly::AtEdge, first });
+            // The other end leads to a port of ours, so it is no edge port.
+            if let ParsedProbe::Own(probe, _) = parsed
+                && probe.from != at
+                && since.min(now) <= after(probe.sent, self.timing.flight)
+            {
+                let message = PeerMessage::ProbeReceived { by: at, sent: probe.sent };
+                out.push(DiscoveryOutput::Message { to: probe.from, message });
+            }
+        }
         if parsed == ParsedProbe::Foreign {
             return ProbeOrigin::Foreign;
         }
@@ -431,7 +477,12 @@ impl Discovery {
             return;
         }
         let at = Location::new(dpid, port.number);
-        if self.unprobed.contains(&at) {
+        match self.facts.role(at) {
+            PortRole::Closed => return,
+            PortRole::Edge => drop(self.edges.insert(at, false)),
+            PortRole::Any | PortRole::Link => {}
+        }
+        if self.unprobed.contains(&at) || self.edges.contains_key(&at) {
             return out.push(DiscoveryOutput::Attachment { at, now: Attachment::Edge, before: Attachment::New });
         }
         self.ports.insert(at, PortState::new(port.hw_addr, now, after(now, self.timing.grace_period())));
@@ -439,6 +490,7 @@ impl Discovery {
     }
 
     fn port_down(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
+        self.edges.remove(&at);
         let Some(port) = self.ports.remove(&at) else { return };
         for peer in port.peers() {
             out.push(gone(peer, at, now));
@@ -468,7 +520,11 @@ impl Discovery {
     /// Draws the conclusion from what is known of the port, and outputs it if it is new.
     fn conclude(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
         let Some(port) = self.ports.get_mut(&at) else { return };
-        let attachment = port.conclusion(now, &self.timing);
+        let mut attachment = port.conclusion(now, &self.timing);
+        if attachment == Attachment::Edge && self.facts.role(at) == PortRole::Link {
+            attachment = Attachment::New;
+            port.report(at, Anomaly::NoLink, out);
+        }
         let before = std::mem::replace(&mut port.attachment, attachment.clone());
         if port.is_one_way(now, &self.timing) {
             port.report(at, Anomaly::OneWay, out);

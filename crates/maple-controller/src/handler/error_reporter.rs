@@ -25,7 +25,7 @@ impl ErrorReporter {
 
     /// A reporter without a controller, and the receiver of its notices: for tests of handlers.
     pub fn detached(dpid: Dpid) -> (ErrorReporter, Receiver<Notice>) {
-        let (notices, receiver) = Notices::new();
+        let (notices, receiver) = Notices::new(Arc::default());
         (ErrorReporter { notices, dpid }, receiver)
     }
 

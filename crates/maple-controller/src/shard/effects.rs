@@ -64,6 +64,8 @@ impl Shard {
             Anomaly::TooManyPeers => self.counters.lldp_too_many_peers += 1,
             Anomaly::OneWay => self.counters.lldp_one_way += 1,
             Anomaly::Bridged => self.counters.lldp_bridged += 1,
+            Anomaly::AtEdge => self.counters.lldp_at_edge += 1,
+            Anomaly::NoLink => self.counters.lldp_no_link += 1,
         }
         if first {
             self.notices.publish(Notice::Discovery { at, anomaly });

@@ -49,7 +49,7 @@ fn a_switch_that_floods_delays_another_by_one_read_of_its_own() {
     let (mailbox, inbox) = Mailbox::new(Arc::clone(&waker));
     let listener = mio::net::TcpListener::bind(([127, 0, 0, 1], 0).into()).expect("a port is free");
     let address = listener.local_addr().expect("it listens");
-    let (outgoing, (notices, _reader)) = (Outgoing::new(ShardId(0), vec![mailbox]), Notices::new());
+    let (outgoing, (notices, _reader)) = (Outgoing::new(ShardId(0), vec![mailbox]), Notices::new(Arc::default()));
     let (registry, clock, listeners) = (Arc::new(Registry::new(1)), Clock::start(), vec![listener]);
     let setting = Setting { id: ShardId(0), poll, clock, listeners, registry, inbox, outgoing, notices };
     let parts = setting.parts(numbering(&Arc::new(AtomicU64::new(0))));

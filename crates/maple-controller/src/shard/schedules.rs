@@ -50,7 +50,7 @@ impl World {
         let listener = mio::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port is free");
         let address = listener.local_addr().expect("it listens");
         let (registry, downs) = (Arc::new(Registry::new(2)), Arc::new(AtomicU64::new(0)));
-        let (notices, reader) = Notices::new();
+        let (notices, reader) = Notices::new(Arc::default());
         let (clock, mut listeners) = (Clock::start(), vec![listener]);
         let threads = polls.into_iter().zip(inboxes).enumerate().map(|(id, (poll, inbox))| {
             let (id, listeners) = (ShardId(id as u8), std::mem::take(&mut listeners));

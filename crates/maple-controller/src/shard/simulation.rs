@@ -188,7 +188,7 @@ impl Simulation {
     pub fn new(options: &SimulationOptions) -> io::Result<Simulation> {
         let clock = Arc::clone(&options.clock);
         let registry = Arc::new(Registry::new(usize::from(options.shards)));
-        let (notices, reader) = Notices::new();
+        let (notices, reader) = Notices::new(Arc::default());
         let one = |id| SimulatedShard::new(ShardId(id), options, &clock, &registry, &notices);
         let shards = (0..options.shards).map(one).collect::<io::Result<Vec<_>>>()?;
         Ok(Simulation { clock, registry, shards, notices: reader, connections: 0 })

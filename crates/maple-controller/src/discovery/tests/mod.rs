@@ -1,6 +1,7 @@
 //! Tests of discovery: several shards with wires and bridges between their switches, in simulated time.
 
 mod bridges;
+mod declared;
 mod hosts;
 mod links;
 

@@ -1,0 +1,171 @@
+//! Options of `maple run` from a file. The keys are the options' own names, from the definition that parses the command
+//! line, so each option is a key. `[SECTION]` groups options: `format` in `[log]` is `--log-format`.
+
+use std::any::TypeId;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
+use toml_edit::Value;
+
+use super::document::{Entry, Section};
+use crate::declared::Place;
+use crate::options::RunArgs;
+
+/// Prefixes of options that may be tables.
+const SECTIONS: [&str; 4] = ["tls", "metrics", "log", "max"];
+/// What only the command line can say.
+const NOT_IN_FILE: [&str; 3] = ["config", "help", "version"];
+
+/// An option that a file sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The option's id in the definition of the command line.
+    pub id: String,
+    /// The arguments that say the same.
+    pub arguments: Vec<OsString>,
+    /// Where.
+    pub at: Place,
+}
+
+/// The definition of `maple run`.
+pub fn definition() -> Command {
+    RunArgs::augment_args(Command::new("run").no_binary_name(true).disable_help_flag(true))
+}
+
+/// The options that a file may set, with their keys.
+pub fn keys(command: &Command) -> Vec<(String, &Arg)> {
+    let key = |arg: &Arg| arg.get_long().map_or_else(|| arg.get_id().to_string(), str::to_owned);
+    let is_open = |(key, _): &(String, &Arg)| !NOT_IN_FILE.contains(&key.as_str());
+    command.get_arguments().map(|arg| (key(arg), arg)).filter(is_open).collect()
+}
+
+/// Reads the options of a document.
+pub fn read(root: &mut Section<'_>, folder: &Path) -> Vec<Setting> {
+    let command = definition();
+    let keys = keys(&command);
+    let mut settings = Vec::new();
+    for (key, arg) in &keys {
+        // A table of this name is something else.
+        if let Some(entry) = root.get(key).filter(|entry| !entry.is_table()) {
+            settings.extend(setting(&command, arg, &entry, folder));
+        }
+    }
+    for name in SECTIONS {
+        let prefix = format!("{name}-");
+        let inner: Vec<(&str, &Arg)> =
+            keys.iter().filter_map(|(key, arg)| Some((key.strip_prefix(&prefix)?, *arg))).collect();
+        if inner.is_empty() {
+            continue;
+        }
+        let Some(entry) = root.get(name).filter(Entry::is_table) else { continue };
+        let Some(mut section) = entry.section() else { continue };
+        for (key, arg) in inner {
+            let Some(entry) = section.get(key) else { continue };
+            if let Some(before) = settings.iter().find(|setting| setting.id == arg.get_id().as_str()) {
+                entry.wrong(format!("{prefix}{key} in line {} is the same option", before.at.line));
+            }
+            settings.extend(setting(&command, arg, &entry, folder));
+        }
+        section.end();
+    }
+    settings
+}
+
+/// One option, if its value is right.
+fn setting(command: &Command, arg: &Arg, entry: &Entry<'_>, folder: &Path) -> Option<Setting> {
+    let values: Vec<String> =
+        entry.items().into_iter().map(|value| text(arg, value)).collect::<Option<_>>().or_else(|| {
+            entry.wrong("this is text, a number, true or false, or an array of these");
+            None
+        })?;
+    let arguments: Vec<OsString> = if arg.get_action().takes_values() {
+        if entry.is_array() && !matches!(arg.get_action(), ArgAction::Append) {
+            entry.wrong("this is one value, not an array");
+            return None;
+        }
+        values.iter().map(|value| argument(arg, &placed(arg, value, folder))).collect()
+    } else {
+        match values.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["true"] => vec![format!("--{}", arg.get_long()?).into()],
+            ["false"] => Vec::new(),
+            _ => {
+                entry.wrong("this is true or false");
+                return None;
+            }
+        }
+    };
+    for argument in &arguments {
+        if let Err(error) = command.clone().try_get_matches_from([argument])
+            && let Some(text) = what_is_wrong(&error)
+        {
+            entry.wrong(text);
+            return None;
+        }
+    }
+    Some(Setting { id: arg.get_id().to_string(), arguments, at: entry.at.clone() })
+}
+
+fn argument(arg: &Arg, value: &str) -> OsString {
+    match arg.get_long() {
+        Some(long) => format!("--{long}={value}").into(),
+        None => value.into(),
+    }
+}
+
+/// A value as the command line has it.
+fn text(arg: &Arg, value: &Value) -> Option<String> {
+    let is_switch = arg.get_possible_values().iter().any(|possible| possible.get_name() == "on");
+    Some(match value {
+        Value::String(text) => text.value().clone(),
+        Value::Integer(number) => number.value().to_string(),
+        Value::Float(number) => number.value().to_string(),
+        Value::Boolean(truth) if is_switch && arg.get_action().takes_values() => {
+            if *truth.value() { "on" } else { "off" }.into()
+        }
+        Value::Boolean(truth) => truth.value().to_string(),
+        Value::Datetime(_) | Value::Array(_) | Value::InlineTable(_) => return None,
+    })
+}
+
+/// A path of the file is relative to the file's folder, not to the folder of the program.
+fn placed(arg: &Arg, value: &str, folder: &Path) -> String {
+    let is_path = match arg.get_id().as_str() {
+        "policy" => !value.starts_with("builtin:"),
+        "emulate" => value.ends_with(".json"),
+        _ => arg.get_value_parser().type_id() == TypeId::of::<PathBuf>() && value != "none",
+    };
+    if is_path { folder.join(value).to_string_lossy().into_owned() } else { value.to_owned() }
+}
+
+/// What is wrong with a value, if the error is about that and not about other options.
+fn what_is_wrong(error: &clap::Error) -> Option<String> {
+    use std::error::Error as _;
+    let about_others = [ErrorKind::MissingRequiredArgument, ErrorKind::ArgumentConflict];
+    if about_others.contains(&error.kind()) {
+        return None;
+    }
+    if let Some(source) = error.source() {
+        return Some(source.to_string());
+    }
+    let of = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(all)) => Some(all.join(", ")),
+        _ => None,
+    };
+    let known = of(ContextKind::ValidValue).map(|all| format!("; it is one of {all}"));
+    match of(ContextKind::InvalidValue) {
+        Some(value) => Some(format!("{value:?} is not known{}", known.unwrap_or_default())),
+        None => error.to_string().lines().next().map(|line| line.trim_start_matches("error: ").to_owned()),
+    }
+}
+
+/// The arguments of those settings that the command line does not say itself.
+pub fn arguments(settings: &[Setting], given: &ArgMatches) -> Vec<OsString> {
+    let is_given = |id: &str| {
+        given.try_contains_id(id).is_ok_and(|known| known) && given.value_source(id) == Some(ValueSource::CommandLine)
+    };
+    settings.iter().filter(|setting| !is_given(&setting.id)).flat_map(|setting| setting.arguments.clone()).collect()
+}

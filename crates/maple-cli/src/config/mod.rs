@@ -1,0 +1,93 @@
+//! The configuration file of `maple run`: a TOML document (docs/configuration.md). The command line has precedence over
+//! it, and it has precedence over what the program or policy says.
+//!
+//! The options in it become arguments in front of those of the command line. So the parser of the command line is the
+//! only one that knows what an option's value may be.
+
+mod arguments;
+mod command;
+mod document;
+mod network;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::ArgMatches;
+
+use crate::declared::Network;
+use crate::usage_error::OrUsageError as _;
+pub use arguments::Setting;
+pub use command::{ConfigArgs, ConfigCommand, Origins, check, show};
+pub use document::Problem;
+
+/// Where `maple run` without a policy looks for its configuration.
+pub const DEFAULT_FILE: &str = "/etc/maple/maple.toml";
+
+/// A file that was read.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The options.
+    pub settings: Vec<Setting>,
+    /// The network.
+    pub network: Network,
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it can't be read, or with all that is wrong in it, a line for each.
+    pub fn read(file: &Path) -> anyhow::Result<Config> {
+        let text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
+        Config::parse(file, text).or_else(|problems| {
+            bail!("{}", problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\nmaple: "))
+        })
+    }
+
+    /// Parses the content of a file.
+    ///
+    /// # Errors
+    /// All that is wrong.
+    pub fn parse(file: &Path, text: String) -> Result<Config, Vec<Problem>> {
+        let document = document::Document::parse(file, text).map_err(|problem| vec![problem])?;
+        let mut root = document.root();
+        let settings = arguments::read(&mut root, document.folder());
+        let network = network::read(&mut root);
+        root.end();
+        match document.problems() {
+            problems if problems.is_empty() => Ok(Config { settings, network }),
+            problems => Err(problems),
+        }
+    }
+}
+
+/// The configuration that a command line names, and the arguments to parse in its place: those of the file stand at
+/// `place`, before the given ones. `None` if it names none.
+///
+/// # Errors
+/// Those of the file.
+pub fn merge(
+    mut arguments: Vec<OsString>,
+    place: usize,
+    given: &ArgMatches,
+) -> anyhow::Result<Option<(Vec<OsString>, Config)>> {
+    let Some(file) = file(given) else { return Ok(None) };
+    let config = Config::read(&file).or_usage_error()?;
+    let of_file = arguments::arguments(&config.settings, given);
+    arguments.splice(place..place, of_file);
+    Ok(Some((arguments, config)))
+}
+
+/// The file that is named; without one and without a policy the default one, if it is there.
+fn file(given: &ArgMatches) -> Option<PathBuf> {
+    if let Some(file) = given.get_one::<PathBuf>("config") {
+        return Some(file.clone());
+    }
+    let has_policy = given.try_contains_id("policy").is_ok_and(|has| has);
+    let default = Path::new(DEFAULT_FILE);
+    (given.try_contains_id("policy").is_ok() && !has_policy && default.exists()).then(|| default.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

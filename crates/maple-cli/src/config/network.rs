@@ -1,0 +1,207 @@
+//! What a file says of the network: switches and hosts with their names, costs of links, initial rows of tables.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use maple_controller::control::rows::Row;
+use maple_controller::names::{Named, Names};
+use maple_core::network::{Facts, HostFacts, LinkName, Mac, PortRole, PortSet, SwitchFacts};
+use maple_core::state::Write;
+use maple_wire::{Dpid, PortNo};
+use toml_edit::Value;
+
+use super::document::{Entry, Section, to_json};
+use crate::declared::{Cost, Network, Place};
+
+/// Reads the tables of the network.
+pub fn read(root: &mut Section<'_>) -> Network {
+    let mut names = Names::new();
+    let mut places = BTreeMap::new();
+    let mut switches = BTreeMap::new();
+    for entry in tables(root, "switches") {
+        let Some((dpid, facts)) = switch(&entry) else { continue };
+        if entry.ok(names.add(&entry.name, Named::Switch(dpid))).is_some() {
+            switches.insert(dpid, facts);
+            places.insert(entry.name.clone(), entry.at);
+        }
+    }
+    // Roles of ports, to check hosts against.
+    let roles = Facts::new(switches.clone(), BTreeMap::new());
+    let mut hosts: BTreeMap<Mac, HostFacts> = BTreeMap::new();
+    let mut owners: BTreeMap<IpAddr, String> = BTreeMap::new();
+    for entry in tables(root, "hosts") {
+        let Some((mac, facts)) = host(&entry, &names, &roles, &mut owners) else { continue };
+        if entry.ok(names.add(&entry.name, Named::Host(mac))).is_some() {
+            hosts.insert(mac, facts);
+            places.insert(entry.name.clone(), entry.at);
+        }
+    }
+    let costs = costs(root, &names);
+    Network { facts: Facts::new(switches, hosts), costs, rows: rows(root), names, places }
+}
+
+/// The tables in this table, if it is one: `weights` may also be the option with a file's name.
+fn tables<'a>(root: &mut Section<'a>, name: &str) -> Vec<Entry<'a>> {
+    let found = root.get(name).filter(Entry::is_table).and_then(|entry| entry.section());
+    found.map(Section::all).unwrap_or_default()
+}
+
+fn switch(entry: &Entry<'_>) -> Option<(Dpid, SwitchFacts)> {
+    let mut section = entry.section()?;
+    let dpid = section.need("dpid", entry).and_then(|dpid| {
+        let text = dpid.text()?;
+        dpid.ok(crate::values::dpid(text))
+    });
+    let mut ports = |name| section.get(name).map(|entry| ports(&entry));
+    let (used, edge, link) = (ports("ports"), ports("edge"), ports("link"));
+    let max_hosts = section.get("max-hosts-per-port").map(|entry| max_hosts(&entry)).unwrap_or_default();
+    section.end();
+    let facts = SwitchFacts { ports: used, edge: edge.unwrap_or_default(), link: link.unwrap_or_default(), max_hosts };
+    if let Some(port) = facts.edge.common(&facts.link) {
+        entry.wrong(format!("port {port} is an edge port and a link port"));
+    }
+    let is_closed = |range: &RangeInclusive<u32>| facts.ports.as_ref().is_some_and(|used| !used.covers(range));
+    if let Some(range) = facts.edge.0.iter().chain(&facts.link.0).find(|range| is_closed(range)) {
+        entry.wrong(format!("not all of the ports {}-{} are in `ports`", range.start(), range.end()));
+    }
+    Some((dpid?, facts))
+}
+
+/// Ports: `3`, `"1-24"`, `[1, 2, "5-8"]`.
+fn ports(entry: &Entry<'_>) -> PortSet {
+    let range = |value: &Value| match value {
+        Value::Integer(number) => port_range(&number.value().to_string()),
+        Value::String(text) => port_range(text.value()),
+        _ => Err("ports are numbers, or ranges such as \"1-24\"".to_owned()),
+    };
+    PortSet(entry.items().into_iter().filter_map(|value| entry.ok(range(value))).collect())
+}
+
+fn port_range(text: &str) -> Result<RangeInclusive<u32>, String> {
+    let invalid = || format!("{text:?} is no port, nor a range of ports such as \"1-24\"");
+    let port = |text: &str| text.trim().parse().ok().filter(|number| PortNo(*number).is_physical()).ok_or_else(invalid);
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (port(first)?, port(last)?);
+    if first <= last { Ok(first..=last) } else { Err(invalid()) }
+}
+
+/// One maximum for all ports, or one for each range of ports.
+fn max_hosts(entry: &Entry<'_>) -> Vec<(PortSet, usize)> {
+    if !entry.is_table() {
+        let most = entry.number(1);
+        return most.map(|most| (PortSet(vec![0..=u32::MAX]), most as usize)).into_iter().collect();
+    }
+    let limit = |entry: Entry<'_>| Some((PortSet(vec![entry.ok(port_range(&entry.name))?]), entry.number(1)? as usize));
+    entry.section().map(Section::all).unwrap_or_default().into_iter().filter_map(limit).collect()
+}
+
+fn host(
+    entry: &Entry<'_>,
+    names: &Names,
+    roles: &Facts,
+    owners: &mut BTreeMap<IpAddr, String>,
+) -> Option<(Mac, HostFacts)> {
+    let mut section = entry.section()?;
+    let mac = section.need("mac", entry).and_then(|mac| {
+        let text = mac.text()?;
+        let found = mac.ok(text.parse::<Mac>())?;
+        if !found.is_host() {
+            mac.wrong("no host can have this address");
+        }
+        Some(found)
+    });
+    let mut facts = HostFacts::default();
+    if let Some(at) = section.get("at")
+        && let Some(text) = at.text().filter(|text| *text != "anywhere")
+        && let Some(place) = at.ok(names.location(text))
+    {
+        facts.at = Some(place);
+        match roles.role(place) {
+            PortRole::Any | PortRole::Edge => {}
+            PortRole::Link => at.wrong(format!("port {text} is declared a link port")),
+            PortRole::Closed => at.wrong(format!("port {text} is not in the switch's `ports`")),
+        }
+    }
+    if let Some(addresses) = section.get("addresses") {
+        for value in addresses.items() {
+            let ip = value.as_str().and_then(|text| text.parse::<IpAddr>().ok());
+            let Some(ip) = addresses.ok(ip.ok_or_else(|| format!("{} is no IP address", to_json(value)))) else {
+                continue;
+            };
+            match owners.insert(ip, entry.name.clone()) {
+                Some(other) if other != entry.name => addresses.wrong(format!("{ip} is an address of {other} too")),
+                _ => drop(facts.addresses.insert(ip)),
+            }
+        }
+    }
+    section.end();
+    Some((mac?, facts))
+}
+
+/// `[[weights.NAME]]`: what `--weights FILE` has, with names.
+fn costs(root: &mut Section<'_>, names: &Names) -> Vec<Cost> {
+    let mut all = Vec::new();
+    for named in tables(root, "weights") {
+        for (entry, section) in named.sections() {
+            all.extend(cost(&named.name, &entry, section, names));
+        }
+    }
+    all
+}
+
+fn cost(name: &str, entry: &Entry<'_>, mut section: Section<'_>, names: &Names) -> Option<Cost> {
+    let ends = ["a", "b", "at"].map(|key| section.get(key));
+    let (cost, one_way) = (section.need("cost", entry), section.get("one-way"));
+    section.end();
+    let one_way = one_way.is_some_and(|entry| match entry.json() {
+        Some(serde_json::Value::Bool(one_way)) => one_way,
+        _ => {
+            entry.wrong("this is true or false");
+            false
+        }
+    });
+    let cost = cost?.number(1)?;
+    let switch = |entry: &Entry<'_>| entry.ok(names.switch(entry.text()?));
+    let (links, text) = match ends {
+        [Some(a), Some(b), None] => {
+            let (from, to) = (switch(&a)?, switch(&b)?);
+            let back = (!one_way).then_some(LinkName::Switches(to, from));
+            let arrow = if one_way { "->" } else { "-" };
+            let links: Vec<LinkName> = [LinkName::Switches(from, to)].into_iter().chain(back).collect();
+            (links, format!("{} {arrow} {}: {cost}", a.text()?, b.text()?))
+        }
+        [None, None, Some(at)] => {
+            let place = at.ok(names.location(at.text()?))?;
+            (vec![LinkName::Port(place)], format!("{}: {cost}", at.text()?))
+        }
+        _ => {
+            entry.wrong("this has either a and b, two switches, or at, a port such as core1:3");
+            return None;
+        }
+    };
+    let weight = [Write::Weight(name.into())];
+    let costs = links.into_iter().map(|link| Write::Cost { name: name.into(), link, cost: Some(cost.into()) });
+    Some(Cost {
+        at: entry.at.clone(),
+        writes: weight.into_iter().chain(costs).collect(),
+        text: format!("{name}: {text}"),
+    })
+}
+
+/// `[tables.NAME]` with a value for each key, and `[variables]`.
+fn rows(root: &mut Section<'_>) -> Vec<(Place, Row)> {
+    let mut rows = Vec::new();
+    for table in tables(root, "tables") {
+        for entry in table.section().map(Section::all).unwrap_or_default() {
+            let value = entry.json();
+            let row = |value| Row { name: table.name.clone(), key: Some(entry.name.clone()), value };
+            rows.extend(value.map(|value| (entry.at.clone(), row(value))));
+        }
+    }
+    for entry in tables(root, "variables") {
+        let row = |value| Row { name: entry.name.clone(), key: None, value };
+        rows.extend(entry.json().map(|value| (entry.at.clone(), row(value))));
+    }
+    rows
+}

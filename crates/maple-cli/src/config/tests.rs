@@ -1,0 +1,222 @@
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches};
+use maple_core::network::{Location, Mac, PortRole};
+use maple_wire::{Dpid, PortNo};
+
+use super::{Config, arguments};
+
+fn parse(text: &str) -> Result<Config, Vec<String>> {
+    Config::parse(Path::new("/etc/m.toml"), text.to_owned())
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+fn wrong(text: &str) -> Vec<String> {
+    parse(text).err().unwrap_or_else(|| panic!("nothing is wrong: {text}"))
+}
+
+/// What a command line means together with a file.
+fn matches(text: &str, command_line: &[&str]) -> ArgMatches {
+    let config = parse(text).unwrap_or_else(|problems| panic!("{problems:?}"));
+    let given = arguments::definition().try_get_matches_from(command_line).expect("a right command line");
+    let mut all = arguments::arguments(&config.settings, &given);
+    all.extend(command_line.iter().map(OsString::from));
+    arguments::definition().try_get_matches_from(all).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn strings(matches: &ArgMatches, id: &str) -> Vec<String> {
+    let raw = matches.get_raw(id).into_iter().flatten();
+    raw.map(|value| value.to_string_lossy().into_owned()).collect()
+}
+
+/// A value that an option takes.
+fn sample(arg: &Arg) -> String {
+    if !arg.get_action().takes_values() {
+        return "true".into();
+    }
+    if let Some(value) = arg.get_possible_values().first() {
+        return format!("{:?}", value.get_name());
+    }
+    let tries = ["100", "5s", "1.3", "1-10", "core1:3", "127.0.0.1:6653", "text"];
+    let fits = |value: &&&str| {
+        let argument = arg.get_long().map_or((**value).to_owned(), |long| format!("--{long}={value}"));
+        match arguments::definition().try_get_matches_from([argument]) {
+            Ok(_) => true,
+            Err(error) => error.kind() == clap::error::ErrorKind::MissingRequiredArgument,
+        }
+    };
+    format!("{:?}", tries.iter().find(fits).unwrap_or_else(|| panic!("no sample fits {arg}")))
+}
+
+#[test]
+fn each_option_of_the_command_line_is_a_key() {
+    let command = arguments::definition();
+    let keys = arguments::keys(&command);
+    let of_keys: BTreeSet<&str> = keys.iter().map(|(_, arg)| arg.get_id().as_str()).collect();
+    let all: BTreeSet<&str> = command.get_arguments().map(|arg| arg.get_id().as_str()).collect();
+    assert_eq!(all.difference(&of_keys).copied().collect::<Vec<_>>(), ["config"], "only the file itself is no key");
+    for (key, arg) in &keys {
+        let text = format!("{key} = {}\n", sample(arg));
+        let config = parse(&text).unwrap_or_else(|problems| panic!("{text}: {problems:?}"));
+        assert_eq!(config.settings.len(), 1, "{text}");
+        assert!(!config.settings[0].arguments.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn no_option_has_the_name_of_a_table_of_the_network() {
+    let command = arguments::definition();
+    for name in ["hosts", "tables", "variables"] {
+        assert!(arguments::keys(&command).iter().all(|(key, _)| key != name), "{name}");
+    }
+}
+
+#[test]
+fn the_command_line_has_precedence_over_the_file_and_the_file_over_defaults() {
+    let file = "listen = [\"1\", \"2\"]\nworkers = 2\npolicy = \"builtin:flood\"\nwatch = true\ntrack-hosts = false\n";
+    let alone = matches(file, &[]);
+    assert_eq!(strings(&alone, "listen"), ["1", "2"]);
+    assert_eq!((strings(&alone, "policy"), alone.get_flag("watch")), (vec!["builtin:flood".into()], true));
+    assert_eq!(strings(&alone, "track_hosts"), ["off"]);
+    assert_eq!(alone.value_source("policy_time_limit"), Some(ValueSource::DefaultValue));
+    let both = matches(file, &["builtin:hub", "--listen", "3"]);
+    assert_eq!((strings(&both, "listen"), strings(&both, "policy")), (vec!["3".into()], vec!["builtin:hub".into()]));
+    assert_eq!(strings(&both, "workers"), ["2"]);
+}
+
+#[test]
+fn paths_begin_in_the_folder_of_the_file() {
+    let file =
+        "policy = \"a/p.py:f\"\nstate = \"s.redb\"\nweights = \"/w.json\"\ncontrol = \"none\"\nemulate = \"ring:4\"\n";
+    let all = matches(file, &[]);
+    let first = |id| strings(&all, id).remove(0);
+    assert_eq!((first("policy"), first("state")), ("/etc/a/p.py:f".into(), "/etc/s.redb".into()));
+    assert_eq!(
+        (first("weights"), first("control"), first("emulate")),
+        ("/w.json".into(), "none".into(), "ring:4".into())
+    );
+}
+
+#[test]
+fn what_is_wrong_has_file_line_and_key() {
+    assert_eq!(
+        wrong("\nlisten = \"nowhere\"\nworkes = 3\n"),
+        [
+            "/etc/m.toml:2: listen: \"nowhere\" is not an address such as 127.0.0.1:6653, [::]:6653 or 6653",
+            "/etc/m.toml:3: workes: unknown key; did you mean \"workers\"?",
+        ]
+    );
+    assert_eq!(
+        wrong("compiler = \"papr\""),
+        ["/etc/m.toml:1: compiler: \"papr\" is not known; it is one of maple, paper"]
+    );
+    assert_eq!(wrong("watch = 3"), ["/etc/m.toml:1: watch: this is true or false"]);
+    assert_eq!(wrong("workers = [1, 2]"), ["/etc/m.toml:1: workers: this is one value, not an array"]);
+    assert_eq!(wrong("[max]\nrules = 100\n[log]\nz = 1\n").len(), 1);
+    assert_eq!(
+        wrong("max-rules = 100\n[max]\nrules = 200\n"),
+        ["/etc/m.toml:3: max.rules: max-rules in line 1 is the same option"]
+    );
+}
+
+#[test]
+fn a_table_groups_options() {
+    assert_eq!(strings(&matches("[max]\nhosts = 7\nhosts-per-port = 3\n", &[]), "max_hosts_per_port"), ["3"]);
+}
+
+#[test]
+fn switches_and_hosts_have_names_and_facts() {
+    let text = "[switches.s]\ndpid = \"a1\"\nports = \"1-26\"\nedge = [1, \"2-24\"]\nlink = 25\nmax-hosts-per-port = {\"1-2\" = 4}\n\
+                [hosts.h]\nmac = \"00:00:00:00:00:01\"\nat = \"s:7\"\naddresses = [\"10.0.0.1\", \"fe80::1\"]\n\
+                [hosts.g]\nmac = \"00:00:00:00:00:02\"\n";
+    let network = parse(text).unwrap_or_else(|problems| panic!("{problems:?}")).network;
+    let at = |port| Location::new(Dpid(0xa1), PortNo(port));
+    let roles = [7, 25, 26, 27].map(|port| network.facts.role(at(port)));
+    assert_eq!(roles, [PortRole::Edge, PortRole::Link, PortRole::Any, PortRole::Closed]);
+    assert_eq!((network.facts.max_hosts(at(2)), network.facts.max_hosts(at(3))), (Some(4), None));
+    let host = |last| Mac([0, 0, 0, 0, 0, last]);
+    assert_eq!((network.facts.place(host(1)), network.facts.place(host(2))), (Some(at(7)), None));
+    assert_eq!(network.facts.owner("fe80::1".parse().expect("an address")), Some(host(1)));
+    assert_eq!(network.names.in_text("00:00:00:00:00:01 at 00000000000000a1:7"), "h at s:7");
+}
+
+#[test]
+fn facts_that_contradict_each_other_are_refused() {
+    let told = |text: &str| wrong(text).join("\n");
+    let s = "[switches.s]\ndpid = \"1\"\n";
+    for (more, why) in [
+        ("edge = \"1-5\"\nlink = 5\n", "port 5 is an edge port and a link port"),
+        ("ports = \"1-4\"\nedge = \"1-5\"\n", "not all of the ports 1-5 are in `ports`"),
+        ("edge = \"5-1\"\n", "\"5-1\" is no port"),
+        ("[switches.t]\ndpid = \"01\"\n", "m.toml:3: switches.t: \"s\" has the same id"),
+        ("[switches.t]\n", "switches.t: dpid is missing"),
+        ("[switches.t]\ndpid = 10\n", "switches.t.dpid: this is text in quotes"),
+        ("link = 1\n[hosts.h]\nmac = \"00:00:00:00:00:01\"\nat = \"s:1\"\n", "port s:1 is declared a link port"),
+        (
+            "ports = 1\n[hosts.h]\nmac = \"00:00:00:00:00:01\"\nat = \"s:2\"\n",
+            "port s:2 is not in the switch's `ports`",
+        ),
+        ("[hosts.h]\nmac = \"00:00:00:00:00:01\"\nat = \"t:2\"\n", "hosts.h.at: \"t\" is no switch"),
+        ("[hosts.s]\nmac = \"00:00:00:00:00:01\"\n", "another switch or host has this name"),
+        ("[hosts.h]\nmac = \"01:00:00:00:00:01\"\n", "no host can have this address"),
+        ("[hosts.h]\nmac = \"00:00:00:00:00:01\"\nadresses = []\n", "did you mean \"addresses\"?"),
+        ("[hosts.h]\nmac = \"00:00:00:00:00:01\"\naddresses = [\"10.0.0\"]\n", "\"10.0.0\" is no IP address"),
+        (
+            "[hosts.h]\nmac = \"00:00:00:00:00:01\"\naddresses = \"::1\"\n[hosts.g]\nmac = \"00:00:00:00:00:02\"\naddresses = \"::1\"\n",
+            "::1 is an address of h too",
+        ),
+    ] {
+        let told = told(&format!("{s}{more}"));
+        assert!(told.contains(why), "{told}");
+    }
+}
+
+#[test]
+fn costs_and_rows_are_read_with_names() {
+    let text = "[switches.s]\ndpid = \"1\"\n[[weights.w]]\na = \"s\"\nb = \"2\"\ncost = 10\n[[weights.w]]\nat = \"s:3\"\ncost = 5\n\
+                [tables.blocked]\n\"00:00:00:00:00:01\" = true\n[variables]\nmode = \"day\"\n";
+    let network = parse(text).unwrap_or_else(|problems| panic!("{problems:?}")).network;
+    let costs: Vec<&str> = network.costs.iter().map(|cost| cost.text.as_str()).collect();
+    assert_eq!(costs, ["w: s - 2: 10", "w: s:3: 5"]);
+    assert_eq!(network.costs[0].writes.len(), 3, "the weight, and both directions");
+    assert_eq!(network.rows.len(), 2);
+    assert!(wrong("[[weights.w]]\na = \"1\"\ncost = 1\n")[0].ends_with("a port such as core1:3"));
+    assert!(wrong("[[weights.w]]\na = \"1\"\nb = \"2\"\ncost = 0\n")[0].contains("m.toml:4: weights.w[0].cost"));
+}
+
+#[test]
+fn the_example_is_right() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/maple.toml");
+    let text = std::fs::read_to_string(&file).expect("it is there");
+    // Also with what is commented out.
+    let whole: Vec<&str> =
+        text.lines().map(|line| line.strip_prefix("# ").filter(|line| is_toml(line)).unwrap_or(line)).collect();
+    for text in [text.clone(), whole.join("\n").replace("\n#\n", "\n")] {
+        let config = Config::parse(&file, text).unwrap_or_else(|problems| panic!("{problems:?}"));
+        assert!(config.network.facts.hosts().count() == 2 && !config.network.costs.is_empty());
+    }
+}
+
+/// Whether a line of a comment is a part of a document.
+fn is_toml(line: &str) -> bool {
+    line.starts_with('[') || line.contains(" = ")
+}
+
+#[test]
+fn the_page_names_each_table_and_its_keys() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let page = std::fs::read_to_string(page).expect("it is there");
+    for key in
+        ["[switches.", "dpid", "ports", "edge", "link", "max-hosts-per-port", "[hosts.", "mac", "at", "addresses"]
+    {
+        assert!(page.contains(key), "{key}");
+    }
+    for (start, _) in page.match_indices("```toml\n") {
+        let text = &page[start + 8..];
+        let text = &text[..text.find("```").expect("it ends")];
+        parse(text).unwrap_or_else(|problems| panic!("{problems:?}"));
+    }
+}

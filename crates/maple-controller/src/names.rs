@@ -1,0 +1,292 @@
+//! Names of switches and hosts, from the configuration. People read and write names; programs read ids.
+//!
+//! Messages are written with ids, wherever they come from, also those of policies. [`Names::in_text`] puts the names
+//! into the finished text, so that no message can be forgotten. What programs read (JSON) keeps its ids.
+
+use std::collections::BTreeMap;
+
+use maple_core::network::{Location, Mac};
+use maple_wire::{Dpid, PortNo};
+use serde_json::{Value, json};
+
+/// The hex digits of a datapath id in messages.
+const DPID_DIGITS: usize = 16;
+/// The characters of a hardware address in messages.
+const MAC_LENGTH: usize = 17;
+
+/// The names of switches and hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    switches: BTreeMap<Dpid, String>,
+    hosts: BTreeMap<Mac, String>,
+    by_name: BTreeMap<String, Named>,
+}
+
+/// What has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// A switch.
+    Switch(Dpid),
+    /// A host.
+    Host(Mac),
+}
+
+impl Names {
+    /// No names.
+    pub fn new() -> Names {
+        Names::default()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+
+    /// Gives a name.
+    ///
+    /// # Errors
+    /// If it can't be a name, or something has it, or this has another name.
+    pub fn add(&mut self, name: &str, of: Named) -> Result<(), String> {
+        if name.parse::<f64>().is_ok() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
+            return Err("a name has letters, digits, '-', '_' and '.', and is no number".into());
+        }
+        if name.starts_with("0x") || name.is_empty() || name.len() > 64 || name.len() == DPID_DIGITS && is_hex(name) {
+            return Err("this can't be a name: it is an id, empty, or longer than 64 characters".into());
+        }
+        if self.by_name.contains_key(name) {
+            return Err("another switch or host has this name".into());
+        }
+        let before = match of {
+            Named::Switch(dpid) => self.switches.insert(dpid, name.to_owned()),
+            Named::Host(mac) => self.hosts.insert(mac, name.to_owned()),
+        };
+        if let Some(before) = before {
+            return Err(format!("{before:?} has the same id"));
+        }
+        self.by_name.insert(name.to_owned(), of);
+        Ok(())
+    }
+
+    /// The name of a switch.
+    pub fn of_switch(&self, dpid: Dpid) -> Option<&str> {
+        self.switches.get(&dpid).map(String::as_str)
+    }
+
+    /// The name of a host.
+    pub fn of_host(&self, mac: Mac) -> Option<&str> {
+        self.hosts.get(&mac).map(String::as_str)
+    }
+
+    /// A switch by its name or its datapath id.
+    ///
+    /// # Errors
+    /// A text that says what is asked for.
+    pub fn switch(&self, text: &str) -> Result<Dpid, String> {
+        match self.by_name.get(text) {
+            Some(Named::Switch(dpid)) => Ok(*dpid),
+            Some(Named::Host(_)) => Err(format!("{text:?} is a host, not a switch")),
+            None => text.parse().map_err(|_| {
+                format!("{text:?} is no switch: neither a name of the configuration nor a datapath id (hex digits, such as 1 or 1f)")
+            }),
+        }
+    }
+
+    /// A host by its name or its hardware address.
+    ///
+    /// # Errors
+    /// A text that says what is asked for.
+    pub fn host(&self, text: &str) -> Result<Mac, String> {
+        match self.by_name.get(text) {
+            Some(Named::Host(mac)) => Ok(*mac),
+            Some(Named::Switch(_)) => Err(format!("{text:?} is a switch, not a host")),
+            None => text.parse().map_err(|_| {
+                format!("{text:?} is no host: neither a name of the configuration nor a hardware address")
+            }),
+        }
+    }
+
+    /// A port, `SWITCH:PORT`, of a switch by its name or its datapath id.
+    ///
+    /// # Errors
+    /// A text that says what is asked for.
+    pub fn location(&self, text: &str) -> Result<Location, String> {
+        let invalid = || format!("{text:?} is not a port of a switch such as 1:3");
+        let (switch, port) = text.rsplit_once(':').ok_or_else(invalid)?;
+        let port = PortNo(port.parse().map_err(|_| invalid())?);
+        if !port.is_physical() {
+            return Err(invalid());
+        }
+        Ok(Location::new(self.switch(switch)?, port))
+    }
+
+    /// The id of what has this name, or of a port of a switch with a name, as text.
+    pub(crate) fn id_of(&self, text: &str) -> Option<String> {
+        match self.by_name.get(text) {
+            Some(Named::Switch(dpid)) => Some(dpid.to_string()),
+            Some(Named::Host(mac)) => Some(mac.to_string()),
+            None => Some(self.location(text).ok()?.to_string()),
+        }
+    }
+
+    /// The text with names in the place of datapath ids, as messages have them (16 hex digits), and of hardware addresses.
+    ///
+    /// ```
+    /// use maple_controller::names::{Named, Names};
+    /// use maple_wire::Dpid;
+    ///
+    /// let mut names = Names::new();
+    /// names.add("core1", Named::Switch(Dpid(1))).unwrap();
+    /// assert_eq!(names.in_text("port 0000000000000001:3 is down"), "port core1:3 is down");
+    /// ```
+    pub fn in_text(&self, text: &str) -> String {
+        if self.is_empty() {
+            return text.to_owned();
+        }
+        let mut out = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some(start) = rest.find(|c: char| c.is_ascii_hexdigit()) {
+            let (before, from) = rest.split_at(start);
+            out.push_str(before);
+            let is_begun = is_in_word(&out) || is_in_address(&out);
+            match self.at_start(from).filter(|_| !is_begun) {
+                Some((length, name)) => {
+                    out.push_str(name);
+                    rest = &from[length..];
+                }
+                None => {
+                    let word = from.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(from.len());
+                    out.push_str(&from[..word]);
+                    rest = &from[word..];
+                }
+            }
+        }
+        out.push_str(rest);
+        out
+    }
+
+    /// The name of what the text begins with, and the length of its id.
+    fn at_start(&self, text: &str) -> Option<(usize, &str)> {
+        let ends = |length: usize| {
+            let next = text.as_bytes().get(length);
+            next.is_none_or(|next| !next.is_ascii_alphanumeric() && *next != b'_')
+        };
+        if let Some(id) = text.get(..DPID_DIGITS).filter(|id| is_hex(id) && ends(DPID_DIGITS)) {
+            return Some((DPID_DIGITS, self.of_switch(id.parse().ok()?)?));
+        }
+        let id = text.get(..MAC_LENGTH).filter(|id| id.bytes().skip(2).step_by(3).all(|c| c == b':'))?;
+        // Datapath ids with colons are longer.
+        let is_longer = text.as_bytes().get(MAC_LENGTH) == Some(&b':')
+            && text
+                .as_bytes()
+                .get(MAC_LENGTH + 1..MAC_LENGTH + 3)
+                .is_some_and(|next| next.iter().all(u8::is_ascii_hexdigit));
+        let mac = id.parse().ok().filter(|_| ends(MAC_LENGTH) && !is_longer)?;
+        Some((MAC_LENGTH, self.of_host(mac)?))
+    }
+
+    /// The names for another process.
+    pub(crate) fn to_json(&self) -> Value {
+        let switches: Vec<Value> =
+            self.switches.iter().map(|(dpid, name)| json!({ "switch": dpid.to_string(), "name": name })).collect();
+        let hosts: Vec<Value> =
+            self.hosts.iter().map(|(mac, name)| json!({ "mac": mac.to_string(), "name": name })).collect();
+        json!({ "switches": switches, "hosts": hosts })
+    }
+
+    /// The names that another process has. What is no name is left out.
+    pub fn from_json(answer: &Value) -> Names {
+        let mut names = Names::new();
+        let items = |kind: &str| answer[kind].as_array().cloned().unwrap_or_default();
+        let text = |item: &Value, member: &str| item[member].as_str().unwrap_or_default().to_owned();
+        for item in items("switches") {
+            if let Ok(dpid) = text(&item, "switch").parse() {
+                drop(names.add(&text(&item, "name"), Named::Switch(dpid)));
+            }
+        }
+        for item in items("hosts") {
+            if let Ok(mac) = text(&item, "mac").parse() {
+                drop(names.add(&text(&item, "name"), Named::Host(mac)));
+            }
+        }
+        names
+    }
+}
+
+/// Whether what comes next is in the middle of a word.
+fn is_in_word(before: &str) -> bool {
+    before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// Whether what comes next is in the middle of bytes with colons between them.
+fn is_in_address(before: &str) -> bool {
+    match before.as_bytes() {
+        [start @ .., a, b, b':'] => {
+            a.is_ascii_hexdigit() && b.is_ascii_hexdigit() && !start.last().is_some_and(u8::is_ascii_alphanumeric)
+        }
+        _ => false,
+    }
+}
+
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|c| c.is_ascii_hexdigit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> Names {
+        let mut names = Names::new();
+        names.add("core1", Named::Switch(Dpid(1))).expect("a name");
+        names.add("alice", Named::Host(Mac([0, 0, 0, 0, 0, 0xa]))).expect("a name");
+        names
+    }
+
+    #[test]
+    fn ids_become_names_wherever_they_are_whole() {
+        for (text, wanted) in [
+            ("switch 0000000000000001 up", "switch core1 up"),
+            ("0000000000000001:3 - 0000000000000002:1", "core1:3 - 0000000000000002:1"),
+            ("host 00:00:00:00:00:0a at 0000000000000001:3", "host alice at core1:3"),
+            ("(00:00:00:00:00:0A)", "(alice)"),
+            ("a0000000000000001 00000000000000011", "a0000000000000001 00000000000000011"),
+            ("00:00:00:00:00:00:00:0a", "00:00:00:00:00:00:00:0a"),
+            ("00:00:00:00:00:0a:00:0a", "00:00:00:00:00:0a:00:0a"),
+            ("eth_src=00:00:00:00:00:0a,x", "eth_src=alice,x"),
+            ("Zürich é 0000000000000001é", "Zürich é core1é"),
+            ("", ""),
+        ] {
+            assert_eq!(names().in_text(text), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn switches_hosts_and_ports_are_found_by_name_or_id() {
+        let names = names();
+        assert_eq!((names.switch("core1"), names.switch("1f")), (Ok(Dpid(1)), Ok(Dpid(0x1f))));
+        assert_eq!(names.location("core1:3"), Ok(Location::new(Dpid(1), PortNo(3))));
+        assert_eq!(names.host("alice"), Ok(Mac([0, 0, 0, 0, 0, 0xa])));
+        assert!(names.switch("alice").is_err_and(|error| error.contains("is a host")));
+        for text in ["core2:1", "core1", "core1:0", "core1:x"] {
+            assert!(names.location(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_no_id_and_names_one_thing() {
+        let mut names = names();
+        for name in ["", "1", "1e5", "core 1", "a:b", "0x1", "000000000000000f", "a\u{1b}b", &"a".repeat(65)] {
+            assert!(names.add(name, Named::Switch(Dpid(9))).is_err(), "{name:?}");
+        }
+        assert!(names.add("core1", Named::Switch(Dpid(9))).is_err_and(|error| error.contains("another")));
+        assert!(
+            names.add("core", Named::Switch(Dpid(1))).is_err_and(|error| error.contains("\"core1\" has the same id"))
+        );
+        assert_eq!(names.add("c1", Named::Switch(Dpid(0xc1))), Ok(()));
+    }
+
+    #[test]
+    fn names_survive_a_round_trip_through_json() {
+        assert_eq!(Names::from_json(&names().to_json()), names());
+    }
+}
