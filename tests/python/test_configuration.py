@@ -151,8 +151,8 @@ def test_a_wrong_file_is_a_usage_error_with_all_that_is_wrong(folder: Path) -> N
     (folder / "maple.toml").write_text(CONFIG + '\n[switches.core2]\ndpd = "2"\n[hosts.bob]\nmac = "x"\n')
     done = maple("run", "--config", "maple.toml", cwd=folder)
     assert done.returncode == 2
-    assert 'maple.toml:20: switches.core2.dpd: unknown key; did you mean "dpid"?' in done.stderr
-    assert "maple.toml:22: hosts.bob.mac:" in done.stderr
+    assert 'maple.toml:19: switches.core2.dpd: unknown key; did you mean "dpid"?' in done.stderr
+    assert "maple.toml:21: hosts.bob.mac:" in done.stderr
     checked = maple("config", "check", "maple.toml", cwd=folder)
     assert checked.returncode == 1 and "dpd" in checked.stderr
     (folder / "maple.toml").write_text(CONFIG)

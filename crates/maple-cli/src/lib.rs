@@ -4,12 +4,14 @@
 //! [`PolicyLoader`]; the Rust-only binary calls it without one.
 
 mod descriptors;
+mod service;
 mod signal;
 mod usage_error;
 mod values;
 mod weights;
 
 mod declared;
+mod logging;
 mod options;
 mod output;
 

@@ -14,6 +14,8 @@ use maple_core::engine::LabelRange;
 use maple_wire::Version;
 
 use crate::declared::Network;
+use crate::logging::{LogFormat, Logging, Threshold, threshold};
+use crate::service;
 use crate::usage_error::usage_error;
 use crate::values::{Compiler, OnOff, Pause, address, duration, labels, max_rules, pause, tolerance, version};
 
@@ -213,6 +215,13 @@ pub struct RunOptions {
     /// Log what sessions and shards do
     #[arg(long, short)]
     pub verbose: bool,
+    /// Form of the log: for people, JSON objects, or lines for systemd's journal [default: text]
+    #[arg(long, value_enum, value_name = "text|json|journald")]
+    pub log_format: Option<LogFormat>,
+    /// Lowest level of lines in the log: off, error, warning, info or debug, of an area or of all. Areas are control,
+    /// hosts, policy, rules, run, session, state and topology [default: info]
+    #[arg(long, value_name = "[AREA=]LEVEL,…", value_delimiter = ',', value_parser = threshold)]
+    pub log: Vec<Threshold>,
     /// What the configuration says of the network.
     #[arg(skip)]
     pub network: Network,
@@ -301,6 +310,11 @@ impl RunArgs {
 }
 
 impl RunOptions {
+    /// How the log is written.
+    pub fn logging(&self) -> Logging {
+        Logging::new(self.log_format.unwrap_or_default(), &self.log, self.verbose)
+    }
+
     /// The ports with a middlebox behind them.
     pub fn middleboxes(&self) -> anyhow::Result<Vec<Location>> {
         self.locations(&self.middlebox)
@@ -526,12 +540,27 @@ pub enum ShowWhat {
     Stats,
     /// Recent errors
     Errors,
+    /// The latest lines of the log
+    Log {
+        /// Keep running, and print lines as they come
+        #[arg(long)]
+        follow: bool,
+    },
 }
 
-/// The default control socket: `$MAPLE_CONTROL`, or the one in the user's own folder.
+/// Where commands look for the control socket: `$MAPLE_CONTROL`, or in the user's own folder, or that of a controller that
+/// the system runs.
 pub fn default_control() -> PathBuf {
-    if let Some(path) = std::env::var_os("MAPLE_CONTROL") {
-        return path.into();
-    }
-    maple_controller::control::socket::default_path()
+    own_control().unwrap_or_else(maple_controller::control::socket::find)
+}
+
+/// Where a controller makes its control socket: `$MAPLE_CONTROL`, or in the folder that the service manager gives, or in
+/// the user's own folder.
+pub fn control_of_controller() -> PathBuf {
+    own_control().unwrap_or_else(maple_controller::control::socket::default_path)
+}
+
+fn own_control() -> Option<PathBuf> {
+    let named = std::env::var_os("MAPLE_CONTROL").map(PathBuf::from);
+    named.or_else(|| service::in_folder("RUNTIME_DIRECTORY", "control.sock"))
 }

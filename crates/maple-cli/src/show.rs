@@ -1,6 +1,7 @@
 //! `maple show`: queries a running controller over its Unix socket.
 
 mod counters;
+mod log;
 mod rules;
 mod topology;
 
@@ -34,6 +35,8 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
         ShowWhat::Leases => Show::Leases,
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
+        ShowWhat::Log { follow: true } => return log::follow(&control, args.json),
+        ShowWhat::Log { follow: false } => Show::Log(false),
     };
     let mut answer = ask(&control, &Request::Show(what.clone())).map_err(hint)?;
     let names = names(&control);
@@ -87,6 +90,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Leases => items(answer).map(|one| names.in_text(&lease(one, SystemTime::now()))).collect(),
         Show::Stats => stats(answer),
         Show::Errors => each(error),
+        Show::Log(_) => items(answer).map(log::line).collect(),
     }
 }
 

@@ -19,10 +19,12 @@
 //! [`Controller::start`] joins them. The modules stand in the order of their layers; imports point upwards in this
 //! file.
 
-pub mod names;
 mod printable;
 mod random;
 mod time;
+
+pub mod log;
+pub mod names;
 
 pub mod counters;
 pub mod framing;

@@ -1,9 +1,11 @@
 //! Notices for people: the log, a queue for programs, and the most recent errors. Repeated notices are suppressed.
 
+mod about;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::Location;
@@ -13,10 +15,12 @@ use maple_wire::{Dpid, Version};
 use rustc_hash::FxHashMap;
 
 use crate::discovery::Anomaly;
+use crate::log::{Level, Line, Log};
 use crate::names::Names;
 use crate::session::{CloseReason, ProtocolWarning};
 use crate::snoop::Ignored;
 use crate::time::after;
+use about::{about, policy_error};
 
 /// The most notices in the queue. Further ones only go to the log.
 const CAPACITY: usize = 16 * 1024;
@@ -165,6 +169,7 @@ impl std::fmt::Display for Notice {
 #[derive(Clone, Debug)]
 pub(crate) struct Notices {
     names: Arc<Names>,
+    log: Arc<Log>,
     sender: Sender<Notice>,
     recent: Arc<Mutex<VecDeque<Notice>>>,
     /// How often handlers and listeners failed, by error.
@@ -177,8 +182,13 @@ impl Notices {
     /// Makes the publisher and the queue's receiving end. People read these names.
     pub fn new(names: Arc<Names>) -> (Notices, Receiver<Notice>) {
         let (sender, receiver) = bounded(CAPACITY);
-        let (recent, failures, violations) = (Arc::default(), Arc::default(), Arc::default());
-        (Notices { names, sender, recent, failures, violations }, receiver)
+        let (log, recent) = (Arc::default(), Arc::default());
+        (Notices { names, log, sender, recent, failures: Arc::default(), violations: Arc::default() }, receiver)
+    }
+
+    /// The log.
+    pub fn log(&self) -> &Log {
+        &self.log
     }
 
     /// The names of switches and hosts.
@@ -188,8 +198,13 @@ impl Notices {
 
     /// Publishes a notice. Never blocks: a notice that does not fit into the queue is only in the log.
     pub fn publish(&self, notice: Notice) {
+        let text = self.names.in_text(&notice.to_string());
+        let (source, area) = about(&notice);
+        let level = if notice.is_error() { Level::Warning } else { Level::Info };
+        let line = Line { source, level, area, text: text.clone(), error: policy_error(&notice) };
+        self.log.add(line, Instant::now(), SystemTime::now());
         if notice.is_error() {
-            tracing::warn!("{}", self.names.in_text(&notice.to_string()));
+            tracing::warn!("{text}");
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
             if recent.len() == RECENT {
                 // Violations are reported only once, so they stay; there are few.
@@ -200,7 +215,7 @@ impl Notices {
             }
             recent.push_back(notice.clone());
         } else {
-            tracing::info!("{}", self.names.in_text(&notice.to_string()));
+            tracing::info!("{text}");
         }
         // A full queue has no reader, or a slow one.
         let _ = self.sender.try_send(notice);

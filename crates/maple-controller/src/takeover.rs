@@ -82,6 +82,14 @@ impl HandedOver {
         self.connections.len()
     }
 
+    /// The same with these listening sockets, unless there are some.
+    pub fn listening(mut self, listeners: Vec<TcpListener>) -> HandedOver {
+        if self.listeners.is_empty() {
+            self.listeners = listeners;
+        }
+        self
+    }
+
     /// Asks the controller with this control socket for what it has. It ends then.
     ///
     /// # Errors

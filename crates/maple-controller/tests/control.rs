@@ -150,6 +150,8 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
     let asked = [
         json!({ "show": "switches" }),
         json!({ "show": "names" }),
+        json!({ "show": { "log": false } }),
+        json!({ "show": { "log": true } }),
         json!({ "show": "links" }),
         json!({ "show": "hosts" }),
         json!({ "show": "groups" }),

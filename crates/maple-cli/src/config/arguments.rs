@@ -10,6 +10,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args as _, Command};
 use toml_edit::Value;
 
+use super::TABLES;
 use super::document::{Entry, Section};
 use crate::declared::Place;
 use crate::options::RunArgs;
@@ -48,15 +49,17 @@ pub fn read(root: &mut Section<'_>, folder: &Path) -> Vec<Setting> {
     let keys = keys(&command);
     let mut settings = Vec::new();
     for (key, arg) in &keys {
-        // A table of this name is something else.
-        if let Some(entry) = root.get(key).filter(|entry| !entry.is_table()) {
+        let Some(entry) = root.get(key) else { continue };
+        let is_group = || SECTIONS.contains(&key.as_str()) && !grouped(&keys, key).is_empty();
+        if !entry.is_table() {
             settings.extend(setting(&command, arg, &entry, folder));
+        } else if !TABLES.contains(&key.as_str()) && !is_group() {
+            entry.wrong("this is a value, not a table");
         }
     }
     for name in SECTIONS {
         let prefix = format!("{name}-");
-        let inner: Vec<(&str, &Arg)> =
-            keys.iter().filter_map(|(key, arg)| Some((key.strip_prefix(&prefix)?, *arg))).collect();
+        let inner = grouped(&keys, name);
         if inner.is_empty() {
             continue;
         }
@@ -72,6 +75,17 @@ pub fn read(root: &mut Section<'_>, folder: &Path) -> Vec<Setting> {
         section.end();
     }
     settings
+}
+
+/// Whether an option has this name.
+pub fn is_option(name: &str) -> bool {
+    keys(&definition()).iter().any(|(key, _)| key == name)
+}
+
+/// The options whose names begin with this one, with the rest of their names.
+fn grouped<'a>(keys: &'a [(String, &'a Arg)], name: &str) -> Vec<(&'a str, &'a Arg)> {
+    let rest = |key: &'a str| key.strip_prefix(name)?.strip_prefix('-');
+    keys.iter().filter_map(|(key, arg)| Some((rest(key)?, *arg))).collect()
 }
 
 /// One option, if its value is right.

@@ -21,6 +21,8 @@ pub use arguments::Setting;
 pub use command::{ConfigArgs, ConfigCommand, Origins, check, show};
 pub use document::Problem;
 
+/// The tables of the network.
+const TABLES: [&str; 5] = ["switches", "hosts", "weights", "tables", "variables"];
 /// Where `maple run` without a policy looks for its configuration.
 pub const DEFAULT_FILE: &str = "/etc/maple/maple.toml";
 

@@ -11,6 +11,7 @@ use maple_core::state::Write;
 use maple_wire::{Dpid, PortNo};
 use toml_edit::Value;
 
+use super::arguments;
 use super::document::{Entry, Section, to_json};
 use crate::declared::{Cost, Network, Place};
 
@@ -43,8 +44,15 @@ pub fn read(root: &mut Section<'_>) -> Network {
 
 /// The tables in this table, if it is one: `weights` may also be the option with a file's name.
 fn tables<'a>(root: &mut Section<'a>, name: &str) -> Vec<Entry<'a>> {
-    let found = root.get(name).filter(Entry::is_table).and_then(|entry| entry.section());
-    found.map(Section::all).unwrap_or_default()
+    let Some(entry) = root.get(name) else { return Vec::new() };
+    if !entry.is_table() {
+        // An option may have this name. Its value was read.
+        if !arguments::is_option(name) {
+            entry.wrong(format!("this is a table: [{name}.NAME]"));
+        }
+        return Vec::new();
+    }
+    entry.section().map(Section::all).unwrap_or_default()
 }
 
 fn switch(entry: &Entry<'_>) -> Option<(Dpid, SwitchFacts)> {

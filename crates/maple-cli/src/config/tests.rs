@@ -40,7 +40,7 @@ fn sample(arg: &Arg) -> String {
     if let Some(value) = arg.get_possible_values().first() {
         return format!("{:?}", value.get_name());
     }
-    let tries = ["100", "5s", "1.3", "1-10", "core1:3", "127.0.0.1:6653", "text"];
+    let tries = ["100", "5s", "1.3", "1-10", "core1:3", "127.0.0.1:6653", "info", "text"];
     let fits = |value: &&&str| {
         let argument = arg.get_long().map_or((**value).to_owned(), |long| format!("--{long}={value}"));
         match arguments::definition().try_get_matches_from([argument]) {
@@ -115,10 +115,21 @@ fn what_is_wrong_has_file_line_and_key() {
     );
     assert_eq!(wrong("watch = 3"), ["/etc/m.toml:1: watch: this is true or false"]);
     assert_eq!(wrong("workers = [1, 2]"), ["/etc/m.toml:1: workers: this is one value, not an array"]);
-    assert_eq!(wrong("[max]\nrules = 100\n[log]\nz = 1\n").len(), 1);
+    assert_eq!(wrong("[max]\nrules = 100\n[log]\nz = 1\n"), ["/etc/m.toml:4: log.z: unknown key"]);
     assert_eq!(
         wrong("max-rules = 100\n[max]\nrules = 200\n"),
         ["/etc/m.toml:3: max.rules: max-rules in line 1 is the same option"]
+    );
+}
+
+#[test]
+fn nothing_is_ignored_because_it_is_no_table_or_one() {
+    assert_eq!(wrong("hosts = 1"), ["/etc/m.toml:1: hosts: this is a table: [hosts.NAME]"]);
+    assert_eq!(wrong("[workers]\nn = 1"), ["/etc/m.toml:1: workers: this is a value, not a table"]);
+    assert_eq!(wrong("listen = { port = 1 }"), ["/etc/m.toml:1: listen: this is a value, not a table"]);
+    assert_eq!(
+        wrong("weights = 1.5\n[tables]\nblocked = true\n"),
+        ["/etc/m.toml:3: tables.blocked: this is a table with keys and values, not one value"]
     );
 }
 

@@ -58,9 +58,9 @@ impl Emulated<'_> {
         let commands = self.options.emulation.has_commands();
         let traffic = self.options.emulation.traffic.or((!commands).then_some(TRAFFIC));
         let mut lines = if commands {
-            Lines::new(controller.names())
+            Lines::new(controller.names(), self.options.logging())
         } else {
-            Lines::with_bar(traffic.unwrap_or_default(), controller.names())
+            Lines::with_bar(traffic.unwrap_or_default(), controller.names(), self.options.logging())
         };
         lines.print_line(&self.headline(traffic));
         let emulation = Emulation::start(self.emulation_options(controller, traffic))?;
@@ -221,9 +221,7 @@ impl Watch<'_> {
     }
 
     fn notices(&mut self) {
-        while let Ok(notice) = self.controller.notices().try_recv() {
-            self.lines.notice(&notice);
-        }
+        self.lines.follow(self.controller, Duration::ZERO);
     }
 
     /// A line for each second of traffic.

@@ -1,14 +1,16 @@
 //! `maple run builtin:learning-switch`, `builtin:hub`, and handlers in Python: a program for each switch, not a policy.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use anyhow::{anyhow, bail};
+use maple_controller::takeover::HandedOver;
 use maple_controller::{Controller, ControllerOptions};
 
 use super::progress::Lines;
-use super::{Started, TURN, joined, log_to_stderr, placed};
+use super::{Started, TURN, joined, placed};
 use crate::options::RunOptions;
-use crate::output::print_line;
+use crate::service::{self, Watchdog};
 use crate::signal;
 use crate::usage_error::usage_error;
 
@@ -43,26 +45,29 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
             )));
         }
     }
-    log_to_stderr(options.verbose);
+    options.logging().install();
     let stop = signal::stop_flag()?;
-    let controller = Controller::start(placed(options, chosen))?;
+    let handed = HandedOver::default().listening(service::listeners()?);
+    let controller = Controller::take_over(placed(options, chosen), handed)?;
     let handle = controller.handle();
     started(controller.handle());
-    let mut lines = Lines::new(handle.names());
+    let mut lines = Lines::new(handle.names(), options.logging());
     lines.print_line(&format!("listening on {}", joined(handle.addresses())));
+    service::tell(&format!("READY=1\nSTATUS=listening on {}", joined(handle.addresses())));
+    let _watchdog = Watchdog::start(&handle);
     while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
-        if let Ok(notice) = handle.notices().recv_timeout(TURN) {
-            lines.notice(&notice);
-        }
+        lines.follow(&handle, TURN);
     }
+    service::tell("STOPPING=1");
+    lines.follow(&handle, Duration::ZERO);
     let counters = handle.stats().total.counters;
-    print_line(format_args!(
+    lines.print_line(&format!(
         "{} packet-ins, {} flow-mods, {} packet-outs",
         counters.of_packet_ins, counters.of_flow_mods, counters.of_packet_outs
     ));
     let failures = handle.handler_failures();
     if failures > 0 {
-        print_line(format_args!("handlers failed {failures} times, see above"));
+        lines.print_line(&format!("handlers failed {failures} times, see above"));
     }
     if let Some(failure) = handle.failure() {
         bail!("{failure}");

@@ -10,7 +10,6 @@ mod reload;
 mod rules;
 mod summary;
 
-use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -26,8 +25,9 @@ use maple_emulator::Topology;
 use maple_laboratory::costs_of;
 
 use crate::declared::Network;
-use crate::options::{RunArgs, RunOptions, default_control};
+use crate::options::{RunArgs, RunOptions, control_of_controller};
 use crate::policy::{Loaded, PolicyLoader, load};
+use crate::service::{self, Watchdog};
 use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::{OnOff, Pause};
 use crate::{builtin, descriptors, signal, weights};
@@ -114,7 +114,7 @@ pub fn with(
     started: Started<'_>,
     reloading: Option<Reloading<'_>>,
 ) -> anyhow::Result<u8> {
-    log_to_stderr(options.verbose);
+    options.logging().install();
     let stop = signal::stop_flag()?;
     let topology = options.emulate.as_deref().map(Topology::parse).transpose().or_usage_error()?;
     if let Some(topology) = &topology {
@@ -133,6 +133,7 @@ pub fn with(
         reloading.filter(|_| topology.is_none()).map(|reloading| reloading.under(&options, &chosen)).transpose()?;
     let takes_over = options.takeover;
     let handed = if takes_over { take_over(chosen.control.as_deref())? } else { HandedOver::default() };
+    let handed = if topology.is_none() { handed.listening(service::listeners()?) } else { handed };
     let taken = handed.connections();
     let controller = Controller::take_over(chosen, handed)?;
     let handle = controller.handle();
@@ -144,17 +145,17 @@ pub fn with(
             network.run(&handle, &stop)?;
         }
         None => {
-            let mut lines = Lines::new(handle.names());
+            let mut lines = Lines::new(handle.names(), options.logging());
             lines.print_line(&format!("listening on {}", joined(handle.addresses())));
             if takes_over {
                 lines.print_line(&format!("took over {taken} connections"));
             }
             handle.serve_successors();
+            service::tell(&format!("READY=1\nSTATUS=listening on {}", joined(handle.addresses())));
+            let _watchdog = Watchdog::start(&handle);
             let mut failures = Failures::new();
             while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
-                if let Ok(notice) = handle.notices().recv_timeout(TURN) {
-                    lines.notice(&notice);
-                }
+                lines.follow(&handle, TURN);
                 failures.tell(&handle, &mut lines);
                 if let Some(reloads) = &mut reloads {
                     reloads.look(&mut lines);
@@ -163,7 +164,9 @@ pub fn with(
                     return hand_over(controller, successor, &mut lines);
                 }
             }
-            summary::of_controller(&handle);
+            service::tell("STOPPING=1");
+            lines.follow(&handle, Duration::ZERO);
+            summary::of_controller(&handle, &mut lines);
         }
     }
     if let Some(failure) = handle.failure() {
@@ -251,24 +254,15 @@ fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
         chosen.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
         chosen.pin = false;
     }
-    chosen.state_file = options.state.clone().or(chosen.state_file);
+    let service = || service::in_folder("STATE_DIRECTORY", "state.redb").filter(|_| options.emulate.is_none());
+    chosen.state_file = options.state.clone().or(chosen.state_file).or_else(service);
     chosen.remember = options.emulate.is_none();
     chosen.control = match &options.control {
         Some(path) if path == Path::new("none") => None,
         Some(path) => Some(path.clone()),
-        None => chosen.control.or_else(|| options.emulate.is_none().then(default_control)),
+        None => chosen.control.or_else(|| options.emulate.is_none().then(control_of_controller)),
     };
     chosen
-}
-
-/// The log of sessions and shards. `RUST_LOG` selects. Without it only errors, unless `verbose`.
-fn log_to_stderr(verbose: bool) {
-    use tracing_subscriber::EnvFilter;
-    let default = if verbose { "debug" } else { "error" };
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    // Only the first of several runs in one process sets it up.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(std::io::stderr().is_terminal());
-    let _ = log.with_writer(std::io::stderr).try_init();
 }
 
 fn joined(addresses: &[SocketAddr]) -> String {

@@ -1,79 +1,81 @@
 //! Lines about events, above a status line if there is a terminal.
 
-use std::collections::HashSet;
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use maple_controller::Notice;
+use maple_controller::Handle;
+use maple_controller::log::Level;
 use maple_controller::names::Names;
-use maple_core::report::Report;
-use tracing_subscriber::fmt::format::Writer;
-use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 
+use crate::logging::{LogFormat, Logging};
 use crate::output::print_line;
-
-/// The time in UTC, to the millisecond: `2026-11-23T10:53:38.123Z`.
-fn now() -> String {
-    let mut text = String::new();
-    // A clock before 1970 has no such form. A line without its time is better than none.
-    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
-    match text.split_once('.') {
-        Some((seconds, rest)) => format!("{seconds}.{}Z", rest.get(..3).unwrap_or("000")),
-        None => text,
-    }
-}
 
 /// Where `maple run` prints while it runs.
 pub struct Lines {
     status: Option<ProgressBar>,
     names: Arc<Names>,
-    /// Errors of the policy that were shown. Each shard reports an error once.
-    shown: HashSet<Arc<str>>,
+    logging: Logging,
+    /// The number of the next line of the log.
+    next: u64,
 }
 
 impl Lines {
     /// Plain lines, with these names of switches and hosts.
-    pub fn new(names: &Arc<Names>) -> Lines {
-        Lines { status: None, names: Arc::clone(names), shown: HashSet::new() }
+    pub fn new(names: &Arc<Names>, logging: Logging) -> Lines {
+        Lines { status: None, names: Arc::clone(names), logging, next: 0 }
     }
 
     /// With a bar for the time of the traffic, if standard output is a terminal.
-    pub fn with_bar(traffic: Duration, names: &Arc<Names>) -> Lines {
-        if !std::io::stdout().is_terminal() {
-            return Lines::new(names);
+    pub fn with_bar(traffic: Duration, names: &Arc<Names>, logging: Logging) -> Lines {
+        if !std::io::stdout().is_terminal() || logging.format != LogFormat::Text {
+            return Lines::new(names, logging);
         }
         let bar = ProgressBar::new(traffic.as_millis() as u64);
         let style = ProgressStyle::with_template("{spinner:.green} {wide_bar:.green} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(100));
-        Lines { status: Some(bar), ..Lines::new(names) }
+        Lines { status: Some(bar), ..Lines::new(names, logging) }
     }
 
-    /// Prints a line.
+    /// Prints a line that is no event.
     pub fn print_line(&mut self, line: &str) {
         let line = self.names.in_text(line);
+        self.write(&self.logging.plain(&line));
+    }
+
+    /// Prints what the program did. Problems begin with `warning: `.
+    pub fn print_event(&mut self, line: &str) {
+        let (level, text) = match line.strip_prefix("warning: ") {
+            Some(text) => (Level::Warning, text),
+            None => (Level::Info, line),
+        };
+        if self.logging.shows("run", level) {
+            let text = self.names.in_text(text);
+            self.write(&self.logging.line(SystemTime::now(), level, "run", &text));
+        }
+    }
+
+    /// Prints what is new in the log. Waits for something, at most for this time.
+    pub fn follow(&mut self, controller: &Handle, timeout: Duration) {
+        let entries = controller.log_since(self.next, timeout);
+        if let Some(missed) = entries.first().and_then(|first| first.number.checked_sub(self.next)).filter(|n| *n > 0) {
+            self.print_event(&format!("warning: {missed} lines of the log were left out: they came too fast"));
+        }
+        for entry in entries {
+            self.next = entry.number + 1;
+            if self.logging.shows(entry.area, entry.level) {
+                self.write(&self.logging.line(entry.time, entry.level, entry.area, &entry.text));
+            }
+        }
+    }
+
+    fn write(&self, line: &str) {
         match &self.status {
             Some(bar) => bar.println(line),
             None => print_line(line),
         }
-    }
-
-    /// Prints a line with the time.
-    pub fn print_event(&mut self, line: &str) {
-        self.print_line(&format!("{} {line}", now()));
-    }
-
-    /// Prints a notice of the controller. Problems are marked.
-    pub fn notice(&mut self, notice: &Notice) {
-        if let Notice::Engine(Report::PolicyFailed { error, .. }) = notice
-            && !self.shown.insert(error.clone())
-        {
-            return;
-        }
-        let mark = if notice.is_error() { "warning: " } else { "" };
-        self.print_event(&format!("{mark}{notice}"));
     }
 
     /// Moves the bar.

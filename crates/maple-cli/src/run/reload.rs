@@ -20,7 +20,7 @@ use super::progress::Lines;
 use crate::builtin;
 use crate::options::{RunArgs, RunOptions};
 use crate::policy::{Loaded, PolicyLoader, PolicyName, load_again, load_aside, newest, sources, suspicions};
-use crate::signal;
+use crate::{service, signal};
 
 /// The interval of looking whether files have changed.
 const LOOK: Duration = Duration::from_millis(500);
@@ -116,8 +116,10 @@ impl Reloads<'_> {
         }
         let has_changed = self.of.reloading.watches && self.has_changed();
         if self.of.hangup.swap(false, Ordering::SeqCst) || has_changed {
+            service::tell("RELOADING=1");
             // What came of it was printed.
             drop(self.reload(None, Tolerance::Count(0), None, lines));
+            service::tell("READY=1");
         }
     }
 

@@ -7,21 +7,22 @@ use maple_controller::Handle;
 use maple_emulator::driver::Stats;
 
 use super::check::Verdicts;
+use super::progress::Lines;
 use crate::output::print_line;
 
 /// Errors of f that are listed.
 const ERRORS: usize = 20;
 
 /// Prints the summary of a controller without an emulated network.
-pub fn of_controller(handle: &Handle) {
+pub fn of_controller(handle: &Handle, lines: &mut Lines) {
     let engine = handle.stats().total.engine;
-    print_line(format_args!(
+    lines.print_line(&format!(
         "{} packet-ins, {} decided by the policy, {} flow-mods",
         engine.packet_ins, engine.misses, engine.flow_mods
     ));
     if engine.policy_errors > 0 {
-        print_line(format_args!("the policy failed on {} packets; they were dropped", engine.policy_errors));
-        errors(handle);
+        lines.print_line(&format!("the policy failed on {} packets; they were dropped", engine.policy_errors));
+        errors(handle, |line| lines.print_line(&line));
     }
 }
 
@@ -52,7 +53,7 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
     line("  ended well", network.total.done);
     if engine.policy_errors > 0 {
         line("dropped because f failed", engine.policy_errors);
-        errors(handle);
+        errors(handle, |line| print_line(handle.names().in_text(&line)));
     }
     for (what, tally) in verdicts.iter().flat_map(|v| [("lost", &v.lost), ("wrong", &v.wrong)]) {
         for example in &tally.examples {
@@ -62,14 +63,14 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
 }
 
 /// Prints the errors of f with their counts, the most frequent first.
-fn errors(handle: &Handle) {
+fn errors(handle: &Handle, mut print: impl FnMut(String)) {
     let mut all: Vec<(Arc<str>, u64)> = handle.policy_errors().into_iter().collect();
     all.sort_by_key(|(_, count)| Reverse(*count));
     for (error, count) in all.iter().take(ERRORS) {
-        print_line(format_args!("  {count:>7} x {}", handle.names().in_text(&brief(error))));
+        print(format!("  {count:>7} x {}", brief(error)));
     }
     if let Some(more) = all.len().checked_sub(ERRORS).filter(|more| *more > 0) {
-        print_line(format_args!("  and {more} other errors, less often"));
+        print(format!("  and {more} other errors, less often"));
     }
 }
 

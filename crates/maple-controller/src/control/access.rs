@@ -103,6 +103,20 @@ pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
     Ok((!is_trusted(peer, geteuid().as_raw())).then_some(peer))
 }
 
+/// The folder of the control socket of a controller that the system runs.
+pub(super) const SYSTEM_FOLDER: &str = "/run/maple";
+
+/// Whether this user runs the system's controller, and root asks: only root can have made the folder for that user.
+pub(super) fn is_system_service(socket: &Path, user: u32) -> bool {
+    let folder = Path::new(SYSTEM_FOLDER);
+    let owner = |path: &Path| std::fs::symlink_metadata(path).ok().filter(|found| found.is_dir());
+    let is_roots = |found: std::fs::Metadata| found.uid() == 0 && found.mode() & 0o022 == 0;
+    geteuid().is_root()
+        && socket.parent() == Some(folder)
+        && folder.parent().and_then(owner).is_some_and(is_roots)
+        && owner(folder).is_some_and(|found| found.uid() == user)
+}
+
 fn is_trusted(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use maple_core::engine::{Counted, PortCount, Selection, TableRule, Traffic, Trial};
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
 use super::{Handle, ReportedError, state};
+use crate::log::Entry;
 use crate::names::Names;
 use crate::status::{Stats, SwitchPort, SwitchStatus};
 
@@ -45,6 +46,7 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> 
         Request::Show(Show::Groups) => groups(&handle.snapshot()),
         Request::Show(Show::Leases) => leases(&handle.snapshot()),
         Request::Show(Show::Stats) => stats(&handle.stats()),
+        Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
         Request::State(request) => state::answer(handle, request)?,
         Request::Reload(Reload::Policy { name, tolerate }) => {
@@ -298,6 +300,15 @@ fn stats(stats: &Stats) -> Value {
         all["heap_bytes"] = bytes.into();
     }
     all
+}
+
+/// A line of the log. Its time is in milliseconds since 1970.
+pub(super) fn log_line(entry: &Entry) -> Value {
+    let time = entry.time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
+    json!({
+        "number": entry.number, "time": time as u64, "level": entry.level.name(), "area": entry.area,
+        "text": entry.text,
+    })
 }
 
 fn error(error: &ReportedError) -> Value {

@@ -32,6 +32,7 @@ use maple_wire::Dpid;
 
 use self::reload::Reloads;
 use crate::listen::SendError;
+use crate::log::Entry;
 use crate::names::Names;
 use crate::notice::{Notice, Notices};
 use crate::persistence::PendingWrites;
@@ -218,6 +219,16 @@ impl Handle {
     /// The names of switches and hosts.
     pub fn names(&self) -> &Arc<Names> {
         self.shared.notices.names()
+    }
+
+    /// The lines of the log from this number on that are still kept. Waits for one, at most for this time.
+    pub fn log_since(&self, number: u64, timeout: Duration) -> Vec<Entry> {
+        self.shared.notices.log().since(number, timeout)
+    }
+
+    /// Whether all shards answer.
+    pub fn is_alive(&self) -> bool {
+        self.query_all(ShardQuery::Stats).len() == self.shared.mailboxes.len()
     }
 
     /// The queue of unread notices. Clones of the receiver share the queue.

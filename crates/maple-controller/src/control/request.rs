@@ -82,6 +82,8 @@ pub enum Show {
     Stats,
     /// The most recent problems.
     Errors,
+    /// The latest lines of the log; with `true` also those that come, one answer a line.
+    Log(bool),
 }
 
 /// The leaves to withdraw.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::answer::answer;
+use super::answer::{answer, log_line};
 pub use super::plan::Fingerprint;
 pub use super::reload::{CanaryAt, Tolerance};
 use super::request::parse;
@@ -28,6 +28,10 @@ use crate::takeover::REQUEST;
 const MAX_CLIENTS: usize = 16;
 /// How long a client may be silent or leave its answer unread.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The name of the control socket.
+const SOCKET: &str = "control.sock";
+/// How often it is looked whether a client that follows the log is still there.
+const LOG_CHECK: Duration = Duration::from_millis(500);
 /// The longest request in bytes.
 const MAX_REQUEST: u64 = 64 * 1024;
 
@@ -66,7 +70,13 @@ pub enum AskError {
 
 /// The default path of the control socket, in a folder of the user's own.
 pub fn default_path() -> PathBuf {
-    access::folder().join("control.sock")
+    access::folder().join(SOCKET)
+}
+
+/// Where a controller is found: at the default path, or where the system's controller is.
+pub fn find() -> PathBuf {
+    let (own, system) = (default_path(), Path::new(access::SYSTEM_FOLDER).join(SOCKET));
+    if !own.exists() && system.exists() { system } else { own }
 }
 
 /// Sends a request to the controller at this path, and returns its answer.
@@ -104,7 +114,7 @@ pub fn follow(path: &Path, request: &Request, mut each: impl FnMut(Value) -> boo
 fn send(path: &Path, request: &Request) -> Result<UnixStream, AskError> {
     let mut stream =
         UnixStream::connect(path).map_err(|error| AskError::Unreachable { path: path.to_owned(), error })?;
-    if let Some(user) = access::untrusted_peer(&stream)? {
+    if let Some(user) = access::untrusted_peer(&stream)?.filter(|user| !access::is_system_service(path, *user)) {
         return Err(AskError::OtherUser { path: path.to_owned(), user });
     }
     let mut line = serde_json::to_string(request)?;
@@ -240,6 +250,7 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
             };
         }
         match parse(&line) {
+            Ok(Request::Show(Show::Log(true))) => return follow_log(handle, &mut writer),
             Ok(Request::State(StateRequest::Watch(place))) => return watch(handle, &place.in_use(handle), &mut writer),
             request => write_line(&mut writer, &answer(handle, request))?,
         }
@@ -259,6 +270,19 @@ fn watch(handle: &Handle, place: &Place, writer: &mut UnixStream) -> io::Result<
     match watched {
         Ok(()) => failure,
         Err(refusal) => write_line(writer, &refusal.to_json()),
+    }
+}
+
+/// Sends one client the log, as it is and as it grows, until the client closes.
+fn follow_log(handle: &Handle, writer: &mut UnixStream) -> io::Result<()> {
+    let mut next = 0;
+    loop {
+        let entries = handle.log_since(next, LOG_CHECK);
+        for entry in &entries {
+            write_line(writer, &json!({ "ok": log_line(entry) }))?;
+            next = entry.number + 1;
+        }
+        check_open(writer)?;
     }
 }
 

@@ -1,0 +1,255 @@
+//! How the log is written: its forms, and which lines of which areas.
+
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime};
+
+use clap::ValueEnum;
+use maple_controller::log::{AREAS, Level, area_of_module, printable_lines};
+use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+use tracing_subscriber::prelude::*;
+
+/// The target of messages that the log has as notices.
+const NOTICES: &str = "maple_controller::notice";
+
+/// The form of lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// A JSON object a line: time, level, area, text.
+    Json,
+    /// For systemd's journal, which knows the time: a line begins with its priority.
+    Journald,
+}
+
+/// What is written of an area, or of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// The area; `None`: all.
+    area: Option<&'static str>,
+    /// The lowest level that is written; `None`: nothing is.
+    level: Option<Level>,
+}
+
+/// Parses `LEVEL` or `AREA=LEVEL`.
+pub fn threshold(text: &str) -> Result<Threshold, String> {
+    let (area, level) = match text.split_once('=') {
+        Some((area, level)) => {
+            let known = AREAS.iter().find(|known| **known == area);
+            let area = known.ok_or_else(|| format!("{area:?} is no area; there are {}", AREAS.join(", ")))?;
+            (Some(*area), level)
+        }
+        None => (None, text),
+    };
+    let all = [Level::Error, Level::Warning, Level::Info, Level::Debug];
+    let level = match all.into_iter().find(|known| known.name() == level) {
+        None if level != "off" => {
+            return Err(format!("{level:?} is no level; there are off, error, warning, info, debug"));
+        }
+        found => found,
+    };
+    Ok(Threshold { area, level })
+}
+
+/// The log as it is written.
+#[derive(Clone, Debug, Default)]
+pub struct Logging {
+    /// The form.
+    pub format: LogFormat,
+    thresholds: Vec<Threshold>,
+    /// Whether messages of the program's parts are written from the lowest level on.
+    verbose: bool,
+}
+
+impl Logging {
+    /// A log in this form, with these thresholds: the last one that names an area counts, then the last for all.
+    pub fn new(format: LogFormat, thresholds: &[Threshold], verbose: bool) -> Logging {
+        Logging { format, thresholds: thresholds.to_vec(), verbose }
+    }
+
+    /// Whether a notice is written.
+    pub fn shows(&self, area: &str, level: Level) -> bool {
+        self.threshold(area, Level::Info).is_some_and(|lowest| level <= lowest)
+    }
+
+    /// The lowest level that is written of an area, without a threshold `default`.
+    fn threshold(&self, area: &str, default: Level) -> Option<Level> {
+        let last = |wanted: Option<&str>| self.thresholds.iter().rev().find(|one| one.area == wanted);
+        last(Some(area)).or_else(|| last(None)).map_or(Some(default), |threshold| threshold.level)
+    }
+
+    /// A line, without its end.
+    pub fn line(&self, time: SystemTime, level: Level, area: &str, text: &str) -> String {
+        match self.format {
+            LogFormat::Text => format!("{} {}{text}", timestamp(time), mark(level)),
+            LogFormat::Json => {
+                json!({ "time": timestamp(time), "level": level.name(), "area": area, "text": text }).to_string()
+            }
+            LogFormat::Journald => prefixed(level, &format!("{area}: {text}")),
+        }
+    }
+
+    /// A line that is no event, such as a line of a summary.
+    pub fn plain(&self, text: &str) -> String {
+        match self.format {
+            LogFormat::Text => text.to_owned(),
+            LogFormat::Json => self.line(SystemTime::now(), Level::Info, "run", text),
+            LogFormat::Journald => prefixed(Level::Info, text),
+        }
+    }
+
+    /// Writes messages of the program's parts to standard error. `RUST_LOG` selects; without it only errors, unless
+    /// `verbose`, or what the thresholds say. Only the first of several runs in one process sets it up.
+    pub fn install(&self) {
+        use tracing_subscriber::EnvFilter;
+        let selected = EnvFilter::try_from_default_env().ok();
+        let messages = Messages { logging: self.clone(), is_selected: selected.is_some() };
+        // There may be one.
+        let _ = tracing_subscriber::registry().with(selected).with(messages).try_init();
+    }
+}
+
+fn mark(level: Level) -> &'static str {
+    match level {
+        Level::Error => "error: ",
+        Level::Warning => "warning: ",
+        Level::Info | Level::Debug => "",
+    }
+}
+
+/// Each line with its priority, as sd-daemon(3) says.
+fn prefixed(level: Level, text: &str) -> String {
+    let line = |line: &str| format!("<{}>{line}", level.priority());
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A time in UTC, to the millisecond: `2026-11-23T10:53:38.123Z`.
+pub fn timestamp(time: SystemTime) -> String {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let (days, second) = (since.as_secs() / 86400, since.as_secs() % 86400);
+    // Howard Hinnant's algorithm, for years that begin in March: its leap day is the last.
+    let z = days + 719_468;
+    let (era, of_era) = (z / 146_097, z % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146_096) / 365;
+    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second, milli) = (second / 3600, second / 60 % 60, second % 60, since.subsec_millis());
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+}
+
+/// Writes the messages of the program's parts.
+struct Messages {
+    logging: Logging,
+    /// Whether `RUST_LOG` says what is written.
+    is_selected: bool,
+}
+
+impl Messages {
+    /// Whether messages of this place in the program are written. That never changes, so those that are not cost nothing.
+    fn wants(&self, about: &Metadata<'_>) -> bool {
+        // Notices are in the log already.
+        if about.target() == NOTICES {
+            return false;
+        }
+        let default = if self.logging.verbose { Level::Debug } else { Level::Error };
+        let lowest = self.logging.threshold(area_of_module(about.target()), default);
+        let is_wanted = lowest.is_some_and(|lowest| level_of(about) <= lowest);
+        self.is_selected || about.target().starts_with("maple") && is_wanted
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Messages {
+    fn register_callsite(&self, about: &'static Metadata<'static>) -> Interest {
+        if self.wants(about) { Interest::always() } else { Interest::never() }
+    }
+
+    fn enabled(&self, about: &Metadata<'_>, _: Context<'_, S>) -> bool {
+        self.wants(about)
+    }
+
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let about = event.metadata();
+        let mut text = Text::default();
+        event.record(&mut text);
+        let text = printable_lines(&format!("{}{}", text.message, text.fields));
+        let area = area_of_module(about.target());
+        eprintln!("{}", self.logging.line(SystemTime::now(), level_of(about), area, &text));
+    }
+}
+
+fn level_of(about: &Metadata<'_>) -> Level {
+    match *about.level() {
+        tracing::Level::ERROR => Level::Error,
+        tracing::Level::WARN => Level::Warning,
+        tracing::Level::INFO => Level::Info,
+        tracing::Level::DEBUG | tracing::Level::TRACE => Level::Debug,
+    }
+}
+
+/// The message of an event, and its fields.
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        // Writing to a string does not fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.fields, " {name}={value:?}"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn logging(format: LogFormat, thresholds: &[&str]) -> Logging {
+        let thresholds: Vec<Threshold> = thresholds.iter().map(|text| threshold(text).expect("it is right")).collect();
+        Logging::new(format, &thresholds, false)
+    }
+
+    #[test]
+    fn times_are_in_utc_to_the_millisecond() {
+        let at = |secs, millis: u32| timestamp(SystemTime::UNIX_EPOCH + Duration::new(secs, millis * 1_000_000));
+        assert_eq!(at(0, 0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(at(951_782_399, 999), "2000-02-28T23:59:59.999Z");
+        assert_eq!(at(951_782_400, 0), "2000-02-29T00:00:00.000Z");
+        assert_eq!(at(1_795_430_018, 123), "2026-11-23T10:33:38.123Z");
+        assert_eq!(at(4_107_542_400, 0), "2100-03-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn an_area_has_its_own_level_and_the_last_word_counts() {
+        let shown = |thresholds: &[&str], area, level| logging(LogFormat::Text, thresholds).shows(area, level);
+        assert!(shown(&[], "hosts", Level::Info) && !shown(&[], "hosts", Level::Debug));
+        assert!(!shown(&["hosts=warning"], "hosts", Level::Info) && shown(&["hosts=warning"], "rules", Level::Info));
+        assert!(shown(&["hosts=debug", "off"], "hosts", Level::Debug) && !shown(&["off"], "hosts", Level::Error));
+        assert!(shown(&["hosts=off", "hosts=info"], "hosts", Level::Info));
+        assert!(threshold("host=info").is_err_and(|error| error.contains("hosts")));
+        assert!(threshold("hosts=loud").is_err_and(|error| error.contains("off, error, warning, info, debug")));
+    }
+
+    #[test]
+    fn a_line_has_the_chosen_form() {
+        let line =
+            |format| logging(format, &[]).line(SystemTime::UNIX_EPOCH, Level::Warning, "hosts", "one \"host\"\nmore");
+        assert_eq!(line(LogFormat::Text), "1970-01-01T00:00:00.000Z warning: one \"host\"\nmore");
+        assert_eq!(line(LogFormat::Journald), "<4>hosts: one \"host\"\n<4>more");
+        let json: serde_json::Value = serde_json::from_str(&line(LogFormat::Json)).expect("one object");
+        assert_eq!(json["text"], "one \"host\"\nmore");
+        assert_eq!((json["level"].as_str(), json["area"].as_str()), (Some("warning"), Some("hosts")));
+        assert_eq!(line(LogFormat::Json).lines().count(), 1);
+    }
+}

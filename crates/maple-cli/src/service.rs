@@ -1,0 +1,86 @@
+//! What a service manager such as systemd gives to a program, and is told by it: sd_notify(3), sd_listen_fds(3).
+
+use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use listenfd::ListenFd;
+use maple_controller::Handle;
+
+/// Tells the service manager something, if there is one: `READY=1`. Who is not heard loses nothing.
+pub fn tell(state: &str) {
+    let Some(to) = std::env::var_os("NOTIFY_SOCKET") else { return };
+    let address = match to.as_bytes() {
+        // A name that is in no folder.
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        _ => SocketAddr::from_pathname(&to),
+    };
+    let sent = UnixDatagram::unbound().and_then(|socket| socket.send_to_addr(state.as_bytes(), &address?));
+    if let Err(error) = sent {
+        tracing::warn!(%error, "can't tell the service manager");
+    }
+}
+
+/// The sockets that the service manager has opened for this program. They take the place of `--listen`.
+///
+/// # Errors
+/// If one is no listening socket of TCP.
+pub fn listeners() -> anyhow::Result<Vec<TcpListener>> {
+    let mut given = ListenFd::from_env();
+    let count = given.len();
+    let mut take = |index| {
+        let socket = given.take_tcp_listener(index).context("a socket of the service manager")?;
+        socket.context("a socket of the service manager is missing")
+    };
+    (0..count).map(&mut take).collect()
+}
+
+/// A file in the folder that this variable names, such as `$STATE_DIRECTORY`. Of several folders it is the first.
+pub fn in_folder(variable: &str, file: &str) -> Option<PathBuf> {
+    let folders = std::env::var(variable).ok()?;
+    let first = folders.split(':').next().filter(|folder| !folder.is_empty())?;
+    Some(PathBuf::from(first).join(file))
+}
+
+/// Says regularly that the program is alive, as long as all shards answer.
+pub struct Watchdog {
+    /// Dropped at the end.
+    _end: Option<Sender<()>>,
+}
+
+impl Watchdog {
+    /// Begins, if the service manager wants it.
+    pub fn start(handle: &Handle) -> Watchdog {
+        let Some(period) = period() else { return Watchdog { _end: None } };
+        let ((end, ended), handle) = (channel::<()>(), handle.clone());
+        let watch = move || {
+            while ended.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
+                if handle.is_alive() {
+                    tell("WATCHDOG=1");
+                }
+            }
+        };
+        match std::thread::Builder::new().name("watchdog".into()).spawn(watch) {
+            Ok(_) => Watchdog { _end: Some(end) },
+            Err(error) => {
+                tracing::error!(%error, "can't serve the watchdog");
+                Watchdog { _end: None }
+            }
+        }
+    }
+}
+
+/// Half of the time after which the service manager would end the program.
+fn period() -> Option<Duration> {
+    let is_ours = |pid: String| pid.parse() == Ok(std::process::id());
+    if !std::env::var("WATCHDOG_PID").map_or(true, is_ours) {
+        return None;
+    }
+    let micros: u64 = std::env::var("WATCHDOG_USEC").ok()?.parse().ok()?;
+    (micros > 0).then(|| Duration::from_micros(micros) / 2)
+}

@@ -1,0 +1,49 @@
+//! `maple show log`: the latest lines of a controller's log, and with `--follow` those that come.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use maple_controller::control::socket::{AskError, Request, Show, follow as ask_for_all};
+use serde_json::Value;
+
+use super::{hint, plain};
+use crate::logging::timestamp;
+
+/// A line: time, level and area, text.
+pub fn line(entry: &Value) -> String {
+    let time = SystemTime::UNIX_EPOCH + Duration::from_millis(entry["time"].as_u64().unwrap_or_default());
+    let (level, area, text) = (plain(&entry["level"]), plain(&entry["area"]), plain(&entry["text"]));
+    format!("{} {level:<7} {area:<8} {text}\n", timestamp(time))
+}
+
+/// Prints lines as they come, until the controller ends.
+pub fn follow(control: &Path, as_json: bool) -> anyhow::Result<u8> {
+    let mut written = Ok(());
+    let print = |entry: Value| {
+        let mut out = std::io::stdout().lock();
+        let text = if as_json { format!("{entry}\n") } else { line(&entry) };
+        written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        written.is_ok()
+    };
+    match ask_for_all(control, &Request::Show(Show::Log(true)), print) {
+        // The end of the controller is the end of its log.
+        Ok(()) | Err(AskError::Closed) => {}
+        Err(error) => return Err(hint(error)),
+    }
+    written?;
+    Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_line_has_time_level_area_and_text() {
+        let entry = json!({ "number": 3, "time": 1500, "level": "warning", "area": "hosts", "text": "one" });
+        assert_eq!(line(&entry), "1970-01-01T00:00:01.500Z warning hosts    one\n");
+    }
+}

@@ -1,0 +1,304 @@
+//! The log that people read: each notice once, with its time, level and area, in a ring of the latest ones.
+//!
+//! Peers and hosts cause most notices, so none of them can fill the log: each source (a port, a switch, an address) has a
+//! budget of lines, and lines beyond it are counted. The next line of that source says how many were left out. The ring,
+//! the sources and the texts of errors are bounded. Control characters are escaped, whoever chose the text.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use maple_core::Location;
+use maple_wire::Dpid;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::printable::printable;
+
+/// How many lines are kept.
+const KEPT: usize = 1024;
+/// How many lines of one source may come at once, and the time after which it may have one more.
+const BURST: u32 = 100;
+const REFILL: Duration = Duration::from_millis(100);
+/// The most sources that are remembered, and the most errors of the policy.
+const REMEMBERED: usize = 4096;
+
+/// How important a line is. Lines of lower levels may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// The controller can't do its work.
+    Error,
+    /// Something is wrong in the network or in the policy.
+    Warning,
+    /// What happens.
+    Info,
+    /// What only developers want to know.
+    Debug,
+}
+
+impl Level {
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warning => "warning",
+            Level::Info => "info",
+            Level::Debug => "debug",
+        }
+    }
+
+    /// Its number in syslog.
+    pub const fn priority(self) -> u8 {
+        match self {
+            Level::Error => 3,
+            Level::Warning => 4,
+            Level::Info => 6,
+            Level::Debug => 7,
+        }
+    }
+}
+
+/// What a line is about: each has a level of its own.
+pub const AREAS: [&str; 8] = ["control", "hosts", "policy", "rules", "run", "session", "state", "topology"];
+
+/// The area of messages from this module of the program.
+pub fn area_of_module(module: &str) -> &'static str {
+    let names = |name: &str| module.split("::").any(|part| part == name);
+    let table: [(&str, &[&str]); 5] = [
+        ("control", &["control", "takeover"]),
+        ("policy", &["handler", "listen", "maple_python", "snoop"]),
+        ("session", &["session", "shard"]),
+        ("state", &["persistence", "remember", "restart"]),
+        ("topology", &["discovery"]),
+    ];
+    table.iter().find(|(_, parts)| parts.iter().any(|part| names(part))).map_or("run", |(area, _)| area)
+}
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number. Each is one higher than the one before.
+    pub number: u64,
+    /// When.
+    pub time: SystemTime,
+    /// How important it is.
+    pub level: Level,
+    /// What it is about.
+    pub area: &'static str,
+    /// The text, with names. It may have several lines.
+    pub text: String,
+}
+
+/// What causes lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    Port(Location),
+    Switch(Dpid),
+    Address(IpAddr),
+    Program,
+}
+
+/// What is to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub source: Source,
+    pub level: Level,
+    pub area: &'static str,
+    pub text: String,
+    /// An error of the policy, which is written once.
+    pub error: Option<Arc<str>>,
+}
+
+/// What a source may still write.
+#[derive(Clone, Copy, Debug)]
+struct Budget {
+    lines: u32,
+    since: Instant,
+    left_out: u64,
+}
+
+/// The log.
+#[derive(Debug, Default)]
+pub(crate) struct Log {
+    ring: Mutex<Ring>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    entries: VecDeque<Entry>,
+    next: u64,
+    budgets: FxHashMap<Source, Budget>,
+    /// Errors of the policy that are in the log. Each shard reports an error once.
+    errors: FxHashSet<Arc<str>>,
+}
+
+impl Log {
+    /// Adds a line, if its source has not written too much.
+    pub fn add(&self, line: Line, now: Instant, time: SystemTime) {
+        let mut ring = self.lock();
+        if let Some(error) = &line.error {
+            if ring.errors.len() >= REMEMBERED {
+                ring.errors.clear();
+            }
+            if !ring.errors.insert(Arc::clone(error)) {
+                return;
+            }
+        }
+        let Line { source, level, area, .. } = line;
+        let Some(left_out) = ring.admit(source, now) else { return };
+        let mut text = printable_lines(&line.text);
+        if left_out > 0 {
+            text.push_str(&format!(" ({left_out} lines of the same source were left out before)"));
+        }
+        let number = ring.next;
+        ring.next += 1;
+        if ring.entries.len() == KEPT {
+            ring.entries.pop_front();
+        }
+        ring.entries.push_back(Entry { number, time, level, area, text });
+        drop(ring);
+        self.changed.notify_all();
+    }
+
+    /// The entries from this number on that are still kept. Waits for one, at most for this time.
+    pub fn since(&self, number: u64, timeout: Duration) -> Vec<Entry> {
+        let deadline = Instant::now() + timeout;
+        let mut ring = self.lock();
+        while ring.next <= number {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Vec::new();
+            }
+            ring = self.changed.wait_timeout(ring, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        ring.entries.iter().filter(|entry| entry.number >= number).cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Ring> {
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ring {
+    /// Whether a source may write a line, and how many of its lines were left out since its last one.
+    fn admit(&mut self, source: Source, now: Instant) -> Option<u64> {
+        if self.budgets.len() >= REMEMBERED && !self.budgets.contains_key(&source) {
+            // Those that could write a whole burst again need not be remembered.
+            let rests = |budget: &Budget| now.saturating_duration_since(budget.since) >= REFILL * BURST;
+            self.budgets.retain(|_, budget| !rests(budget));
+            if self.budgets.len() >= REMEMBERED {
+                // So many sources write at once: they share one budget.
+                return self.spend(Source::Program, now);
+            }
+        }
+        self.spend(source, now)
+    }
+
+    fn spend(&mut self, source: Source, now: Instant) -> Option<u64> {
+        let budget = self.budgets.entry(source).or_insert(Budget { lines: BURST, since: now, left_out: 0 });
+        let earned = (now.saturating_duration_since(budget.since).as_nanos() / REFILL.as_nanos()) as u32;
+        if earned > 0 {
+            budget.lines = budget.lines.saturating_add(earned).min(BURST);
+            budget.since += REFILL * earned;
+        }
+        if budget.lines == 0 {
+            budget.left_out += 1;
+            return None;
+        }
+        budget.lines -= 1;
+        Some(std::mem::take(&mut budget.left_out))
+    }
+}
+
+/// The text without control characters, except ends of lines.
+pub fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_wire::PortNo;
+
+    use super::*;
+
+    fn line(port: u32, text: &str) -> Line {
+        let source = Source::Port(Location::new(Dpid(1), PortNo(port)));
+        Line { source, level: Level::Info, area: "hosts", text: text.to_owned(), error: None }
+    }
+
+    /// A log, with the time of its clock.
+    struct Clocked {
+        log: Log,
+        now: Instant,
+    }
+
+    impl Clocked {
+        fn new() -> Clocked {
+            Clocked { log: Log::default(), now: Instant::now() }
+        }
+
+        fn add(&self, line: Line) {
+            self.log.add(line, self.now, SystemTime::UNIX_EPOCH);
+        }
+
+        fn count(&self) -> usize {
+            self.log.since(0, Duration::ZERO).len()
+        }
+    }
+
+    #[test]
+    fn one_port_can_not_fill_the_log_and_what_was_left_out_is_told() {
+        let mut clocked = Clocked::new();
+        (0..200).for_each(|_| clocked.add(line(1, "found")));
+        assert_eq!(clocked.count(), BURST as usize);
+        clocked.add(line(2, "found"));
+        assert_eq!(clocked.count(), BURST as usize + 1, "another port has its own budget");
+        clocked.now += REFILL;
+        clocked.add(line(1, "found"));
+        let last = clocked.log.since(0, Duration::ZERO).pop().expect("it is there");
+        assert_eq!(last.text, "found (100 lines of the same source were left out before)");
+    }
+
+    #[test]
+    fn ring_and_sources_are_bounded_and_numbers_go_on() {
+        let clocked = Clocked::new();
+        for port in 1..=2 * REMEMBERED as u32 {
+            clocked.add(line(port, "found"));
+        }
+        let ring = clocked.log.lock();
+        assert!(ring.budgets.len() <= REMEMBERED + 1 && ring.entries.len() == KEPT);
+        assert_eq!(ring.entries.back().map(|entry| entry.number + 1), Some(ring.next));
+        let next = ring.next;
+        drop(ring);
+        assert_eq!(clocked.log.since(next, Duration::ZERO), []);
+        assert_eq!(clocked.log.since(next - 2, Duration::ZERO).len(), 2);
+    }
+
+    #[test]
+    fn control_characters_are_escaped_and_lines_stay_lines() {
+        let clocked = Clocked::new();
+        clocked.add(line(1, "a\u{1b}[2Jb\nc\rd"));
+        assert_eq!(clocked.log.since(0, Duration::ZERO)[0].text, "a\\u{1b}[2Jb\nc\\rd");
+    }
+
+    #[test]
+    fn an_error_of_the_policy_is_there_once() {
+        let clocked = Clocked::new();
+        (1..=3).for_each(|port| clocked.add(Line { error: Some("x".into()), ..line(port, "x") }));
+        assert_eq!(clocked.count(), 1);
+    }
+
+    #[test]
+    fn modules_belong_to_areas() {
+        for (module, area) in [
+            ("maple_controller::shard::sockets", "session"),
+            ("maple_controller::control::socket", "control"),
+            ("maple_controller::persistence", "state"),
+            ("maple_cli::run::history", "run"),
+        ] {
+            assert_eq!(area_of_module(module), area);
+            assert!(AREAS.contains(&area));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! What a notice is about, and what causes it.
+
+use maple_core::report::Report;
+
+use super::Notice;
+use crate::log::Source;
+
+/// What caused a notice, and what it is about.
+pub(super) fn about(notice: &Notice) -> (Source, &'static str) {
+    match notice {
+        Notice::Connected { dpid, .. } | Notice::Disconnected { dpid, .. } => (Source::Switch(*dpid), "session"),
+        Notice::Refused { peer, .. } | Notice::Protocol { peer, .. } => (Source::Address(peer.ip()), "session"),
+        Notice::HandlerFailed { dpid, .. } => (Source::Switch(*dpid), "policy"),
+        Notice::ListenerFailed { .. } | Notice::ListenerSlow { .. } | Notice::Ignored { .. } => {
+            (Source::Program, "policy")
+        }
+        Notice::Discovery { at, .. } => (Source::Port(*at), "topology"),
+        Notice::Engine(report) => about_report(report),
+    }
+}
+
+fn about_report(report: &Report) -> (Source, &'static str) {
+    match report {
+        Report::HostFound { at, .. }
+        | Report::HostLost { at, .. }
+        | Report::TooManyHosts { at, .. }
+        | Report::TooManyAddresses { at, .. }
+        | Report::AddressOfAnother { at, .. } => (Source::Port(*at), "hosts"),
+        Report::HostMoved { to, .. } => (Source::Port(*to), "hosts"),
+        Report::HostSpoofed { seen, .. } | Report::HostMisplaced { seen, .. } => (Source::Port(*seen), "hosts"),
+        Report::HostFlips { a, .. } => (Source::Port(*a), "hosts"),
+        Report::SwitchUp(dpid) | Report::SwitchDown(dpid) => (Source::Switch(*dpid), "topology"),
+        Report::LinkUp(a, _) | Report::LinkDown(a, _) => (Source::Port(*a), "topology"),
+        Report::SegmentShared { at, .. } | Report::SegmentOfLinks { at, .. } => (Source::Port(*at), "topology"),
+        Report::PolicyFailed { at, .. }
+        | Report::RouteGoesBack { at, .. }
+        | Report::ConstraintViolated { at, .. }
+        | Report::NoRuleForWay { at }
+        | Report::AccessLogged { at, .. } => (Source::Port(*at), "policy"),
+        Report::PolicyWrites { .. } | Report::PolicyNotAFunction { .. } => (Source::Program, "policy"),
+        Report::NotLabelled { ingress: dpid, .. }
+        | Report::RuleRefused { switch: dpid, .. }
+        | Report::BundleRefused { switch: dpid, .. }
+        | Report::NotMetered { switch: dpid, .. }
+        | Report::CountersRefused { switch: dpid, .. }
+        | Report::RulesRepaired { switch: dpid, .. }
+        | Report::ForeignRule { switch: dpid, .. }
+        | Report::RulesLost { switch: dpid, .. } => (Source::Switch(*dpid), "rules"),
+        // Reports of later versions.
+        _ => (Source::Program, "run"),
+    }
+}
+
+/// The error of the policy that a notice is about. Each shard reports an error once.
+pub(super) fn policy_error(notice: &Notice) -> Option<std::sync::Arc<str>> {
+    match notice {
+        Notice::Engine(Report::PolicyFailed { error, .. }) => Some(error.clone()),
+        _ => None,
+    }
+}
