@@ -1,4 +1,4 @@
-"""Maple under a service manager, which the tests play; its logs."""
+"""Maple under a service manager, which the tests play; its logs; completions and manual pages."""
 
 from __future__ import annotations
 
@@ -294,3 +294,42 @@ def test_no_colour_where_it_is_not_wanted(tmp_path: Path) -> None:
         env={**os.environ, "NO_COLOR": "1"},
     )
     assert done.returncode == 2 and "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_are_right(shell: str, tmp_path: Path) -> None:
+    done = maple("completions", shell)
+    assert done.returncode == 0 and "log-format" in done.stdout
+    script = tmp_path / "maple"
+    script.write_text(done.stdout)
+    if shutil.which(shell) is not None:
+        subprocess.run([shell, "-n", str(script)], check=True, timeout=60)
+
+
+def test_bash_completes_options(tmp_path: Path) -> None:
+    (tmp_path / "maple").write_text(maple("completions", "bash").stdout)
+    script = (
+        f"source {tmp_path}/maple; COMP_WORDS=(maple run --log-f); COMP_CWORD=2; "
+        '_maple maple --log-f run; echo "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert done.stdout.split() == ["--log-format"], done.stderr
+
+
+def test_each_command_has_a_manual_page(tmp_path: Path) -> None:
+    assert maple("man", str(tmp_path / "man1")).returncode == 0
+    pages = {page.name for page in (tmp_path / "man1").iterdir()}
+    assert {"maple.1", "maple-run.1", "maple-show.1", "maple-show-rules.1", "maple-config-check.1"} <= pages
+    assert "log\\-format" in (tmp_path / "man1" / "maple-run.1").read_text()
+    if shutil.which("man") is None or shutil.which("groff") is None:
+        return
+    for page in sorted(pages):
+        done = subprocess.run(
+            ["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", "-Z", str(tmp_path / "man1" / page)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+            env={**os.environ, "LC_ALL": "C.UTF-8", "MANROFFSEQ": ""},
+        )
+        assert (done.returncode, done.stderr) == (0, ""), page

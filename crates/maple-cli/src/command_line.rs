@@ -8,6 +8,7 @@ use crate::acl::AclArgs;
 use crate::bench::BenchArgs;
 use crate::config::{self, Config, ConfigArgs, Origins};
 use crate::decode::DecodeArgs;
+use crate::manual::{CompletionsArgs, ManArgs};
 use crate::options::{
     ApplyArgs, CheckArgs, EmulateArgs, LoadArgs, PlanArgs, ReloadArgs, RollbackArgs, RunArgs, ShowArgs,
 };
@@ -100,6 +101,10 @@ pub enum Command {
     Config(ConfigArgs),
     /// Print the JSON schema of the control socket's requests and answers
     Schema,
+    /// Print what a shell needs to complete commands and options
+    Completions(CompletionsArgs),
+    /// Write manual pages, one for each command
+    Man(ManArgs),
     /// Measure the optimizer and the runtime
     Bench(BenchArgs),
 }

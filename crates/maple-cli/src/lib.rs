@@ -36,6 +36,8 @@ mod bench;
 mod run;
 mod state;
 
+mod manual;
+
 mod command_line;
 
 mod app;
@@ -47,7 +49,8 @@ use std::process::ExitCode;
 pub use app::run;
 pub use policy::{Loaded, PolicyLoader, Suspicion};
 
-use command_line::{Command, ParseError};
+use clap::CommandFactory as _;
+use command_line::{Command, CommandLine, ParseError};
 use config::{ConfigArgs, ConfigCommand};
 use output::{exit_status, print_usage};
 
@@ -77,6 +80,8 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         | Command::State(_)
         | Command::Acl(_)
         | Command::Schema
+        | Command::Completions(_)
+        | Command::Man(_)
         | Command::Load(_)
         | Command::Bench(_) => None,
     };
@@ -104,6 +109,8 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::State(args) => state::main(args),
         Command::Acl(args) => acl::run(&args, loader),
         Command::Schema => state::print_schema(),
+        Command::Completions(args) => manual::completions(CommandLine::command(), args.shell),
+        Command::Man(args) => manual::man(CommandLine::command(), &args.folder),
         Command::Bench(args) => bench::main(args, loader.and_then(PolicyLoader::filters)),
     })
 }
