@@ -13,7 +13,8 @@ use maple_core::engine::LabelRange;
 use maple_wire::{Dpid, Version};
 
 use crate::values::{
-    Compiler, OnOff, Pause, address, dpid, duration, labels, location, max_rules, pause, tolerance, version,
+    Compiler, OnOff, Pause, address, dpid, duration, labels, location, max_rules, metrics_address, pause, tolerance,
+    version,
 };
 
 /// `maple run`.
@@ -191,6 +192,10 @@ pub struct RunOptions {
     /// none with --emulate]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
+    /// Address where Prometheus finds metrics, at http://ADDR/metrics; of a port alone, the loopback interface's
+    /// [default: none are exported]
+    #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
+    pub metrics: Option<SocketAddr>,
     /// Emulate this network: single:N, linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
     #[arg(long, value_name = "TOPOLOGY")]
     pub emulate: Option<String>,

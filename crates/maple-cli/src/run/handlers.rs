@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use maple_controller::{Controller, ControllerOptions};
 
 use super::progress::Lines;
-use super::{Started, TURN, joined, log_to_stderr, placed};
+use super::{Started, TURN, joined, log_to_stderr, placed, tell_metrics};
 use crate::options::RunOptions;
 use crate::output::print_line;
 use crate::signal;
@@ -49,6 +49,7 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     started(controller.handle());
     let mut lines = Lines::new();
     lines.print_line(&format!("listening on {}", joined(handle.addresses())));
+    tell_metrics(&handle, &mut lines);
     while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
         if let Ok(notice) = handle.notices().recv_timeout(TURN) {
             lines.notice(&notice);
