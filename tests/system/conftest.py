@@ -1,8 +1,8 @@
 """System tests: Maple against real Open vSwitch (user space) and Mininet.
 
-They need root, Open vSwitch, Mininet and the interpreter that Mininet's module belongs to (/usr/bin/python3).
-`make test` installs what is missing. Everything that a test makes it also removes, also when it fails; then the
-controller's log and the switches' rules are printed. Figures that tests measure are printed at the end.
+They need root, Open vSwitch, Mininet, Prometheus, and the interpreter that Mininet's module belongs to
+(/usr/bin/python3). `make test` installs what is missing. Everything that a test makes it also removes, also when it
+fails; then the controller's log and the switches' rules are printed. Figures that tests measure are printed at the end.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ def missing():
     """What keeps these tests from running here, or None."""
     if os.geteuid() != 0:
         return "not root"
-    for program in ("ovs-vsctl", "ovs-ofctl", "ovs-vswitchd", "mn", "ping", "ethtool"):
+    for program in ("ovs-vsctl", "ovs-ofctl", "ovs-vswitchd", "mn", "ping", "ethtool", "prometheus", "promtool"):
         if shutil.which(program) is None:
             return f"{program} is not installed"
     if importlib.util.find_spec("mininet") is None:
@@ -36,7 +36,8 @@ def pytest_collection_modifyitems(items):
     if os.environ.get("CI") == "true":
         pytest.exit(f"system tests may not be skipped in CI: {reason}", returncode=1)
     for item in items:
-        item.add_marker(pytest.mark.skip(reason=f"system tests need root, Open vSwitch and Mininet: {reason}"))
+        needs = "root, Open vSwitch, Mininet and Prometheus"
+        item.add_marker(pytest.mark.skip(reason=f"system tests need {needs}: {reason}"))
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -17,7 +17,9 @@ use crate::declared::Network;
 use crate::logging::{LogFormat, Logging, Threshold, threshold};
 use crate::service;
 use crate::usage_error::usage_error;
-use crate::values::{Compiler, OnOff, Pause, address, duration, labels, max_rules, pause, tolerance, version};
+use crate::values::{
+    Compiler, OnOff, Pause, address, duration, labels, max_rules, metrics_address, pause, tolerance, version,
+};
 
 /// `maple run`.
 #[derive(Debug, Args)]
@@ -198,6 +200,10 @@ pub struct RunOptions {
     /// none with --emulate]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
+    /// Address where Prometheus finds metrics, at http://ADDR/metrics; of a port alone, the loopback interface's
+    /// [default: none are exported]
+    #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
+    pub metrics: Option<SocketAddr>,
     /// Emulate this network: single:N, linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
     #[arg(long, value_name = "TOPOLOGY")]
     pub emulate: Option<String>,

@@ -118,6 +118,18 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
+/// The port of metrics that is not asked for.
+const METRICS_PORT: u16 = 9653;
+
+/// Parses the address of metrics. A port alone is one of the loopback interface: what is counted is not for everybody.
+pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
+    let ip = |ip: IpAddr| SocketAddr::new(ip, METRICS_PORT);
+    let port = |port: u16| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
+    let parsed = text.parse().ok().or_else(|| text.parse().ok().map(ip));
+    let parsed = parsed.or_else(|| text.strip_prefix(':').unwrap_or(text).parse().ok().map(port));
+    parsed.ok_or_else(|| format!("{text:?} is not an address such as 127.0.0.1:9653, [::1]:9653 or 9653"))
+}
+
 /// Parses a range of VLAN ids, such as 2000-2999; hex numbers start with `0x`.
 pub fn labels(text: &str) -> Result<LabelRange, String> {
     let invalid = || format!("{text:?} is not a range of VLAN ids such as 2000-2999");
@@ -174,6 +186,15 @@ mod tests {
         ] {
             assert!(labels(text).is_err_and(|error| error.contains(why)), "{text}");
         }
+    }
+
+    #[test]
+    fn metrics_of_a_port_alone_are_for_this_machine() {
+        assert_eq!(metrics_address("9000"), Ok("127.0.0.1:9000".parse().unwrap()));
+        assert_eq!(metrics_address(":9000"), Ok("127.0.0.1:9000".parse().unwrap()));
+        assert_eq!(metrics_address("::1"), Ok("[::1]:9653".parse().unwrap()));
+        assert_eq!(metrics_address("0.0.0.0:1"), Ok("0.0.0.0:1".parse().unwrap()));
+        assert!(metrics_address("here").is_err());
     }
 
     #[test]

@@ -1,20 +1,28 @@
 //! The controller's counters. Each shard has its own, in plain numbers; a query adds them up.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::AddAssign;
+
+use maple_wire::Dpid;
 
 /// Generates the struct, its sum and its list of names from one table.
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+    ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
         /// Numbers since the start.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
         pub struct Counters {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $doc])* pub $name: u64,)*
         }
 
         impl Counters {
             /// The name and value of each counter, in the order of declaration.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name)),*].into_iter()
+            }
+
+            /// What each counter counts, in the same order.
+            pub fn meanings() -> impl Iterator<Item = &'static str> {
+                [$(concat!($($doc),*)),*].into_iter().map(str::trim_start)
             }
         }
 
@@ -105,6 +113,67 @@ counters! {
     turns,
 }
 
+/// What one switch has sent and was sent, over all its connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SwitchCounters {
+    /// Connections that finished their handshake.
+    pub connections: u64,
+    /// Of these, connections that ended.
+    pub disconnections: u64,
+    /// Packet-ins.
+    pub packet_ins: u64,
+    /// Packet-ins dropped because the policy is too slow for their rate.
+    pub shed: u64,
+    /// Flow-mods and packet-outs.
+    pub flow_messages: u64,
+    /// Errors from the switch.
+    pub errors: u64,
+}
+
+impl AddAssign for SwitchCounters {
+    fn add_assign(&mut self, other: SwitchCounters) {
+        let SwitchCounters { connections, disconnections, packet_ins, shed, flow_messages, errors } = other;
+        self.connections += connections;
+        self.disconnections += disconnections;
+        self.packet_ins += packet_ins;
+        self.shed += shed;
+        self.flow_messages += flow_messages;
+        self.errors += errors;
+    }
+}
+
+/// The most switches whose ended connections are remembered.
+const MAX_FORMER: usize = 10_000;
+
+/// What ended connections have counted, by switch. Peers can invent datapath ids, so the switches that left first are
+/// forgotten.
+#[derive(Debug, Default)]
+pub(crate) struct FormerCounters {
+    by_switch: BTreeMap<Dpid, SwitchCounters>,
+    /// In the order in which they left first.
+    order: VecDeque<Dpid>,
+}
+
+impl FormerCounters {
+    /// A connection of this switch has ended.
+    pub fn add(&mut self, dpid: Dpid, counters: SwitchCounters) {
+        if !self.by_switch.contains_key(&dpid) {
+            if self.order.len() >= MAX_FORMER
+                && let Some(oldest) = self.order.pop_front()
+            {
+                self.by_switch.remove(&oldest);
+            }
+            self.order.push_back(dpid);
+        }
+        *self.by_switch.entry(dpid).or_default() += counters;
+    }
+
+    /// All of them, by switch.
+    pub fn all(&self) -> &BTreeMap<Dpid, SwitchCounters> {
+        &self.by_switch
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +184,19 @@ mod tests {
         sum += Counters { of_packet_ins: 2, turns: 3, ..Counters::default() };
         let not_zero: Vec<_> = sum.iter().filter(|(_, value)| *value != 0).collect();
         assert_eq!(not_zero, [("of_packet_ins", 3), ("turns", 3)]);
+        assert_eq!(Counters::meanings().count(), sum.iter().count());
+        assert_eq!(Counters::meanings().next(), Some("Connections accepted."));
+    }
+
+    #[test]
+    fn former_counters_are_bounded_and_the_newest_are_kept() {
+        let mut former = FormerCounters::default();
+        let one = SwitchCounters { packet_ins: 1, ..SwitchCounters::default() };
+        for n in 0..2 * MAX_FORMER as u64 {
+            former.add(Dpid(n), one);
+            former.add(Dpid(n), one);
+        }
+        assert_eq!((former.all().len(), former.order.len()), (MAX_FORMER, MAX_FORMER));
+        assert!(former.all().iter().all(|(dpid, of)| dpid.0 >= MAX_FORMER as u64 && of.packet_ins == 2));
     }
 }

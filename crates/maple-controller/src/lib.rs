@@ -15,6 +15,7 @@
 //! * [`snoop`]: learns multicast groups and DHCP leases, as a state machine without I/O.
 //! * `shard`: the event loops, which own all sockets.
 //! * [`control`]: queries and commands: [`Handle`] in the process, a Unix socket for other processes.
+//! * [`metrics`]: what was counted, for Prometheus.
 //!
 //! [`Controller::start`] joins them. The modules stand in the order of their layers; imports point upwards in this
 //! file.
@@ -28,6 +29,7 @@ pub mod names;
 
 pub mod counters;
 pub mod framing;
+mod gauge;
 mod state_json;
 pub mod status;
 
@@ -51,11 +53,14 @@ mod shard;
 
 pub mod control;
 
+pub mod metrics;
+
 mod controller;
 
 pub use control::{Handle, ReportedError};
 pub use controller::{Controller, ControllerOptions, StartError, Stopped};
 pub use counters::Counters;
+pub use gauge::Gauge;
 pub use handler::{Handler, HandlerFactory, Replies};
 pub use notice::Notice;
 pub use persistence::PersistenceError;

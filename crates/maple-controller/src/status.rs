@@ -1,11 +1,12 @@
 //! What a controller reports about its switches and shards: plain data.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use maple_core::engine::{self, ShardId};
-use maple_wire::{Dpid, PortNo, Version};
+use maple_core::engine::{self, Histogram, ShardId, SwitchCounts, ViolationKey};
+use maple_wire::{Dpid, Port, PortNo, Version};
 
-use crate::counters::Counters;
+use crate::counters::{Counters, SwitchCounters};
 
 /// The counters of one shard.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,4 +60,41 @@ pub struct SwitchPort {
     pub name: String,
     /// Whether packets can pass.
     pub up: bool,
+}
+
+/// What one shard exports as metrics.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ShardMetrics {
+    pub stats: ShardStats,
+    /// From the beginning of a packet's turn to the end of f's decision.
+    pub decide_times: Histogram,
+    /// From a leaf's decision to the confirmation of its rule.
+    pub install_times: Histogram,
+    /// What waits where: the queue's name and its length.
+    pub queues: Vec<(&'static str, u64)>,
+    /// The switches that are connected here, and those that were.
+    pub switches: Vec<SwitchMetrics>,
+    /// The policy's errors, each with the number of packets dropped because of it.
+    pub failures: Vec<(Arc<str>, u64)>,
+    /// The routes that constraints refused, and how often.
+    pub violations: Vec<(ViolationKey, u64)>,
+}
+
+/// What one switch exports as metrics.
+#[derive(Clone, Debug)]
+pub(crate) struct SwitchMetrics {
+    pub dpid: Dpid,
+    pub counters: SwitchCounters,
+    /// What it has now, if it is connected.
+    pub now: Option<ConnectedMetrics>,
+}
+
+/// What a connected switch exports as metrics.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectedMetrics {
+    /// Bytes that wait to be sent to it.
+    pub waiting_bytes: usize,
+    pub ports: Arc<Vec<Port>>,
+    /// What the engine has put there; none if a handler serves it.
+    pub counts: Option<SwitchCounts>,
 }

@@ -38,7 +38,7 @@ use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Constraint, Field, Instruction, Match, MatchField};
 use rustc_hash::FxHashMap;
 
-use crate::rule::Rule;
+use crate::rule::{COMPILED, Rule, is_to_controller_only};
 
 /// One step of an update.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +101,11 @@ pub fn changes(installed: &[Rule], wanted: &[Rule]) -> Vec<Change> {
 /// The rules that a table of a switch has. An entry holds only what its match does not say, because a table may have a
 /// hundred thousand entries.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Installed(FxHashMap<EntryKey, Held>);
+pub(crate) struct Installed {
+    entries: FxHashMap<EntryKey, Held>,
+    /// How many of them are barrier rules.
+    barrier_rules: usize,
+}
 
 /// What a switch does at an entry.
 #[derive(Clone, Debug)]
@@ -173,6 +177,11 @@ impl Held {
         self.instructions[..] == *instructions
     }
 
+    /// Whether it is a barrier rule at this priority.
+    fn is_barrier_rule(&self, priority: u16) -> bool {
+        COMPILED.contains(&priority) && is_to_controller_only(&self.instructions)
+    }
+
     /// Whether a rule of this entry differs from it.
     pub(crate) fn differs(&self, rule: &Rule) -> bool {
         self.cookie != rule.cookie || self.instructions != rule.instructions
@@ -188,7 +197,7 @@ impl Held {
 impl Installed {
     /// All of them, by falling priority.
     pub(crate) fn rules(&self) -> Vec<Rule> {
-        let mut all: Vec<(&EntryKey, &Held)> = self.0.iter().collect();
+        let mut all: Vec<(&EntryKey, &Held)> = self.entries.iter().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all.into_iter().map(|(key, held)| held.at(key)).collect()
     }
@@ -196,40 +205,49 @@ impl Installed {
     /// Notes that the switch has a rule, in place of one with the same priority and match.
     pub(crate) fn insert(&mut self, rule: Rule) {
         let (key, cookie) = (key_of(&rule), rule.cookie);
-        self.0.insert(key, Held { instructions: rule.instructions, cookie, reported: cookie });
+        let new = Held { instructions: rule.instructions, cookie, reported: cookie };
+        let is_barrier = new.is_barrier_rule(rule.priority);
+        let was_barrier = self.entries.insert(key, new).is_some_and(|old| old.is_barrier_rule(rule.priority));
+        self.barrier_rules = self.barrier_rules + usize::from(is_barrier) - usize::from(was_barrier);
     }
 
     /// Notes that the switch makes a change.
     pub(crate) fn apply(&mut self, change: &Change) {
         match change {
             Change::Add(rule) | Change::Modify(rule) => self.insert(rule.clone()),
-            Change::Delete(rule) => drop(self.0.remove(&key_of(rule))),
+            Change::Delete(rule) => self.remove(&key_of(rule)),
         }
     }
 
     /// Replaces all cookies, but not what the switch reports.
     pub(crate) fn translate_cookies(&mut self, translate: impl Fn(u64) -> u64) {
-        self.0.values_mut().for_each(|there| there.cookie = translate(there.cookie));
+        self.entries.values_mut().for_each(|there| there.cookie = translate(there.cookie));
     }
 
     /// Notes that the switch has lost an entry.
     pub(crate) fn remove(&mut self, key: &EntryKey) {
-        self.0.remove(key);
+        let old = self.entries.remove(key);
+        self.barrier_rules -= usize::from(old.is_some_and(|old| old.is_barrier_rule(key.priority())));
     }
 
     /// The number of entries.
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.entries.len()
+    }
+
+    /// The number of barrier rules among them.
+    pub(crate) fn barrier_rules(&self) -> usize {
+        self.barrier_rules
     }
 
     /// Their entries, in no order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &EntryKey> {
-        self.0.keys()
+        self.entries.keys()
     }
 
     /// What the switch has at an entry.
     pub(crate) fn get(&self, key: &EntryKey) -> Option<&Held> {
-        self.0.get(key)
+        self.entries.get(key)
     }
 }
 
@@ -293,6 +311,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::rule::to_controller;
 
     /// A match with fields in any order, whole, masked or unknown.
     fn matching() -> impl Strategy<Value = Match> {
@@ -307,8 +326,33 @@ mod tests {
         prop::collection::vec(field, 0..5).prop_map(|fields| Match { fields })
     }
 
+    /// A change of one of few rules.
+    fn change() -> impl Strategy<Value = Change> {
+        let priority = prop::sample::select(vec![0, 1, 3, 65000, 65535]);
+        let action = prop::sample::select(vec![to_controller().to_vec(), Vec::new(), vec![Instruction::GotoTable(1)]]);
+        (priority, action, 0..3u8, 0..3).prop_map(|(priority, instructions, port, kind)| {
+            let matching = Match::any().exact(Field::InPort, port.into());
+            let rule = Rule { priority, matching, instructions: instructions.into(), cookie: 0 };
+            match kind {
+                0 => Change::Delete(rule),
+                1 => Change::Modify(rule),
+                _ => Change::Add(rule),
+            }
+        })
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn barrier_rules_are_counted_as_rules_come_and_go(all in prop::collection::vec(change(), 0..60)) {
+            let mut installed = Installed::default();
+            for change in all {
+                installed.apply(&change);
+                let is_barrier = |rule: &&Rule| (3..=65000).contains(&rule.priority) && rule.instructions == to_controller();
+                prop_assert_eq!(installed.barrier_rules(), installed.rules().iter().filter(is_barrier).count());
+            }
+        }
 
         #[test]
         fn a_key_says_all_of_an_entry_and_the_highest_priority_comes_first(

@@ -199,6 +199,19 @@ impl App {
         self
     }
 
+    /// Exports metrics for Prometheus at this address.
+    ///
+    /// ```
+    /// # use maple::prelude::*;
+    /// # let policy = |_: &Packet, net: &Net| net.flood();
+    /// let app = App::new(policy).metrics(([127, 0, 0, 1], 9653));
+    /// ```
+    #[must_use]
+    pub fn metrics(mut self, address: impl Into<SocketAddr>) -> App {
+        self.options.metrics = Some(address.into());
+        self
+    }
+
     /// Changes any other option of the controller.
     ///
     /// ```

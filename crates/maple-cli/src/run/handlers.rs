@@ -8,7 +8,7 @@ use maple_controller::takeover::HandedOver;
 use maple_controller::{Controller, ControllerOptions};
 
 use super::progress::Lines;
-use super::{Started, TURN, joined, placed};
+use super::{Started, TURN, joined, placed, tell_metrics};
 use crate::options::RunOptions;
 use crate::service::{self, Watchdog};
 use crate::signal;
@@ -53,6 +53,7 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     started(controller.handle());
     let mut lines = Lines::new(handle.names(), options.logging());
     lines.print_line(&format!("listening on {}", joined(handle.addresses())));
+    tell_metrics(&handle, &mut lines);
     service::tell(&format!("READY=1\nSTATUS=listening on {}", joined(handle.addresses())));
     let _watchdog = Watchdog::start(&handle);
     while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {

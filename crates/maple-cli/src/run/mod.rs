@@ -147,6 +147,7 @@ pub fn with(
         None => {
             let mut lines = Lines::new(handle.names(), options.logging());
             lines.print_line(&format!("listening on {}", joined(handle.addresses())));
+            tell_metrics(&handle, &mut lines);
             if takes_over {
                 lines.print_line(&format!("took over {taken} connections"));
             }
@@ -174,6 +175,13 @@ pub fn with(
     }
     controller.stop();
     Ok(0)
+}
+
+/// Says where metrics are, if they are exported.
+fn tell_metrics(handle: &Handle, lines: &mut Lines) {
+    if let Some(address) = handle.metrics_address() {
+        lines.print_line(&format!("metrics at http://{address}/metrics"));
+    }
 }
 
 /// Asks the controller with this control socket for what it has.
@@ -248,6 +256,7 @@ fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
     chosen.write_each = options.batch == Some(OnOff::Off);
     chosen.heap_bytes = Some(maple_heap::held);
     chosen.names = Arc::new(options.network.names.clone());
+    chosen.metrics = options.metrics.or(chosen.metrics);
     if !options.listen.is_empty() {
         chosen.listen = options.listen.clone();
     } else if options.emulate.is_some() {

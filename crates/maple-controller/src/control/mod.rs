@@ -31,6 +31,7 @@ use maple_core::state::{Commit, Snapshot, Store, Write};
 use maple_wire::Dpid;
 
 use self::reload::Reloads;
+use crate::gauge::{Gauge, Gauges};
 use crate::listen::SendError;
 use crate::log::Entry;
 use crate::names::Names;
@@ -38,7 +39,7 @@ use crate::notice::{Notice, Notices};
 use crate::persistence::PendingWrites;
 use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
 use crate::shard::registry::Registry;
-use crate::status::{Stats, SwitchStatus};
+use crate::status::{ShardMetrics, Stats, SwitchStatus};
 
 /// How long a shard may take to answer.
 const SHARD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -68,6 +69,10 @@ pub(crate) struct Shared {
     pub pending_writes: Option<Arc<PendingWrites>>,
     /// Reports the heap's size, if the program counts it.
     pub heap_bytes: Option<fn() -> Option<usize>>,
+    /// Gauges of other parts of the program.
+    pub gauges: Gauges,
+    /// Where metrics are exported.
+    pub metrics: OnceLock<SocketAddr>,
     /// The reloads that were asked for.
     pub reloads: Reloads,
     /// The process that has asked to take over.
@@ -229,6 +234,39 @@ impl Handle {
     /// Whether all shards answer.
     pub fn is_alive(&self) -> bool {
         self.query_all(ShardQuery::Stats).len() == self.shared.mailboxes.len()
+    }
+
+    /// What all shards export as metrics. `None` if one does not answer in time: then sums would go down, as after a
+    /// restart.
+    pub(crate) fn shard_metrics(&self) -> Option<Vec<ShardMetrics>> {
+        let shards = self.query_all(ShardQuery::Metrics);
+        (shards.len() == self.shared.mailboxes.len()).then_some(shards)
+    }
+
+    /// Exports a gauge as a metric from now on, if metrics are exported. It takes the place of one with the same name.
+    pub fn register_gauge(&self, gauge: Gauge) {
+        self.shared.gauges.add(gauge);
+    }
+
+    /// The gauges that were registered.
+    pub(crate) fn gauges(&self) -> &Gauges {
+        &self.shared.gauges
+    }
+
+    /// The number of open connections of switches.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.registry.connections()
+    }
+
+    /// The address where metrics are exported, if they are.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.shared.metrics.get().copied()
+    }
+
+    /// Metrics are exported at this address from now on.
+    pub(crate) fn exports_metrics_at(&self, address: SocketAddr) {
+        // There is one server at most.
+        let _ = self.shared.metrics.set(address);
     }
 
     /// The queue of unread notices. Clones of the receiver share the queue.

@@ -23,8 +23,10 @@ use crate::control::reload::Reloads;
 use crate::control::socket::ControlSocket;
 use crate::control::{Handle, Shared, Successor};
 use crate::discovery::{Discovery, Key, Timing};
+use crate::gauge::{Gauge, Gauges};
 use crate::handler::HandlerFactory;
 use crate::listen::{Listener, Subscription, Subscriptions, TooManyConditions, listen as make_listener};
+use crate::metrics::MetricsServer;
 use crate::names::Names;
 use crate::notice::Notices;
 use crate::persistence::{Persistence, PersistenceError};
@@ -92,6 +94,8 @@ pub struct ControllerOptions {
     pub remember: bool,
     /// Names of switches and hosts, for what people read.
     pub names: Arc<Names>,
+    /// The address where Prometheus finds metrics, if they are to be exported: `http://ADDRESS/metrics`.
+    pub metrics: Option<SocketAddr>,
     /// Returns the bytes that the process has allocated, if it counts them. Shown in [`Handle::stats`].
     pub heap_bytes: Option<fn() -> Option<usize>>,
 }
@@ -119,6 +123,7 @@ impl ControllerOptions {
             state_file: None,
             remember: true,
             names: Arc::default(),
+            metrics: None,
             heap_bytes: None,
         }
     }
@@ -146,6 +151,14 @@ pub enum StartError {
     Control {
         /// Its path.
         path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// Metrics can't be exported.
+    #[error("can't export metrics at {address}: {error}")]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
         /// The system's error.
         error: io::Error,
     },
@@ -182,6 +195,7 @@ pub struct Controller {
     handle: Handle,
     threads: Vec<JoinHandle<()>>,
     control: Option<ControlSocket>,
+    metrics: Option<MetricsServer>,
     persistence: Option<Persistence>,
 }
 
@@ -271,9 +285,11 @@ impl Controller {
             heap_bytes: options.heap_bytes,
             reloads: Reloads::default(),
             successor: Successor::default(),
+            gauges: Gauges::default(),
+            metrics: OnceLock::new(),
         };
         let mut controller =
-            Controller { handle: Handle::new(shared), threads: Vec::new(), control: None, persistence };
+            Controller { handle: Handle::new(shared), threads: Vec::new(), control: None, metrics: None, persistence };
         let mut listeners = Some(listeners);
         for (id, (poll, inbox)) in polls.into_iter().zip(inboxes).enumerate() {
             let id = ShardId(id as u8);
@@ -295,6 +311,15 @@ impl Controller {
         if let Some(path) = options.control {
             let socket = ControlSocket::open(&path, controller.handle.clone());
             controller.control = Some(socket.map_err(|error| StartError::Control { path, error })?);
+        }
+        if let Some(count) = options.heap_bytes {
+            controller.handle.register_gauge(heap_gauge(count));
+        }
+        if let Some(address) = options.metrics {
+            let server = MetricsServer::open(address, controller.handle.clone());
+            let server = server.map_err(|error| StartError::Metrics { address, error })?;
+            controller.handle.exports_metrics_at(server.address());
+            controller.metrics = Some(server);
         }
         Ok(controller)
     }
@@ -352,6 +377,7 @@ impl Controller {
     fn end(&mut self) {
         self.handle.stop();
         self.control.take();
+        self.metrics.take();
         self.join();
         // After the shards, so that their last commits are written.
         self.persistence.take();
@@ -408,6 +434,12 @@ impl Common {
             known: self.known.clone(),
         })
     }
+}
+
+/// The bytes of the heap as a metric, if the process counts them.
+fn heap_gauge(count: fn() -> Option<usize>) -> Gauge {
+    let meaning = "Bytes of the heap in use. Only with --count-heap.";
+    Gauge::new("maple_heap_bytes", meaning, move || count().map(|bytes| bytes as f64))
 }
 
 /// Takes over the tables and variables of another process, in the place of what the policy wrote while it was loaded. It

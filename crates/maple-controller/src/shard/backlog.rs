@@ -54,6 +54,11 @@ impl Backlog {
         self.len == 0
     }
 
+    /// The number of packets that wait.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// Queues a packet. `false` if it is shed.
     pub fn push(&mut self, dpid: Dpid, packet: PacketIn) -> bool {
         let switch = self.switches.entry(dpid).or_default();

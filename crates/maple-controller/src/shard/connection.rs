@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -14,6 +15,7 @@ use super::handler_io::packet_in;
 use super::outbox::Outbox;
 use super::registry::ConnectionId;
 use super::socket::Socket;
+use crate::counters::SwitchCounters;
 use crate::framing::{Cut, Framer};
 use crate::handler::Handler;
 use crate::session::{CloseReason, ENGINE_XIDS, Output, Session};
@@ -44,6 +46,8 @@ pub(crate) struct Connection {
     pub wake: Option<Time>,
     /// The switch, once the handshake is done.
     pub switch: Option<ConnectedSwitch>,
+    /// What it has counted since it began.
+    pub counters: SwitchCounters,
     /// Bytes read so far.
     pub bytes_in: u64,
     /// Bytes read up to the last load measurement.
@@ -99,7 +103,7 @@ pub(crate) struct ConnectedSwitch {
     pub tables: u8,
     pub description: String,
     /// Its ports as of the latest port-status.
-    pub ports: Vec<Port>,
+    pub ports: Arc<Vec<Port>>,
     /// Whether its rules were read, so that discovery and the engine use it.
     pub in_use: bool,
 }
@@ -160,6 +164,7 @@ impl Connection {
             next_xid: ENGINE_XIDS,
             wake: None,
             switch: None,
+            counters: SwitchCounters::default(),
             bytes_in: 0,
             bytes_counted: 0,
             migrated: None,
@@ -235,6 +240,8 @@ impl Connection {
         if answered.packets > 0 {
             session.on_progress(now);
         }
+        self.counters.packet_ins += answered.packets;
+        self.counters.flow_messages += answered.packet_outs;
         Ok(ReadResult::Some { bytes: read, messages, answered })
     }
 

@@ -85,10 +85,16 @@ impl Shard {
         #[cfg(feature = "simulation")]
         self.trace(now, "<-", &self.events);
         self.publish_events();
+        let decided = self.engine.decided();
         self.engine.handle(now, &mut self.events, &mut self.effects);
         #[cfg(feature = "simulation")]
         self.trace(now, "->", &self.effects);
-        self.batch = next_batch(self.batch, packets, until(now, self.clock.now()));
+        let took = until(now, self.clock.now());
+        let decided = self.engine.decided() - decided;
+        if decided > 0 {
+            self.decide_times.record(took, decided);
+        }
+        self.batch = next_batch(self.batch, packets, took);
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             self.perform(now, effect);
@@ -123,14 +129,19 @@ impl Shard {
         for event in events {
             match event {
                 Event::PacketIn { dpid, packet_in } => {
-                    self.counters.of_shed += u64::from(!self.backlog.push(dpid, packet_in));
+                    let is_shed = !self.backlog.push(dpid, packet_in);
+                    self.count_shed(dpid, usize::from(is_shed));
                     continue;
                 }
                 // A packet from before a port or switch went down must not be handled after it comes up again.
                 Event::PortStatus { dpid, ref status } => {
-                    self.counters.of_shed += self.backlog.forget_port(dpid, status.port.number) as u64;
+                    let shed = self.backlog.forget_port(dpid, status.port.number);
+                    self.count_shed(dpid, shed);
                 }
-                Event::SwitchDown { dpid } => self.counters.of_shed += self.backlog.forget_switch(dpid) as u64,
+                Event::SwitchDown { dpid } => {
+                    let shed = self.backlog.forget_switch(dpid);
+                    self.count_shed(dpid, shed);
+                }
                 _ => {}
             }
             self.events.push(event);
@@ -139,6 +150,16 @@ impl Shard {
         let before = self.events.len();
         self.events.extend(taken.map(|(dpid, packet_in)| Event::PacketIn { dpid, packet_in }));
         self.events.len() - before
+    }
+
+    /// Counts packets that were shed. Those of a switch that is gone are not its any more.
+    fn count_shed(&mut self, dpid: Dpid, packets: usize) {
+        self.counters.of_shed += packets as u64;
+        if packets > 0
+            && let Some(connection) = self.by_dpid.get(&dpid).and_then(|slot| self.connections.get(*slot))
+        {
+            connection.counters.shed += packets as u64;
+        }
     }
 
     #[cfg(feature = "simulation")]

@@ -15,6 +15,8 @@
 //! whose switch does not read keeps its answers, and is not read until they are gone. So it holds at most the answers
 //! to one read.
 
+use std::sync::Arc;
+
 use arrayvec::ArrayVec;
 use maple_core::engine::Time;
 use maple_wire::msg::{Frames, Header, PacketInView, kind};
@@ -77,7 +79,7 @@ impl Shard {
             Message::PortStatus(status) => {
                 self.counters.of_port_status += 1;
                 if let Some(switch) = self.connections.get(slot).and_then(|connection| connection.switch.as_mut()) {
-                    apply_port_status(&mut switch.ports, status.clone());
+                    apply_port_status(Arc::make_mut(&mut switch.ports), status.clone());
                 }
                 self.call_handler(now, slot, |handler, out| handler.port_status(&status, out));
             }
@@ -86,7 +88,10 @@ impl Shard {
                 self.call_handler(now, slot, |handler, out| handler.flow_removed(&removed, out));
             }
             message => {
-                self.counters.of_errors += u64::from(matches!(message, Message::Error(_)));
+                if matches!(message, Message::Error(_)) {
+                    self.counters.of_errors += 1;
+                    self.connections.get(slot).into_iter().for_each(|connection| connection.counters.errors += 1);
+                }
                 self.call_handler(now, slot, |handler, out| handler.reply(xid, &message, out));
             }
         }
@@ -108,6 +113,7 @@ impl Shard {
             outbox,
             wake,
             next_xid,
+            counters,
             ..
         } = connection
         else {
@@ -116,7 +122,8 @@ impl Shard {
         self.replies.begin(session.version(), now, *next_xid, outbox.buffer());
         call(handler.as_mut(), &mut self.replies);
         *next_xid = self.replies.next_xid();
-        finish_call(now, session, &mut self.replies, outbox.buffer(), wake, &mut self.counters);
+        counters.flow_messages +=
+            finish_call(now, session, &mut self.replies, outbox.buffer(), wake, &mut self.counters);
         self.want_write(slot);
         self.arm(slot);
     }
@@ -128,12 +135,19 @@ impl Connection {
     /// once. `true` if all bytes are handled.
     fn dispatch_in_place(&mut self, rest: &mut &[u8], mut dispatch: MessageDispatch<'_>) -> bool {
         let Connection {
-            state: ConnectionState::Open { session, framer }, handler, early, outbox, wake, next_xid, ..
+            state: ConnectionState::Open { session, framer },
+            handler,
+            early,
+            outbox,
+            wake,
+            next_xid,
+            counters,
+            ..
         } = self
         else {
             return true;
         };
-        let before = dispatch.counters.of_messages_in;
+        let (before, packet_ins) = (dispatch.counters.of_messages_in, dispatch.counters.of_packet_ins);
         let version = handler.as_ref().map(|_| session.version());
         dispatch.replies.begin(session.version(), dispatch.now, *next_xid, outbox.buffer());
         if let Some(handler) = handler.as_deref_mut()
@@ -149,7 +163,9 @@ impl Connection {
             session.on_progress(dispatch.now);
         }
         *next_xid = dispatch.replies.next_xid();
-        finish_call(dispatch.now, session, dispatch.replies, outbox.buffer(), wake, dispatch.counters);
+        counters.packet_ins += dispatch.counters.of_packet_ins - packet_ins;
+        let replies = &mut *dispatch.replies;
+        counters.flow_messages += finish_call(dispatch.now, session, replies, outbox.buffer(), wake, dispatch.counters);
         done
     }
 }
@@ -282,7 +298,8 @@ fn call_batch(
     }
 }
 
-/// After calls of a handler: takes back its answers, counts them, and records its requests and its timer.
+/// After calls of a handler: takes back its answers, counts them, and records its requests and its timer. Returns the
+/// number of flow-mods and packet-outs.
 fn finish_call(
     now: Time,
     session: &mut Session,
@@ -290,7 +307,7 @@ fn finish_call(
     waiting: &mut Vec<u8>,
     wake: &mut Option<Time>,
     counters: &mut Counters,
-) {
+) -> u64 {
     let (counts, timer) = replies.end(waiting);
     counters.of_messages_out += counts.messages;
     counters.of_flow_mods += counts.flow_mods;
@@ -298,6 +315,7 @@ fn finish_call(
     counters.of_unencodable += counts.unencodable;
     *wake = timer.or(*wake);
     replies.take_requests().for_each(|xid| session.expect(now, xid));
+    counts.flow_mods + counts.packet_outs
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use super::registry::ConnectionId;
 use super::socket::Socket;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
-use crate::status::{ShardStats, SwitchStatus};
+use crate::status::{ShardMetrics, ShardStats, SwitchStatus};
 use crate::takeover::HandedConnection;
 
 /// The most batches in a mailbox.
@@ -98,6 +98,8 @@ pub(crate) enum ShardQuery {
     Traffic(Sender<Vec<(Traffic, Duration)>>),
     /// All counters.
     Stats(Sender<ShardStats>),
+    /// What is exported as metrics.
+    Metrics(Sender<ShardMetrics>),
     /// The policy's errors, each with the number of packets dropped because of it.
     Failures(Sender<Vec<(Arc<str>, u64)>>),
     /// The routes that constraints refused, and how often.
@@ -195,6 +197,11 @@ impl Outgoing {
     /// Whether a batch waits because a mailbox was full.
     pub fn is_congested(&self) -> bool {
         self.waiting.iter().any(|waiting| !waiting.is_empty())
+    }
+
+    /// The number of batches that wait because a mailbox was full.
+    pub fn waiting(&self) -> usize {
+        self.waiting.iter().map(VecDeque::len).sum()
     }
 
     /// Sends what was collected.

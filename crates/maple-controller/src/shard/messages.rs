@@ -152,6 +152,7 @@ impl Shard {
             ShardQuery::Stats(to) => {
                 to.send(ShardStats { counters: self.counters, engine: self.engine.stats() }).is_ok()
             }
+            ShardQuery::Metrics(to) => to.send(self.metrics()).is_ok(),
             ShardQuery::Failures(to) => to.send(self.engine.failures()).is_ok(),
             ShardQuery::Violations(to) => to.send(self.engine.violations()).is_ok(),
             ShardQuery::Try(candidate, to) => {

@@ -40,6 +40,7 @@ mod backlog;
 mod effects;
 mod handler_io;
 mod messages;
+mod metrics;
 mod migration;
 mod returns;
 mod session_output;
@@ -63,13 +64,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use maple_core::engine::{Effect, Engine, Event, ShardId, Time, Trial};
+use maple_core::engine::{Effect, Engine, Event, Histogram, ShardId, Time, Trial};
 use maple_core::network::Location;
 use maple_wire::Dpid;
 use mio::{Events, Poll, Token};
 use rustc_hash::FxHashMap;
 
-use crate::counters::Counters;
+use crate::counters::{Counters, FormerCounters};
 use crate::discovery::{Discovery, DiscoveryOutput, PeerMessage};
 use crate::handler::{HandlerFactory, Replies};
 use crate::listen::Subscriptions;
@@ -151,6 +152,11 @@ pub(crate) struct Shard {
     notices: Notices,
     refusals: RefusalFilter,
     counters: Counters,
+    /// What ended connections have counted.
+    former: FormerCounters,
+    /// From the beginning of the turn in which the engine got a packet to the end of its batch, for each packet that f
+    /// decided.
+    decide_times: Histogram,
     connections: Slots,
     /// The slots of connected switches.
     by_dpid: FxHashMap<Dpid, usize>,
@@ -225,6 +231,8 @@ impl Shard {
             notices: parts.notices,
             refusals: RefusalFilter::default(),
             counters: Counters::default(),
+            former: FormerCounters::default(),
+            decide_times: Histogram::default(),
             connections: Slots::new(parts.id),
             by_dpid: FxHashMap::default(),
             returns: Returns::new(parts.known),

@@ -1,5 +1,7 @@
 //! Acts on the outputs of sessions: events for the engine, messages for discovery, connections that begin and end.
 
+use std::sync::Arc;
+
 use maple_core::Location;
 use maple_core::engine::{Event, Time};
 use maple_wire::msg::PacketIn;
@@ -70,6 +72,7 @@ impl Shard {
         match &pushed {
             Ok(()) => {
                 self.counters.of_messages_out += 1;
+                connection.counters.flow_messages += u64::from(is_flow_message(message));
                 self.want_write(slot);
             }
             Err(error) => {
@@ -90,6 +93,7 @@ impl Shard {
         let event = match message {
             Message::PacketIn(packet_in) => {
                 self.counters.of_packet_ins += 1;
+                connection.counters.packet_ins += 1;
                 if is_probe(&packet_in.data) && self.take_probe(now, slot, dpid, &packet_in) {
                     return;
                 }
@@ -98,7 +102,7 @@ impl Shard {
             Message::PortStatus(status) => {
                 self.counters.of_port_status += 1;
                 if let Some(switch) = &mut connection.switch {
-                    apply_port_status(&mut switch.ports, status.clone());
+                    apply_port_status(Arc::make_mut(&mut switch.ports), status.clone());
                     if switch.in_use {
                         self.discovery.port_status(now, dpid, &status, &mut self.discovered);
                     }
@@ -111,6 +115,7 @@ impl Shard {
             }
             Message::Error(error) => {
                 self.counters.of_errors += 1;
+                connection.counters.errors += 1;
                 Event::SwitchError { dpid, xid, error }
             }
             Message::BarrierReply => Event::BarrierReply { dpid, xid },
@@ -149,11 +154,12 @@ impl Shard {
         let dpid = info.features.dpid;
         self.by_dpid.insert(dpid, slot);
         self.counters.of_dp_connections += 1;
+        connection.counters.connections += 1;
         connection.switch = Some(ConnectedSwitch {
             version: info.version,
             tables: info.features.n_tables,
             description: info.text(),
-            ports: info.ports.clone(),
+            ports: Arc::new(info.ports.clone()),
             in_use: false,
         });
         self.notices.publish(Notice::Connected {
@@ -204,7 +210,10 @@ impl Shard {
             ProtocolWarning::UnknownType(_) => self.counters.of_unknown_messages += 1,
             ProtocolWarning::UnexpectedReply(_) => self.counters.of_unexpected_replies += 1,
             ProtocolWarning::EarlyPacketIn => self.counters.of_early_packet_ins += 1,
-            ProtocolWarning::Refused(..) => self.counters.of_errors += 1,
+            ProtocolWarning::Refused(..) => {
+                self.counters.of_errors += 1;
+                connection.counters.errors += 1;
+            }
             ProtocolWarning::RulesUnreadable => {}
         }
         if !first {
@@ -242,6 +251,8 @@ impl Shard {
             let departure = DepartedSwitch { dpid, connection: id, claimants };
             if up {
                 self.by_dpid.remove(&dpid);
+                connection.counters.disconnections += 1;
+                self.former.add(dpid, connection.counters);
             }
             match handler {
                 None if up => {
@@ -299,4 +310,9 @@ impl Shard {
             _ => {}
         }
     }
+}
+
+/// Whether a message changes rules or sends a packet.
+fn is_flow_message(message: &Message) -> bool {
+    matches!(message, Message::FlowMod(_) | Message::BundleAdd(_) | Message::PacketOut(_))
 }

@@ -58,7 +58,7 @@ impl Engine {
             answer,
             route_id: None,
             witness,
-            state: LeafState::Waiting { by_controller: false },
+            state: LeafState::Waiting { by_controller: false, since: self.now },
             held: None,
         }
     }

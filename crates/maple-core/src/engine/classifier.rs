@@ -1,7 +1,5 @@
 //! The classifier: which packets go to which logical table. It lets a host's packets pass only at the host's own port.
 
-use std::ops::RangeInclusive;
-
 use maple_wire::{Field, Instruction, Match, Packet, PortNo};
 
 use super::Options;
@@ -11,7 +9,7 @@ use super::segments::is_virtual;
 use super::switch::{INGRESS, LABELS, Switch};
 use crate::forwarding::to_controller;
 use crate::network::{Location, PortKind, PortRole};
-use crate::rule::Rule;
+use crate::rule::{COMPILED, Rule};
 use crate::state::Snapshot;
 
 /// The priority of rules for discovery's frames.
@@ -36,6 +34,9 @@ pub(super) const LAST: u16 = 1;
 /// With one table: the priority for packets from a shut port, which has no compiled rules and no rules of hosts.
 const SHUT: u16 = KNOWN;
 
+// Compiled rules lie above all rules for hosts of a single table.
+const _: () = assert!(*COMPILED.start() == KNOWN + 1);
+
 /// The Ethernet types of discovery's frames: LLDP, and the broadcasts that ONOS and Floodlight use too.
 const DISCOVERY_TYPES: [u128; 2] = [0x88cc, 0x8942];
 
@@ -43,9 +44,6 @@ const DISCOVERY_TYPES: [u128; 2] = [0x88cc, 0x8942];
 pub(super) fn is_discovery_frame(packet: &Packet<'_>) -> bool {
     packet.switch_value(Field::EthType).is_some_and(|kind| DISCOVERY_TYPES.contains(&kind))
 }
-
-/// The priorities of compiled rules: with one table, they are between the engine's own.
-pub(super) const COMPILED: RangeInclusive<u16> = KNOWN + 1..=65000;
 
 /// The classifier's rules, except those of hosts and the table-miss rule. With one table, only rules for packets that
 /// must not reach the policy.

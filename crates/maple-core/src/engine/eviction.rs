@@ -54,7 +54,7 @@ impl Engine {
         let waiting = switch.tables.take_waiting();
         for waiter in waiting {
             match waiter {
-                Waiter::RuleAdded(leaf) => self.evict_leaf(leaf),
+                Waiter::RuleAdded(leaf, _) => self.evict_leaf(leaf),
                 Waiter::Labels(serials) => {
                     let why = Refusal::Full(dpid);
                     serials.iter().for_each(|serial| self.refuse_label_for_capacity(dpid, *serial, why));

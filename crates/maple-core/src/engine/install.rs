@@ -14,7 +14,7 @@ use super::routes::{RouteId, RouteKey, SharedRoute};
 use super::switch::{RouteTable, Stale};
 use super::tables::Waiter;
 use super::timers::Timer;
-use super::{Engine, ShardId};
+use super::{Engine, ShardId, Time};
 use crate::compile::LeafAction;
 use crate::ids::LeafId;
 use crate::labels::Carriage;
@@ -96,7 +96,7 @@ impl Engine {
         let Some(route) = self.routes.get(route_id) else { return LeafAction::Controller };
         leaf.answer = route.goal().clone();
         if !route.is_ready() {
-            leaf.state = LeafState::Waiting { by_controller: route.is_refused() };
+            leaf.state = LeafState::Waiting { by_controller: route.is_refused(), since: self.now };
             self.routes.wait(route_id, id);
             return LeafAction::Controller;
         }
@@ -106,7 +106,7 @@ impl Engine {
         leaf.state = LeafState::Active;
         self.stats.leaves_installed += 1;
         if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.tables.wait(Waiter::RuleAdded(id));
+            switch.tables.wait(Waiter::RuleAdded(id, self.now));
         }
         action
     }
@@ -126,8 +126,10 @@ impl Engine {
     /// Makes the leaf wait until its route is ready. Its packets wait too, or go through the controller.
     pub(super) fn wait(&mut self, id: LeafId, route_id: RouteId, by_controller: bool) {
         self.routes.wait(route_id, id);
+        let now = self.now;
         if let Some(leaf) = self.leaves.get_mut(&id) {
-            leaf.state = LeafState::Waiting { by_controller };
+            let since = if let LeafState::Waiting { since, .. } = leaf.state { since } else { now };
+            leaf.state = LeafState::Waiting { by_controller, since };
         }
     }
 
@@ -136,18 +138,20 @@ impl Engine {
         self.routes.begin_use(route_id);
         self.routes.stop_waiting(route_id, id);
         self.sync_route_rules();
+        let now = self.now;
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
+        let since = if let LeafState::Waiting { since, .. } = leaf.state { since } else { now };
         leaf.state = LeafState::Active;
         let (ingress, held) = (leaf.ingress(), leaf.held.take());
         self.stats.leaves_installed += 1;
-        self.request_rule(ingress, id);
+        self.request_rule(ingress, id, since);
         held.iter().flat_map(|held| &held.packets).for_each(|packet| self.forward(id, packet));
     }
 
-    /// Asks for a rule for the leaf, or for another rule.
-    pub(super) fn request_rule(&mut self, ingress: Dpid, id: LeafId) {
+    /// Asks for a rule for the leaf, or for another rule, decided at the time `since`.
+    pub(super) fn request_rule(&mut self, ingress: Dpid, id: LeafId, since: Time) {
         if let Some(switch) = self.switches.get_mut(&ingress) {
-            switch.tables.wait(Waiter::RuleAdded(id));
+            switch.tables.wait(Waiter::RuleAdded(id, since));
             switch.changed_actions.insert(id);
         }
         self.mark_dirty(ingress, Stale::default());

@@ -40,8 +40,8 @@ pub(super) struct HeldPackets {
 /// How far the installation of a leaf is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeafState {
-    /// The route's labels are not ready. The packets wait, or go through the controller.
-    Waiting { by_controller: bool },
+    /// The route's labels are not ready, since this time. The packets wait, or go through the controller.
+    Waiting { by_controller: bool, since: Time },
     /// The ingress switch has the rule, or gets it with the next flush.
     Active,
     /// The ingress switch has the rule of the old route. The labels of the new one are not ready; if they are not ready
@@ -58,6 +58,8 @@ pub(super) enum LeafState {
 pub(super) struct Reroute {
     pub to: Goal,
     pub route_id: RouteId,
+    /// When it began.
+    pub since: Time,
     pub until: Time,
 }
 

@@ -30,7 +30,7 @@
 //!
 //! | concern | files |
 //! | --- | --- |
-//! | in and out | `event`, `messages` between shards, `options`, `stats`, `timers` |
+//! | in and out | `event`, `messages` between shards, `options`, `stats`, `histogram`, `timers` |
 //! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send` |
 //! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `rehearsal`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
@@ -52,6 +52,7 @@ use crate::state::{AddressKinds, Snapshot, Store};
 
 // In and out: events, effects, options, counts, timers.
 mod event;
+mod histogram;
 mod messages;
 mod options;
 mod stats;
@@ -126,6 +127,7 @@ pub use await_barriers::BARRIER_ROUNDS;
 pub use cookies::OWN_COOKIES;
 pub use differences::{Decision, Difference, DifferenceKind};
 pub use event::{Effect, Event, InstalledFlow, ListenerPacket};
+pub use histogram::Histogram;
 pub use hit::{Answered, Hits, MAX_HITS};
 pub use hosts::PROBE_MAC;
 pub use messages::Mail;
@@ -136,7 +138,7 @@ pub use reload::{Candidate, Trial};
 pub use reports::ViolationKey;
 pub use stats::Stats;
 pub use traffic::{PortCount, Traffic};
-pub use view::TableRule;
+pub use view::{SwitchCounts, TableRule};
 
 pub use crate::ids::{ShardId, Time};
 pub use crate::labels::{LabelRange, LabelRangeError};
@@ -168,6 +170,8 @@ pub struct Engine {
     /// Packets that the policy decides beforehand.
     samples: proactive::Samples,
     stats: Stats,
+    /// From a leaf's decision, or its change to another route, to its rule's confirmation by the switch.
+    install_times: Histogram,
     now: Time,
     /// Boxed, because each switch is taken out of the map while its tables are updated.
     switches: BTreeMap<Dpid, Box<Switch>>,
@@ -222,6 +226,7 @@ impl Engine {
             options,
             samples,
             stats: Stats::default(),
+            install_times: Histogram::default(),
             now: Time::default(),
             switches: BTreeMap::new(),
             leaves,

@@ -44,6 +44,7 @@ impl Engine {
                 self.withdraw(*id);
                 continue;
             };
+            self.stats.leaves_invalidated += 1;
             let has_time = runs.len() < self.options.max_reconsidered;
             match self.admissible_run(&leaf.witness).filter(|_| has_time) {
                 Some(run) => runs.push((run, *id)),

@@ -144,7 +144,7 @@ impl Engine {
         let mut subjects = BTreeSet::new();
         for waiter in self.switches.get(&dpid).into_iter().flat_map(|switch| switch.tables.waiters()) {
             match waiter {
-                Waiter::RuleAdded(leaf) => subjects.extend([Subject::Leaf(*leaf)]),
+                Waiter::RuleAdded(leaf, _) => subjects.extend([Subject::Leaf(*leaf)]),
                 Waiter::Labels(serials) => subjects.extend(serials.iter().copied().map(Subject::Label)),
                 Waiter::RuleRemoved { .. } | Waiter::FormerPath { .. } | Waiter::Barriers(_) => {}
             }

@@ -18,7 +18,7 @@ impl Engine {
         let Some(route_id) = self.join_goal(id, &to) else { return self.withdraw(id) };
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let until = self.now + self.options.reroute_timeout;
-        leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, until }));
+        leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, since: self.now, until }));
         self.barrier_waits.begin_reroute_of(leaf.ingress(), id);
         match self.routes.get(route_id).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.end_reroute(id),
@@ -34,7 +34,7 @@ impl Engine {
     pub(super) fn end_reroute(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let LeafState::Rerouting(reroute) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };
-        let Reroute { to, route_id, .. } = *reroute;
+        let Reroute { to, route_id, since, .. } = *reroute;
         leaf.answer = to;
         let (ingress, old) = (leaf.ingress(), leaf.route_id.replace(route_id));
         self.routes.begin_use(route_id);
@@ -45,6 +45,6 @@ impl Engine {
         if let (Some(route_id), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
             switch.tables.wait(Waiter::RuleRemoved { route_id, stays: false });
         }
-        self.request_rule(ingress, id);
+        self.request_rule(ingress, id, since);
     }
 }

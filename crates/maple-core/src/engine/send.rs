@@ -27,7 +27,7 @@ impl Engine {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
             LeafState::Active => self.forward(id, &packet),
-            LeafState::Waiting { by_controller: false } if leaf.count_held() < self.options.held_packets => {
+            LeafState::Waiting { by_controller: false, .. } if leaf.count_held() < self.options.held_packets => {
                 match &mut leaf.held {
                     Some(held) => held.packets.push(packet),
                     None => {
@@ -74,7 +74,7 @@ impl Engine {
     pub(super) fn send_held(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let held = leaf.held.take();
-        if let LeafState::Waiting { by_controller } = &mut leaf.state {
+        if let LeafState::Waiting { by_controller, .. } = &mut leaf.state {
             *by_controller = true;
         }
         let packets = held.into_iter().flat_map(|held| held.packets);

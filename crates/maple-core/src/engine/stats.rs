@@ -2,17 +2,22 @@
 
 /// Defines [`Stats`] from one list of names. So the fields, the printed names and the sums cannot differ.
 macro_rules! stats {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident,)*) => {
         /// What one shard has done so far.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Stats {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $doc])* pub $name: u64,)*
         }
 
         impl Stats {
             /// Name and value of each count, in the order of the fields.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($name), self.$name)),*].into_iter()
+            }
+
+            /// What each count says, in the same order.
+            pub fn meanings() -> impl Iterator<Item = &'static str> {
+                [$(concat!($($doc),*)),*].into_iter().map(str::trim_start)
             }
         }
 
@@ -52,6 +57,8 @@ stats! {
     short_captures,
     /// Leaves made before a packet came.
     leaves_foreseen,
+    /// Leaves that were decided again or withdrawn, because something that f had read changed.
+    leaves_invalidated,
     /// Leaves installed.
     leaves_installed,
     /// Leaves withdrawn.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_wire::msg::FlowRemoved;
 use maple_wire::{Constraint, Dpid, Match, PortNo, Version};
@@ -9,7 +10,6 @@ use maple_wire::{Constraint, Dpid, Match, PortNo, Version};
 use super::audit::Audits;
 use super::cache::VersionedCache;
 use super::capacity::Capacity;
-use super::classifier::COMPILED;
 use super::cookies::{Renamed, cookie, copy_cookie, is_ours};
 use super::host_rules::HostRules;
 use super::labels::quarantine;
@@ -28,7 +28,7 @@ use crate::ids::LeafId;
 use crate::labels::LabelTable;
 use crate::network::Mac;
 use crate::report::Report;
-use crate::rule::Rule;
+use crate::rule::{COMPILED, Rule};
 use crate::update::{Change, entry_key};
 
 /// The classifier, or the only table of a switch without three tables.
@@ -231,7 +231,9 @@ impl Engine {
             Waiter::RuleRemoved { route_id, stays } => self.finish_route_use(route_id, stays, true),
             Waiter::FormerPath { route_id, serial } => self.release_former_path(route_id, serial, true),
             Waiter::Barriers(token) => self.confirmed(dpid, token),
-            Waiter::RuleAdded(_) => {
+            Waiter::RuleAdded(_, since) => {
+                let took = self.now.0.saturating_sub(since.0);
+                self.install_times.record(Duration::from_nanos(took), 1);
                 if let Some(switch) = self.switches.get_mut(&dpid)
                     && switch.full_until.is_none()
                 {

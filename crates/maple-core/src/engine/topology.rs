@@ -60,7 +60,7 @@ impl Engine {
             match waiter {
                 Waiter::RuleRemoved { route_id, stays } => self.finish_route_use(*route_id, *stays, false),
                 Waiter::FormerPath { route_id, serial } => self.release_former_path(*route_id, *serial, false),
-                Waiter::Labels(_) | Waiter::RuleAdded(_) | Waiter::Barriers(_) => {}
+                Waiter::Labels(_) | Waiter::RuleAdded(..) | Waiter::Barriers(_) => {}
             }
         }
         self.close_all_labels(switch.labels, dpid);

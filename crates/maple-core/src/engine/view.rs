@@ -5,13 +5,13 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
-use super::Engine;
 use super::classifier::reason;
 use super::cookies::{Subject, subject_of};
 use super::leaf::{Leaf, source_lines};
 use super::polls::RuleCount;
 use super::reports::ViolationKey;
 use super::switch::Switch;
+use super::{Engine, Histogram};
 use crate::ids::LeafId;
 use crate::labels::outline;
 use crate::report::Counted;
@@ -34,7 +34,43 @@ pub struct TableRule {
     pub why: String,
 }
 
+/// How much of what a switch has. All of it is counted as it changes, so a query costs little.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SwitchCounts {
+    /// Rules by table.
+    pub rules: Vec<(u8, u64)>,
+    /// Barrier rules among them.
+    pub barrier_rules: u64,
+    /// Labels.
+    pub labels: u64,
+    /// Leaves whose packets enter there.
+    pub leaves: u64,
+}
+
 impl Engine {
+    /// How much a switch has. `None` if this shard does not serve it.
+    pub fn switch_counts(&self, dpid: Dpid) -> Option<SwitchCounts> {
+        let switch = self.switches.get(&dpid)?;
+        let (rules, barrier_rules) = switch.tables.counts();
+        let (labels, leaves) = (switch.labels.len() as u64, switch.table.tree().len() as u64);
+        Some(SwitchCounts { rules, barrier_rules, labels, leaves })
+    }
+
+    /// From the decision of leaves, or their change to another route, to the confirmation of their rules.
+    pub fn install_times(&self) -> Histogram {
+        self.install_times
+    }
+
+    /// Packets that f has decided, or failed on.
+    pub fn decided(&self) -> u64 {
+        self.stats.misses
+    }
+
+    /// Packets that wait until something that f read changes.
+    pub fn parked(&self) -> usize {
+        self.waiting.parked()
+    }
+
     /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard does
     /// not serve it.
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {

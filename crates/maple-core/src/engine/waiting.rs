@@ -59,6 +59,11 @@ impl Waiting {
         oldest.map(|(name, _)| name)
     }
 
+    /// The number of parked packets.
+    pub fn parked(&self) -> usize {
+        self.parked.len()
+    }
+
     /// Whether a packet is parked under this id.
     pub fn has(&self, name: LeafId) -> bool {
         self.parked.contains_key(&name)

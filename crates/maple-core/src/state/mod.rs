@@ -77,7 +77,7 @@ pub use query::{Answer, Function, Question};
 pub use rows::Rows;
 pub use selection::Selection;
 pub use snapshot::{Snapshot, SwitchInfo, Write};
-pub use store::{Commit, Conflict, Store};
+pub use store::{Commit, Conflict, Store, StoreCounts};
 pub use txn::{Savepoint, Txn};
 pub use typed::{Counter, Stored, Table, Var, WrongType};
 pub use value::{Float, Value};

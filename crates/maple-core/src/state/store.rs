@@ -53,6 +53,15 @@ pub struct Store {
     measurings: AtomicU64,
 }
 
+/// How transactions ended so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreCounts {
+    /// Transactions that committed: runs of f, and those of handlers and other threads.
+    pub commits: u64,
+    /// Transactions that did not, because something that they had read had changed. They run again.
+    pub conflicts: u64,
+}
+
 /// What a commit has to look up.
 #[derive(Debug, Default)]
 pub(super) struct StoreState {
@@ -60,6 +69,7 @@ pub(super) struct StoreState {
     pub(super) kept: Kept,
     pub(super) declared: Declared,
     observers: Vec<Observer>,
+    counts: StoreCounts,
     /// What the next snapshot is made of, if it is not copied.
     spare: DoubleBuffer,
 }
@@ -230,8 +240,10 @@ impl Store {
         let newest = self.newest();
         let changed = changed_since(&txn.reads, txn.base.version, &newest);
         if let Some(cell) = changed.or_else(|| declared_since(&txn, &newest)) {
+            inner.counts.conflicts += 1;
             return Err(Conflict(cell));
         }
+        inner.counts.commits += 1;
         if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
             inner.dependents.subscribe(leaf, txn.reads, &newest);
             self.note_dependents(&inner);
@@ -263,6 +275,11 @@ impl Store {
     /// Ends a [`Store::watch`].
     pub fn unwatch(&self, waiter: WaiterId) {
         self.lock().dependents.unwatch(waiter);
+    }
+
+    /// How transactions ended so far.
+    pub fn counts(&self) -> StoreCounts {
+        self.lock().counts
     }
 
     /// Whether the leaf is subscribed: its run is what f would do now.

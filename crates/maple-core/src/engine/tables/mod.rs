@@ -151,8 +151,8 @@ pub(super) enum Waiter {
     RuleRemoved { route_id: RouteId, stays: bool },
     /// No rule leads along a former path of a route any more.
     FormerPath { route_id: RouteId, serial: u64 },
-    /// A leaf's ingress rule was added.
-    RuleAdded(LeafId),
+    /// A leaf's ingress rule was added. It was decided at this time.
+    RuleAdded(LeafId, Time),
     /// A wait for everything sent before.
     Barriers(u64),
 }
@@ -200,6 +200,13 @@ impl Tables {
     pub fn count(&self, table: Option<u8>) -> usize {
         let counted = self.installed.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
         counted.map(|(_, installed)| installed.len()).sum()
+    }
+
+    /// The number of rules by table, and how many of all are barrier rules.
+    pub fn counts(&self) -> (Vec<(u8, u64)>, u64) {
+        let tables = self.installed.iter();
+        let rules = tables.clone().map(|(table, installed)| (*table, installed.len() as u64)).collect();
+        (rules, tables.map(|(_, installed)| installed.barrier_rules() as u64).sum())
     }
 
     /// The number of pending additions in a table, or in all.
@@ -307,7 +314,7 @@ impl Tables {
 
     /// Whether the next update is to add rules of leaves or labels.
     pub fn has_waiting_additions(&self) -> bool {
-        self.waiting.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::RuleAdded(_)))
+        self.waiting.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::RuleAdded(..)))
     }
 
     /// All waiters for a barrier reply.

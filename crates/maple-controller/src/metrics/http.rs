@@ -1,0 +1,354 @@
+//! A small HTTP server: one thread, one page, and bounds on everything.
+//!
+//! # What
+//!
+//! `GET` and `HEAD` of `/metrics` are answered with the text of a scrape, anything else with an error. A connection has
+//! one request. Its answer says so, and then the connection ends.
+//!
+//! # Bounds
+//!
+//! | of | bound | then |
+//! | --- | --- | --- |
+//! | connections | [`MAX_CLIENTS`] | one gives way to the new one: first the oldest whose request is not complete |
+//! | the bytes of a request | [`MAX_REQUEST`] | 431 |
+//! | the time of a connection | [`CLIENT_TIMEOUT`] | it is closed |
+//! | the time that scrapes take | one part in [`REST`] | clients get the text of the scrape before |
+//!
+//! So half requests, however many, never keep a whole one out: a client that sends its request at once waits for
+//! nobody. A client that does not read its answer keeps the text of one scrape, which others may share.
+//!
+//! # Why not a library
+//!
+//! What Prometheus asks for is one page. A library that is good at more would bring a runtime and threads of its own.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+
+/// The most clients at a time.
+const MAX_CLIENTS: usize = 32;
+/// The most bytes of a request.
+const MAX_REQUEST: usize = 8 * 1024;
+/// The most bytes that are read after a request.
+const MAX_DRAINED: usize = 64 * 1024;
+/// How long a client may take, from its connection to the end of its answer.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How many connections are accepted before clients are looked after.
+const ACCEPT_SHARE: usize = 64;
+/// How long accepting pauses when the system is out of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// After a scrape that took some time, its text is the answer for this many times as long.
+const REST: u32 = 20;
+
+const LISTENER: Token = Token(MAX_CLIENTS);
+const WAKER: Token = Token(MAX_CLIENTS + 1);
+
+/// The type of the text.
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// The server.
+pub(super) struct Server {
+    poll: Poll,
+    listener: TcpListener,
+    /// Until when accepting is paused.
+    paused_until: Option<Instant>,
+    /// Whether there may be connections to accept.
+    can_accept: bool,
+    clients: [Option<Client>; MAX_CLIENTS],
+    scraped: Option<Scraped>,
+}
+
+/// The text of the last scrape.
+struct Scraped {
+    text: Arc<str>,
+    until: Instant,
+}
+
+/// One connection.
+struct Client {
+    stream: TcpStream,
+    began: Instant,
+    state: ClientState,
+}
+
+/// The phases of a connection, in the order in which they give way to new ones.
+enum ClientState {
+    /// The request is not complete.
+    Reading(Vec<u8>),
+    /// The answer is sent. What the client still sends is read, because the system would otherwise discard the end of
+    /// the answer. So many bytes were read.
+    Draining(usize),
+    Writing(Answer),
+}
+
+/// An answer that is being written.
+struct Answer {
+    head: Vec<u8>,
+    body: Arc<str>,
+    written: usize,
+}
+
+/// What to do with a connection.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    Wait,
+    Close,
+}
+
+impl Server {
+    /// Listens.
+    pub fn open(address: SocketAddr) -> io::Result<Server> {
+        let poll = Poll::new()?;
+        let mut listener = TcpListener::bind(address)?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+        let clients = [const { None }; MAX_CLIENTS];
+        Ok(Server { poll, listener, paused_until: None, can_accept: false, clients, scraped: None })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Ends [`Server::run`] when that has been asked for.
+    pub fn waker(&self) -> io::Result<Arc<Waker>> {
+        Waker::new(self.poll.registry(), WAKER).map(Arc::new)
+    }
+
+    /// Serves until `closing` is set and the waker was called. `scrape` makes the text, or fails.
+    pub fn run(&mut self, scrape: impl Fn() -> Option<String>, closing: &AtomicBool) -> io::Result<()> {
+        let mut ready = Events::with_capacity(MAX_CLIENTS + 2);
+        while !closing.load(Ordering::Relaxed) {
+            match self.poll.poll(&mut ready, self.timeout(Instant::now())) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                result => result?,
+            }
+            let now = Instant::now();
+            self.close_late(now);
+            for event in ready.iter() {
+                match event.token() {
+                    LISTENER => self.can_accept = true,
+                    Token(slot) if slot < MAX_CLIENTS => self.advance(slot, &scrape),
+                    _ => {}
+                }
+            }
+            self.accept(now, &scrape);
+        }
+        Ok(())
+    }
+
+    /// How long there is nothing to do but wait.
+    fn timeout(&self, now: Instant) -> Option<Duration> {
+        if self.can_accept && self.paused_until.is_none() {
+            return Some(Duration::ZERO);
+        }
+        let deadlines = self.clients.iter().flatten().map(|client| client.began + CLIENT_TIMEOUT);
+        deadlines.chain(self.paused_until).min().map(|deadline| deadline.saturating_duration_since(now))
+    }
+
+    /// Closes the connections whose time is over.
+    fn close_late(&mut self, now: Instant) {
+        for client in &mut self.clients {
+            client.take_if(|client| now >= client.began + CLIENT_TIMEOUT);
+        }
+    }
+
+    /// Accepts a bounded number of connections.
+    fn accept(&mut self, now: Instant, scrape: &impl Fn() -> Option<String>) {
+        self.paused_until.take_if(|until| *until <= now);
+        if !self.can_accept || self.paused_until.is_some() {
+            return;
+        }
+        for _ in 0..ACCEPT_SHARE {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.admit(now, stream, scrape),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.can_accept = false;
+                    return;
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "can't accept a client of metrics");
+                    self.paused_until = Some(now + ACCEPT_PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Serves a new connection. If there are too many, another one gives way.
+    fn admit(&mut self, now: Instant, mut stream: TcpStream, scrape: &impl Fn() -> Option<String>) {
+        let free = self.clients.iter().position(Option::is_none);
+        let key = |slot: &usize| self.clients[*slot].as_ref().map(|client| (client.state.rank(), client.began));
+        let Some(slot) = free.or_else(|| (0..MAX_CLIENTS).min_by_key(key)) else { return };
+        self.clients[slot] = None;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut stream, Token(slot), interest) {
+            return tracing::warn!(%error, "can't serve a client of metrics");
+        }
+        self.clients[slot] = Some(Client { stream, began: now, state: ClientState::Reading(Vec::new()) });
+        // The request may be there already.
+        self.advance(slot, scrape);
+    }
+
+    /// Does what a connection is ready for.
+    fn advance(&mut self, slot: usize, scrape: &impl Fn() -> Option<String>) {
+        let Some(client) = &mut self.clients[slot] else { return };
+        let answer = |request: &str| respond(request, || scraped(&mut self.scraped, scrape));
+        // A connection that failed has nobody to be told.
+        if client.advance(answer).unwrap_or(Next::Close) == Next::Close {
+            self.clients[slot] = None;
+        }
+    }
+}
+
+/// The text of a scrape: that of the last one, if that took long and is not old.
+fn scraped(last: &mut Option<Scraped>, scrape: &impl Fn() -> Option<String>) -> Option<Arc<str>> {
+    let began = Instant::now();
+    if let Some(Scraped { text, until }) = last
+        && began < *until
+    {
+        return Some(Arc::clone(text));
+    }
+    *last = None;
+    let text: Arc<str> = scrape()?.into();
+    let ended = Instant::now();
+    *last = Some(Scraped { text: Arc::clone(&text), until: ended + (ended - began) * REST });
+    Some(text)
+}
+
+impl ClientState {
+    /// Lower ones give way first.
+    fn rank(&self) -> u8 {
+        match self {
+            ClientState::Reading(_) => 0,
+            ClientState::Draining(_) => 1,
+            ClientState::Writing(_) => 2,
+        }
+    }
+}
+
+impl Client {
+    /// Reads and writes as much as it can. `answer` answers a request.
+    fn advance(&mut self, answer: impl FnOnce(&str) -> Answer) -> io::Result<Next> {
+        if let ClientState::Reading(request) = &mut self.state {
+            let end = loop {
+                if let Some(end) = end_of_head(request) {
+                    break end;
+                }
+                if request.len() >= MAX_REQUEST {
+                    break 0;
+                }
+                let mut buffer = [0; 2048];
+                let most = buffer.len().min(MAX_REQUEST - request.len());
+                match read(&mut self.stream, &mut buffer[..most])? {
+                    None => return Ok(Next::Wait),
+                    Some(0) => return Ok(Next::Close),
+                    Some(count) => request.extend_from_slice(&buffer[..count]),
+                }
+            };
+            let head = std::str::from_utf8(&request[..end]).unwrap_or_default();
+            let answer = if end == 0 { refusal("431 Request Header Fields Too Large", false) } else { answer(head) };
+            self.state = ClientState::Writing(answer);
+        }
+        if let ClientState::Writing(answer) = &mut self.state {
+            while let Some(rest) = answer.rest() {
+                match self.stream.write(rest) {
+                    Ok(0) => return Ok(Next::Close),
+                    Ok(count) => answer.written += count,
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Next::Wait),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            self.stream.shutdown(std::net::Shutdown::Write)?;
+            self.state = ClientState::Draining(0);
+        }
+        self.drain()
+    }
+
+    /// Reads what a client sends after its request, up to a limit.
+    fn drain(&mut self) -> io::Result<Next> {
+        let ClientState::Draining(drained) = &mut self.state else { return Ok(Next::Wait) };
+        while *drained < MAX_DRAINED {
+            match read(&mut self.stream, &mut [0; 2048])? {
+                None => return Ok(Next::Wait),
+                Some(0) => break,
+                Some(count) => *drained += count,
+            }
+        }
+        Ok(Next::Close)
+    }
+}
+
+/// Reads once; none: there is nothing now.
+fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    loop {
+        match stream.read(buffer) {
+            Ok(count) => return Ok(Some(count)),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Where the head of a request ends, if it is there.
+fn end_of_head(request: &[u8]) -> Option<usize> {
+    let end = |empty: &[u8]| request.windows(empty.len()).position(|bytes| bytes == empty).map(|at| at + empty.len());
+    end(b"\r\n\r\n").into_iter().chain(end(b"\n\n")).min()
+}
+
+/// The answer to a request. `scrape` makes the text, or fails.
+fn respond(request: &str, scrape: impl FnOnce() -> Option<Arc<str>>) -> Answer {
+    let line = request.lines().next().unwrap_or_default();
+    let words: Vec<&str> = line.split(' ').collect();
+    let [method, target, version] = words[..] else { return refusal("400 Bad Request", false) };
+    if !version.starts_with("HTTP/1.") || !target.starts_with('/') {
+        return refusal("400 Bad Request", false);
+    }
+    let is_head = method == "HEAD";
+    if target.split('?').next() != Some("/metrics") {
+        return refusal("404 Not Found", is_head);
+    }
+    if !is_head && method != "GET" {
+        return refusal("405 Method Not Allowed", false);
+    }
+    match scrape() {
+        Some(text) => Answer::new("200 OK", OPENMETRICS, text, is_head),
+        // A shard does not answer. Its counters would be missing.
+        None => refusal("503 Service Unavailable", is_head),
+    }
+}
+
+/// An answer without metrics.
+fn refusal(status: &str, is_head: bool) -> Answer {
+    Answer::new(status, PLAIN, format!("{status}: GET /metrics is what there is\n").into(), is_head)
+}
+
+impl Answer {
+    /// An answer, with its body only if the request was not for the head.
+    fn new(status: &str, kind: &str, body: Arc<str>, is_head: bool) -> Answer {
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nAllow: GET, HEAD\r\n\
+             Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+        );
+        Answer { head: head.into_bytes(), body: if is_head { "".into() } else { body }, written: 0 }
+    }
+
+    /// What is to be written next.
+    fn rest(&self) -> Option<&[u8]> {
+        let head = self.head.get(self.written..).filter(|rest| !rest.is_empty());
+        head.or_else(|| self.body.as_bytes().get(self.written - self.head.len()..).filter(|rest| !rest.is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests;
