@@ -8,6 +8,7 @@ use maple_controller::control::rows::Row;
 use maple_controller::names::Names;
 use maple_core::network::{Facts, HostFacts, SwitchFacts};
 use maple_core::state::Write;
+use maple_wire::Dpid;
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,8 @@ pub struct Network {
     pub names: Names,
     /// Where each switch and host is declared, by its name.
     pub places: BTreeMap<String, Place>,
+    /// The certificates of switches, for TLS.
+    pub certificates: Vec<(Dpid, String)>,
     /// The costs of links.
     pub costs: Vec<Cost>,
     /// The rows of tables, and the variables.
@@ -57,6 +60,7 @@ impl Network {
         let hosts = self.facts.hosts().any(|(_, facts)| *facts != HostFacts::default());
         hosts
             || !self.facts.switches().all(|(_, facts)| is_bare(facts))
+            || !self.certificates.is_empty()
             || !self.costs.is_empty()
             || !self.rows.is_empty()
     }

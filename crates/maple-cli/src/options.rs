@@ -18,7 +18,8 @@ use crate::logging::{LogFormat, Logging, Threshold, threshold};
 use crate::service;
 use crate::usage_error::usage_error;
 use crate::values::{
-    Compiler, OnOff, Pause, address, duration, labels, max_rules, metrics_address, pause, tolerance, version,
+    Compiler, Listen, OnOff, Pause, address, duration, labels, listen, max_rules, metrics_address, pause, tolerance,
+    version,
 };
 
 /// `maple run`.
@@ -112,6 +113,32 @@ pub struct RollbackArgs {
     pub json: bool,
 }
 
+/// The options about TLS.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TlsArgs {
+    /// The controller's certificate for TLS, and those that link it to an authority (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// The authorities that sign the certificates of switches (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_ca: Option<PathBuf>,
+    /// Certificates of switches that were revoked, several files allowed (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    pub tls_crl: Vec<PathBuf>,
+    /// Switches need no certificate: whatever reaches the port may be any switch
+    #[arg(long, requires = "tls_cert", conflicts_with = "tls_ca")]
+    pub tls_no_client_cert: bool,
+    /// Which certificate may be which switch: a file of lines such as 1,2 sha256:9b6e… (docs/tls.md)
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    pub tls_switches: Option<PathBuf>,
+    /// A switch that is not in --tls-switches is added there with the first certificate that claims to be it
+    #[arg(long, requires = "tls_switches")]
+    pub tls_trust_on_first_use: bool,
+}
+
 /// The options of `maple run` that policies in Rust have too.
 #[derive(Clone, Debug, Args)]
 pub struct RunOptions {
@@ -119,10 +146,12 @@ pub struct RunOptions {
     /// precedence [default: without a policy /etc/maple/maple.toml]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Address to listen on for switches, several allowed [default: 0.0.0.0:6653, with --emulate 127.0.0.1 and any
-    /// port]
-    #[arg(long, value_name = "ADDR", value_parser = address)]
-    pub listen: Vec<SocketAddr>,
+    /// Address to listen on for switches, several allowed; tls: before it for TLS, tcp: for none [default: 0.0.0.0:6653,
+    /// with TLS if there is --tls-cert; with --emulate 127.0.0.1 and any port]
+    #[arg(long, value_name = "ADDR", value_parser = listen)]
+    pub listen: Vec<Listen>,
+    #[command(flatten)]
+    pub tls: TlsArgs,
     /// Worker threads, each with its own switches [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
     pub workers: Option<u8>,

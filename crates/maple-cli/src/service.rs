@@ -26,16 +26,20 @@ pub fn tell(state: &str) {
     }
 }
 
-/// The sockets that the service manager has opened for this program. They take the place of `--listen`.
+/// The sockets that the service manager has opened for this program, each with whether connections to it begin with TLS:
+/// those of the name `tls` (`FileDescriptorName=`). They take the place of `--listen`.
 ///
 /// # Errors
 /// If one is no listening socket of TCP.
-pub fn listeners() -> anyhow::Result<Vec<TcpListener>> {
+pub fn listeners() -> anyhow::Result<Vec<(TcpListener, bool)>> {
+    let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
+    let mut names = names.split(':');
     let mut given = ListenFd::from_env();
     let count = given.len();
     let mut take = |index| {
         let socket = given.take_tcp_listener(index).context("a socket of the service manager")?;
-        socket.context("a socket of the service manager is missing")
+        let socket = socket.context("a socket of the service manager is missing")?;
+        Ok((socket, names.next() == Some("tls")))
     };
     (0..count).map(&mut take).collect()
 }

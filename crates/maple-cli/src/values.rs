@@ -130,6 +130,25 @@ pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
     parsed.ok_or_else(|| format!("{text:?} is not an address such as 127.0.0.1:9653, [::1]:9653 or 9653"))
 }
 
+/// An address to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// The address.
+    pub address: SocketAddr,
+    /// Whether connections to it begin with TLS.
+    pub is_tls: bool,
+}
+
+/// Parses an address to listen on, with or without what connections to it begin with.
+pub fn listen(text: &str) -> Result<Listen, String> {
+    let (is_tls, rest) = match text.split_once(':') {
+        Some(("tls", rest)) => (true, rest),
+        Some(("tcp", rest)) => (false, rest),
+        _ => (false, text),
+    };
+    Ok(Listen { address: address(rest)?, is_tls })
+}
+
 /// Parses a range of VLAN ids, such as 2000-2999; hex numbers start with `0x`.
 pub fn labels(text: &str) -> Result<LabelRange, String> {
     let invalid = || format!("{text:?} is not a range of VLAN ids such as 2000-2999");

@@ -57,6 +57,10 @@ counters! {
     of_timeouts,
     /// Connections closed because the switch did not read.
     of_not_reading,
+    /// TLS sessions that failed, or did not begin.
+    of_tls_failures,
+    /// Connections refused because their certificate may not be the switch that they claimed to be.
+    of_wrong_certificates,
     /// Malformed messages. Each ended its connection.
     of_malformed,
     /// Messages of a type that no switch sends.

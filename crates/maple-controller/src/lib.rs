@@ -8,6 +8,7 @@
 //!                 └► discovery        └─ messages ─► other shards    notices, log
 //! ```
 //!
+//! * [`tls`]: certificates, and which of them may be which switch.
 //! * [`session`]: one connection, as a state machine without I/O.
 //! * [`discovery`]: finds links and edge ports by LLDP, as a state machine without I/O.
 //! * [`handler`]: programs for one switch, besides policies, that use OpenFlow directly.
@@ -32,6 +33,8 @@ pub mod framing;
 mod gauge;
 mod state_json;
 pub mod status;
+
+pub mod tls;
 
 pub mod discovery;
 pub mod listen;

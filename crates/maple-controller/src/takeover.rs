@@ -11,6 +11,8 @@
 //!
 //! # What a switch sees
 //!
+//! A session of TLS can't be handed over: such a connection ends, and its switch comes back by itself. To others:
+//!
 //! A pause, and then some requests. What it sends meanwhile waits in the socket. Answers to requests of the old process
 //! come before the answer to the new one's first request, because a switch answers in order.
 //!
@@ -20,6 +22,7 @@
 //! byte for each `BATCH` descriptors that come with it: listening sockets first, then connections.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::iter::repeat;
 use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -50,7 +53,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What one process hands over to another.
 #[derive(Debug, Default)]
 pub struct HandedOver {
-    pub(crate) listeners: Vec<TcpListener>,
+    /// Each with whether its connections begin with TLS.
+    pub(crate) listeners: Vec<(TcpListener, bool)>,
     pub(crate) connections: Vec<HandedConnection>,
     /// The tables and variables that are known, and what they hold.
     pub(crate) names: Vec<Name>,
@@ -69,6 +73,9 @@ pub(crate) struct HandedConnection {
 #[derive(Serialize, Deserialize)]
 struct Contents {
     listeners: usize,
+    /// Whether connections of each begin with TLS.
+    #[serde(default)]
+    tls: Vec<bool>,
     /// The version of each connection, and the start of a message.
     connections: Vec<(u8, Vec<u8>)>,
     names: Vec<String>,
@@ -82,8 +89,8 @@ impl HandedOver {
         self.connections.len()
     }
 
-    /// The same with these listening sockets, unless there are some.
-    pub fn listening(mut self, listeners: Vec<TcpListener>) -> HandedOver {
+    /// The same with these listening sockets, each with whether its connections begin with TLS, unless there are some.
+    pub fn listening(mut self, listeners: Vec<(TcpListener, bool)>) -> HandedOver {
         if self.listeners.is_empty() {
             self.listeners = listeners;
         }
@@ -113,7 +120,7 @@ impl HandedOver {
         let length = length.filter(|length| *length <= MAX_BYTES).ok_or_else(|| invalid("no length"))?;
         let mut text = vec![0; length];
         stream.read_exact(&mut text)?;
-        let Contents { listeners, connections, names, state } = serde_json::from_slice(&text)?;
+        let Contents { listeners, tls, connections, names, state } = serde_json::from_slice(&text)?;
         let mut sockets = receive(&stream, listeners + connections.len())?;
         let of_switches = sockets.split_off(listeners);
         let connection = |((version, partial), socket): ((u8, Vec<u8>), OwnedFd)| {
@@ -122,7 +129,7 @@ impl HandedOver {
             Ok(HandedConnection { socket: socket.into(), version, partial })
         };
         Ok(HandedOver {
-            listeners: sockets.into_iter().map(TcpListener::from).collect(),
+            listeners: sockets.into_iter().map(TcpListener::from).zip(tls.into_iter().chain(repeat(false))).collect(),
             connections: connections.into_iter().zip(of_switches).map(connection).collect::<io::Result<_>>()?,
             names: names.into_iter().map(Name::from).collect(),
             state: state.into_iter().map(state_write).collect::<Option<_>>().ok_or_else(|| invalid("no state"))?,
@@ -136,6 +143,7 @@ impl HandedOver {
     pub fn send(self, mut stream: UnixStream) -> io::Result<()> {
         let contents = Contents {
             listeners: self.listeners.len(),
+            tls: self.listeners.iter().map(|(_, is_tls)| *is_tls).collect(),
             connections: self.connections.iter().map(|one| (one.version as u8, one.partial.clone())).collect(),
             names: self.names.iter().map(ToString::to_string).collect(),
             state: self.state.iter().filter_map(state_row).collect(),
@@ -143,7 +151,7 @@ impl HandedOver {
         let text = serde_json::to_vec(&contents)?;
         writeln!(stream, "{}", json!({ "ok": text.len() }))?;
         stream.write_all(&text)?;
-        let listeners = self.listeners.iter().map(AsFd::as_fd);
+        let listeners = self.listeners.iter().map(|(listener, _)| listener.as_fd());
         let sockets: Vec<BorrowedFd<'_>> =
             listeners.chain(self.connections.iter().map(|one| one.socket.as_fd())).collect();
         for batch in sockets.chunks(BATCH) {
@@ -281,11 +289,13 @@ mod tests {
             StateWrite::Var { name: "v".into(), value: Some(true.into()) },
         ];
         let names: Vec<Name> = vec!["empty".into(), "t".into(), "v".into()];
-        let sent = HandedOver { listeners: vec![listener], connections, names: names.clone(), state: state.clone() };
+        let sent =
+            HandedOver { listeners: vec![(listener, true)], connections, names: names.clone(), state: state.clone() };
         let received = handed(sent).expect("all of it");
         assert_eq!((&received.names, &received.state), (&names, &state));
         let HandedOver { listeners, connections, .. } = received;
-        assert_eq!(listeners[0].local_addr().expect("an address"), address);
+        assert!(listeners[0].1);
+        assert_eq!(listeners[0].0.local_addr().expect("an address"), address);
         TcpStream::connect(address).expect("it listens still");
         for (n, (connection, mut far)) in (0u8..).zip(connections.into_iter().zip(far)) {
             assert_eq!(

@@ -106,7 +106,11 @@ fn an_address_in_use_is_an_error_that_names_it() {
 
 #[test]
 fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
-    let maple = exporting(|options| options.heap_bytes = Some(|| Some(7)));
+    let authority = common::tls::Authority::new("metrics");
+    let maple = exporting(|options| {
+        options.heap_bytes = Some(|| Some(7));
+        options.tls = Some(authority.tls());
+    });
     let topology = Topology::parse("linear:2").expect("a topology");
     let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).expect("it starts");
     eventually("the link is found", || maple.handle.links().len() == 1);
@@ -119,7 +123,13 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
         labels: &[],
         meaning: "Bytes of the heap in use. Only with --count-heap.",
     };
-    let listed: Vec<Family> = families().into_iter().chain([heap]).collect();
+    let expiry = Family {
+        name: "maple_certificate_expires_seconds".into(),
+        kind: Kind::Gauge,
+        labels: &[],
+        meaning: "When the controller's certificate expires, in seconds since 1970. Only with TLS.",
+    };
+    let listed: Vec<Family> = families().into_iter().chain([heap, expiry]).collect();
 
     let said = |start: &str| -> BTreeMap<String, String> {
         let said = text.lines().filter_map(|line| line.strip_prefix(start)?.split_once(' '));

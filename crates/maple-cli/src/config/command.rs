@@ -152,6 +152,10 @@ fn text(Origins { options, network }: &Origins) -> String {
         let name = network.names.of_switch(*dpid).unwrap_or_default();
         line(&mut text, &format!("switch {name}: {}", switch(&network.facts, *dpid)), &at(name));
     }
+    for (dpid, certificate) in &network.certificates {
+        let name = network.names.of_switch(*dpid).unwrap_or_default();
+        line(&mut text, &format!("switch {name}: certificate {certificate}"), &at(name));
+    }
     for (mac, facts) in network.facts.hosts() {
         let name = network.names.of_host(*mac).unwrap_or_default();
         let place = facts.at.map_or("anywhere".to_owned(), |at| network.names.in_text(&at.to_string()));

@@ -20,10 +20,12 @@ pub fn read(root: &mut Section<'_>) -> Network {
     let mut names = Names::new();
     let mut places = BTreeMap::new();
     let mut switches = BTreeMap::new();
+    let mut certificates = Vec::new();
     for entry in tables(root, "switches") {
-        let Some((dpid, facts)) = switch(&entry) else { continue };
+        let Some((dpid, facts, certificate)) = switch(&entry) else { continue };
         if entry.ok(names.add(&entry.name, Named::Switch(dpid))).is_some() {
             switches.insert(dpid, facts);
+            certificates.extend(certificate.map(|certificate| (dpid, certificate)));
             places.insert(entry.name.clone(), entry.at);
         }
     }
@@ -39,7 +41,7 @@ pub fn read(root: &mut Section<'_>) -> Network {
         }
     }
     let costs = costs(root, &names);
-    Network { facts: Facts::new(switches, hosts), costs, rows: rows(root), names, places }
+    Network { facts: Facts::new(switches, hosts), certificates, costs, rows: rows(root), names, places }
 }
 
 /// The tables in this table, if it is one: `weights` may also be the option with a file's name.
@@ -55,7 +57,7 @@ fn tables<'a>(root: &mut Section<'a>, name: &str) -> Vec<Entry<'a>> {
     entry.section().map(Section::all).unwrap_or_default()
 }
 
-fn switch(entry: &Entry<'_>) -> Option<(Dpid, SwitchFacts)> {
+fn switch(entry: &Entry<'_>) -> Option<(Dpid, SwitchFacts, Option<String>)> {
     let mut section = entry.section()?;
     let dpid = section.need("dpid", entry).and_then(|dpid| {
         let text = dpid.text()?;
@@ -63,6 +65,7 @@ fn switch(entry: &Entry<'_>) -> Option<(Dpid, SwitchFacts)> {
     });
     let mut ports = |name| section.get(name).map(|entry| ports(&entry));
     let (used, edge, link) = (ports("ports"), ports("edge"), ports("link"));
+    let certificate = section.get("certificate").and_then(|entry| Some(entry.text()?.to_owned()));
     let max_hosts = section.get("max-hosts-per-port").map(|entry| max_hosts(&entry)).unwrap_or_default();
     section.end();
     let facts = SwitchFacts { ports: used, edge: edge.unwrap_or_default(), link: link.unwrap_or_default(), max_hosts };
@@ -73,7 +76,7 @@ fn switch(entry: &Entry<'_>) -> Option<(Dpid, SwitchFacts)> {
     if let Some(range) = facts.edge.0.iter().chain(&facts.link.0).find(|range| is_closed(range)) {
         entry.wrong(format!("not all of the ports {}-{} are in `ports`", range.start(), range.end()));
     }
-    Some((dpid?, facts))
+    Some((dpid?, facts, certificate))
 }
 
 /// Ports: `3`, `"1-24"`, `[1, 2, "5-8"]`.

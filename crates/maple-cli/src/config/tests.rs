@@ -220,9 +220,19 @@ fn is_toml(line: &str) -> bool {
 fn the_page_names_each_table_and_its_keys() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let page = std::fs::read_to_string(page).expect("it is there");
-    for key in
-        ["[switches.", "dpid", "ports", "edge", "link", "max-hosts-per-port", "[hosts.", "mac", "at", "addresses"]
-    {
+    for key in [
+        "[switches.",
+        "dpid",
+        "certificate",
+        "ports",
+        "edge",
+        "link",
+        "max-hosts-per-port",
+        "[hosts.",
+        "mac",
+        "at",
+        "addresses",
+    ] {
         assert!(page.contains(key), "{key}");
     }
     for (start, _) in page.match_indices("```toml\n") {

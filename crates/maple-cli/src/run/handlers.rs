@@ -8,6 +8,7 @@ use maple_controller::takeover::HandedOver;
 use maple_controller::{Controller, ControllerOptions};
 
 use super::progress::Lines;
+use super::tls::Renewal;
 use super::{Started, TURN, joined, placed, tell_metrics};
 use crate::options::RunOptions;
 use crate::service::{self, Watchdog};
@@ -48,7 +49,9 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     options.logging().install();
     let stop = signal::stop_flag()?;
     let handed = HandedOver::default().listening(service::listeners()?);
-    let controller = Controller::take_over(placed(options, chosen), handed)?;
+    let chosen = placed(options, chosen)?;
+    let mut renewal = Renewal::of(&chosen)?;
+    let controller = Controller::take_over(chosen, handed)?;
     let handle = controller.handle();
     started(controller.handle());
     let mut lines = Lines::new(handle.names(), options.logging());
@@ -58,6 +61,9 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     let _watchdog = Watchdog::start(&handle);
     while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
         lines.follow(&handle, TURN);
+        if let Some(renewal) = &mut renewal {
+            renewal.look(&mut lines);
+        }
     }
     service::tell("STOPPING=1");
     lines.follow(&handle, Duration::ZERO);

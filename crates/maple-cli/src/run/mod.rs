@@ -9,6 +9,7 @@ mod progress;
 mod reload;
 mod rules;
 mod summary;
+mod tls;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -33,6 +34,7 @@ use crate::values::{OnOff, Pause};
 use crate::{builtin, descriptors, signal, weights};
 use progress::Lines;
 use reload::Reloading;
+use tls::Renewal;
 
 /// The counts of packets on which the policy failed that are reported: the tenth, the hundredth, and so on.
 struct Failures {
@@ -132,6 +134,7 @@ pub fn with(
     let serve =
         reloading.filter(|_| topology.is_none()).map(|reloading| reloading.under(&options, &chosen)).transpose()?;
     let takes_over = options.takeover;
+    let mut renewal = Renewal::of(&chosen)?;
     let handed = if takes_over { take_over(chosen.control.as_deref())? } else { HandedOver::default() };
     let handed = if topology.is_none() { handed.listening(service::listeners()?) } else { handed };
     let taken = handed.connections();
@@ -158,6 +161,9 @@ pub fn with(
             while !stop.load(Ordering::SeqCst) && handle.failure().is_none() {
                 lines.follow(&handle, TURN);
                 failures.tell(&handle, &mut lines);
+                if let Some(renewal) = &mut renewal {
+                    renewal.look(&mut lines);
+                }
                 if let Some(reloads) = &mut reloads {
                     reloads.look(&mut lines);
                 }
@@ -222,7 +228,7 @@ fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result
     }
     chosen.engine.check_rate = options.check_rate.unwrap_or(CHECK_RATE);
     chosen.engine.labels = options.labels.unwrap_or(chosen.engine.labels);
-    Ok(placed(options, chosen))
+    placed(options, chosen)
 }
 
 /// What the configuration says of the network.
@@ -246,7 +252,7 @@ fn declare(network: &Network, chosen: &mut ControllerOptions) -> anyhow::Result<
 
 /// Sets the listening addresses, the cores and the control socket. The system's limit of descriptors limits the number
 /// of switches.
-fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOptions {
+fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result<ControllerOptions> {
     descriptors::raise();
     if !options.cores.is_empty() {
         chosen.workers = options.cores.len();
@@ -257,12 +263,11 @@ fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
     chosen.heap_bytes = Some(maple_heap::held);
     chosen.names = Arc::new(options.network.names.clone());
     chosen.metrics = options.metrics.or(chosen.metrics);
-    if !options.listen.is_empty() {
-        chosen.listen = options.listen.clone();
-    } else if options.emulate.is_some() {
+    if options.listen.is_empty() && options.emulate.is_some() {
         chosen.listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))];
         chosen.pin = false;
     }
+    tls::apply(&options.tls, &options.listen, &options.network, &mut chosen)?;
     let service = || service::in_folder("STATE_DIRECTORY", "state.redb").filter(|_| options.emulate.is_none());
     chosen.state_file = options.state.clone().or(chosen.state_file).or_else(service);
     chosen.remember = options.emulate.is_none();
@@ -271,7 +276,7 @@ fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> ControllerOpti
         Some(path) => Some(path.clone()),
         None => chosen.control.or_else(|| options.emulate.is_none().then(control_of_controller)),
     };
-    chosen
+    Ok(chosen)
 }
 
 fn joined(addresses: &[SocketAddr]) -> String {

@@ -3,7 +3,7 @@
 mod snooping;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{self, SocketAddr};
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -36,10 +36,11 @@ use crate::restart::Restart;
 use crate::session::Deadlines;
 use crate::shard::mailbox::{Mailbox, Outgoing, Released, ShardMessage};
 use crate::shard::registry::Registry;
-use crate::shard::{Parts, QueueLimits, Shard, WAKER};
+use crate::shard::{ListeningSocket, Parts, QueueLimits, Shard, WAKER};
 use crate::snoop::{Snooper, Snooping};
 use crate::takeover::{HandedOver, place, state_of};
 use crate::time::Clock;
+use crate::tls::Tls;
 
 /// The most shards: a shard's number takes 8 bits of a leaf's id.
 const MAX_WORKERS: usize = 255;
@@ -55,6 +56,10 @@ pub const OPENFLOW_PORT: u16 = 6653;
 pub struct ControllerOptions {
     /// The addresses to listen on. Port 0 selects a free port; [`Handle::addresses`] returns it.
     pub listen: Vec<SocketAddr>,
+    /// The addresses to listen on with TLS, which needs [`ControllerOptions::tls`].
+    pub listen_tls: Vec<SocketAddr>,
+    /// Certificates for TLS.
+    pub tls: Option<Arc<Tls>>,
     /// The number of shards; 0 means one for each core.
     pub workers: usize,
     /// Whether each shard is pinned to a core.
@@ -105,6 +110,8 @@ impl ControllerOptions {
     pub fn new(policy: Arc<dyn Policy>) -> ControllerOptions {
         ControllerOptions {
             listen: vec![SocketAddr::from(([0, 0, 0, 0], OPENFLOW_PORT))],
+            listen_tls: Vec::new(),
+            tls: None,
             workers: 0,
             pin: true,
             cores: Vec::new(),
@@ -146,6 +153,9 @@ pub enum StartError {
         /// The system's error.
         error: io::Error,
     },
+    /// An address with TLS, and no certificate.
+    #[error("{0} is to be listened on with TLS, which needs a certificate and its key")]
+    NoCertificate(SocketAddr),
     /// The control socket can't be made.
     #[error("can't make the control socket {path}: {error}")]
     Control {
@@ -225,17 +235,8 @@ impl Controller {
         if let Some(missing) = options.cores.iter().find(|id| !cores().iter().any(|core| core.id == **id)) {
             return Err(StartError::NoCore(*missing, cores().iter().map(|core| core.id).collect()));
         }
-        let taken = std::mem::take(&mut handed.listeners);
-        let listeners = if taken.is_empty() {
-            options.listen.iter().map(|address| listen(*address)).collect::<Result<Vec<_>, _>>()?
-        } else {
-            let taken = taken.into_iter().map(|listener| {
-                listener.set_nonblocking(true)?;
-                Ok(TcpListener::from_std(listener))
-            });
-            taken.collect::<io::Result<Vec<_>>>()?
-        };
-        let addresses = listeners.iter().map(TcpListener::local_addr).collect::<io::Result<Vec<_>>>()?;
+        let listeners = listeners(&options, std::mem::take(&mut handed.listeners))?;
+        let addresses = listeners.iter().map(|(one, _)| one.local_addr()).collect::<io::Result<Vec<_>>>()?;
         let clock = Clock::start();
         let mut persistence = open_persistence(&options)?;
         take_state(&options.store, &handed.names, std::mem::take(&mut handed.state));
@@ -314,6 +315,9 @@ impl Controller {
         }
         if let Some(count) = options.heap_bytes {
             controller.handle.register_gauge(heap_gauge(count));
+        }
+        if let Some(tls) = options.tls {
+            controller.handle.register_gauge(expiry_gauge(tls));
         }
         if let Some(address) = options.metrics {
             let server = MetricsServer::open(address, controller.handle.clone());
@@ -411,7 +415,7 @@ impl Common {
         poll: Poll,
         inbox: crossbeam_channel::Receiver<Vec<ShardMessage>>,
         outgoing: Outgoing,
-        listeners: Vec<TcpListener>,
+        listeners: Vec<ListeningSocket>,
     ) -> io::Result<Parts> {
         Ok(Parts {
             id,
@@ -440,6 +444,37 @@ impl Common {
 fn heap_gauge(count: fn() -> Option<usize>) -> Gauge {
     let meaning = "Bytes of the heap in use. Only with --count-heap.";
     Gauge::new("maple_heap_bytes", meaning, move || count().map(|bytes| bytes as f64))
+}
+
+/// When the certificate expires, as a metric.
+fn expiry_gauge(tls: Arc<Tls>) -> Gauge {
+    let meaning = "When the controller's certificate expires, in seconds since 1970. Only with TLS.";
+    let seconds = move || tls.expires().duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
+    Gauge::new("maple_certificate_expires_seconds", meaning, seconds)
+}
+
+/// The sockets to listen on: those that another process has handed over, or new ones. Each with what its connections
+/// begin TLS with.
+fn listeners(
+    options: &ControllerOptions,
+    taken: Vec<(net::TcpListener, bool)>,
+) -> Result<Vec<ListeningSocket>, StartError> {
+    let with = |address: SocketAddr, is_tls: bool| match (is_tls, &options.tls) {
+        (false, _) => Ok(None),
+        (true, Some(tls)) => Ok(Some(Arc::clone(tls))),
+        (true, None) => Err(StartError::NoCertificate(address)),
+    };
+    if taken.is_empty() {
+        let plain = options.listen.iter().map(|address| (*address, false));
+        let all = plain.chain(options.listen_tls.iter().map(|address| (*address, true)));
+        return all.map(|(address, is_tls)| Ok((listen(address)?, with(address, is_tls)?))).collect();
+    }
+    let taken = taken.into_iter().map(|(listener, is_tls)| {
+        listener.set_nonblocking(true)?;
+        let tls = with(listener.local_addr()?, is_tls)?;
+        Ok((TcpListener::from_std(listener), tls))
+    });
+    taken.collect()
 }
 
 /// Takes over the tables and variables of another process, in the place of what the policy wrote while it was loaded. It

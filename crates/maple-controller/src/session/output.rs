@@ -9,6 +9,7 @@ use maple_wire::{Dpid, Error, Message, Port, Version};
 
 use super::negotiate::Incompatible;
 use crate::printable::printable;
+use crate::tls::NotThisSwitch;
 
 /// What the owner of a session has to do. Outputs must be handled in order.
 #[derive(Debug)]
@@ -127,8 +128,14 @@ pub enum CloseReason {
     /// The socket failed.
     #[error("{0}")]
     Io(std::io::ErrorKind),
+    /// The TLS session failed.
+    #[error("TLS: {0}")]
+    Tls(String),
+    /// The peer's certificate may not be the switch that it says it is.
+    #[error(transparent)]
+    NotThisSwitch(#[from] NotThisSwitch),
     /// The first message was not a hello.
-    #[error("the first message is not a hello (version byte {version:#04x}, type {kind})")]
+    #[error("the first message is not a hello (version byte {version:#04x}, type {kind}){}", hint(*version))]
     NotHello {
         /// The version byte.
         version: u8,
@@ -179,4 +186,11 @@ pub enum CloseReason {
     /// The controller stops.
     #[error("the controller stops")]
     Stopping,
+}
+
+/// What a first byte that is no version of OpenFlow may mean.
+fn hint(version: u8) -> &'static str {
+    /// The type of a record of TLS that has a handshake.
+    const HANDSHAKE: u8 = 0x16;
+    if version == HANDSHAKE { ": it speaks TLS, and this port has none" } else { "" }
 }

@@ -77,7 +77,7 @@ pub(crate) struct Connection {
 /// A deadline that passed while data lay unread.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Overdue {
-    /// The deadline counts once this many bytes have been read in all.
+    /// The deadline counts once this many bytes have been taken in all.
     up_to: u64,
     /// When to check again.
     next: Time,
@@ -212,8 +212,8 @@ impl Connection {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
             Err(error) => return Err(error),
         };
-        // A read that did not fill the buffer emptied the socket, unless the end of the stream follows.
-        self.readable = read == buffer.len() || self.read_closed;
+        // The end of the stream may follow.
+        self.readable = !self.socket.is_drained_by(read, buffer.len()) || self.read_closed;
         self.bytes_in += read as u64;
         Ok(Some(read))
     }
@@ -257,11 +257,16 @@ impl Connection {
         let up_to = match self.overdue {
             Some(overdue) => overdue.up_to,
             // If the socket cannot tell, reading it will fail.
-            None => self.bytes_in + self.socket.unread().unwrap_or(0),
+            None => self.taken() + self.socket.unread().unwrap_or(0),
         };
-        let is_read = self.bytes_in >= up_to;
+        let is_read = self.taken() >= up_to;
         self.overdue = (!is_read).then(|| Overdue { up_to, next: after(now, LATE_RETRY) });
         is_read
+    }
+
+    /// How many bytes were taken from the system.
+    fn taken(&self) -> u64 {
+        self.socket.taken().unwrap_or(self.bytes_in)
     }
 
     /// Ends the connection: the peer sees the end of the stream after the last message.
@@ -273,13 +278,16 @@ impl Connection {
     }
 
     /// Signals the end of the stream to the peer.
-    pub fn close_writing(&self) {
+    pub fn close_writing(&mut self) {
         // This fails only if the peer is gone already.
         let _ = self.socket.close_writing();
     }
 
     /// The reason for the end of a connection on which reading failed.
     pub fn read_error_reason(&self, error: &io::Error) -> CloseReason {
+        if let Some(failure) = self.socket.tls_failure() {
+            return CloseReason::Tls(failure);
+        }
         match error.kind() {
             _ if self.bytes_in == 0 => CloseReason::Silent,
             io::ErrorKind::UnexpectedEof => CloseReason::ByPeer,

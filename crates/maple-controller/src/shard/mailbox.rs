@@ -82,7 +82,8 @@ pub(crate) enum ShardMessage {
 /// What a shard does not close when it ends.
 #[derive(Debug, Default)]
 pub(crate) struct Released {
-    pub listeners: Vec<std::net::TcpListener>,
+    /// Each with whether its connections begin with TLS.
+    pub listeners: Vec<(std::net::TcpListener, bool)>,
     pub connections: Vec<HandedConnection>,
 }
 

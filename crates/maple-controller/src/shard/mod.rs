@@ -35,6 +35,7 @@ mod outbox;
 mod slots;
 mod socket;
 mod sockets;
+mod tls_socket;
 
 mod backlog;
 mod effects;
@@ -89,6 +90,7 @@ use returns::Returns;
 use session_output::DepartedSwitch;
 use slots::Slots;
 use sockets::Listeners;
+pub(crate) use sockets::ListeningSocket;
 
 /// The most bytes that one turn reads from a socket.
 const READ_SHARE: usize = 64 * 1024;
@@ -111,7 +113,7 @@ pub(crate) struct Parts {
     pub clock: Clock,
     pub deadlines: Deadlines,
     pub limits: QueueLimits,
-    pub listeners: Vec<mio::net::TcpListener>,
+    pub listeners: Vec<ListeningSocket>,
     pub registry: Arc<Registry>,
     pub inbox: Receiver<Vec<ShardMessage>>,
     pub outgoing: Outgoing,

@@ -137,6 +137,9 @@ impl Shard {
     pub(super) fn claim(&mut self, now: Time, slot: usize, dpid: Dpid) {
         let Some(connection) = self.connections.get(slot) else { return };
         let claimant = connection.id;
+        if let Err(refusal) = connection.socket.admit(dpid) {
+            return self.close(now, slot, refusal.into());
+        }
         match self.registry.claim(dpid, claimant) {
             Ok(()) => {
                 connection.dpid = Some(dpid);
@@ -300,6 +303,8 @@ impl Shard {
             _ => counters.of_handshake_failures += 1,
         }
         match reason {
+            CloseReason::Tls(_) => counters.of_tls_failures += 1,
+            CloseReason::NotThisSwitch(_) => counters.of_wrong_certificates += 1,
             CloseReason::Malformed(_) => counters.of_malformed += 1,
             CloseReason::Duplicate(_) => counters.of_duplicate_dpids += 1,
             CloseReason::Replaced(_) => counters.of_replaced_connections += 1,

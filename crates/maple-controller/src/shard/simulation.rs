@@ -226,7 +226,7 @@ impl Simulation {
         let SimulatedShard { shard, outgoing, .. } = &mut self.shards[shard];
         let ready = shard.connections.iter().filter_map(|connection| match &connection.socket {
             Socket::Memory(line) => line.readable().map(|(since, is_over)| (connection.id.slot, since, is_over)),
-            Socket::Tcp(_) => None,
+            Socket::Tcp(_) | Socket::Tls(_) => None,
         });
         for (slot, since, is_over) in ready.collect::<Vec<_>>() {
             shard.note_readable(slot, since.unwrap_or(now), is_over);

@@ -1,15 +1,18 @@
-//! The socket of a connection: TCP, or buffers in memory where a simulation drives the shard.
+//! The socket of a connection: TCP, TCP with TLS, or buffers in memory where a simulation drives the shard.
 //!
-//! Only builds with the feature `simulation` have the second kind.
+//! Only builds with the feature `simulation` have the last kind.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 
+use maple_wire::Dpid;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 
 #[cfg(feature = "simulation")]
 use super::simulation::NearEnd;
+use super::tls_socket::TlsSocket;
+use crate::tls::NotThisSwitch;
 
 /// What a connection waits for.
 const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
@@ -19,6 +22,8 @@ const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 pub(crate) enum Socket {
     /// A TCP socket, which the shard's poll watches.
     Tcp(TcpStream),
+    /// The same, with TLS.
+    Tls(Box<TlsSocket>),
     /// Buffers in memory. The simulation knows when they are ready.
     #[cfg(feature = "simulation")]
     Memory(NearEnd),
@@ -29,6 +34,7 @@ impl Socket {
     pub fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => registry.register(stream, token, INTEREST),
+            Socket::Tls(tls) => registry.register(&mut tls.stream, token, INTEREST),
             #[cfg(feature = "simulation")]
             Socket::Memory(_) => Ok(()),
         }
@@ -38,6 +44,7 @@ impl Socket {
     pub fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => registry.deregister(stream),
+            Socket::Tls(tls) => registry.deregister(&mut tls.stream),
             #[cfg(feature = "simulation")]
             Socket::Memory(_) => Ok(()),
         }
@@ -47,23 +54,77 @@ impl Socket {
     pub fn set_nodelay(&self) -> io::Result<()> {
         match self {
             Socket::Tcp(stream) => stream.set_nodelay(true),
+            Socket::Tls(tls) => tls.stream.set_nodelay(true),
             #[cfg(feature = "simulation")]
             Socket::Memory(_) => Ok(()),
         }
     }
 
-    /// The number of received bytes that are not read yet.
+    /// The number of received bytes that are not read yet. With TLS they are encrypted.
     pub fn unread(&self) -> io::Result<u64> {
         match self {
             Socket::Tcp(stream) => Ok(rustix::io::ioctl_fionread(stream)?),
+            Socket::Tls(tls) => Ok(rustix::io::ioctl_fionread(&tls.stream)?),
             #[cfg(feature = "simulation")]
             Socket::Memory(line) => Ok(line.unread()),
         }
     }
 
-    /// Signals the end of the stream to the peer.
-    pub fn close_writing(&self) -> io::Result<()> {
+    /// The number of bytes that were read, as [`Socket::unread`] counts them; `None` if they are those that reading
+    /// returned.
+    pub fn taken(&self) -> Option<u64> {
         match self {
+            Socket::Tls(tls) => Some(tls.taken()),
+            _ => None,
+        }
+    }
+
+    /// Whether reading so many bytes of a buffer left nothing to read.
+    #[inline]
+    pub fn is_drained_by(&self, read: usize, buffer: usize) -> bool {
+        match self {
+            Socket::Tls(tls) => tls.is_drained(),
+            _ => read < buffer,
+        }
+    }
+
+    /// Whether a TLS handshake goes on.
+    pub fn is_shaking_hands(&self) -> bool {
+        matches!(self, Socket::Tls(tls) if tls.is_shaking_hands())
+    }
+
+    /// Whether bytes wait in it, to be written by [`Write::flush`].
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        matches!(self, Socket::Tls(tls) if tls.has_output())
+    }
+
+    /// Whether it has TLS.
+    #[inline]
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Socket::Tls(_))
+    }
+
+    /// Why TLS has failed, if it has.
+    pub fn tls_failure(&self) -> Option<String> {
+        match self {
+            Socket::Tls(tls) => tls.failure(),
+            _ => None,
+        }
+    }
+
+    /// Whether the peer may be this switch. Without TLS anyone may.
+    pub fn admit(&self, dpid: Dpid) -> Result<(), NotThisSwitch> {
+        match self {
+            Socket::Tls(tls) => tls.admit(dpid),
+            _ => Ok(()),
+        }
+    }
+
+    /// Signals the end of the stream to the peer.
+    pub fn close_writing(&mut self) -> io::Result<()> {
+        match self {
+            Socket::Tls(tls) => tls.close_writing(),
             Socket::Tcp(stream) => stream.shutdown(Shutdown::Write),
             #[cfg(feature = "simulation")]
             Socket::Memory(line) => {
@@ -79,6 +140,7 @@ impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.read(buffer),
+            Socket::Tls(tls) => tls.read(buffer),
             #[cfg(feature = "simulation")]
             Socket::Memory(line) => line.read(buffer),
         }
@@ -90,12 +152,13 @@ impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(stream) => stream.write(bytes),
+            Socket::Tls(tls) => tls.write(bytes),
             #[cfg(feature = "simulation")]
             Socket::Memory(line) => line.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+        if let Socket::Tls(tls) = self { tls.flush() } else { Ok(()) }
     }
 }

@@ -1,8 +1,9 @@
 //! A shard's sockets: accepts, reads, writes and closes them.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{self, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::Time;
@@ -12,13 +13,17 @@ use mio::{Interest, Token};
 use super::connection::{Connection, ConnectionState, LINGER, ReadResult};
 use super::mailbox::{Released, ShardMessage};
 use super::socket::Socket;
+use super::tls_socket::TlsSocket;
 use super::{FIRST_CONNECTION, FIRST_LISTENER, Shard};
 use crate::session::{CloseReason, Session};
 use crate::takeover::HandedConnection;
 use crate::time::{after, until};
+use crate::tls::Tls;
 
 /// The most connections accepted in one turn.
 const ACCEPT_SHARE: usize = 64;
+/// The most connections whose TLS handshake goes on in one turn. Each may take some milliseconds, and the others wait.
+const HANDSHAKE_SHARE: usize = 4;
 /// How long packets that wait are answered, and how long output is written, before connections are handed over.
 const LAST_WORK: Duration = Duration::from_millis(20);
 const LAST_WRITE: Duration = Duration::from_millis(500);
@@ -30,9 +35,12 @@ pub(super) fn token(slot: usize) -> Token {
     Token(FIRST_CONNECTION + slot)
 }
 
+/// A listening socket, with what its connections begin TLS with, if they do.
+pub(crate) type ListeningSocket = (TcpListener, Option<Arc<Tls>>);
+
 /// The listening sockets. One shard accepts for all.
 pub(super) struct Listeners {
-    sockets: Vec<TcpListener>,
+    sockets: Vec<ListeningSocket>,
     /// Whether there may be connections to accept.
     ready: bool,
     /// Until when accepting is paused.
@@ -40,19 +48,19 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    pub fn new(mut sockets: Vec<TcpListener>, registry: &mio::Registry) -> io::Result<Listeners> {
-        for (i, socket) in sockets.iter_mut().enumerate() {
+    pub fn new(mut sockets: Vec<ListeningSocket>, registry: &mio::Registry) -> io::Result<Listeners> {
+        for (i, (socket, _)) in sockets.iter_mut().enumerate() {
             registry.register(socket, Token(FIRST_LISTENER + i), Interest::READABLE)?;
         }
         Ok(Listeners { ready: false, sockets, paused_until: None })
     }
 
-    /// Takes the sockets. Nothing is accepted any more.
-    fn release(&mut self, registry: &mio::Registry) -> Vec<net::TcpListener> {
+    /// Takes the sockets, each with whether its connections begin with TLS. Nothing is accepted any more.
+    fn release(&mut self, registry: &mio::Registry) -> Vec<(net::TcpListener, bool)> {
         let sockets = std::mem::take(&mut self.sockets).into_iter();
-        let released = sockets.filter_map(|mut socket| {
+        let released = sockets.filter_map(|(mut socket, tls)| {
             registry.deregister(&mut socket).ok()?;
-            Some(owned(&socket).ok()?.into())
+            Some((owned(&socket).ok()?.into(), tls.is_some()))
         });
         released.collect()
     }
@@ -68,11 +76,15 @@ impl Listeners {
     }
 
     /// The next connection.
-    fn accept(&mut self) -> io::Result<Option<(TcpStream, SocketAddr)>> {
-        for socket in &self.sockets {
+    fn accept(&mut self) -> io::Result<Option<(Socket, SocketAddr)>> {
+        for (socket, tls) in &self.sockets {
             loop {
                 match socket.accept() {
-                    Ok(accepted) => return Ok(Some(accepted)),
+                    Ok((stream, peer)) => {
+                        let Some(tls) = tls else { return Ok(Some((Socket::Tcp(stream), peer))) };
+                        let socket = TlsSocket::new(stream, Arc::clone(tls)).map_err(io::Error::other)?;
+                        return Ok(Some((Socket::Tls(Box::new(socket)), peer)));
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // The peer closed before it was accepted.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -127,9 +139,9 @@ impl Shard {
                     self.counters.of_connections += 1;
                     let to = self.registry.assign();
                     if to == self.id {
-                        self.adopt(now, Socket::Tcp(socket), peer);
+                        self.adopt(now, socket, peer);
                     } else {
-                        self.outgoing.send(to, ShardMessage::Connection(Socket::Tcp(socket), peer));
+                        self.outgoing.send(to, ShardMessage::Connection(socket, peer));
                     }
                 }
                 Ok(None) => return,
@@ -227,9 +239,17 @@ impl Shard {
         if self.outgoing.is_congested() {
             return;
         }
+        let mut handshakes = 0;
         for _ in 0..self.to_read.len() {
             let Some(slot) = self.to_read.pop_front() else { break };
             if let Some(connection) = self.connections.get(slot) {
+                if connection.socket.is_shaking_hands() {
+                    handshakes += 1;
+                    if handshakes > HANDSHAKE_SHARE {
+                        self.to_read.push_back(slot);
+                        continue;
+                    }
+                }
                 connection.queued_to_read = false;
                 self.read(now, slot);
             }
@@ -262,10 +282,12 @@ impl Shard {
             }
         }
         self.act(now, slot);
-        if let Some(connection) = self.connections.get(slot)
-            && !connection.readable
-        {
+        let Some(connection) = self.connections.get(slot) else { return };
+        if !connection.readable {
             connection.waiting_since = None;
+        }
+        if connection.socket.is_tls() {
+            self.want_write(slot);
         }
         if has_answers {
             self.write(now, slot);
@@ -309,7 +331,8 @@ impl Shard {
         let Some(connection) = self.connections.get(slot) else { return };
         connection.queued_to_write = false;
         let waited = connection.outbox.len();
-        let taken = match connection.outbox.write_to(&mut connection.socket) {
+        let flushed = connection.socket.flush();
+        let taken = match flushed.and_then(|()| connection.outbox.write_to(&mut connection.socket)) {
             Ok(taken) => taken,
             Err(error) => return self.drop_connection(now, slot, CloseReason::Io(error.kind())),
         };
@@ -356,7 +379,7 @@ impl Shard {
     /// Queues a connection for writing, if it has output.
     pub(super) fn want_write(&mut self, slot: usize) {
         if let Some(connection) = self.connections.get(slot)
-            && !connection.outbox.is_empty()
+            && (!connection.outbox.is_empty() || connection.socket.has_output())
             && !std::mem::replace(&mut connection.queued_to_write, true)
         {
             self.to_write.push(slot);

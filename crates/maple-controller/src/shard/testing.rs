@@ -52,7 +52,7 @@ impl Setting {
             clock: self.clock,
             deadlines: Deadlines::default(),
             limits: QueueLimits::default(),
-            listeners: self.listeners,
+            listeners: self.listeners.into_iter().map(|listener| (listener, None)).collect(),
             registry: self.registry,
             inbox: self.inbox,
             outgoing: self.outgoing,

@@ -4,12 +4,14 @@
 
 #[path = "../../../../tests/skip.rs"]
 mod skip;
+pub mod tls;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use maple_controller::tls::Tls;
 use maple_controller::{Controller, ControllerOptions, Deadlines, Handle};
 use maple_core::{Net, PacketHandle, Route};
 use maple_wire::msg::stats::{Desc, FlowStats};
@@ -25,6 +27,18 @@ pub use skip::missing;
 pub const LONG: Duration = Duration::from_secs(10);
 /// Long enough to see that something does not happen.
 pub const SHORT: Duration = Duration::from_millis(150);
+
+/// Whether switches speak TLS: in files such as `hostile_tls.rs`, which have the tests of others.
+pub fn speaks_tls() -> bool {
+    module_path!().contains("_tls::")
+}
+
+/// What both ends begin TLS with.
+static TLS: LazyLock<(Arc<Tls>, Arc<rustls::ClientConfig>)> = LazyLock::new(|| {
+    let authority = tls::Authority::new("common");
+    let own = authority.sign("switch", 2);
+    (authority.tls(), authority.client(Some(&own), &tls::versions()))
+});
 
 /// A running controller.
 pub struct Maple {
@@ -45,6 +59,10 @@ impl Maple {
         options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
         options.workers = 1;
         options.pin = false;
+        if speaks_tls() {
+            options.listen_tls = std::mem::take(&mut options.listen);
+            options.tls = Some(Arc::clone(&TLS.0));
+        }
         change(&mut options);
         let controller = Controller::start(options).expect("the controller starts");
         let handle = controller.handle();
@@ -100,6 +118,11 @@ impl Peer {
     /// A connection, and nothing more.
     pub fn connect(address: SocketAddr) -> Peer {
         let stream = TcpStream::connect(address).expect("the controller accepts");
+        Peer::on(if speaks_tls() { tls::speak(stream, &TLS.1) } else { stream })
+    }
+
+    /// The same, on a connection that is there.
+    pub fn on(stream: TcpStream) -> Peer {
         stream.set_nodelay(true).unwrap();
         Peer {
             stream,
@@ -123,7 +146,18 @@ impl Peer {
 
     /// A switch with two ports whose handshake is under way.
     pub fn begin(address: SocketAddr, version: Version, dpid: u64) -> Peer {
-        let mut peer = Peer::greeted(address, version);
+        Peer::greeted(address, version).become_switch(dpid)
+    }
+
+    /// The same, on a connection that is there, in OpenFlow 1.3.
+    pub fn begin_on(stream: TcpStream, dpid: u64) -> Peer {
+        let mut peer = Peer::on(stream);
+        peer.send(1, &hello(peer.version as u8, None));
+        peer.become_switch(dpid)
+    }
+
+    fn become_switch(self, dpid: u64) -> Peer {
+        let mut peer = self;
         peer.dpid = Dpid(dpid);
         peer.ports = vec![port(1), port(2)];
         peer

@@ -1,0 +1,129 @@
+//! TLS: the certificates that the command line names, read again while the controller runs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::anyhow;
+use maple_controller::ControllerOptions;
+use maple_controller::tls::{Tls, TlsFiles};
+
+use super::progress::Lines;
+use crate::declared::Network;
+use crate::options::TlsArgs;
+use crate::signal;
+use crate::usage_error::{OrUsageError as _, usage_error};
+use crate::values::Listen;
+
+/// How often files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long before the certificate expires warnings begin, and how often they come.
+const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
+const WARN_EVERY: Duration = Duration::from_secs(86_400);
+
+/// Reads the files, if there are any, and says where to listen.
+pub fn apply(
+    args: &TlsArgs,
+    listen: &[Listen],
+    declared: &Network,
+    chosen: &mut ControllerOptions,
+) -> anyhow::Result<()> {
+    let (tls, plain): (Vec<Listen>, Vec<Listen>) = listen.iter().partition(|one| one.is_tls);
+    let addresses = |all: Vec<Listen>| all.into_iter().map(|one| one.address).collect::<Vec<_>>();
+    if !listen.is_empty() {
+        (chosen.listen, chosen.listen_tls) = (addresses(plain), addresses(tls));
+    }
+    let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
+        return match chosen.listen_tls.first() {
+            Some(address) => {
+                Err(usage_error(anyhow!("--listen tls:{address} needs --tls-cert, --tls-key and --tls-ca")))
+            }
+            None => Ok(()),
+        };
+    };
+    if args.tls_ca.is_none() && !args.tls_no_client_cert {
+        return Err(usage_error(anyhow!(
+            "--tls-cert needs --tls-ca, the authorities that sign the certificates of switches; or \
+             --tls-no-client-cert, and then whatever reaches the port may be any switch"
+        )));
+    }
+    if listen.is_empty() {
+        chosen.listen_tls = std::mem::take(&mut chosen.listen);
+    } else if chosen.listen_tls.is_empty() {
+        return Err(usage_error(anyhow!("--tls-cert needs an address for TLS, such as --listen tls:0.0.0.0:6653")));
+    }
+    let mut files = TlsFiles::new(certificate, key);
+    files.authorities.clone_from(&args.tls_ca);
+    files.revoked.clone_from(&args.tls_crl);
+    files.switches.clone_from(&args.tls_switches);
+    files.declared.clone_from(&declared.certificates);
+    files.trusts_first_use = args.tls_trust_on_first_use;
+    chosen.tls = Some(Arc::new(Tls::open(files).or_usage_error()?));
+    Ok(())
+}
+
+/// Reads the files again on SIGHUP and when they have changed, and warns before the certificate expires.
+pub struct Renewal {
+    tls: Arc<Tls>,
+    hangup: Arc<AtomicBool>,
+    looked: Option<Instant>,
+    warned: Option<Instant>,
+}
+
+impl Renewal {
+    /// For a controller with these options; `None` if it has no TLS.
+    pub fn of(chosen: &ControllerOptions) -> anyhow::Result<Option<Renewal>> {
+        let Some(tls) = chosen.tls.clone() else { return Ok(None) };
+        Ok(Some(Renewal { tls, hangup: signal::hangup_flag()?, looked: None, warned: None }))
+    }
+
+    /// Looks whether there is something to do.
+    pub fn look(&mut self, lines: &mut Lines) {
+        let is_asked = self.hangup.swap(false, Ordering::SeqCst);
+        if !is_asked && self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        let read = if is_asked { self.tls.reload().map(|()| true) } else { self.tls.reload_if_changed() };
+        match read {
+            Ok(true) => {
+                lines.print_line("TLS: certificates read again");
+                self.warned = None;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                lines.print_line(&format!("warning: TLS goes on with the certificates as they were: {error}"))
+            }
+        }
+        if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
+            self.warned = Some(Instant::now());
+            lines_of_expiry(self.tls.expires(), SystemTime::now()).iter().for_each(|line| lines.print_line(line));
+        }
+    }
+}
+
+/// What is to be said of a certificate that expires then.
+fn lines_of_expiry(expires: SystemTime, now: SystemTime) -> Option<String> {
+    match expires.duration_since(now) {
+        Err(_) => Some("warning: the controller's certificate has expired; switches refuse it".into()),
+        Ok(left) if left < WARN_BEFORE => {
+            Some(format!("warning: the controller's certificate expires in {} days", left.as_secs() / 86_400))
+        }
+        Ok(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_begin_thirty_days_ahead() {
+        let now = SystemTime::now();
+        let days = |count: u64| now + Duration::from_secs(count * 86_400 + 1);
+        assert_eq!(lines_of_expiry(days(30), now), None);
+        assert!(lines_of_expiry(days(29), now).expect("soon").ends_with("in 29 days"));
+        assert!(lines_of_expiry(days(0), now).expect("soon").ends_with("in 0 days"));
+        assert!(lines_of_expiry(now - Duration::from_secs(1), now).expect("over").contains("has expired"));
+    }
+}

@@ -1,0 +1,175 @@
+//! A TCP socket with TLS on it. It reads and writes plain bytes; the handshake happens meanwhile.
+//!
+//! # Memory
+//!
+//! An idle session has no buffers: what was read is decrypted at once, up to a record that is incomplete, and what is
+//! encrypted is written at once, as far as the system takes it.
+
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::sync::Arc;
+
+use maple_wire::Dpid;
+use mio::net::TcpStream;
+use rustls::ServerConnection;
+
+use crate::tls::{Identity, NotThisSwitch, Tls, told};
+
+/// The most bytes that are read at a time.
+const READ: usize = 16 * 1024;
+/// A record's plaintext is not longer. One that was begun before may be complete now.
+const RECORD: usize = 16 * 1024;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct TlsSocket {
+    pub stream: TcpStream,
+    session: ServerConnection,
+    tls: Arc<Tls>,
+    /// How many bytes were read, encrypted.
+    taken: u64,
+    /// Whether the last read left nothing behind.
+    is_drained: bool,
+    /// Why the session has ended.
+    failure: Option<String>,
+}
+
+impl TlsSocket {
+    /// For a connection that was just accepted.
+    pub fn new(stream: TcpStream, tls: Arc<Tls>) -> Result<TlsSocket, rustls::Error> {
+        let session = ServerConnection::new(tls.config())?;
+        Ok(TlsSocket { stream, session, tls, taken: 0, is_drained: false, failure: None })
+    }
+
+    /// Whether its handshake goes on.
+    pub fn is_shaking_hands(&self) -> bool {
+        self.session.is_handshaking()
+    }
+
+    /// Whether bytes wait to be written that were taken already.
+    pub fn has_output(&self) -> bool {
+        self.session.wants_write()
+    }
+
+    /// How many bytes were read, encrypted.
+    pub fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Whether the last read left nothing behind, here or in the system.
+    pub fn is_drained(&self) -> bool {
+        self.is_drained
+    }
+
+    /// Why the session has failed, or did not begin, if the stream has ended.
+    pub fn failure(&self) -> Option<String> {
+        let unfinished = || "the switch ended the connection during the handshake".to_owned();
+        self.failure.clone().or_else(|| (self.session.is_handshaking() && self.taken > 0).then(unfinished))
+    }
+
+    /// Whether the peer's certificate allows it to be this switch.
+    pub fn admit(&self, dpid: Dpid) -> Result<(), NotThisSwitch> {
+        // The session has verified the certificate, so it can be read.
+        let certificate = self.session.peer_certificates().and_then(<[_]>::first);
+        self.tls.admit(certificate.and_then(|it| Identity::of(it).ok()).as_ref(), dpid)
+    }
+
+    /// Ends the session, and the stream.
+    pub fn close_writing(&mut self) -> io::Result<()> {
+        self.session.send_close_notify();
+        self.flush()?;
+        self.stream.shutdown(Shutdown::Write)
+    }
+
+    /// Decrypts bytes. Plaintext goes to `buffer`, which has room for it. Returns how much there was.
+    fn decrypt(&mut self, mut bytes: &[u8], buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while !bytes.is_empty() {
+            self.session.read_tls(&mut bytes)?;
+            if let Err(error) = self.session.process_new_packets() {
+                self.failure = Some(told(&error));
+                // The peer is told why, if it listens.
+                drop(self.flush());
+                break;
+            }
+            filled += take(&mut self.session, &mut buffer[filled..])?;
+        }
+        Ok(filled)
+    }
+}
+
+/// Takes the plaintext that is there.
+fn take(session: &mut ServerConnection, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match session.reader().read(&mut buffer[filled..]) {
+            // The peer has ended the session.
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+impl Read for TlsSocket {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = take(&mut self.session, buffer)?;
+        let mut encrypted = [0; READ];
+        self.is_drained = false;
+        while self.failure.is_none() && buffer.len() - filled > READ + RECORD {
+            match self.stream.read(&mut encrypted) {
+                Ok(0) if filled == 0 => return Ok(0),
+                Ok(0) => break,
+                Ok(count) => {
+                    self.taken += count as u64;
+                    filled += self.decrypt(&encrypted[..count], &mut buffer[filled..])?;
+                    self.is_drained = count < READ;
+                    if self.is_drained {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.is_drained = true;
+                    break;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if filled == 0 => return Err(error),
+                // It comes again.
+                Err(_) => break,
+            }
+        }
+        self.flush()?;
+        match (filled, &self.failure) {
+            (0, Some(_)) => Err(io::ErrorKind::InvalidData.into()),
+            (0, None) => Err(io::ErrorKind::WouldBlock.into()),
+            (filled, _) => Ok(filled),
+        }
+    }
+}
+
+impl Write for TlsSocket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.flush()?;
+        if self.session.is_handshaking() || self.session.wants_write() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let taken = self.session.writer().write(bytes)?;
+        self.flush()?;
+        Ok(taken)
+    }
+
+    /// Writes what was encrypted, as far as the system takes it.
+    fn flush(&mut self) -> io::Result<()> {
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut self.stream) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,392 @@
+//! TLS on the OpenFlow channel.
+//!
+//! # What
+//!
+//! A controller may listen with TLS 1.2 and 1.3. A switch shows a certificate that one of the controller's authorities
+//! has signed. A file may say which certificate may be which switch (`switches.rs`). All is read again when files change,
+//! without an end of any session: a session keeps the certificates that it began with.
+//!
+//! Names in certificates mean nothing by themselves. Those of `ovs-pki` are no valid DNS names.
+//!
+//! # Resumption
+//!
+//! A switch may resume a session by a ticket, without signatures. The ticket holds its certificate, which is looked at
+//! again: whether it has expired, and whether it may be this switch. A ticket is good until files are read again, so a
+//! new revocation list or authority holds for all sessions that begin after it.
+//!
+//! # Bounds
+//!
+//! A handshake has the time that a session's handshake has, and a shard works at a few in each turn (`shard/sockets.rs`).
+//! Renegotiation, which costs the controller more than the switch, does not exist here.
+//!
+//! OpenFlow 1.3.5, section 6.3.3; RFC 5246, RFC 8446; RFC 5077 for tickets.
+
+mod identity;
+mod switches;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use maple_wire::Dpid;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{
+    AlertDescription, CertificateError, DigitallySignedStruct, DistinguishedName, InvalidMessage, RootCertStore,
+    ServerConfig, SignatureScheme,
+};
+
+pub(crate) use identity::Identity;
+use switches::Switches;
+pub use switches::{NotThisSwitch, SwitchesError};
+
+/// The files of a controller that listens with TLS. All certificates and keys are PEM.
+///
+/// ```
+/// use maple_controller::tls::TlsFiles;
+///
+/// let mut files = TlsFiles::new("/etc/maple/cert.pem", "/etc/maple/key.pem");
+/// files.authorities = Some("/etc/maple/switchca.pem".into());
+/// ```
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The controller's certificate, and those that link it to an authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// The authorities that sign the certificates of switches. `None`: switches need no certificate, and anything that
+    /// reaches the port may be any switch.
+    pub authorities: Option<PathBuf>,
+    /// Lists of revoked certificates. If there are any, each certificate has to be of an authority that has one.
+    pub revoked: Vec<PathBuf>,
+    /// Which certificate may be which switch (see [`Tls`]). `None`: each may be any.
+    pub switches: Option<PathBuf>,
+    /// The same, besides that file: datapath ids, each with a certificate as in a line of the file.
+    pub declared: Vec<(Dpid, String)>,
+    /// Whether a switch that is not in that file is added with the first certificate that claims to be it.
+    pub trusts_first_use: bool,
+}
+
+impl TlsFiles {
+    /// A certificate and its key, and nothing else.
+    pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> TlsFiles {
+        let (certificate, key) = (certificate.into(), key.into());
+        TlsFiles {
+            certificate,
+            key,
+            authorities: None,
+            revoked: Vec::new(),
+            switches: None,
+            declared: Vec::new(),
+            trusts_first_use: false,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.certificate, &self.key]
+            .into_iter()
+            .chain(&self.authorities)
+            .chain(&self.revoked)
+            .chain(self.switches.as_ref().filter(|_| !self.trusts_first_use))
+    }
+}
+
+/// What is wrong with the files of [`Tls`]. The text never has anything of a key.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file can't be read.
+    #[error("can't read {0}: {1}")]
+    Read(PathBuf, io::Error),
+    /// It has not what it should have.
+    #[error("{0}: {1}")]
+    Content(PathBuf, String),
+    /// The private key belongs to another certificate.
+    #[error("the key in {key} does not belong to the certificate in {certificate}")]
+    OtherKey {
+        /// The key's file.
+        key: PathBuf,
+        /// The certificate's file.
+        certificate: PathBuf,
+    },
+    /// The list of switches.
+    #[error(transparent)]
+    Switches(#[from] SwitchesError),
+    /// Files that need certificates of switches, without authorities for those.
+    #[error("{0} needs the authorities that sign the certificates of switches")]
+    NeedsAuthorities(&'static str),
+    /// Trust on first use without a file for it.
+    #[error("trust on first use needs a file of switches, to which it adds those that it trusts")]
+    NeedsSwitches,
+    /// The system has no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(rustls::Error),
+}
+
+/// TLS for a controller's listening addresses ([`crate::ControllerOptions::tls`]).
+///
+/// # The file of switches
+///
+/// A line for each certificate: datapath ids, in hex, with commas and ranges; and what the certificate has, which is the
+/// rest of the line. Empty lines and those that begin with `#` mean nothing.
+///
+/// ```text
+/// # datapath ids   certificate
+/// 1,2,a-f          subject:C=US, ST=CA, O=Open vSwitch, OU=Open vSwitch certifier, CN=sc id:a7e870d4-471e
+/// 10               name:switch10.example.org
+/// 00000000000000ff sha256:9b6e5f…
+/// ```
+///
+/// `name` is a subject alternative name or the subject's common name. A datapath id that the file names may only be used
+/// with a certificate that one of its lines describes. Others may not be used at all, or belong to the first certificate
+/// that comes ([`TlsFiles::trusts_first_use`]).
+#[derive(Debug)]
+pub struct Tls {
+    files: TlsFiles,
+    config: ArcSwap<ServerConfig>,
+    switches: Mutex<Option<Switches>>,
+    read: Mutex<Read>,
+}
+
+/// What was read last.
+#[derive(Debug)]
+struct Read {
+    newest: Vec<Option<SystemTime>>,
+    not_after: u64,
+}
+
+impl Tls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// [`TlsError`], which names the file.
+    pub fn open(files: TlsFiles) -> Result<Tls, TlsError> {
+        if files.authorities.is_none() {
+            let needing = [
+                ("a file of switches", files.switches.is_some()),
+                ("a switch with a certificate", !files.declared.is_empty()),
+                ("revocation", !files.revoked.is_empty()),
+            ];
+            if let Some((what, _)) = needing.into_iter().find(|(_, is_there)| *is_there) {
+                return Err(TlsError::NeedsAuthorities(what));
+            }
+        }
+        if files.trusts_first_use && files.switches.is_none() {
+            return Err(TlsError::NeedsSwitches);
+        }
+        let newest = times(&files);
+        let (config, not_after) = config(&files)?;
+        let switches = Switches::read(files.switches.as_deref(), &files.declared, files.trusts_first_use)?;
+        Ok(Tls {
+            config: ArcSwap::from_pointee(config),
+            switches: Mutex::new(switches),
+            read: Mutex::new(Read { newest, not_after }),
+            files,
+        })
+    }
+
+    /// Reads all files again. Sessions go on as they began. If anything is wrong, nothing changes.
+    ///
+    /// # Errors
+    /// As [`Tls::open`].
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let newest = times(&self.files);
+        // What is wrong is not told again before files change again.
+        lock(&self.read).newest.clone_from(&newest);
+        let fresh = Tls::open(self.files.clone())?;
+        let mut switches = lock(&self.switches);
+        *switches = lock(&fresh.switches).take();
+        self.config.store(fresh.config.load_full());
+        lock(&self.read).not_after = lock(&fresh.read).not_after;
+        Ok(())
+    }
+
+    /// The same, if a file has changed since they were read last. Returns whether one had.
+    ///
+    /// # Errors
+    /// As [`Tls::open`], once for each change.
+    pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
+        if lock(&self.read).newest == times(&self.files) {
+            return Ok(false);
+        }
+        self.reload().map(|()| true)
+    }
+
+    /// When the controller's certificate expires.
+    pub fn expires(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(lock(&self.read).not_after)
+    }
+
+    /// The settings for sessions that begin now.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        self.config.load_full()
+    }
+
+    /// Whether a peer with this certificate may be this switch.
+    pub(crate) fn admit(&self, identity: Option<&Identity>, dpid: Dpid) -> Result<(), NotThisSwitch> {
+        if let Some(identity) = identity
+            && identity.not_after < seconds_now()
+        {
+            return Err(NotThisSwitch::Expired { dpid, certificate: identity.to_string() });
+        }
+        match (&mut *lock(&self.switches), identity) {
+            (Some(switches), Some(identity)) => switches.admit(identity, dpid),
+            (Some(_), None) => Err(NotThisSwitch::NoCertificate { dpid }),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn seconds_now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// When each file was changed last.
+fn times(files: &TlsFiles) -> Vec<Option<SystemTime>> {
+    files.all().map(|file| std::fs::metadata(file).and_then(|data| data.modified()).ok()).collect()
+}
+
+/// The settings, and the second when the certificate expires.
+fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
+    let content = |path: &Path, what: String| TlsError::Content(path.to_owned(), what);
+    let chain: Vec<CertificateDer<'static>> = pems(&files.certificate, "certificate")?;
+    let own = Identity::of(&chain[0]).map_err(|error| content(&files.certificate, error))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| pem_error(&files.key, "private key", error))?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
+    let builder = builder.with_safe_default_protocol_versions().map_err(TlsError::Random)?;
+    let builder = match &files.authorities {
+        None => builder.with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for authority in pems::<CertificateDer<'static>>(path, "certificate")? {
+                roots.add(authority).map_err(|error| content(path, told(&error)))?;
+            }
+            let mut lists = Vec::new();
+            for path in &files.revoked {
+                lists.extend(pems::<CertificateRevocationListDer<'static>>(path, "revocation list")?);
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = verifier.with_crls(lists).only_check_end_entity_revocation().build();
+            // Only revocation lists can be wrong here.
+            let place = files.revoked.first().unwrap_or(path);
+            builder.with_client_cert_verifier(Arc::new(Verifier(verifier.map_err(|e| content(place, e.to_string()))?)))
+        }
+    };
+    let config = builder.with_single_cert(chain, key).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => {
+            TlsError::OtherKey { key: files.key.clone(), certificate: files.certificate.clone() }
+        }
+        // Whatever is wrong with a key, nothing of it is told.
+        error => content(&files.key, format!("not a key that can be used: {error}")),
+    });
+    let mut config = config?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.ticketer = ring::Ticketer::new().map_err(TlsError::Random)?;
+    config.send_tls13_tickets = 1;
+    Ok((config, own.not_after))
+}
+
+/// All objects of a kind in a file, one at least.
+fn pems<T: PemObject>(path: &Path, what: &str) -> Result<Vec<T>, TlsError> {
+    let all = T::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<T>, _>>);
+    match all.map_err(|error| pem_error(path, what, error))? {
+        all if all.is_empty() => Err(pem_error(path, what, pem::Error::NoItemsFound)),
+        all => Ok(all),
+    }
+}
+
+fn pem_error(path: &Path, what: &str, error: pem::Error) -> TlsError {
+    match error {
+        pem::Error::Io(error) => TlsError::Read(path.to_owned(), error),
+        pem::Error::NoItemsFound => TlsError::Content(path.to_owned(), format!("there is no PEM {what} in it")),
+        error => TlsError::Content(path.to_owned(), format!("not a PEM {what}: {error}")),
+    }
+}
+
+/// Verifies certificates, and says so where one is of a version that has no extensions.
+#[derive(Debug)]
+struct Verifier(Arc<dyn ClientCertVerifier>);
+
+/// A certificate that OpenSSL makes without a configuration.
+const FIRST_VERSION: &str = "its certificate is one of X.509 version 1, which can't say that it is no authority; make one of \
+                             version 3, as ovs-pki does";
+
+impl ClientCertVerifier for Verifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        if identity::is_first_version(end_entity) {
+            return Err(rustls::Error::General(FIRST_VERSION.into()));
+        }
+        self.0.verify_client_cert(end_entity, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Why a TLS session ended, in words for operators.
+pub(crate) fn told(error: &rustls::Error) -> String {
+    use rustls::Error;
+    let text = match error {
+        Error::InvalidMessage(InvalidMessage::InvalidContentType) => "the switch does not speak TLS",
+        Error::NoCertificatesPresented => "the switch showed no certificate",
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => "no known authority has signed its certificate",
+        Error::InvalidCertificate(CertificateError::BadSignature) => {
+            "no known authority has signed its certificate; one of the same name has another key"
+        }
+        Error::InvalidCertificate(CertificateError::Expired | CertificateError::ExpiredContext { .. }) => {
+            "its certificate has expired"
+        }
+        Error::InvalidCertificate(CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. }) => {
+            "its certificate is not valid yet"
+        }
+        Error::InvalidCertificate(CertificateError::Revoked) => "its certificate was revoked",
+        Error::InvalidCertificate(CertificateError::UnknownRevocationStatus) => {
+            "there is no revocation list of the authority that signed its certificate"
+        }
+        Error::AlertReceived(AlertDescription::UnknownCA) => {
+            "the switch knows no authority that signed the controller's certificate"
+        }
+        Error::General(text) => return text.clone(),
+        error => return error.to_string(),
+    };
+    text.into()
+}

@@ -1,0 +1,333 @@
+//! Which certificate may be which switch: the file of switches, and trust on first use.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use maple_wire::Dpid;
+
+use super::Identity;
+
+/// What is wrong with a file of switches.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SwitchesError {
+    /// It can't be read.
+    #[error("can't read {0}: {1}")]
+    Read(PathBuf, io::Error),
+    /// It can't be written, which trust on first use needs.
+    #[error("can't write {0}: {1}")]
+    Write(PathBuf, io::Error),
+    /// The certificate of a declared switch is wrong.
+    #[error("switch {0}: {1}")]
+    Declared(Dpid, String),
+    /// A line is wrong.
+    #[error("{}:{line}: {what}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+/// Why a peer may not be the switch that it claims to be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotThisSwitch {
+    /// The datapath id belongs to another certificate.
+    #[error("datapath id {dpid} belongs to another certificate than {certificate}")]
+    OtherCertificate {
+        /// The datapath id.
+        dpid: Dpid,
+        /// What the certificate says.
+        certificate: String,
+    },
+    /// The datapath id belongs to nobody.
+    #[error("datapath id {dpid} is not in the file of switches; it was claimed with {certificate}")]
+    Unknown {
+        /// The datapath id.
+        dpid: Dpid,
+        /// What the certificate says.
+        certificate: String,
+    },
+    /// The certificate has expired since its session began that was resumed.
+    #[error("the certificate {certificate} of switch {dpid} has expired")]
+    Expired {
+        /// The datapath id.
+        dpid: Dpid,
+        /// What the certificate says.
+        certificate: String,
+    },
+    /// There is a file of switches, and the peer showed no certificate.
+    #[error("switch {dpid} showed no certificate")]
+    NoCertificate {
+        /// The datapath id.
+        dpid: Dpid,
+    },
+    /// Its certificate can't be added to the file of switches, so it is not trusted.
+    #[error("switch {dpid} is new, and can't be added to the file of switches: {why}")]
+    NotWritten {
+        /// The datapath id.
+        dpid: Dpid,
+        /// The system's error.
+        why: String,
+    },
+}
+
+/// What a line asks of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Owner {
+    Fingerprint(String),
+    Subject(String),
+    Name(String),
+}
+
+/// Datapath ids, and who may use them.
+type Line = (Vec<RangeInclusive<u64>>, Owner);
+
+/// What binds certificates.
+#[derive(Debug)]
+pub(super) struct Switches {
+    /// Where the first certificates of switches are added, if they are trusted.
+    path: Option<PathBuf>,
+    lines: Vec<Line>,
+    /// The certificates that came first.
+    first: BTreeMap<Dpid, String>,
+}
+
+impl Switches {
+    /// Reads what binds certificates, if anything does. If first certificates are trusted, there need not be a file yet.
+    pub fn read(
+        path: Option<&Path>,
+        declared: &[(Dpid, String)],
+        trusts_first_use: bool,
+    ) -> Result<Option<Switches>, SwitchesError> {
+        if path.is_none() && declared.is_empty() {
+            return Ok(None);
+        }
+        let declared = declared.iter().map(|(dpid, owner)| {
+            let owner = certificate(owner).map_err(|what| SwitchesError::Declared(*dpid, what))?;
+            Ok((vec![dpid.0..=dpid.0], owner))
+        });
+        let mut lines = declared.collect::<Result<Vec<_>, SwitchesError>>()?;
+        if let Some(path) = path {
+            lines.extend(Switches::lines(path, trusts_first_use)?);
+        }
+        let path = path.filter(|_| trusts_first_use).map(Path::to_owned);
+        Ok(Some(Switches { path, lines, first: BTreeMap::new() }))
+    }
+
+    fn lines(path: &Path, trusts_first_use: bool) -> Result<Vec<Line>, SwitchesError> {
+        let text = match std::fs::read_to_string(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && trusts_first_use => String::new(),
+            text => text.map_err(|error| SwitchesError::Read(path.to_owned(), error))?,
+        };
+        if trusts_first_use {
+            append_to(path).map_err(|error| SwitchesError::Write(path.to_owned(), error))?;
+        }
+        let mut lines = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let parsed = parse(line);
+            lines.push(parsed.map_err(|what| SwitchesError::Line { path: path.to_owned(), line: number + 1, what })?);
+        }
+        Ok(lines)
+    }
+
+    /// Whether a peer with this certificate may be this switch.
+    pub fn admit(&mut self, identity: &Identity, dpid: Dpid) -> Result<(), NotThisSwitch> {
+        let mut owners = self.lines.iter().filter(|(ids, _)| ids.iter().any(|ids| ids.contains(&dpid.0))).peekable();
+        let is_known = owners.peek().is_some();
+        if owners.any(|(_, owner)| owner.is(identity)) {
+            return Ok(());
+        }
+        let certificate = identity.to_string();
+        let Some(path) = self.path.as_ref().filter(|_| !is_known) else {
+            return Err(match is_known {
+                true => NotThisSwitch::OtherCertificate { dpid, certificate },
+                false => NotThisSwitch::Unknown { dpid, certificate },
+            });
+        };
+        if let Some(owner) = self.first.get(&dpid) {
+            return match *owner == identity.fingerprint {
+                true => Ok(()),
+                false => Err(NotThisSwitch::OtherCertificate { dpid, certificate }),
+            };
+        }
+        let line = format!("{dpid} sha256:{}\n", identity.fingerprint);
+        let written = append_to(path).and_then(|mut file| file.write_all(line.as_bytes()));
+        written.map_err(|error| NotThisSwitch::NotWritten { dpid, why: error.to_string() })?;
+        self.first.insert(dpid, identity.fingerprint.clone());
+        Ok(())
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+impl Owner {
+    fn is(&self, identity: &Identity) -> bool {
+        match self {
+            Owner::Fingerprint(hex) => *hex == identity.fingerprint,
+            Owner::Subject(subject) => *subject == normal(&identity.subject),
+            Owner::Name(name) => identity.names.contains(name),
+        }
+    }
+}
+
+/// A subject, without spaces around commas and equals signs: programs differ in that.
+fn normal(subject: &str) -> String {
+    let pair = |pair: &str| pair.split('=').map(str::trim).collect::<Vec<_>>().join("=");
+    subject.split(',').map(pair).collect::<Vec<_>>().join(",")
+}
+
+fn parse(line: &str) -> Result<Line, String> {
+    let (ids, owner) = line.split_once(char::is_whitespace).ok_or("a line is datapath ids and a certificate")?;
+    let ids = ids.split(',').map(range).collect::<Result<_, _>>()?;
+    Ok((ids, certificate(owner.trim())?))
+}
+
+/// What is asked of a certificate: `sha256:…`, `subject:…` or `name:…`.
+fn certificate(owner: &str) -> Result<Owner, String> {
+    let (kind, of) = owner.split_once(':').unwrap_or((owner, ""));
+    let of = of.trim();
+    Ok(match kind {
+        _ if of.is_empty() => return Err(format!("{owner:?} is no certificate: sha256:…, subject:… or name:…")),
+        "sha256" => {
+            let hex: String = of.chars().filter(|c| *c != ':').collect::<String>().to_ascii_lowercase();
+            if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                return Err(format!("a SHA-256 has 64 hex digits, and {of:?} has not"));
+            }
+            Owner::Fingerprint(hex)
+        }
+        "subject" => Owner::Subject(normal(of)),
+        "name" => Owner::Name(of.to_owned()),
+        other => return Err(format!("{other:?} is none of sha256, subject and name")),
+    })
+}
+
+fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
+    let id = |text: &str| text.parse::<Dpid>().map_err(|_| format!("{text:?} is no datapath id (hex digits)"));
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    let range = id(from)?.0..=id(to)?.0;
+    if range.is_empty() { Err(format!("the range {text:?} is empty")) } else { Ok(range) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(n: u8) -> Identity {
+        let subject = format!("C=US, O=Open vSwitch, CN=switch {n} id:x");
+        let names = vec![format!("switch {n} id:x"), format!("s{n}.example")];
+        Identity { fingerprint: format!("{n:02x}").repeat(32), subject, names, not_after: u64::MAX }
+    }
+
+    /// A folder that goes with its test.
+    struct Folder(PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            drop(std::fs::remove_dir_all(&self.0));
+        }
+    }
+
+    /// What binds certificates in this file.
+    fn of(path: &Path, trusts_first_use: bool) -> Result<Switches, SwitchesError> {
+        Switches::read(Some(path), &[], trusts_first_use).map(|switches| switches.expect("there is a file"))
+    }
+
+    fn read(name: &str, text: &str, trusts_first_use: bool) -> (Folder, Result<Switches, SwitchesError>) {
+        let folder = Folder(std::env::temp_dir().join(format!("maple-switches-{name}-{}", std::process::id())));
+        std::fs::create_dir_all(&folder.0).expect("it is made");
+        let path = folder.0.join("switches");
+        std::fs::write(&path, text).expect("it is written");
+        let switches = of(&path, trusts_first_use);
+        (folder, switches)
+    }
+
+    #[test]
+    fn each_kind_of_line_binds_its_datapath_ids() {
+        let text = format!(
+            "# ids certificate\n\n1,a-c   subject:C = US,O=Open vSwitch, CN = switch 1 id:x\n2 name:s2.example\n\
+             2\tname: switch 3 id:x\n0x0d sha256:{}\n",
+            "04:".repeat(31) + "04"
+        );
+        let (_folder, switches) = read("kinds", &text, false);
+        let mut switches = switches.expect("it is right");
+        let allowed: Vec<(u64, u8)> = (0..=16u64)
+            .flat_map(|dpid| (1..=5).map(move |n| (dpid, n)))
+            .filter(|(dpid, n)| switches.admit(&identity(*n), Dpid(*dpid)).is_ok())
+            .collect();
+        assert_eq!(allowed, [(1, 1), (2, 2), (2, 3), (10, 1), (11, 1), (12, 1), (13, 4)]);
+        let other = switches.admit(&identity(5), Dpid(1)).expect_err("it is another's").to_string();
+        assert!(other.contains("0000000000000001 belongs to another certificate than C=US"), "{other}");
+        let unknown = switches.admit(&identity(5), Dpid(9)).expect_err("it is nobody's").to_string();
+        assert!(unknown.contains("is not in the file"), "{unknown}");
+    }
+
+    #[test]
+    fn wrong_lines_are_named() {
+        for (text, what) in [
+            ("1", "a line is datapath ids"),
+            ("1 foo", "is no certificate"),
+            ("1 subject:", "is no certificate"),
+            ("1 cn:x", "\"cn\" is none of"),
+            ("x name:x", "\"x\" is no datapath id"),
+            ("1, name:x", "\"\" is no datapath id"),
+            ("3-2 name:x", "is empty"),
+            ("1 sha256:abc", "64 hex digits"),
+        ] {
+            let (_folder, error) = read("wrong", &format!("# one\n{text}\n"), false);
+            let error = error.expect_err(text).to_string();
+            assert!(error.contains("switches:2: ") && error.contains(what), "{text}: {error}");
+        }
+        let missing = of(Path::new("/nowhere/switches"), false);
+        assert!(matches!(missing, Err(SwitchesError::Read(..))));
+    }
+
+    #[test]
+    fn the_first_certificate_of_a_new_switch_is_trusted_for_ever() {
+        let (folder, switches) = read("first", "1 name:s1.example\n", true);
+        let mut switches = switches.expect("it is right");
+        assert!(switches.admit(&identity(2), Dpid(1)).is_err(), "it is in the file");
+        assert_eq!(switches.admit(&identity(2), Dpid(2)), Ok(()));
+        assert_eq!(switches.admit(&identity(2), Dpid(2)), Ok(()));
+        assert!(switches.admit(&identity(3), Dpid(2)).is_err());
+        assert_eq!(switches.admit(&identity(2), Dpid(3)), Ok(()), "one certificate may be of several switches");
+        // Also over a restart, and when it is trusted no longer.
+        let path = folder.0.join("switches");
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        assert_eq!(text.lines().count(), 3, "{text}");
+        for trusts in [true, false] {
+            let mut again = of(&path, trusts).expect("it is right");
+            assert_eq!(again.admit(&identity(2), Dpid(2)), Ok(()));
+            assert!(again.admit(&identity(3), Dpid(2)).is_err());
+            assert_eq!(again.admit(&identity(3), Dpid(if trusts { 4 } else { 5 })).is_ok(), trusts);
+        }
+        assert!(of(Path::new("/nowhere/switches"), true).is_err(), "it can't be written");
+    }
+
+    #[test]
+    fn declared_switches_are_bound_too() {
+        let declared = [(Dpid(7), "name:s1.example".to_owned()), (Dpid(8), "name:s2.example".to_owned())];
+        let switches = Switches::read(None, &declared, false).expect("it is right");
+        let mut switches = switches.expect("something is bound");
+        assert!(switches.admit(&identity(1), Dpid(7)).is_ok() && switches.admit(&identity(2), Dpid(8)).is_ok());
+        for (dpid, n) in [(7, 2), (8, 1), (9, 1)] {
+            assert!(switches.admit(&identity(n), Dpid(dpid)).is_err());
+        }
+        let wrong = Switches::read(None, &[(Dpid(7), "x".to_owned())], false).expect_err("it is no certificate");
+        assert!(wrong.to_string().starts_with("switch 0000000000000007: \"x\" is no certificate"), "{wrong}");
+        assert!(Switches::read(None, &[], false).expect("it is right").is_none());
+    }
+}

@@ -1,0 +1,4 @@
+//! The handshake of OpenFlow, over TLS.
+
+#[path = "handshake.rs"]
+mod handshake;
