@@ -1,6 +1,7 @@
 //! How the log is written: its forms, and which lines of which areas.
 
 use std::fmt::Write as _;
+use std::io::{Write as _, stderr};
 use std::time::{Duration, SystemTime};
 
 use clap::ValueEnum;
@@ -181,7 +182,8 @@ impl<S: Subscriber> Layer<S> for Messages {
         event.record(&mut text);
         let text = printable_lines(&format!("{}{}", text.message, text.fields));
         let area = area_of_module(about.target());
-        eprintln!("{}", self.logging.line(SystemTime::now(), level_of(about), area, &text));
+        // Whoever has closed standard error does not want to hear, and that is no reason to end.
+        let _ = writeln!(stderr().lock(), "{}", self.logging.line(SystemTime::now(), level_of(about), area, &text));
     }
 }
 

@@ -12,6 +12,9 @@ use anyhow::Context as _;
 use listenfd::ListenFd;
 use maple_controller::Handle;
 
+/// How soon shards are asked again that did not answer in time.
+const RETRY: Duration = Duration::from_millis(100);
+
 /// Tells the service manager something, if there is one: `READY=1`. Who is not heard loses nothing.
 pub fn tell(state: &str) {
     let Some(to) = std::env::var_os("NOTIFY_SOCKET") else { return };
@@ -63,8 +66,11 @@ impl Watchdog {
         let Some(period) = period() else { return Watchdog { _end: None } };
         let ((end, ended), handle) = (channel::<()>(), handle.clone());
         let watch = move || {
-            while ended.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
-                if handle.is_alive() {
+            let mut wait = period;
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                // A shard may only be slow: it is asked again soon.
+                wait = if handle.is_alive() { period } else { period.min(RETRY) };
+                if wait == period {
                     tell("WATCHDOG=1");
                 }
             }

@@ -24,7 +24,7 @@ const REFILL: Duration = Duration::from_millis(100);
 const REMEMBERED: usize = 4096;
 
 /// How important a line is. Lines of lower levels may be left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// The controller can't do its work.
     Error,
@@ -128,7 +128,8 @@ pub(crate) struct Log {
 struct Ring {
     entries: VecDeque<Entry>,
     next: u64,
-    budgets: FxHashMap<Source, Budget>,
+    /// For each level, so that a flood of harmless lines hides no warning.
+    budgets: FxHashMap<(Source, Level), Budget>,
     /// Errors of the policy that are in the log. Each shard reports an error once.
     errors: FxHashSet<Arc<str>>,
 }
@@ -137,16 +138,17 @@ impl Log {
     /// Adds a line, if its source has not written too much.
     pub fn add(&self, line: Line, now: Instant, time: SystemTime) {
         let mut ring = self.lock();
+        if line.error.as_ref().is_some_and(|error| ring.errors.contains(error)) {
+            return;
+        }
+        let Line { source, level, area, .. } = line;
+        let Some(left_out) = ring.admit((source, level), now) else { return };
         if let Some(error) = &line.error {
             if ring.errors.len() >= REMEMBERED {
                 ring.errors.clear();
             }
-            if !ring.errors.insert(Arc::clone(error)) {
-                return;
-            }
+            ring.errors.insert(Arc::clone(error));
         }
-        let Line { source, level, area, .. } = line;
-        let Some(left_out) = ring.admit(source, now) else { return };
         let mut text = printable_lines(&line.text);
         if left_out > 0 {
             text.push_str(&format!(" ({left_out} lines of the same source were left out before)"));
@@ -182,20 +184,20 @@ impl Log {
 
 impl Ring {
     /// Whether a source may write a line, and how many of its lines were left out since its last one.
-    fn admit(&mut self, source: Source, now: Instant) -> Option<u64> {
+    fn admit(&mut self, source: (Source, Level), now: Instant) -> Option<u64> {
         if self.budgets.len() >= REMEMBERED && !self.budgets.contains_key(&source) {
             // Those that could write a whole burst again need not be remembered.
             let rests = |budget: &Budget| now.saturating_duration_since(budget.since) >= REFILL * BURST;
             self.budgets.retain(|_, budget| !rests(budget));
             if self.budgets.len() >= REMEMBERED {
                 // So many sources write at once: they share one budget.
-                return self.spend(Source::Program, now);
+                return self.spend((Source::Program, source.1), now);
             }
         }
         self.spend(source, now)
     }
 
-    fn spend(&mut self, source: Source, now: Instant) -> Option<u64> {
+    fn spend(&mut self, source: (Source, Level), now: Instant) -> Option<u64> {
         let budget = self.budgets.entry(source).or_insert(Budget { lines: BURST, since: now, left_out: 0 });
         let earned = (now.saturating_duration_since(budget.since).as_nanos() / REFILL.as_nanos()) as u32;
         if earned > 0 {

@@ -41,8 +41,14 @@ use serde_json::{Value, json};
 
 use crate::state_json::{from_json, to_json};
 
-/// What a process that wants to take over says.
-pub(crate) const REQUEST: &str = r#"{"takeover":null}"#;
+/// What a process that wants to take over says, without or with certificates for TLS.
+pub(crate) fn request(has_tls: bool) -> &'static str {
+    if has_tls { r#"{"takeover":"tls"}"# } else { r#"{"takeover":null}"# }
+}
+
+/// Why a process with TLS hands nothing over to one without, or the reverse.
+pub(crate) const OTHER_TLS: &str = "one of the two has TLS and the other has not, so its listening sockets would be of no \
+                                    use; start it again instead";
 /// How many descriptors go with a byte.
 const BATCH: usize = 64;
 /// The most bytes of JSON.
@@ -97,14 +103,15 @@ impl HandedOver {
         self
     }
 
-    /// Asks the controller with this control socket for what it has. It ends then.
+    /// Asks the controller with this control socket for what it has. It ends then. `has_tls` says whether this process
+    /// has certificates for TLS.
     ///
     /// # Errors
     /// If there is none, or it refuses; then it goes on.
-    pub fn ask(control: &Path) -> io::Result<HandedOver> {
+    pub fn ask(control: &Path, has_tls: bool) -> io::Result<HandedOver> {
         let mut stream = UnixStream::connect(control)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        writeln!(stream, "{REQUEST}")?;
+        writeln!(stream, "{}", request(has_tls))?;
         let mut line = Vec::new();
         // Not a byte more, because descriptors come with later ones.
         while line.last() != Some(&b'\n') {
@@ -263,10 +270,10 @@ mod tests {
             let (stream, _) = socket.accept().expect("it asks");
             let mut line = String::new();
             io::BufReader::new(stream.try_clone().expect("a descriptor")).read_line(&mut line).expect("a line");
-            assert_eq!(line.trim_end(), REQUEST);
+            assert_eq!(line.trim_end(), request(false));
             handed.send(stream)
         });
-        let received = HandedOver::ask(&folder);
+        let received = HandedOver::ask(&folder, false);
         sender.join().expect("it sends").expect("it is received");
         std::fs::remove_file(&folder).expect("it is there");
         received
@@ -312,6 +319,6 @@ mod tests {
 
     #[test]
     fn nobody_to_take_over_from_is_an_error() {
-        assert!(HandedOver::ask(Path::new("/nowhere/control")).is_err());
+        assert!(HandedOver::ask(Path::new("/nowhere/control"), false).is_err());
     }
 }

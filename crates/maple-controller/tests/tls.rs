@@ -45,6 +45,7 @@ fn a_switch_comes_up_and_is_served_in_both_versions() {
     let authority = Authority::new("up");
     let (maple, _) = start(authority.files());
     let own = authority.sign("switch", 2);
+    let mut peers = Vec::new();
     for (dpid, version) in (1..).zip(versions()) {
         let mut peer = Peer::begin_on(connect(maple.address, &authority.client(Some(&own), &[version])), dpid);
         peer.finish();
@@ -57,7 +58,15 @@ fn a_switch_comes_up_and_is_served_in_both_versions() {
         assert!(
             peer.pump(LONG, |xid, message| { xid == 5 && *message == maple_wire::Message::EchoReply(vec![9; 60_000]) })
         );
-        assert_eq!(maple.handle.switches().len(), dpid as usize);
+        // More than the session takes at a time, all of it at once, and nothing comes that would hurry it.
+        (0..12).for_each(|_| peer.send(6, &maple_wire::Message::EchoRequest(vec![9; 60_000])));
+        let mut replies = 0;
+        assert!(peer.pump(LONG, |xid, _| {
+            replies += usize::from(xid == 6);
+            replies == 12
+        }));
+        peers.push(peer);
+        assert_eq!(maple.handle.switches().len(), peers.len());
     }
 }
 
@@ -183,7 +192,8 @@ fn half_a_handshake_has_the_time_of_a_handshake() {
 #[test]
 fn two_hundred_handshakes_leave_others_their_share() {
     let authority = Authority::new("storm");
-    let (maple, _) = start(authority.files());
+    // The test serves its switches one after the other.
+    let maple = with(&authority.tls(), Deadlines { handshake: LONG * 6, ..Deadlines::default() });
     let own = authority.client(Some(&authority.sign("own", 2)), &versions());
     let mut bystander = Peer::begin_on(connect(maple.address, &own), 1);
     bystander.finish();
@@ -193,6 +203,54 @@ fn two_hundred_handshakes_leave_others_their_share() {
     assert!(slowest < Duration::from_secs(2), "{slowest:?}");
     let peers: Vec<Peer> = storm.into_iter().zip(2..).map(|(stream, dpid)| Peer::begin_on(stream, dpid)).collect();
     peers.into_iter().for_each(|mut peer| peer.finish());
+}
+
+#[test]
+fn the_end_of_a_session_is_the_end_of_its_switch() {
+    let authority = Authority::new("end");
+    let patient = Deadlines { idle: LONG * 9, echo: LONG * 9, ..Deadlines::default() };
+    let maple = with(&authority.tls(), patient);
+    let own = authority.sign("own", 2);
+    let mut bystander = Peer::begin_on(connect(maple.address, &authority.client(Some(&own), &versions())), 1);
+    bystander.finish();
+    for version in versions() {
+        let config = authority.client(Some(&own), &[version]);
+        let mut gone = Peer::begin_on(connect(maple.address, &config), 2);
+        gone.finish();
+        drop(gone);
+        eventually("it is gone", || maple.handle.switches().len() == 1);
+        // One that ends its session, and sends something after that.
+        let mut tcp = TcpStream::connect(maple.address).expect("it accepts");
+        let name = rustls::pki_types::ServerName::try_from("controller.example").expect("a name");
+        let mut session = rustls::ClientConnection::new(config, name).expect("a session");
+        while session.is_handshaking() {
+            session.complete_io(&mut tcp).expect("it is served");
+        }
+        session.send_close_notify();
+        while session.wants_write() {
+            session.write_tls(&mut tcp).expect("it is open");
+        }
+        drop(tcp.write_all(&[0x17; 10_000]));
+        bystander.echo();
+        eventually("it is closed", || maple.handle.stats().connections == 1);
+    }
+}
+
+#[test]
+fn a_bound_switch_is_none_without_tls() {
+    let authority = Authority::new("plain");
+    let mut files = authority.files();
+    files.declared = vec![(Dpid(1), "name:own.example".to_owned())];
+    let tls = Arc::new(Tls::open(files).expect("the files are right"));
+    let maple = Maple::with(|options| {
+        options.listen_tls = options.listen.clone();
+        options.tls = Some(tls);
+    });
+    Peer::begin(maple.address, Version::Of13, 1).pump(LONG, |_, _| false);
+    assert_eq!(maple.count("of_wrong_certificates"), 1);
+    Peer::up(&maple, Version::Of13, 2);
+    let own = authority.client(Some(&authority.sign("own", 2)), &versions());
+    Peer::begin_on(connect(maple.handle.addresses()[1], &own), 1).finish();
 }
 
 #[test]
@@ -212,6 +270,14 @@ fn wrong_files_are_named() {
     says(error(&|files| files.certificate = "/nowhere".into()), "can't read /nowhere: ");
     says(error(&|files| files.certificate = right.key.clone()), "there is no PEM certificate in it");
     says(error(&|files| files.key = right.certificate.clone()), "there is no PEM private key in it");
+    let line = authority.folder.join("line.key");
+    for text in [key.replace('\n', ""), key.replace('\n', "\\n"), key.replace("-----END", "-----XXX")] {
+        fs::write(&line, &text).expect("it is written");
+        let told = error(&|files| files.key = line.clone());
+        let bytes: Vec<String> = text.bytes().skip(40).take(8).map(|byte| byte.to_string()).collect();
+        assert!(!told.contains(&bytes.join(", ")), "{told}");
+        says(told, "line.key: ");
+    }
     says(error(&|files| files.key = other.files().key), "does not belong to the certificate in");
     says(error(&|files| files.authorities = Some(right.key.clone())), "there is no PEM certificate in it");
     says(error(&|files| files.revoked = vec![right.certificate.clone()]), "there is no PEM revocation list in it");

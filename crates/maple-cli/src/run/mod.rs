@@ -135,10 +135,12 @@ pub fn with(
         reloading.filter(|_| topology.is_none()).map(|reloading| reloading.under(&options, &chosen)).transpose()?;
     let takes_over = options.takeover;
     let mut renewal = Renewal::of(&chosen)?;
-    let handed = if takes_over { take_over(chosen.control.as_deref())? } else { HandedOver::default() };
-    let handed = if topology.is_none() { handed.listening(service::listeners()?) } else { handed };
+    // Before another controller ends in favour of this one.
+    let inherited = if topology.is_none() { service::listeners()? } else { Vec::new() };
+    let handed =
+        if takes_over { take_over(chosen.control.as_deref(), chosen.tls.is_some())? } else { HandedOver::default() };
     let taken = handed.connections();
-    let controller = Controller::take_over(chosen, handed)?;
+    let controller = Controller::take_over(chosen, handed.listening(inherited))?;
     let handle = controller.handle();
     started(handle.clone());
     let mut reloads = serve.map(|reloading| reloading.serve(&handle));
@@ -191,9 +193,10 @@ fn tell_metrics(handle: &Handle, lines: &mut Lines) {
 }
 
 /// Asks the controller with this control socket for what it has.
-fn take_over(control: Option<&Path>) -> anyhow::Result<HandedOver> {
+fn take_over(control: Option<&Path>, has_tls: bool) -> anyhow::Result<HandedOver> {
     let control = control.context("--takeover needs a control socket")?;
-    HandedOver::ask(control).with_context(|| format!("can't take over from the controller at {}", control.display()))
+    HandedOver::ask(control, has_tls)
+        .with_context(|| format!("can't take over from the controller at {}", control.display()))
 }
 
 /// Ends in favour of another process.

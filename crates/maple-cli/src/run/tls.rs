@@ -34,6 +34,11 @@ pub fn apply(
         (chosen.listen, chosen.listen_tls) = (addresses(plain), addresses(tls));
     }
     let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
+        if let Some((dpid, _)) = declared.certificates.first() {
+            return Err(usage_error(anyhow!(
+                "the configuration binds switch {dpid} to a certificate, which needs tls-cert"
+            )));
+        }
         return match chosen.listen_tls.first() {
             Some(address) => {
                 Err(usage_error(anyhow!("--listen tls:{address} needs --tls-cert, --tls-key and --tls-ca")))

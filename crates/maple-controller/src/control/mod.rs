@@ -75,6 +75,8 @@ pub(crate) struct Shared {
     pub metrics: OnceLock<SocketAddr>,
     /// The reloads that were asked for.
     pub reloads: Reloads,
+    /// Whether there are certificates for TLS.
+    pub has_tls: bool,
     /// The process that has asked to take over.
     pub successor: Successor,
 }
@@ -101,6 +103,11 @@ impl Handle {
     /// From now on [`Handle::successor`] is looked at.
     pub fn serve_successors(&self) {
         self.shared.successor.is_served.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether there are certificates for TLS.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.shared.has_tls
     }
 
     /// The process that wants to take over ([`crate::Controller::hand_over`]).

@@ -22,7 +22,7 @@ pub use super::request::{Invalidate, Reload, Request, Show};
 pub use super::schema::SCHEMA;
 pub use super::state::{Place, StateRequest};
 use super::{Handle, access, state};
-use crate::takeover::REQUEST;
+use crate::takeover::{OTHER_TLS, request};
 
 /// The most clients at a time.
 const MAX_CLIENTS: usize = 16;
@@ -243,7 +243,10 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
             return Ok(());
         }
         // Not a request with an answer: sockets come back, and only another controller knows what to do with them.
-        if line.trim_end() == REQUEST {
+        if line.trim_end() == request(!handle.has_tls()) {
+            return write_line(&mut writer, &json!({ "error": OTHER_TLS }));
+        }
+        if line.trim_end() == request(handle.has_tls()) {
             return match handle.succeed(writer) {
                 Ok(()) => Ok(()),
                 Err(mut writer) => write_line(&mut writer, &json!({ "error": NO_TAKEOVER })),

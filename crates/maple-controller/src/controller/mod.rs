@@ -156,6 +156,11 @@ pub enum StartError {
     /// An address with TLS, and no certificate.
     #[error("{0} is to be listened on with TLS, which needs a certificate and its key")]
     NoCertificate(SocketAddr),
+    /// TLS, and sockets that were handed over of which none begins with it.
+    #[error(
+        "none of the sockets that were handed over begins with TLS; one of systemd does so with FileDescriptorName=tls"
+    )]
+    NoSocketWithTls,
     /// The control socket can't be made.
     #[error("can't make the control socket {path}: {error}")]
     Control {
@@ -285,6 +290,7 @@ impl Controller {
             pending_writes: persistence.as_ref().map(Persistence::pending_writes),
             heap_bytes: options.heap_bytes,
             reloads: Reloads::default(),
+            has_tls: options.tls.is_some(),
             successor: Successor::default(),
             gauges: Gauges::default(),
             metrics: OnceLock::new(),
@@ -316,7 +322,7 @@ impl Controller {
         if let Some(count) = options.heap_bytes {
             controller.handle.register_gauge(heap_gauge(count));
         }
-        if let Some(tls) = options.tls {
+        if let Some(tls) = options.tls.clone() {
             controller.handle.register_gauge(expiry_gauge(tls));
         }
         if let Some(address) = options.metrics {
@@ -424,6 +430,7 @@ impl Common {
             deadlines: options.deadlines,
             limits: options.limits,
             listeners,
+            tls: options.tls.clone(),
             registry: Arc::clone(&self.registry),
             inbox,
             outgoing,
@@ -468,6 +475,9 @@ fn listeners(
         let plain = options.listen.iter().map(|address| (*address, false));
         let all = plain.chain(options.listen_tls.iter().map(|address| (*address, true)));
         return all.map(|(address, is_tls)| Ok((listen(address)?, with(address, is_tls)?))).collect();
+    }
+    if options.tls.is_some() && !taken.iter().any(|(_, is_tls)| *is_tls) {
+        return Err(StartError::NoSocketWithTls);
     }
     let taken = taken.into_iter().map(|(listener, is_tls)| {
         listener.set_nonblocking(true)?;

@@ -44,6 +44,8 @@ const ACCEPT_SHARE: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// After a scrape that took some time, its text is the answer for this many times as long.
 const REST: u32 = 20;
+/// At most for this long: a busy shard answers late.
+const LONGEST_REST: Duration = Duration::from_secs(5);
 
 const LISTENER: Token = Token(MAX_CLIENTS);
 const WAKER: Token = Token(MAX_CLIENTS + 1);
@@ -219,7 +221,7 @@ fn scraped(last: &mut Option<Scraped>, scrape: &impl Fn() -> Option<String>) -> 
     *last = None;
     let text: Arc<str> = scrape()?.into();
     let ended = Instant::now();
-    *last = Some(Scraped { text: Arc::clone(&text), until: ended + (ended - began) * REST });
+    *last = Some(Scraped { text: Arc::clone(&text), until: ended + ((ended - began) * REST).min(LONGEST_REST) });
     Some(text)
 }
 

@@ -229,6 +229,13 @@ impl Session {
         self.keepalive.received(now);
     }
 
+    /// What comes before the hello goes on: it has its whole time again.
+    pub fn restart_hello(&mut self, now: Time) {
+        if let Phase::Hello(deadline) = &mut self.phase {
+            *deadline = after(now, self.deadlines.handshake);
+        }
+    }
+
     /// The claim is refused. Sends the switch the reason and ends the session.
     pub fn refuse(&mut self, reason: CloseReason, out: &mut Vec<Output>) {
         self.fail(0, reason, &[], out);

@@ -206,7 +206,7 @@ impl Connection {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.readable = false;
+                self.readable = self.socket.has_more();
                 return Ok(None);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(None),

@@ -80,6 +80,7 @@ use crate::remember::LeafJournal;
 use crate::restart::Restart;
 use crate::session::{Deadlines, Output};
 use crate::time::{Clock, before, until};
+use crate::tls::Tls;
 use backlog::Backlog;
 use effects::MAX_BATCH;
 use mailbox::{Outgoing, Released, ShardMessage};
@@ -114,6 +115,8 @@ pub(crate) struct Parts {
     pub deadlines: Deadlines,
     pub limits: QueueLimits,
     pub listeners: Vec<ListeningSocket>,
+    /// Which switches need a certificate.
+    pub tls: Option<Arc<Tls>>,
     pub registry: Arc<Registry>,
     pub inbox: Receiver<Vec<ShardMessage>>,
     pub outgoing: Outgoing,
@@ -135,6 +138,7 @@ pub(crate) struct Shard {
     deadlines: Deadlines,
     limits: QueueLimits,
     listeners: Listeners,
+    tls: Option<Arc<Tls>>,
     registry: Arc<Registry>,
     inbox: Receiver<Vec<ShardMessage>>,
     outgoing: Outgoing,
@@ -219,6 +223,7 @@ impl Shard {
             deadlines: parts.deadlines,
             limits: parts.limits,
             listeners,
+            tls: parts.tls,
             registry: parts.registry,
             inbox: parts.inbox,
             outgoing: parts.outgoing,

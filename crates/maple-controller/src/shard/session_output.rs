@@ -137,7 +137,7 @@ impl Shard {
     pub(super) fn claim(&mut self, now: Time, slot: usize, dpid: Dpid) {
         let Some(connection) = self.connections.get(slot) else { return };
         let claimant = connection.id;
-        if let Err(refusal) = connection.socket.admit(dpid) {
+        if let Err(refusal) = connection.socket.admit(self.tls.as_deref(), dpid) {
             return self.close(now, slot, refusal.into());
         }
         match self.registry.claim(dpid, claimant) {

@@ -317,6 +317,7 @@ impl SimulatedShard {
             deadlines: options.deadlines,
             limits: options.limits,
             listeners: Vec::new(),
+            tls: None,
             registry: Arc::clone(registry),
             inbox,
             outgoing: Outgoing::new(id, mailboxes),

@@ -12,7 +12,7 @@ use mio::{Interest, Registry, Token};
 #[cfg(feature = "simulation")]
 use super::simulation::NearEnd;
 use super::tls_socket::TlsSocket;
-use crate::tls::NotThisSwitch;
+use crate::tls::{NotThisSwitch, Tls};
 
 /// What a connection waits for.
 const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
@@ -88,6 +88,16 @@ impl Socket {
         }
     }
 
+    /// Whether there may be more to read though reading returned nothing.
+    pub fn has_more(&self) -> bool {
+        matches!(self, Socket::Tls(tls) if !tls.is_drained())
+    }
+
+    /// Whether a part of a TLS handshake was finished since the last call.
+    pub fn take_flight(&mut self) -> bool {
+        if let Socket::Tls(tls) = self { tls.take_flight() } else { false }
+    }
+
     /// Whether a TLS handshake goes on.
     pub fn is_shaking_hands(&self) -> bool {
         matches!(self, Socket::Tls(tls) if tls.is_shaking_hands())
@@ -113,11 +123,11 @@ impl Socket {
         }
     }
 
-    /// Whether the peer may be this switch. Without TLS anyone may.
-    pub fn admit(&self, dpid: Dpid) -> Result<(), NotThisSwitch> {
+    /// Whether the peer may be this switch. Without TLS it may be one that is bound to no certificate.
+    pub fn admit(&self, tls: Option<&Tls>, dpid: Dpid) -> Result<(), NotThisSwitch> {
         match self {
             Socket::Tls(tls) => tls.admit(dpid),
-            _ => Ok(()),
+            _ => tls.map_or(Ok(()), |tls| tls.admit_plain(dpid)),
         }
     }
 

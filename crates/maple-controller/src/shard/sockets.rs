@@ -286,13 +286,25 @@ impl Shard {
         if !connection.readable {
             connection.waiting_since = None;
         }
-        if connection.socket.is_tls() {
-            self.want_write(slot);
-        }
+        self.after_tls(now, slot);
         if has_answers {
             self.write(now, slot);
         }
         self.want_read(slot);
+    }
+
+    /// After reading: what TLS makes of it is written, and each part of its handshake has the time of a hello.
+    fn after_tls(&mut self, now: Time, slot: usize) {
+        let Some(connection) = self.connections.get(slot).filter(|connection| connection.socket.is_tls()) else {
+            return;
+        };
+        if connection.socket.take_flight()
+            && let Some(session) = connection.session()
+        {
+            session.restart_hello(now);
+            self.arm(slot);
+        }
+        self.want_write(slot);
     }
 
     /// Reads one socket, and handles its messages in the read buffer.
@@ -306,13 +318,14 @@ impl Shard {
                 self.serve(now, slot, &buffer[..bytes]);
                 self.want_read(slot);
             }
-            Ok(None) => {}
+            Ok(None) => self.want_read(slot),
             Err(error) => {
                 let reason = connection.read_error_reason(&error);
                 self.drop_connection(now, slot, reason);
             }
         }
         self.buffer = buffer;
+        self.after_tls(now, slot);
     }
 
     /// Writes once to each socket with waiting output.
@@ -334,7 +347,10 @@ impl Shard {
         let flushed = connection.socket.flush();
         let taken = match flushed.and_then(|()| connection.outbox.write_to(&mut connection.socket)) {
             Ok(taken) => taken,
-            Err(error) => return self.drop_connection(now, slot, CloseReason::Io(error.kind())),
+            Err(error) => {
+                let failure = connection.socket.tls_failure().map(CloseReason::Tls);
+                return self.drop_connection(now, slot, failure.unwrap_or(CloseReason::Io(error.kind())));
+            }
         };
         self.counters.of_bytes_out += taken as u64;
         match &mut connection.state {

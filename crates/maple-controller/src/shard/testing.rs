@@ -53,6 +53,7 @@ impl Setting {
             deadlines: Deadlines::default(),
             limits: QueueLimits::default(),
             listeners: self.listeners.into_iter().map(|listener| (listener, None)).collect(),
+            tls: None,
             registry: self.registry,
             inbox: self.inbox,
             outgoing: self.outgoing,

@@ -2,8 +2,8 @@
 //!
 //! # Memory
 //!
-//! An idle session has no buffers: what was read is decrypted at once, up to a record that is incomplete, and what is
-//! encrypted is written at once, as far as the system takes it.
+//! What was read is decrypted at once, up to a record that is incomplete, and what is encrypted is written at once, as
+//! far as the system takes it. An idle session has a small buffer of the library, and the peer's certificates.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -15,6 +15,8 @@ use rustls::ServerConnection;
 
 use crate::tls::{Identity, NotThisSwitch, Tls, told};
 
+/// The most encrypted bytes of one call, about: records may be mostly padding.
+const READ_SHARE: usize = 64 * 1024;
 /// The most bytes that are read at a time.
 const READ: usize = 16 * 1024;
 /// A record's plaintext is not longer. One that was begun before may be complete now.
@@ -30,7 +32,13 @@ pub(crate) struct TlsSocket {
     taken: u64,
     /// Whether the last read left nothing behind.
     is_drained: bool,
-    /// Why the session has ended.
+    /// Whether the peer has ended the session or the stream.
+    is_ended: bool,
+    /// Whether a part of the handshake was finished.
+    has_flown: bool,
+    /// Whether the stream is to be shut down once all is written.
+    is_closing: bool,
+    /// Why the session has failed.
     failure: Option<String>,
 }
 
@@ -38,7 +46,17 @@ impl TlsSocket {
     /// For a connection that was just accepted.
     pub fn new(stream: TcpStream, tls: Arc<Tls>) -> Result<TlsSocket, rustls::Error> {
         let session = ServerConnection::new(tls.config())?;
-        Ok(TlsSocket { stream, session, tls, taken: 0, is_drained: false, failure: None })
+        Ok(TlsSocket {
+            stream,
+            session,
+            tls,
+            taken: 0,
+            is_drained: false,
+            is_ended: false,
+            has_flown: false,
+            is_closing: false,
+            failure: None,
+        })
     }
 
     /// Whether its handshake goes on.
@@ -74,24 +92,38 @@ impl TlsSocket {
         self.tls.admit(certificate.and_then(|it| Identity::of(it).ok()).as_ref(), dpid)
     }
 
-    /// Ends the session, and the stream.
+    /// Whether a part of the handshake was finished since the last call. There are few parts.
+    pub fn take_flight(&mut self) -> bool {
+        std::mem::take(&mut self.has_flown)
+    }
+
+    /// Ends the session, and the stream once all is written.
     pub fn close_writing(&mut self) -> io::Result<()> {
         self.session.send_close_notify();
-        self.flush()?;
-        self.stream.shutdown(Shutdown::Write)
+        self.is_closing = true;
+        self.flush()
     }
 
     /// Decrypts bytes. Plaintext goes to `buffer`, which has room for it. Returns how much there was.
     fn decrypt(&mut self, mut bytes: &[u8], buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while !bytes.is_empty() {
-            self.session.read_tls(&mut bytes)?;
-            if let Err(error) = self.session.process_new_packets() {
-                self.failure = Some(told(&error));
-                // The peer is told why, if it listens.
-                drop(self.flush());
+            // After the peer has ended its session, nothing counts.
+            if self.session.read_tls(&mut bytes)? == 0 {
+                self.is_ended = true;
                 break;
             }
+            let was_shaking = self.session.is_handshaking();
+            match self.session.process_new_packets() {
+                Ok(state) => self.is_ended |= state.peer_has_closed(),
+                Err(error) => {
+                    self.failure = Some(told(&error));
+                    // The peer is told why, if it listens.
+                    drop(self.flush());
+                    break;
+                }
+            }
+            self.has_flown |= was_shaking && (self.session.wants_write() || !self.session.is_handshaking());
             filled += take(&mut self.session, &mut buffer[filled..])?;
         }
         Ok(filled)
@@ -115,18 +147,18 @@ fn take(session: &mut ServerConnection, buffer: &mut [u8]) -> io::Result<usize> 
 
 impl Read for TlsSocket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut filled = take(&mut self.session, buffer)?;
+        let (mut filled, mut left) = (take(&mut self.session, buffer)?, READ_SHARE);
         let mut encrypted = [0; READ];
         self.is_drained = false;
-        while self.failure.is_none() && buffer.len() - filled > READ + RECORD {
+        while self.failure.is_none() && !self.is_ended && left > 0 && buffer.len() - filled > READ + RECORD {
             match self.stream.read(&mut encrypted) {
-                Ok(0) if filled == 0 => return Ok(0),
-                Ok(0) => break,
+                Ok(0) => self.is_ended = true,
                 Ok(count) => {
                     self.taken += count as u64;
+                    left = left.saturating_sub(count);
                     filled += self.decrypt(&encrypted[..count], &mut buffer[filled..])?;
-                    self.is_drained = count < READ;
-                    if self.is_drained {
+                    if count < READ && filled > 0 {
+                        self.is_drained = self.failure.is_none() && !self.is_ended;
                         break;
                     }
                 }
@@ -140,24 +172,27 @@ impl Read for TlsSocket {
                 Err(_) => break,
             }
         }
-        self.flush()?;
+        let flushed = self.flush();
         match (filled, &self.failure) {
             (0, Some(_)) => Err(io::ErrorKind::InvalidData.into()),
-            (0, None) => Err(io::ErrorKind::WouldBlock.into()),
+            (0, None) if self.is_ended => Ok(0),
+            (0, None) => flushed.and(Err(io::ErrorKind::WouldBlock.into())),
+            // If flushing failed, so will writing.
             (filled, _) => Ok(filled),
         }
     }
 }
 
 impl Write for TlsSocket {
+    /// Takes as much as the system does, and one buffer more.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut taken = 0;
         self.flush()?;
-        if self.session.is_handshaking() || self.session.wants_write() {
-            return Err(io::ErrorKind::WouldBlock.into());
+        while taken < bytes.len() && !self.session.is_handshaking() && !self.session.wants_write() {
+            taken += self.session.writer().write(&bytes[taken..])?;
+            self.flush()?;
         }
-        let taken = self.session.writer().write(bytes)?;
-        self.flush()?;
-        Ok(taken)
+        if taken == 0 && !bytes.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) }
     }
 
     /// Writes what was encrypted, as far as the system takes it.
@@ -165,11 +200,11 @@ impl Write for TlsSocket {
         while self.session.wants_write() {
             match self.session.write_tls(&mut self.stream) {
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        if std::mem::take(&mut self.is_closing) { self.stream.shutdown(Shutdown::Write) } else { Ok(()) }
     }
 }

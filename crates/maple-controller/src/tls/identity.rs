@@ -4,7 +4,7 @@ use std::fmt;
 
 use ring::digest::{SHA256, digest};
 use rustls::pki_types::CertificateDer;
-use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Version};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Name, X509Version};
 
 use crate::printable::printable;
 
@@ -15,6 +15,8 @@ pub(crate) struct Identity {
     pub fingerprint: String,
     /// The subject: `C=US, O=Open vSwitch, CN=…`.
     pub subject: String,
+    /// Its attributes, each as `CN=…`.
+    pub attributes: Vec<String>,
     /// The subject alternative names, and the common names of the subject.
     pub names: Vec<String>,
     /// The last second of its validity, since 1970.
@@ -33,6 +35,11 @@ impl Identity {
         Ok(Identity {
             fingerprint: digest(&SHA256, certificate).as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
             subject: parsed.subject().to_string(),
+            attributes: parsed
+                .subject()
+                .iter_rdn()
+                .map(|rdn| X509Name::new(vec![rdn.clone()], &[]).to_string())
+                .collect(),
             names,
             not_after: u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0),
         })

@@ -32,7 +32,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use maple_wire::Dpid;
 use rustls::client::danger::HandshakeSignatureValid;
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -199,8 +199,9 @@ impl Tls {
         let newest = times(&self.files);
         // What is wrong is not told again before files change again.
         lock(&self.read).newest.clone_from(&newest);
-        let fresh = Tls::open(self.files.clone())?;
+        // Held meanwhile, so that no switch is added that would be forgotten.
         let mut switches = lock(&self.switches);
+        let fresh = Tls::open(self.files.clone())?;
         *switches = lock(&fresh.switches).take();
         self.config.store(fresh.config.load_full());
         lock(&self.read).not_after = lock(&fresh.read).not_after;
@@ -226,6 +227,12 @@ impl Tls {
     /// The settings for sessions that begin now.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.config.load_full()
+    }
+
+    /// Whether a peer without TLS may be this switch: if no certificate is bound to it.
+    pub(crate) fn admit_plain(&self, dpid: Dpid) -> Result<(), NotThisSwitch> {
+        let is_bound = lock(&self.switches).as_ref().is_some_and(|switches| switches.has(dpid));
+        if is_bound { Err(NotThisSwitch::NoCertificate { dpid }) } else { Ok(()) }
     }
 
     /// Whether a peer with this certificate may be this switch.
@@ -262,7 +269,7 @@ fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
     let chain: Vec<CertificateDer<'static>> = pems(&files.certificate, "certificate")?;
     let own = Identity::of(&chain[0]).map_err(|error| content(&files.certificate, error))?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| pem_error(&files.key, "private key", error))?;
-    let provider = Arc::new(ring::default_provider());
+    let provider = Arc::new(provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
     let builder = builder.with_safe_default_protocol_versions().map_err(TlsError::Random)?;
     let builder = match &files.authorities {
@@ -291,10 +298,22 @@ fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
         error => content(&files.key, format!("not a key that can be used: {error}")),
     });
     let mut config = config?;
+    config.ignore_client_order = true;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.ticketer = ring::Ticketer::new().map_err(TlsError::Random)?;
     config.send_tls13_tickets = 1;
     Ok((config, own.not_after))
+}
+
+/// The ciphers, best first. AES-GCM ends a session of TLS 1.2 after 2^24 records, which ChaCha20 does not.
+fn provider() -> CryptoProvider {
+    let mut provider = ring::default_provider();
+    provider.cipher_suites.sort_by_key(|suite| {
+        let is_old = suite.version() == &rustls::version::TLS12;
+        let is_limited = !format!("{:?}", suite.suite()).contains("CHACHA20");
+        (is_old, is_old && is_limited)
+    });
+    provider
 }
 
 /// All objects of a kind in a file, one at least.
@@ -310,7 +329,8 @@ fn pem_error(path: &Path, what: &str, error: pem::Error) -> TlsError {
     match error {
         pem::Error::Io(error) => TlsError::Read(path.to_owned(), error),
         pem::Error::NoItemsFound => TlsError::Content(path.to_owned(), format!("there is no PEM {what} in it")),
-        error => TlsError::Content(path.to_owned(), format!("not a PEM {what}: {error}")),
+        // The library's text has the line, which may be all of a key.
+        _ => TlsError::Content(path.to_owned(), format!("not a PEM {what}: its lines are not as they should be")),
     }
 }
 

@@ -83,9 +83,13 @@ pub enum NotThisSwitch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Owner {
     Fingerprint(String),
-    Subject(String),
+    /// Its attributes, each as `CN=…`.
+    Subject(Vec<String>),
     Name(String),
 }
+
+/// The most datapath ids that one certificate gets by being the first.
+const MAX_FIRST: usize = 256;
 
 /// Datapath ids, and who may use them.
 type Line = (Vec<RangeInclusive<u64>>, Owner);
@@ -128,7 +132,11 @@ impl Switches {
             text => text.map_err(|error| SwitchesError::Read(path.to_owned(), error))?,
         };
         if trusts_first_use {
-            append_to(path).map_err(|error| SwitchesError::Write(path.to_owned(), error))?;
+            // What is added later begins on a line of its own.
+            let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            append_to(path)
+                .and_then(|mut file| file.write_all(end.as_bytes()))
+                .map_err(|error| SwitchesError::Write(path.to_owned(), error))?;
         }
         let mut lines = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -140,6 +148,12 @@ impl Switches {
             lines.push(parsed.map_err(|what| SwitchesError::Line { path: path.to_owned(), line: number + 1, what })?);
         }
         Ok(lines)
+    }
+
+    /// Whether a certificate is bound to this datapath id.
+    pub fn has(&self, dpid: Dpid) -> bool {
+        let is_in = |(ids, _): &Line| ids.iter().any(|ids| ids.contains(&dpid.0));
+        self.first.contains_key(&dpid) || self.lines.iter().any(is_in)
     }
 
     /// Whether a peer with this certificate may be this switch.
@@ -162,6 +176,9 @@ impl Switches {
                 false => Err(NotThisSwitch::OtherCertificate { dpid, certificate }),
             };
         }
+        if self.first.values().filter(|owner| **owner == identity.fingerprint).count() >= MAX_FIRST {
+            return Err(NotThisSwitch::Unknown { dpid, certificate });
+        }
         let line = format!("{dpid} sha256:{}\n", identity.fingerprint);
         let written = append_to(path).and_then(|mut file| file.write_all(line.as_bytes()));
         written.map_err(|error| NotThisSwitch::NotWritten { dpid, why: error.to_string() })?;
@@ -178,16 +195,17 @@ impl Owner {
     fn is(&self, identity: &Identity) -> bool {
         match self {
             Owner::Fingerprint(hex) => *hex == identity.fingerprint,
-            Owner::Subject(subject) => *subject == normal(&identity.subject),
+            // An attribute with a comma in it is two in a line, so it never matches.
+            Owner::Subject(attributes) => *attributes == identity.attributes,
             Owner::Name(name) => identity.names.contains(name),
         }
     }
 }
 
-/// A subject, without spaces around commas and equals signs: programs differ in that.
-fn normal(subject: &str) -> String {
+/// The attributes of a subject, without spaces around commas and equals signs: programs differ in that.
+fn attributes(subject: &str) -> Vec<String> {
     let pair = |pair: &str| pair.split('=').map(str::trim).collect::<Vec<_>>().join("=");
-    subject.split(',').map(pair).collect::<Vec<_>>().join(",")
+    subject.split(',').map(pair).collect()
 }
 
 fn parse(line: &str) -> Result<Line, String> {
@@ -209,7 +227,7 @@ fn certificate(owner: &str) -> Result<Owner, String> {
             }
             Owner::Fingerprint(hex)
         }
-        "subject" => Owner::Subject(normal(of)),
+        "subject" => Owner::Subject(attributes(of)),
         "name" => Owner::Name(of.to_owned()),
         other => return Err(format!("{other:?} is none of sha256, subject and name")),
     })
@@ -229,7 +247,8 @@ mod tests {
     fn identity(n: u8) -> Identity {
         let subject = format!("C=US, O=Open vSwitch, CN=switch {n} id:x");
         let names = vec![format!("switch {n} id:x"), format!("s{n}.example")];
-        Identity { fingerprint: format!("{n:02x}").repeat(32), subject, names, not_after: u64::MAX }
+        let attributes = attributes(&subject);
+        Identity { fingerprint: format!("{n:02x}").repeat(32), subject, attributes, names, not_after: u64::MAX }
     }
 
     /// A folder that goes with its test.
