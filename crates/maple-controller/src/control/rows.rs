@@ -1,6 +1,6 @@
 //! Keys and values as people write them, by the types of their tables; and rows that a configuration declares.
 //!
-//! Values are JSON as in [`crate::state_json`]. `{"word": "…"}` is a word of a command line, or a key of a
+//! Values are JSON as in `state_json.rs`. `{"word": "…"}` is a word of a command line, or a key of a
 //! configuration. It takes the type that the place was declared with; without a declared type it is JSON if it parses,
 //! and otherwise text.
 
