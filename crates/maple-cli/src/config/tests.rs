@@ -1,3 +1,5 @@
+//! Configuration files: what is read of them, and what is said of wrong ones.
+
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::Path;

@@ -230,19 +230,7 @@ mod tests {
 
     #[test]
     fn ports_beyond_the_limit_are_left_out() {
-        let port = |number| Port {
-            number: PortNo(number),
-            hw_addr: [0; 6],
-            name_raw: *b"eth\x1b[2J\0\0\0\0\0\0\0\0\0",
-            config: 0,
-            state: 0,
-            curr: 0,
-            advertised: 0,
-            supported: 0,
-            peer: 0,
-            curr_speed: 0,
-            max_speed: 0,
-        };
+        let port = |number| Port::new(PortNo(number), [0; 6], "eth\x1b[2J");
         let ports = Arc::new((1..=20_000).map(port).collect::<Vec<_>>());
         let mut all = [shard([(1, 0, true), (2, 0, true)])];
         for switch in &mut all[0].switches {

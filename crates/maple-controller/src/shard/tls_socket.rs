@@ -13,10 +13,9 @@ use maple_wire::Dpid;
 use mio::net::TcpStream;
 use rustls::ServerConnection;
 
+use super::READ_SHARE;
 use crate::tls::{Identity, NotThisSwitch, Tls, told};
 
-/// The most encrypted bytes of one call, about: records may be mostly padding.
-const READ_SHARE: usize = 64 * 1024;
 /// The most bytes that are read at a time.
 const READ: usize = 16 * 1024;
 /// A record's plaintext is not longer. One that was begun before may be complete now.
@@ -147,6 +146,7 @@ fn take(session: &mut ServerConnection, buffer: &mut [u8]) -> io::Result<usize> 
 
 impl Read for TlsSocket {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // Records may be mostly padding, so encrypted bytes count too.
         let (mut filled, mut left) = (take(&mut self.session, buffer)?, READ_SHARE);
         let mut encrypted = [0; READ];
         self.is_drained = false;
