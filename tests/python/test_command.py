@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import socket
@@ -43,9 +42,7 @@ class Running:
         self.log = folder / "log"
         command = [*MAPLE, "run", policy, "--listen", self.address, "--control", self.control, *arguments]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-            )
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
         wait_for("the control socket", lambda: Path(self.control).exists() or self.process.poll() is not None)
 
     def show(self, what: str) -> object:

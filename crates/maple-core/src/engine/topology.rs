@@ -134,7 +134,8 @@ impl Engine {
         let mut linked = false;
         let commit = self.store.update(|state| {
             let is_up = |at| state.port(at).is_some_and(|port| port.up);
-            if !is_up(a) || !is_up(b) {
+            // Both ends may be heard at once, by two shards.
+            if !is_up(a) || !is_up(b) || state.peer(a) == Some(b) {
                 return Vec::new();
             }
             if has_hosts_between(state, a, b) && !is_declared {
