@@ -12,7 +12,7 @@ PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-packages lint clean
+.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-tls bench-packages lint clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -25,6 +25,7 @@ help:
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
 	@echo 'make bench-restart  what a restart and a reload cost the traffic on Open vSwitch, beside os-ken and Faucet (root; five minutes)'
 	@echo 'make bench-exchange  all rules of a switch are exchanged while packets flow (root, Open vSwitch; five minutes)'
+	@echo 'make bench-tls  what TLS costs the controller: packet-ins a core, reconnects of 5,000 switches (five minutes)'
 	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest, links of the documentation'
 
 # Built as quickly as can be; `make build` puts the program that runs fastest in its place.
@@ -130,6 +131,10 @@ bench-restart: build bench-packages $(PEERS)/bin/python $(FAUCET)/bin/faucet
 # ARGS='--rules 20000 --seconds 15' and the like.
 bench-exchange: build bench-packages
 	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/exchange.py $(ARGS)
+
+# ARGS='--rounds 3' and the like.
+bench-tls: build
+	$(BIN)/python bench/tls/measure.py $(ARGS)
 
 # What the benchmarks on Open vSwitch and Mininet needs besides what the tests do.
 bench-packages: system-packages
