@@ -571,6 +571,8 @@ pub enum ShowWhat {
         #[arg(long)]
         watch: bool,
     },
+    /// The controller itself: its version and process, where it listens, its state file
+    Controller,
     /// All counters
     Stats,
     /// Recent errors
