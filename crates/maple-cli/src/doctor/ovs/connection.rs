@@ -1,0 +1,173 @@
+//! Where bridges connect to, and whether they reach the controller.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use super::super::finding::{Id, Level};
+use super::{Bridge, Expected, Finding, Listening, Target, at};
+
+/// OpenFlow's port, which a target without one means.
+const PORT: u16 = 6653;
+
+/// How a target is to a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fits {
+    /// It is an address of the controller, which speaks TLS there, or does not.
+    Yes { tls: bool },
+    /// It is another port of this host.
+    OtherPort,
+    /// It is another host, or a name.
+    Elsewhere,
+}
+
+/// What is wrong with the connections of all bridges.
+pub fn findings(bridges: &[Bridge], expected: &Expected) -> Vec<Finding> {
+    let fits = |bridge: &Bridge| bridge.targets.iter().any(|target| matches!(fit(target, expected), Fits::Yes { .. }));
+    let is_any_ours = bridges.iter().any(fits);
+    let mut found = Vec::new();
+    for bridge in bridges {
+        match &bridge.targets[..] {
+            [] => found.push(without_controller(bridge, expected, is_any_ours)),
+            targets => {
+                found.extend(targets.iter().filter_map(|target| of_target(bridge, target, expected)));
+                found.extend((targets.len() > 1).then(|| several(bridge, expected)));
+            }
+        }
+    }
+    found
+}
+
+fn without_controller(bridge: &Bridge, expected: &Expected, is_any_ours: bool) -> Finding {
+    // Where others are Maple's, this one may be on its own on purpose.
+    let level = if is_any_ours { Level::Note } else { Level::Warning };
+    Finding::new(level, Id::OvsNoController, at(bridge))
+        .what("it has no controller")
+        .so("the policy does not hold there: it forwards like a plain switch, or in fail mode secure not at all")
+        .mend(format!("ovs-vsctl set-controller {} {}", bridge.name, wanted(expected)))
+}
+
+fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Finding> {
+    let Target { target: address, last_error, .. } = target;
+    let is_connected = is_connected(bridge, target, expected);
+    let mend = || format!("ovs-vsctl set-controller {} {}", bridge.name, wanted(expected));
+    match fit(target, expected) {
+        Fits::Yes { tls } if tls != address.starts_with("ssl:") => {
+            let (it, controller) = if tls { ("no TLS", "TLS") } else { ("TLS", "no TLS") };
+            Some(
+                Finding::new(Level::Error, Id::OvsTls, at(bridge))
+                    .what(format!("it speaks {it} to {address}, where the controller speaks {controller}"))
+                    .so("they never understand each other, and it stays without rules")
+                    .mend(mend()),
+            )
+        }
+        Fits::OtherPort if expected.is_known && !is_connected => Some(
+            Finding::new(Level::Error, Id::OvsTarget, at(bridge))
+                .what(format!("it connects to {address}, and the controller listens on {}", told(&expected.listening)))
+                .so("the controller never sees this switch")
+                .mend(mend()),
+        ),
+        Fits::OtherPort | Fits::Elsewhere if is_connected && expected.runs => Some(
+            Finding::new(Level::Note, Id::OvsTarget, at(bridge))
+                .what(format!("its controller is {address}, not the one on this host"))
+                .so("the policy of the controller on this host does not hold there")
+                .mend(mend()),
+        ),
+        _ if is_connected => None,
+        fit => {
+            let why = last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+            let is_ours = matches!(fit, Fits::Yes { .. });
+            let mend = match (is_ours, expected.runs) {
+                (true, true) => "maple show errors".to_owned(),
+                (true, false) => format!("maple run POLICY --listen {}", told(&expected.listening)),
+                _ => format!("ovs-vsctl set-controller {} {}", bridge.name, wanted(expected)),
+            };
+            Some(
+                Finding::new(Level::Error, Id::OvsNotConnected, at(bridge))
+                    .what(format!("it is not connected to {address}{why}"))
+                    .so("it gets no new rules; what it forwards now is up to its fail mode")
+                    .mend(mend),
+            )
+        }
+    }
+}
+
+/// Whether a connection stands. Open vSwitch notes that every few seconds only; the controller knows it at once.
+fn is_connected(bridge: &Bridge, target: &Target, expected: &Expected) -> bool {
+    let is_served = || bridge.dpid.is_some_and(|dpid| expected.connected.contains(&dpid));
+    target.is_connected || matches!(fit(target, expected), Fits::Yes { .. }) && is_served()
+}
+
+fn several(bridge: &Bridge, expected: &Expected) -> Finding {
+    let targets: Vec<&str> = bridge.targets.iter().map(|target| target.target.as_str()).collect();
+    Finding::new(Level::Warning, Id::OvsSeveralControllers, at(bridge))
+        .what(format!("it has several controllers: {}", targets.join(", ")))
+        .so("each changes the rules of the others: Maple does not share a switch")
+        .mend(format!("ovs-vsctl set-controller {} {}", bridge.name, wanted(expected)))
+}
+
+fn fit(target: &Target, expected: &Expected) -> Fits {
+    let Some(address) = parse(&target.target) else { return Fits::Elsewhere };
+    let is_it = |listening: &&Listening| {
+        let own = listening.address;
+        own.port() == address.port()
+            && (own.ip() == address.ip() || own.ip().is_unspecified() && is_local(address.ip()))
+    };
+    match expected.listening.iter().find(is_it) {
+        Some(listening) => Fits::Yes { tls: listening.tls },
+        None if is_local(address.ip()) => Fits::OtherPort,
+        None => Fits::Elsewhere,
+    }
+}
+
+/// The address of a target, if it is no name.
+fn parse(target: &str) -> Option<SocketAddr> {
+    let (_, rest) = target.split_once(':')?;
+    let bare = |ip: &str| Some(SocketAddr::new(ip.trim_matches(['[', ']']).parse().ok()?, PORT));
+    rest.parse().ok().or_else(|| bare(rest))
+}
+
+/// Whether an address is one of this host: then a socket can have it.
+fn is_local(ip: IpAddr) -> bool {
+    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// The target that a bridge of this host should have.
+fn wanted(expected: &Expected) -> String {
+    let Some(Listening { address, tls }) = expected.listening.first() else { return format!("tcp:127.0.0.1:{PORT}") };
+    let address = match address.ip() {
+        IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
+        ip if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
+        _ => *address,
+    };
+    format!("{}:{address}", if *tls { "ssl" } else { "tcp" })
+}
+
+fn told(listening: &[Listening]) -> String {
+    listening.iter().map(|one| one.address.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_addresses_with_a_port_or_without() {
+        let parsed = |text| parse(text).map(|address| address.to_string());
+        assert_eq!(parsed("tcp:127.0.0.1:6633").as_deref(), Some("127.0.0.1:6633"));
+        assert_eq!(parsed("ssl:10.0.0.1").as_deref(), Some("10.0.0.1:6653"));
+        assert_eq!(parsed("tcp:[::1]:6633").as_deref(), Some("[::1]:6633"));
+        assert_eq!(parsed("tcp:[::1]").as_deref(), Some("[::1]:6653"));
+        assert_eq!(parsed("tcp:controller.example:6653"), None);
+    }
+
+    #[test]
+    fn a_bridge_is_told_the_address_that_it_can_reach() {
+        let with = |address: &str, tls| Expected {
+            listening: vec![Listening { address: address.parse().expect("an address"), tls }],
+            ..Expected::default()
+        };
+        assert_eq!(wanted(&with("0.0.0.0:6653", false)), "tcp:127.0.0.1:6653");
+        assert_eq!(wanted(&with("[::]:6653", true)), "ssl:[::1]:6653");
+        assert_eq!(wanted(&with("192.0.2.1:1", false)), "tcp:192.0.2.1:1");
+        assert_eq!(wanted(&Expected::default()), "tcp:127.0.0.1:6653");
+    }
+}
