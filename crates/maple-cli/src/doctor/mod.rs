@@ -4,9 +4,9 @@
 //! answers. A source that can't be asked is told as such: silence would look like health. All questions have a time limit.
 //!
 //! ```text
-//!  ovs-vsctl ──► ovs ────────┐
-//!  control socket ► controller ├─► Report: findings, looked at, not looked at ──► people, JSON, exit status
-//!  /proc, /sys, files ► host ─┘
+//!  ovs-vsctl ───────────► ovs ─────────┐
+//!  control socket ──────► controller ──┼─► Report: findings, looked at, not looked at ──► people, JSON, status
+//!  /proc, /sys, files ──► host ────────┘
 //! ```
 
 mod command;
@@ -36,7 +36,8 @@ use crate::output::print_line;
 
 /// The exit status if there is a warning or an error: 1 is that of a command that failed.
 const FOUND: u8 = 2;
-/// Where the system's controller has its control socket.
+/// Where the service has its state file, and the system's controller its control socket.
+const SERVICE_STATE: &str = "/var/lib/maple/state.redb";
 const SYSTEM_SOCKET: &str = "/run/maple/control.sock";
 
 /// Prints what it finds. `has_python`: Python runs this command.
@@ -152,11 +153,22 @@ fn files(
     let sockets = BTreeSet::from([control.to_owned(), default_path(), PathBuf::from(SYSTEM_SOCKET)]);
     host::look_at_control_sockets(&sockets, report);
     let process = process(controller);
-    match controller.map_or(configured.state_file(), Controller::state_file) {
-        Some(path) if controller.is_none() || process.is_some() => {
-            host::look_at_state_file(path, process.as_ref(), report);
-        }
-        _ => {}
+    let service = Path::new(SERVICE_STATE).parent().filter(|folder| folder.exists()).map(|_| Path::new(SERVICE_STATE));
+    match controller {
+        None => match configured.state_file().or(service) {
+            Some(path) => host::look_at_state_file(path, None, report),
+            None => report.not_looked_at("a state file", "no controller runs, and no configuration names one"),
+        },
+        Some(controller) => match (controller.state_file(), &process) {
+            (Some(path), Some(_)) => host::look_at_state_file(path, process.as_ref(), report),
+            (Some(path), None) => {
+                report.not_looked_at(
+                    format!("the state file {}", path.display()),
+                    "it is not known which user writes it",
+                );
+            }
+            (None, _) => {}
+        },
     }
     let mut certificates = configured.certificates();
     certificates.extend(open_vswitch.map(Database::certificates).into_iter().flatten().map(PathBuf::from));
@@ -166,11 +178,18 @@ fn files(
 /// Looks at limits, cores, the clock and the service of this host.
 fn host(controller: Option<&Controller>, open_vswitch: Option<&Database>, report: &mut Report) {
     let process = process(controller);
-    if let (Some(pid), None) = (controller.and_then(Controller::pid), &process) {
-        report.not_looked_at(format!("the process {pid} of the controller"), "it is hidden from this user");
+    match (controller.map(Controller::pid), &process) {
+        (Some(Some(pid)), None) => {
+            report.not_looked_at(format!("limits and cores of process {pid}"), "it is hidden from this user");
+        }
+        (Some(None), _) => report.not_looked_at("limits and cores of the controller", "it is older, and has no number"),
+        _ => {}
     }
     let (connections, workers) = controller.map_or((0, 0), |one| (one.connections(), one.shards()));
-    host::look_at_limits(process.as_ref(), connections, report);
+    if controller.is_none() || process.is_some() {
+        host::look_at_open_files(process.as_ref(), connections, report);
+    }
+    host::look_at_kernel(report);
     host::look_at_cores(process.as_ref(), workers, open_vswitch.and_then(Database::busy_cores).as_deref(), report);
     host::look_at_clock(controller, report);
     host::look_at_service(report);

@@ -27,8 +27,8 @@ const FEW_FILES: u64 = 1024;
 /// How many connections a controller lets wait.
 const BACKLOG: u64 = 4096;
 
-/// Looks at limits of the controller's process, or of one that would start here, and of the kernel.
-pub fn look_at_limits(process: Option<&Process>, connections: u64, report: &mut Report) {
+/// Looks at the limit of open files of the controller's process, or of one that would start here.
+pub fn look_at_open_files(process: Option<&Process>, connections: u64, report: &mut Report) {
     match process.map(Process::open_files) {
         Some(Some(limit)) => {
             report.looked_at(format!("the controller's limit of open files, {limit}"));
@@ -41,6 +41,10 @@ pub fn look_at_limits(process: Option<&Process>, connections: u64, report: &mut 
             report.all(file_limit(limit, 0, "programs started here"));
         }
     }
+}
+
+/// Looks at the settings of the kernel.
+pub fn look_at_kernel(report: &mut Report) {
     match std::fs::read_to_string("/proc/sys/net/core/somaxconn").map(|text| text.trim().parse()) {
         Ok(Ok(waiting)) => {
             report.looked_at("net.core.somaxconn");

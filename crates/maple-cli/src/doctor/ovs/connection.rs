@@ -19,8 +19,8 @@ enum Fits {
     Elsewhere,
 }
 
-/// What is wrong with the connections of all bridges.
-pub fn findings(bridges: &[Bridge], expected: &Expected) -> Vec<Finding> {
+/// What is wrong with the connections of all bridges. `has_certificate`: Open vSwitch has one for TLS.
+pub fn findings(bridges: &[Bridge], expected: &Expected, has_certificate: bool) -> Vec<Finding> {
     let fits = |bridge: &Bridge| bridge.targets.iter().any(|target| matches!(fit(target, expected), Fits::Yes { .. }));
     let is_any_ours = bridges.iter().any(fits);
     let mut found = Vec::new();
@@ -33,7 +33,22 @@ pub fn findings(bridges: &[Bridge], expected: &Expected) -> Vec<Finding> {
             }
         }
     }
+    found.extend(without_certificate(bridges, expected).filter(|_| !has_certificate));
     found
+}
+
+/// Open vSwitch has one certificate for all its bridges. What speaks TLS by mistake is told otherwise.
+fn without_certificate(bridges: &[Bridge], expected: &Expected) -> Option<Finding> {
+    let needs = |target: &Target| {
+        target.target.starts_with("ssl:") && !matches!(fit(target, expected), Fits::Yes { tls: false })
+    };
+    let bridge = bridges.iter().find(|bridge| bridge.targets.iter().any(needs))?;
+    Some(
+        Finding::new(Level::Error, Id::OvsTls, "Open vSwitch")
+            .what(format!("bridge {} speaks TLS to its controller, and Open vSwitch has no certificate", bridge.name))
+            .so("no connection with TLS begins")
+            .mend("ovs-vsctl set-ssl KEY CERTIFICATE AUTHORITY"),
+    )
 }
 
 fn without_controller(bridge: &Bridge, expected: &Expected, is_any_ours: bool) -> Finding {
@@ -74,11 +89,14 @@ fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Fi
         _ if is_connected => None,
         fit => {
             let why = last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
-            let is_ours = matches!(fit, Fits::Yes { .. });
-            let mend = match (is_ours, expected.runs) {
-                (true, true) => "maple show errors".to_owned(),
-                (true, false) => format!("maple run POLICY --listen {}", told(&expected.listening)),
-                _ => format!("ovs-vsctl set-controller {} {}", bridge.name, wanted(expected)),
+            let mend = match fit {
+                Fits::Yes { .. } if expected.runs => "maple show errors".to_owned(),
+                Fits::Yes { .. } => run(&expected.listening),
+                Fits::OtherPort => {
+                    format!("maple run POLICY --listen {}", address.split_once(':').unwrap_or_default().1)
+                }
+                Fits::Elsewhere if expected.runs => mend(),
+                Fits::Elsewhere => format!("maple doctor  # on the host of {address}"),
             };
             Some(
                 Finding::new(Level::Error, Id::OvsNotConnected, at(bridge))
@@ -132,13 +150,21 @@ fn is_local(ip: IpAddr) -> bool {
 
 /// The target that a bridge of this host should have.
 fn wanted(expected: &Expected) -> String {
-    let Some(Listening { address, tls }) = expected.listening.first() else { return format!("tcp:127.0.0.1:{PORT}") };
+    let first = expected.listening.first().filter(|_| expected.runs || expected.is_known);
+    // Without a controller here it may be anywhere.
+    let Some(Listening { address, tls }) = first else { return format!("tcp:ADDRESS:{PORT}") };
     let address = match address.ip() {
         IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
         ip if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
         _ => *address,
     };
     format!("{}:{address}", if *tls { "ssl" } else { "tcp" })
+}
+
+/// The command that starts the controller.
+fn run(listening: &[Listening]) -> String {
+    let one = |one: &Listening| format!(" --listen {}{}", if one.tls { "tls:" } else { "" }, one.address);
+    format!("maple run POLICY{}", listening.iter().map(one).collect::<String>())
 }
 
 fn told(listening: &[Listening]) -> String {
@@ -160,14 +186,22 @@ mod tests {
     }
 
     #[test]
+    fn a_controller_is_started_where_bridges_look_for_it() {
+        let at = |address: &str, tls| Listening { address: address.parse().expect("an address"), tls };
+        let command = run(&[at("127.0.0.1:6633", false), at("[::]:6653", true)]);
+        assert_eq!(command, "maple run POLICY --listen 127.0.0.1:6633 --listen tls:[::]:6653");
+    }
+
+    #[test]
     fn a_bridge_is_told_the_address_that_it_can_reach() {
         let with = |address: &str, tls| Expected {
             listening: vec![Listening { address: address.parse().expect("an address"), tls }],
+            is_known: true,
             ..Expected::default()
         };
         assert_eq!(wanted(&with("0.0.0.0:6653", false)), "tcp:127.0.0.1:6653");
         assert_eq!(wanted(&with("[::]:6653", true)), "ssl:[::1]:6653");
         assert_eq!(wanted(&with("192.0.2.1:1", false)), "tcp:192.0.2.1:1");
-        assert_eq!(wanted(&Expected::default()), "tcp:127.0.0.1:6653");
+        assert_eq!(wanted(&Expected { is_known: false, ..with("0.0.0.0:6653", false) }), "tcp:ADDRESS:6653");
     }
 }

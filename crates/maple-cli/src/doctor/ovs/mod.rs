@@ -115,7 +115,7 @@ impl Database {
         if !self.bridges.is_empty() {
             report.all(system::findings(&self.root));
         }
-        report.all(connection::findings(&self.bridges, expected));
+        report.all(connection::findings(&self.bridges, expected, !self.certificates.is_empty()));
         let used: Vec<&Bridge> = self.bridges.iter().filter(|bridge| all || bridge.has_controller()).collect();
         report.all(bridge::findings(&used));
         report.all(system::of_all(&used, &self.root));

@@ -6,6 +6,9 @@ use super::{Bridge, Finding, Row, joined};
 /// The version that Maple is tested with.
 const TESTED: (u32, u32) = (3, 1);
 
+/// Fewer flows in the datapath than these are few. The default is twenty times as many.
+const FLOWS: u64 = 10_000;
+
 /// What is wrong with Open vSwitch itself.
 pub fn findings(root: &Row) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -25,6 +28,15 @@ pub fn findings(root: &Row) -> Vec<Finding> {
                 .what(format!("vlan-limit is {limit}"))
                 .so("of packets with two VLAN tags, switches see fields that the policy does not see: rules for others may take them")
                 .mend("ovs-vsctl remove Open_vSwitch . other_config vlan-limit"),
+        );
+    }
+    let flows = root.entry("other_config", "flow-limit").and_then(|limit| limit.parse::<u64>().ok());
+    if let Some(limit) = flows.filter(|limit| *limit < FLOWS) {
+        found.push(
+            Finding::new(Level::Note, Id::OvsFlowTables, "Open vSwitch")
+                .what(format!("flow-limit is {limit}: its datapath keeps at most that many flows"))
+                .so("with more flows than that, packets of known flows go to ovs-vswitchd again and again")
+                .mend("ovs-vsctl remove Open_vSwitch . other_config flow-limit"),
         );
     }
     found

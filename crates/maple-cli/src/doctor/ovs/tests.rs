@@ -119,12 +119,18 @@ fn connections_are_found_with_the_mend() {
     of(&[target("tcp:192.0.2.9:6653")], &at(HERE, false), &[&format!("note ovs-target: bridge s1: {set}")]);
     of(&[target("ssl:127.0.0.1:16653")], &at(HERE, false), &[&format!("error ovs-tls: bridge s1: {set}")]);
     let set_tls = "error ovs-tls: bridge s2: ovs-vsctl set-controller s2 ssl:127.0.0.1:16653";
-    of(&[target("ssl:127.0.0.1:16653")], &at(HERE, true), &[set_tls]);
+    let certificate = "error ovs-tls: Open vSwitch: ovs-vsctl set-ssl KEY CERTIFICATE AUTHORITY";
+    of(&[target("ssl:127.0.0.1:16653")], &at(HERE, true), &[certificate, set_tls]);
     of(std::slice::from_ref(&down), &at(HERE, false), &["error ovs-not-connected: bridge s1: maple show errors"]);
     of(std::slice::from_ref(&down), &Expected { connected: vec![1], ..at(HERE, false) }, &[]);
     let absent = Expected { runs: false, ..at(HERE, false) };
     let run = "error ovs-not-connected: bridge s1: maple run POLICY --listen 127.0.0.1:16653";
-    of(&[down], &absent, &[run]);
+    of(std::slice::from_ref(&down), &absent, &[run]);
+    let guess = Expected { is_known: false, ..absent };
+    let start = "error ovs-not-connected: bridge s1: maple run POLICY --listen 127.0.0.1:6633";
+    of(&[target("tcp:127.0.0.1:6633"), down.clone()], &guess, &[start]);
+    let away = "error ovs-not-connected: bridge s1: maple doctor  # on the host of tcp:192.0.2.9:6653";
+    of(&[target("tcp:192.0.2.9:6653"), down], &guess, &[away]);
     let alone = ("Bridge", 0, "controller", json!(["set", []]));
     of(std::slice::from_ref(&alone), &at(HERE, false), &[&format!("note ovs-no-controller: bridge s1: {set}")]);
     let both = [alone, ("Bridge", 1, "controller", json!(["set", []]))];
@@ -176,6 +182,9 @@ fn ports_and_the_whole_of_open_vswitch_are_judged() {
     let limit = json!(["map", [["vlan-limit", "2"]]]);
     let remove = "warning ovs-vlan-limit: Open vSwitch: ovs-vsctl remove Open_vSwitch . other_config vlan-limit";
     check(&[("Open_vSwitch", 0, "other_config", limit)], &at(HERE, false), &[remove]);
+    let few = json!(["map", [["flow-limit", "1000"]]]);
+    let flows = "note ovs-flow-tables: Open vSwitch: ovs-vsctl remove Open_vSwitch . other_config flow-limit";
+    check(&[("Open_vSwitch", 0, "other_config", few)], &at(HERE, false), &[flows]);
     let old = "note ovs-version: Open vSwitch: apt-get install --only-upgrade openvswitch-switch";
     check(&[("Open_vSwitch", 0, "ovs_version", json!("2.17.9"))], &at(HERE, false), &[old]);
 }
