@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import pytest
-from harness import EXAMPLES, MAPLE, sh, vsctl, wait_for
+from harness import EXAMPLES, MAPLE, free_port, sh, vsctl, wait_for
 
 BRIDGES = ("dr1", "dr2")
 # Findings that are as they must be here: there is no datapath in the kernel.
@@ -135,6 +135,30 @@ def test_a_controller_that_is_gone_is_told_with_how_to_start_it(served, bridges)
     found = wait_for("the lost connections", lambda: doctor(served, *bridges).get("ovs-not-connected"))
     assert {one["where"] for one in found} <= {"bridge dr1", "bridge dr2"}
     assert all(address in one["what"] for one in found)
+
+
+def test_certificates_that_expire_soon_are_found_in_each_place(controller, bridges, tmp_path):
+    cert, key, config = tmp_path / "cert.pem", tmp_path / "key.pem", tmp_path / "maple.toml"
+    request = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    sh(*request, "-days", "5", "-subj", "/CN=maple", "-keyout", key, "-out", cert)
+    port = free_port()
+    tls = ("--listen", f"tls:127.0.0.1:{port}", "--tls-cert", cert, "--tls-key", key, "--tls-no-client-cert")
+    one = controller(EXAMPLES / "shortest_path.py", "--state", tmp_path / "state", *tls)
+    config.write_text(f'policy = "p.py"\ntls-cert = "{cert}"\ntls-key = "{key}"\ntls-no-client-cert = true\n')
+    done = sh(MAPLE, "doctor", "--json", "--control", one.control, "--config", config, check=False)
+    expiring = [finding for finding in json.loads(done)["findings"] if finding["id"] == "certificate-expires"]
+    assert [finding["where"] for finding in expiring] == [f"certificate {cert}", "the controller's certificate"]
+    assert all(finding["what"] == "it expires in 4 days" for finding in expiring)
+    # Open vSwitch has no certificate of its own yet.
+    vsctl("set-controller", "dr1", f"ssl:127.0.0.1:{port}")
+    found = doctor(one, *bridges)
+    assert [finding["where"] for finding in found["ovs-tls"]] == ["Open vSwitch"]
+    try:
+        vsctl("set-ssl", str(key), str(cert), str(cert))
+        wait_for("the connection", lambda: len(one.show("switches")) == 1)
+        assert "ovs-tls" not in doctor(one, *bridges)
+    finally:
+        vsctl("del-ssl")
 
 
 def test_bridges_without_a_name_are_all_looked_at(served, bridges):

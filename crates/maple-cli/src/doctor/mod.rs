@@ -157,7 +157,7 @@ fn files(
     match controller {
         None => match configured.state_file().or(service) {
             Some(path) => host::look_at_state_file(path, None, report),
-            None => report.not_looked_at("a state file", "no controller runs, and no configuration names one"),
+            None => report.not_looked_at("a state file", "neither a controller nor a configuration names one"),
         },
         Some(controller) => match (controller.state_file(), &process) {
             (Some(path), Some(_)) => host::look_at_state_file(path, process.as_ref(), report),

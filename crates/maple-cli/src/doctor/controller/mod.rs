@@ -183,7 +183,7 @@ pub fn silent(control: &Path, why: &str) -> Finding {
     Finding::new(Level::Error, Id::ControllerSilent, format!("the controller at {}", control.display()))
         .what(why)
         .so("nobody learns what it does, and perhaps it does nothing: its shards or its control socket hang")
-        .mend("systemctl restart maple")
+        .mend("systemctl restart maple  # if it is the service")
 }
 
 fn answers(control: &Path) -> Result<Controller, AskError> {

@@ -17,6 +17,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(2);
 /// Where a service keeps its state, and the user who does.
 const SERVICE_FOLDER: &str = "/var/lib/maple";
 const SERVICE_USER: &str = "maple";
+/// What to do about a folder that is not the user's.
+const OTHER_FOLDER: &str = "maple run POLICY --state /var/lib/maple/state.redb";
 
 /// Looks for sockets at these places that nobody listens on.
 pub fn look_at_control_sockets(places: &BTreeSet<PathBuf>, report: &mut Report) {
@@ -59,18 +61,22 @@ pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut R
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let may = |path: &Path, wanted: u32| std::fs::metadata(path).map(|found| allows(&found, user, &groups, wanted));
-    let why = match (may(folder, 0o3), may(path, 0o6)) {
-        (Err(error), _) if error.kind() == ErrorKind::NotFound => format!("there is no folder {}", folder.display()),
-        (Err(error), _) => return report.not_looked_at(what, error.to_string()),
-        (Ok(false), _) => format!("user {user} may not make files in {}", folder.display()),
-        (Ok(true), Ok(false)) => format!("user {user} may not write it"),
-        (Ok(true), _) => {
-            report.looked_at(what);
-            return;
+    let is_service = path.starts_with(SERVICE_FOLDER);
+    let (place, own) = (quoted(folder), quoted(path));
+    let (why, mend) = match (may(folder, 0o3), may(path, 0o6)) {
+        (Err(error), _) if error.kind() == ErrorKind::NotFound => {
+            (format!("there is no folder {}", folder.display()), format!("install -d -m 700 -o {user} {place}"))
         }
+        (Err(error), _) => return report.not_looked_at(what, error.to_string()),
+        // A folder that others use is left to them.
+        (Ok(false), _) => (
+            format!("user {user} may not make files in {}", folder.display()),
+            if is_service { format!("chown {user} {place}") } else { OTHER_FOLDER.to_owned() },
+        ),
+        (Ok(true), Ok(false)) => (format!("user {user} may not write it"), format!("chown {user} {own}")),
+        (Ok(true), _) => return report.looked_at(what),
     };
     report.looked_at(what);
-    let mend = format!("install -d -m 700 -o {user} {0} && chown -R {user} {0}", quoted(folder));
     report.found(
         Finding::new(Level::Error, Id::StateFile, format!("state file {}", path.display()))
             .what(why)
@@ -151,7 +157,8 @@ mod tests {
         let mut report = Report::default();
         look_at_state_file(Path::new("/nonexistent/maple/state"), None, &mut report);
         let text = report.findings()[0].plain();
-        assert!(text.contains("there is no folder /nonexistent/maple"), "{text}");
+        assert!(text.contains("there is no folder /nonexistent/maple\n"), "{text}");
+        assert!(text.contains(" /nonexistent/maple\n  page"), "only that folder is made: {text}");
     }
 
     #[test]

@@ -52,8 +52,9 @@ fn without_certificate(bridges: &[Bridge], expected: &Expected) -> Option<Findin
 }
 
 fn without_controller(bridge: &Bridge, expected: &Expected, is_any_ours: bool) -> Finding {
-    // Where others are Maple's, this one may be on its own on purpose.
-    let level = if is_any_ours { Level::Note } else { Level::Warning };
+    // Where others are Maple's, or nothing is, this one may be on its own on purpose.
+    let is_expected = (expected.runs || expected.is_known) && !is_any_ours;
+    let level = if is_expected { Level::Warning } else { Level::Note };
     Finding::new(level, Id::OvsNoController, at(bridge))
         .what("it has no controller")
         .so("the policy does not hold there: it forwards like a plain switch, or in fail mode secure not at all")

@@ -138,6 +138,10 @@ fn connections_are_found_with_the_mend() {
     let wanted =
         [("s1", set), ("s2", set_2)].map(|(name, set)| format!("warning ovs-no-controller: bridge {name}: {set}"));
     of(&both, &at(HERE, false), &wanted.each_ref().map(String::as_str));
+    let nobody = Expected { runs: false, is_known: false, ..at(HERE, false) };
+    let notes = ["s1", "s2"]
+        .map(|name| format!("note ovs-no-controller: bridge {name}: ovs-vsctl set-controller {name} tcp:ADDRESS:6653"));
+    of(&both, &nobody, &notes.each_ref().map(String::as_str));
 }
 
 #[test]
