@@ -209,7 +209,8 @@ fn text(report: &Report, names: &Names, has_colours: bool) -> String {
     }
     let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     text + &match errors + warnings + notes {
-        0 => "nothing was found\n".to_owned(),
+        0 if report.unseen().is_empty() => "nothing was found\n".to_owned(),
+        0 => "nothing was found in what was looked at\n".to_owned(),
         _ => format!("{}, {}, {}\n", plural(errors, "error"), plural(warnings, "warning"), plural(notes, "note")),
     }
 }
@@ -236,6 +237,7 @@ mod tests {
         report.looked_at("this");
         assert_eq!(text(&report, &Names::new(), false), "looked at:\n  this\nnothing was found\n");
         report.not_looked_at("that", "it is not there");
+        assert!(text(&report, &Names::new(), false).ends_with("\nnothing was found in what was looked at\n"));
         report.found(Finding::new(Level::Error, Id::NoSwitch, "the controller").what("a").so("b").mend("c"));
         let told = text(&report, &Names::new(), false);
         assert!(told.starts_with(
