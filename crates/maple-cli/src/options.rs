@@ -530,6 +530,27 @@ pub struct ShowArgs {
     pub json: bool,
 }
 
+/// `maple doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// A configuration of `maple run`: whether what it names is there and in order [default: /etc/maple/maple.toml if
+    /// that is there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Look only at these bridges of Open vSwitch, several allowed [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub bridge: Vec<String>,
+    /// Print what can be found
+    #[arg(long)]
+    pub list: bool,
+    /// The controller's Unix socket [default: what the configuration says, or as in `maple run`]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// What can be shown.
 #[derive(Debug, Subcommand)]
 pub enum ShowWhat {
@@ -587,6 +608,8 @@ pub enum ShowWhat {
         #[arg(long)]
         watch: bool,
     },
+    /// The controller itself: its version and process, where it listens, its state file
+    Controller,
     /// All counters
     Stats,
     /// Recent errors

@@ -33,6 +33,7 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
         ShowWhat::Hosts => Show::Hosts,
         ShowWhat::Groups => Show::Groups,
         ShowWhat::Leases => Show::Leases,
+        ShowWhat::Controller => Show::Controller,
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
         ShowWhat::Log { follow: true } => return log::follow(&control, args.json),
@@ -88,7 +89,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Hosts => items(answer).map(|one| host(one, names)).collect(),
         Show::Groups => each(group),
         Show::Leases => items(answer).map(|one| names.in_text(&lease(one, SystemTime::now()))).collect(),
-        Show::Stats => stats(answer),
+        Show::Controller | Show::Stats => stats(answer),
         Show::Errors => each(error),
         Show::Log(_) => items(answer).map(log::line).collect(),
     }

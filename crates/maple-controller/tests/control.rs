@@ -156,6 +156,7 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
         json!({ "show": "hosts" }),
         json!({ "show": "groups" }),
         json!({ "show": "leases" }),
+        json!({ "show": "controller" }),
         json!({ "show": "stats" }),
         json!({ "show": "errors" }),
         json!({ "show": { "rules": null } }),

@@ -250,6 +250,18 @@ impl Tls {
     }
 }
 
+/// When the first of the certificates in a file (PEM) expires.
+///
+/// # Errors
+/// [`TlsError`], if it can't be read or is no such file.
+pub fn expiry(file: &Path) -> Result<SystemTime, TlsError> {
+    let all: Vec<CertificateDer<'static>> = pems(file, "certificate")?;
+    let end = |certificate| Identity::of(certificate).map(|identity| identity.not_after);
+    let ends = all.iter().map(end).collect::<Result<Vec<_>, _>>();
+    let ends = ends.map_err(|error| TlsError::Content(file.to_owned(), error))?;
+    Ok(UNIX_EPOCH + Duration::from_secs(ends.into_iter().min().unwrap_or_default()))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
