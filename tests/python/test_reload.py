@@ -171,7 +171,7 @@ def test_a_hangup_and_changed_files_reload_and_functions_that_listen_are_replace
     os.kill(running.process.pid, signal.SIGHUP)
     wait_for("the reload", lambda: "lists.py reloaded: 0 of 0 packets" in running.log.read_text())
     emulated(running)
-    assert "version 1 of switch 1" in running.log.read_text()
+    wait_for("the first function", lambda: "version 1 of switch 1" in running.log.read_text())
     helper = tmp_path / "helper.py"
     helper.write_text("DENIED = {2\n")
     wait_for("the error", lambda: "lists.py not reloaded: can't load" in running.log.read_text())
