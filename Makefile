@@ -7,12 +7,15 @@ BIN := $(VENV)/bin
 SYSTEM_PYTHON ?= /usr/bin/python3
 MATURIN := $(VENV)/.maturin
 TOOLS := $(VENV)/.tools
+CARGO_TOOLS := $(CURDIR)/target/tools
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := $(CARGO_TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 # How the Rust in the wheel is built: a profile of Cargo.toml.
 PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-packages lint clean
+.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-packages lint advisories clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -25,7 +28,8 @@ help:
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
 	@echo 'make bench-restart  what a restart and a reload cost the traffic on Open vSwitch, beside os-ken and Faucet (root; five minutes)'
 	@echo 'make bench-exchange  all rules of a switch are exchanged while packets flow (root, Open vSwitch; five minutes)'
-	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest, links of the documentation'
+	@echo 'make lint   rustfmt, clippy, licences and versions of dependencies, ruff, mypy, stubtest, links of the documentation'
+	@echo 'make advisories  known faults of dependencies (needs the network)'
 
 # Built as quickly as can be; `make build` puts the program that runs fastest in its place.
 demo: PROFILE = demo
@@ -138,8 +142,9 @@ bench-packages: system-packages
 	        httperf iperf3 python3-matplotlib; \
 	fi
 
-lint: $(TOOLS)
+lint: $(TOOLS) $(CARGO_DENY)
 	cargo fmt --all --check
+	$(CARGO_DENY) --locked check licenses bans sources
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --exclude maple-python --no-deps --quiet
 	cargo package --workspace --exclude maple-python --no-verify --allow-dirty --quiet
@@ -148,6 +153,15 @@ lint: $(TOOLS)
 	$(BIN)/mypy
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest maple._maple
 	$(MAKE) --no-print-directory docs
+
+# The database of advisories is fetched, so this is not a part of `make lint`. It fails too where it can't be fetched.
+advisories: $(CARGO_DENY)
+	$(CARGO_DENY) --locked check advisories
+
+# A tool of Cargo's, each with its version. Not optimised: compiling one takes a minute, running it seconds.
+CARGO_TOOL = CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$(CARGO_TOOLS)/build cargo install --quiet --locked --debug
+$(CARGO_DENY):
+	$(CARGO_TOOL) --root $(@:/bin/cargo-deny=) cargo-deny@$(CARGO_DENY_VERSION)
 
 # The reference of Rust is `cargo doc`'s: too slow to build for each check.
 docs: $(TOOLS)
