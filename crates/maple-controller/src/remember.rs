@@ -26,13 +26,14 @@ use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 use redb::{Database, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 
+use crate::persistence;
 use crate::restart::{Departed, Restart, by_switch};
 
 const LEAVES: TableDefinition<'_, u64, &str> = TableDefinition::new("maple leaves");
-const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
+pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
 
 /// The format of what is remembered.
-const FORMAT: &str = "1";
+pub(crate) const FORMAT: &str = "1";
 /// How often the thread writes.
 const PERIOD: Duration = Duration::from_millis(500);
 /// How long the rows of a restored switch are kept.
@@ -236,7 +237,8 @@ pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
         } else if let Some(text) = get(&run, "surroundings")? {
             remembered.switches = read(&leaves, &text)?;
         }
-        for (key, value) in [("epoch", remembered.epoch.to_string().as_str()), ("format", FORMAT)] {
+        let rows = (persistence::FORMAT_KEY, persistence::FORMAT);
+        for (key, value) in [("epoch", remembered.epoch.to_string().as_str()), ("format", FORMAT), rows] {
             run.insert(key, value)?;
         }
     }

@@ -8,6 +8,7 @@ pub mod transactions;
 mod access;
 mod answer;
 pub mod plan;
+pub mod protocol;
 pub mod reload;
 mod request;
 pub mod rows;
