@@ -177,10 +177,10 @@ dist: $(MATURIN) $(CARGO_AUDITABLE) $(CARGO_CYCLONEDX) debian-packages
 	printf '#!/bin/sh\nunset CARGO\nPATH=%s:$$PATH exec cargo auditable "$$@"\n' '$(dir $(CARGO_AUDITABLE))' > $(AUDITABLE) && chmod +x $(AUDITABLE)
 	PATH=$(BIN):$$PATH CARGO=$(AUDITABLE) $(BIN)/maturin build --profile $(PROFILE) --strip --out dist --zig --compatibility $(MANYLINUX)
 	$(BIN)/maturin sdist --out dist
-	CARGO=$(AUDITABLE) contrib/dist/static $(PROFILE) dist
-	contrib/dist/licences > dist/licences.txt
+	CARGO=$(AUDITABLE) contrib/release/static $(PROFILE) dist
+	contrib/release/licences.py > dist/licences.txt
 	contrib/debian/build dist/*.whl dist/licences.txt dist
-	contrib/dist/sbom $(CARGO_CYCLONEDX) dist
+	contrib/release/sbom $(CARGO_CYCLONEDX) dist
 	cp contrib/Containerfile dist
 	cd dist && sha256sum * > SHA256SUMS
 	@ls -l dist

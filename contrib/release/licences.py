@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the licences of the crates whose code is in the program, as binaries have to carry them: contrib/dist/licences"""
+"""Prints the licences of the crates whose code is in the program, as binaries have to carry them."""
 
 import json
 import subprocess
