@@ -170,7 +170,8 @@ fn error(error: &Value) -> String {
 /// The versions of the controller and of this program, which an upgrade makes different ones.
 fn version(of: &Value) -> String {
     format!(
-        "controller: Maple {}, control protocol {}, state file {} and {}, plan {}\nthis program: Maple {}, control protocol {PROTOCOL}\n",
+        "controller: Maple {}, control protocol {}, state file {} and {}, plan {}\n\
+         this program: Maple {}, control protocol {PROTOCOL}\n",
         plain(&of["maple"]),
         plain(&of["protocol"]),
         plain(&of["state"]),

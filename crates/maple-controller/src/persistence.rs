@@ -17,8 +17,8 @@
 //! # The file
 //!
 //! One row for each cell: the cell and its value, as JSON ([`crate::state_json`]). A second table has the persistent
-//! names, because a table that was emptied must stay empty. A row of `remember.rs` has the format of both. A new file is created under a temporary name and then
-//! linked.
+//! names, because a table that was emptied must stay empty. A row of `remember.rs` has the format of both. A new file is
+//! created under a temporary name and then linked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -32,17 +32,12 @@ use maple_wire::Dpid;
 use redb::{Database, ReadableTable, StorageError, TableDefinition, TableError, TableHandle};
 use serde_json::json;
 
-use crate::remember::{Failed, LeafJournal, RUN, Remembered, Remembering, begin};
+use crate::remember::{Failed, LeafJournal, RUN, Remembered, Remembering, STATE_FORMAT, STATE_FORMAT_KEY, begin};
 use crate::restart::{Departed, Restart};
 use crate::state_json::{from_json, to_json};
 
 const ROWS: TableDefinition<'_, &str, &str> = TableDefinition::new("maple state");
 const NAMES: TableDefinition<'_, &str, ()> = TableDefinition::new("maple names");
-
-/// The format of names and rows. A file of another one is refused, because its state can't be made anew.
-pub(crate) const FORMAT: &str = "1";
-/// The row of [`RUN`] that has the format. A file without it has format 1.
-pub(crate) const FORMAT_KEY: &str = "rows";
 
 /// Why state cannot be persistent.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +71,7 @@ pub enum PersistenceError {
     NotOurs(PathBuf),
     /// Another version of Maple has written the file.
     #[error(
-        "the state file {path} has format {format}, and this version of Maple reads format {FORMAT}; it was not changed"
+        "the state file {path} has format {format}, and this version of Maple reads format {STATE_FORMAT}; it was not changed"
     )]
     Format {
         /// Its path.
@@ -327,7 +322,7 @@ fn open(path: &Path) -> Result<(Database, Contents), PersistenceError> {
         let mut database = Database::open(path)?;
         database.check_integrity()?;
         let contents = match format(&database)? {
-            Some(other) if other != FORMAT => Err(other),
+            Some(other) if other != STATE_FORMAT => Err(other),
             _ => Ok(contents(&database)?),
         };
         Ok::<_, Failed>((database, contents))
@@ -431,7 +426,7 @@ fn sync_folder(path: &Path) -> std::io::Result<()> {
 /// The format of the file; `None` if it does not say.
 fn format(database: &Database) -> Result<Option<String>, Failed> {
     match database.begin_read()?.open_table(RUN) {
-        Ok(run) => Ok(run.get(FORMAT_KEY)?.map(|format| format.value().to_owned())),
+        Ok(run) => Ok(run.get(STATE_FORMAT_KEY)?.map(|format| format.value().to_owned())),
         Err(TableError::TableDoesNotExist(_)) => Ok(None),
         Err(error) => Err(error.into()),
     }

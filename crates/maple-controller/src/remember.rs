@@ -26,7 +26,6 @@ use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
 use redb::{Database, ReadableTable, TableDefinition};
 use serde::{Deserialize, Serialize};
 
-use crate::persistence;
 use crate::restart::{Departed, Restart, by_switch};
 
 const LEAVES: TableDefinition<'_, u64, &str> = TableDefinition::new("maple leaves");
@@ -34,6 +33,10 @@ pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("ma
 
 /// The format of what is remembered.
 pub(crate) const FORMAT: &str = "1";
+/// The format of tables and variables (`persistence.rs`). A file of another one is refused: they can't be made anew.
+pub(crate) const STATE_FORMAT: &str = "1";
+/// The row that has that format. A file without it has format 1.
+pub(crate) const STATE_FORMAT_KEY: &str = "rows";
 /// How often the thread writes.
 const PERIOD: Duration = Duration::from_millis(500);
 /// How long the rows of a restored switch are kept.
@@ -237,8 +240,8 @@ pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
         } else if let Some(text) = get(&run, "surroundings")? {
             remembered.switches = read(&leaves, &text)?;
         }
-        let rows = (persistence::FORMAT_KEY, persistence::FORMAT);
-        for (key, value) in [("epoch", remembered.epoch.to_string().as_str()), ("format", FORMAT), rows] {
+        let state = (STATE_FORMAT_KEY, STATE_FORMAT);
+        for (key, value) in [("epoch", remembered.epoch.to_string().as_str()), ("format", FORMAT), state] {
             run.insert(key, value)?;
         }
     }
