@@ -77,9 +77,13 @@ def test_the_sdist_has_every_file_that_the_wheel_is_built_from(tmp_path: Path) -
     subprocess.run(command, cwd=folder, stdout=subprocess.DEVNULL, check=True, timeout=120)
 
 
-def test_the_image_takes_what_a_release_consists_of() -> None:
+def files_of_a_release() -> set[str]:
     page = (ROOT / "docs" / "install.md").read_text()
-    released = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
+    return set(re.findall(r"^\| `([^` ]+)` \|", page, re.MULTILINE))
+
+
+def test_the_image_takes_what_a_release_consists_of() -> None:
+    released = files_of_a_release()
     copied = re.findall(r"^COPY (\S+) ", (ROOT / "contrib" / "Containerfile").read_text(), re.MULTILINE)
     assert copied
     for pattern in copied:
@@ -88,7 +92,6 @@ def test_the_image_takes_what_a_release_consists_of() -> None:
 
 def test_a_release_consists_of_what_the_page_says() -> None:
     """Its recipe is run by people only, because it compiles everything twice; when it has been, this compares."""
-    page = (ROOT / "docs" / "install.md").read_text()
-    released = set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE))
+    released = files_of_a_release()
     made = {path.name for path in (ROOT / "dist").glob("*")}
     assert not made or made == released
