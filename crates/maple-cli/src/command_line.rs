@@ -10,7 +10,7 @@ use crate::config::{self, Config, ConfigArgs, Origins};
 use crate::decode::DecodeArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::options::{
-    ApplyArgs, CheckArgs, EmulateArgs, LoadArgs, PlanArgs, ReloadArgs, RollbackArgs, RunArgs, ShowArgs,
+    ApplyArgs, CheckArgs, DoctorArgs, EmulateArgs, LoadArgs, PlanArgs, ReloadArgs, RollbackArgs, RunArgs, ShowArgs,
 };
 use crate::state::StateArgs;
 
@@ -93,6 +93,10 @@ pub enum Command {
     Decode(DecodeArgs),
     /// Query a running controller
     Show(ShowArgs),
+    /// Say what will go wrong on this host and in its controller, and what mends it
+    ///
+    /// Ends with status 0 if there are notes at most, 2 if there is a warning or an error, and 1 if the command failed.
+    Doctor(DoctorArgs),
     /// Read, change or watch tracked state of a running controller
     State(StateArgs),
     /// Check, test and compare access lists

@@ -25,6 +25,7 @@ pub mod decode;
 
 mod acl;
 mod check;
+mod doctor;
 mod emulate;
 mod load;
 mod show;
@@ -58,11 +59,11 @@ use output::{exit_status, print_usage};
 /// exit status: 0 for success, 1 for a failure, 2 for a usage error.
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&dyn PolicyLoader>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
-    // There 2 means that something would change.
-    let is_plan = arguments.get(1).is_some_and(|command| command == "plan");
+    // There 2 means that something would change, or was found.
+    let means_more = arguments.get(1).is_some_and(|command| command == "plan" || command == "doctor");
     let command_line = match command_line::parse(arguments) {
         Ok(command_line) => command_line,
-        Err(ParseError::Usage(error)) if is_plan => return print_usage(&error).min(1),
+        Err(ParseError::Usage(error)) if means_more => return print_usage(&error).min(1),
         Err(ParseError::Usage(error)) => return print_usage(&error),
         Err(ParseError::Config(error)) => return exit_status(Err(error)),
     };
@@ -72,6 +73,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Check(_)
         | Command::Decode(_)
         | Command::Show(_)
+        | Command::Doctor(_)
         | Command::Reload(_)
         | Command::Plan(_)
         | Command::Apply(_)
@@ -104,6 +106,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Load(args) => load::main(&args),
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args),
+        Command::Doctor(args) => doctor::main(&args, loader.is_some()),
         Command::Config(ConfigArgs { command: ConfigCommand::Check { file } }) => config::check(&file),
         Command::Config(ConfigArgs { command: ConfigCommand::Show(_) }) => Ok(config::show(&command_line.origins)),
         Command::State(args) => state::main(args),

@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use maple_bench::TracedHeader;
 use maple_emulator::Topology;
-use maple_load::{Header, LoadError, LoadOptions, Mode, Network, NetworkHost, Workload};
+use maple_load::{Header, LoadError, LoadOptions, Mode, Network, NetworkHost, TlsFiles, Workload};
 
 use crate::options::{LoadArgs, LoadMode};
 use crate::output::print_line;
@@ -77,6 +77,12 @@ fn options(args: &LoadArgs) -> anyhow::Result<LoadOptions> {
         (LoadMode::Rate, None) => return Err(usage_error(anyhow!("--mode rate needs --rate"))),
     };
     let mut options = LoadOptions {
+        tls: args.tls_ca.clone().map(|authorities| TlsFiles {
+            authorities,
+            certificate: args.tls_cert.clone().zip(args.tls_key.clone()),
+            version: args.tls_version,
+        }),
+        reconnects: args.reconnect,
         switches: args.switches,
         macs: args.macs,
         mode,

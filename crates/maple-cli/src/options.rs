@@ -11,6 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use maple_controller::control::socket::Tolerance;
 use maple_core::Location;
 use maple_core::engine::LabelRange;
+use maple_load::TlsVersion;
 use maple_wire::Version;
 
 use crate::declared::Network;
@@ -18,8 +19,8 @@ use crate::logging::{LogFormat, Logging, Threshold, threshold};
 use crate::service;
 use crate::usage_error::usage_error;
 use crate::values::{
-    Compiler, Listen, OnOff, Pause, address, duration, labels, listen, max_rules, metrics_address, pause, tolerance,
-    version,
+    Compiler, Listen, OnOff, Pause, address, duration, labels, listen, max_rules, metrics_address, pause, tls_version,
+    tolerance, version,
 };
 
 /// `maple run`.
@@ -440,6 +441,21 @@ pub struct LoadArgs {
     /// Switches
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub switches: u32,
+    /// Connect with TLS: the authorities that sign the controller's certificate (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca: Option<PathBuf>,
+    /// The certificate of all switches (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_key"])]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Version of TLS [default: the newest that the controller speaks]
+    #[arg(long, value_name = "1.2|1.3", requires = "tls_ca", value_parser = tls_version)]
+    pub tls_version: Option<TlsVersion>,
+    /// How often all switches connect again before the first packet; their sessions of TLS are resumed
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub reconnect: u32,
     /// Source addresses of each switch
     #[arg(long, value_name = "M", default_value_t = 100_000)]
     pub macs: u32,
@@ -514,6 +530,27 @@ pub struct ShowArgs {
     pub json: bool,
 }
 
+/// `maple doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// A configuration of `maple run`: whether what it names is there and in order [default: /etc/maple/maple.toml if
+    /// that is there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Look only at these bridges of Open vSwitch, several allowed [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub bridge: Vec<String>,
+    /// Print what can be found
+    #[arg(long)]
+    pub list: bool,
+    /// The controller's Unix socket [default: what the configuration says, or as in `maple run`]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// What can be shown.
 #[derive(Debug, Subcommand)]
 pub enum ShowWhat {
@@ -571,6 +608,8 @@ pub enum ShowWhat {
         #[arg(long)]
         watch: bool,
     },
+    /// The controller itself: its version and process, where it listens, its state file
+    Controller,
     /// All counters
     Stats,
     /// Recent errors

@@ -7,6 +7,7 @@ use clap::ValueEnum;
 use maple_controller::control::socket::Tolerance;
 use maple_core::engine::LabelRange;
 use maple_core::oracles::Strategy;
+use maple_load::TlsVersion;
 use maple_wire::{Dpid, Version};
 
 /// The default port of OpenFlow.
@@ -158,6 +159,15 @@ pub fn labels(text: &str) -> Result<LabelRange, String> {
     };
     let (first, last) = text.split_once('-').ok_or_else(invalid)?;
     LabelRange::new(number(first)?..=number(last)?).map_err(|error| error.to_string())
+}
+
+/// Parses a version of TLS, 1.2 or 1.3.
+pub fn tls_version(text: &str) -> Result<TlsVersion, String> {
+    match text {
+        "1.2" => Ok(TlsVersion::V12),
+        "1.3" => Ok(TlsVersion::V13),
+        _ => Err(format!("TLS {text} is not supported; 1.2 and 1.3 are")),
+    }
 }
 
 /// Parses an OpenFlow version, 1.0 or 1.3.

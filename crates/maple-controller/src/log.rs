@@ -94,8 +94,21 @@ pub struct Entry {
 pub(crate) enum Source {
     Port(Location),
     Switch(Dpid),
+    /// An address; of IPv6, the network of a link, in which a peer has any address it likes.
     Address(IpAddr),
     Program,
+    /// All beyond those that are remembered.
+    Others,
+}
+
+impl Source {
+    /// What causes lines about a peer with this address.
+    pub fn address(ip: IpAddr) -> Source {
+        Source::Address(match ip.to_canonical() {
+            IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 64 << 64).into()),
+            ip => ip,
+        })
+    }
 }
 
 /// What is to be written.
@@ -190,8 +203,8 @@ impl Ring {
             let rests = |budget: &Budget| now.saturating_duration_since(budget.since) >= REFILL * BURST;
             self.budgets.retain(|_, budget| !rests(budget));
             if self.budgets.len() >= REMEMBERED {
-                // So many sources write at once: they share one budget.
-                return self.spend((Source::Program, source.1), now);
+                // So many sources write at once: these share one budget.
+                return self.spend((Source::Others, source.1), now);
             }
         }
         self.spend(source, now)
@@ -247,6 +260,15 @@ mod tests {
         fn count(&self) -> usize {
             self.log.since(0, Duration::ZERO).len()
         }
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_source_and_an_address_of_ipv4_is_one_however_it_is_written() {
+        let of = |text: &str| Source::address(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:1"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("::ffff:192.0.2.1"), of("::ffff:192.0.2.2"));
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub struct SwitchStatus {
     pub description: String,
     /// The number of its flow tables.
     pub tables: u8,
+    /// Whether it makes all changes of an update at once or none.
+    pub bundles: bool,
     /// The shard that serves it.
     pub shard: ShardId,
     /// Bytes that wait to be sent to it.

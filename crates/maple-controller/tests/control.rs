@@ -156,6 +156,7 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
         json!({ "show": "hosts" }),
         json!({ "show": "groups" }),
         json!({ "show": "leases" }),
+        json!({ "show": "controller" }),
         json!({ "show": "stats" }),
         json!({ "show": "errors" }),
         json!({ "show": "version" }),
@@ -255,7 +256,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             "{\"show\":\"ports\"}".to_owned(),
             "show",
-            "show: must be one of switches, names, links, hosts, groups, leases, stats, errors, version, not \"ports\"",
+            "show: must be one of switches, names, links, hosts, groups, leases, controller, stats, errors, version, not \"ports\"",
         ),
         ("{\"show\":{\"rules\":1}}".to_owned(), "show.rules", "show.rules: must be string or null, not 1"),
         (

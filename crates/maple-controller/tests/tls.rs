@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use common::tls::{Authority, connect, replace, speak, versions};
 use common::{LONG, Maple, Peer, eventually, packet_in};
-use maple_controller::tls::{Tls, TlsError, TlsFiles};
+use maple_controller::tls::{Tls, TlsError, TlsFiles, expiry};
 use maple_controller::{Deadlines, StartError};
 use maple_wire::{Dpid, Version};
 
@@ -287,8 +287,10 @@ fn wrong_files_are_named() {
         error(&|files| (files.authorities, files.switches) = (None, Some("/nowhere".into()))),
         "a file of switches needs the authorities",
     );
+    let certificate = right.certificate.clone();
     let tls = Tls::open(right).expect("they are right");
     assert!(tls.expires() > SystemTime::now());
+    assert_eq!(expiry(&certificate).expect("it is a certificate"), tls.expires());
     let mut options =
         maple_controller::ControllerOptions::new(Arc::new(|_: &maple_core::PacketHandle, _: &maple_core::Net| {
             maple_core::Route::flood()

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Why there is no report.
@@ -10,6 +11,14 @@ pub enum LoadError {
     /// An option that makes no sense.
     #[error("{0}")]
     Wrong(&'static str),
+    /// A file for TLS is not what it should be.
+    #[error("{}: {why}", file.display())]
+    Tls {
+        /// The file.
+        file: PathBuf,
+        /// The problem.
+        why: String,
+    },
     /// The controller cannot be reached.
     #[error("switch {switch} can't connect to {address}: {error}")]
     Connect {

@@ -31,7 +31,9 @@ mod schedule;
 
 mod handshake;
 mod packets;
+mod socket;
 mod switch;
+mod tls;
 
 mod cpu;
 mod report;
@@ -45,4 +47,5 @@ pub use histogram::Histogram;
 pub use options::{FLOOD, LoadOptions, Mode, burst};
 pub use report::{Latency, Report};
 pub use run::run;
+pub use tls::{TlsFiles, TlsVersion};
 pub use workload::{Header, Network, NetworkHost, Workload};

@@ -6,6 +6,7 @@ use std::time::Duration;
 use maple_wire::Version;
 
 use crate::error::LoadError;
+use crate::tls::TlsFiles;
 use crate::workload::Workload;
 
 /// Unanswered packet-ins of a switch that floods.
@@ -42,6 +43,10 @@ pub fn burst(per_second: f64) -> u32 {
 pub struct LoadOptions {
     /// The controller.
     pub connect: SocketAddr,
+    /// With TLS, the files for it.
+    pub tls: Option<TlsFiles>,
+    /// How often all switches disconnect and connect again before the first packet. Sessions of TLS are resumed then.
+    pub reconnects: u32,
     /// The packets of the switches.
     pub workload: Workload,
     /// The number of switches. A network has its own number.
@@ -71,6 +76,8 @@ impl LoadOptions {
     pub fn new(connect: SocketAddr) -> LoadOptions {
         LoadOptions {
             connect,
+            tls: None,
+            reconnects: 0,
             workload: Workload::Addresses,
             switches: 16,
             macs: 100_000,

@@ -31,6 +31,10 @@ pub(crate) struct Measured {
     pub elapsed: Duration,
     pub cpu: Cpu,
     pub tallies: Vec<Tally>,
+    /// For each time that all switches connected, how long it took.
+    pub connected: Vec<Duration>,
+    /// The number of sessions of TLS that were resumed when all connected for the last time.
+    pub resumed: usize,
     /// Of the switches that do not flood.
     pub latency: Histogram,
     /// The same before the flood, if some switches flood.
@@ -59,6 +63,13 @@ pub struct Report {
     pub of: String,
     /// The number of switches.
     pub switches: u32,
+    /// Seconds from the first connection until every switch was asked for its features, for each time that all
+    /// connected.
+    pub connected: Vec<f64>,
+    /// Whether they speak TLS.
+    pub tls: bool,
+    /// The number of switches that resumed a session of TLS when all connected for the last time.
+    pub resumed: usize,
     /// The packets of the switches, as text.
     pub packets: String,
     /// Source addresses a switch, where packets came from addresses in turn.
@@ -128,6 +139,9 @@ impl Report {
         let mut report = Report {
             of: options.version.to_string(),
             switches: measured.tallies.len() as u32,
+            connected: measured.connected.iter().map(Duration::as_secs_f64).collect(),
+            tls: options.tls.is_some(),
+            resumed: measured.resumed,
             packets: match &options.workload {
                 Workload::Addresses => format!("{} addresses each", options.macs),
                 Workload::Frames(frames) => format!("a trace of {} packets", frames.len()),
@@ -219,7 +233,14 @@ impl Latency {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { of, switches, packets, window, seconds, .. } = self;
-        writeln!(f, "{switches} switches, OpenFlow {of}, {packets}, window {window}, {seconds:.1} s")?;
+        let tls = if self.tls { " over TLS" } else { "" };
+        writeln!(f, "{switches} switches, OpenFlow {of}{tls}, {packets}, window {window}, {seconds:.1} s")?;
+        for (i, seconds) in self.connected.iter().enumerate() {
+            let what = if i == 0 { "all connected in" } else { "all reconnected in" };
+            let resumed = if i > 0 && i + 1 == self.connected.len() && self.tls { self.resumed } else { 0 };
+            let resumed = if resumed > 0 { format!(", {resumed} resumed") } else { String::new() };
+            writeln!(f, "  {what:<24}{seconds:>12.3} s{resumed}")?;
+        }
         if let Some(offered) = self.offered {
             let burst = self.burst.filter(|burst| *burst > 1);
             let bursts = burst.map(|burst| format!(" in bursts of {burst} at a switch")).unwrap_or_default();
@@ -289,6 +310,8 @@ mod tests {
             elapsed: Duration::from_secs(2),
             cpu: Cpu { ran: cpu_percent * 20_000_000, waited: waited_percent * 20_000_000 },
             tallies: vec![tally(2000), tally(1000)],
+            connected: vec![Duration::from_secs(1)],
+            resumed: 0,
             latency,
             calm: None,
             lateness: Histogram::default(),

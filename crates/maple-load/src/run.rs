@@ -13,6 +13,7 @@ use crate::options::{FLOOD, LoadOptions, Mode};
 use crate::report::{Measured, Report};
 use crate::schedule::Schedule;
 use crate::switch::{Switch, Tally};
+use crate::tls::TlsFiles;
 use crate::workload::Workload;
 
 /// Maximum time for all handshakes together.
@@ -43,8 +44,13 @@ const NAP: Duration = Duration::from_millis(10);
 /// handshakes undone.
 pub fn run(options: &LoadOptions) -> Result<Report, LoadError> {
     options.check()?;
+    let began = Instant::now();
     let mut load = Load::connect(options)?;
-    load.until_known()?;
+    load.until_known(began)?;
+    for _ in 0..options.reconnects {
+        load.pause(options.settle)?;
+        load.reconnect()?;
+    }
     load.pause(options.settle)?;
     for switch in &mut load.switches {
         switch.teach()?;
@@ -59,6 +65,8 @@ struct Load<'a> {
     poll: Poll,
     switches: Vec<Switch>,
     clock: Instant,
+    /// How long it took until each switch was asked for its features, for each time that all connected.
+    connected: Vec<Duration>,
     /// The number of packet-ins that each switch keeps under way, except those that flood. None if they are sent when
     /// due.
     window: Option<u32>,
@@ -93,13 +101,13 @@ impl<'a> Load<'a> {
     fn connect(options: &'a LoadOptions) -> Result<Load<'a>, LoadError> {
         let poll = Poll::new()?;
         let (Mode::Throughput { window } | Mode::Rate { window, .. }) = options.mode;
+        let tls = options.tls.as_ref().map(TlsFiles::read).transpose()?;
         let plans = options.workload.plans(options.version, options.switches, options.macs)?;
         let mut switches = Vec::with_capacity(plans.len());
         for (id, plan) in (1..).zip(plans) {
             let window = if options.floods(switches.len()) { FLOOD } else { window };
-            let mut switch = Switch::connect(options.connect, id, options.version, plan, window)?;
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            poll.registry().register(&mut switch.socket, Token(switches.len()), interest)?;
+            let mut switch = Switch::connect(options.connect, tls.as_ref(), id, options.version, plan, window)?;
+            register(&poll, &mut switch, switches.len())?;
             switches.push(switch);
         }
         let links = match &options.workload {
@@ -118,6 +126,7 @@ impl<'a> Load<'a> {
             links,
             switches,
             clock: Instant::now(),
+            connected: Vec::new(),
             window: match options.mode {
                 Mode::Throughput { window } => Some(window),
                 Mode::Rate { .. } => None,
@@ -140,12 +149,24 @@ impl<'a> Load<'a> {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    /// Answers questions until every switch was asked for its features.
-    fn until_known(&mut self) -> Result<(), LoadError> {
-        let deadline = Instant::now() + PATIENCE;
+    /// All switches disconnect and connect again.
+    fn reconnect(&mut self) -> Result<(), LoadError> {
+        let began = Instant::now();
+        self.unread.clear();
+        for (i, switch) in self.switches.iter_mut().enumerate() {
+            switch.reconnect(self.options.connect)?;
+            register(&self.poll, switch, i)?;
+        }
+        self.until_known(began)
+    }
+
+    /// Answers questions until every switch was asked for its features. The first of them began to connect at `began`.
+    fn until_known(&mut self, began: Instant) -> Result<(), LoadError> {
+        let deadline = began + PATIENCE;
         loop {
             let missing = self.switches.iter().filter(|switch| !switch.is_known).count();
             if missing == 0 {
+                self.connected.push(began.elapsed());
                 return Ok(());
             }
             if Instant::now() > deadline {
@@ -222,6 +243,8 @@ impl<'a> Load<'a> {
             cpu,
             controller: used.zip(now).map(|(used, now)| Process { ran: now.ran.saturating_sub(used.ran), ..now }),
             tallies: self.switches.iter().zip(before).map(|(switch, before)| switch.tally - before).collect(),
+            connected: self.connected,
+            resumed: self.switches.iter().filter(|switch| switch.socket.is_resumed()).count(),
             latency: self.latency,
             calm,
             lateness: self.lateness,
@@ -353,6 +376,11 @@ impl<'a> Load<'a> {
         }
         Ok(())
     }
+}
+
+/// Has the poll watch a switch's socket.
+fn register(poll: &Poll, switch: &mut Switch, place: usize) -> io::Result<()> {
+    poll.registry().register(switch.socket.stream(), Token(place), Interest::READABLE | Interest::WRITABLE)
 }
 
 /// The next random number (xorshift64*).

@@ -2,15 +2,18 @@
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use maple_wire::msg::{Frames, Header, NO_BUFFER, kind};
 use maple_wire::{Action, Message, PortNo, Version};
-use mio::net::TcpStream;
+use rustls::ClientConfig;
 
 use crate::error::LoadError;
 use crate::handshake::{Identity, answer, hello};
 use crate::packets;
 use crate::pending::Pending;
+use crate::socket::Socket;
+use crate::tls::of_one_switch;
 use crate::workload::{MARK, PAYLOAD, Plan, Source};
 
 /// The positions of command and buffer id in a flow-mod, and of the buffer id in a packet-out.
@@ -65,7 +68,7 @@ impl Tally {
 /// One switch.
 pub(crate) struct Switch {
     pub id: u64,
-    pub socket: TcpStream,
+    pub socket: Socket,
     pub tally: Tally,
     /// Whether the controller asked for the features.
     pub is_known: bool,
@@ -75,6 +78,8 @@ pub(crate) struct Switch {
     pub carried: Vec<(u32, Vec<u8>)>,
     /// Requests that were answered here and came from elsewhere: the switch's place, and the buffer id there.
     pub strayed: Vec<(u32, u32)>,
+    /// With TLS, its sessions.
+    sessions: Option<Arc<ClientConfig>>,
     identity: Identity,
     version: Version,
     source: Source,
@@ -111,17 +116,14 @@ impl Switch {
     /// Connects a switch with this number (from 1) and says hello.
     pub fn connect(
         address: SocketAddr,
+        tls: Option<&ClientConfig>,
         id: u32,
         version: Version,
         plan: Plan,
         window: u32,
     ) -> Result<Switch, LoadError> {
-        let connected = std::net::TcpStream::connect(address).and_then(|socket| {
-            socket.set_nodelay(true)?;
-            socket.set_nonblocking(true)?;
-            Ok(TcpStream::from_std(socket))
-        });
-        let socket = connected.map_err(|error| LoadError::Connect { switch: id, address, error })?;
+        let sessions = tls.map(of_one_switch);
+        let socket = connect(address, id, sessions.as_ref())?;
         let id = u64::from(id);
         let mut switch = Switch {
             id,
@@ -131,6 +133,7 @@ impl Switch {
             readable: true,
             carried: Vec::new(),
             strayed: Vec::new(),
+            sessions,
             identity: Identity { dpid: plan.dpid, ports: plan.ports, tables: plan.tables },
             version,
             source: plan.source,
@@ -146,6 +149,16 @@ impl Switch {
         Ok(switch)
     }
 
+    /// Disconnects and connects again, before it has sent a packet.
+    pub fn reconnect(&mut self, address: SocketAddr) -> Result<(), LoadError> {
+        self.socket = connect(address, self.id as u32, self.sessions.as_ref())?;
+        self.partial.clear();
+        self.waiting.clear();
+        (self.is_known, self.readable) = (false, true);
+        self.say(0, &hello(self.version));
+        self.flush()
+    }
+
     /// Packet-ins without an answer.
     pub fn open(&self) -> u32 {
         self.pending.open()
@@ -158,7 +171,7 @@ impl Switch {
 
     /// Whether the socket has not taken everything yet.
     pub fn is_behind(&self) -> bool {
-        !self.waiting.is_empty()
+        !self.waiting.is_empty() || self.socket.is_behind()
     }
 
     /// Teaches the controller where the destinations are.
@@ -254,7 +267,7 @@ impl Switch {
         let taken = self.write(&waiting)?;
         self.waiting = waiting;
         self.waiting.drain(..taken);
-        Ok(())
+        self.socket.flush().map_err(|error| self.closed(&error.to_string()))
     }
 
     /// Reads once, and gives the sending time of each packet-in that was answered to `answered`.
@@ -266,7 +279,8 @@ impl Switch {
             Ok(read) => read,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.readable = false;
-                return Ok(());
+                // The end of a handshake, after which it may write.
+                return if self.is_behind() { self.flush() } else { Ok(()) };
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(self.closed(&error.to_string())),
@@ -392,6 +406,10 @@ impl Switch {
     fn malformed(&self, error: maple_wire::Error) -> LoadError {
         LoadError::Malformed { switch: self.id, error }
     }
+}
+
+fn connect(address: SocketAddr, id: u32, sessions: Option<&Arc<ClientConfig>>) -> Result<Socket, LoadError> {
+    Socket::connect(address, sessions).map_err(|error| LoadError::Connect { switch: id, address, error })
 }
 
 /// The 32-bit number at this position.

@@ -13,9 +13,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use clap::ArgMatches;
+use clap::{ArgMatches, FromArgMatches as _};
 
 use crate::declared::Network;
+use crate::options::{RunArgs, RunOptions};
 use crate::usage_error::OrUsageError as _;
 pub use arguments::Setting;
 pub use command::{ConfigArgs, ConfigCommand, Origins, check, show};
@@ -79,6 +80,18 @@ pub fn merge(
     let of_file = arguments::arguments(&config.settings, given);
     arguments.splice(place..place, of_file);
     Ok(Some((arguments, config)))
+}
+
+/// The options of `maple run` that a file says.
+///
+/// # Errors
+/// Those of the file, and options that don't go together.
+pub fn run_options(file: &Path) -> anyhow::Result<RunOptions> {
+    let config = Config::read(file)?;
+    let none = arguments::definition().try_get_matches_from(std::iter::empty::<OsString>())?;
+    let all = arguments::definition().try_get_matches_from(arguments::arguments(&config.settings, &none))?;
+    let options = RunArgs::from_arg_matches(&all)?.options;
+    Ok(RunOptions { network: config.network, ..options })
 }
 
 /// The file that is named; without one and without a policy the default one, if it is there.

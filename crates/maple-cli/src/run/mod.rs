@@ -54,7 +54,7 @@ impl Failures {
         self.asked = Instant::now();
         let errors = handle.stats().total.engine.policy_errors;
         if errors >= self.next {
-            lines.print_line(&format!("warning: the policy failed on {errors} packets so far; they were dropped"));
+            lines.print_event(&format!("warning: the policy failed on {errors} packets so far; they were dropped"));
             while self.next <= errors {
                 self.next *= 10;
             }

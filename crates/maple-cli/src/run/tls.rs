@@ -92,17 +92,17 @@ impl Renewal {
         let read = if is_asked { self.tls.reload().map(|()| true) } else { self.tls.reload_if_changed() };
         match read {
             Ok(true) => {
-                lines.print_line("TLS: certificates read again");
+                lines.print_event("TLS: certificates read again");
                 self.warned = None;
             }
             Ok(false) => {}
             Err(error) => {
-                lines.print_line(&format!("warning: TLS goes on with the certificates as they were: {error}"))
+                lines.print_event(&format!("warning: TLS goes on with the certificates as they were: {error}"))
             }
         }
         if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_EVERY) {
             self.warned = Some(Instant::now());
-            lines_of_expiry(self.tls.expires(), SystemTime::now()).iter().for_each(|line| lines.print_line(line));
+            lines_of_expiry(self.tls.expires(), SystemTime::now()).iter().for_each(|line| lines.print_event(line));
         }
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod transactions;
 
+pub(crate) mod about;
 mod access;
 mod answer;
 pub mod plan;
@@ -31,6 +32,7 @@ use maple_core::route::FRAME_BYTES;
 use maple_core::state::{Commit, Snapshot, Store, Write};
 use maple_wire::Dpid;
 
+use self::about::About;
 use self::reload::Reloads;
 use crate::gauge::{Gauge, Gauges};
 use crate::listen::SendError;
@@ -76,8 +78,8 @@ pub(crate) struct Shared {
     pub metrics: OnceLock<SocketAddr>,
     /// The reloads that were asked for.
     pub reloads: Reloads,
-    /// Whether there are certificates for TLS.
-    pub has_tls: bool,
+    /// What it says about itself.
+    pub about: About,
     /// The process that has asked to take over.
     pub successor: Successor,
 }
@@ -108,7 +110,7 @@ impl Handle {
 
     /// Whether there are certificates for TLS.
     pub(crate) fn has_tls(&self) -> bool {
-        self.shared.has_tls
+        self.shared.about.has_tls()
     }
 
     /// The process that wants to take over ([`crate::Controller::hand_over`]).

@@ -78,6 +78,8 @@ pub enum Show {
     Groups,
     /// The DHCP leases.
     Leases,
+    /// What the controller says about itself.
+    Controller,
     /// All counters.
     Stats,
     /// The most recent problems.

@@ -19,6 +19,7 @@ use maple_core::state::{DeclareError, Name, Store, VersionError, Write};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
+use crate::control::about::About;
 use crate::control::reload::Reloads;
 use crate::control::socket::ControlSocket;
 use crate::control::{Handle, Shared, Successor};
@@ -241,7 +242,8 @@ impl Controller {
             return Err(StartError::NoCore(*missing, cores().iter().map(|core| core.id).collect()));
         }
         let listeners = listeners(&options, std::mem::take(&mut handed.listeners))?;
-        let addresses = listeners.iter().map(|(one, _)| one.local_addr()).collect::<io::Result<Vec<_>>>()?;
+        let address = |(one, tls): &ListeningSocket| Ok((one.local_addr()?, tls.is_some()));
+        let listening = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
         let clock = Clock::start();
         let mut persistence = open_persistence(&options)?;
         take_state(&options.store, &handed.names, std::mem::take(&mut handed.state));
@@ -280,7 +282,7 @@ impl Controller {
             inboxes.push(inbox);
         }
         let shared = Shared {
-            addresses,
+            addresses: listening.iter().map(|(address, _)| *address).collect(),
             mailboxes: mailboxes.clone(),
             store: Arc::clone(&common.store),
             registry: Arc::clone(&common.registry),
@@ -290,7 +292,7 @@ impl Controller {
             pending_writes: persistence.as_ref().map(Persistence::pending_writes),
             heap_bytes: options.heap_bytes,
             reloads: Reloads::default(),
-            has_tls: options.tls.is_some(),
+            about: About::new(listening, options.tls.clone(), options.state_file.clone()),
             successor: Successor::default(),
             gauges: Gauges::default(),
             metrics: OnceLock::new(),

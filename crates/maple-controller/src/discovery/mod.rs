@@ -523,7 +523,10 @@ impl Discovery {
         let mut attachment = port.conclusion(now, &self.timing);
         if attachment == Attachment::Edge && self.facts.role(at) == PortRole::Link {
             attachment = Attachment::New;
-            port.report(at, Anomaly::NoLink, out);
+            // The other switch may come later than this one.
+            if port.probes > self.timing.fast_probes + self.timing.missed {
+                port.report(at, Anomaly::NoLink, out);
+            }
         }
         let before = std::mem::replace(&mut port.attachment, attachment.clone());
         if port.is_one_way(now, &self.timing) {

@@ -9,7 +9,7 @@ use crate::log::Source;
 pub(super) fn about(notice: &Notice) -> (Source, &'static str) {
     match notice {
         Notice::Connected { dpid, .. } | Notice::Disconnected { dpid, .. } => (Source::Switch(*dpid), "session"),
-        Notice::Refused { peer, .. } | Notice::Protocol { peer, .. } => (Source::Address(peer.ip()), "session"),
+        Notice::Refused { peer, .. } | Notice::Protocol { peer, .. } => (Source::address(peer.ip()), "session"),
         Notice::HandlerFailed { dpid, .. } => (Source::Switch(*dpid), "policy"),
         Notice::ListenerFailed { .. } | Notice::ListenerSlow { .. } | Notice::Ignored { .. } => {
             (Source::Program, "policy")

@@ -101,6 +101,7 @@ pub(crate) enum ConnectionState {
 pub(crate) struct ConnectedSwitch {
     pub version: Version,
     pub tables: u8,
+    pub has_bundles: bool,
     pub description: String,
     /// Its ports as of the latest port-status.
     pub ports: Arc<Vec<Port>>,

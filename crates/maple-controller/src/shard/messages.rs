@@ -182,6 +182,7 @@ fn status(connection: &Connection) -> Option<SwitchStatus> {
         version: switch.version,
         description: switch.description.clone(),
         tables: switch.tables,
+        bundles: switch.has_bundles,
         shard: connection.id.shard,
         waiting_bytes: connection.outbox.len(),
         ports: switch.ports.iter().map(port).collect(),

@@ -161,6 +161,7 @@ impl Shard {
         connection.switch = Some(ConnectedSwitch {
             version: info.version,
             tables: info.features.n_tables,
+            has_bundles: info.has_bundles,
             description: info.text(),
             ports: Arc::new(info.ports.clone()),
             in_use: false,

@@ -137,7 +137,11 @@ impl Switch {
             changed_actions: BTreeSet::new(),
             renamed: Renamed::default(),
             restoring: None,
-            host_rules: HostRules::new(three_tables, (cookie(options.epoch, None), copy_cookie(options.epoch))),
+            host_rules: HostRules::new(
+                three_tables,
+                (cookie(options.epoch, None), copy_cookie(options.epoch)),
+                options.facts.placed_at(dpid).collect(),
+            ),
             stale: Stale::ALL,
             new_port_packets: NewPortPackets::default(),
             addresses: BTreeMap::new(),

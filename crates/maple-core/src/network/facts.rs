@@ -126,6 +126,12 @@ impl Facts {
         self.hosts.get(&mac)?.at
     }
 
+    /// The hosts that have a fixed place at this switch.
+    pub fn placed_at(&self, dpid: Dpid) -> impl Iterator<Item = (PortNo, Mac)> {
+        let hosts = self.hosts.iter().filter_map(|(mac, host)| Some((*mac, host.at?)));
+        hosts.filter(move |(_, at)| at.switch == dpid).map(|(mac, at)| (at.port, mac))
+    }
+
     /// The addresses that are this host's own.
     pub fn addresses(&self, mac: Mac) -> impl Iterator<Item = IpAddr> {
         self.hosts.get(&mac).into_iter().flat_map(|host| host.addresses.iter().copied())

@@ -99,6 +99,26 @@ fn misplaced_senders_of_a_port_are_reported_a_bounded_number_of_times() {
 }
 
 #[test]
+fn a_host_with_a_fixed_place_comes_in_also_where_others_flood() {
+    for version in VERSIONS {
+        let few = options([], pinned(&[(C, Some(at(1, 3)), 0xc)]));
+        let mut sim = ring_with(&Options { max_hosts_per_port: 4, ..few }, Arc::new(shortest), 2, 1, version);
+        send(&mut sim, at(1, 4), udp(B, A, 80));
+        for n in 0..50 {
+            sim.inject(at(1, 3), udp(Mac([6, 0, 0, 0, 0, n]), B, 80));
+            sim.run_for(Duration::from_millis(5));
+        }
+        let flood = stats(&sim);
+        assert!(flood.port_guards <= 2 && flood.packet_ins < 20, "the switch drops them by itself: {flood:?}");
+        sim.delivered.clear();
+        assert_eq!(send(&mut sim, at(1, 3), udp(C, B, 80)).len(), 1, "{version:?}");
+        assert_eq!(place(&sim, C), Some(at(1, 3)));
+        assert_eq!(send(&mut sim, at(1, 3), udp(C, B, 81)).len(), 1);
+        assert_eq!(send(&mut sim, at(1, 3), udp(Mac([6, 0, 0, 0, 0, 99]), B, 80)), []);
+    }
+}
+
+#[test]
 fn an_address_that_is_declared_is_its_hosts_at_once_and_never_anothers() {
     for version in VERSIONS {
         let options = options([], pinned(&[(A, None, 0xa)]));

@@ -72,6 +72,17 @@ fn a_declared_link_port_is_never_an_edge_port_and_becomes_a_link() {
 }
 
 #[test]
+fn a_switch_that_comes_some_seconds_later_is_not_missed_at_a_declared_link_port() {
+    let mut world = wired(SwitchFacts { link: first(), ..SwitchFacts::default() });
+    world.down(2);
+    world.run(Duration::from_secs(5));
+    world.up(2, 2);
+    world.run(Duration::from_secs(60));
+    assert_eq!(world.attachment(at(1, 1)), Attachment::Link(at(2, 1)));
+    assert_eq!(world.anomalies, []);
+}
+
+#[test]
 fn nothing_is_found_at_a_closed_port() {
     let mut world = wired(SwitchFacts { ports: Some(PortSet(vec![2..=2])), ..SwitchFacts::default() });
     world.run(Duration::from_secs(60));

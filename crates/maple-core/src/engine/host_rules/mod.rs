@@ -8,6 +8,7 @@
 //! | `in_port, eth_src` of a known host | go to the ingress table |
 //! | the same, and ARP or neighbour discovery, if f depends on addresses | the same, with a copy to the controller |
 //! | `in_port` of a port with too many hosts | drop, for a while |
+//! | there, `in_port, eth_src` of a host that is declared to be there and is not known | go to the controller |
 //!
 //! With one table, traces read `in_port` and `eth_src` themselves. There the ARP packets of ports with hosts go to the
 //! controller, not just copies of them. At a guarded port, a rule for each known host keeps its undecided packets from
@@ -73,6 +74,8 @@ pub(super) struct HostRules {
     open: bool,
     kinds: AddressKinds,
     hosts: BTreeMap<(PortNo, Mac), Host>,
+    /// Hosts that have a fixed place.
+    declared: BTreeSet<(PortNo, Mac)>,
     ports: BTreeMap<PortNo, Port>,
     /// The number of rules of all hosts.
     count: usize,
@@ -91,6 +94,8 @@ pub(super) struct HostRules {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Host {
+    /// Whether it is known here. Otherwise it is declared to be here.
+    is_here: bool,
     muted: bool,
     /// The rules that it has, or gets with the next flush.
     has: RuleSet,
@@ -108,15 +113,17 @@ struct Port {
 }
 
 impl HostRules {
-    /// No rules. The rules carry the first cookie, and rules that copy carry the second.
-    pub fn new(three_tables: bool, cookies: (u64, u64)) -> HostRules {
+    /// No rules, for a switch where these hosts have fixed places. The rules carry the first cookie, and rules that copy
+    /// carry the second.
+    pub fn new(three_tables: bool, cookies: (u64, u64), declared: BTreeSet<(PortNo, Mac)>) -> HostRules {
         HostRules {
             three_tables,
             cookie: cookies.0,
             copies: cookies.1,
             open: false,
             kinds: AddressKinds::default(),
-            hosts: BTreeMap::new(),
+            hosts: declared.iter().map(|key| (*key, Host::default())).collect(),
+            declared,
             ports: BTreeMap::new(),
             count: 0,
             dirty: BTreeSet::new(),
@@ -131,11 +138,15 @@ impl HostRules {
     /// Sets whether a host is at an edge port.
     pub fn set_host(&mut self, port: PortNo, mac: Mac, is_here: bool) {
         let key = (port, mac);
-        if is_here && !self.hosts.contains_key(&key) {
-            self.hosts.insert(key, Host::default());
+        let was_here = self.hosts.get(&key).is_some_and(|host| host.is_here);
+        if is_here && !was_here {
+            self.hosts.entry(key).or_default().is_here = true;
             self.ports.entry(port).or_default().hosts += 1;
             self.mark_dirty(key);
-        } else if !is_here && let Some(host) = self.hosts.remove(&key) {
+        } else if !is_here
+            && was_here
+            && let Some(host) = self.hosts.remove(&key)
+        {
             let entry = self.ports.entry(port).or_default();
             entry.hosts -= 1;
             entry.muted -= usize::from(host.muted);
@@ -146,12 +157,16 @@ impl HostRules {
             self.dirty_ports.insert(port);
             let rules = host.has.each().map(|kind| Change::Delete(self.rule(kind, port, mac)));
             self.gone.extend(rules.collect::<Vec<_>>());
+            if self.declared.contains(&key) {
+                self.hosts.insert(key, Host::default());
+                self.dirty.insert(key);
+            }
         }
     }
 
     /// The hosts that are known at a port.
     pub fn at_port(&self, port: PortNo) -> Vec<Mac> {
-        self.hosts.range(of_port(port)).map(|((_, mac), _)| *mac).collect()
+        self.hosts.range(of_port(port)).filter(|(_, host)| host.is_here).map(|((_, mac), _)| *mac).collect()
     }
 
     /// Sets whether the packets of unknown hosts at a port are dropped.
@@ -163,6 +178,7 @@ impl HostRules {
     /// Sets whether a host's announcements are not copied.
     pub fn set_muted(&mut self, port: PortNo, mac: Mac, on: bool) {
         if let Some(host) = self.hosts.get_mut(&(port, mac))
+            && host.is_here
             && host.muted != on
         {
             host.muted = on;
@@ -289,7 +305,9 @@ impl HostRules {
 
     fn mark_port_dirty(&mut self, port: PortNo) {
         self.dirty_ports.insert(port);
-        if !self.three_tables {
+        if self.three_tables {
+            self.dirty.extend(self.declared.range(of_port(port)));
+        } else {
             self.dirty.extend(self.hosts.range(of_port(port)).map(|(key, _)| *key));
         }
     }
@@ -334,7 +352,7 @@ impl HostRules {
 
     /// The rules that a host should have. [`RuleSet::each`] gives the most important ones first.
     fn wanted(&self, host: &Host, port: &Port) -> RuleSet {
-        if !self.three_tables {
+        if !self.three_tables || !host.is_here {
             return RuleSet::default().with(PASS_KNOWN, port.guarded);
         }
         let copies = |wanted: bool| self.open && wanted && !host.muted;
@@ -379,7 +397,8 @@ impl HostRules {
             COPY_ARP => (COPIES, of_host().exact(Field::EthType, ARP), copy()),
             COPY_SOLICITATION => (COPIES, neighbours(SOLICITATION), copy()),
             COPY_ADVERTISEMENT => (COPIES, neighbours(ADVERTISEMENT), copy()),
-            PASS_KNOWN => (KNOWN, of_host(), to_controller()),
+            // With three tables, above the rule that it gets once it is known: there may be both for a moment.
+            PASS_KNOWN => (if self.three_tables { HOSTS + 1 } else { KNOWN }, of_host(), to_controller()),
             ARP_TO_CONTROLLER => (ANNOUNCED, at_port.exact(Field::EthType, ARP), to_controller()),
             _ => (guard, at_port, Vec::new()),
         };

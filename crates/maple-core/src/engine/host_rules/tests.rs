@@ -8,7 +8,11 @@ use crate::sim::Random;
 use crate::update::{EntryKey, key_of};
 
 fn rules(three_tables: bool) -> HostRules {
-    let mut rules = HostRules::new(three_tables, (1, 2));
+    with_declared(three_tables, BTreeSet::new())
+}
+
+fn with_declared(three_tables: bool, declared: BTreeSet<(PortNo, Mac)>) -> HostRules {
+    let mut rules = HostRules::new(three_tables, (1, 2), declared);
     rules.set_open(true);
     rules
 }
@@ -27,11 +31,14 @@ fn apply(table: &mut BTreeMap<EntryKey, Rule>, changes: Vec<Change>) {
 fn incremental_changes_add_up_to_the_current_rules() {
     for seed in 0..400 {
         let mut random = Random(seed);
-        let mut rules = rules(seed % 2 == 0);
+        let mac = |n| Mac([2, 0, 0, 0, 0, n]);
+        let declared: BTreeSet<_> = [(PortNo(1), mac(0)), (PortNo(2), mac(7))].into();
+        let declared = if random.chance(50) { declared } else { BTreeSet::new() };
+        let mut rules = with_declared(seed % 2 == 0, declared.clone());
         let mut table = BTreeMap::new();
         let mut here = BTreeSet::new();
         for _ in 0..60 {
-            let (port, mac) = (PortNo(1 + random.below(2) as u32), Mac([2, 0, 0, 0, 0, random.below(6) as u8]));
+            let (port, mac) = (PortNo(1 + random.below(2) as u32), mac(random.below(6) as u8));
             match random.below(8) {
                 0..4 => {
                     let comes = random.chance(70);
@@ -61,13 +68,13 @@ fn incremental_changes_add_up_to_the_current_rules() {
                 apply(&mut table, rules.take_changes(capacity));
                 let all: BTreeMap<EntryKey, Rule> = rules.rules().map(|rule| (key_of(&rule), rule)).collect();
                 assert_eq!(table, all, "seed {seed}");
-                check_guards(&rules, &here, &all);
+                check_guards(&rules, &here.union(&declared).copied().collect(), &all);
             }
         }
     }
 }
 
-/// At a guarded port, each known host has a rule above the guard.
+/// At a guarded port, each known host has a rule above the guard, and so has each that is declared to be there.
 fn check_guards(rules: &HostRules, here: &BTreeSet<(PortNo, Mac)>, all: &BTreeMap<EntryKey, Rule>) {
     for guard in all.values().filter(|rule| rule.instructions.is_empty()) {
         let port = guard.matching.get(Field::InPort).expect("a port").value;

@@ -241,6 +241,7 @@ impl Hosts {
         if self.is_misplaced(sender, out) {
             return SourceCheck::Elsewhere;
         }
+        let is_announcement = sender.announces.is_some();
         let sender = self.without_foreign_address(sender, out);
         let announces = sender.announces;
         match state.host(mac).map(|host| host.location) {
@@ -251,7 +252,7 @@ impl Hosts {
                 SourceCheck::Accepted
             }
             Some(place) if place == at => {
-                self.on_sign_of_life(now, state, sender, out);
+                self.on_sign_of_life(now, state, sender, is_announcement, out);
                 SourceCheck::Accepted
             }
             // Nothing that is known weighs more than what is declared.
@@ -271,8 +272,15 @@ impl Hosts {
         }
     }
 
-    /// A host is active where it was.
-    fn on_sign_of_life(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<HostAction>) {
+    /// A host is active where it was. An announcement of another's address counts as one, too.
+    fn on_sign_of_life(
+        &mut self,
+        now: Time,
+        state: &Snapshot,
+        sender: Sender,
+        is_announcement: bool,
+        out: &mut Vec<HostAction>,
+    ) {
         let Sender { mac, at, announces } = sender;
         if !self.known.contains_key(&(at, mac)) {
             self.insert(now, at, mac, state.host(mac).into_iter().flat_map(HostInfo::addresses), out);
@@ -281,7 +289,9 @@ impl Hosts {
         self.found_alive(now, mac, at, out);
         let Some(known) = self.known.get_mut(&(at, mac)) else { return };
         known.last_active = now;
-        let Some(ip) = announces else { return };
+        if !is_announcement {
+            return;
+        }
         if !known.is_within_announcement_limit(now) {
             if !std::mem::replace(&mut known.muted, true) {
                 out.push(HostAction::Mute { mac, at, on: true });
@@ -289,6 +299,7 @@ impl Hosts {
             }
             return;
         }
+        let Some(ip) = announces else { return };
         let is_new = known.announced.extract_if(.., |(other, _)| *other == ip).count() == 0;
         let instead = known.oldest_like(ip).filter(|_| is_new);
         known.announced.retain(|(other, _)| Some(*other) != instead);

@@ -9,7 +9,7 @@ use maple_wire::{Dpid, Field, Match, Packet, Version};
 
 use super::*;
 use crate::engine::received_packet::from_port;
-use crate::network::PortInfo;
+use crate::network::{Facts, HostFacts, PortInfo};
 use crate::state::{Store, SwitchInfo, Write};
 
 const SHARD: ShardId = ShardId(0);
@@ -392,6 +392,18 @@ fn a_host_that_announces_too_much_is_muted_for_a_while() {
     assert_eq!((binds, mutes), (20, 1));
     let again = fixture.wait(11, |_| ());
     assert!(again.contains(&HostAction::Mute { mac: GATEWAY, at: at(1), on: false }));
+}
+
+#[test]
+fn so_is_a_host_that_announces_the_declared_address_of_another() {
+    let owner = HostFacts { at: None, addresses: [ip("10.0.0.1")].into() };
+    let facts = Facts::new(BTreeMap::new(), [(OTHER, owner)].into());
+    let mut fixture = Fixture::new(&Options { facts: Arc::new(facts), ..Options::default() });
+    let mut actions = Vec::new();
+    (0..1000).for_each(|_| actions.extend(fixture.packet(GATEWAY, 1, Some("10.0.0.1")).1));
+    let binds = actions.iter().filter(|action| matches!(action, HostAction::Bind { .. })).count();
+    let mutes = actions.iter().filter(|action| matches!(action, HostAction::Mute { on: true, .. })).count();
+    assert_eq!((binds, mutes), (0, 1));
 }
 
 #[test]

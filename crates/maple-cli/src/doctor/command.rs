@@ -1,0 +1,93 @@
+//! Asks other programs and sockets for a bounded time.
+
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// How long a program may take.
+const TIME_LIMIT: Duration = Duration::from_secs(5);
+/// How often it is looked whether it has ended.
+const LOOK: Duration = Duration::from_millis(5);
+/// The most that is read of what it says.
+const MAX_OUTPUT: u64 = 64 << 20;
+
+/// What a program prints.
+///
+/// # Errors
+/// In words: it is not there, failed, or took too long, and was ended.
+pub fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(program);
+    command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => format!("there is no program {program}"),
+        _ => format!("can't run {program}: {error}"),
+    })?;
+    let (told, failed) = (reader(child.stdout.take()), reader(child.stderr.take()));
+    let end = Instant::now() + TIME_LIMIT;
+    let status = wait(&mut child, end).ok_or_else(|| format!("{program} did not end within {TIME_LIMIT:?}"))?;
+    // A child of its own may keep a pipe open.
+    let read = |from: Receiver<String>| from.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+    if status {
+        return Ok(read(told));
+    }
+    let said = read(failed);
+    let why = said.lines().last().unwrap_or("without a word");
+    Err(format!("{program} failed: {why}"))
+}
+
+/// What `work` returns; `None` if it took too long, and goes on until this program ends.
+pub fn within<T: Send + 'static>(time: Duration, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (sender, receiver) = channel();
+    // Nobody listens if it took too long.
+    std::thread::spawn(move || sender.send(work()));
+    receiver.recv_timeout(time).ok()
+}
+
+/// Whether it succeeded; `None` if it took too long.
+fn wait(child: &mut Child, end: Instant) -> Option<bool> {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status.success()),
+            Ok(None) if Instant::now() < end => std::thread::sleep(LOOK),
+            _ => {
+                // It may have ended just now.
+                let _ = child.kill();
+                let _ = child.wait();
+                return None;
+            }
+        }
+    }
+}
+
+/// Reads in a thread, so that a full pipe stops nobody.
+fn reader(from: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What can't be read is missing.
+        let _ = from.map(|from| from.take(MAX_OUTPUT).read_to_end(&mut bytes));
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_takes_too_long_is_left_alone() {
+        assert_eq!(within(Duration::from_secs(5), || 1), Some(1));
+        assert_eq!(within(Duration::from_millis(1), || std::thread::sleep(Duration::from_secs(5))), None);
+    }
+
+    #[test]
+    fn what_a_program_says_or_why_it_says_nothing() {
+        assert_eq!(output("echo", &["one"]), Ok("one\n".to_owned()));
+        assert_eq!(output("/nonexistent", &[]), Err("there is no program /nonexistent".to_owned()));
+        assert_eq!(output("sh", &["-c", "echo a >&2; echo b >&2; exit 3"]), Err("sh failed: b".to_owned()));
+        let many = output("sh", &["-c", "head -c 1000000 /dev/zero"]).expect("it ends");
+        assert_eq!(many.len(), 1_000_000, "more than a pipe holds");
+    }
+}

@@ -1,0 +1,142 @@
+//! What a configuration says of the controller of this host, whether it runs or not.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use maple_controller::tls::{Tls, TlsFiles};
+
+use super::finding::{Finding, Id, Level, Report, quoted};
+use super::ovs::Listening;
+use crate::config::{self, DEFAULT_FILE};
+use crate::options::RunOptions;
+
+/// The port that a controller listens on without a configuration.
+const PORT: u16 = 6653;
+
+/// The options of a configuration, if there is one that can be read.
+#[derive(Debug, Default)]
+pub struct Configured(Option<RunOptions>);
+
+impl Configured {
+    /// Reads a file, or the default one if it is there. A wrong file is a finding.
+    pub fn read(file: Option<&Path>, report: &mut Report) -> Configured {
+        let default = Path::new(DEFAULT_FILE);
+        let Some(file) = file.or_else(|| default.exists().then_some(default)) else {
+            report.not_looked_at(
+                "a configuration",
+                format!("none was named (--config FILE), and there is no {DEFAULT_FILE}"),
+            );
+            return Configured::default();
+        };
+        report.looked_at(format!("the configuration {}", file.display()));
+        match config::run_options(file) {
+            Ok(options) => {
+                let configured = Configured(Some(options));
+                report.all(configured.wrong_tls(file));
+                configured
+            }
+            Err(error) => {
+                report.found(
+                    Finding::new(Level::Error, Id::Configuration, format!("configuration {}", file.display()))
+                        .what(format!("{error:#}"))
+                        .so("a controller with it does not start")
+                        .mend(format!("maple config check {}", quoted(file))),
+                );
+                Configured::default()
+            }
+        }
+    }
+
+    /// Whether there is one.
+    pub fn is_given(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Its control socket.
+    pub fn control(&self) -> Option<&Path> {
+        self.0.as_ref()?.control.as_deref().filter(|path| *path != Path::new("none"))
+    }
+
+    /// Its state file.
+    pub fn state_file(&self) -> Option<&Path> {
+        self.0.as_ref()?.state.as_deref()
+    }
+
+    /// Where a controller with it listens; without one, where `maple run` does.
+    pub fn listening(&self) -> Vec<Listening> {
+        let given = self.given_listening();
+        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+        let tls = self.0.as_ref().is_some_and(|options| options.tls.tls_cert.is_some());
+        if given.is_empty() { vec![Listening { address, tls }] } else { given }
+    }
+
+    /// Where it says to listen.
+    pub fn given_listening(&self) -> Vec<Listening> {
+        let listen = self.0.iter().flat_map(|options| &options.listen);
+        listen.map(|one| Listening { address: one.address, tls: one.is_tls }).collect()
+    }
+
+    /// The files with certificates that it names.
+    pub fn certificates(&self) -> Vec<PathBuf> {
+        let tls = self.0.as_ref().map(|options| &options.tls);
+        tls.into_iter().flat_map(|tls| [&tls.tls_cert, &tls.tls_ca]).flatten().cloned().collect()
+    }
+
+    /// What is wrong with its files for TLS.
+    fn wrong_tls(&self, file: &Path) -> Option<Finding> {
+        let options = self.0.as_ref()?;
+        let tls = &options.tls;
+        let mut files = TlsFiles::new(tls.tls_cert.as_ref()?, tls.tls_key.as_ref()?);
+        files.authorities.clone_from(&tls.tls_ca);
+        files.revoked.clone_from(&tls.tls_crl);
+        files.switches.clone_from(&tls.tls_switches);
+        files.declared.clone_from(&options.network.certificates);
+        files.trusts_first_use = tls.tls_trust_on_first_use;
+        let error = Tls::open(files).err()?;
+        Some(
+            Finding::new(Level::Error, Id::TlsFiles, format!("configuration {}", file.display()))
+                .what(error.to_string())
+                .so("a controller with it does not start, and one that runs goes on with the files as they were")
+                .mend(format!("maple config show --config {}  # names the files", quoted(file))),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Configured, Report) {
+        let file = std::env::temp_dir().join(format!("maple-doctor-{}-{}.toml", std::process::id(), text.len()));
+        std::fs::write(&file, text).expect("a file");
+        let mut report = Report::default();
+        let configured = Configured::read(Some(&file), &mut report);
+        std::fs::remove_file(&file).expect("it is there");
+        (configured, report)
+    }
+
+    #[test]
+    fn a_configuration_says_where_and_with_what() {
+        let text = "listen = [\"tcp:127.0.0.1:6633\"]\nstate = \"/var/lib/maple/s\"\ncontrol = \"/run/c\"\n";
+        let (configured, report) = read(text);
+        assert!(report.findings().is_empty() && configured.is_given());
+        let address = "127.0.0.1:6633".parse().expect("an address");
+        assert_eq!(configured.listening(), [Listening { address, tls: false }]);
+        assert_eq!(configured.state_file(), Some(Path::new("/var/lib/maple/s")));
+        assert_eq!(configured.control(), Some(Path::new("/run/c")));
+        let none = Configured::default();
+        assert_eq!(none.listening()[0].address.port(), PORT);
+        assert!(none.given_listening().is_empty() && none.certificates().is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_in_it_is_a_finding() {
+        let (configured, report) = read("listen = 3.5\nworkes = 1\n");
+        assert!(!configured.is_given());
+        let text = report.findings()[0].plain();
+        assert!(text.starts_with("error configuration: ") && text.contains("did you mean \"workers\""), "{text}");
+        let (_, report) =
+            read("[tls]\ncert = \"/nonexistent/cert\"\nkey = \"/nonexistent/key\"\nca = \"/nonexistent/ca\"\n");
+        assert!(report.findings()[0].plain().starts_with("error tls-files: "));
+    }
+}

@@ -1,0 +1,171 @@
+//! Counters that stand for trouble if they are not zero.
+
+use serde_json::Value;
+
+use super::{Finding, Id, Level};
+
+/// What a counter stands for.
+struct Sign {
+    level: Level,
+    id: Id,
+    /// Their sum counts. All are in `maple show stats`.
+    counters: &'static [&'static str],
+    /// What is wrong, after the number.
+    what: &'static str,
+    so: &'static str,
+    mend: &'static str,
+}
+
+const SIGNS: &[Sign] = &[
+    Sign {
+        level: Level::Error,
+        id: Id::DuplicateDpid,
+        counters: &["of_duplicate_dpids"],
+        what: "connections were refused because a connected switch has the same datapath id",
+        so: "the controller serves one of the two, and refuses the other",
+        mend: "ovs-vsctl set bridge BRIDGE other-config:datapath-id=ID",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::HandshakesFail,
+        counters: &["of_handshake_failures", "of_malformed", "of_unknown_messages"],
+        what: "connections ended before a switch was known, or because of messages that are no OpenFlow",
+        so: "whatever connects there is not served; perhaps it speaks other versions than 1.0 and 1.3",
+        mend: "maple show errors",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::TlsRefused,
+        counters: &["of_tls_failures", "of_wrong_certificates"],
+        what: "connections failed in TLS, or had the certificate of another switch",
+        so: "these switches stay without a controller",
+        mend: "maple show errors",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::ConnectionsLost,
+        counters: &["of_timeouts", "of_not_reading"],
+        what: "connections were closed because the switch did not answer or did not read",
+        so: "its flows stop changing until it is back: it, its machine or the way to it is too slow",
+        mend: "maple show errors",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::TableFull,
+        counters: &["capacity_refusals"],
+        what: "times a switch had no room for a decision, a label or a host",
+        so: "flows that do not fit are forwarded by the controller, slowly",
+        mend: "maple check POLICY",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::RulesChanged,
+        counters: &["rules_repaired", "foreign_rules"],
+        what: "rules were missing, altered, or take packets from Maple's: somebody else writes rules",
+        so: "until the next audit packets go where the other one wants; foreign rules do that for ever",
+        mend: "maple show errors",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::LabelsUsedUp,
+        counters: &["labels_refused"],
+        what: "times a route was refused a label",
+        so: "its packets go through the controller, slowly, until a label is free",
+        mend: "maple run POLICY --labels 1-4094",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::TooManyHosts,
+        counters: &["host_limit_drops"],
+        what: "packets were dropped because their port or switch has its maximum of hosts",
+        so: "further hosts there do not reach anybody",
+        mend: "maple run POLICY --max-hosts-per-port 4096",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::LinkOneWay,
+        counters: &["lldp_one_way"],
+        what: "ports saw probes in one direction only",
+        so: "such a link is not used: a fibre is broken, or equipment between drops frames",
+        mend: "maple show errors",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::ProbesForged,
+        counters: &["lldp_forged", "lldp_replayed"],
+        what: "probes were forged or repeated",
+        so: "they are ignored, and make no link; but a host, or another controller, tries to",
+        mend: "maple show errors",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::LinksNotAsDeclared,
+        counters: &["lldp_at_edge", "lldp_no_link"],
+        what: "declared edge ports saw probes, or declared link ports saw none",
+        so: "a cable is not where the configuration says, and no packet takes it",
+        mend: "maple show errors",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::PolicyFails,
+        counters: &["policy_errors"],
+        what: "packets were dropped because the policy failed on them",
+        so: "such packets are dropped each time",
+        mend: "maple show errors",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::PolicySlow,
+        counters: &["of_shed"],
+        what: "packets were dropped because the policy is too slow for their rate",
+        so: "new flows lose their first packets while many begin",
+        mend: "maple check POLICY",
+    },
+    Sign {
+        level: Level::Warning,
+        id: Id::PolicyUntracked,
+        counters: &["rechecks_failed", "inconsistent_runs"],
+        what: "times the policy decided otherwise although nothing that it had read had changed",
+        so: "rules stay that the policy would no longer make: it reads a clock, a random number, a global or a file",
+        mend: "maple check POLICY",
+    },
+];
+
+/// What the counters of `maple show stats` say.
+pub fn findings(stats: &Value) -> Vec<Finding> {
+    let of = |sign: &Sign| {
+        let count: u64 = sign.counters.iter().map(|name| count(stats, name)).sum();
+        let finding = || {
+            Finding::new(sign.level, sign.id, "the controller")
+                .what(format!("since its start {count} {}", sign.what))
+                .so(sign.so)
+                .mend(sign.mend)
+        };
+        (count > 0).then(finding)
+    };
+    SIGNS.iter().filter_map(of).collect()
+}
+
+/// A counter of the controller or of the engine.
+pub fn count(stats: &Value, name: &str) -> u64 {
+    ["controller", "engine"].iter().find_map(|part| stats[*part][name].as_u64()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use maple_controller::Counters;
+    use maple_core::engine::Stats;
+
+    use super::*;
+
+    #[test]
+    fn each_sign_is_a_counter_that_there_is() {
+        let (controller, engine) = (Counters::default(), Stats::default());
+        let known: BTreeSet<&str> = controller.iter().chain(engine.iter()).map(|(name, _)| name).collect();
+        for sign in SIGNS {
+            sign.counters.iter().for_each(|name| assert!(known.contains(name), "{name}"));
+        }
+    }
+}

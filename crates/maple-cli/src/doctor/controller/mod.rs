@@ -1,0 +1,220 @@
+//! The controller: what it says over its control socket, and what is wrong with that.
+
+mod counters;
+mod problems;
+mod switches;
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+use maple_controller::control::socket::{AskError, Request, Show, ask};
+use maple_controller::names::Names;
+use serde_json::Value;
+
+use super::command::within;
+use super::finding::{Finding, Id, Level, Report};
+use super::ovs::Listening;
+
+/// How long all answers may take.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// What a controller says.
+#[derive(Clone, Debug, Default)]
+pub struct Controller {
+    /// What it says of itself; an older one says nothing.
+    about: Value,
+    switches: Value,
+    stats: Value,
+    errors: Value,
+    names: Value,
+}
+
+/// Why a controller says nothing.
+#[derive(Debug)]
+pub enum Silence {
+    /// There is none at this socket.
+    Absent(String),
+    /// It does not talk to this user.
+    Closed(String),
+    /// It is there, and does not answer.
+    Silent(String),
+}
+
+impl Silence {
+    /// In words.
+    pub fn why(&self) -> &str {
+        let (Silence::Absent(why) | Silence::Closed(why) | Silence::Silent(why)) = self;
+        why
+    }
+}
+
+impl Controller {
+    /// Asks a controller, for a bounded time.
+    ///
+    /// # Errors
+    /// [`Silence`].
+    pub fn ask(control: &Path) -> Result<Controller, Silence> {
+        let path = control.to_owned();
+        let answers = within(TIME_LIMIT, move || answers(&path));
+        let silent = || Silence::Silent(format!("it does not answer within {} s", TIME_LIMIT.as_secs()));
+        answers.ok_or_else(silent)?.map_err(|error| match &error {
+            AskError::Unreachable { error: cause, .. } if cause.kind() != ErrorKind::PermissionDenied => {
+                Silence::Absent(error.to_string())
+            }
+            AskError::Unreachable { .. }
+            | AskError::OtherUser { .. }
+            | AskError::Refused(_)
+            | AskError::RefusedByOlder { .. }
+            | AskError::OtherProtocol { .. } => Silence::Closed(error.to_string()),
+            AskError::Io(_) | AskError::InvalidAnswer(_) | AskError::Closed => Silence::Silent(error.to_string()),
+        })
+    }
+
+    /// One that says this.
+    #[cfg(test)]
+    pub fn of(about: Value, switches: Value, stats: Value, errors: Value) -> Controller {
+        Controller { about, switches, stats, errors, names: Value::Null }
+    }
+
+    /// The names of its switches.
+    pub fn names(&self) -> Names {
+        Names::from_json(&self.names)
+    }
+
+    /// Its process; `None` if it is too old to say so.
+    pub fn pid(&self) -> Option<u32> {
+        self.about["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
+    }
+
+    /// The number of its workers.
+    pub fn shards(&self) -> usize {
+        self.stats["shards"].as_u64().unwrap_or_default() as usize
+    }
+
+    /// How many switches are connected, or on their way.
+    pub fn connections(&self) -> u64 {
+        self.stats["connections"].as_u64().unwrap_or_default()
+    }
+
+    /// The state file, if it has one.
+    pub fn state_file(&self) -> Option<&Path> {
+        self.about["state_file"].as_str().map(Path::new)
+    }
+
+    /// When its certificate expires, in seconds since 1970.
+    pub fn certificate_expires(&self) -> Option<u64> {
+        self.about["certificate_expires"].as_u64()
+    }
+
+    /// By how many seconds the clock was set since it started.
+    pub fn clock_stepped(&self) -> Option<f64> {
+        self.about["clock_stepped"].as_f64()
+    }
+
+    /// Where it listens; `None` if it is too old to say so.
+    pub fn listening(&self) -> Option<Vec<Listening>> {
+        let one = |value: &Value| {
+            Some(Listening {
+                address: value["address"].as_str()?.parse().ok()?,
+                tls: value["tls"] == Value::Bool(true),
+            })
+        };
+        Some(self.about["listening"].as_array()?.iter().filter_map(one).collect())
+    }
+
+    /// The numbers of a switch's ports of this kind.
+    pub fn ports(&self, dpid: u64, kind: &str) -> Vec<i64> {
+        let switches = items(&self.switches).filter(|switch| number_of(switch) == Some(dpid));
+        let ports = switches.flat_map(|switch| items(&switch["ports"]));
+        ports.filter(|port| port["kind"] == kind).filter_map(|port| port["port"].as_i64()).collect()
+    }
+
+    /// The switches that are connected.
+    pub fn switches(&self) -> Vec<u64> {
+        items(&self.switches).filter_map(number_of).collect()
+    }
+
+    /// The switches that say that they are Open vSwitch, by number and id.
+    pub fn open_vswitches(&self) -> Vec<(u64, String)> {
+        let is_one = |switch: &&Value| text(&switch["description"]).contains("Open vSwitch");
+        items(&self.switches)
+            .filter(is_one)
+            .filter_map(|one| Some((number_of(one)?, text(&one["switch"]).to_owned())))
+            .collect()
+    }
+
+    /// Looks at all of it.
+    pub fn look(&self, report: &mut Report) {
+        let count = items(&self.switches).count();
+        let pid = self.pid().map(|pid| format!(" (process {pid})")).unwrap_or_default();
+        let switches = if count == 1 { "switch" } else { "switches" };
+        report.looked_at(format!("the controller{pid} with {count} {switches}: its counters, errors and switches"));
+        report.all(self.of_itself());
+        report.all(switches::findings(&self.switches));
+        report.all(counters::findings(&self.stats));
+        report.all(problems::findings(&self.errors, &self.stats));
+    }
+
+    fn of_itself(&self) -> Vec<Finding> {
+        let mut found = Vec::new();
+        let (own, its) = (env!("CARGO_PKG_VERSION"), text(&self.about["version"]));
+        if own != its {
+            let its = if its.is_empty() { "an older version, which does not say which" } else { its };
+            found.push(
+                Finding::new(Level::Warning, Id::VersionDiffers, "the controller")
+                    .what(format!("it is of {its}, and this command of {own}"))
+                    .so("it may refuse what this command asks, and lacks what the newer version mends")
+                    .mend("maple run POLICY --takeover"),
+            );
+        }
+        if self.about.is_object() && self.state_file().is_none() {
+            found.push(
+                Finding::new(Level::Note, Id::NoStateFile, "the controller")
+                    .what("it has no state file")
+                    .so("after a restart it knows nothing of what it had decided, and all rules are made anew")
+                    .mend("maple run POLICY --state /var/lib/maple/state.redb"),
+            );
+        }
+        found
+    }
+}
+
+/// A controller that is there and says nothing.
+pub fn silent(control: &Path, why: &str) -> Finding {
+    Finding::new(Level::Error, Id::ControllerSilent, format!("the controller at {}", control.display()))
+        .what(why)
+        .so("nobody learns what it does, and perhaps it does nothing: its shards or its control socket hang")
+        .mend("systemctl restart maple  # if it is the service")
+}
+
+fn answers(control: &Path) -> Result<Controller, AskError> {
+    let show = |what| ask(control, &Request::Show(what));
+    let optional = |what| match show(what) {
+        // One that does not know the request is older.
+        Err(AskError::Refused(_) | AskError::RefusedByOlder { .. }) => Ok(Value::Null),
+        answer => answer,
+    };
+    Ok(Controller {
+        stats: show(Show::Stats)?,
+        about: optional(Show::Controller)?,
+        switches: show(Show::Switches)?,
+        errors: show(Show::Errors)?,
+        names: optional(Show::Names)?,
+    })
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn number_of(switch: &Value) -> Option<u64> {
+    u64::from_str_radix(text(&switch["switch"]), 16).ok()
+}
+
+#[cfg(test)]
+mod tests;

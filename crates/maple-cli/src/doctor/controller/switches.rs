@@ -1,0 +1,72 @@
+//! What is wrong with the switches that are connected.
+
+use serde_json::Value;
+
+use super::{Finding, Id, Level, items, text};
+
+/// The tables that Maple uses: classifier, ingress, labels, routes.
+const TABLES: u64 = 4;
+/// Bytes that wait for a switch, from which on it is slow.
+const WAITING: u64 = 1 << 20;
+
+/// What is wrong, for all switches of a kind together.
+pub fn findings(switches: &Value) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if items(switches).next().is_none() {
+        found.push(
+            Finding::new(Level::Warning, Id::NoSwitch, "the controller")
+                .what("no switch is connected")
+                .so("the policy runs for nobody")
+                .mend("ovs-vsctl set-controller BRIDGE tcp:ADDRESS:6653"),
+        );
+    }
+    let is_of = |switch: &Value, version: &str| text(&switch["version"]) == version;
+    let tables = |switch: &Value| switch["tables"].as_u64().unwrap_or_default();
+    let those = |holds: &dyn Fn(&Value) -> bool| joined(items(switches).filter(|switch| holds(switch)));
+    if let Some(place) = those(&|switch| is_of(switch, "1.0")) {
+        found.push(
+            Finding::new(Level::Note, Id::OpenFlow10, place)
+                .what("OpenFlow 1.0 is spoken")
+                .so("one table, no metadata and no bundles: more rules, updates in two steps, and no limits of packets")
+                .mend("ovs-vsctl add bridge BRIDGE protocols OpenFlow13"),
+        );
+    }
+    if let Some(place) = those(&|switch| !is_of(switch, "1.0") && tables(switch) < TABLES) {
+        found.push(
+            Finding::new(Level::Note, Id::FewTables, place)
+                .what(format!("there are fewer than {TABLES} tables"))
+                .so("decisions share no rule for their route: when a link fails, each of their rules changes")
+                .mend("raise the number of tables in the switch's own configuration"),
+        );
+    }
+    if let Some(place) = those(&|switch| !is_of(switch, "1.0") && switch["bundles"] == Value::Bool(false)) {
+        found.push(
+            Finding::new(Level::Note, Id::NoBundles, place)
+                .what("there are no bundles (ONF extension 230)")
+                .so("updates take two steps; if a table is full, packets may meet a lower rule for one round trip")
+                .mend("upgrade the switch's software; Open vSwitch has bundles"),
+        );
+    }
+    let waiting = |switch: &Value| switch["waiting_bytes"].as_u64().unwrap_or_default();
+    if let Some(place) = those(&|switch| waiting(switch) >= WAITING) {
+        let most = items(switches).map(waiting).max().unwrap_or_default();
+        found.push(
+            Finding::new(Level::Warning, Id::SwitchSlow, place)
+                .what(format!("{most} bytes wait, because the switch does not read them"))
+                .so("its rules are late, and when too much waits the connection is closed")
+                .mend("maple run POLICY --flow-mod-rate 200"),
+        );
+    }
+    found
+}
+
+/// `switch 1`, `switches 1, 2`; `None` of none.
+fn joined<'a>(switches: impl Iterator<Item = &'a Value>) -> Option<String> {
+    let ids: Vec<&str> = switches.map(|switch| text(&switch["switch"])).collect();
+    Some(match ids.len() {
+        0 => return None,
+        1 => format!("switch {}", ids[0]),
+        2..=8 => format!("switches {}", ids.join(", ")),
+        more => format!("switches {} and {} more", ids[..8].join(", "), more - 8),
+    })
+}

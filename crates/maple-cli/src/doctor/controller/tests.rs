@@ -1,0 +1,100 @@
+//! Judgements of a controller, on answers of its control socket.
+
+use serde_json::json;
+
+use super::*;
+
+/// What a controller without any trouble says.
+fn about() -> Value {
+    json!({
+        "version": env!("CARGO_PKG_VERSION"), "pid": 7, "shards": 2, "state_file": "/var/lib/maple/state.redb",
+        "listening": [{ "address": "0.0.0.0:6653", "tls": false }], "certificate_expires": null, "started": 1_790_000_000,
+        "clock_stepped": 0.0,
+    })
+}
+
+fn switch(version: &str, tables: u32, bundles: bool, waiting: u64) -> Value {
+    json!({
+        "switch": "0000000000000001", "peer": "127.0.0.1:4000", "version": version, "description": "Nicira, Inc. Open vSwitch 3.1.0",
+        "tables": tables, "bundles": bundles, "shard": 0, "waiting_bytes": waiting, "ports": [],
+    })
+}
+
+/// The levels and ids that are found.
+fn found_in(controller: &Controller) -> Vec<String> {
+    let mut report = Report::default();
+    controller.look(&mut report);
+    report.findings().iter().map(|one| one.plain().split(':').next().unwrap_or_default().to_owned()).collect()
+}
+
+fn check(about: Value, switches: Value, stats: Value, wanted: &[&str]) {
+    assert_eq!(found_in(&Controller::of(about, switches, stats, json!([]))), wanted);
+}
+
+#[test]
+fn a_controller_in_order_has_no_finding_and_says_where_it_is() {
+    let stats =
+        json!({ "connections": 1, "shards": 2, "controller": { "of_timeouts": 0 }, "engine": { "policy_errors": 0 } });
+    check(about(), json!([switch("1.3", 254, true, 0)]), stats.clone(), &[]);
+    let one = Controller::of(about(), json!([switch("1.3", 254, true, 0)]), stats, json!([]));
+    assert_eq!((one.pid(), one.shards(), one.connections()), (Some(7), 2, 1));
+    assert_eq!(one.state_file(), Some(Path::new("/var/lib/maple/state.redb")));
+    let listening = one.listening().expect("it says so");
+    assert_eq!(listening, [Listening { address: "0.0.0.0:6653".parse().expect("an address"), tls: false }]);
+    assert_eq!((one.switches(), one.open_vswitches()), (vec![1], vec![(1, "0000000000000001".to_owned())]));
+    let mut report = Report::default();
+    one.look(&mut report);
+    assert_eq!(report.seen(), ["the controller (process 7) with 1 switch: its counters, errors and switches"]);
+}
+
+#[test]
+fn what_it_says_of_itself_is_judged() {
+    let mut other = about();
+    other["version"] = json!("0.0.9");
+    let switches = json!([switch("1.3", 254, true, 0)]);
+    check(other, switches.clone(), json!({}), &["warning version-differs"]);
+    let mut forgets = about();
+    forgets["state_file"] = Value::Null;
+    check(forgets, switches.clone(), json!({}), &["note no-state-file"]);
+    // An older one does not know the question.
+    check(Value::Null, switches, json!({}), &["warning version-differs"]);
+    check(about(), json!([]), json!({}), &["warning no-switch"]);
+}
+
+#[test]
+fn switches_are_judged_by_what_they_can_do() {
+    let of = |switch: Value, wanted: &[&str]| check(about(), json!([switch]), json!({}), wanted);
+    of(switch("1.0", 254, false, 0), &["note openflow-10"]);
+    of(switch("1.3", 3, true, 0), &["note few-tables"]);
+    of(switch("1.3", 254, false, 0), &["note no-bundles"]);
+    of(switch("1.3", 254, true, 2 << 20), &["warning switch-slow"]);
+}
+
+#[test]
+fn counters_that_are_not_zero_are_told() {
+    let stats = json!({
+        "controller": { "of_duplicate_dpids": 3, "of_timeouts": 1, "of_not_reading": 1, "lldp_one_way": 0 },
+        "engine": { "policy_errors": 2, "spoofed_drops": 5, "rules_repaired": 1 },
+    });
+    let one = Controller::of(about(), json!([switch("1.3", 254, true, 0)]), stats, json!([]));
+    let wanted = [
+        "error duplicate-dpid",
+        "warning connections-lost",
+        "warning rules-changed",
+        "warning policy-fails",
+        "warning host-at-several-ports",
+    ];
+    assert_eq!(found_in(&one), wanted);
+    let mut report = Report::default();
+    one.look(&mut report);
+    let text = report.findings()[1].plain();
+    assert!(text.contains("since its start 2 connections were closed"), "{text}");
+}
+
+#[test]
+fn nobody_at_the_socket_is_no_finding_and_one_who_is_silent_is() {
+    let silence = Controller::ask(Path::new("/nonexistent/control.sock")).expect_err("there is none");
+    assert!(matches!(silence, Silence::Absent(why) if why.starts_with("no controller at /nonexistent/control.sock: ")));
+    let text = silent(Path::new("/run/c"), "it does not answer within 10 s").plain();
+    assert!(text.starts_with("error controller-silent: the controller at /run/c: it does not answer"), "{text}");
+}

@@ -1,0 +1,378 @@
+//! What can be found, and what was: findings, what was looked at, and what could not be.
+
+use std::path::Path;
+
+use maple_controller::log::printable_lines;
+use maple_controller::names::Names;
+use serde_json::{Value, json};
+
+/// The page that explains each id under a heading of its own.
+const PAGE: &str = "docs/doctor.md";
+
+/// How bad something is. The worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// A switch, a host or the controller does not work because of it.
+    Error,
+    /// It works, and something will go wrong, or goes wrong at times.
+    Warning,
+    /// It is as somebody may want it; there is something better.
+    Note,
+}
+
+impl Level {
+    /// Its name, as JSON has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Error => "error",
+            Level::Warning => "warning",
+            Level::Note => "note",
+        }
+    }
+}
+
+/// Generates the ids from one table, in the order of the page.
+macro_rules! ids {
+    ($($(#[doc = $doc:literal])* $name:ident $id:literal),* $(,)?) => {
+        /// What can be found.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Id {
+            $($(#[doc = $doc])* $name,)*
+        }
+
+        impl Id {
+            /// All of them.
+            pub const ALL: &[Id] = &[$(Id::$name),*];
+
+            /// What people and programs call it. It never changes.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Id::$name => $id,)*
+                }
+            }
+
+            /// What it means.
+            pub fn meaning(self) -> &'static str {
+                match self {
+                    $(Id::$name => concat!($($doc),*).trim_ascii(),)*
+                }
+            }
+        }
+    };
+}
+
+ids! {
+    /// Open vSwitch can't use a port of a bridge.
+    OvsPortError "ovs-port-error",
+    /// Two switches have the same datapath id.
+    DuplicateDpid "duplicate-dpid",
+    /// The datapath id of a bridge is not fixed, or is not the one that was asked for.
+    OvsDpid "ovs-datapath-id",
+    /// A bridge has no controller.
+    OvsNoController "ovs-no-controller",
+    /// A bridge connects to another address than that of the controller.
+    OvsTarget "ovs-target",
+    /// A bridge and the controller disagree about TLS.
+    OvsTls "ovs-tls",
+    /// A bridge speaks no OpenFlow version that Maple speaks, or only 1.0.
+    OvsProtocols "ovs-protocols",
+    /// A bridge is not connected to its controller.
+    OvsNotConnected "ovs-not-connected",
+    /// A bridge has several controllers.
+    OvsSeveralControllers "ovs-several-controllers",
+    /// A bridge forwards by itself when the controller is away.
+    OvsFailMode "ovs-fail-mode",
+    /// A bridge waits long before it connects again.
+    OvsMaxBackoff "ovs-max-backoff",
+    /// A bridge never notices that its controller is gone.
+    OvsInactivityProbe "ovs-inactivity-probe",
+    /// A spanning tree protocol blocks ports of a bridge.
+    OvsSpanningTree "ovs-spanning-tree",
+    /// The tables of a bridge are made smaller than they could be, or drop rules by themselves.
+    OvsFlowTables "ovs-flow-tables",
+    /// Open vSwitch looks after more VLAN tags than Maple.
+    OvsVlanLimit "ovs-vlan-limit",
+    /// Links between switches take shorter frames than ports with hosts.
+    OvsMtu "ovs-mtu",
+    /// A bridge forwards in user space.
+    OvsDatapathType "ovs-datapath-type",
+    /// Open vSwitch is older than what Maple is tested with.
+    OvsVersion "ovs-version",
+    /// A controller does not answer.
+    ControllerSilent "controller-silent",
+    /// No switch is connected.
+    NoSwitch "no-switch",
+    /// The controller is of another version than this command.
+    VersionDiffers "version-differs",
+    /// What the network has decided is not kept over a restart.
+    NoStateFile "no-state-file",
+    /// Connections of switches fail before they are used.
+    HandshakesFail "handshakes-fail",
+    /// Sessions of TLS fail.
+    TlsRefused "tls-refused",
+    /// Connections of switches end because they do not answer.
+    ConnectionsLost "connections-lost",
+    /// A switch does not read what it is sent.
+    SwitchSlow "switch-slow",
+    /// A switch speaks OpenFlow 1.0.
+    OpenFlow10 "openflow-10",
+    /// A switch has too few tables for all that Maple can do.
+    FewTables "few-tables",
+    /// A switch makes changes of rules one by one.
+    NoBundles "no-bundles",
+    /// A switch can't limit packets as the policy demands.
+    NoMeters "no-meters",
+    /// A table is full.
+    TableFull "table-full",
+    /// A switch refuses rules.
+    RulesRefused "rules-refused",
+    /// Somebody else changes rules.
+    RulesChanged "rules-changed",
+    /// There are no labels left.
+    LabelsUsedUp "labels-used-up",
+    /// A host is at several ports.
+    HostAtSeveralPorts "host-at-several-ports",
+    /// A port has more hosts than it may have.
+    TooManyHosts "too-many-hosts",
+    /// A link carries probes in one direction only.
+    LinkOneWay "link-one-way",
+    /// Somebody sends forged or repeated probes.
+    ProbesForged "probes-forged",
+    /// Links are not where the configuration declares them.
+    LinksNotAsDeclared "links-not-as-declared",
+    /// The policy fails on packets.
+    PolicyFails "policy-fails",
+    /// The policy is too slow.
+    PolicySlow "policy-slow",
+    /// The policy reads what Maple can't track.
+    PolicyUntracked "policy-untracked",
+    /// The configuration is wrong.
+    Configuration "configuration",
+    /// Another program listens where the controller would.
+    PortInUse "port-in-use",
+    /// There is a control socket that nobody listens on.
+    StaleSocket "stale-socket",
+    /// The controller may not write its state file.
+    StateFile "state-file",
+    /// Files for TLS are wrong.
+    TlsFiles "tls-files",
+    /// A certificate expires.
+    CertificateExpires "certificate-expires",
+    /// There are more switches than the controller may open files for.
+    FileLimit "file-limit",
+    /// The controller's workers share cores.
+    CoresShared "cores-shared",
+    /// The controller may use less processor time than it has workers for.
+    CpuQuota "cpu-quota",
+    /// The kernel keeps few connections waiting.
+    ListenBacklog "listen-backlog",
+    /// The clock was set while the controller ran.
+    ClockStepped "clock-stepped",
+    /// The clock is not synchronised.
+    ClockNotSynchronised "clock-not-synchronised",
+    /// The service failed, or is started again and again.
+    ServiceFailed "service-failed",
+    /// Python is too old for policies.
+    PythonVersion "python-version",
+}
+
+impl Id {
+    /// Where it is explained.
+    pub fn page(self) -> String {
+        format!("{PAGE}#{}", self.name())
+    }
+}
+
+/// Something that is, or will be, wrong. Its texts have no control characters, whoever chose them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    level: Level,
+    id: Id,
+    place: String,
+    what: String,
+    consequence: String,
+    mend: String,
+}
+
+impl Finding {
+    /// A finding at a place: `bridge s1`, a file, `the controller`.
+    pub fn new(level: Level, id: Id, place: impl AsRef<str>) -> Finding {
+        let (what, consequence, mend) = Default::default();
+        Finding { level, id, place: clean(place.as_ref()), what, consequence, mend }
+    }
+
+    /// Says what is wrong.
+    pub fn what(self, text: impl AsRef<str>) -> Finding {
+        Finding { what: clean(text.as_ref()), ..self }
+    }
+
+    /// Says what follows.
+    pub fn so(self, text: impl AsRef<str>) -> Finding {
+        Finding { consequence: clean(text.as_ref()), ..self }
+    }
+
+    /// Says what mends it: a command if there is one.
+    pub fn mend(self, text: impl AsRef<str>) -> Finding {
+        Finding { mend: clean(text.as_ref()), ..self }
+    }
+
+    /// How bad it is.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// It in a few lines, with the level as given, and names in the place of ids: but not in commands, which need ids.
+    pub fn text(&self, level: &str, names: &Names) -> String {
+        let Finding { id, place, what, consequence, mend, .. } = self;
+        let (place, what, consequence) = (names.in_text(place), names.in_text(what), names.in_text(consequence));
+        let (name, page) = (id.name(), id.page());
+        format!("{level} {name}: {place}: {what}\n  then: {consequence}\n  mend: {mend}\n  page: {page}\n")
+    }
+
+    /// The same without names, for tests.
+    #[cfg(test)]
+    pub fn plain(&self) -> String {
+        self.text(self.level.name(), &Names::new())
+    }
+
+    fn to_json(&self) -> Value {
+        let Finding { level, id, place, what, consequence, mend } = self;
+        json!({
+            "id": id.name(), "level": level.name(), "what": what, "where": place, "consequence": consequence, "mend": mend,
+            "page": id.page(),
+        })
+    }
+}
+
+/// Text in one line, without control characters.
+fn clean(text: &str) -> String {
+    printable_lines(text.trim()).replace('\n', " ")
+}
+
+/// A path as a shell takes it.
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// Everything that a visit has to say.
+#[derive(Debug, Default)]
+pub struct Report {
+    findings: Vec<Finding>,
+    looked_at: Vec<String>,
+    not_looked_at: Vec<(String, String)>,
+}
+
+impl Report {
+    /// Something was found.
+    pub fn found(&mut self, finding: Finding) {
+        self.findings.push(finding);
+    }
+
+    /// All of these were found.
+    pub fn all(&mut self, findings: impl IntoIterator<Item = Finding>) {
+        self.findings.extend(findings);
+    }
+
+    /// This was looked at.
+    pub fn looked_at(&mut self, what: impl AsRef<str>) {
+        self.looked_at.push(clean(what.as_ref()));
+    }
+
+    /// This could not be looked at, and why.
+    pub fn not_looked_at(&mut self, what: impl AsRef<str>, why: impl AsRef<str>) {
+        self.not_looked_at.push((clean(what.as_ref()), clean(why.as_ref())));
+    }
+
+    /// Brings the worst to the front.
+    pub fn sort(&mut self) {
+        self.findings.sort_by(|a, b| (a.level, a.id, &a.place).cmp(&(b.level, b.id, &b.place)));
+    }
+
+    /// Questions to the controller name its socket, because it is not where they would look for it.
+    pub fn name_control(&mut self, control: &Path) {
+        for finding in self.findings.iter_mut().filter(|finding| finding.mend.starts_with("maple show ")) {
+            finding.mend = clean(&format!("{} --control {}", finding.mend, quoted(control)));
+        }
+    }
+
+    /// The findings.
+    pub fn findings(&self) -> &[Finding] {
+        &self.findings
+    }
+
+    /// What was looked at.
+    pub fn seen(&self) -> &[String] {
+        &self.looked_at
+    }
+
+    /// What could not be looked at, and why.
+    pub fn unseen(&self) -> &[(String, String)] {
+        &self.not_looked_at
+    }
+
+    /// All of it for programs.
+    pub fn to_json(&self) -> Value {
+        let unseen = |(what, why): &(String, String)| json!({ "what": what, "why": why });
+        json!({
+            "findings": self.findings.iter().map(Finding::to_json).collect::<Vec<_>>(),
+            "looked_at": self.looked_at,
+            "not_looked_at": self.not_looked_at.iter().map(unseen).collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    use maple_controller::names::Named;
+    use maple_wire::Dpid;
+
+    #[test]
+    fn each_id_has_its_heading_on_the_page_and_no_heading_is_without_an_id() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
+        let text = std::fs::read_to_string(&page).expect("the page is there");
+        let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("### ")).collect();
+        let ids: Vec<&str> = Id::ALL.iter().map(|id| id.name()).collect();
+        assert_eq!(headings, ids, "in this order");
+        assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "each once");
+        // The anchor of a heading is its text in lower case, with hyphens.
+        assert!(
+            ids.iter()
+                .all(|id| id.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte.is_ascii_digit()))
+        );
+        assert_eq!(Id::OvsFailMode.page(), "docs/doctor.md#ovs-fail-mode");
+    }
+
+    #[test]
+    fn names_take_the_place_of_ids_but_not_in_commands() {
+        let mut names = Names::new();
+        names.add("core1", Named::Switch(Dpid(1))).expect("a name");
+        let id = "0000000000000001";
+        let finding = Finding::new(Level::Note, Id::FewTables, format!("switch {id}")).what(id).so(id).mend(id);
+        let page = "docs/doctor.md#few-tables";
+        let wanted = format!("note few-tables: switch core1: core1\n  then: core1\n  mend: {id}\n  page: {page}\n");
+        assert_eq!(finding.text("note", &names), wanted);
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_nothing_can_control_a_terminal() {
+        let mut report = Report::default();
+        report.found(Finding::new(Level::Note, Id::OvsVersion, "b"));
+        report.found(Finding::new(Level::Warning, Id::OvsFailMode, "bridge s2"));
+        report.found(
+            Finding::new(Level::Warning, Id::OvsFailMode, "bridge \u{1b}[31ms1\n").what("\u{7}it\nis").mend("m"),
+        );
+        report.sort();
+        let told: Vec<(Level, &str)> = report.findings().iter().map(|one| (one.level, one.place.as_str())).collect();
+        let first = (Level::Warning, "bridge \\u{1b}[31ms1");
+        assert_eq!(told, [first, (Level::Warning, "bridge s2"), (Level::Note, "b")]);
+        assert_eq!(
+            report.findings()[0].plain(),
+            "warning ovs-fail-mode: bridge \\u{1b}[31ms1: \\u{7}it is\n  then: \n  mend: m\n  page: docs/doctor.md#ovs-fail-mode\n"
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! Certificates: when they expire.
+
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use maple_controller::tls::{TlsError, expiry};
+
+use super::{Finding, Id, Level, Report};
+
+/// How long before its end a certificate is warned of, as a controller does.
+const WARN_BEFORE: Duration = Duration::from_secs(30 * 86_400);
+
+/// Looks at the certificate that a controller uses now (when it expires), and at these files.
+pub fn look(of_controller: Option<u64>, files: &[PathBuf], report: &mut Report) {
+    let now = SystemTime::now();
+    if let Some(seconds) = of_controller {
+        report.looked_at("the controller's certificate");
+        let ends = UNIX_EPOCH + Duration::from_secs(seconds);
+        report.all(finding(
+            "the controller's certificate",
+            "put a new one in its place; the controller reads it by itself",
+            ends,
+            now,
+        ));
+    }
+    for file in files {
+        let place = format!("certificate {}", file.display());
+        match expiry(file) {
+            Ok(ends) => {
+                report.all(finding(&place, "put a new one in its place: ovs-pki makes them (docs/tls.md)", ends, now));
+                report.looked_at(place);
+            }
+            Err(TlsError::Read(_, error)) => report.not_looked_at(place, error.to_string()),
+            Err(error) => report.not_looked_at(place, error.to_string()),
+        }
+    }
+}
+
+fn finding(place: &str, mend: &str, ends: SystemTime, now: SystemTime) -> Option<Finding> {
+    let told = |level| Finding::new(level, Id::CertificateExpires, place).mend(mend);
+    match ends.duration_since(now) {
+        Err(_) => Some(told(Level::Error).what("it has expired").so("no session with TLS begins any more")),
+        Ok(left) if left < WARN_BEFORE => {
+            let days = left.as_secs() / 86_400;
+            let what = format!("it expires in {days} {}", if days == 1 { "day" } else { "days" });
+            Some(told(Level::Warning).what(what).so("after that no session with TLS begins any more"))
+        }
+        Ok(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_thirty_days_are_warned_of() {
+        let now = SystemTime::now();
+        let days = |count: u64| finding("c", "m", now + Duration::from_secs(count * 86_400 + 1), now);
+        assert_eq!(days(30), None);
+        assert!(days(29).expect("soon").plain().contains("expires in 29 days"));
+        assert!(days(1).expect("soon").plain().contains("expires in 1 day\n"));
+        assert_eq!(finding("c", "m", now - Duration::from_secs(1), now).map(|one| one.level()), Some(Level::Error));
+    }
+}

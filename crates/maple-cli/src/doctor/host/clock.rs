@@ -1,0 +1,65 @@
+//! The clock: whether it was set while the controller ran, and whether something keeps it right.
+
+use super::super::command::output;
+use super::{Controller, Finding, Id, Level, Report};
+
+/// Steps of so many seconds matter to nobody, and to certificates and leases.
+const SMALL: f64 = 1.0;
+const LARGE: f64 = 60.0;
+
+/// Looks at the clock.
+pub fn look(controller: Option<&Controller>, report: &mut Report) {
+    match controller.map(Controller::clock_stepped) {
+        Some(Some(seconds)) => {
+            report.looked_at("steps of the clock since the controller's start");
+            report.all(stepped(seconds));
+        }
+        Some(None) => report.not_looked_at("steps of the clock", "the controller is older, and does not say"),
+        None => report.not_looked_at("steps of the clock", "only a running controller knows"),
+    }
+    match output("timedatectl", &["show", "--property=NTPSynchronized", "--value"]) {
+        Ok(text) => {
+            report.looked_at("whether the clock is synchronised");
+            report.all((text.trim() == "no").then(not_synchronised));
+        }
+        Err(why) => report.not_looked_at("whether the clock is synchronised", why),
+    }
+}
+
+fn stepped(seconds: f64) -> Option<Finding> {
+    if seconds.abs() < SMALL {
+        return None;
+    }
+    let level = if seconds.abs() < LARGE { Level::Note } else { Level::Warning };
+    let way = if seconds < 0.0 { "back" } else { "forward" };
+    Some(
+        Finding::new(level, Id::ClockStepped, "this host")
+            .what(format!(
+                "the clock went {way} by {:.0} s while the controller ran: it was set, or the machine slept",
+                seconds.abs()
+            ))
+            .so("times in the log do not fit together, and DHCP leases and certificates end too early or too late")
+            .mend("timedatectl set-ntp true"),
+    )
+}
+
+fn not_synchronised() -> Finding {
+    Finding::new(Level::Note, Id::ClockNotSynchronised, "this host")
+        .what("nothing synchronises the clock")
+        .so("certificates are judged by a wrong time, and logs of several machines do not fit together")
+        .mend("timedatectl set-ntp true")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_steps_are_nothing_and_large_ones_a_warning() {
+        let level = |seconds| stepped(seconds).map(|finding| finding.level());
+        assert_eq!((level(0.2), level(-0.2)), (None, None));
+        assert_eq!((level(2.0), level(-59.0)), (Some(Level::Note), Some(Level::Note)));
+        assert_eq!((level(3600.0), level(-3600.0)), (Some(Level::Warning), Some(Level::Warning)));
+        assert!(stepped(-2.0).expect("a step").plain().contains("went back by 2 s"));
+    }
+}

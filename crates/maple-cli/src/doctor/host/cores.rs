@@ -1,0 +1,116 @@
+//! Cores: whether each worker has one, and how much of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::{Finding, Id, Level, Process, Report};
+
+/// Looks at the cores of a controller with this number of workers. `busy`: a mask of cores that Open vSwitch uses up.
+pub fn look(process: Option<&Process>, workers: usize, busy: Option<&str>, report: &mut Report) {
+    let Some(process) = process else { return };
+    report.looked_at(format!(
+        "the cores of the controller, which has {workers} {}",
+        if workers == 1 { "worker" } else { "workers" }
+    ));
+    report.all(shared(process, workers));
+    report.all(busy.and_then(|mask| polled(process, mask)));
+    match process.cgroup() {
+        Some(group) => report.all(quota(Path::new("/sys/fs/cgroup"), group).and_then(|cores| limited(cores, workers))),
+        None => {
+            report.not_looked_at("the quota of processor time", "the control group of the controller can't be read")
+        }
+    }
+}
+
+/// Workers that may only run on one and the same core, or more workers than cores.
+fn shared(process: &Process, workers: usize) -> Option<Finding> {
+    let mut pinned: BTreeMap<usize, usize> = BTreeMap::new();
+    for cores in process.shards() {
+        if let [core] = cores[..] {
+            *pinned.entry(core).or_default() += 1;
+        }
+    }
+    let cores = process.cores();
+    let crowded = pinned.iter().find(|(_, count)| **count > 1);
+    let what = match crowded {
+        Some((core, count)) => format!("{count} of its {workers} workers stay on core {core}"),
+        None if workers > cores.len() && !cores.is_empty() => {
+            format!("its {workers} workers have {} cores", cores.len())
+        }
+        None => return None,
+    };
+    Some(
+        Finding::new(Level::Warning, Id::CoresShared, "the controller")
+            .what(what)
+            .so("workers wait for each other's turns, and packets of their switches with them")
+            .mend(format!("maple run POLICY --workers {}", cores.len().max(1))),
+    )
+}
+
+/// Workers on cores that threads of Open vSwitch never leave.
+fn polled(process: &Process, mask: &str) -> Option<Finding> {
+    let busy = cores_of(mask)?;
+    let is_lost = |cores: &Vec<usize>| !cores.is_empty() && cores.iter().all(|core| busy.contains(core));
+    let lost = process.shards().iter().filter(|cores| is_lost(cores)).count();
+    let free: Vec<String> =
+        process.cores().iter().filter(|core| !busy.contains(core)).map(ToString::to_string).collect();
+    (lost > 0).then(|| {
+        Finding::new(Level::Warning, Id::CoresShared, "the controller")
+            .what(format!(
+                "{lost} of its workers stay on cores that Open vSwitch polls all the time (pmd-cpu-mask {mask})"
+            ))
+            .so("they have half of a core at best, and packets wait")
+            .mend(format!("maple run POLICY --cores {}", if free.is_empty() { "N".to_owned() } else { free.join(",") }))
+    })
+}
+
+/// The numbers of the bits of a mask in hex digits.
+fn cores_of(mask: &str) -> Option<Vec<usize>> {
+    let bits = u128::from_str_radix(mask.trim_start_matches("0x"), 16).ok()?;
+    Some((0..128).filter(|bit| bits >> bit & 1 == 1).collect())
+}
+
+/// How many cores' time a control group and those around it may use at most.
+fn quota(root: &Path, group: &str) -> Option<f64> {
+    let folders = Path::new(group.trim_start_matches('/')).ancestors();
+    let of = |folder: &Path| parse_quota(&std::fs::read_to_string(root.join(folder).join("cpu.max")).ok()?);
+    folders.filter_map(of).min_by(f64::total_cmp)
+}
+
+/// Parses `200000 100000`: two cores. `max` is no limit.
+fn parse_quota(text: &str) -> Option<f64> {
+    let mut numbers = text.split_whitespace().map(str::parse::<f64>);
+    let (quota, period) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    (period > 0.0).then(|| quota / period)
+}
+
+fn limited(cores: f64, workers: usize) -> Option<Finding> {
+    (cores < workers as f64).then(|| {
+        Finding::new(Level::Warning, Id::CpuQuota, "the controller")
+            .what(format!("it may use {cores:.1} cores' time, and has {workers} workers"))
+            .so("when they are busy, the kernel stops all of them for some hundredths of a second, again and again")
+            .mend(format!("systemctl set-property maple CPUQuota={}%", workers * 100))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_and_masks_are_read() {
+        assert_eq!(parse_quota("150000 100000\n"), Some(1.5));
+        assert_eq!(parse_quota("max 100000\n"), None);
+        assert_eq!(cores_of("0x6"), Some(vec![1, 2]));
+        assert_eq!(cores_of("f0"), Some(vec![4, 5, 6, 7]));
+        assert_eq!(cores_of("all"), None);
+        assert!(limited(1.5, 2).is_some() && limited(2.0, 2).is_none());
+        let root = std::env::temp_dir().join(format!("maple-cgroup-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("system.slice/maple.service")).expect("a folder");
+        std::fs::write(root.join("system.slice/cpu.max"), "50000 100000\n").expect("a file");
+        std::fs::write(root.join("system.slice/maple.service/cpu.max"), "max 100000\n").expect("a file");
+        assert_eq!(quota(&root, "/system.slice/maple.service"), Some(0.5), "that of the group around it");
+        assert_eq!(quota(&root, "/other"), None);
+        std::fs::remove_dir_all(&root).expect("it is there");
+    }
+}

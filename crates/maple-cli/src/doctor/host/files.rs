@@ -1,0 +1,170 @@
+//! Files of a controller: control sockets that nobody listens on, and a state file that it may not write.
+
+use std::collections::BTreeSet;
+use std::fs::Metadata;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::super::command::within;
+use super::super::finding::quoted;
+use super::{Finding, Id, Level, Process, Report};
+
+/// How long a connection may take, where many wait already.
+const TIME_LIMIT: Duration = Duration::from_secs(2);
+/// Where a service keeps its state, and the user who does.
+const SERVICE_FOLDER: &str = "/var/lib/maple";
+const SERVICE_USER: &str = "maple";
+/// What to do about a folder that is not the user's.
+const OTHER_FOLDER: &str = "maple run POLICY --state /var/lib/maple/state.redb";
+
+/// Looks for sockets at these places that nobody listens on.
+pub fn look_at_control_sockets(places: &BTreeSet<PathBuf>, report: &mut Report) {
+    for path in places {
+        let Ok(found) = std::fs::symlink_metadata(path) else { continue };
+        if !found.file_type().is_socket() {
+            continue;
+        }
+        let place = path.clone();
+        let connected = within(TIME_LIMIT, move || UnixStream::connect(place));
+        match connected.unwrap_or(Err(ErrorKind::TimedOut.into())) {
+            Ok(_) => report.looked_at(format!("the control socket {}", path.display())),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                report.looked_at(format!("the control socket {}", path.display()));
+                report.found(stale(path));
+            }
+            Err(error) => report.not_looked_at(format!("the control socket {}", path.display()), error.to_string()),
+        }
+    }
+}
+
+fn stale(path: &Path) -> Finding {
+    Finding::new(Level::Warning, Id::StaleSocket, format!("control socket {}", path.display()))
+        .what("nobody listens on it: its controller was killed")
+        .so("`maple show` finds it before a controller of the system, and says that there is none")
+        .mend(format!("rm {}", quoted(path)))
+}
+
+/// Looks whether the controller's user may write its state file. Without a process the one who would: the service's user
+/// in the service's folder, otherwise the current one.
+pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut Report) {
+    let what = format!("the state file {}", path.display());
+    let user = match process {
+        Some(process) => process.user(),
+        None if path.starts_with(SERVICE_FOLDER) => service_user(),
+        None => Process::read(std::process::id()).and_then(|own| own.user()),
+    };
+    let Some((user, groups)) = user else {
+        return report.not_looked_at(what, "it is not known which user writes it");
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let may = |path: &Path, wanted: u32| std::fs::metadata(path).map(|found| allows(&found, user, &groups, wanted));
+    let is_service = path.starts_with(SERVICE_FOLDER);
+    let (place, own) = (quoted(folder), quoted(path));
+    let (why, mend) = match (may(folder, 0o3), may(path, 0o6)) {
+        (Err(error), _) if error.kind() == ErrorKind::NotFound => {
+            (format!("there is no folder {}", folder.display()), format!("install -d -m 700 -o {user} {place}"))
+        }
+        (Err(error), _) => return report.not_looked_at(what, error.to_string()),
+        // A folder that others use is left to them.
+        (Ok(false), _) => (
+            format!("user {user} may not make files in {}", folder.display()),
+            if is_service { format!("chown {user} {place}") } else { OTHER_FOLDER.to_owned() },
+        ),
+        (Ok(true), Ok(false)) => (format!("user {user} may not write it"), format!("chown {user} {own}")),
+        (Ok(true), _) => return report.looked_at(what),
+    };
+    report.looked_at(what);
+    report.found(
+        Finding::new(Level::Error, Id::StateFile, format!("state file {}", path.display()))
+            .what(why)
+            .so("the controller does not start, or what it decides is not kept over a restart")
+            .mend(mend),
+    );
+}
+
+/// Whether a mode gives a user these rights. Root has all.
+fn allows(found: &Metadata, user: u32, groups: &[u32], wanted: u32) -> bool {
+    let shift = match () {
+        () if user == 0 => return true,
+        () if found.uid() == user => 6,
+        () if groups.contains(&found.gid()) => 3,
+        () => 0,
+    };
+    found.mode() >> shift & wanted == wanted
+}
+
+/// The service's user and group in `/etc/passwd`.
+fn service_user() -> Option<(u32, Vec<u32>)> {
+    user_of(&std::fs::read_to_string("/etc/passwd").ok()?, SERVICE_USER)
+}
+
+fn user_of(passwd: &str, name: &str) -> Option<(u32, Vec<u32>)> {
+    let mut fields =
+        passwd.lines().map(|line| line.split(':')).find_map(|mut line| (line.next() == Some(name)).then_some(line))?;
+    let (user, group) = (fields.nth(1)?, fields.next()?);
+    Some((user.parse().ok()?, vec![group.parse().ok()?]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("maple-doctor-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    #[test]
+    fn a_socket_without_a_listener_is_stale() {
+        let folder = folder("sockets");
+        let (live, old, none) = (folder.join("live"), folder.join("it's old"), folder.join("none"));
+        let _listener = UnixListener::bind(&live).expect("a socket");
+        drop(UnixListener::bind(&old).expect("a socket"));
+        let mut report = Report::default();
+        look_at_control_sockets(&BTreeSet::from([live, old, none]), &mut report);
+        std::fs::remove_dir_all(&folder).expect("it is there");
+        let texts: Vec<String> = report.findings().iter().map(|one| one.plain()).collect();
+        assert_eq!(texts.len(), 1);
+        assert!(texts[0].contains("it'\\''s old'\n"), "{}", texts[0]);
+        assert_eq!(report.seen().len(), 2);
+    }
+
+    #[test]
+    fn rights_are_those_of_the_owner_the_group_or_others() {
+        let folder = folder("rights");
+        let rights = |mode, user, groups: &[u32], wanted| {
+            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+            allows(&std::fs::metadata(&folder).expect("it is there"), user, groups, wanted)
+        };
+        let owner = std::fs::metadata(&folder).expect("it is there");
+        let (user, group, other) = (owner.uid(), owner.gid(), owner.uid() + 1);
+        assert!(rights(0o700, user, &[], 0o3) && !rights(0o700, other, &[], 0o3));
+        assert!(rights(0o770, other, &[group], 0o3) && !rights(0o750, other, &[group], 0o3));
+        assert!(rights(0o777, other, &[], 0o3) && rights(0o000, 0, &[], 0o3));
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).expect("it is ours");
+        std::fs::remove_dir_all(&folder).expect("it is there");
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_an_error() {
+        let mut report = Report::default();
+        look_at_state_file(Path::new("/nonexistent/maple/state"), None, &mut report);
+        let text = report.findings()[0].plain();
+        assert!(text.contains("there is no folder /nonexistent/maple\n"), "{text}");
+        assert!(text.contains(" /nonexistent/maple\n  page"), "only that folder is made: {text}");
+    }
+
+    #[test]
+    fn users_are_found_by_name() {
+        let passwd = "root:x:0:0:root:/root:/bin/bash\nmaple:x:998:997::/var/lib/maple:/usr/sbin/nologin\n";
+        assert_eq!(user_of(passwd, "maple"), Some((998, vec![997])));
+        assert_eq!(user_of(passwd, "nobody"), None);
+    }
+}

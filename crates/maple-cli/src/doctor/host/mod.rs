@@ -1,0 +1,100 @@
+//! This host: ports, files, limits, cores, the kernel, the clock, the service.
+
+mod certificates;
+mod clock;
+mod cores;
+mod files;
+mod process;
+mod service;
+mod sockets;
+
+pub use certificates::look as look_at_certificates;
+pub use clock::look as look_at_clock;
+pub use cores::look as look_at_cores;
+pub use files::{look_at_control_sockets, look_at_state_file};
+pub use process::Process;
+pub use service::{look as look_at_service, look_at_python};
+pub use sockets::look as look_at_ports;
+
+use super::controller::Controller;
+use super::finding::{Finding, Id, Level, Report};
+use super::ovs::Listening;
+
+/// Descriptors of a controller that are no connections of switches.
+const OTHER_FILES: u64 = 64;
+/// Without switches to count, the fewest that there should be room for.
+const FEW_FILES: u64 = 1024;
+/// How many connections a controller lets wait.
+const BACKLOG: u64 = 4096;
+
+/// Looks at the limit of open files of the controller's process, or of one that would start here.
+pub fn look_at_open_files(process: Option<&Process>, connections: u64, report: &mut Report) {
+    match process.map(Process::open_files) {
+        Some(Some(limit)) => {
+            report.looked_at(format!("the controller's limit of open files, {limit}"));
+            report.all(file_limit(limit, connections, "the controller"));
+        }
+        Some(None) => report.not_looked_at("the controller's limit of open files", "its process can't be read here"),
+        None => {
+            let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum.unwrap_or(u64::MAX);
+            report.looked_at("the limit of open files here");
+            report.all(file_limit(limit, 0, "programs started here"));
+        }
+    }
+}
+
+/// Looks at the settings of the kernel.
+pub fn look_at_kernel(report: &mut Report) {
+    match std::fs::read_to_string("/proc/sys/net/core/somaxconn").map(|text| text.trim().parse()) {
+        Ok(Ok(waiting)) => {
+            report.looked_at("net.core.somaxconn");
+            report.all(listen_backlog(waiting));
+        }
+        _ => report.not_looked_at("net.core.somaxconn", "the kernel does not say it here"),
+    }
+}
+
+fn file_limit(limit: u64, connections: u64, place: &str) -> Option<Finding> {
+    let finding = |level| Finding::new(level, Id::FileLimit, place);
+    let room = limit.saturating_sub(OTHER_FILES);
+    let mend = "systemctl edit maple  # and there: [Service] LimitNOFILE=65536";
+    // Four fifths: the rest is soon gone when switches reconnect.
+    if connections > 0 && connections >= room / 5 * 4 {
+        return Some(
+            finding(Level::Warning)
+                .what(format!("{limit} files may be open, and {connections} connections of switches are"))
+                .so("further switches are not accepted")
+                .mend(mend),
+        );
+    }
+    (limit < FEW_FILES).then(|| {
+        finding(Level::Note)
+            .what(format!("{limit} files may be open"))
+            .so(format!("more than {room} switches are not accepted"))
+            .mend(mend)
+    })
+}
+
+fn listen_backlog(waiting: u64) -> Option<Finding> {
+    (waiting < BACKLOG).then(|| {
+        Finding::new(Level::Note, Id::ListenBacklog, "this host")
+            .what(format!("net.core.somaxconn is {waiting}; a controller lets {BACKLOG} connections wait"))
+            .so("if more switches than that reconnect at once, some are refused and wait for their next attempt")
+            .mend(format!("sysctl -w net.core.somaxconn={BACKLOG}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_compared_with_what_is_connected() {
+        let level = |limit, connections| file_limit(limit, connections, "x").map(|finding| finding.level());
+        assert_eq!(level(65_536, 10), None);
+        assert_eq!(level(512, 10), Some(Level::Note));
+        assert_eq!(level(1088, 900), Some(Level::Warning));
+        assert_eq!(level(u64::MAX, 0), None);
+        assert!(listen_backlog(4096).is_none() && listen_backlog(128).is_some());
+    }
+}

@@ -1,0 +1,100 @@
+//! What surrounds a controller: systemd's service, and the interpreter of policies.
+
+use std::path::Path;
+
+use super::super::command::output;
+use super::{Finding, Id, Level, Report};
+
+/// The service of `contrib/systemd`.
+const SERVICE: &str = "maple.service";
+/// The oldest Python that policies can have.
+const PYTHON: (u32, u32) = (3, 10);
+
+/// Looks at the service, where systemd runs.
+pub fn look(report: &mut Report) {
+    if !Path::new("/run/systemd/system").exists() {
+        return report.not_looked_at(format!("the service {SERVICE}"), "systemd does not run this host");
+    }
+    match output("systemctl", &["show", SERVICE, "--property=LoadState,ActiveState,Result,NRestarts"]) {
+        Ok(text) => {
+            report.looked_at(format!("the service {SERVICE}"));
+            report.all(state(&text));
+        }
+        Err(why) => report.not_looked_at(format!("the service {SERVICE}"), why),
+    }
+}
+
+/// What `systemctl show` says.
+fn state(text: &str) -> Option<Finding> {
+    let value =
+        |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).unwrap_or_default();
+    if value("LoadState") != "loaded" {
+        return None;
+    }
+    let restarts: u64 = value("NRestarts").parse().unwrap_or_default();
+    let finding = |level| Finding::new(level, Id::ServiceFailed, SERVICE);
+    if value("ActiveState") == "failed" {
+        return Some(
+            finding(Level::Error)
+                .what(format!("it failed ({})", value("Result")))
+                .so("no controller runs; switches do what their fail mode says")
+                .mend("systemctl restart maple  # after: journalctl -u maple -n 50"),
+        );
+    }
+    (restarts > 0).then(|| {
+        finding(Level::Warning)
+            .what(format!("systemd has started it again {restarts} times"))
+            .so("each time new flows wait, and without a state file all rules are made anew")
+            .mend("journalctl -u maple -p warning")
+    })
+}
+
+/// Looks at Python. `runs_this`: it runs this very command, so it is new enough.
+pub fn look_at_python(runs_this: bool, report: &mut Report) {
+    if runs_this {
+        return report.looked_at("the version of Python, which runs this command");
+    }
+    match output("python3", &["--version"]) {
+        Ok(text) => {
+            report.looked_at("the version of Python");
+            report.all(python(&text));
+        }
+        Err(why) => report.not_looked_at("the version of Python", why),
+    }
+}
+
+fn python(text: &str) -> Option<Finding> {
+    let version = text.trim().strip_prefix("Python ")?;
+    let mut numbers = version.split('.').map(|number| number.parse().ok());
+    let found = (numbers.next()??, numbers.next()??);
+    (found < PYTHON).then(|| {
+        Finding::new(Level::Note, Id::PythonVersion, "python3")
+            .what(format!("its version is {version}; policies in Python need {}.{}", PYTHON.0, PYTHON.1))
+            .so("the package can't be installed there; policies in Rust need no Python")
+            .mend("apt-get install python3.11")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_service_that_failed_or_restarts_is_told() {
+        let of = |active: &str, restarts: u32| {
+            state(&format!("Result=exit-code\nLoadState=loaded\nActiveState={active}\nNRestarts={restarts}\n"))
+                .map(|one| one.level())
+        };
+        assert_eq!(
+            (of("active", 0), of("active", 3), of("failed", 5)),
+            (None, Some(Level::Warning), Some(Level::Error))
+        );
+        assert_eq!(state("LoadState=not-found\nActiveState=inactive\nNRestarts=0\n"), None);
+    }
+
+    #[test]
+    fn an_old_python_is_told() {
+        assert!(python("Python 3.9.2\n").expect("it is old").plain().contains("3.9.2; policies in Python need 3.10"));
+        assert_eq!((python("Python 3.10.0"), python("Python 3.13.1\n"), python("?")), (None, None, None));
+    }
+}

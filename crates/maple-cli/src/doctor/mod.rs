@@ -1,0 +1,249 @@
+//! `maple doctor`: what will go wrong on this host and in its controller, and what mends it. It changes nothing.
+//!
+//! Each source is a module that asks and a function that judges what was said, so that judgements are tested on captured
+//! answers. A source that can't be asked is told as such: silence would look like health. All questions have a time limit.
+//!
+//! ```text
+//!  ovs-vsctl ───────────► ovs ─────────┐
+//!  control socket ──────► controller ──┼─► Report: findings, looked at, not looked at ──► people, JSON, status
+//!  /proc, /sys, files ──► host ────────┘
+//! ```
+
+mod command;
+mod finding;
+
+mod ovs;
+
+mod controller;
+mod host;
+
+mod configured;
+
+use std::collections::BTreeSet;
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use maple_controller::control::socket::default_path;
+use maple_controller::names::Names;
+
+use self::configured::Configured;
+use self::controller::{Controller, Silence, silent};
+use self::finding::{Id, Level, Report};
+use self::host::Process;
+use self::ovs::{Database, Expected};
+use crate::options::{DoctorArgs, default_control};
+use crate::output::print_line;
+
+/// The exit status if there is a warning or an error: 1 is that of a command that failed.
+const FOUND: u8 = 2;
+/// Where the service has its state file, and the system's controller its control socket.
+const SERVICE_STATE: &str = "/var/lib/maple/state.redb";
+const SYSTEM_SOCKET: &str = "/run/maple/control.sock";
+
+/// Prints what it finds. `has_python`: Python runs this command.
+pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
+    if args.list {
+        Id::ALL.iter().for_each(|id| print_line(format_args!("{:<24} {}", id.name(), id.meaning())));
+        return Ok(0);
+    }
+    let mut report = Report::default();
+    let names = visit(args, has_python, &mut report);
+    report.sort();
+    if let Some(control) = &args.control {
+        report.name_control(control);
+    }
+    let text = match args.json {
+        true => format!("{:#}\n", report.to_json()),
+        false => {
+            let has_colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            text(&report, &names, has_colours)
+        }
+    };
+    std::io::stdout().write_all(text.as_bytes())?;
+    let is_bad = report.findings().iter().any(|finding| finding.level() < Level::Note);
+    Ok(if is_bad { FOUND } else { 0 })
+}
+
+/// Looks at everything. Returns the names of switches.
+fn visit(args: &DoctorArgs, has_python: bool, report: &mut Report) -> Names {
+    let configured = Configured::read(args.config.as_deref(), report);
+    let control =
+        args.control.clone().or_else(|| configured.control().map(Path::to_owned)).unwrap_or_else(default_control);
+    let asked = Controller::ask(&control);
+    if let Err(silence) = &asked {
+        if let Silence::Silent(why) = silence {
+            report.found(silent(&control, why));
+        }
+        report.not_looked_at("the controller", silence.why());
+    }
+    let is_absent = matches!(asked, Err(Silence::Absent(_)));
+    let controller = asked.ok();
+    let controller = controller.as_ref();
+    if let Some(controller) = controller {
+        controller.look(report);
+    }
+    let expected = expected(controller, &configured);
+    let open_vswitch = match Database::ask() {
+        Ok(database) => Some(database),
+        Err(why) => {
+            report.not_looked_at("Open vSwitch on this host", why);
+            None
+        }
+    };
+    let open_vswitch = open_vswitch.map(|mut database| {
+        for name in database.choose(&args.bridge) {
+            report.not_looked_at(format!("bridge {name}"), "Open vSwitch has none of this name");
+        }
+        database.look(&expected, controller, !args.bridge.is_empty(), report);
+        database
+    });
+    elsewhere(controller, open_vswitch.as_ref(), report);
+    files(&control, controller, &configured, open_vswitch.as_ref(), report);
+    // A controller that runs has its addresses; those of a configuration may be others.
+    let wanted = if controller.is_some() { configured.given_listening() } else { expected.listening };
+    match controller.map(Controller::pid) {
+        None if is_absent => host::look_at_ports(&wanted, None, report),
+        Some(Some(pid)) if !wanted.is_empty() => host::look_at_ports(&wanted, Some(pid), report),
+        Some(_) => {}
+        None => report
+            .not_looked_at("who listens on the controller's addresses", "a controller that does not answer may do so"),
+    }
+    host(controller, open_vswitch.as_ref(), report);
+    host::look_at_python(has_python, report);
+    controller.map(Controller::names).unwrap_or_default()
+}
+
+/// Where the controller of this host listens.
+fn expected(controller: Option<&Controller>, configured: &Configured) -> Expected {
+    let of_controller = controller.and_then(Controller::listening);
+    let is_known = of_controller.is_some() || configured.is_given();
+    let listening = of_controller.unwrap_or_else(|| configured.listening());
+    let connected = controller.map(Controller::switches).unwrap_or_default();
+    Expected { listening, runs: controller.is_some(), is_known, connected }
+}
+
+/// Says which switches run on other hosts: OpenFlow does not tell of their settings.
+fn elsewhere(controller: Option<&Controller>, open_vswitch: Option<&Database>, report: &mut Report) {
+    let switches = controller.map(Controller::open_vswitches).unwrap_or_default();
+    let is_away = |dpid: u64| open_vswitch.is_none_or(|database| !database.has(dpid));
+    let away: Vec<String> = switches.into_iter().filter(|(dpid, _)| is_away(*dpid)).map(|(_, id)| id).collect();
+    if !away.is_empty() {
+        let (shown, more) = (away.len().min(8), away.len().saturating_sub(8));
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        report.not_looked_at(
+            format!("Open vSwitch of switches {}{more}", away[..shown].join(", ")),
+            "it is not on this host, or not among the bridges that were named: run `maple doctor` there",
+        );
+    }
+}
+
+/// The process of a controller, if it can be seen.
+fn process(controller: Option<&Controller>) -> Option<Process> {
+    controller.and_then(Controller::pid).and_then(Process::read)
+}
+
+/// Looks at the files of a controller, and at certificates.
+fn files(
+    control: &Path,
+    controller: Option<&Controller>,
+    configured: &Configured,
+    open_vswitch: Option<&Database>,
+    report: &mut Report,
+) {
+    let sockets = BTreeSet::from([control.to_owned(), default_path(), PathBuf::from(SYSTEM_SOCKET)]);
+    host::look_at_control_sockets(&sockets, report);
+    let process = process(controller);
+    let service = Path::new(SERVICE_STATE).parent().filter(|folder| folder.exists()).map(|_| Path::new(SERVICE_STATE));
+    match controller {
+        None => match configured.state_file().or(service) {
+            Some(path) => host::look_at_state_file(path, None, report),
+            None => report.not_looked_at("a state file", "neither a controller nor a configuration names one"),
+        },
+        Some(controller) => match (controller.state_file(), &process) {
+            (Some(path), Some(_)) => host::look_at_state_file(path, process.as_ref(), report),
+            (Some(path), None) => {
+                report.not_looked_at(
+                    format!("the state file {}", path.display()),
+                    "it is not known which user writes it",
+                );
+            }
+            (None, _) => {}
+        },
+    }
+    let mut certificates = configured.certificates();
+    certificates.extend(open_vswitch.map(Database::certificates).into_iter().flatten().map(PathBuf::from));
+    host::look_at_certificates(controller.and_then(Controller::certificate_expires), &certificates, report);
+}
+
+/// Looks at limits, cores, the clock and the service of this host.
+fn host(controller: Option<&Controller>, open_vswitch: Option<&Database>, report: &mut Report) {
+    let process = process(controller);
+    match (controller.map(Controller::pid), &process) {
+        (Some(Some(pid)), None) => {
+            report.not_looked_at(format!("limits and cores of process {pid}"), "it is hidden from this user");
+        }
+        (Some(None), _) => report.not_looked_at("limits and cores of the controller", "it is older, and has no number"),
+        _ => {}
+    }
+    let (connections, workers) = controller.map_or((0, 0), |one| (one.connections(), one.shards()));
+    if controller.is_none() || process.is_some() {
+        host::look_at_open_files(process.as_ref(), connections, report);
+    }
+    host::look_at_kernel(report);
+    host::look_at_cores(process.as_ref(), workers, open_vswitch.and_then(Database::busy_cores).as_deref(), report);
+    host::look_at_clock(controller, report);
+    host::look_at_service(report);
+}
+
+/// The report for people, the worst first.
+fn text(report: &Report, names: &Names, has_colours: bool) -> String {
+    let mut text: String =
+        report.findings().iter().map(|one| one.text(&painted(one.level(), has_colours), names) + "\n").collect();
+    let count = |level| report.findings().iter().filter(|finding| finding.level() == level).count();
+    let [errors, warnings, notes] = [Level::Error, Level::Warning, Level::Note].map(count);
+    text += "looked at:\n";
+    text.extend(report.seen().iter().map(|what| format!("  {}\n", names.in_text(what))));
+    if !report.unseen().is_empty() {
+        text += "not looked at:\n";
+        text.extend(report.unseen().iter().map(|(what, why)| format!("  {}, because {why}\n", names.in_text(what))));
+    }
+    let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    text + &match errors + warnings + notes {
+        0 if report.unseen().is_empty() => "nothing was found\n".to_owned(),
+        0 => "nothing was found in what was looked at\n".to_owned(),
+        _ => format!("{}, {}, {}\n", plural(errors, "error"), plural(warnings, "warning"), plural(notes, "note")),
+    }
+}
+
+/// A level in red, yellow or cyan, if the terminal has colours.
+fn painted(level: Level, has_colours: bool) -> String {
+    let code = match level {
+        _ if !has_colours => return level.name().to_owned(),
+        Level::Error => 31,
+        Level::Warning => 33,
+        Level::Note => 36,
+    };
+    format!("\x1b[{code}m{}\x1b[0m", level.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::finding::Finding;
+    use super::*;
+
+    #[test]
+    fn a_report_ends_with_what_was_looked_at_and_how_much_was_found() {
+        let mut report = Report::default();
+        report.looked_at("this");
+        assert_eq!(text(&report, &Names::new(), false), "looked at:\n  this\nnothing was found\n");
+        report.not_looked_at("that", "it is not there");
+        assert!(text(&report, &Names::new(), false).ends_with("\nnothing was found in what was looked at\n"));
+        report.found(Finding::new(Level::Error, Id::NoSwitch, "the controller").what("a").so("b").mend("c"));
+        let told = text(&report, &Names::new(), false);
+        assert!(told.starts_with(
+            "error no-switch: the controller: a\n  then: b\n  mend: c\n  page: docs/doctor.md#no-switch\n\n"
+        ));
+        assert!(told.ends_with("not looked at:\n  that, because it is not there\n1 error, 0 warnings, 0 notes\n"));
+        assert!(text(&report, &Names::new(), true).starts_with("\x1b[31merror\x1b[0m no-switch"));
+    }
+}

@@ -1,0 +1,266 @@
+//! A bridge of Open vSwitch, and what is wrong with its own settings.
+
+use super::super::finding::{Id, Level};
+use super::database::Row;
+use super::{Finding, at};
+
+/// How long a bridge waits at most before it connects again, if nobody says otherwise.
+const DEFAULT_BACKOFF: i64 = 8000;
+
+/// A bridge.
+#[derive(Clone, Debug)]
+pub struct Bridge {
+    pub name: String,
+    pub dpid: Option<u64>,
+    /// The datapath id that it is told to have.
+    wanted_dpid: Option<String>,
+    fail_mode: Option<String>,
+    pub protocols: Vec<String>,
+    pub datapath_type: Option<String>,
+    spanning_tree: Option<&'static str>,
+    pub targets: Vec<Target>,
+    pub interfaces: Vec<Interface>,
+    /// The settings of its tables: number, limit, and what happens then.
+    flow_tables: Vec<(i64, Option<i64>, Option<String>)>,
+}
+
+/// A controller that a bridge connects to.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub id: String,
+    pub target: String,
+    pub is_connected: bool,
+    pub last_error: Option<String>,
+    max_backoff: Option<i64>,
+    inactivity_probe: Option<i64>,
+}
+
+/// A port, or one of several interfaces of it.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    pub name: String,
+    pub number: Option<i64>,
+    pub mtu: Option<i64>,
+    error: Option<String>,
+}
+
+impl Bridge {
+    /// From its row and the rows of other tables.
+    pub fn of(row: &Row, controllers: &[Row], ports: &[Row], interfaces: &[Row], tables: &[Row]) -> Bridge {
+        fn find<'a>(rows: &'a [Row], ids: &[String]) -> Vec<&'a Row> {
+            rows.iter().filter(|row| ids.contains(&row.id())).collect()
+        }
+        let target = |row: &Row| Target {
+            id: row.id(),
+            target: row.text("target").unwrap_or_default(),
+            is_connected: row.is("is_connected"),
+            last_error: row.entry("status", "last_error"),
+            max_backoff: row.number("max_backoff"),
+            inactivity_probe: row.number("inactivity_probe"),
+        };
+        let interface = |row: &Row| Interface {
+            name: row.text("name").unwrap_or_default(),
+            number: row.number("ofport").filter(|number| *number > 0),
+            mtu: row.number("mtu"),
+            error: row.text("error"),
+        };
+        // Others listen, for ovs-ofctl.
+        let is_active = |target: &Target| target.target.starts_with("tcp:") || target.target.starts_with("ssl:");
+        let mut targets: Vec<Target> =
+            find(controllers, &row.ids("controller")).into_iter().map(target).filter(is_active).collect();
+        targets.sort_by(|a, b| a.target.cmp(&b.target));
+        let inside = find(ports, &row.ids("ports")).into_iter().flat_map(|port| port.ids("interfaces"));
+        let inside: Vec<String> = inside.collect();
+        let mut interfaces: Vec<Interface> = find(interfaces, &inside).into_iter().map(interface).collect();
+        interfaces.sort_by(|a, b| a.name.cmp(&b.name));
+        let table = |(number, id): (i64, String)| {
+            let row = tables.iter().find(|row| row.id() == id)?;
+            Some((number, row.number("flow_limit"), row.text("overflow_policy")))
+        };
+        let protocols = [("stp_enable", "stp_enable"), ("rstp_enable", "rstp_enable")];
+        Bridge {
+            name: row.text("name").unwrap_or_default(),
+            dpid: row.text("datapath_id").and_then(|id| u64::from_str_radix(&id, 16).ok()),
+            wanted_dpid: row.entry("other_config", "datapath-id"),
+            fail_mode: row.text("fail_mode"),
+            protocols: row.texts("protocols"),
+            datapath_type: row.text("datapath_type"),
+            spanning_tree: protocols.into_iter().find(|(column, _)| row.is(column)).map(|(_, name)| name),
+            targets,
+            interfaces,
+            flow_tables: row.numbered_ids("flow_tables").into_iter().filter_map(table).collect(),
+        }
+    }
+
+    /// Whether it has a controller.
+    pub fn has_controller(&self) -> bool {
+        !self.targets.is_empty()
+    }
+
+    /// The row of one of its controllers, as `ovs-vsctl` finds it.
+    pub fn controller_record<'a>(&'a self, target: &'a Target) -> &'a str {
+        if self.targets.len() == 1 { &self.name } else { &target.id }
+    }
+}
+
+/// What is wrong with each of these bridges.
+pub fn findings(bridges: &[&Bridge]) -> Vec<Finding> {
+    let mut found: Vec<Finding> = bridges.iter().flat_map(|bridge| of_bridge(bridge)).collect();
+    found.extend(duplicates(bridges));
+    found
+}
+
+fn of_bridge(bridge: &Bridge) -> Vec<Finding> {
+    let mut found: Vec<Finding> =
+        bridge.interfaces.iter().filter_map(|interface| port_error(bridge, interface)).collect();
+    found.extend(fail_mode(bridge));
+    found.extend(protocols(bridge));
+    found.extend(datapath_id(bridge));
+    found.extend(bridge.spanning_tree.map(|name| {
+        Finding::new(Level::Warning, Id::OvsSpanningTree, at(bridge))
+            .what(format!("{name} is true"))
+            .so("the spanning tree blocks ports, and Maple takes these for links that are down; paths are longer than need be")
+            .mend(format!("ovs-vsctl set bridge {} {name}=false", bridge.name))
+    }));
+    found.extend(bridge.targets.iter().flat_map(|target| session(bridge, target)));
+    found.extend(flow_tables(bridge));
+    found
+}
+
+fn port_error(bridge: &Bridge, interface: &Interface) -> Option<Finding> {
+    let error = interface.error.as_ref()?;
+    let finding = Finding::new(Level::Error, Id::OvsPortError, format!("port {} of {}", interface.name, at(bridge)));
+    let mend = match interface.name == bridge.name {
+        // Its own port: the kernel has no datapath for it.
+        true => format!("ovs-vsctl set bridge {0} datapath_type=netdev", bridge.name),
+        false => format!("ovs-vsctl del-port {} {}", bridge.name, interface.name),
+    };
+    Some(finding.what(error).so("the switch does not have this port: nothing behind it is reached").mend(mend))
+}
+
+fn fail_mode(bridge: &Bridge) -> Option<Finding> {
+    if bridge.fail_mode.as_deref() == Some("secure") {
+        return None;
+    }
+    let mode = bridge.fail_mode.as_deref().unwrap_or("standalone, the default");
+    Some(
+        Finding::new(Level::Warning, Id::OvsFailMode, at(bridge))
+            .what(format!("its fail mode is {mode}"))
+            .so("seconds after the controller is gone, it deletes all rules and forwards like a plain switch: the policy no longer \
+                 holds, and rings of switches become loops")
+            .mend(format!("ovs-vsctl set-fail-mode {} secure", bridge.name)),
+    )
+}
+
+fn protocols(bridge: &Bridge) -> Option<Finding> {
+    // Without a choice all versions are spoken.
+    let speaks = |version: &str| bridge.protocols.is_empty() || bridge.protocols.iter().any(|one| one == version);
+    if speaks("OpenFlow13") {
+        return None;
+    }
+    let (level, what, so) = match speaks("OpenFlow10") {
+        true => (
+            Level::Note,
+            "it speaks OpenFlow 1.0 only, of the versions that Maple speaks".to_owned(),
+            "one table, no metadata and no bundles: more rules, updates in two steps, and no limits of packets",
+        ),
+        false => (
+            Level::Error,
+            format!("it speaks {} only; Maple speaks OpenFlow10 and OpenFlow13", bridge.protocols.join(", ")),
+            "it and the controller find no common version, and it stays without rules",
+        ),
+    };
+    let mend = format!("ovs-vsctl add bridge {} protocols OpenFlow13", bridge.name);
+    Some(Finding::new(level, Id::OvsProtocols, at(bridge)).what(what).so(so).mend(mend))
+}
+
+fn datapath_id(bridge: &Bridge) -> Option<Finding> {
+    let dpid = bridge.dpid?;
+    let finding = |level| Finding::new(level, Id::OvsDpid, at(bridge));
+    let mend = format!("ovs-vsctl set bridge {} other-config:datapath-id={dpid:016x}", bridge.name);
+    match &bridge.wanted_dpid {
+        None => Some(
+            finding(Level::Note)
+                .what(format!("its datapath id {dpid:016x} is made of the lowest hardware address of its ports"))
+                .so("when ports come or go the id may change, and the bridge is another switch to Maple")
+                .mend(mend),
+        ),
+        Some(wanted) if parse_dpid(wanted) != Some(dpid) => Some(
+            finding(Level::Warning)
+                .what(format!("other-config:datapath-id is {wanted:?}, which is no datapath id: it has {dpid:016x}"))
+                .so("what is configured for the wanted id does not hold for this switch")
+                .mend(mend),
+        ),
+        Some(_) => None,
+    }
+}
+
+/// As Open vSwitch reads it: 16 hex digits, or with `0x` any number of them.
+fn parse_dpid(text: &str) -> Option<u64> {
+    let digits = match text.strip_prefix("0x") {
+        Some(digits) if digits.len() <= 16 => digits,
+        None if text.len() == 16 => text,
+        _ => return None,
+    };
+    u64::from_str_radix(digits, 16).ok().filter(|dpid| *dpid != 0)
+}
+
+fn session(bridge: &Bridge, target: &Target) -> Vec<Finding> {
+    let record = bridge.controller_record(target);
+    let mut found = Vec::new();
+    if let Some(wait) = target.max_backoff.filter(|wait| *wait > DEFAULT_BACKOFF) {
+        found.push(
+            Finding::new(Level::Warning, Id::OvsMaxBackoff, at(bridge))
+                .what(format!("it waits up to {} s before it connects again to {}", wait / 1000, target.target))
+                .so("after a restart of the controller, new flows have no answer for that long")
+                .mend(format!("ovs-vsctl set controller {record} max_backoff=1000")),
+        );
+    }
+    if target.inactivity_probe == Some(0) {
+        found.push(
+            Finding::new(Level::Warning, Id::OvsInactivityProbe, at(bridge))
+                .what(format!("it never probes whether {} is still there", target.target))
+                .so("if the controller's machine or the network between fails, it does not notice for a quarter of an hour or more")
+                .mend(format!("ovs-vsctl set controller {record} inactivity_probe=5000")),
+        );
+    }
+    found
+}
+
+fn flow_tables(bridge: &Bridge) -> Option<Finding> {
+    let limits =
+        bridge.flow_tables.iter().find(|(_, limit, policy)| limit.is_some() || policy.as_deref() == Some("evict"))?;
+    let (number, limit, policy) = limits;
+    let evicts = policy.as_deref() == Some("evict");
+    let limit = limit.map_or("has no limit".to_owned(), |limit| format!("holds at most {limit} rules"));
+    let what =
+        format!("table {number} {limit}{}", if evicts { ", and deletes rules by itself when it is full" } else { "" });
+    let (level, so) = match evicts {
+        true => (
+            Level::Warning,
+            "it may delete a rule that shields others; Maple puts that right later, and packets go astray until then",
+        ),
+        false => (Level::Note, "flows that do not fit are forwarded by the controller, slowly"),
+    };
+    let mend = format!("ovs-vsctl clear bridge {} flow_tables", bridge.name);
+    Some(Finding::new(level, Id::OvsFlowTables, at(bridge)).what(what).so(so).mend(mend))
+}
+
+/// Bridges with the datapath id of an earlier one.
+fn duplicates(bridges: &[&Bridge]) -> Vec<Finding> {
+    let ids: Vec<u64> = bridges.iter().filter_map(|bridge| bridge.dpid).collect();
+    let mut free = (1..).filter(|id| !ids.contains(id));
+    let mut found = Vec::new();
+    for (index, bridge) in bridges.iter().enumerate() {
+        let Some(dpid) = bridge.dpid else { continue };
+        let Some(first) = bridges[..index].iter().find(|earlier| earlier.dpid == Some(dpid)) else { continue };
+        let other = free.next().unwrap_or(u64::MAX);
+        found.push(
+            Finding::new(Level::Error, Id::DuplicateDpid, at(bridge))
+                .what(format!("it has the datapath id {dpid:016x} of bridge {}", first.name))
+                .so("the controller serves one of the two, and refuses the other")
+                .mend(format!("ovs-vsctl set bridge {} other-config:datapath-id={other:016x}", bridge.name)),
+        );
+    }
+    found
+}

@@ -1,0 +1,208 @@
+//! Where bridges connect to, and whether they reach the controller.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+
+use super::super::finding::{Id, Level};
+use super::{Bridge, Expected, Finding, Listening, Target, at};
+
+/// OpenFlow's port, which a target without one means.
+const PORT: u16 = 6653;
+
+/// How a target is to a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fits {
+    /// It is an address of the controller, which speaks TLS there, or does not.
+    Yes { tls: bool },
+    /// It is another port of this host.
+    OtherPort,
+    /// It is another host, or a name.
+    Elsewhere,
+}
+
+/// What is wrong with the connections of all bridges. `has_certificate`: Open vSwitch has one for TLS.
+pub fn findings(bridges: &[Bridge], expected: &Expected, has_certificate: bool) -> Vec<Finding> {
+    let fits = |bridge: &Bridge| bridge.targets.iter().any(|target| matches!(fit(target, expected), Fits::Yes { .. }));
+    let is_any_ours = bridges.iter().any(fits);
+    let mut found = Vec::new();
+    for bridge in bridges {
+        match &bridge.targets[..] {
+            [] => found.push(without_controller(bridge, expected, is_any_ours)),
+            targets => {
+                found.extend(targets.iter().filter_map(|target| of_target(bridge, target, expected)));
+                found.extend((targets.len() > 1).then(|| several(bridge, expected)));
+            }
+        }
+    }
+    found.extend(without_certificate(bridges, expected).filter(|_| !has_certificate));
+    found
+}
+
+/// Open vSwitch has one certificate for all its bridges. What speaks TLS by mistake is told otherwise.
+fn without_certificate(bridges: &[Bridge], expected: &Expected) -> Option<Finding> {
+    let needs = |target: &Target| {
+        target.target.starts_with("ssl:") && !matches!(fit(target, expected), Fits::Yes { tls: false })
+    };
+    let bridge = bridges.iter().find(|bridge| bridge.targets.iter().any(needs))?;
+    Some(
+        Finding::new(Level::Error, Id::OvsTls, "Open vSwitch")
+            .what(format!("bridge {} speaks TLS to its controller, and Open vSwitch has no certificate", bridge.name))
+            .so("no connection with TLS begins")
+            .mend("ovs-vsctl set-ssl KEY CERTIFICATE AUTHORITY"),
+    )
+}
+
+fn without_controller(bridge: &Bridge, expected: &Expected, is_any_ours: bool) -> Finding {
+    // Where others are Maple's, or nothing is, this one may be on its own on purpose.
+    let is_expected = (expected.runs || expected.is_known) && !is_any_ours;
+    let level = if is_expected { Level::Warning } else { Level::Note };
+    Finding::new(level, Id::OvsNoController, at(bridge))
+        .what("it has no controller")
+        .so("the policy does not hold there: it forwards like a plain switch, or in fail mode secure not at all")
+        .mend(format!("ovs-vsctl set-controller {} {}", bridge.name, wanted(expected)))
+}
+
+fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Finding> {
+    let Target { target: address, last_error, .. } = target;
+    let is_connected = is_connected(bridge, target, expected);
+    let mend = || format!("ovs-vsctl set-controller {} {}", bridge.name, wanted(expected));
+    match fit(target, expected) {
+        Fits::Yes { tls } if tls != address.starts_with("ssl:") => {
+            let (it, controller) = if tls { ("no TLS", "TLS") } else { ("TLS", "no TLS") };
+            Some(
+                Finding::new(Level::Error, Id::OvsTls, at(bridge))
+                    .what(format!("it speaks {it} to {address}, where the controller speaks {controller}"))
+                    .so("they never understand each other, and it stays without rules")
+                    .mend(mend()),
+            )
+        }
+        Fits::OtherPort if expected.is_known && !is_connected => Some(
+            Finding::new(Level::Error, Id::OvsTarget, at(bridge))
+                .what(format!("it connects to {address}, and the controller listens on {}", told(&expected.listening)))
+                .so("the controller never sees this switch")
+                .mend(mend()),
+        ),
+        Fits::OtherPort | Fits::Elsewhere if is_connected && expected.runs => Some(
+            Finding::new(Level::Note, Id::OvsTarget, at(bridge))
+                .what(format!("its controller is {address}, not the one on this host"))
+                .so("the policy of the controller on this host does not hold there")
+                .mend(mend()),
+        ),
+        _ if is_connected => None,
+        fit => {
+            let why = last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+            let mend = match fit {
+                Fits::Yes { .. } if expected.runs => "maple show errors".to_owned(),
+                Fits::Yes { .. } => run(&expected.listening),
+                Fits::OtherPort => {
+                    format!("maple run POLICY --listen {}", address.split_once(':').unwrap_or_default().1)
+                }
+                Fits::Elsewhere if expected.runs => mend(),
+                Fits::Elsewhere => format!("maple doctor  # on the host of {address}"),
+            };
+            Some(
+                Finding::new(Level::Error, Id::OvsNotConnected, at(bridge))
+                    .what(format!("it is not connected to {address}{why}"))
+                    .so("it gets no new rules; what it forwards now is up to its fail mode")
+                    .mend(mend),
+            )
+        }
+    }
+}
+
+/// Whether a connection stands. Open vSwitch notes that every few seconds only; the controller knows it at once.
+fn is_connected(bridge: &Bridge, target: &Target, expected: &Expected) -> bool {
+    let is_served = || bridge.dpid.is_some_and(|dpid| expected.connected.contains(&dpid));
+    target.is_connected || matches!(fit(target, expected), Fits::Yes { .. }) && is_served()
+}
+
+fn several(bridge: &Bridge, expected: &Expected) -> Finding {
+    let targets: Vec<&str> = bridge.targets.iter().map(|target| target.target.as_str()).collect();
+    Finding::new(Level::Warning, Id::OvsSeveralControllers, at(bridge))
+        .what(format!("it has several controllers: {}", targets.join(", ")))
+        .so("each changes the rules of the others: Maple does not share a switch")
+        .mend(format!("ovs-vsctl set-controller {} {}", bridge.name, wanted(expected)))
+}
+
+fn fit(target: &Target, expected: &Expected) -> Fits {
+    let Some(address) = parse(&target.target) else { return Fits::Elsewhere };
+    let is_it = |listening: &&Listening| {
+        let own = listening.address;
+        own.port() == address.port()
+            && (own.ip() == address.ip() || own.ip().is_unspecified() && is_local(address.ip()))
+    };
+    match expected.listening.iter().find(is_it) {
+        Some(listening) => Fits::Yes { tls: listening.tls },
+        None if is_local(address.ip()) => Fits::OtherPort,
+        None => Fits::Elsewhere,
+    }
+}
+
+/// The address of a target, if it is no name.
+fn parse(target: &str) -> Option<SocketAddr> {
+    let (_, rest) = target.split_once(':')?;
+    let bare = |ip: &str| Some(SocketAddr::new(ip.trim_matches(['[', ']']).parse().ok()?, PORT));
+    rest.parse().ok().or_else(|| bare(rest))
+}
+
+/// Whether an address is one of this host: then a socket can have it.
+fn is_local(ip: IpAddr) -> bool {
+    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+}
+
+/// The target that a bridge of this host should have.
+fn wanted(expected: &Expected) -> String {
+    let first = expected.listening.first().filter(|_| expected.runs || expected.is_known);
+    // Without a controller here it may be anywhere.
+    let Some(Listening { address, tls }) = first else { return format!("tcp:ADDRESS:{PORT}") };
+    let address = match address.ip() {
+        IpAddr::V6(ip) if ip == Ipv6Addr::UNSPECIFIED => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), address.port()),
+        ip if ip.is_unspecified() => SocketAddr::new([127, 0, 0, 1].into(), address.port()),
+        _ => *address,
+    };
+    format!("{}:{address}", if *tls { "ssl" } else { "tcp" })
+}
+
+/// The command that starts the controller.
+fn run(listening: &[Listening]) -> String {
+    let one = |one: &Listening| format!(" --listen {}{}", if one.tls { "tls:" } else { "" }, one.address);
+    format!("maple run POLICY{}", listening.iter().map(one).collect::<String>())
+}
+
+fn told(listening: &[Listening]) -> String {
+    listening.iter().map(|one| one.address.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_are_addresses_with_a_port_or_without() {
+        let parsed = |text| parse(text).map(|address| address.to_string());
+        assert_eq!(parsed("tcp:127.0.0.1:6633").as_deref(), Some("127.0.0.1:6633"));
+        assert_eq!(parsed("ssl:10.0.0.1").as_deref(), Some("10.0.0.1:6653"));
+        assert_eq!(parsed("tcp:[::1]:6633").as_deref(), Some("[::1]:6633"));
+        assert_eq!(parsed("tcp:[::1]").as_deref(), Some("[::1]:6653"));
+        assert_eq!(parsed("tcp:controller.example:6653"), None);
+    }
+
+    #[test]
+    fn a_controller_is_started_where_bridges_look_for_it() {
+        let at = |address: &str, tls| Listening { address: address.parse().expect("an address"), tls };
+        let command = run(&[at("127.0.0.1:6633", false), at("[::]:6653", true)]);
+        assert_eq!(command, "maple run POLICY --listen 127.0.0.1:6633 --listen tls:[::]:6653");
+    }
+
+    #[test]
+    fn a_bridge_is_told_the_address_that_it_can_reach() {
+        let with = |address: &str, tls| Expected {
+            listening: vec![Listening { address: address.parse().expect("an address"), tls }],
+            is_known: true,
+            ..Expected::default()
+        };
+        assert_eq!(wanted(&with("0.0.0.0:6653", false)), "tcp:127.0.0.1:6653");
+        assert_eq!(wanted(&with("[::]:6653", true)), "ssl:[::1]:6653");
+        assert_eq!(wanted(&with("192.0.2.1:1", false)), "tcp:192.0.2.1:1");
+        assert_eq!(wanted(&Expected { is_known: false, ..with("0.0.0.0:6653", false) }), "tcp:ADDRESS:6653");
+    }
+}

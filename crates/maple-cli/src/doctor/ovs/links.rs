@@ -1,0 +1,37 @@
+//! The MTU of links: between switches a packet carries a label of four bytes.
+
+use super::super::finding::{Id, Level};
+use super::{Bridge, Controller, Finding, Interface};
+
+/// The MTU of hosts, where none is known.
+const HOSTS: i64 = 1500;
+/// The bytes of a label.
+const LABEL: i64 = 4;
+
+/// Links that take shorter frames than ports with hosts.
+pub fn findings(bridges: &[&Bridge], controller: &Controller) -> Vec<Finding> {
+    let with = |kind: &str| -> Vec<(&Bridge, &Interface, i64)> {
+        let of = |bridge: &&'_ Bridge| -> Vec<i64> {
+            bridge.dpid.map(|dpid| controller.ports(dpid, kind)).unwrap_or_default()
+        };
+        let mut found = Vec::new();
+        for bridge in bridges {
+            let numbers = of(bridge);
+            let interfaces =
+                bridge.interfaces.iter().filter(|one| one.number.is_some_and(|number| numbers.contains(&number)));
+            found.extend(interfaces.filter_map(|one| Some((*bridge, one, one.mtu?))));
+        }
+        found
+    };
+    let longest = with("edge").iter().map(|(_, _, mtu)| *mtu).max().unwrap_or(HOSTS);
+    let short = with("link").into_iter().filter(|(_, _, mtu)| *mtu < longest);
+    let finding = |(bridge, interface, mtu): (&Bridge, &Interface, i64)| {
+        Finding::new(Level::Warning, Id::OvsMtu, format!("port {} of bridge {}", interface.name, bridge.name))
+            .what(format!(
+                "its MTU is {mtu}, and it is a link; hosts send frames of {longest}, and a label adds {LABEL} bytes"
+            ))
+            .so(format!("packets of more than {mtu} bytes are lost between switches, without a word"))
+            .mend(format!("ip link set dev {} mtu {}", interface.name, longest + LABEL))
+    };
+    short.map(finding).collect()
+}

@@ -1,0 +1,146 @@
+//! Open vSwitch on this host: its database, asked for by `ovs-vsctl`, and what is wrong with what is in it.
+//!
+//! OpenFlow tells a controller nothing of this: neither the fail mode of a bridge, nor where it connects to, nor the MTU
+//! of its ports. So it can only be looked at on the host of the switch.
+
+mod bridge;
+mod connection;
+mod database;
+mod links;
+mod system;
+
+use std::net::SocketAddr;
+
+use self::bridge::{Bridge, Interface, Target};
+use self::database::{Row, rows};
+use super::command::output;
+use super::controller::Controller;
+use super::finding::{Finding, Report};
+
+/// An address that the controller listens on, or would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listening {
+    /// The address.
+    pub address: SocketAddr,
+    /// Whether connections begin with TLS there.
+    pub tls: bool,
+}
+
+/// What is known of the controller of this host.
+#[derive(Clone, Debug, Default)]
+pub struct Expected {
+    /// Where it listens.
+    pub listening: Vec<Listening>,
+    /// Whether it runs.
+    pub runs: bool,
+    /// Whether `listening` is more than a guess: it runs, or a configuration says so.
+    pub is_known: bool,
+    /// The switches that it serves.
+    pub connected: Vec<u64>,
+}
+
+/// What Open vSwitch says.
+#[derive(Clone, Debug, Default)]
+pub struct Database {
+    root: Row,
+    bridges: Vec<Bridge>,
+    certificates: Vec<String>,
+}
+
+impl Database {
+    /// Asks Open vSwitch.
+    ///
+    /// # Errors
+    /// In words.
+    pub fn ask() -> Result<Database, String> {
+        let list = |table: &str| output("ovs-vsctl", &["--timeout=4", "--format=json", "list", table]);
+        let root = list("Open_vSwitch")?;
+        let [bridges, controllers, ports, interfaces] = ["Bridge", "Controller", "Port", "Interface"].map(list);
+        // Rarely used, so their failure is no loss.
+        let [ssl, tables] = ["SSL", "Flow_Table"].map(|table| list(table).unwrap_or_default());
+        Database::of(&root, [&bridges?, &controllers?, &ports?, &interfaces?], [&ssl, &tables])
+    }
+
+    /// From what `ovs-vsctl` prints of each table.
+    fn of(
+        root: &str,
+        [bridges, controllers, ports, interfaces]: [&str; 4],
+        more: [&str; 2],
+    ) -> Result<Database, String> {
+        let root = rows(root)?.into_iter().next().unwrap_or_default();
+        let (controllers, ports, interfaces) = (rows(controllers)?, rows(ports)?, rows(interfaces)?);
+        let [ssl, tables] = more.map(|text| rows(text).unwrap_or_default());
+        let bridge = |row: &Row| Bridge::of(row, &controllers, &ports, &interfaces, &tables);
+        let mut bridges: Vec<Bridge> = rows(bridges)?.iter().map(bridge).collect();
+        bridges.sort_by(|a, b| a.name.cmp(&b.name));
+        let files = |row: &Row| [row.text("certificate"), row.text("ca_cert")];
+        Ok(Database { root, bridges, certificates: ssl.iter().flat_map(files).flatten().collect() })
+    }
+
+    /// Keeps these bridges only. Returns names that no bridge has.
+    pub fn choose(&mut self, names: &[String]) -> Vec<String> {
+        let missing = names.iter().filter(|name| !self.bridges.iter().any(|bridge| bridge.name == **name));
+        let missing = missing.cloned().collect();
+        if !names.is_empty() {
+            self.bridges.retain(|bridge| names.contains(&bridge.name));
+        }
+        missing
+    }
+
+    /// The files with its certificates.
+    pub fn certificates(&self) -> &[String] {
+        &self.certificates
+    }
+
+    /// The numbers of the cores that its threads use up, if it has such threads.
+    pub fn busy_cores(&self) -> Option<String> {
+        self.root.entry("other_config", "pmd-cpu-mask")
+    }
+
+    /// Whether this switch is one of its bridges.
+    pub fn has(&self, dpid: u64) -> bool {
+        self.bridges.iter().any(|bridge| bridge.dpid == Some(dpid))
+    }
+
+    /// Looks at all of it. `all`: also at what bridges without a controller have, because they were named.
+    pub fn look(&self, expected: &Expected, controller: Option<&Controller>, all: bool, report: &mut Report) {
+        let names: Vec<&str> = self.bridges.iter().map(|bridge| bridge.name.as_str()).collect();
+        let bridges = match names.len() {
+            0 => "no bridge".to_owned(),
+            1 => format!("the bridge {}", names[0]),
+            count => format!("{count} bridges"),
+        };
+        let version = self.root.text("ovs_version").unwrap_or_default();
+        report.looked_at(format!("Open vSwitch {version} on this host, with {bridges}"));
+        if !self.bridges.is_empty() {
+            report.all(system::findings(&self.root));
+        }
+        report.all(connection::findings(&self.bridges, expected, !self.certificates.is_empty()));
+        let used: Vec<&Bridge> = self.bridges.iter().filter(|bridge| all || bridge.has_controller()).collect();
+        report.all(bridge::findings(&used));
+        report.all(system::of_all(&used, &self.root));
+        match controller {
+            Some(controller) => report.all(links::findings(&used, controller)),
+            None if used.is_empty() => {}
+            None => report.not_looked_at("the MTU of links", "only a running controller knows which ports are links"),
+        }
+    }
+}
+
+/// A place.
+fn at(bridge: &Bridge) -> String {
+    format!("bridge {}", bridge.name)
+}
+
+/// All of them, joined.
+fn joined<'a>(bridges: impl Iterator<Item = &'a Bridge>) -> String {
+    let names: Vec<&str> = bridges.map(|bridge| bridge.name.as_str()).collect();
+    match names.len() {
+        1 => format!("bridge {}", names[0]),
+        0..=8 => format!("bridges {}", names.join(", ")),
+        more => format!("bridges {} and {} more", names[..8].join(", "), more - 8),
+    }
+}
+
+#[cfg(test)]
+mod tests;

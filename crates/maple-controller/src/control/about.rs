@@ -1,0 +1,81 @@
+//! What a controller says about itself: which process it is, where it listens, which files it uses, and how its clocks go.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::tls::Tls;
+
+/// What stays as it was at the start.
+pub(crate) struct About {
+    /// Where it listens, and whether connections begin with TLS there.
+    listening: Vec<(SocketAddr, bool)>,
+    tls: Option<Arc<Tls>>,
+    state_file: Option<PathBuf>,
+    /// The same moment by both clocks: one that nobody sets, and the one that people read.
+    started: (Instant, SystemTime),
+}
+
+impl About {
+    /// Of a controller that starts now.
+    pub fn new(listening: Vec<(SocketAddr, bool)>, tls: Option<Arc<Tls>>, state_file: Option<PathBuf>) -> About {
+        About { listening, tls, state_file, started: (Instant::now(), SystemTime::now()) }
+    }
+
+    /// Whether there are certificates for TLS.
+    pub fn has_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// All of it, for a controller with this number of shards.
+    pub fn to_json(&self, shards: usize) -> Value {
+        let (begun, started) = self.started;
+        let listening: Value =
+            self.listening.iter().map(|(address, tls)| json!({ "address": address.to_string(), "tls": tls })).collect();
+        let expires = self.tls.as_ref().map(|tls| seconds_since_1970(tls.expires()));
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "pid": std::process::id(),
+            "shards": shards,
+            "listening": listening,
+            "state_file": self.state_file,
+            "certificate_expires": expires,
+            "started": seconds_since_1970(started),
+            "clock_stepped": stepped(started, begun.elapsed(), SystemTime::now()),
+        })
+    }
+}
+
+fn seconds_since_1970(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// By how many seconds the clock that people read was set forward since it showed `started`, which is `elapsed` ago.
+/// Both clocks run at the same rate, so what remains are steps.
+fn stepped(started: SystemTime, elapsed: Duration, now: SystemTime) -> f64 {
+    let shown = match now.duration_since(started) {
+        Ok(since) => since.as_secs_f64(),
+        Err(error) => -error.duration().as_secs_f64(),
+    };
+    let stepped = ((shown - elapsed.as_secs_f64()) * 1000.0).round() / 1000.0;
+    // No step is 0, and not -0.
+    stepped + 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_is_what_one_clock_has_more_than_the_other() {
+        let (started, hour) = (UNIX_EPOCH + Duration::from_secs(1_000_000), Duration::from_secs(3600));
+        assert_eq!(stepped(started, hour, started + hour), 0.0);
+        let less = started + hour - Duration::from_micros(10);
+        assert_eq!(stepped(started, hour, less).to_string(), "0");
+        assert_eq!(stepped(started, hour, started + 2 * hour), 3600.0);
+        assert_eq!(stepped(started, hour, started - hour), -7200.0);
+    }
+}
