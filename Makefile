@@ -7,12 +7,19 @@ BIN := $(VENV)/bin
 SYSTEM_PYTHON ?= /usr/bin/python3
 MATURIN := $(VENV)/.maturin
 TOOLS := $(VENV)/.tools
+CARGO_TOOLS := $(CURDIR)/target/tools
+CARGO_DENY_VERSION := 0.20.2
+CARGO_AUDITABLE_VERSION := 0.7.7
+CARGO_CYCLONEDX_VERSION := 0.5.9
+CARGO_DENY := $(CARGO_TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
+CARGO_AUDITABLE := $(CARGO_TOOLS)/cargo-auditable-$(CARGO_AUDITABLE_VERSION)/bin/cargo-auditable
+CARGO_CYCLONEDX := $(CARGO_TOOLS)/cargo-cyclonedx-$(CARGO_CYCLONEDX_VERSION)/bin/cargo-cyclonedx
 # How the Rust in the wheel is built: a profile of Cargo.toml.
 PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-tls bench-packages lint clean
+.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-tls bench-packages lint advisories dist debian-packages clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -26,7 +33,9 @@ help:
 	@echo 'make bench-restart  what a restart and a reload cost the traffic on Open vSwitch, beside os-ken and Faucet (root; five minutes)'
 	@echo 'make bench-exchange  all rules of a switch are exchanged while packets flow (root, Open vSwitch; five minutes)'
 	@echo 'make bench-tls  what TLS costs the controller: packet-ins a core, reconnects of 5,000 switches (five minutes)'
-	@echo 'make lint   rustfmt, clippy, ruff, mypy, stubtest, links of the documentation'
+	@echo 'make lint   rustfmt, clippy, licences and versions of dependencies, ruff, mypy, stubtest, links of the documentation'
+	@echo 'make dist   what a release consists of, in dist/: wheel, sdist, Debian package, static binary, lists of what is in them'
+	@echo 'make advisories  known faults of dependencies (needs the network)'
 
 # Built as quickly as can be; `make build` puts the program that runs fastest in its place.
 demo: PROFILE = demo
@@ -80,8 +89,8 @@ test-system: build
 	    echo '*** SKIPPED: the tests on Open vSwitch and Mininet (tests/system) need root ***' >&2; \
 	fi
 
-# What the tests on Open vSwitch, Mininet and Prometheus need; installed where it is absent.
-system-packages:
+# What the tests on Open vSwitch, Mininet, Prometheus and the Debian package need; installed where it is absent.
+system-packages: debian-packages
 	@if ! $(SYSTEM_PYTHON) -c 'import mininet, pytest' 2>/dev/null || ! which ovs-vswitchd mn ethtool ping ip prometheus promtool >/dev/null; then \
 	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
 	        openvswitch-switch mininet python3-pytest ethtool iputils-ping iproute2 prometheus; \
@@ -133,8 +142,12 @@ bench-exchange: build bench-packages
 	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/exchange.py $(ARGS)
 
 # ARGS='--rounds 3' and the like.
-bench-tls: build
-	$(BIN)/python bench/tls/measure.py $(ARGS)
+# What the Debian package is made, checked and installed with.
+debian-packages:
+	@if ! which dh dh_python3 lintian adduser >/dev/null; then \
+	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
+	        debhelper dh-python lintian adduser; \
+	fi
 
 # What the benchmarks on Open vSwitch and Mininet needs besides what the tests do.
 bench-packages: system-packages
@@ -143,8 +156,9 @@ bench-packages: system-packages
 	        httperf iperf3 python3-matplotlib; \
 	fi
 
-lint: $(TOOLS)
+lint: $(TOOLS) $(CARGO_DENY)
 	cargo fmt --all --check
+	$(CARGO_DENY) --locked check licenses bans sources
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --exclude maple-python --no-deps --quiet
 	cargo package --workspace --exclude maple-python --no-verify --allow-dirty --quiet
@@ -153,6 +167,38 @@ lint: $(TOOLS)
 	$(BIN)/mypy
 	MYPYPATH=python $(BIN)/python -m mypy.stubtest maple._maple
 	$(MAKE) --no-print-directory docs
+
+# What a release consists of, in dist/ (docs/install.md). Zig links the wheel to an older glibc than this system's, so that
+# it works on older systems. cargo-auditable puts the list of dependencies into both binaries; maturin and the script for
+# the static binary run it in the place of cargo.
+MANYLINUX := manylinux_2_28
+AUDITABLE := $(CARGO_TOOLS)/auditable
+dist: $(MATURIN) $(CARGO_AUDITABLE) $(CARGO_CYCLONEDX) debian-packages
+	rm -rf dist && mkdir dist
+	$(BIN)/pip install --quiet 'ziglang==0.15.2'
+	printf '#!/bin/sh\nunset CARGO\nPATH=%s:$$PATH exec cargo auditable "$$@"\n' '$(dir $(CARGO_AUDITABLE))' > $(AUDITABLE) && chmod +x $(AUDITABLE)
+	PATH=$(BIN):$$PATH CARGO=$(AUDITABLE) $(BIN)/maturin build --profile $(PROFILE) --strip --out dist --zig --compatibility $(MANYLINUX)
+	$(BIN)/maturin sdist --out dist
+	CARGO=$(AUDITABLE) contrib/release/static $(PROFILE) dist
+	contrib/release/licences.py > dist/licences.txt
+	contrib/debian/build dist/*.whl dist/licences.txt dist
+	contrib/release/sbom $(CARGO_CYCLONEDX) dist
+	cp contrib/Containerfile dist
+	cd dist && sha256sum * > SHA256SUMS
+	@ls -l dist
+
+# The database of advisories is fetched, so this is not a part of `make lint`. It fails too where it can't be fetched.
+advisories: $(CARGO_DENY)
+	$(CARGO_DENY) --locked check advisories
+
+# A tool of Cargo's, each with its version. Not optimised: compiling one takes a minute, running it seconds.
+CARGO_TOOL = CARGO_PROFILE_DEV_DEBUG=0 CARGO_TARGET_DIR=$(CARGO_TOOLS)/build cargo install --quiet --locked --debug
+$(CARGO_DENY):
+	$(CARGO_TOOL) --root $(@:/bin/cargo-deny=) cargo-deny@$(CARGO_DENY_VERSION)
+$(CARGO_AUDITABLE):
+	$(CARGO_TOOL) --root $(@:/bin/cargo-auditable=) cargo-auditable@$(CARGO_AUDITABLE_VERSION)
+$(CARGO_CYCLONEDX):
+	$(CARGO_TOOL) --root $(@:/bin/cargo-cyclonedx=) cargo-cyclonedx@$(CARGO_CYCLONEDX_VERSION)
 
 # The reference of Rust is `cargo doc`'s: too slow to build for each check.
 docs: $(TOOLS)

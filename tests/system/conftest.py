@@ -1,8 +1,9 @@
 """System tests: Maple against real Open vSwitch (user space) and Mininet.
 
-They need root, Open vSwitch, Mininet, Prometheus, and the interpreter that Mininet's module belongs to
-(/usr/bin/python3). `make test` installs what is missing. Everything that a test makes it also removes, also when it
-fails; then the controller's log and the switches' rules are printed. Figures that tests measure are printed at the end.
+They need root, Open vSwitch, Mininet, Prometheus, the tools of Debian packages, and the interpreter that Mininet's
+module belongs to (/usr/bin/python3). `make test` installs what is missing. Everything that a test makes it also
+removes, also when it fails; then the controller's log and the switches' rules are printed. Figures that tests measure
+are printed at the end.
 """
 
 import importlib.util
@@ -15,13 +16,15 @@ import pytest
 from harness import Controller, start_openvswitch, the_machine
 
 FIGURES = []
+NETWORK = ("ovs-vsctl", "ovs-ofctl", "ovs-vswitchd", "mn", "ping", "ethtool", "prometheus", "promtool")
+PACKAGING = ("dh", "lintian")
 
 
 def missing():
     """What keeps these tests from running here, or None."""
     if os.geteuid() != 0:
         return "not root"
-    for program in ("ovs-vsctl", "ovs-ofctl", "ovs-vswitchd", "mn", "ping", "ethtool", "prometheus", "promtool"):
+    for program in NETWORK + PACKAGING:
         if shutil.which(program) is None:
             return f"{program} is not installed"
     if importlib.util.find_spec("mininet") is None:
@@ -36,7 +39,7 @@ def pytest_collection_modifyitems(items):
     if os.environ.get("CI") == "true":
         pytest.exit(f"system tests may not be skipped in CI: {reason}", returncode=1)
     for item in items:
-        needs = "root, Open vSwitch, Mininet and Prometheus"
+        needs = "root, Open vSwitch, Mininet, Prometheus, debhelper and lintian"
         item.add_marker(pytest.mark.skip(reason=f"system tests need {needs}: {reason}"))
 
 

@@ -614,6 +614,8 @@ pub enum ShowWhat {
     Stats,
     /// Recent errors
     Errors,
+    /// The version of the controller, and what it speaks, reads and writes
+    Version,
     /// The latest lines of the log
     Log {
         /// Keep running, and print lines as they come

@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::SystemTime;
 
-use maple_controller::control::socket::{AskError, Request, Show, ask};
+use maple_controller::control::socket::{AskError, PROTOCOL, Request, Show, ask};
 use maple_controller::names::Names;
 use serde_json::Value;
 
@@ -36,6 +36,7 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
         ShowWhat::Controller => Show::Controller,
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
+        ShowWhat::Version => Show::Version,
         ShowWhat::Log { follow: true } => return log::follow(&control, args.json),
         ShowWhat::Log { follow: false } => Show::Log(false),
     };
@@ -91,6 +92,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Leases => items(answer).map(|one| names.in_text(&lease(one, SystemTime::now()))).collect(),
         Show::Controller | Show::Stats => stats(answer),
         Show::Errors => each(error),
+        Show::Version => version(answer),
         Show::Log(_) => items(answer).map(log::line).collect(),
     }
 }
@@ -164,6 +166,20 @@ fn error(error: &Value) -> String {
         Some(packets) => format!("{text}\n  ({packets} {} dropped)\n", if packets == 1 { "packet" } else { "packets" }),
         None => format!("{text}\n"),
     }
+}
+
+/// The versions of the controller and of this program, which an upgrade makes different ones.
+fn version(of: &Value) -> String {
+    format!(
+        "controller: Maple {}, control protocol {}, state file {} and {}, plan {}\n\
+         this program: Maple {}, control protocol {PROTOCOL}\n",
+        plain(&of["maple"]),
+        plain(&of["protocol"]),
+        plain(&of["state"]),
+        plain(&of["leaves"]),
+        plain(&of["plan"]),
+        env!("CARGO_PKG_VERSION"),
+    )
 }
 
 /// The counters that are not zero, by part.

@@ -17,8 +17,8 @@
 //! # The file
 //!
 //! One row for each cell: the cell and its value, as JSON ([`crate::state_json`]). A second table has the persistent
-//! names, because a table that was emptied must stay empty. A new file is created under a temporary name and then
-//! linked.
+//! names, because a table that was emptied must stay empty. A row of `remember.rs` has the format of both. A new file is
+//! created under a temporary name and then linked.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,10 +29,10 @@ use std::time::{Duration, Instant};
 
 use maple_core::state::{Cell, Journal, Mismatch, Name, Snapshot, Store, Value, Write};
 use maple_wire::Dpid;
-use redb::{Database, ReadableTable, StorageError, TableDefinition, TableHandle};
+use redb::{Database, ReadableTable, StorageError, TableDefinition, TableError, TableHandle};
 use serde_json::json;
 
-use crate::remember::{Failed, LeafJournal, Remembered, Remembering, begin};
+use crate::remember::{Failed, LeafJournal, RUN, Remembered, Remembering, STATE_FORMAT, STATE_FORMAT_KEY, begin};
 use crate::restart::{Departed, Restart};
 use crate::state_json::{from_json, to_json};
 
@@ -69,6 +69,16 @@ pub enum PersistenceError {
     /// The file exists and is not Maple's.
     #[error("{0} is not a state file of Maple; it was not changed")]
     NotOurs(PathBuf),
+    /// Another version of Maple has written the file.
+    #[error(
+        "the state file {path} has format {format}, and this version of Maple reads format {STATE_FORMAT}; it was not changed"
+    )]
+    Format {
+        /// Its path.
+        path: PathBuf,
+        /// Its format.
+        format: String,
+    },
     /// The file is damaged.
     #[error(
         "the state file {path} is damaged ({what}); it was not changed: replace it by a copy, or delete it to start without state"
@@ -290,6 +300,7 @@ impl PersistenceError {
             | PersistenceError::Create { path, .. }
             | PersistenceError::Read { path, .. }
             | PersistenceError::NotOurs(path)
+            | PersistenceError::Format { path, .. }
             | PersistenceError::Damaged { path, .. }
             | PersistenceError::InUse(path)
             | PersistenceError::Row { path, .. }
@@ -310,11 +321,14 @@ fn open(path: &Path) -> Result<(Database, Contents), PersistenceError> {
     let opened = catch_unwind(AssertUnwindSafe(|| {
         let mut database = Database::open(path)?;
         database.check_integrity()?;
-        let contents = contents(&database)?;
+        let contents = match format(&database)? {
+            Some(other) if other != STATE_FORMAT => Err(other),
+            _ => Ok(contents(&database)?),
+        };
         Ok::<_, Failed>((database, contents))
     }));
     let damaged = |what: String| PersistenceError::Damaged { path: path.to_owned(), what };
-    let (database, rows) =
+    let (database, contents) =
         opened.map_err(|_| damaged("parts are missing".into()))?.map_err(|Failed(error)| match *error {
             redb::Error::DatabaseAlreadyOpen => PersistenceError::InUse(path.to_owned()),
             redb::Error::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => {
@@ -323,7 +337,8 @@ fn open(path: &Path) -> Result<(Database, Contents), PersistenceError> {
             redb::Error::Corrupted(what) => damaged(what),
             error => PersistenceError::File { path: path.to_owned(), error: Box::new(error) },
         })?;
-    let Some((names, rows)) = rows else { return Err(PersistenceError::NotOurs(path.to_owned())) };
+    let contents = contents.map_err(|format| PersistenceError::Format { path: path.to_owned(), format })?;
+    let Some((names, rows)) = contents else { return Err(PersistenceError::NotOurs(path.to_owned())) };
     let writes = rows
         .into_iter()
         .map(|(row, value)| write(&row, &value).ok_or_else(|| PersistenceError::Row { path: path.to_owned(), row }));
@@ -406,6 +421,15 @@ fn create(path: &Path) -> Result<(), PersistenceError> {
 fn sync_folder(path: &Path) -> std::io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::File::open(folder)?.sync_all()
+}
+
+/// The format of the file; `None` if it does not say.
+fn format(database: &Database) -> Result<Option<String>, Failed> {
+    match database.begin_read()?.open_table(RUN) {
+        Ok(run) => Ok(run.get(STATE_FORMAT_KEY)?.map(|format| format.value().to_owned())),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The persistent names, and the rows.

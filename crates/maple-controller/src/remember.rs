@@ -29,10 +29,14 @@ use serde::{Deserialize, Serialize};
 use crate::restart::{Departed, Restart, by_switch};
 
 const LEAVES: TableDefinition<'_, u64, &str> = TableDefinition::new("maple leaves");
-const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
+pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
 
 /// The format of what is remembered.
-const FORMAT: &str = "1";
+pub(crate) const FORMAT: &str = "1";
+/// The format of tables and variables (`persistence.rs`). A file of another one is refused: they can't be made anew.
+pub(crate) const STATE_FORMAT: &str = "1";
+/// The row that has that format. A file without it has format 1.
+pub(crate) const STATE_FORMAT_KEY: &str = "rows";
 /// How often the thread writes.
 const PERIOD: Duration = Duration::from_millis(500);
 /// How long the rows of a restored switch are kept.
@@ -236,7 +240,8 @@ pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
         } else if let Some(text) = get(&run, "surroundings")? {
             remembered.switches = read(&leaves, &text)?;
         }
-        for (key, value) in [("epoch", remembered.epoch.to_string().as_str()), ("format", FORMAT)] {
+        let state = (STATE_FORMAT_KEY, STATE_FORMAT);
+        for (key, value) in [("epoch", remembered.epoch.to_string().as_str()), ("format", FORMAT), state] {
             run.insert(key, value)?;
         }
     }

@@ -159,6 +159,7 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
         json!({ "show": "controller" }),
         json!({ "show": "stats" }),
         json!({ "show": "errors" }),
+        json!({ "show": "version" }),
         json!({ "show": { "rules": null } }),
         json!({ "show": { "rules": "1" } }),
         json!({ "show": { "ports": null } }),
@@ -255,7 +256,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             "{\"show\":\"ports\"}".to_owned(),
             "show",
-            "show: must be one of switches, names, links, hosts, groups, leases, stats, errors, not \"ports\"",
+            "show: must be one of switches, names, links, hosts, groups, leases, controller, stats, errors, version, not \"ports\"",
         ),
         ("{\"show\":{\"rules\":1}}".to_owned(), "show.rules", "show.rules: must be string or null, not 1"),
         (
@@ -292,14 +293,17 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         ),
     ] {
         let answer = said(&path, &line);
-        assert_eq!(answer, json!({ "error": text, "field": field }), "{line}");
+        assert_eq!(answer, json!({ "error": text, "field": field, "protocol": "1.0" }), "{line}");
         let schema = schema();
         assert!(matches(&answer, &schema["$defs"]["answer"], &schema));
     }
     // Another spelling is the same address.
     said(&path, &set(json!({ "word": "00-00-0A-00-00-01" }), json!({ "word": "true" })));
     let get = json!({ "state": { "get": { "key": ["blocked", "0:0:a:0:0:1"] } } });
-    assert_eq!(said(&path, &get.to_string()), json!({ "ok": true }));
+    assert_eq!(said(&path, &get.to_string()), json!({ "ok": true, "protocol": "1.0" }));
     let all = json!({ "state": { "get": { "table": "blocked" } } });
-    assert_eq!(said(&path, &all.to_string()), json!({ "ok": [[{ "mac": "00:00:0a:00:00:01" }, true]] }));
+    assert_eq!(
+        said(&path, &all.to_string()),
+        json!({ "ok": [[{ "mac": "00:00:0a:00:00:01" }, true]], "protocol": "1.0" })
+    );
 }

@@ -166,6 +166,32 @@ fn a_second_controller_on_the_same_file_is_refused() {
 }
 
 #[test]
+fn a_file_of_another_format_is_refused_and_left_as_it_is() {
+    let file = File::new("format");
+    start(&file.0).expect("the file can be made").stop();
+    start(&file.0).expect("its format is known").stop();
+    let run: redb::TableDefinition<'_, &str, &str> = redb::TableDefinition::new("maple run");
+    let write = |format: Option<&str>| {
+        let database = redb::Database::open(&file.0).expect("nobody else has it");
+        let transaction = database.begin_write().expect("a transaction");
+        let mut table = transaction.open_table(run).expect("the table is there");
+        match format {
+            Some(format) => drop(table.insert("rows", format).expect("it can be written")),
+            None => drop(table.remove("rows").expect("it can be written")),
+        }
+        drop(table);
+        transaction.commit().expect("it is written");
+    };
+    write(Some("2"));
+    let error = start(&file.0).err().expect("the format is unknown").to_string();
+    let told = "has format 2, and this version of Maple reads format 1; it was not changed";
+    assert_eq!(error, format!("the state file {} {told}", file.0.display()));
+    // The first versions did not write which it is.
+    write(None);
+    start(&file.0).expect("its format is the first").stop();
+}
+
+#[test]
 fn a_file_of_another_kind_is_refused_and_left_as_it_is() {
     let file = File::new("other");
     let text = "not a database ".repeat(1000);

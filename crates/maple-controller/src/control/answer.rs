@@ -13,6 +13,7 @@ use maple_wire::print::FlowLine;
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
 
+use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
 use super::{Handle, ReportedError, state};
@@ -48,6 +49,7 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> 
         Request::Show(Show::Controller) => handle.shared().about.to_json(handle.shared().mailboxes.len()),
         Request::Show(Show::Stats) => stats(&handle.stats()),
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
+        Request::Show(Show::Version) => versions(),
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
         Request::State(request) => state::answer(handle, request)?,
         Request::Reload(Reload::Policy { name, tolerate }) => {

@@ -9,6 +9,7 @@ pub(crate) mod about;
 mod access;
 mod answer;
 pub mod plan;
+pub mod protocol;
 pub mod reload;
 mod request;
 pub mod rows;

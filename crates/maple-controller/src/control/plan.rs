@@ -18,7 +18,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 use super::answer::{errors, flow, location};
 
 /// The form of the JSON.
-const FORMAT: u64 = 1;
+pub(super) const FORMAT: u64 = 1;
 /// The maximum number of differences that are told one by one.
 const MAX_DIFFERENCES: usize = 1000;
 

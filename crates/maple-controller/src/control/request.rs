@@ -84,6 +84,8 @@ pub enum Show {
     Stats,
     /// The most recent problems.
     Errors,
+    /// The version of the program, of the protocol, and the formats of files.
+    Version,
     /// The latest lines of the log; with `true` also those that come, one answer a line.
     Log(bool),
 }

@@ -1,8 +1,8 @@
 //! The Unix socket of `maple show` and `maple state`: each line in is a JSON request, each line out a JSON answer.
 //!
-//! An answer is `{"ok": …}` or `{"error": "…"}`; a watch has many answers. Both ends talk only to the same user and to
-//! root (`access.rs`). One thread accepts clients, and each client has a thread of its own, up to a limit. None of
-//! these threads is a shard, so a slow client delays no packets.
+//! An answer is `{"ok": …}` or `{"error": "…"}`, with the version of the protocol; a watch has many answers. Both ends
+//! talk only to the same user and to root (`access.rs`). One thread accepts clients, and each client has a thread of its
+//! own, up to a limit. None of these threads is a shard, so a slow client delays no packets.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::answer::{answer, log_line};
 pub use super::plan::Fingerprint;
+pub use super::protocol::{PROTOCOL, Protocol};
 pub use super::reload::{CanaryAt, Tolerance};
 use super::request::parse;
 pub use super::request::{Invalidate, Reload, Request, Show};
@@ -63,6 +64,27 @@ pub enum AskError {
     /// The controller refused the request.
     #[error("{0}")]
     Refused(String),
+    /// The controller refused the request, and does not know what this program's version of the protocol adds.
+    #[error("{error} (the controller speaks version {controller} of the control protocol, and this program {program})")]
+    RefusedByOlder {
+        /// Why it refused.
+        error: String,
+        /// What it speaks.
+        controller: Protocol,
+        /// What this program speaks.
+        program: Protocol,
+    },
+    /// The controller's version of the protocol has other requests and answers than this program's.
+    #[error(
+        "the controller speaks version {controller} of the control protocol, and this program {program}; use the `maple` \
+         that the controller was started with"
+    )]
+    OtherProtocol {
+        /// What it speaks.
+        controller: Protocol,
+        /// What this program speaks.
+        program: Protocol,
+    },
     /// The controller closed the connection before it answered, or while a watch was open.
     #[error("the controller closed the connection: it has stopped or is stopping")]
     Closed,
@@ -127,8 +149,20 @@ fn send(path: &Path, request: &Request) -> Result<UnixStream, AskError> {
 }
 
 fn parse_answer(text: &str) -> Result<Value, AskError> {
+    answer_for(PROTOCOL, text)
+}
+
+/// What an answer has for a program that speaks this version.
+fn answer_for(program: Protocol, text: &str) -> Result<Value, AskError> {
     let mut answer: Value = serde_json::from_str(text)?;
+    let controller = Protocol::of(&answer);
+    if controller.major != program.major {
+        return Err(AskError::OtherProtocol { controller, program });
+    }
     match answer.get("error").and_then(Value::as_str) {
+        Some(error) if controller < program => {
+            Err(AskError::RefusedByOlder { error: error.to_owned(), controller, program })
+        }
         Some(error) => Err(AskError::Refused(error.to_owned())),
         None => Ok(answer["ok"].take()),
     }
@@ -220,7 +254,7 @@ fn serve(listener: &UnixListener, handle: &Handle, closing: &AtomicBool) {
 fn refuse_client(mut stream: UnixStream) {
     let error = format!("the controller serves at most {MAX_CLIENTS} programs at a time, and so many are connected");
     // A few bytes into an empty buffer do not block.
-    if let Err(error) = write_line(&mut stream, &json!({ "error": error })) {
+    if let Err(error) = write_line(&mut stream, json!({ "error": error })) {
         tracing::debug!(%error, "a control client's connection failed");
     }
 }
@@ -229,7 +263,7 @@ fn refuse_client(mut stream: UnixStream) {
 fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
     if let Some(user) = access::untrusted_peer(&stream)? {
         tracing::warn!(user, "refused a control client of another user");
-        return write_line(&mut stream, &json!({ "error": "only the controller's user and root may connect" }));
+        return write_line(&mut stream, json!({ "error": "only the controller's user and root may connect" }));
     }
     stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
@@ -244,18 +278,18 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
         }
         // Not a request with an answer: sockets come back, and only another controller knows what to do with them.
         if line.trim_end() == request(!handle.has_tls()) {
-            return write_line(&mut writer, &json!({ "error": OTHER_TLS }));
+            return write_line(&mut writer, json!({ "error": OTHER_TLS }));
         }
         if line.trim_end() == request(handle.has_tls()) {
             return match handle.succeed(writer) {
                 Ok(()) => Ok(()),
-                Err(mut writer) => write_line(&mut writer, &json!({ "error": NO_TAKEOVER })),
+                Err(mut writer) => write_line(&mut writer, json!({ "error": NO_TAKEOVER })),
             };
         }
         match parse(&line) {
             Ok(Request::Show(Show::Log(true))) => return follow_log(handle, &mut writer),
             Ok(Request::State(StateRequest::Watch(place))) => return watch(handle, &place.in_use(handle), &mut writer),
-            request => write_line(&mut writer, &answer(handle, request))?,
+            request => write_line(&mut writer, answer(handle, request))?,
         }
     }
 }
@@ -265,14 +299,14 @@ fn watch(handle: &Handle, place: &Place, writer: &mut UnixStream) -> io::Result<
     let mut failure = Ok(());
     let watched = state::watch(handle, place, |value| {
         failure = match value {
-            Some(value) => write_line(writer, &json!({ "ok": value })),
+            Some(value) => write_line(writer, json!({ "ok": value })),
             None => check_open(writer),
         };
         failure.is_ok()
     });
     match watched {
         Ok(()) => failure,
-        Err(refusal) => write_line(writer, &refusal.to_json()),
+        Err(refusal) => write_line(writer, refusal.to_json()),
     }
 }
 
@@ -282,7 +316,7 @@ fn follow_log(handle: &Handle, writer: &mut UnixStream) -> io::Result<()> {
     loop {
         let entries = handle.log_since(next, LOG_CHECK);
         for entry in &entries {
-            write_line(writer, &json!({ "ok": log_line(entry) }))?;
+            write_line(writer, json!({ "ok": log_line(entry) }))?;
             next = entry.number + 1;
         }
         check_open(writer)?;
@@ -301,6 +335,42 @@ fn check_open(stream: &mut UnixStream) -> io::Result<()> {
     }
 }
 
-fn write_line(writer: &mut UnixStream, answer: &Value) -> io::Result<()> {
+fn write_line(writer: &mut UnixStream, mut answer: Value) -> io::Result<()> {
+    answer["protocol"] = PROTOCOL.to_string().into();
     writer.write_all(format!("{answer}\n").as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(program: &str, answer: &str) -> String {
+        answer_for(program.parse().expect("a version"), answer)
+            .map_or_else(|error| error.to_string(), |ok| ok.to_string())
+    }
+
+    #[test]
+    fn a_program_and_a_controller_of_other_versions_say_so() {
+        let old =
+            r#"{"error":"show: must be one of switches, links, not \"weather\"","field":"show","protocol":"1.0"}"#;
+        let refusal = r#"show: must be one of switches, links, not "weather""#;
+        assert_eq!(told("1.0", old), refusal);
+        assert_eq!(
+            told("1.2", old),
+            format!("{refusal} (the controller speaks version 1.0 of the control protocol, and this program 1.2)")
+        );
+        let other = |controller, program| {
+            format!(
+                "the controller speaks version {controller} of the control protocol, and this program {program}; use the \
+                 `maple` that the controller was started with"
+            )
+        };
+        // Also where an answer could be read: it may mean something else.
+        for answer in [r#"{"ok":[],"protocol":"2.0"}"#, r#"{"error":"no","protocol":"2.0"}"#, r#"{"protocol":"2.0"}"#] {
+            assert_eq!(told("1.3", answer), other("2.0", "1.3"));
+        }
+        assert_eq!(told("2.0", r#"{"ok":[],"protocol":"1.3"}"#), other("1.3", "2.0"));
+        assert_eq!(told("1.0", r#"{"ok":[],"protocol":"1.7"}"#), "[]", "what is added does not disturb");
+        assert_eq!(told("1.0", r#"{"ok":[]}"#), "[]", "the first controllers did not say");
+    }
 }

@@ -62,9 +62,11 @@ impl Controller {
             AskError::Unreachable { error: cause, .. } if cause.kind() != ErrorKind::PermissionDenied => {
                 Silence::Absent(error.to_string())
             }
-            AskError::Unreachable { .. } | AskError::OtherUser { .. } | AskError::Refused(_) => {
-                Silence::Closed(error.to_string())
-            }
+            AskError::Unreachable { .. }
+            | AskError::OtherUser { .. }
+            | AskError::Refused(_)
+            | AskError::RefusedByOlder { .. }
+            | AskError::OtherProtocol { .. } => Silence::Closed(error.to_string()),
             AskError::Io(_) | AskError::InvalidAnswer(_) | AskError::Closed => Silence::Silent(error.to_string()),
         })
     }
@@ -190,7 +192,7 @@ fn answers(control: &Path) -> Result<Controller, AskError> {
     let show = |what| ask(control, &Request::Show(what));
     let optional = |what| match show(what) {
         // One that does not know the request is older.
-        Err(AskError::Refused(_)) => Ok(Value::Null),
+        Err(AskError::Refused(_) | AskError::RefusedByOlder { .. }) => Ok(Value::Null),
         answer => answer,
     };
     Ok(Controller {
