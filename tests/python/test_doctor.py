@@ -136,8 +136,25 @@ def test_a_port_in_use_is_told_with_the_process(doctor: Doctor, tmp_path: Path) 
         config.write_text(f'policy = "builtin:flood"\nlisten = ["0.0.0.0:{port}"]\n')
         finding = doctor.found("--config", str(config))["port-in-use"]
     assert finding["level"] == "error" and finding["where"] == f"address 0.0.0.0:{port}"
-    assert finding["what"].startswith(f"process {os.getpid()} (") and f"kill {os.getpid()}" in finding["mend"]
+    assert finding["what"].startswith(f"process {os.getpid()} (")
+    assert finding["mend"] == "maple run POLICY --listen 0.0.0.0:6653", "the other program is not ended"
     assert "port-in-use" not in doctor.found("--config", str(config))
+
+
+def test_a_controller_with_another_control_socket_is_no_other_program(
+    doctor: Doctor, running: Running, tmp_path: Path
+) -> None:
+    config = tmp_path / "maple.toml"
+    config.write_text(f'policy = "p.py"\nlisten = ["{running.address}"]\n')
+    finding = doctor.found("--config", str(config))["port-in-use"]
+    assert finding["level"] == "note" and f"a controller (process {running.process.pid})" in finding["what"]
+    assert finding["mend"] == "maple doctor --control SOCKET"
+    # The configuration is that of another controller than the one that is asked.
+    config.write_text(f'policy = "p.py"\nlisten = ["{running.address}"]\ncontrol = "{tmp_path / "its"}"\n')
+    assert "port-in-use" not in doctor.found("--config", str(config), "--control", str(tmp_path / "mine"))
+    # Without a configuration nobody knows where a controller would listen.
+    unseen = [one["what"] for one in doctor.json()["not_looked_at"]]
+    assert "who listens on the controller's addresses" in unseen
 
 
 def test_a_controller_of_the_configuration_is_not_in_its_own_way(

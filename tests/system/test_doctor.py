@@ -92,13 +92,11 @@ def breaks(port):
         "ovs-vlan-limit": "set Open_vSwitch . other_config:vlan-limit=2",
         "ovs-flow-tables": "set bridge dr1 flow_tables:1=@t -- --id=@t create Flow_Table flow_limit=9 "
         "overflow_policy=evict",
-        "ovs-port-error": "--no-wait add-port dr1 drnone",
     }
 
 
 @pytest.mark.parametrize("name", breaks(0))
 def test_what_is_broken_is_found_and_the_printed_command_mends_it(served, bridges, name):
-    # `ovs-vsctl add-port` of a port that is not there warns, and succeeds.
     vsctl(*breaks(served.port)[name].split())
     found = wait_for(name, lambda: doctor(served, *bridges).get(name))
     assert all(one["page"] == f"docs/doctor.md#{name}" for one in found)
@@ -107,6 +105,26 @@ def test_what_is_broken_is_found_and_the_printed_command_mends_it(served, bridge
     wait_for(f"no {name}", lambda: name not in doctor(served, *bridges))
     # Nothing else is left either, once the bridge is connected again.
     wait_for("both bridges in order", lambda: doctor(served, *bridges) == {}, timeout=40)
+
+
+def test_a_port_that_is_gone_is_found_and_not_deleted(served, bridges):
+    # `ovs-vsctl add-port` of a port that is not there warns, and succeeds.
+    vsctl("--no-wait", "add-port", "dr1", "drnone")
+    (finding,) = wait_for("the port", lambda: doctor(served, *bridges).get("ovs-port-error"))
+    assert finding["where"] == "port drnone of bridge dr1"
+    mend(finding)
+    assert "drnone" in vsctl("list-ports", "dr1"), "the command shows why, and deletes nothing"
+    vsctl("del-port", "dr1", "drnone")
+    wait_for("no such port", lambda: "ovs-port-error" not in doctor(served, *bridges))
+
+
+def test_a_bridge_that_nobody_named_and_that_is_not_served_gets_no_command(served, bridges):
+    vsctl("del-controller", "dr1", "--", "set-fail-mode", "dr1", "standalone")
+    found = wait_for("the bridge", lambda: doctor(served).get("ovs-no-controller"))
+    (finding,) = [one for one in found if one["where"] == "bridge dr1"]
+    assert finding["level"] == "note"
+    assert "maple doctor --bridge dr1" in finding["mend"] and "ovs-vsctl" not in finding["mend"]
+    assert "ovs-fail-mode" not in doctor(served)
 
 
 def test_two_bridges_with_one_datapath_id_are_told_apart(served, bridges):

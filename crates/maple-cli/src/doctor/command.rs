@@ -27,11 +27,11 @@ pub fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     let end = Instant::now() + TIME_LIMIT;
     let status = wait(&mut child, end).ok_or_else(|| format!("{program} did not end within {TIME_LIMIT:?}"))?;
     // A child of its own may keep a pipe open.
-    let read = |from: Receiver<String>| from.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+    let read = |from: Receiver<String>| from.recv_timeout(Duration::from_secs(1));
     if status {
-        return Ok(read(told));
+        return read(told).map_err(|_| format!("{program} ended, and another program holds its output open"));
     }
-    let said = read(failed);
+    let said = read(failed).unwrap_or_default();
     let why = said.lines().last().unwrap_or("without a word");
     Err(format!("{program} failed: {why}"))
 }
@@ -89,5 +89,6 @@ mod tests {
         assert_eq!(output("sh", &["-c", "echo a >&2; echo b >&2; exit 3"]), Err("sh failed: b".to_owned()));
         let many = output("sh", &["-c", "head -c 1000000 /dev/zero"]).expect("it ends");
         assert_eq!(many.len(), 1_000_000, "more than a pipe holds");
+        assert!(output("sh", &["-c", "sleep 3 & echo a"]).is_err(), "there may be more to come");
     }
 }

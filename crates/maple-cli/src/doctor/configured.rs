@@ -1,14 +1,16 @@
 //! What a configuration says of the controller of this host, whether it runs or not.
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use maple_controller::tls::{Tls, TlsFiles};
+use maple_controller::tls::{SwitchesError, Tls, TlsError};
 
 use super::finding::{Finding, Id, Level, Report, quoted};
 use super::ovs::Listening;
 use crate::config::{self, DEFAULT_FILE};
 use crate::options::RunOptions;
+use crate::run::tls;
 
 /// The port that a controller listens on without a configuration.
 const PORT: u16 = 6653;
@@ -28,14 +30,19 @@ impl Configured {
             );
             return Configured::default();
         };
-        report.looked_at(format!("the configuration {}", file.display()));
+        let place = format!("the configuration {}", file.display());
         match config::run_options(file) {
             Ok(options) => {
-                let configured = Configured(Some(options));
-                report.all(configured.wrong_tls(file));
-                configured
+                report.looked_at(place);
+                look_at_tls(&options, file, report);
+                Configured(Some(options))
+            }
+            Err(error) if error.downcast_ref().is_some_and(is_denied) => {
+                report.not_looked_at(place, format!("{error:#}"));
+                Configured::default()
             }
             Err(error) => {
+                report.looked_at(place);
                 report.found(
                     Finding::new(Level::Error, Id::Configuration, format!("configuration {}", file.display()))
                         .what(format!("{error:#}"))
@@ -81,25 +88,41 @@ impl Configured {
         let tls = self.0.as_ref().map(|options| &options.tls);
         tls.into_iter().flat_map(|tls| [&tls.tls_cert, &tls.tls_ca]).flatten().cloned().collect()
     }
+}
 
-    /// What is wrong with its files for TLS.
-    fn wrong_tls(&self, file: &Path) -> Option<Finding> {
-        let options = self.0.as_ref()?;
-        let tls = &options.tls;
-        let mut files = TlsFiles::new(tls.tls_cert.as_ref()?, tls.tls_key.as_ref()?);
-        files.authorities.clone_from(&tls.tls_ca);
-        files.revoked.clone_from(&tls.tls_crl);
-        files.switches.clone_from(&tls.tls_switches);
-        files.declared.clone_from(&options.network.certificates);
-        files.trusts_first_use = tls.tls_trust_on_first_use;
-        let error = Tls::open(files).err()?;
-        Some(
-            Finding::new(Level::Error, Id::TlsFiles, format!("configuration {}", file.display()))
-                .what(error.to_string())
-                .so("a controller with it does not start, and one that runs goes on with the files as they were")
-                .mend(format!("maple config show --config {}  # names the files", quoted(file))),
-        )
+/// Looks at the files for TLS that the options of this file name, and whether the options fit together.
+fn look_at_tls(options: &RunOptions, file: &Path, report: &mut Report) {
+    let what = match tls::files(&options.tls, &options.listen, &options.network) {
+        Ok(None) => return,
+        Ok(Some(files)) => match Tls::open(files) {
+            Ok(_) => return,
+            Err(error) if of_system(&error).is_some_and(is_denied) => {
+                return report.not_looked_at(format!("the files for TLS of {}", file.display()), error.to_string());
+            }
+            Err(error) => error.to_string(),
+        },
+        Err(error) => format!("{error:#}"),
+    };
+    report.found(
+        Finding::new(Level::Error, Id::TlsFiles, format!("configuration {}", file.display()))
+            .what(what)
+            .so("a controller with it does not start, and one that runs goes on with the files as they were")
+            .mend(format!("maple config show --config {}  # names the files", quoted(file))),
+    );
+}
+
+/// The system's error, if it is one.
+fn of_system(error: &TlsError) -> Option<&io::Error> {
+    match error {
+        TlsError::Read(_, error)
+        | TlsError::Switches(SwitchesError::Read(_, error) | SwitchesError::Write(_, error)) => Some(error),
+        _ => None,
     }
+}
+
+/// Whether this user may not do it. The controller's user perhaps may.
+fn is_denied(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
 }
 
 #[cfg(test)]
@@ -138,5 +161,12 @@ mod tests {
         let (_, report) =
             read("[tls]\ncert = \"/nonexistent/cert\"\nkey = \"/nonexistent/key\"\nca = \"/nonexistent/ca\"\n");
         assert!(report.findings()[0].plain().starts_with("error tls-files: "));
+        for text in
+            ["listen = [\"tls:127.0.0.1:6653\"]\n", "[tls]\ncert = \"/nonexistent/c\"\nkey = \"/nonexistent/k\"\n"]
+        {
+            let (_, report) = read(text);
+            let text = report.findings()[0].plain();
+            assert!(text.starts_with("error tls-files: ") && text.contains(" needs --tls-"), "{text}");
+        }
     }
 }

@@ -249,11 +249,11 @@ fn clean(text: &str) -> String {
     printable_lines(text.trim()).replace('\n', " ")
 }
 
-/// A path as a shell takes it.
-pub fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+/// A path or a name as a shell takes it.
+pub fn quoted(text: impl AsRef<Path>) -> String {
+    let text = text.as_ref().display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// Everything that a visit has to say.
@@ -292,7 +292,10 @@ impl Report {
 
     /// Questions to the controller name its socket, because it is not where they would look for it.
     pub fn name_control(&mut self, control: &Path) {
-        for finding in self.findings.iter_mut().filter(|finding| finding.mend.starts_with("maple show ")) {
+        let asks = |finding: &&mut Finding| {
+            finding.mend.starts_with("maple show ") || finding.mend.contains("maple doctor --bridge ")
+        };
+        for finding in self.findings.iter_mut().filter(asks) {
             finding.mend = clean(&format!("{} --control {}", finding.mend, quoted(control)));
         }
     }

@@ -47,10 +47,13 @@ pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
         return Ok(0);
     }
     let mut report = Report::default();
-    let names = visit(args, has_python, &mut report);
+    let configured = Configured::read(args.config.as_deref(), &mut report);
+    let control =
+        args.control.clone().or_else(|| configured.control().map(Path::to_owned)).unwrap_or_else(default_control);
+    let names = visit(args, &control, &configured, has_python, &mut report);
     report.sort();
-    if let Some(control) = &args.control {
-        report.name_control(control);
+    if control != default_control() {
+        report.name_control(&control);
     }
     let text = match args.json {
         true => format!("{:#}\n", report.to_json()),
@@ -65,14 +68,11 @@ pub fn main(args: &DoctorArgs, has_python: bool) -> anyhow::Result<u8> {
 }
 
 /// Looks at everything. Returns the names of switches.
-fn visit(args: &DoctorArgs, has_python: bool, report: &mut Report) -> Names {
-    let configured = Configured::read(args.config.as_deref(), report);
-    let control =
-        args.control.clone().or_else(|| configured.control().map(Path::to_owned)).unwrap_or_else(default_control);
-    let asked = Controller::ask(&control);
+fn visit(args: &DoctorArgs, control: &Path, configured: &Configured, has_python: bool, report: &mut Report) -> Names {
+    let asked = Controller::ask(control);
     if let Err(silence) = &asked {
         if let Silence::Silent(why) = silence {
-            report.found(silent(&control, why));
+            report.found(silent(control, why));
         }
         report.not_looked_at("the controller", silence.why());
     }
@@ -80,9 +80,11 @@ fn visit(args: &DoctorArgs, has_python: bool, report: &mut Report) -> Names {
     let controller = asked.ok();
     let controller = controller.as_ref();
     if let Some(controller) = controller {
-        controller.look(report);
+        controller.look(control, report);
     }
-    let expected = expected(controller, &configured);
+    let of_another = is_of_another(args, configured);
+    let none = Configured::default();
+    let expected = expected(controller, if of_another { &none } else { configured });
     let open_vswitch = match Database::ask() {
         Ok(database) => Some(database),
         Err(why) => {
@@ -98,19 +100,38 @@ fn visit(args: &DoctorArgs, has_python: bool, report: &mut Report) -> Names {
         database
     });
     elsewhere(controller, open_vswitch.as_ref(), report);
-    files(&control, controller, &configured, open_vswitch.as_ref(), report);
+    files(control, controller, configured, open_vswitch.as_ref(), report);
     // A controller that runs has its addresses; those of a configuration may be others.
-    let wanted = if controller.is_some() { configured.given_listening() } else { expected.listening };
-    match controller.map(Controller::pid) {
-        None if is_absent => host::look_at_ports(&wanted, None, report),
-        Some(Some(pid)) if !wanted.is_empty() => host::look_at_ports(&wanted, Some(pid), report),
-        Some(_) => {}
-        None => report
-            .not_looked_at("who listens on the controller's addresses", "a controller that does not answer may do so"),
+    let wanted = match controller {
+        Some(_) if of_another => Vec::new(),
+        Some(_) => configured.given_listening(),
+        None => expected.listening,
+    };
+    let own = controller.and_then(Controller::pid).filter(|pid| Process::read(*pid).is_some());
+    let why = match controller {
+        Some(_) if wanted.is_empty() => None,
+        Some(_) if own.is_none() => Some("its process is not visible from here"),
+        None if !is_absent => Some("a controller that does not answer may do so"),
+        None if !expected.is_known => Some("no configuration of it says which these are"),
+        _ => {
+            host::look_at_ports(&wanted, own, report);
+            None
+        }
+    };
+    if let Some(why) = why {
+        report.not_looked_at("who listens on the controller's addresses", why);
     }
     host(controller, open_vswitch.as_ref(), report);
     host::look_at_python(has_python, report);
     controller.map(Controller::names).unwrap_or_default()
+}
+
+/// Whether the configuration is that of another controller than the one that was named.
+fn is_of_another(args: &DoctorArgs, configured: &Configured) -> bool {
+    args.control.as_deref().is_some_and(|control| match configured.control() {
+        Some(its) => its != control,
+        None => args.config.is_none(),
+    })
 }
 
 /// Where the controller of this host listens.
@@ -182,7 +203,9 @@ fn host(controller: Option<&Controller>, open_vswitch: Option<&Database>, report
         (Some(Some(pid)), None) => {
             report.not_looked_at(format!("limits and cores of process {pid}"), "it is hidden from this user");
         }
-        (Some(None), _) => report.not_looked_at("limits and cores of the controller", "it is older, and has no number"),
+        (Some(None), _) => {
+            report.not_looked_at("limits and cores of the controller", "its process is not visible from here");
+        }
         _ => {}
     }
     let (connections, workers) = controller.map_or((0, 0), |one| (one.connections(), one.shards()));

@@ -9,7 +9,7 @@ mod progress;
 mod reload;
 mod rules;
 mod summary;
-mod tls;
+pub mod tls;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::net::UnixStream;

@@ -33,17 +33,29 @@ pub fn apply(
     if !listen.is_empty() {
         (chosen.listen, chosen.listen_tls) = (addresses(plain), addresses(tls));
     }
+    if let Some(files) = files(args, listen, declared)? {
+        if listen.is_empty() {
+            chosen.listen_tls = std::mem::take(&mut chosen.listen);
+        }
+        chosen.tls = Some(Arc::new(Tls::open(files).or_usage_error()?));
+    }
+    Ok(())
+}
+
+/// The files, if there are any, of options that fit together.
+pub fn files(args: &TlsArgs, listen: &[Listen], declared: &Network) -> anyhow::Result<Option<TlsFiles>> {
+    let tls = listen.iter().find(|one| one.is_tls);
     let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) else {
         if let Some((dpid, _)) = declared.certificates.first() {
             return Err(usage_error(anyhow!(
                 "the configuration binds switch {dpid} to a certificate, which needs tls-cert"
             )));
         }
-        return match chosen.listen_tls.first() {
-            Some(address) => {
+        return match tls {
+            Some(Listen { address, .. }) => {
                 Err(usage_error(anyhow!("--listen tls:{address} needs --tls-cert, --tls-key and --tls-ca")))
             }
-            None => Ok(()),
+            None => Ok(None),
         };
     };
     if args.tls_ca.is_none() && !args.tls_no_client_cert {
@@ -52,9 +64,7 @@ pub fn apply(
              --tls-no-client-cert, and then whatever reaches the port may be any switch"
         )));
     }
-    if listen.is_empty() {
-        chosen.listen_tls = std::mem::take(&mut chosen.listen);
-    } else if chosen.listen_tls.is_empty() {
+    if !listen.is_empty() && tls.is_none() {
         return Err(usage_error(anyhow!("--tls-cert needs an address for TLS, such as --listen tls:0.0.0.0:6653")));
     }
     let mut files = TlsFiles::new(certificate, key);
@@ -63,8 +73,7 @@ pub fn apply(
     files.switches.clone_from(&args.tls_switches);
     files.declared.clone_from(&declared.certificates);
     files.trusts_first_use = args.tls_trust_on_first_use;
-    chosen.tls = Some(Arc::new(Tls::open(files).or_usage_error()?));
-    Ok(())
+    Ok(Some(files))
 }
 
 /// Reads the files again on SIGHUP and when they have changed, and warns before the certificate expires.

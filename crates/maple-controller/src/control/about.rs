@@ -22,6 +22,8 @@ pub(crate) struct About {
 impl About {
     /// Of a controller that starts now.
     pub fn new(listening: Vec<(SocketAddr, bool)>, tls: Option<Arc<Tls>>, state_file: Option<PathBuf>) -> About {
+        // Whoever asks may be in another folder.
+        let state_file = state_file.map(|file| std::path::absolute(&file).unwrap_or(file));
         About { listening, tls, state_file, started: (Instant::now(), SystemTime::now()) }
     }
 

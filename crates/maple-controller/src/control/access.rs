@@ -103,6 +103,15 @@ pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
     Ok((!is_trusted(peer, geteuid().as_raw())).then_some(peer))
 }
 
+/// The process that listens on a socket, as it is called from here.
+///
+/// # Errors
+/// The system's.
+pub(super) fn peer_process(socket: impl AsFd) -> io::Result<u32> {
+    let pid = rustix::net::sockopt::socket_peercred(socket)?.pid;
+    Ok(pid.as_raw_nonzero().get().unsigned_abs())
+}
+
 /// The folder of the control socket of a controller that the system runs.
 pub(super) const SYSTEM_FOLDER: &str = "/run/maple";
 

@@ -117,6 +117,15 @@ pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
     }
 }
 
+/// The process of the controller at this path. A controller in a container has another number there, and from inside one
+/// those outside have none: 0, which is nobody's.
+///
+/// # Errors
+/// The system's.
+pub fn process(path: &Path) -> io::Result<u32> {
+    access::peer_process(UnixStream::connect(path)?)
+}
+
 /// Sends a request that has many answers. Calls `each` with every answer until it returns `false`.
 ///
 /// # Errors

@@ -8,12 +8,12 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-use maple_controller::control::socket::{AskError, Request, Show, ask};
+use maple_controller::control::socket::{AskError, Request, Show, ask, process};
 use maple_controller::names::Names;
 use serde_json::Value;
 
 use super::command::within;
-use super::finding::{Finding, Id, Level, Report};
+use super::finding::{Finding, Id, Level, Report, quoted};
 use super::ovs::Listening;
 
 /// How long all answers may take.
@@ -28,6 +28,8 @@ pub struct Controller {
     stats: Value,
     errors: Value,
     names: Value,
+    /// Its process, if it is visible from here.
+    process: Option<u32>,
 }
 
 /// Why a controller says nothing.
@@ -74,7 +76,8 @@ impl Controller {
     /// One that says this.
     #[cfg(test)]
     pub fn of(about: Value, switches: Value, stats: Value, errors: Value) -> Controller {
-        Controller { about, switches, stats, errors, names: Value::Null }
+        let process = about["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+        Controller { about, switches, stats, errors, names: Value::Null, process }
     }
 
     /// The names of its switches.
@@ -82,9 +85,9 @@ impl Controller {
         Names::from_json(&self.names)
     }
 
-    /// Its process; `None` if it is too old to say so.
+    /// Its process, if it is visible from here: that of a container has another number than it says itself, or none.
     pub fn pid(&self) -> Option<u32> {
-        self.about["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok())
+        self.process
     }
 
     /// The number of its workers.
@@ -144,28 +147,39 @@ impl Controller {
             .collect()
     }
 
-    /// Looks at all of it.
-    pub fn look(&self, report: &mut Report) {
+    /// Looks at all of it. `control`: its socket.
+    pub fn look(&self, control: &Path, report: &mut Report) {
         let count = items(&self.switches).count();
         let pid = self.pid().map(|pid| format!(" (process {pid})")).unwrap_or_default();
         let switches = if count == 1 { "switch" } else { "switches" };
         report.looked_at(format!("the controller{pid} with {count} {switches}: its counters, errors and switches"));
-        report.all(self.of_itself());
-        report.all(switches::findings(&self.switches));
+        report.all(self.of_itself(control));
+        let listening = self.listening().and_then(|all| all.first().copied());
+        report.all(switches::findings(&self.switches, listening));
         report.all(counters::findings(&self.stats));
         report.all(problems::findings(&self.errors, &self.stats));
     }
 
-    fn of_itself(&self) -> Vec<Finding> {
+    fn of_itself(&self, control: &Path) -> Vec<Finding> {
         let mut found = Vec::new();
         let (own, its) = (env!("CARGO_PKG_VERSION"), text(&self.about["version"]));
         if own != its {
+            let is_newer = numbers(its) > numbers(own);
             let its = if its.is_empty() { "an older version, which does not say which" } else { its };
+            let so = match is_newer {
+                true => "this command does not know all that it says, and may judge it wrongly",
+                false => "it may refuse what this command asks, and lacks what the newer version mends",
+            };
+            let state = self.state_file().map(|file| format!(" --state {}", quoted(file))).unwrap_or_default();
+            let mend = match is_newer {
+                true => "use the `maple` that the controller was started with".to_owned(),
+                false => format!("maple run POLICY --takeover{state} --control {}", quoted(control)),
+            };
             found.push(
                 Finding::new(Level::Warning, Id::VersionDiffers, "the controller")
                     .what(format!("it is of {its}, and this command of {own}"))
-                    .so("it may refuse what this command asks, and lacks what the newer version mends")
-                    .mend("maple run POLICY --takeover"),
+                    .so(so)
+                    .mend(mend),
             );
         }
         if self.about.is_object() && self.state_file().is_none() {
@@ -188,11 +202,12 @@ pub fn silent(control: &Path, why: &str) -> Finding {
         .mend("systemctl restart maple  # if it is the service")
 }
 
-fn answers(control: &Path) -> Result<Controller, AskError> {
-    let show = |what| ask(control, &Request::Show(what));
+fn answers(path: &Path) -> Result<Controller, AskError> {
+    let show = |what| ask(path, &Request::Show(what));
     let optional = |what| match show(what) {
         // One that does not know the request is older.
-        Err(AskError::Refused(_) | AskError::RefusedByOlder { .. }) => Ok(Value::Null),
+        Err(AskError::RefusedByOlder { .. }) => Ok(Value::Null),
+        Err(AskError::Refused(why)) if why.starts_with("show: ") || why.starts_with("not a request") => Ok(Value::Null),
         answer => answer,
     };
     Ok(Controller {
@@ -201,7 +216,14 @@ fn answers(control: &Path) -> Result<Controller, AskError> {
         switches: show(Show::Switches)?,
         errors: show(Show::Errors)?,
         names: optional(Show::Names)?,
+        process: process(path).ok().filter(|pid| *pid != 0),
     })
+}
+
+/// The numbers of a version; none of something else.
+fn numbers(version: &str) -> Vec<u64> {
+    let release = version.split(['-', '+']).next().unwrap_or_default();
+    release.split('.').map_while(|number| number.parse().ok()).collect()
 }
 
 fn items(value: &Value) -> impl Iterator<Item = &Value> {

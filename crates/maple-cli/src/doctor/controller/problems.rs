@@ -1,5 +1,7 @@
 //! What the recent errors of a controller say about places. Their texts are the only form that the socket has them in.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::counters::count;
@@ -7,6 +9,10 @@ use super::{Finding, Id, Level, items, text};
 
 /// What is in the text of a host that seems to be at several ports.
 const HOSTS: [&str; 2] = [" comes and goes between ", "dropped: the host answers at "];
+/// What is in the text of a rule that a switch refuses, after the switch.
+const REFUSED: &str = " refused a rule: ";
+/// How the text of a rule for a full table ends: with OpenFlow's name of that error.
+const FULL: &str = "_FULL";
 /// What is in the text of packets that are not limited.
 const METERS: &str = "are not limited there";
 
@@ -23,11 +29,15 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     let spoofed = count(stats, "spoofed_drops");
     if !hosts.is_empty() || spoofed > 0 {
         let example = hosts.last().map_or(String::new(), |text| format!("; the last one: {text}"));
+        let what = match spoofed {
+            0 => format!("hosts come and go between ports{example}"),
+            _ => format!("since its start {spoofed} packets came from hosts that are at another port{example}"),
+        };
         found.push(
             Finding::new(Level::Warning, Id::HostAtSeveralPorts, "the controller")
-                .what(format!("since its start {spoofed} packets came from hosts that are at another port{example}"))
+                .what(what)
                 .so("these packets are dropped: somebody forges, or a middlebox passes packets on")
-                .mend("maple run POLICY --middlebox SWITCH:PORT"),
+                .mend("maple show errors"),
         );
     }
     if let Some(text) = with(&[METERS]).last() {
@@ -38,15 +48,18 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
                 .mend("use a switch with meters at the edge; Open vSwitch has them in OpenFlow 1.3"),
         );
     }
-    let refused = count(stats, "refused_rules");
-    if refused > 0 && count(stats, "capacity_refusals") == 0 {
-        found.push(
-            Finding::new(Level::Warning, Id::RulesRefused, "the controller")
-                .what(format!("since its start switches refused {refused} rules, and no table was full"))
-                .so("packets that these rules were for go through the controller")
-                .mend("maple show errors"),
-        );
-    }
+    // The last one of each switch. Full tables are counted, and told otherwise.
+    let refused: BTreeMap<&str, &str> = with(&[REFUSED])
+        .into_iter()
+        .filter(|text| !text.ends_with(FULL))
+        .filter_map(|text| text.split_once(REFUSED))
+        .collect();
+    found.extend(refused.into_iter().map(|(switch, what)| {
+        Finding::new(Level::Warning, Id::RulesRefused, switch)
+            .what(format!("it refuses rules; the last one: {what}"))
+            .so("packets that these rules were for go through the controller")
+            .mend("maple show errors")
+    }));
     found
 }
 
@@ -77,7 +90,9 @@ mod tests {
         let why = "it has none".into();
         assert_eq!(ids(&Report::NotMetered { switch: Dpid(1), why }, &none), ["no-meters"]);
         assert!(ids(&Report::SwitchUp(Dpid(1)), &none).is_empty());
-        let refused = json!({ "engine": { "refused_rules": 2, "capacity_refusals": 0 } });
-        assert_eq!(ids(&Report::SwitchUp(Dpid(1)), &refused), ["rules-refused"]);
+        let full = json!({ "engine": { "capacity_refusals": 1 } });
+        assert_eq!(ids(&Report::RuleRefused { switch: Dpid(1), what: "no".into() }, &full), ["rules-refused"]);
+        let text = "priority=1 actions=, error OFPFMFC_TABLE_FULL";
+        assert!(ids(&Report::RuleRefused { switch: Dpid(1), what: text.into() }, &none).is_empty());
     }
 }

@@ -2,22 +2,24 @@
 
 use serde_json::Value;
 
-use super::{Finding, Id, Level, items, text};
+use super::{Finding, Id, Level, Listening, items, text};
 
 /// The tables that Maple uses: classifier, ingress, labels, routes.
 const TABLES: u64 = 4;
 /// Bytes that wait for a switch, from which on it is slow.
 const WAITING: u64 = 1 << 20;
 
-/// What is wrong, for all switches of a kind together.
-pub fn findings(switches: &Value) -> Vec<Finding> {
+/// What is wrong, for all switches of a kind together. `listening`: where the controller waits for them.
+pub fn findings(switches: &Value, listening: Option<Listening>) -> Vec<Finding> {
     let mut found = Vec::new();
     if items(switches).next().is_none() {
+        let (kind, port) =
+            listening.map_or(("tcp", 6653), |one| (if one.tls { "ssl" } else { "tcp" }, one.address.port()));
         found.push(
             Finding::new(Level::Warning, Id::NoSwitch, "the controller")
                 .what("no switch is connected")
                 .so("the policy runs for nobody")
-                .mend("ovs-vsctl set-controller BRIDGE tcp:ADDRESS:6653"),
+                .mend(format!("ovs-vsctl set-controller BRIDGE {kind}:ADDRESS:{port}")),
         );
     }
     let is_of = |switch: &Value, version: &str| text(&switch["version"]) == version;

@@ -23,7 +23,7 @@ fn switch(version: &str, tables: u32, bundles: bool, waiting: u64) -> Value {
 /// The levels and ids that are found.
 fn found_in(controller: &Controller) -> Vec<String> {
     let mut report = Report::default();
-    controller.look(&mut report);
+    controller.look(Path::new("/run/c"), &mut report);
     report.findings().iter().map(|one| one.plain().split(':').next().unwrap_or_default().to_owned()).collect()
 }
 
@@ -43,7 +43,7 @@ fn a_controller_in_order_has_no_finding_and_says_where_it_is() {
     assert_eq!(listening, [Listening { address: "0.0.0.0:6653".parse().expect("an address"), tls: false }]);
     assert_eq!((one.switches(), one.open_vswitches()), (vec![1], vec![(1, "0000000000000001".to_owned())]));
     let mut report = Report::default();
-    one.look(&mut report);
+    one.look(Path::new("/run/c"), &mut report);
     assert_eq!(report.seen(), ["the controller (process 7) with 1 switch: its counters, errors and switches"]);
 }
 
@@ -52,7 +52,19 @@ fn what_it_says_of_itself_is_judged() {
     let mut other = about();
     other["version"] = json!("0.0.9");
     let switches = json!([switch("1.3", 254, true, 0)]);
-    check(other, switches.clone(), json!({}), &["warning version-differs"]);
+    check(other.clone(), switches.clone(), json!({}), &["warning version-differs"]);
+    let mend = |about: &Value| {
+        let mut report = Report::default();
+        Controller::of(about.clone(), switches.clone(), json!({}), json!([])).look(Path::new("/run/c"), &mut report);
+        report.findings()[0].plain()
+    };
+    let text = mend(&other);
+    assert!(
+        text.contains(": maple run POLICY --takeover --state /var/lib/maple/state.redb --control /run/c\n"),
+        "{text}"
+    );
+    other["version"] = json!("99.0.0");
+    assert!(!mend(&other).contains("takeover"), "this command is the older one");
     let mut forgets = about();
     forgets["state_file"] = Value::Null;
     check(forgets, switches.clone(), json!({}), &["note no-state-file"]);
@@ -86,7 +98,7 @@ fn counters_that_are_not_zero_are_told() {
     ];
     assert_eq!(found_in(&one), wanted);
     let mut report = Report::default();
-    one.look(&mut report);
+    one.look(Path::new("/run/c"), &mut report);
     let text = report.findings()[1].plain();
     assert!(text.contains("since its start 2 connections were closed"), "{text}");
 }

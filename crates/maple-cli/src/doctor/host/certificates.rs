@@ -1,5 +1,6 @@
 //! Certificates: when they expire.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -30,8 +31,18 @@ pub fn look(of_controller: Option<u64>, files: &[PathBuf], report: &mut Report) 
                 report.all(finding(&place, "put a new one in its place: ovs-pki makes them (docs/tls.md)", ends, now));
                 report.looked_at(place);
             }
-            Err(TlsError::Read(_, error)) => report.not_looked_at(place, error.to_string()),
-            Err(error) => report.not_looked_at(place, error.to_string()),
+            Err(TlsError::Read(_, error)) if error.kind() == ErrorKind::PermissionDenied => {
+                report.not_looked_at(place, error.to_string());
+            }
+            Err(error) => {
+                report.looked_at(&place);
+                report.found(
+                    Finding::new(Level::Error, Id::TlsFiles, place)
+                        .what(error.to_string())
+                        .so("no session with TLS begins with it")
+                        .mend("put a certificate in its place: ovs-pki makes them (docs/tls.md)"),
+                );
+            }
         }
     }
 }

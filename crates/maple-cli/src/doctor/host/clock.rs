@@ -3,9 +3,8 @@
 use super::super::command::output;
 use super::{Controller, Finding, Id, Level, Report};
 
-/// Steps of so many seconds matter to nobody, and to certificates and leases.
+/// Steps of fewer seconds than this matter to nobody.
 const SMALL: f64 = 1.0;
-const LARGE: f64 = 60.0;
 
 /// Looks at the clock.
 pub fn look(controller: Option<&Controller>, report: &mut Report) {
@@ -30,10 +29,10 @@ fn stepped(seconds: f64) -> Option<Finding> {
     if seconds.abs() < SMALL {
         return None;
     }
-    let level = if seconds.abs() < LARGE { Level::Note } else { Level::Warning };
     let way = if seconds < 0.0 { "back" } else { "forward" };
     Some(
-        Finding::new(level, Id::ClockStepped, "this host")
+        // Mostly it was set once when the machine started, and that mended it.
+        Finding::new(Level::Note, Id::ClockStepped, "this host")
             .what(format!(
                 "the clock went {way} by {:.0} s while the controller ran: it was set, or the machine slept",
                 seconds.abs()
@@ -55,11 +54,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_steps_are_nothing_and_large_ones_a_warning() {
+    fn small_steps_are_nothing_and_others_a_note() {
         let level = |seconds| stepped(seconds).map(|finding| finding.level());
         assert_eq!((level(0.2), level(-0.2)), (None, None));
-        assert_eq!((level(2.0), level(-59.0)), (Some(Level::Note), Some(Level::Note)));
-        assert_eq!((level(3600.0), level(-3600.0)), (Some(Level::Warning), Some(Level::Warning)));
+        assert_eq!((level(2.0), level(-3600.0)), (Some(Level::Note), Some(Level::Note)));
         assert!(stepped(-2.0).expect("a step").plain().contains("went back by 2 s"));
     }
 }

@@ -5,6 +5,9 @@ use std::path::Path;
 
 use super::{Finding, Id, Level, Process, Report};
 
+/// Where control groups (version 2) are.
+const GROUPS: &str = "/sys/fs/cgroup";
+
 /// Looks at the cores of a controller with this number of workers. `busy`: a mask of cores that Open vSwitch uses up.
 pub fn look(process: Option<&Process>, workers: usize, busy: Option<&str>, report: &mut Report) {
     let Some(process) = process else { return };
@@ -15,10 +18,10 @@ pub fn look(process: Option<&Process>, workers: usize, busy: Option<&str>, repor
     report.all(shared(process, workers));
     report.all(busy.and_then(|mask| polled(process, mask)));
     match process.cgroup() {
-        Some(group) => report.all(quota(Path::new("/sys/fs/cgroup"), group).and_then(|cores| limited(cores, workers))),
-        None => {
-            report.not_looked_at("the quota of processor time", "the control group of the controller can't be read")
+        Some(group) if Path::new(GROUPS).join(group.trim_start_matches('/')).is_dir() => {
+            report.all(quota(Path::new(GROUPS), group).and_then(|cores| limited(cores, workers)));
         }
+        _ => report.not_looked_at("the quota of processor time", "the control group of the controller can't be read"),
     }
 }
 

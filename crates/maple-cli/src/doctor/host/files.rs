@@ -43,7 +43,7 @@ pub fn look_at_control_sockets(places: &BTreeSet<PathBuf>, report: &mut Report) 
 fn stale(path: &Path) -> Finding {
     Finding::new(Level::Warning, Id::StaleSocket, format!("control socket {}", path.display()))
         .what("nobody listens on it: its controller was killed")
-        .so("`maple show` finds it before a controller of the system, and says that there is none")
+        .so("`maple show` asks there and not at the socket of the system's controller, and says that there is none")
         .mend(format!("rm {}", quoted(path)))
 }
 
@@ -74,6 +74,9 @@ pub fn look_at_state_file(path: &Path, process: Option<&Process>, report: &mut R
             if is_service { format!("chown {user} {place}") } else { OTHER_FOLDER.to_owned() },
         ),
         (Ok(true), Ok(false)) => (format!("user {user} may not write it"), format!("chown {user} {own}")),
+        (Ok(true), Err(error)) if error.kind() != ErrorKind::NotFound => {
+            return report.not_looked_at(what, error.to_string());
+        }
         (Ok(true), _) => return report.looked_at(what),
     };
     report.looked_at(what);

@@ -22,7 +22,7 @@ use super::ovs::Listening;
 
 /// Descriptors of a controller that are no connections of switches.
 const OTHER_FILES: u64 = 64;
-/// Without switches to count, the fewest that there should be room for.
+/// The fewest files that a controller should be able to open, where no switches can be counted.
 const FEW_FILES: u64 = 1024;
 /// How many connections a controller lets wait.
 const BACKLOG: u64 = 4096;

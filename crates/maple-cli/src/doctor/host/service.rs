@@ -38,7 +38,7 @@ fn state(text: &str) -> Option<Finding> {
             finding(Level::Error)
                 .what(format!("it failed ({})", value("Result")))
                 .so("no controller runs; switches do what their fail mode says")
-                .mend("systemctl restart maple  # after: journalctl -u maple -n 50"),
+                .mend("journalctl -u maple -n 50"),
         );
     }
     (restarts > 0).then(|| {

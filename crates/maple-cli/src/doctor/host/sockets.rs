@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::Path;
 
+use super::super::finding::quoted;
 use super::{Finding, Id, Level, Listening, Report};
 
 /// The state of a socket that listens.
@@ -32,25 +34,38 @@ pub fn look(wanted: &[Listening], own: Option<u32>, report: &mut Report) {
         if owner.as_ref().is_some_and(|(pid, _)| *pid == 1 || Some(*pid) == own) {
             continue;
         }
-        report.found(in_use(one.address, taken.address, owner));
+        report.found(in_use(one, taken.address, owner));
     }
 }
 
-fn in_use(wanted: SocketAddr, taken: SocketAddr, owner: Option<(u32, String)>) -> Finding {
-    let who = match &owner {
-        Some((pid, name)) => format!("process {pid} ({name})"),
-        None => "a process of another user".to_owned(),
+fn in_use(wanted: &Listening, taken: SocketAddr, owner: Option<(u32, String)>) -> Finding {
+    let Listening { address, tls } = *wanted;
+    let found = |level, who: &str| {
+        Finding::new(level, Id::PortInUse, format!("address {address}")).what(format!("{who} listens on {taken}"))
     };
-    let other = SocketAddr::new(wanted.ip(), if wanted.port() == 6653 { 6633 } else { 6653 });
-    let (level, mend) = match &owner {
-        Some((pid, _)) => (Level::Error, format!("maple run POLICY --listen {other}  # or: kill {pid}")),
+    let lost = "a controller can't start there, and switches reach the other program";
+    match owner {
+        Some((pid, name)) if is_maple(pid, &name) => found(Level::Note, &format!("a controller (process {pid})"))
+            .so("it was not asked: its control socket is another one")
+            .mend("maple doctor --control SOCKET"),
+        Some((pid, name)) => {
+            let other = SocketAddr::new(address.ip(), if address.port() == 6653 { 6633 } else { 6653 });
+            let tls = if tls { "tls:" } else { "" };
+            found(Level::Error, &format!("process {pid} ({name})"))
+                .so(lost)
+                .mend(format!("maple run POLICY --listen {}", quoted(format!("{tls}{other}"))))
+        }
         // It may be a controller of that user.
-        None => (Level::Warning, "sudo maple doctor".to_owned()),
-    };
-    Finding::new(level, Id::PortInUse, format!("address {wanted}"))
-        .what(format!("{who} listens on {taken}"))
-        .so("a controller can't start there, and switches reach the other program")
-        .mend(mend)
+        None => found(Level::Warning, "a process of another user").so(lost).mend("sudo maple doctor"),
+    }
+}
+
+/// Whether a process is a controller: the program, or Python that runs it.
+fn is_maple(pid: u32, name: &str) -> bool {
+    let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let command = String::from_utf8_lossy(&command);
+    let is_it = |argument: &str| Path::new(argument).file_name().is_some_and(|name| name == "maple");
+    name == "maple" || command.split('\0').take(3).any(is_it)
 }
 
 /// Whether nobody can listen on one if somebody listens on the other.

@@ -1,6 +1,6 @@
 //! A bridge of Open vSwitch, and what is wrong with its own settings.
 
-use super::super::finding::{Id, Level};
+use super::super::finding::{Id, Level, quoted};
 use super::database::Row;
 use super::{Finding, at};
 
@@ -10,6 +10,8 @@ const DEFAULT_BACKOFF: i64 = 8000;
 /// A bridge.
 #[derive(Clone, Debug)]
 pub struct Bridge {
+    /// The id of its row, which Open vSwitch has drawn by lot.
+    id: String,
     pub name: String,
     pub dpid: Option<u64>,
     /// The datapath id that it is told to have.
@@ -27,7 +29,8 @@ pub struct Bridge {
 /// A controller that a bridge connects to.
 #[derive(Clone, Debug)]
 pub struct Target {
-    pub id: String,
+    /// Its row, as `ovs-vsctl` finds it.
+    record: String,
     pub target: String,
     pub is_connected: bool,
     pub last_error: Option<String>,
@@ -50,8 +53,10 @@ impl Bridge {
         fn find<'a>(rows: &'a [Row], ids: &[String]) -> Vec<&'a Row> {
             rows.iter().filter(|row| ids.contains(&row.id())).collect()
         }
+        let name = row.text("name").unwrap_or_default();
+        let is_only = row.ids("controller").len() == 1;
         let target = |row: &Row| Target {
-            id: row.id(),
+            record: if is_only { quoted(&name) } else { row.id() },
             target: row.text("target").unwrap_or_default(),
             is_connected: row.is("is_connected"),
             last_error: row.entry("status", "last_error"),
@@ -79,7 +84,7 @@ impl Bridge {
         };
         let protocols = [("stp_enable", "stp_enable"), ("rstp_enable", "rstp_enable")];
         Bridge {
-            name: row.text("name").unwrap_or_default(),
+            id: row.id(),
             dpid: row.text("datapath_id").and_then(|id| u64::from_str_radix(&id, 16).ok()),
             wanted_dpid: row.entry("other_config", "datapath-id"),
             fail_mode: row.text("fail_mode"),
@@ -89,6 +94,7 @@ impl Bridge {
             targets,
             interfaces,
             flow_tables: row.numbered_ids("flow_tables").into_iter().filter_map(table).collect(),
+            name,
         }
     }
 
@@ -96,23 +102,18 @@ impl Bridge {
     pub fn has_controller(&self) -> bool {
         !self.targets.is_empty()
     }
-
-    /// The row of one of its controllers, as `ovs-vsctl` finds it.
-    pub fn controller_record<'a>(&'a self, target: &'a Target) -> &'a str {
-        if self.targets.len() == 1 { &self.name } else { &target.id }
-    }
 }
 
-/// What is wrong with each of these bridges.
-pub fn findings(bridges: &[&Bridge]) -> Vec<Finding> {
-    let mut found: Vec<Finding> = bridges.iter().flat_map(|bridge| of_bridge(bridge)).collect();
+/// What is wrong with each of these bridges. `has_kernel`: the kernel has a datapath.
+pub fn findings(bridges: &[&Bridge], has_kernel: bool) -> Vec<Finding> {
+    let mut found: Vec<Finding> = bridges.iter().flat_map(|bridge| of_bridge(bridge, has_kernel)).collect();
     found.extend(duplicates(bridges));
     found
 }
 
-fn of_bridge(bridge: &Bridge) -> Vec<Finding> {
+fn of_bridge(bridge: &Bridge, has_kernel: bool) -> Vec<Finding> {
     let mut found: Vec<Finding> =
-        bridge.interfaces.iter().filter_map(|interface| port_error(bridge, interface)).collect();
+        bridge.interfaces.iter().filter_map(|interface| port_error(bridge, interface, has_kernel)).collect();
     found.extend(fail_mode(bridge));
     found.extend(protocols(bridge));
     found.extend(datapath_id(bridge));
@@ -120,26 +121,31 @@ fn of_bridge(bridge: &Bridge) -> Vec<Finding> {
         Finding::new(Level::Warning, Id::OvsSpanningTree, at(bridge))
             .what(format!("{name} is true"))
             .so("the spanning tree blocks ports, and Maple takes these for links that are down; paths are longer than need be")
-            .mend(format!("ovs-vsctl set bridge {} {name}=false", bridge.name))
+            .mend(format!("ovs-vsctl set bridge {} {name}=false", quoted(&bridge.name)))
     }));
     found.extend(bridge.targets.iter().flat_map(|target| session(bridge, target)));
     found.extend(flow_tables(bridge));
     found
 }
 
-fn port_error(bridge: &Bridge, interface: &Interface) -> Option<Finding> {
+fn port_error(bridge: &Bridge, interface: &Interface, has_kernel: bool) -> Option<Finding> {
     let error = interface.error.as_ref()?;
     let finding = Finding::new(Level::Error, Id::OvsPortError, format!("port {} of {}", interface.name, at(bridge)));
-    let mend = match interface.name == bridge.name {
-        // Its own port: the kernel has no datapath for it.
-        true => format!("ovs-vsctl set bridge {0} datapath_type=netdev", bridge.name),
-        false => format!("ovs-vsctl del-port {} {}", bridge.name, interface.name),
+    let is_own = interface.name == bridge.name;
+    let mend = match is_own && !has_kernel && bridge.datapath_type.as_deref() != Some("netdev") {
+        true => format!("ovs-vsctl set bridge {} datapath_type=netdev", quoted(&bridge.name)),
+        // A port has settings that are lost with it: whoever deletes it decides that.
+        false => {
+            let more = if is_own { "" } else { "  # and delete the port if it is gone for good" };
+            format!("ovs-vsctl list interface {}{more}", quoted(&interface.name))
+        }
     };
     Some(finding.what(error).so("the switch does not have this port: nothing behind it is reached").mend(mend))
 }
 
 fn fail_mode(bridge: &Bridge) -> Option<Finding> {
-    if bridge.fail_mode.as_deref() == Some("secure") {
+    // Without a controller the change would delete what it forwards by.
+    if bridge.fail_mode.as_deref() == Some("secure") || !bridge.has_controller() {
         return None;
     }
     let mode = bridge.fail_mode.as_deref().unwrap_or("standalone, the default");
@@ -148,7 +154,7 @@ fn fail_mode(bridge: &Bridge) -> Option<Finding> {
             .what(format!("its fail mode is {mode}"))
             .so("seconds after the controller is gone, it deletes all rules and forwards like a plain switch: the policy no longer \
                  holds, and rings of switches become loops")
-            .mend(format!("ovs-vsctl set-fail-mode {} secure", bridge.name)),
+            .mend(format!("ovs-vsctl set-fail-mode {} secure", quoted(&bridge.name))),
     )
 }
 
@@ -170,26 +176,27 @@ fn protocols(bridge: &Bridge) -> Option<Finding> {
             "it and the controller find no common version, and it stays without rules",
         ),
     };
-    let mend = format!("ovs-vsctl add bridge {} protocols OpenFlow13", bridge.name);
+    let mend = format!("ovs-vsctl add bridge {} protocols OpenFlow13", quoted(&bridge.name));
     Some(Finding::new(level, Id::OvsProtocols, at(bridge)).what(what).so(so).mend(mend))
 }
 
 fn datapath_id(bridge: &Bridge) -> Option<Finding> {
     let dpid = bridge.dpid?;
     let finding = |level| Finding::new(level, Id::OvsDpid, at(bridge));
-    let mend = format!("ovs-vsctl set bridge {} other-config:datapath-id={dpid:016x}", bridge.name);
+    let set = |dpid: u64| format!("ovs-vsctl set bridge {} other-config:datapath-id={dpid:016x}", quoted(&bridge.name));
     match &bridge.wanted_dpid {
         None => Some(
             finding(Level::Note)
                 .what(format!("its datapath id {dpid:016x} is made of the lowest hardware address of its ports"))
                 .so("when ports come or go the id may change, and the bridge is another switch to Maple")
-                .mend(mend),
+                .mend(set(dpid)),
         ),
         Some(wanted) if parse_dpid(wanted) != Some(dpid) => Some(
             finding(Level::Warning)
                 .what(format!("other-config:datapath-id is {wanted:?}, which is no datapath id: it has {dpid:016x}"))
                 .so("what is configured for the wanted id does not hold for this switch")
-                .mend(mend),
+                // Mostly it lacks zeros in front.
+                .mend(set(u64::from_str_radix(wanted, 16).ok().filter(|wanted| *wanted != 0).unwrap_or(dpid))),
         ),
         Some(_) => None,
     }
@@ -206,7 +213,7 @@ fn parse_dpid(text: &str) -> Option<u64> {
 }
 
 fn session(bridge: &Bridge, target: &Target) -> Vec<Finding> {
-    let record = bridge.controller_record(target);
+    let record = &target.record;
     let mut found = Vec::new();
     if let Some(wait) = target.max_backoff.filter(|wait| *wait > DEFAULT_BACKOFF) {
         found.push(
@@ -236,30 +243,27 @@ fn flow_tables(bridge: &Bridge) -> Option<Finding> {
     let what =
         format!("table {number} {limit}{}", if evicts { ", and deletes rules by itself when it is full" } else { "" });
     let (level, so) = match evicts {
-        true => (
-            Level::Warning,
-            "it may delete a rule that shields others; Maple puts that right later, and packets go astray until then",
-        ),
+        true => (Level::Warning, "it may delete a barrier rule; packets are misrouted until Maple has put that right"),
         false => (Level::Note, "flows that do not fit are forwarded by the controller, slowly"),
     };
-    let mend = format!("ovs-vsctl clear bridge {} flow_tables", bridge.name);
+    let mend =
+        format!("ovs-vsctl clear bridge {} flow_tables  # unless somebody wants the limit", quoted(&bridge.name));
     Some(Finding::new(level, Id::OvsFlowTables, at(bridge)).what(what).so(so).mend(mend))
 }
 
 /// Bridges with the datapath id of an earlier one.
 fn duplicates(bridges: &[&Bridge]) -> Vec<Finding> {
-    let ids: Vec<u64> = bridges.iter().filter_map(|bridge| bridge.dpid).collect();
-    let mut free = (1..).filter(|id| !ids.contains(id));
     let mut found = Vec::new();
     for (index, bridge) in bridges.iter().enumerate() {
         let Some(dpid) = bridge.dpid else { continue };
         let Some(first) = bridges[..index].iter().find(|earlier| earlier.dpid == Some(dpid)) else { continue };
-        let other = free.next().unwrap_or(u64::MAX);
+        // No other switch of the network may have the new one: random digits, which the bridge has already.
+        let other: String = bridge.id.chars().filter(|c| *c != '-').take(16).collect();
         found.push(
             Finding::new(Level::Error, Id::DuplicateDpid, at(bridge))
                 .what(format!("it has the datapath id {dpid:016x} of bridge {}", first.name))
                 .so("the controller serves one of the two, and refuses the other")
-                .mend(format!("ovs-vsctl set bridge {} other-config:datapath-id={other:016x}", bridge.name)),
+                .mend(format!("ovs-vsctl set bridge {} other-config:datapath-id={other}", quoted(&bridge.name))),
         );
     }
     found

@@ -1,8 +1,8 @@
 //! Where bridges connect to, and whether they reach the controller.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use super::super::finding::{Id, Level};
+use super::super::finding::{Id, Level, quoted};
 use super::{Bridge, Expected, Finding, Listening, Target, at};
 
 /// OpenFlow's port, which a target without one means.
@@ -19,26 +19,66 @@ enum Fits {
     Elsewhere,
 }
 
-/// What is wrong with the connections of all bridges. `has_certificate`: Open vSwitch has one for TLS.
-pub fn findings(bridges: &[Bridge], expected: &Expected, has_certificate: bool) -> Vec<Finding> {
-    let fits = |bridge: &Bridge| bridge.targets.iter().any(|target| matches!(fit(target, expected), Fits::Yes { .. }));
-    let is_any_ours = bridges.iter().any(fits);
+/// What is wrong with the connections of all bridges. `named`: they were named, so they are to be Maple's. Of others only
+/// those are judged that are already: another program may need them as they are.
+pub fn findings(bridges: &[Bridge], expected: &Expected, named: bool) -> Vec<Finding> {
+    let is_any_ours = bridges.iter().any(|bridge| is_ours(bridge, expected));
     let mut found = Vec::new();
     for bridge in bridges {
         match &bridge.targets[..] {
-            [] => found.push(without_controller(bridge, expected, is_any_ours)),
-            targets => {
+            [] if named => found.push(without_controller(bridge, expected, is_any_ours)),
+            targets if named || is_ours(bridge, expected) => {
                 found.extend(targets.iter().filter_map(|target| of_target(bridge, target, expected)));
                 found.extend((targets.len() > 1).then(|| several(bridge, expected)));
             }
+            _ => found.extend(of_another(bridge, expected)),
         }
     }
-    found.extend(without_certificate(bridges, expected).filter(|_| !has_certificate));
     found
 }
 
-/// Open vSwitch has one certificate for all its bridges. What speaks TLS by mistake is told otherwise.
-fn without_certificate(bridges: &[Bridge], expected: &Expected) -> Option<Finding> {
+/// Whether a bridge connects to the controller of this host. Where nothing is known of one, it may be any on another host.
+pub fn is_ours(bridge: &Bridge, expected: &Expected) -> bool {
+    let is_known = expected.runs || expected.is_known;
+    let may_be = |target: &Target| match fit(target, expected) {
+        Fits::Yes { .. } => true,
+        Fits::OtherPort => !is_known && !target.is_connected,
+        Fits::Elsewhere => !is_known,
+    };
+    is_served(bridge, expected) || bridge.targets.iter().any(may_be)
+}
+
+/// Whether this controller serves a bridge, by whatever address the bridge knows it: the only connection is to it.
+fn is_served(bridge: &Bridge, expected: &Expected) -> bool {
+    matches!(&bridge.targets[..], [only] if only.is_connected) && is_connected_here(bridge, expected)
+}
+
+/// Whether the controller has a switch with a bridge's datapath id.
+fn is_connected_here(bridge: &Bridge, expected: &Expected) -> bool {
+    bridge.dpid.is_some_and(|dpid| expected.connected.contains(&dpid))
+}
+
+/// A bridge that seems to be another's, or nobody's. No command changes that by mistake.
+fn of_another(bridge: &Bridge, expected: &Expected) -> Option<Finding> {
+    let targets: Vec<&str> = bridge.targets.iter().map(|target| target.target.as_str()).collect();
+    let (id, what) = match targets.is_empty() {
+        true => (Id::OvsNoController, "it has no controller".to_owned()),
+        false if expected.runs || expected.is_known => {
+            (Id::OvsTarget, format!("its controller is {}, not the one on this host", targets.join(", ")))
+        }
+        false => return None,
+    };
+    Some(
+        Finding::new(Level::Note, id, at(bridge))
+            .what(what)
+            .so("no policy of the controller on this host holds there, and nothing else of it was judged")
+            .mend(format!("if it is to be Maple's: maple doctor --bridge {}", quoted(&bridge.name))),
+    )
+}
+
+/// Open vSwitch has one certificate for all its bridges, and this is told if it has none. What speaks TLS by mistake is
+/// told otherwise.
+pub fn without_certificate(bridges: &[&Bridge], expected: &Expected) -> Option<Finding> {
     let needs = |target: &Target| {
         target.target.starts_with("ssl:") && !matches!(fit(target, expected), Fits::Yes { tls: false })
     };
@@ -58,13 +98,22 @@ fn without_controller(bridge: &Bridge, expected: &Expected, is_any_ours: bool) -
     Finding::new(level, Id::OvsNoController, at(bridge))
         .what("it has no controller")
         .so("the policy does not hold there: it forwards like a plain switch, or in fail mode secure not at all")
-        .mend(format!("ovs-vsctl set-controller {} {}", bridge.name, wanted(expected)))
+        .mend(set_controller(bridge, expected))
+}
+
+/// The command that brings a bridge to the controller of this host.
+fn set_controller(bridge: &Bridge, expected: &Expected) -> String {
+    format!("ovs-vsctl set-controller {} {}", quoted(&bridge.name), quoted(wanted(expected)))
 }
 
 fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Finding> {
     let Target { target: address, last_error, .. } = target;
+    if is_served(bridge, expected) {
+        return None;
+    }
     let is_connected = is_connected(bridge, target, expected);
-    let mend = || format!("ovs-vsctl set-controller {} {}", bridge.name, wanted(expected));
+    let is_any_connected = bridge.targets.iter().any(|target| self::is_connected(bridge, target, expected));
+    let mend = || set_controller(bridge, expected);
     match fit(target, expected) {
         Fits::Yes { tls } if tls != address.starts_with("ssl:") => {
             let (it, controller) = if tls { ("no TLS", "TLS") } else { ("TLS", "no TLS") };
@@ -87,14 +136,15 @@ fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Fi
                 .so("the policy of the controller on this host does not hold there")
                 .mend(mend()),
         ),
-        _ if is_connected => None,
+        _ if is_any_connected => None,
         fit => {
             let why = last_error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
             let mend = match fit {
                 Fits::Yes { .. } if expected.runs => "maple show errors".to_owned(),
                 Fits::Yes { .. } => run(&expected.listening),
                 Fits::OtherPort => {
-                    format!("maple run POLICY --listen {}", address.split_once(':').unwrap_or_default().1)
+                    let own = parse(address).map(|own| Listening { address: own, tls: address.starts_with("ssl:") });
+                    run(own.as_slice())
                 }
                 Fits::Elsewhere if expected.runs => mend(),
                 Fits::Elsewhere => format!("maple doctor  # on the host of {address}"),
@@ -111,8 +161,7 @@ fn of_target(bridge: &Bridge, target: &Target, expected: &Expected) -> Option<Fi
 
 /// Whether a connection stands. Open vSwitch notes that every few seconds only; the controller knows it at once.
 fn is_connected(bridge: &Bridge, target: &Target, expected: &Expected) -> bool {
-    let is_served = || bridge.dpid.is_some_and(|dpid| expected.connected.contains(&dpid));
-    target.is_connected || matches!(fit(target, expected), Fits::Yes { .. }) && is_served()
+    target.is_connected || matches!(fit(target, expected), Fits::Yes { .. }) && is_connected_here(bridge, expected)
 }
 
 fn several(bridge: &Bridge, expected: &Expected) -> Finding {
@@ -120,7 +169,7 @@ fn several(bridge: &Bridge, expected: &Expected) -> Finding {
     Finding::new(Level::Warning, Id::OvsSeveralControllers, at(bridge))
         .what(format!("it has several controllers: {}", targets.join(", ")))
         .so("each changes the rules of the others: Maple does not share a switch")
-        .mend(format!("ovs-vsctl set-controller {} {}", bridge.name, wanted(expected)))
+        .mend(set_controller(bridge, expected))
 }
 
 fn fit(target: &Target, expected: &Expected) -> Fits {
@@ -144,9 +193,20 @@ fn parse(target: &str) -> Option<SocketAddr> {
     rest.parse().ok().or_else(|| bare(rest))
 }
 
-/// Whether an address is one of this host: then a socket can have it.
+/// Whether an address is one of this host: then a socket can have it. Where a socket can have any (for addresses that move
+/// between hosts), a packet to it must leave from it.
 fn is_local(ip: IpAddr) -> bool {
-    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
+    let leaves_from =
+        |socket: UdpSocket| socket.connect((ip, PORT)).is_ok() && socket.local_addr().is_ok_and(|own| own.ip() == ip);
+    let any: IpAddr = if ip.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    ip.is_loopback()
+        || UdpSocket::bind((ip, 0)).is_ok() && (!binds_others(ip) || UdpSocket::bind((any, 0)).is_ok_and(leaves_from))
+}
+
+/// Whether the kernel lets sockets have addresses of other hosts.
+fn binds_others(ip: IpAddr) -> bool {
+    let family = if ip.is_ipv4() { "ipv4" } else { "ipv6" };
+    std::fs::read_to_string(format!("/proc/sys/net/{family}/ip_nonlocal_bind")).is_ok_and(|text| text.trim() != "0")
 }
 
 /// The target that a bridge of this host should have.

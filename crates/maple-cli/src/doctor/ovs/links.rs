@@ -1,6 +1,6 @@
 //! The MTU of links: between switches a packet carries a label of four bytes.
 
-use super::super::finding::{Id, Level};
+use super::super::finding::{Id, Level, quoted};
 use super::{Bridge, Controller, Finding, Interface};
 
 /// The MTU of hosts, where none is known.
@@ -31,7 +31,7 @@ pub fn findings(bridges: &[&Bridge], controller: &Controller) -> Vec<Finding> {
                 "its MTU is {mtu}, and it is a link; hosts send frames of {longest}, and a label adds {LABEL} bytes"
             ))
             .so(format!("packets of more than {mtu} bytes are lost between switches, without a word"))
-            .mend(format!("ip link set dev {} mtu {}", interface.name, longest + LABEL))
+            .mend(format!("ip link set dev {} mtu {}", quoted(&interface.name), longest + LABEL))
     };
     short.map(finding).collect()
 }

@@ -10,12 +10,20 @@ mod links;
 mod system;
 
 use std::net::SocketAddr;
+use std::path::Path;
 
 use self::bridge::{Bridge, Interface, Target};
+use self::connection::is_ours;
 use self::database::{Row, rows};
 use super::command::output;
 use super::controller::Controller;
 use super::finding::{Finding, Report};
+
+/// Tables that are rarely used.
+const SSL: &str = "SSL";
+const FLOW_TABLE: &str = "Flow_Table";
+/// Where the kernel's datapath shows.
+const KERNEL: &str = "/sys/module/openvswitch";
 
 /// An address that the controller listens on, or would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +53,10 @@ pub struct Database {
     root: Row,
     bridges: Vec<Bridge>,
     certificates: Vec<String>,
+    /// Whether the kernel has a datapath.
+    has_kernel: bool,
+    /// Tables that it did not list, and why.
+    unseen: Vec<(&'static str, String)>,
 }
 
 impl Database {
@@ -56,9 +68,11 @@ impl Database {
         let list = |table: &str| output("ovs-vsctl", &["--timeout=4", "--format=json", "list", table]);
         let root = list("Open_vSwitch")?;
         let [bridges, controllers, ports, interfaces] = ["Bridge", "Controller", "Port", "Interface"].map(list);
-        // Rarely used, so their failure is no loss.
-        let [ssl, tables] = ["SSL", "Flow_Table"].map(|table| list(table).unwrap_or_default());
-        Database::of(&root, [&bridges?, &controllers?, &ports?, &interfaces?], [&ssl, &tables])
+        let mut unseen = Vec::new();
+        let [ssl, tables] =
+            [SSL, FLOW_TABLE].map(|table| list(table).map_err(|why| unseen.push((table, why))).unwrap_or_default());
+        let database = Database::of(&root, [&bridges?, &controllers?, &ports?, &interfaces?], [&ssl, &tables])?;
+        Ok(Database { has_kernel: Path::new(KERNEL).exists(), unseen, ..database })
     }
 
     /// From what `ovs-vsctl` prints of each table.
@@ -74,7 +88,8 @@ impl Database {
         let mut bridges: Vec<Bridge> = rows(bridges)?.iter().map(bridge).collect();
         bridges.sort_by(|a, b| a.name.cmp(&b.name));
         let files = |row: &Row| [row.text("certificate"), row.text("ca_cert")];
-        Ok(Database { root, bridges, certificates: ssl.iter().flat_map(files).flatten().collect() })
+        let certificates = ssl.iter().flat_map(files).flatten().collect();
+        Ok(Database { root, bridges, certificates, ..Database::default() })
     }
 
     /// Keeps these bridges only. Returns names that no bridge has.
@@ -102,8 +117,8 @@ impl Database {
         self.bridges.iter().any(|bridge| bridge.dpid == Some(dpid))
     }
 
-    /// Looks at all of it. `all`: also at what bridges without a controller have, because they were named.
-    pub fn look(&self, expected: &Expected, controller: Option<&Controller>, all: bool, report: &mut Report) {
+    /// Looks at all of it. `named`: its bridges are those that somebody has named, so all of them are to be Maple's.
+    pub fn look(&self, expected: &Expected, controller: Option<&Controller>, named: bool, report: &mut Report) {
         let names: Vec<&str> = self.bridges.iter().map(|bridge| bridge.name.as_str()).collect();
         let bridges = match names.len() {
             0 => "no bridge".to_owned(),
@@ -115,10 +130,16 @@ impl Database {
         if !self.bridges.is_empty() {
             report.all(system::findings(&self.root));
         }
-        report.all(connection::findings(&self.bridges, expected, !self.certificates.is_empty()));
-        let used: Vec<&Bridge> = self.bridges.iter().filter(|bridge| all || bridge.has_controller()).collect();
-        report.all(bridge::findings(&used));
-        report.all(system::of_all(&used, &self.root));
+        for (table, why) in &self.unseen {
+            report.not_looked_at(format!("the table {table} of Open vSwitch"), why);
+        }
+        let used: Vec<&Bridge> = self.bridges.iter().filter(|bridge| named || is_ours(bridge, expected)).collect();
+        report.all(connection::findings(&self.bridges, expected, named));
+        if self.certificates.is_empty() && self.unseen.iter().all(|(table, _)| *table != SSL) {
+            report.all(connection::without_certificate(&used, expected));
+        }
+        report.all(bridge::findings(&used, self.has_kernel));
+        report.all(system::of_all(&used, &self.root).filter(|_| self.has_kernel));
         match controller {
             Some(controller) => report.all(links::findings(&used, controller)),
             None if used.is_empty() => {}

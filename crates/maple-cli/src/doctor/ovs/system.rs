@@ -1,6 +1,6 @@
 //! What holds for all bridges of an Open vSwitch.
 
-use super::super::finding::{Id, Level};
+use super::super::finding::{Id, Level, quoted};
 use super::{Bridge, Finding, Row, joined};
 
 /// The version that Maple is tested with.
@@ -19,7 +19,7 @@ pub fn findings(root: &Row) -> Vec<Finding> {
             Finding::new(Level::Note, Id::OvsVersion, "Open vSwitch")
                 .what(format!("its version is {version}; Maple is tested with {major}.{minor}"))
                 .so("older versions may lack bundles in OpenFlow 1.3, or behave otherwise; nobody has tried")
-                .mend("apt-get install --only-upgrade openvswitch-switch"),
+                .mend(format!("install Open vSwitch {major}.{minor} or newer")),
         );
     }
     if let Some(limit) = root.entry("other_config", "vlan-limit").filter(|limit| limit != "1") {
@@ -42,20 +42,21 @@ pub fn findings(root: &Row) -> Vec<Finding> {
     found
 }
 
-/// What is worth a note about several bridges together.
+/// What is worth a note about several bridges together, where the kernel has a datapath.
 pub fn of_all(bridges: &[&Bridge], root: &Row) -> Option<Finding> {
     let is_slow = |bridge: &&&Bridge| bridge.datapath_type.as_deref() == Some("netdev");
     let slow: Vec<&Bridge> = bridges.iter().filter(is_slow).copied().collect();
     if slow.is_empty() || root.is("dpdk_initialized") {
         return None;
     }
-    let set = |bridge: &&Bridge| format!("set bridge {} datapath_type=system", bridge.name);
-    let mend = format!("ovs-vsctl {}", slow.iter().map(set).collect::<Vec<_>>().join(" -- "));
+    let set = |bridge: &&Bridge| format!("set bridge {} datapath_type=system", quoted(&bridge.name));
+    let mend =
+        format!("ovs-vsctl {}  # interrupts their traffic", slow.iter().map(set).collect::<Vec<_>>().join(" -- "));
     Some(
         Finding::new(Level::Note, Id::OvsDatapathType, joined(slow.iter().copied()))
             .what("the datapath is in user space (netdev), without DPDK")
-            .so("one process copies every packet, which is slower than the kernel's datapath (where the kernel has one), and hosts \
-                 must not leave checksums to their interfaces")
+            .so("one process copies every packet, which is slower than the kernel's datapath, and hosts must not \
+                  leave checksums to their interfaces")
             .mend(mend),
     )
 }

@@ -48,7 +48,7 @@ fn found_in(database: &Database, expected: &Expected) -> Vec<String> {
         { "switch": "0000000000000002", "ports": [port(1, "link")] },
     ]);
     let controller = Controller::of(json!({}), switches, json!({}), json!([]));
-    database.look(expected, Some(&controller), false, &mut report);
+    database.look(expected, Some(&controller), true, &mut report);
     report.sort();
     let line = |finding: &Finding| {
         let text = finding.plain();
@@ -71,12 +71,16 @@ fn bridges_that_are_in_order_have_no_finding() {
     check(&[], &at(HERE, false), &[]);
     check(&[], &at("0.0.0.0:16653", false), &[]);
     let mut report = Report::default();
-    database(&[], ["", ""]).look(&at(HERE, false), None, false, &mut report);
+    database(&[], ["", ""]).look(&at(HERE, false), None, true, &mut report);
+    assert!(report.findings().is_empty(), "without the kernel's datapath nothing is better");
+    let with_kernel = Database { has_kernel: true, ..database(&[], ["", ""]) };
+    let mut report = Report::default();
+    with_kernel.look(&at(HERE, false), None, true, &mut report);
     let text = report.findings()[0].plain();
     assert!(text.starts_with("note ovs-datapath-type: bridges s1, s2: "), "{text}");
-    assert!(
-        text.contains("mend: ovs-vsctl set bridge s1 datapath_type=system -- set bridge s2 datapath_type=system\n")
-    );
+    let mend =
+        "mend: ovs-vsctl set bridge s1 datapath_type=system -- set bridge s2 datapath_type=system  # interrupts ";
+    assert!(text.contains(mend), "{text}");
     assert_eq!(report.seen(), ["Open vSwitch 3.1.0 on this host, with 2 bridges"]);
     assert_eq!(report.unseen().len(), 1, "links are not known");
 }
@@ -98,7 +102,7 @@ fn settings_of_a_bridge_are_found_with_the_mend() {
     of_bridge("other_config", json!(["map", []]), &[&format!("note {fixed}")]);
     of_bridge("other_config", json!(["map", [["datapath-id", "1"]]]), &[&format!("warning {fixed}")]);
     of_bridge("other_config", json!(["map", [["datapath-id", "0x1"]]]), &[]);
-    let twice = "error duplicate-dpid: bridge s2: ovs-vsctl set bridge s2 other-config:datapath-id=0000000000000001";
+    let twice = "error duplicate-dpid: bridge s2: ovs-vsctl set bridge s2 other-config:datapath-id=c8016e9f0d644abd";
     let same = json!("0000000000000002");
     let wanted = json!(["map", [["datapath-id", "0000000000000002"]]]);
     let changes = [("Bridge", 0, "datapath_id", same), ("Bridge", 0, "other_config", wanted)];
@@ -170,11 +174,14 @@ fn sessions_and_several_controllers_are_found_with_the_mend() {
 #[test]
 fn ports_and_the_whole_of_open_vswitch_are_judged() {
     let error = json!("could not open network device dv1 (No such device)");
-    let port = "error ovs-port-error: port dv1 of bridge s1: ovs-vsctl del-port s1 dv1";
+    let port = "error ovs-port-error: port dv1 of bridge s1: ovs-vsctl list interface dv1  # and delete the port if it is gone for good";
     check(&[("Interface", 2, "error", error)], &at(HERE, false), &[port]);
     let datapath = "error ovs-port-error: port s1 of bridge s1: ovs-vsctl set bridge s1 datapath_type=netdev";
     check(
-        &[("Interface", 3, "error", json!("could not add network device s1 to ofproto"))],
+        &[
+            ("Interface", 3, "error", json!("could not add network device s1 to ofproto")),
+            ("Bridge", 0, "datapath_type", json!("system")),
+        ],
         &at(HERE, false),
         &[datapath],
     );
@@ -189,7 +196,7 @@ fn ports_and_the_whole_of_open_vswitch_are_judged() {
     let few = json!(["map", [["flow-limit", "1000"]]]);
     let flows = "note ovs-flow-tables: Open vSwitch: ovs-vsctl remove Open_vSwitch . other_config flow-limit";
     check(&[("Open_vSwitch", 0, "other_config", few)], &at(HERE, false), &[flows]);
-    let old = "note ovs-version: Open vSwitch: apt-get install --only-upgrade openvswitch-switch";
+    let old = "note ovs-version: Open vSwitch: install Open vSwitch 3.1 or newer";
     check(&[("Open_vSwitch", 0, "ovs_version", json!("2.17.9"))], &at(HERE, false), &[old]);
 }
 
@@ -201,7 +208,7 @@ fn tables_with_limits_and_certificates_are_found() {
     };
     let flows = ("Bridge", 0, "flow_tables", json!(["map", [[1, ["uuid", "77"]]]]));
     let with = |policy| database(std::slice::from_ref(&flows), [ssl, &tables(policy)]);
-    let mend = "ovs-flow-tables: bridge s1: ovs-vsctl clear bridge s1 flow_tables";
+    let mend = "ovs-flow-tables: bridge s1: ovs-vsctl clear bridge s1 flow_tables  # unless somebody wants the limit";
     assert_eq!(found_in(&with("\"evict\""), &at(HERE, false)), [format!("warning {mend}")]);
     assert_eq!(found_in(&with("[\"set\",[]]"), &at(HERE, false)), [format!("note {mend}")]);
     assert_eq!(with("\"refuse\"").certificates(), ["/etc/ovs/sc-cert.pem", "/etc/ovs/cacert.pem"]);
@@ -213,4 +220,54 @@ fn only_bridges_that_were_named_are_looked_at() {
     assert_eq!(chosen.choose(&["s2".into(), "s9".into()]), ["s9"]);
     assert!(found_in(&chosen, &at(HERE, false)).is_empty());
     assert!(chosen.has(2) && !chosen.has(1));
+}
+
+/// What is found if nobody has named the bridges.
+fn found_without_names(changes: &[Change], expected: &Expected) -> Vec<String> {
+    let mut report = Report::default();
+    database(changes, ["", ""]).look(expected, None, false, &mut report);
+    report.findings().iter().map(Finding::plain).collect()
+}
+
+#[test]
+fn bridges_that_may_be_of_others_get_no_command_unless_they_are_named() {
+    let target = |text: &str| ("Controller", 0, "target", json!(text));
+    let standalone = ("Bridge", 0, "fail_mode", json!("standalone"));
+    let alone = ("Bridge", 0, "controller", json!(["set", []]));
+    for other in [target("tcp:127.0.0.1:6633"), target("tcp:192.0.2.9:6653"), alone] {
+        let found = found_without_names(&[other, standalone.clone()], &at(HERE, false));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("note ovs-"), "{found:?}");
+        assert!(found[0].contains("mend: if it is to be Maple's: maple doctor --bridge s1\n"), "{found:?}");
+    }
+    let ours = found_without_names(std::slice::from_ref(&standalone), &at(HERE, false));
+    assert!(ours[0].contains("mend: ovs-vsctl set-fail-mode s1 secure\n"), "{ours:?}");
+    // Where nothing is known, another program on this host keeps its bridge.
+    let nothing = Expected { runs: false, is_known: false, ..at("0.0.0.0:6653", false) };
+    assert!(found_without_names(&[standalone, target("tcp:127.0.0.1:6633")], &nothing).is_empty());
+}
+
+#[test]
+fn a_bridge_that_the_controller_serves_is_its_own_by_whatever_address() {
+    let served = Expected { connected: vec![1], ..at(HERE, false) };
+    let target = |text: &str| ("Controller", 0, "target", json!(text));
+    check(&[target("tcp:controller.example:6653")], &served, &[]);
+    check(&[target("tcp:192.0.2.9:6653")], &served, &[]);
+}
+
+#[test]
+fn names_are_quoted_and_a_listener_makes_the_name_of_a_bridge_ambiguous() {
+    let changes = [("Bridge", 0, "name", json!("a;b")), ("Bridge", 0, "fail_mode", json!("standalone"))];
+    check(&changes, &at(HERE, false), &["warning ovs-fail-mode: bridge a;b: ovs-vsctl set-fail-mode 'a;b' secure"]);
+    let table: Value = serde_json::from_str(TABLES[1].1).expect("it was captured");
+    let ids = json!(["set", [table["data"][0][0], table["data"][1][0]]]);
+    let changes = [
+        ("Bridge", 0, "controller", ids),
+        ("Bridge", 1, "controller", json!(["set", []])),
+        ("Controller", 1, "target", json!("ptcp:6654")),
+        ("Controller", 0, "inactivity_probe", json!(0)),
+    ];
+    let found = found_in(&database(&changes, ["", ""]), &at(HERE, false));
+    let probe = "ovs-vsctl set controller 569a62f9-3221-4f5e-8f21-b1fc789bf6ed inactivity_probe=5000";
+    assert!(found[0].ends_with(probe), "{found:?}");
 }
