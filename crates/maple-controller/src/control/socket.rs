@@ -118,7 +118,7 @@ pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
 }
 
 /// The process of the controller at this path. A controller in a container has another number there, and from inside one
-/// those outside have none: 0, which is nobody's.
+/// those outside have none: 0 or an error.
 ///
 /// # Errors
 /// The system's.
