@@ -87,7 +87,9 @@ impl Database {
         let bridge = |row: &Row| Bridge::of(row, &controllers, &ports, &interfaces, &tables);
         let mut bridges: Vec<Bridge> = rows(bridges)?.iter().map(bridge).collect();
         bridges.sort_by(|a, b| a.name.cmp(&b.name));
-        let files = |row: &Row| [row.text("certificate"), row.text("ca_cert")];
+        // With the first connection it writes the authority's certificate itself, if it is told so.
+        let is_to_come = |row: &Row, file: &str| row.is("bootstrap_ca_cert") && !Path::new(file).exists();
+        let files = |row: &Row| [row.text("certificate"), row.text("ca_cert").filter(|file| !is_to_come(row, file))];
         let certificates = ssl.iter().flat_map(files).flatten().collect();
         Ok(Database { root, bridges, certificates, ..Database::default() })
     }
