@@ -50,15 +50,17 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def running(tmp_path: Path, pki: Path) -> Iterator[Running]:
     files = ["--tls-cert", pki / "controller.pem", "--tls-key", pki / "controller.key", "--tls-ca", pki / "ca.pem"]
     one = Running(tmp_path, "builtin:learning-switch", "--listen", "tls:127.0.0.1:0", *map(str, files))
-    found: list[str] = []
-    wait_for(
-        "its ports",
-        lambda: found.extend(re.findall(r"listening on \S+, (\S+)\n", one.log.read_text())) or len(found) > 0,
-    )
-    one.address = found[0]
-    yield one
-    one.process.kill()
-    one.process.wait()
+    try:
+        found: list[str] = []
+        wait_for(
+            "its ports",
+            lambda: found.extend(re.findall(r"listening on \S+, (\S+)\n", one.log.read_text())) or len(found) > 0,
+        )
+        one.address = found[0]
+        yield one
+    finally:
+        one.process.kill()
+        one.process.wait()
 
 
 def client(running: Running, pki: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
