@@ -121,10 +121,13 @@ def test_without_a_controller_it_says_so_and_finds_its_stale_socket(doctor: Doct
     running.process.wait()
     report = doctor.json("--control", running.control)
     assert any(one["what"] == "the controller" and "no controller at" in one["why"] for one in report["not_looked_at"])
-    (stale,) = [one for one in report["findings"] if one["id"] == "stale-socket"]
-    assert stale["where"] == f"control socket {running.control}" and stale["mend"] == f"rm {running.control}"
+    # This machine may have others.
+    where = f"control socket {running.control}"
+    (stale,) = [one for one in report["findings"] if one["id"] == "stale-socket" and one["where"] == where]
+    assert stale["mend"] == f"rm {running.control}"
     subprocess.run(["sh", "-c", stale["mend"]], check=True)
-    assert "stale-socket" not in doctor.found("--control", running.control)
+    left = doctor.json("--control", running.control)["findings"]
+    assert where not in [one["where"] for one in left]
 
 
 def test_a_port_in_use_is_told_with_the_process(doctor: Doctor, tmp_path: Path) -> None:
