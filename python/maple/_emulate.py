@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Literal, TypeVar, overload
 
 from maple import _draw, _maple
+from maple._explain import Explanation
 from maple._policy import Policy, load
 
 _Copy = tuple[list[tuple[str, int, int | None]], str | None, str | None, bytes]
@@ -103,6 +105,29 @@ class Network:
     def pingall(self) -> PingAll:
         """Has every host ping every other once; a thousand hosts at most."""
         return PingAll(*self._laboratory.ping_all())
+
+    def explain(
+        self, src: Host | str, dst: Host | str | None = None, *, at: tuple[Switch | str, int] | None = None, **fields: object
+    ) -> Explanation:
+        """Why a packet goes where it goes: what the policy asks, which rules take it, and what would have to be different.
+
+        Nothing changes by asking, and no time passes. Fields have the names that policies use.
+
+        >>> print(net.explain("h1", "h2", tcp_dst=80))  # doctest: +SKIP
+        h1 (s1:1) → h2 (s2:1)  tcp 10.0.0.1:40000 > 10.0.0.2:80  dropped by acl.py:12
+
+        :param src: who sends it: a host, its addresses, or a port such as ``"s1:1"``.
+        :param dst: whom it is for.
+        :param at: where it enters; where its sender is if ``None``.
+        :raises ValueError: if that means no packet: for an unknown host or field, and for values that a field can't have.
+        """
+        question: dict[str, object] = {"from": _name(src)}
+        if dst is not None:
+            question["to"] = _name(dst)
+        if at is not None:
+            question["at"] = f"{_name(at[0])}:{at[1]}"
+        question["fields"] = {name: str(value) for name, value in fields.items()}
+        return Explanation(*self._laboratory.explain(json.dumps(question)))
 
     def link(self, a: Switch | str, b: Switch | str) -> Link:
         """The link between two switches, the first if there are several.

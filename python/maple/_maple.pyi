@@ -2417,6 +2417,9 @@ class Laboratory:
     def send(self, host: str, frame: bytes) -> _Journey:
         """Sends a frame from a host."""
 
+    def explain(self, question: str) -> tuple[str, str]:
+        """Why a packet goes where it goes: the answer to a question of the control socket, as JSON and as text."""
+
     def switches(self) -> list[tuple[str, int]]:
         """Names of switches and their datapath ids."""
 

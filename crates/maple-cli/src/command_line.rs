@@ -8,6 +8,7 @@ use crate::acl::AclArgs;
 use crate::bench::BenchArgs;
 use crate::config::{self, Config, ConfigArgs, Origins};
 use crate::decode::DecodeArgs;
+use crate::explain::ExplainArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::options::{
     ApplyArgs, CheckArgs, DoctorArgs, EmulateArgs, LoadArgs, PlanArgs, ReloadArgs, RollbackArgs, RunArgs, ShowArgs,
@@ -93,6 +94,8 @@ pub enum Command {
     Decode(DecodeArgs),
     /// Query a running controller
     Show(ShowArgs),
+    /// Say why a packet goes where it goes: what the policy asks, which rules take it, and what would have to be different
+    Explain(Box<ExplainArgs>),
     /// Say what will go wrong on this host and in its controller, and what mends it
     ///
     /// Ends with status 0 if there are notes at most, 2 if there is a warning or an error, and 1 if the command failed.

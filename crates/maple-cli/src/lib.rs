@@ -27,6 +27,7 @@ mod acl;
 mod check;
 mod doctor;
 mod emulate;
+mod explain;
 mod load;
 mod show;
 
@@ -73,6 +74,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Check(_)
         | Command::Decode(_)
         | Command::Show(_)
+        | Command::Explain(_)
         | Command::Doctor(_)
         | Command::Reload(_)
         | Command::Plan(_)
@@ -106,6 +108,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Load(args) => load::main(&args),
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args),
+        Command::Explain(args) => explain::main(&args),
         Command::Doctor(args) => doctor::main(&args, loader.is_some()),
         Command::Config(ConfigArgs { command: ConfigCommand::Check { file } }) => config::check(&file),
         Command::Config(ConfigArgs { command: ConfigCommand::Show(_) }) => Ok(config::show(&command_line.origins)),

@@ -43,6 +43,7 @@ mod labels;
 pub mod remembered;
 
 pub mod check;
+pub mod explain;
 
 pub mod engine;
 pub mod report;

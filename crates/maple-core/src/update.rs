@@ -138,23 +138,33 @@ impl EntryKey {
 
     /// The match, with its fields in order.
     pub(crate) fn matching(&self) -> Match {
-        let mut fields = Vec::new();
+        Match { fields: self.fields().collect() }
+    }
+
+    /// Whether a packet with these fields fits.
+    fn fits(&self, value: &dyn Fn(Field) -> Option<u128>) -> bool {
+        self.fields().all(|field| match field {
+            MatchField::Known(c) => value(c.field).is_some_and(|value| c.holds(value)),
+            MatchField::Unknown { .. } => false,
+        })
+    }
+
+    fn fields(&self) -> impl Iterator<Item = MatchField> {
         let mut rest = &self.0[2..];
-        while let Some((tag, behind)) = rest.split_first() {
+        std::iter::from_fn(move || {
+            let (tag, behind) = rest.split_first()?;
             rest = behind;
             if *tag == UNKNOWN {
                 let (header, length) = (number(&mut rest, 4) as u32, number(&mut rest, 2) as usize);
                 let (body, behind) = rest.split_at(length);
                 rest = behind;
-                fields.push(MatchField::Unknown { header, body: body.to_vec() });
-                continue;
+                return Some(MatchField::Unknown { header, body: body.to_vec() });
             }
-            let Some(field) = Field::from_oxm(tag & !MASKED) else { break };
+            let field = Field::from_oxm(tag & !MASKED)?;
             let value = number(&mut rest, field.bytes());
             let mask = if tag & MASKED == 0 { field.full_mask() } else { number(&mut rest, field.bytes()) };
-            fields.push(MatchField::Known(Constraint { field, value, mask }));
-        }
-        Match { fields }
+            Some(MatchField::Known(Constraint { field, value, mask }))
+        })
     }
 }
 
@@ -200,6 +210,17 @@ impl Installed {
         let mut all: Vec<(&EntryKey, &Held)> = self.entries.iter().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all.into_iter().map(|(key, held)| held.at(key)).collect()
+    }
+
+    /// The rule that takes a packet with these fields. Each rule that is higher than those that fit so far is looked at.
+    pub(crate) fn find(&self, value: &dyn Fn(Field) -> Option<u128>) -> Option<Rule> {
+        let mut best: Option<(&EntryKey, &Held)> = None;
+        for (key, held) in &self.entries {
+            if best.is_none_or(|(best, _)| key < best) && key.fits(value) {
+                best = Some((key, held));
+            }
+        }
+        best.map(|(key, held)| held.at(key))
     }
 
     /// Notes that the switch has a rule, in place of one with the same priority and match.

@@ -16,11 +16,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use maple_controller::control::explain::{Counts, Explain, to_json, with_assumed};
+use maple_controller::names::{Named, Names};
 use maple_controller::simulation::{Line, Simulation, SimulationOptions};
 use maple_controller::snoop::Snooping;
 use maple_controller::{Deadlines, QueueLimits};
-use maple_core::engine::{Event, Options, Time as EngineTime, ViolationKey};
-use maple_core::network::{Location, PortKind};
+use maple_core::engine::{Engines, Event, Options, Time as EngineTime, ViolationKey};
+use maple_core::explain;
+use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::policy::Policy;
 use maple_core::state::{Commit, Snapshot, Store};
 use maple_emulator::lab::{Ground, Lab, LabError};
@@ -28,6 +31,7 @@ use maple_emulator::network::{ControlEvent, FrameId, Hop, NetworkOptions, Origin
 use maple_emulator::time::{MILLISECOND, SECOND, Time};
 use maple_emulator::{Network, Topology};
 use maple_wire::{Dpid, Version};
+use serde_json::Value;
 
 use snoop::Snoop;
 
@@ -195,6 +199,7 @@ pub struct World {
     lines: BTreeMap<Dpid, Line>,
     dpids: Vec<Dpid>,
     snoop: Option<Snoop>,
+    names: Names,
 }
 
 impl World {
@@ -217,7 +222,8 @@ impl World {
         };
         let simulation = Simulation::new(&setting).map_err(|error| LabError::Failed(error.to_string()))?;
         let dpids = network.dpids().collect();
-        Ok(World { network, simulation, lines: BTreeMap::new(), dpids, snoop })
+        let names = names_of(&options.topology);
+        Ok(World { network, simulation, lines: BTreeMap::new(), dpids, snoop, names })
     }
 
     /// The current time.
@@ -233,6 +239,34 @@ impl World {
     /// The trace tree of a switch as text.
     pub fn tree(&self, dpid: Dpid) -> String {
         self.simulation.tree(0, dpid)
+    }
+
+    /// Why a packet goes where it goes. Nothing changes by asking, and no time passes.
+    ///
+    /// # Errors
+    /// [`LabError::Wrong`] if the question means no packet.
+    pub fn explain(&self, question: &Explain) -> Result<Value, LabError> {
+        let engines = self.simulation.engines();
+        let Some(first) = engines.first() else { return Err(ended()) };
+        let (store, conditions) = (Arc::clone(first.store()), first.conditions());
+        let state = store.snapshot();
+        let host = |mac: Mac| state.host(mac).cloned().or_else(|| self.host_info(mac));
+        let packet = question.packet(&state, &self.names, &host);
+        let (packet, assumed) = packet.map_err(|error| LabError::Wrong(error.to_string()))?;
+        let explanation = explain::explain(&mut Engines(engines), &store, &conditions, packet);
+        Ok(with_assumed(to_json(&explanation, &state, &Counts::new(), None), &assumed))
+    }
+
+    /// The names of switches and hosts.
+    pub fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// What the network knows of a host, whether or not the policy does.
+    fn host_info(&self, mac: Mac) -> Option<HostInfo> {
+        let host = self.network.hosts().find(|host| host.spec().mac == mac.0)?.spec();
+        let location = Location::new(host.switch, host.port);
+        Some(HostInfo { location, ipv4: [host.ipv4].into(), ipv6: [host.ipv6].into() })
     }
 
     /// The errors of f, each with its number of packets.
@@ -399,6 +433,18 @@ pub fn is_known(state: &Snapshot, topology: &Topology) -> bool {
             .iter()
             .flat_map(|link| [link.a, link.b])
             .all(|end| matches!(kind(end), Some(PortKind::Link(_))))
+}
+
+/// The names of a network's switches and hosts.
+fn names_of(topology: &Topology) -> Names {
+    let mut names = Names::new();
+    let hosts = topology.hosts.iter().map(|host| (&host.name, Named::Host(Mac(host.mac))));
+    let switches = topology.switches.iter().map(|switch| (&switch.name, Named::Switch(switch.dpid)));
+    for (name, of) in hosts.chain(switches) {
+        // What can't be a name, such as a number, is not needed as one.
+        let _ = names.add(name, of);
+    }
+    names
 }
 
 /// A time span from seconds.

@@ -10,6 +10,8 @@ use maple_core::policy::{Net, PacketHandle};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use crate::source;
+
 thread_local! {
     /// A query has no packet.
     static CURRENT: RefCell<Option<(Option<PacketHandle>, Net)>> = const { RefCell::new(None) };
@@ -75,7 +77,7 @@ impl Ticket {
 
 /// The state of the current run of this thread, if there is one.
 pub fn net() -> Option<Net> {
-    CURRENT.with_borrow(|current| current.as_ref().map(|(_, net)| net.clone()))
+    CURRENT.with_borrow(|current| current.as_ref().map(|(_, net)| net.clone())).map(located)
 }
 
 /// The packet of the run that this thread is in, if it has one.
@@ -85,13 +87,25 @@ pub fn packet() -> Option<PacketHandle> {
 
 /// Asks the packet of the run of `ticket`. The error mentions `what`.
 pub fn with_packet<T>(ticket: Ticket, what: &str, ask: impl FnOnce(&PacketHandle) -> T) -> PyResult<T> {
-    match ticket.handles(what)?.0 {
-        Some(packet) => Ok(ask(&packet)),
+    let handles = ticket.handles(what)?;
+    match handles.0 {
+        Some(packet) => {
+            located(handles.1);
+            Ok(ask(&packet))
+        }
         None => Err(PyRuntimeError::new_err(format!("{what}: a query has no packet"))),
     }
 }
 
 /// Asks the network in the run of `ticket`.
 pub fn with_net<T>(ticket: Ticket, ask: impl FnOnce(&Net) -> T) -> PyResult<T> {
-    Ok(ask(&ticket.handles("net")?.1))
+    Ok(ask(&located(ticket.handles("net")?.1)))
+}
+
+/// A run that keeps an account learns which line of Python asks.
+fn located(net: Net) -> Net {
+    if net.keeps_account() {
+        net.at_line(Python::attach(source::here));
+    }
+    net
 }

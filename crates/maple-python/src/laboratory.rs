@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use maple_controller::control::explain::{Explain, to_text};
 use maple_core::snooped;
 use maple_core::state::Store;
 use maple_emulator::Topology;
@@ -141,6 +142,15 @@ impl PyLaboratory {
         self.call(py, move |lab, world| {
             lab.host(&host)?;
             world.send(&host, frame).map(|journey| of_journey(&names, journey))
+        })
+    }
+
+    /// Why a packet goes where it goes: the answer to a question of the control socket, as JSON and as text.
+    fn explain(&self, py: Python<'_>, question: &str) -> PyResult<(String, String)> {
+        let question: Explain = serde_json::from_str(question).map_err(|e| PyValueError::new_err(e.to_string()))?;
+        self.call(py, move |_, world| {
+            let answer = world.explain(&question)?;
+            Ok((answer.to_string(), to_text(&answer, world.names())))
         })
     }
 

@@ -183,6 +183,7 @@ impl Net {
     /// assert_eq!(net.hosts().len(), 1);
     /// # });
     /// ```
+    #[track_caller]
     pub fn hosts(&self) -> Vec<(Mac, Location)> {
         self.0.hosts()
     }
@@ -196,6 +197,7 @@ impl Net {
     /// assert_eq!(net.switches(), [Dpid(1)]);
     /// # });
     /// ```
+    #[track_caller]
     pub fn switches(&self) -> Vec<Dpid> {
         self.0.switches()
     }
@@ -210,6 +212,7 @@ impl Net {
     /// assert_eq!((a.switch.0, b.switch.0), (1, 2));
     /// # });
     /// ```
+    #[track_caller]
     pub fn links(&self) -> Vec<(Location, Location)> {
         self.0.links()
     }
@@ -223,6 +226,7 @@ impl Net {
     /// assert_eq!(net.edge_ports(pkt.switch()), [PortNo(1), PortNo(2)]);
     /// # });
     /// ```
+    #[track_caller]
     pub fn edge_ports(&self, switch: Dpid) -> Vec<PortNo> {
         self.0.edge_ports(switch)
     }
@@ -309,6 +313,7 @@ impl Net {
     /// assert!(net.weights().is_empty());
     /// # });
     /// ```
+    #[track_caller]
     pub fn weights(&self) -> Vec<String> {
         self.0.weights().iter().map(ToString::to_string).collect()
     }
@@ -340,6 +345,7 @@ impl Net {
     /// # assert!(!is_busy);
     /// # });
     /// ```
+    #[track_caller]
     pub fn port(&self, at: Location) -> Load {
         self.0.port(at)
     }
@@ -353,6 +359,7 @@ impl Net {
     /// assert_eq!(net.link(Dpid(1), Dpid(2)).utilisation(), 0.0);
     /// # });
     /// ```
+    #[track_caller]
     pub fn link(&self, from: Dpid, to: Dpid) -> Load {
         self.0.link(from, to)
     }
@@ -367,6 +374,7 @@ impl Net {
     /// assert_eq!(busy.count(), 0);
     /// # });
     /// ```
+    #[track_caller]
     pub fn link_at(&self, from: Location, to: Location) -> Load {
         self.0.link_at(from, to)
     }
@@ -449,6 +457,7 @@ impl Net {
     ///     if net.leases().len() < 100 { net.flood() } else { Route::drop() }
     /// }
     /// ```
+    #[track_caller]
     pub fn leases(&self) -> Vec<Lease> {
         self.0.leases()
     }
@@ -464,6 +473,7 @@ impl Net {
     /// net.send(at, tcp(1024, 80));
     /// # });
     /// ```
+    #[track_caller]
     pub fn send(&self, at: Location, frame: Vec<u8>) {
         self.0.send(at, frame);
     }
@@ -478,6 +488,7 @@ impl Net {
     /// net.reply(tcp(80, 1024));
     /// # });
     /// ```
+    #[track_caller]
     pub fn reply(&self, frame: Vec<u8>) {
         self.0.reply(frame);
     }
@@ -502,6 +513,7 @@ impl Net {
     ///
     /// # Errors
     /// The error of `f`.
+    #[track_caller]
     pub fn atomically<T>(&self, f: impl FnOnce(&Net) -> Result<T, Stop>) -> Result<T, Stop> {
         self.0.atomically(|_| f(self))
     }
@@ -517,12 +529,14 @@ impl Net {
     ///     if open.get(net) { net.flood() } else { net.retry() }
     /// }
     /// ```
+    #[track_caller]
     pub fn retry(&self) -> Route {
         self.0.retry()
     }
 }
 
 impl Read for Net {
+    #[track_caller]
     fn cell(&self, cell: Cell) -> CellValue {
         self.0.cell(cell)
     }
@@ -534,10 +548,12 @@ impl Access for Net {
         self.0.put(write);
     }
 
+    #[track_caller]
     fn savepoint(&self) -> Savepoint {
         self.0.savepoint()
     }
 
+    #[track_caller]
     fn roll_back(&self, to: Savepoint) {
         self.0.roll_back(to);
     }

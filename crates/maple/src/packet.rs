@@ -50,6 +50,7 @@ impl Packet {
     /// assert_eq!(pkt.switch(), Dpid(1));
     /// # });
     /// ```
+    #[track_caller]
     pub fn switch(&self) -> Dpid {
         self.0.switch()
     }
@@ -94,6 +95,7 @@ impl Packet {
     /// let sent = tcp(1024, 22);
     /// ask(&sent, |pkt| assert_eq!(&*pkt.frame().unwrap(), &sent[..]));
     /// ```
+    #[track_caller]
     pub fn frame(&self) -> Option<Arc<[u8]>> {
         self.0.frame()
     }

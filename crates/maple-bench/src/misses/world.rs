@@ -138,6 +138,7 @@ impl World {
                 Effect::Mail { .. }
                 | Effect::Report(_)
                 | Effect::BarriersDone(_)
+                | Effect::RuleCounted { .. }
                 | Effect::Remember(_)
                 | Effect::Departed { .. }
                 | Effect::Tried { .. }

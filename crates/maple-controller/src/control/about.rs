@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
@@ -17,6 +17,8 @@ pub(crate) struct About {
     state_file: Option<PathBuf>,
     /// The same moment by both clocks: one that nobody sets, and the one that people read.
     started: (Instant, SystemTime),
+    /// When the policy that runs was loaded.
+    policy_loaded: Mutex<SystemTime>,
 }
 
 impl About {
@@ -24,12 +26,23 @@ impl About {
     pub fn new(listening: Vec<(SocketAddr, bool)>, tls: Option<Arc<Tls>>, state_file: Option<PathBuf>) -> About {
         // Whoever asks may be in another folder.
         let state_file = state_file.map(|file| std::path::absolute(&file).unwrap_or(file));
-        About { listening, tls, state_file, started: (Instant::now(), SystemTime::now()) }
+        let now = SystemTime::now();
+        About { listening, tls, state_file, started: (Instant::now(), now), policy_loaded: Mutex::new(now) }
     }
 
     /// Whether there are certificates for TLS.
     pub fn has_tls(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// When the policy that runs was loaded.
+    pub fn policy_loaded(&self) -> SystemTime {
+        *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another policy runs now, which was loaded at this time.
+    pub fn set_policy_loaded(&self, at: SystemTime) {
+        *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
     /// All of it, for a controller with this number of shards.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
-use super::{Handle, ReportedError, state};
+use super::{Handle, ReportedError, explain, state};
 use crate::log::Entry;
 use crate::names::Names;
 use crate::status::{Stats, SwitchPort, SwitchStatus};
@@ -62,6 +62,9 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> 
         }
         Request::Reload(Reload::Rest) => reload(handle, ReloadTask::Rest)?,
         Request::Reload(Reload::Rollback) => reload(handle, ReloadTask::Rollback)?,
+        Request::Explain(question) => {
+            explain::answer(handle, question).map_err(|refusal| RequestError::at(&refusal.field, refusal.text))?
+        }
         Request::Invalidate(what) => json!(handle.invalidate(selection(handle.names(), what)?)),
     })
 }

@@ -8,6 +8,7 @@ pub mod transactions;
 pub(crate) mod about;
 mod access;
 mod answer;
+pub mod explain;
 pub mod plan;
 pub mod protocol;
 pub mod reload;
@@ -22,13 +23,14 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use maple_core::engine::{Counted, Event, PortCount, Selection, TableRule, Traffic, ViolationKey};
+use maple_core::engine::{Counted, Engine, Event, PortCount, RuleCount, Selection, TableRule, Traffic, ViolationKey};
 use maple_core::network::{HostInfo, Location, Mac, OwnFrame, PortKind};
 use maple_core::report::Report;
 use maple_core::route::FRAME_BYTES;
+use maple_core::rule::Rule;
 use maple_core::state::{Commit, Snapshot, Store, Write};
 use maple_wire::Dpid;
 
@@ -48,6 +50,8 @@ use crate::status::{ShardMetrics, Stats, SwitchStatus};
 const SHARD_TIMEOUT: Duration = Duration::from_secs(5);
 /// Counters that are younger are not requested again. A little more than a watching client's polling interval.
 const FRESH: Duration = Duration::from_millis(1200);
+/// How long switches have for saying what single rules have counted.
+const COUNT_PATIENCE: Duration = Duration::from_secs(1);
 /// How often [`Handle::count`] checks whether the switches have answered.
 const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -108,6 +112,11 @@ impl Handle {
         self.shared.successor.is_served.store(true, Ordering::Relaxed);
     }
 
+    /// When the policy that runs was loaded.
+    pub(crate) fn policy_loaded(&self) -> SystemTime {
+        self.shared.about.policy_loaded()
+    }
+
     /// Whether there are certificates for TLS.
     pub(crate) fn has_tls(&self) -> bool {
         self.shared.about.has_tls()
@@ -163,6 +172,34 @@ impl Handle {
         let (sender, receiver) = bounded(1);
         self.shared.mailboxes[usize::from(shard.0)].send(ShardMessage::Query(ShardQuery::Rules(dpid, sender)));
         receiver.recv_timeout(SHARD_TIMEOUT).unwrap_or_default()
+    }
+
+    /// Asks the engine that serves a switch, between two of its turns. `None` if no shard serves it, or not in time.
+    pub(crate) fn inspect<T: Send + 'static>(
+        &self,
+        dpid: Dpid,
+        look: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Option<T> {
+        let shard = self.shared.registry.shard_of(dpid)?;
+        let (sender, receiver) = bounded(1);
+        // The other thread may have stopped waiting.
+        let look: Box<dyn FnOnce(&Engine) + Send> = Box::new(move |engine| drop(sender.send(look(engine))));
+        self.shared.mailboxes.get(usize::from(shard.0))?.send(ShardMessage::Query(ShardQuery::Inspect(look)));
+        receiver.recv_timeout(SHARD_TIMEOUT).ok()
+    }
+
+    /// What rules have counted now, each at a table of a switch. The switches have a second to say it.
+    pub(crate) fn count_rules(&self, rules: Vec<(Dpid, u8, Rule)>) -> Vec<Option<RuleCount>> {
+        let ask = |(dpid, table, rule): (Dpid, u8, Rule)| {
+            let shard = self.shared.registry.shard_of(dpid)?;
+            let (sender, receiver) = bounded(1);
+            let query = ShardQuery::CountRule(dpid, table, rule, sender);
+            self.shared.mailboxes.get(usize::from(shard.0))?.send(ShardMessage::Query(query));
+            Some(receiver)
+        };
+        let asked: Vec<_> = rules.into_iter().map(ask).collect();
+        let deadline = Instant::now() + COUNT_PATIENCE;
+        asked.into_iter().map(|answer| answer?.recv_deadline(deadline).ok().flatten()).collect()
     }
 
     /// Requests fresh counters from all switches, or from one of them. Returns when all have answered, or after

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::engine::{Candidate, Event, Rehearsal, Rehearsed, Trial};
@@ -216,6 +216,7 @@ impl Handle {
     ) -> Result<Reloaded, ReloadError> {
         let mut last = self.shared.reloads.last.lock().unwrap_or_else(PoisonError::into_inner);
         *last += 1;
+        let loaded = SystemTime::now();
         let (began, candidate) = (Instant::now(), Candidate { number: *last, policy });
         let trials = self.ask_all(|to| ShardQuery::Try(candidate.clone(), to), TIMEOUT).ok_or_else(|| {
             self.abandon(&candidate);
@@ -240,6 +241,7 @@ impl Handle {
         }
         let adopted = self.ask_all(|to| ShardQuery::Adopt(candidate.clone(), to), TIMEOUT);
         adopted.ok_or(ReloadError::Unconfirmed)?;
+        self.shared.about.set_policy_loaded(loaded);
         let took = began.elapsed();
         Ok(Reloaded { trial, took, is_settled: self.settled(SETTLE) })
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::explain::Explain;
 use super::plan::Fingerprint;
 use super::reload::{CanaryAt, Tolerance};
 use super::schema;
@@ -20,6 +21,8 @@ pub enum Request {
     Reload(Reload),
     /// Read or write tracked state.
     State(StateRequest),
+    /// Say why a packet goes where it goes.
+    Explain(Explain),
 }
 
 /// What takes the place of the policy that runs.

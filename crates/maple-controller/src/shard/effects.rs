@@ -184,6 +184,12 @@ impl Shard {
             Effect::Departed { dpid, leaves, surroundings } => self.returns.departed(dpid, leaves, surroundings),
             Effect::Mail { to, mail } => self.outgoing.send(to, ShardMessage::Mail(mail)),
             Effect::BarriersDone(token) => self.fences.extend(self.settling.remove(&token)),
+            Effect::RuleCounted { token, count } => {
+                // The thread may have stopped waiting.
+                if let Some(to) = self.counting.remove(&token) {
+                    let _ = to.send(count);
+                }
+            }
             Effect::Tried { candidate, trial } => {
                 // The thread may have stopped waiting.
                 let waits = self.tried.take_if(|(number, _)| *number == candidate);

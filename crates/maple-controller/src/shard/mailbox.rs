@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use maple_core::engine::{
-    Candidate, Counted, EngineCopy, Event, Mail, PortCount, ShardId, TableRule, Traffic, Trial, ViolationKey,
+    Candidate, Counted, Engine, EngineCopy, Event, Mail, PortCount, RuleCount, ShardId, TableRule, Traffic, Trial,
+    ViolationKey,
 };
 use maple_core::network::Location;
+use maple_core::rule::Rule;
 use maple_wire::Dpid;
 use mio::Waker;
 
@@ -113,6 +115,10 @@ pub(crate) enum ShardQuery {
     Adopt(Candidate, Sender<()>),
     /// A copy of the engine.
     Copy(Sender<EngineCopy>),
+    /// What a rule of this table has counted. `None` if the switch does not say.
+    CountRule(Dpid, u8, Rule, Sender<Option<RuleCount>>),
+    /// Something short about the engine, as it is now. The closure sends the answer.
+    Inspect(Box<dyn FnOnce(&Engine) + Send>),
 }
 
 /// The sending end of one shard's mailbox.

@@ -15,6 +15,9 @@ use crate::session::CloseReason;
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
 use crate::time::until;
 
+/// The most questions about what rules have counted that a shard keeps in mind.
+const MOST_COUNTING: usize = 1024;
+
 impl Shard {
     /// Handles the messages that are in the mailbox now.
     pub(super) fn take_messages(&mut self, now: Time) {
@@ -166,6 +169,21 @@ impl Shard {
                 true
             }
             ShardQuery::Copy(to) => to.send(self.engine.copy()).is_ok(),
+            ShardQuery::CountRule(dpid, table, rule, to) => {
+                self.last_settle_token += 1;
+                let token = self.last_settle_token;
+                if self.counting.len() == MOST_COUNTING {
+                    // The oldest question was to a switch that has gone.
+                    self.counting.pop_first();
+                }
+                self.counting.insert(token, to);
+                self.events.push(Event::CountRule { dpid, token, table, rule });
+                true
+            }
+            ShardQuery::Inspect(look) => {
+                look(&self.engine);
+                true
+            }
             ShardQuery::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
         };
     }

@@ -59,13 +59,13 @@ mod schedules;
 mod testing;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use maple_core::engine::{Effect, Engine, Event, Histogram, ShardId, Time, Trial};
+use maple_core::engine::{Effect, Engine, Event, Histogram, RuleCount, ShardId, Time, Trial};
 use maple_core::network::Location;
 use maple_wire::Dpid;
 use mio::{Events, Poll, Token};
@@ -194,6 +194,8 @@ pub(crate) struct Shard {
     fences: Vec<Sender<()>>,
     /// Threads that wait until rules are deleted, by the engine's token.
     settling: FxHashMap<u64, Sender<()>>,
+    /// Those who want to know what rules have counted, by the numbers of their questions.
+    counting: BTreeMap<u64, Sender<Option<RuleCount>>>,
     last_settle_token: u64,
     /// The thread that waits for the trial of a policy, by the policy's number.
     tried: Option<(u64, Sender<Trial>)>,
@@ -258,6 +260,7 @@ impl Shard {
             deferred: Vec::new(),
             fences: Vec::new(),
             settling: FxHashMap::default(),
+            counting: BTreeMap::new(),
             tried: None,
             adopted: None,
             last_settle_token: 0,

@@ -269,6 +269,11 @@ impl Simulation {
         self.shards[shard].shard.engine.rules(dpid)
     }
 
+    /// The engines, in the order of their shards.
+    pub fn engines(&self) -> Vec<&Engine> {
+        self.shards.iter().map(|simulated| &simulated.shard.engine).collect()
+    }
+
     /// The trace tree of a switch as text. Empty if the shard does not serve the switch.
     pub fn tree(&self, shard: usize, dpid: Dpid) -> String {
         self.shards[shard].shard.engine.tree(dpid)

@@ -54,9 +54,12 @@ pub use observe::{Difference, Observation};
 pub use packet::{Sample, frame_of};
 pub use proof::Open;
 
+pub(crate) use packet::Headers;
+pub(crate) use vary::{failing, fitting};
+
 use cost::Costs;
 use coverage::{MergedTraces, keys};
-use packet::{ARP, Headers, IPV4, IPV6, build};
+use packet::{ARP, IPV4, IPV6, build};
 use proof::Explored;
 use vary::{Values, variants};
 

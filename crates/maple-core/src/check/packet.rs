@@ -27,7 +27,7 @@ pub struct Sample {
 }
 
 /// Values of a packet's fields.
-pub(super) type Headers = BTreeMap<Field, u128>;
+pub(crate) type Headers = BTreeMap<Field, u128>;
 
 impl Sample {
     /// The packet's fields.
@@ -35,13 +35,13 @@ impl Sample {
         Packet::new(&self.frame, self.at.port.0)
     }
 
-    pub(super) fn headers(&self) -> Headers {
+    pub(crate) fn headers(&self) -> Headers {
         let packet = self.packet();
         Field::ALL.into_iter().filter_map(|field| packet.get(field).map(|value| (field, value))).collect()
     }
 
     /// The packet with some fields changed. The rest stays as far as it fits these.
-    pub(super) fn with(&self, changes: &Headers) -> Sample {
+    pub(crate) fn with(&self, changes: &Headers) -> Sample {
         let mut at = self.at;
         if let Some(port) = changes.get(&Field::InPort) {
             at.port.0 = *port as u32;

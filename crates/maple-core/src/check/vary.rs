@@ -175,7 +175,7 @@ pub(super) fn variants(
 
 /// Changes that make a packet fit the condition: with each range at its ends and in its middle. A prefix is a range
 /// too.
-fn fitting(cond: &Cond, headers: &Headers) -> Vec<Headers> {
+pub(crate) fn fitting(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     let old = |field| headers.get(&field).copied().unwrap_or(0);
     let base: Headers = cond.all.iter().map(|c| (c.field, old(c.field) & !c.mask | c.value)).collect();
     let ranges: Vec<Range> = cond.ranges.iter().copied().chain(cond.all.iter().filter_map(block)).collect();
@@ -191,7 +191,7 @@ fn fitting(cond: &Cond, headers: &Headers) -> Vec<Headers> {
 }
 
 /// Changes that make a packet fail one part of the condition.
-fn failing(cond: &Cond, headers: &Headers) -> Vec<Headers> {
+pub(crate) fn failing(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     let mut all = Vec::new();
     for c in &cond.all {
         let old = headers.get(&c.field).copied().unwrap_or(c.value);

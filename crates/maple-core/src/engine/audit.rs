@@ -39,6 +39,20 @@ pub(super) struct Audits {
     asked: Time,
     /// The rules of others that were compared with ours, by table.
     judged: BTreeSet<(u8, EntryKey)>,
+    /// The rules of others in the last answer.
+    foreign: Vec<(u8, Rule)>,
+}
+
+impl Audits {
+    /// The rules of others that the switch had when it was last asked, as far as there was room for them.
+    pub fn foreign(&self) -> &[(u8, Rule)] {
+        &self.foreign
+    }
+
+    /// The switch has these rules of others.
+    pub fn set_foreign(&mut self, foreign: Vec<(u8, Rule)>) {
+        self.foreign = foreign;
+    }
 }
 
 impl Engine {
@@ -107,6 +121,7 @@ impl Engine {
         self.stats.audits += 1;
         if let Some(findings) = findings {
             self.judge_foreign(dpid, &findings.foreign);
+            self.keep_foreign(dpid, &findings.foreign);
             self.repair(dpid, findings);
         }
     }
@@ -120,6 +135,12 @@ impl Engine {
         let example = line(version, table, &rule).into();
         self.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
         self.reread(dpid);
+    }
+
+    fn keep_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.audits.set_foreign(foreign.to_vec());
+        }
     }
 
     /// Reports rules of others that take packets from ours, each once while it is there.

@@ -8,11 +8,13 @@ use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortSt
 use maple_wire::{Dpid, Instruction, Match, Port, Version};
 
 use super::messages::Mail;
+use super::polls::RuleCount;
 use super::reload::{Candidate, Trial};
 use crate::ids::{LeafId, ShardId};
 use crate::network::{Location, OwnFrame};
 use crate::remembered::{Surroundings, Witness};
 use crate::report::{Counted, Report};
+use crate::rule::Rule;
 use crate::state::{Commit, Selection, Write};
 
 /// Everything that can wake the engine.
@@ -127,6 +129,17 @@ pub enum Event {
         dpid: Dpid,
         /// What to count.
         what: Counted,
+    },
+    /// Somebody wants to know what a rule has counted. The engine answers with [`Effect::RuleCounted`].
+    CountRule {
+        /// The switch.
+        dpid: Dpid,
+        /// The answer has this number.
+        token: u64,
+        /// The rule's table.
+        table: u8,
+        /// The rule, with the cookie that the switch reports.
+        rule: Rule,
     },
     /// Discovery saw a link between these ports. One event covers both directions, and repetitions are harmless. To any
     /// one shard.
@@ -260,6 +273,13 @@ pub enum Effect {
     ListenerPacket(ListenerPacket),
     /// The answer to [`Event::AwaitBarriers`].
     BarriersDone(u64),
+    /// What a rule has counted: the answer to [`Event::CountRule`].
+    RuleCounted {
+        /// The number of the question.
+        token: u64,
+        /// `None` if the switch did not say.
+        count: Option<RuleCount>,
+    },
     /// How the trial of a policy went: the answer to [`Event::Try`].
     Tried {
         /// The policy's number.

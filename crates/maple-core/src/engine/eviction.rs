@@ -121,6 +121,9 @@ impl Engine {
             return self.audit_answered(dpid, &mut reply);
         }
         let reply = &reply;
+        if self.is_rule_count(dpid, xid) {
+            return self.rule_count_answered(dpid, xid, reply);
+        }
         if self.is_poll(dpid, xid) {
             return self.poll_answered(dpid, reply);
         }
@@ -142,6 +145,8 @@ impl Engine {
     pub(super) fn statistics_refused(&mut self, dpid: Dpid, xid: u32) {
         if self.is_audit(dpid, xid) {
             self.audit_failed(dpid, true);
+        } else if self.is_rule_count(dpid, xid) {
+            self.end_rule_count(dpid, xid);
         } else if self.is_poll(dpid, xid) {
             self.poll_refused(dpid);
         } else if self.switches.get(&dpid).is_some_and(|switch| switch.capacity.is_answer(xid)) {

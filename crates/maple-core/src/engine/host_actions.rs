@@ -286,7 +286,7 @@ fn is_at(state: &Snapshot, mac: Mac, at: Location) -> bool {
 }
 
 /// The writes that give a host these addresses and take them from their former owners.
-fn with_addresses(state: &Snapshot, mac: Mac, mut info: HostInfo, addresses: &[IpAddr]) -> Vec<Write> {
+pub(super) fn with_addresses(state: &Snapshot, mac: Mac, mut info: HostInfo, addresses: &[IpAddr]) -> Vec<Write> {
     let mut former: BTreeMap<Mac, HostInfo> = BTreeMap::new();
     for ip in addresses {
         info.insert(*ip);

@@ -164,6 +164,9 @@ impl Engine {
         if self.is_audit(dpid, xid) {
             return self.audit_failed(dpid, false);
         }
+        if self.is_rule_count(dpid, xid) {
+            return self.end_rule_count(dpid, xid);
+        }
         if self.is_poll(dpid, xid) {
             self.stats.polls_postponed += 1;
             self.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.polls.on_unsent());

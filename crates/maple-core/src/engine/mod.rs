@@ -36,7 +36,7 @@
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
 //! | topology and hosts | `topology`, `segments`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `capacity`, `eviction`, `await_barriers` |
-//! | counters and views | `polls`, `measure`, `traffic`, `view`, `reports` |
+//! | counters and views | `polls`, `rule_counts`, `measure`, `traffic`, `view`, `explain`, `reports` |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -115,9 +115,11 @@ mod switch;
 mod tables;
 
 // Counters, and views for people.
+mod explain;
 mod measure;
 mod polls;
 mod reports;
+mod rule_counts;
 mod traffic;
 mod view;
 
@@ -127,6 +129,7 @@ pub use await_barriers::BARRIER_ROUNDS;
 pub use cookies::OWN_COOKIES;
 pub use differences::{Decision, Difference, DifferenceKind};
 pub use event::{Effect, Event, InstalledFlow, ListenerPacket};
+pub use explain::Engines;
 pub use histogram::Histogram;
 pub use hit::{Answered, Hits, MAX_HITS};
 pub use hosts::PROBE_MAC;
@@ -323,6 +326,7 @@ impl Engine {
             }
             Event::Committed(commit) => self.apply_commit(commit),
             Event::Watch { dpid, what } => self.watch(dpid, what),
+            Event::CountRule { dpid, token, table, rule } => self.count_rule(dpid, token, table, &rule),
             Event::Unsent { dpid, xid } => self.poll_unsent(dpid, xid),
             Event::Try(candidate) => self.try_policy(candidate),
             Event::Adopt(candidate) => self.adopt(candidate),

@@ -294,6 +294,7 @@ impl Rehearsal {
                     Effect::Send { .. }
                     | Effect::ListenerPacket(_)
                     | Effect::BarriersDone(_)
+                    | Effect::RuleCounted { .. }
                     | Effect::Adopted { .. }
                     | Effect::Remember(_)
                     | Effect::Departed { .. }

@@ -20,6 +20,7 @@ use super::polls::Polls;
 use super::proactive::Proactive;
 use super::restore::Restoring;
 use super::route_rules::RouteRules;
+use super::rule_counts::RuleCounts;
 use super::tables::{Confirmed, Requests, Tables, Waiter};
 use super::{Effect, Engine, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
@@ -86,6 +87,8 @@ pub(super) struct Switch {
     /// Its counters, and when to ask for them.
     pub polls: Polls,
     pub audits: Audits,
+    /// Questions about single rules.
+    pub rule_counts: RuleCounts,
     /// Hosts whose location was verified for hits.
     pub verified_hosts: VersionedCache,
     /// The switch refuses again and again: until then it gets no new rules.
@@ -152,6 +155,7 @@ impl Switch {
             meters: Meters::default(),
             polls: Polls::default(),
             audits: Audits::default(),
+            rule_counts: RuleCounts::default(),
             verified_hosts: VersionedCache::default(),
             full_until: None,
             full_count: 0,

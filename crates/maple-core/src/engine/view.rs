@@ -75,27 +75,26 @@ impl Engine {
     /// not serve it.
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
         let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
-        let mut rules: Vec<TableRule> = switch
-            .tables
-            .installed()
-            .map(|(table_id, rule)| {
-                let subject = subject_of(self.options.epoch, rule.cookie);
-                let leaf = match subject {
-                    Some(Subject::Leaf(leaf)) if self.routes.of_subscription(leaf).is_none() => Some(leaf),
-                    _ => None,
-                };
-                let (newest, _) = switch.polls.readings(Counted::Rules);
-                let of = |rules: &FxHashMap<_, RuleCount>| {
-                    rules.get(&(table_id, entry_key(rule.priority, &rule.matching))).copied()
-                };
-                let counted = newest.and_then(|round| of(&round.rules)).filter(|count| count.cookie == rule.cookie);
-                let why = self.why(switch, &rule, subject);
-                let cookie = switch.tables.reported_cookie(table_id, &rule).unwrap_or(rule.cookie);
-                TableRule { table_id, counted, why, rule: Rule { cookie, ..rule }, leaf }
-            })
-            .collect();
+        let installed = switch.tables.installed();
+        let mut rules: Vec<TableRule> = installed.map(|(table, rule)| self.table_rule(switch, table, rule)).collect();
         rules.sort_by_key(|r| (r.table_id, std::cmp::Reverse(r.rule.priority)));
         rules
+    }
+
+    /// A rule of a switch, with its purpose.
+    pub(super) fn table_rule(&self, switch: &Switch, table_id: u8, rule: Rule) -> TableRule {
+        let subject = subject_of(self.options.epoch, rule.cookie);
+        let leaf = match subject {
+            Some(Subject::Leaf(leaf)) if self.routes.of_subscription(leaf).is_none() => Some(leaf),
+            _ => None,
+        };
+        let (newest, _) = switch.polls.readings(Counted::Rules);
+        let of =
+            |rules: &FxHashMap<_, RuleCount>| rules.get(&(table_id, entry_key(rule.priority, &rule.matching))).copied();
+        let counted = newest.and_then(|round| of(&round.rules)).filter(|count| count.cookie == rule.cookie);
+        let why = self.why(switch, &rule, subject);
+        let cookie = switch.tables.reported_cookie(table_id, &rule).unwrap_or(rule.cookie);
+        TableRule { table_id, counted, why, rule: Rule { cookie, ..rule }, leaf }
     }
 
     /// Whether an update of a switch's rules is between its two steps: additions have been sent, and old rules are

@@ -17,6 +17,7 @@ use crate::route::{Goal, Looked, Resolved, Route, RouteView};
 use crate::state::{Cell, Txn};
 use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 
+mod account;
 mod changes;
 mod guarded;
 mod net;
@@ -24,6 +25,7 @@ mod packet;
 mod slice;
 mod tables;
 
+pub use account::{AccountStep, Asked, MOST_STEPS};
 pub(crate) use changes::Changes;
 pub use guarded::Violation;
 pub use net::Net;
@@ -69,6 +71,8 @@ struct RunState {
     violations: Vec<Violation>,
     /// What rules of access lists report about the packet.
     logged: Vec<Arc<str>>,
+    /// All that it observes, if somebody wants to know.
+    account: Option<Box<account::Account>>,
 }
 
 /// What one run of f decides.
@@ -105,6 +109,8 @@ pub struct Finished {
     pub violations: Vec<Violation>,
     /// What rules of access lists report about the packet: `deny by acl.yaml:12`.
     pub logged: Vec<Arc<str>>,
+    /// All that f observed, if the run kept an account ([`Run::with_account`]).
+    pub account: Vec<AccountStep>,
 }
 
 impl Run {
@@ -150,6 +156,7 @@ impl Run {
             view: None,
             violations: Vec::new(),
             logged: Vec::new(),
+            account: None,
         };
         Run { state: Rc::new(RefCell::new(Some(state))) }
     }
@@ -236,6 +243,7 @@ impl Run {
         for cell in state.paths.iter().filter_map(|(path, looked)| looked.at(path)) {
             state.txn.read(cell);
         }
+        let account = state.take_account();
         let mut trace = state.recorder.finish();
         trace.read_switch |= state.read_switch;
         trace.each = state.each;
@@ -248,6 +256,7 @@ impl Run {
             heard: state.heard,
             violations: state.violations,
             logged: state.logged,
+            account,
         })
     }
 

@@ -5,7 +5,7 @@ use std::panic::Location as Caller;
 
 use maple_wire::{Dpid, PortNo};
 
-use super::{Run, RunState, slice};
+use super::{Asked, Run, slice};
 use crate::network::{Location, Mac, OwnFrame};
 use crate::policy_error::PolicyError;
 use crate::route::Route;
@@ -28,6 +28,7 @@ impl Net {
     }
 
     /// The location of a host, or `None` if it is unknown. The run fails if host tracking is off.
+    #[track_caller]
     pub fn locate(&self, mac: Mac) -> Option<Location> {
         self.try_locate(mac).ok().flatten()
     }
@@ -36,6 +37,7 @@ impl Net {
     ///
     /// # Errors
     /// [`PolicyError::HostsNotTracked`] without host tracking; the run fails then, whatever f does with the error.
+    #[track_caller]
     pub fn try_locate(&self, mac: Mac) -> Result<Option<Location>, PolicyError> {
         self.need_hosts(mac)?;
         Ok(match self.read(Cell::HostAt(mac)) {
@@ -45,6 +47,7 @@ impl Net {
     }
 
     /// The host that uses an IP address, and where it is.
+    #[track_caller]
     pub fn locate_ip(&self, ip: IpAddr) -> Option<(Mac, Location)> {
         match self.read(Cell::HostByIp(ip)) {
             CellValue::Host(host) => host,
@@ -53,6 +56,7 @@ impl Net {
     }
 
     /// The IP addresses that a host announced most recently, or `None` for an unknown host.
+    #[track_caller]
     pub fn host_addresses(&self, mac: Mac) -> Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)> {
         match self.read(Cell::HostAddresses(mac)) {
             CellValue::Addresses(addresses) => addresses,
@@ -61,6 +65,7 @@ impl Net {
     }
 
     /// All hosts and where they are, by address.
+    #[track_caller]
     pub fn hosts(&self) -> Vec<(Mac, Location)> {
         match self.read(Cell::Hosts) {
             CellValue::Hosts(hosts) => hosts,
@@ -69,6 +74,7 @@ impl Net {
     }
 
     /// All switches, by datapath id.
+    #[track_caller]
     pub fn switches(&self) -> Vec<Dpid> {
         match self.read(Cell::Switches) {
             CellValue::Switches(switches) => switches,
@@ -77,6 +83,7 @@ impl Net {
     }
 
     /// All links, each once, lower end first.
+    #[track_caller]
     pub fn links(&self) -> Vec<(Location, Location)> {
         match self.read(Cell::Links) {
             CellValue::Links(links) => links,
@@ -85,6 +92,7 @@ impl Net {
     }
 
     /// The edge ports of a switch that are up, in order.
+    #[track_caller]
     pub fn edge_ports(&self, switch: Dpid) -> Vec<PortNo> {
         match self.read(Cell::EdgePorts(switch)) {
             CellValue::Ports(ports) => ports,
@@ -122,12 +130,14 @@ impl Net {
     /// # Errors
     /// [`PolicyError::NoSuchWeight`] if links have no costs by that name. That is a dependency like any answer, and the
     /// run may go on.
+    #[track_caller]
     pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
         let route = self.path_to(a.switch, b, Some(weight.into()));
         route.ok_or_else(|| PolicyError::NoSuchWeight { name: weight.into(), known: self.weights() })
     }
 
     /// The names that links have costs by, in order.
+    #[track_caller]
     pub fn weights(&self) -> Vec<Name> {
         match self.read(Cell::Weights) {
             CellValue::Names(names) => names,
@@ -174,22 +184,31 @@ impl Net {
 
     /// Reads any cell. The named methods are easier to use. In a slice, names are those of the slice's own state, and
     /// the network is what the slice has of it.
+    #[track_caller]
     pub fn read(&self, cell: Cell) -> CellValue {
-        self.0.state().read(cell)
+        let mut state = self.0.state();
+        if state.account.is_none() {
+            return state.read(cell);
+        }
+        let value = state.read(cell.clone());
+        state.note_state(Caller::caller(), || Asked::Cell(cell, value.clone()));
+        value
     }
 
     /// The best path, before f has looked at it. `None` if no link cost has that name.
+    #[track_caller]
     fn path_to(&self, from: Dpid, to: Location, weight: Option<Name>) -> Option<Route> {
         let mut state = self.0.state();
-        let RunState { txn, slice, paths, .. } = &mut *state;
         let path = Cell::Path { from, to: to.switch, weight, within: None };
-        for cell in slice::paths(slice.as_ref(), path) {
-            if let CellValue::Hops(found) = cell.evaluate(txn.peek()) {
+        for cell in slice::paths(state.slice.as_ref(), path) {
+            if let CellValue::Hops(found) = cell.evaluate(state.txn.peek()) {
+                let is_there = found.is_some();
                 let (route, looked) = Route::path(&cell, to, found);
-                paths.push((cell, looked));
+                state.note_state(Caller::caller(), || Asked::Path(cell.clone(), is_there));
+                state.paths.push((cell, looked));
                 return Some(route);
             }
-            txn.read(cell);
+            state.txn.read(cell);
         }
         None
     }

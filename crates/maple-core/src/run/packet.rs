@@ -4,13 +4,13 @@ use std::fmt;
 use std::panic::Location as Caller;
 use std::sync::Arc;
 
-use maple_wire::{Dpid, Field, PortNo};
+use maple_wire::{Constraint, Dpid, Field, PortNo};
 
 use super::changes::Changed;
-use super::{Run, RunState, Subject};
+use super::{Asked, Run, RunState, Subject};
 use crate::network::Mac;
 use crate::route::Route;
-use crate::trace::{Cond, CondList, Source, caller};
+use crate::trace::{Cond, CondList, ListAnswer, Range, Source, caller};
 
 /// f's view of its packet. Every method records what it answers.
 #[derive(Clone)]
@@ -49,10 +49,13 @@ impl PacketHandle {
     }
 
     /// The switch where the packet entered the network.
+    #[track_caller]
     pub fn switch(&self) -> Dpid {
         let mut state = self.0.state();
         state.read_switch = true;
-        state.ingress.switch
+        let switch = state.ingress.switch;
+        state.note_state(Caller::caller(), || Asked::Switch(switch));
+        switch
     }
 
     /// The same for a composition. Its parts may not have asked for it, so this is no question.
@@ -96,7 +99,15 @@ impl PacketHandle {
             None => source(place),
         };
         let packet = subject.view(*ingress);
-        Changed { changes, recorder, packet: &packet, source: None }.first_of(list, named)
+        let first = Changed { changes, recorder, packet: &packet, source: None }.first_of(list, named);
+        if state.account.is_some() {
+            let place = first.unwrap_or(list.conds().len());
+            let (list, source) = (Arc::clone(list), source(place));
+            state.note(source.as_ref(), || {
+                Asked::List(ListAnswer { after: 0, list, first: place, source: source.clone() })
+            });
+        }
+        first
     }
 
     /// Whether the packet is for a group of hosts, or for all: the group bit of `eth_dst`. A test of that bit, so all
@@ -126,9 +137,11 @@ impl PacketHandle {
 
     /// The whole frame, from the Ethernet header on, without its check sequence. No rule can match on it, so each
     /// packet of this kind comes to the controller. `None` if the switch sent only its beginning, or there is no frame.
+    #[track_caller]
     pub fn frame(&self) -> Option<Arc<[u8]>> {
         let mut state = self.0.state();
         state.each = true;
+        state.note_state(Caller::caller(), || Asked::Frame);
         match &state.subject {
             Subject::Frame { bytes, total_len } if bytes.len() >= *total_len => state.changes.frame(bytes),
             _ => None,
@@ -164,23 +177,35 @@ impl PacketHandle {
 
 impl Observe for PacketHandle {
     fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128> {
-        self.ask(source, |packet| packet.read(field, mask))
+        let value = self.ask(source.clone(), |packet| packet.read(field, mask));
+        self.note(source.as_ref(), || Asked::Field(field, mask, value));
+        value
     }
 
     fn equals(&self, field: Field, value: u128, mask: u128, source: Option<Source>) -> bool {
-        self.ask(source, |packet| packet.equals(field, value, mask))
+        let answer = self.ask(source.clone(), |packet| packet.equals(field, value, mask));
+        let cond = || Cond::default().and(Constraint::masked(field, value, mask));
+        self.note(source.as_ref(), || Asked::Test(cond(), answer));
+        answer
     }
 
     fn in_range(&self, field: Field, lo: u128, hi: u128, source: Option<Source>) -> bool {
-        self.ask(source, |packet| packet.in_range(field, lo, hi))
+        let answer = self.ask(source.clone(), |packet| packet.in_range(field, lo, hi));
+        let cond = || Cond::default().within(Range { field, lo, hi });
+        self.note(source.as_ref(), || Asked::Test(cond(), answer));
+        answer
     }
 
     fn present(&self, field: Field, source: Option<Source>) -> bool {
-        self.ask(source, |packet| packet.present(field))
+        let answer = self.ask(source.clone(), |packet| packet.present(field));
+        self.note(source.as_ref(), || Asked::Present(field, answer));
+        answer
     }
 
     fn fits(&self, cond: &Cond, source: Option<Source>) -> bool {
-        self.ask(source, |packet| packet.matches(cond))
+        let answer = self.ask(source.clone(), |packet| packet.matches(cond));
+        self.note(source.as_ref(), || Asked::Test(cond.clone(), answer));
+        answer
     }
 }
 

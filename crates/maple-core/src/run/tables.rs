@@ -3,7 +3,7 @@
 use std::panic::Location as Caller;
 use std::sync::Arc;
 
-use super::Net;
+use super::{Asked, Net};
 use crate::network::LinkName;
 use crate::policy_error::PolicyError;
 use crate::route::Route;
@@ -12,16 +12,19 @@ use crate::trace::{Source, caller};
 
 impl Net {
     /// The value at a table's key.
+    #[track_caller]
     pub fn get(&self, table: &str, key: &Value) -> Option<Value> {
         self.value(Cell::Table(table.into(), key.clone()))
     }
 
     /// Whether a table has a key. A dependency on the key's value.
+    #[track_caller]
     pub fn contains(&self, table: &str, key: &Value) -> bool {
         self.get(table, key).is_some()
     }
 
     /// The number of keys in a table.
+    #[track_caller]
     pub fn len(&self, table: &str) -> usize {
         match self.read(Cell::TableLen(table.into())) {
             CellValue::Len(len) => len,
@@ -30,6 +33,7 @@ impl Net {
     }
 
     /// All keys and values of a table, by key. A dependency on the whole table.
+    #[track_caller]
     pub fn entries(&self, table: &str) -> Vec<(Value, Value)> {
         match self.read(Cell::TableAll(table.into())) {
             CellValue::Table(all) => all.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
@@ -38,6 +42,7 @@ impl Net {
     }
 
     /// A variable's value.
+    #[track_caller]
     pub fn var(&self, name: &str) -> Option<Value> {
         self.value(Cell::Var(name.into()))
     }
@@ -95,6 +100,7 @@ impl Net {
     /// Writes, for bindings that know their own source lines.
     pub fn write(&self, write: Write, source: Option<Source>) {
         let mut state = self.0.state();
+        state.note(source.as_ref(), || Asked::Wrote(write.clone()));
         let write = state.own_write(write);
         if state.wrote_at.is_none() {
             state.wrote_at = source;
@@ -114,6 +120,7 @@ impl Net {
         state.txn.kind(&state.own(var)).cloned()
     }
 
+    #[track_caller]
     fn value(&self, cell: Cell) -> Option<Value> {
         match self.read(cell) {
             CellValue::Value(value) => value,
@@ -134,6 +141,7 @@ impl Net {
 }
 
 impl Read for Net {
+    #[track_caller]
     fn cell(&self, cell: Cell) -> CellValue {
         self.read(cell)
     }

@@ -14,7 +14,7 @@ use maple_wire::{Dpid, Match, Packet, Port, PortNo, Version};
 
 use crate::engine::{
     BARRIER_ROUNDS, Candidate, Effect, Engine, Event, InstalledFlow, ListenerPacket, Options, Rehearsal, Rehearsed,
-    ShardId, Time, Trial,
+    RuleCount, ShardId, Time, Trial,
 };
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
@@ -144,6 +144,8 @@ pub struct Sim {
     /// The messages to switches, in the order of arrival. Recorded since a caller put a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,
     settled: Vec<(ShardId, u64)>,
+    /// What rules have counted, for those who asked.
+    pub counted: Vec<(u64, Option<RuleCount>)>,
     /// All policies so far: the first, and those that were to be reloaded, by number.
     policies: Vec<Arc<dyn Policy>>,
     /// The newest one that some shard has adopted.
@@ -194,6 +196,7 @@ impl Sim {
             flow_mods: 0,
             messages: None,
             settled: Vec::new(),
+            counted: Vec::new(),
             policies: vec![policy],
             adopted: 0,
             options,
@@ -516,6 +519,7 @@ impl Sim {
                 }
                 Effect::Report(report) => self.reports.push(report),
                 Effect::BarriersDone(token) => self.settled.push((shard, token)),
+                Effect::RuleCounted { token, count } => self.counted.push((token, count)),
                 Effect::Tried { candidate, trial } => {
                     self.trials.push(trial);
                     let tried = self.candidate.clone().filter(|there| there.number == candidate);

@@ -30,9 +30,11 @@ use crate::ids::LeafId;
 /// Something that can read tracked state.
 pub trait Read {
     /// The value of a cell.
+    #[track_caller]
     fn cell(&self, cell: Cell) -> CellValue;
 
     /// The value at a key of a table.
+    #[track_caller]
     fn at(&self, table: &Name, key: &Value) -> Option<Value> {
         match self.cell(Cell::Table(table.clone(), key.clone())) {
             CellValue::Value(value) => value,

@@ -82,6 +82,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
     /// # Panics
     /// If that is no `V`: others can write tables too. In a policy the panic is an error of this packet.
     /// [`Table::try_get`] returns an error instead.
+    #[track_caller]
     pub fn get(&self, state: &impl Read, key: &K) -> Option<V> {
         self.try_get(state, key).unwrap_or_else(|error| panic!("{error}"))
     }
@@ -90,6 +91,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
     ///
     /// # Errors
     /// [`WrongType`] if it is no `V`.
+    #[track_caller]
     pub fn try_get(&self, state: &impl Read, key: &K) -> Result<Option<V>, WrongType> {
         let key = key.to_value();
         let Some(value) = state.at(&self.name, &key) else { return Ok(None) };
@@ -97,11 +99,13 @@ impl<K: Stored, V: Stored> Table<K, V> {
     }
 
     /// Whether there is a value at `key`.
+    #[track_caller]
     pub fn contains(&self, state: &impl Read, key: &K) -> bool {
         state.at(&self.name, &key.to_value()).is_some()
     }
 
     /// How many keys there are.
+    #[track_caller]
     pub fn len(&self, state: &impl Read) -> usize {
         match state.cell(Cell::TableLen(self.name.clone())) {
             CellValue::Len(len) => len,
@@ -110,6 +114,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
     }
 
     /// Whether there are none.
+    #[track_caller]
     pub fn is_empty(&self, state: &impl Read) -> bool {
         self.len(state) == 0
     }
@@ -118,6 +123,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
     ///
     /// # Panics
     /// If there is something that is no `K` or `V`.
+    #[track_caller]
     pub fn entries(&self, state: &impl Read) -> Vec<(K, V)> {
         let CellValue::Table(all) = state.cell(Cell::TableAll(self.name.clone())) else { return Vec::new() };
         let key = |key: &Value| K::from_value(key).ok_or_else(|| wrong::<K>(self.name.to_string(), key.clone()));
@@ -160,6 +166,7 @@ impl<V: Stored + Clone> Var<V> {
     ///
     /// # Panics
     /// If what is there is no `V`.
+    #[track_caller]
     pub fn get(&self, state: &impl Read) -> V {
         match state.cell(Cell::Var(self.name.clone())) {
             CellValue::Value(Some(value)) => {
@@ -194,6 +201,7 @@ impl Counter {
     }
 
     /// The sum: a dependency, which each addition changes.
+    #[track_caller]
     pub fn get(&self, state: &impl Read) -> i128 {
         match state.cell(Cell::Var(self.name.clone())) {
             CellValue::Value(Some(value)) => value.as_int().unwrap_or_default(),

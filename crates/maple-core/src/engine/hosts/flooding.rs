@@ -49,6 +49,14 @@ impl Flooding {
 }
 
 impl Hosts {
+    /// Whether there is room for a host that is not known yet.
+    pub fn has_room(&self, mac: Mac, at: Location) -> bool {
+        let here = self.per_port.get(&at).copied().unwrap_or_default();
+        let on_switch = self.per_switch.get(&at.switch).copied().unwrap_or_default();
+        self.is_in_fixed_place(mac, at)
+            || !self.flooding.guarded.contains_key(&at) && here < self.most_at(at) && on_switch < self.limits.per_switch
+    }
+
     /// Whether a port may have another host. If not, the port is guarded from now on.
     /// A host with a fixed place there is admitted always; the configuration bounds their number.
     pub(super) fn admit(&mut self, now: Time, mac: Mac, at: Location, out: &mut Vec<HostAction>) -> bool {

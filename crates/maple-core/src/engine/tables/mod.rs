@@ -35,8 +35,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use maple_wire::Version;
 use maple_wire::msg::{FlowMod, Message};
+use maple_wire::{Field, Version};
 
 use super::Time;
 use super::routes::RouteId;
@@ -218,6 +218,11 @@ impl Tables {
     /// The rules of the switch, by table and descending priority.
     pub fn installed(&self) -> impl Iterator<Item = (u8, Rule)> {
         self.installed.iter().flat_map(|(table, installed)| installed.rules().into_iter().map(|rule| (*table, rule)))
+    }
+
+    /// The rule of a table that takes a packet with these fields.
+    pub fn find(&self, table: u8, value: &dyn Fn(Field) -> Option<u128>) -> Option<Rule> {
+        self.installed.get(&table)?.find(value)
     }
 
     /// The cookie that the switch reports for a rule that it has.

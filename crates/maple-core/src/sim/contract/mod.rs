@@ -8,6 +8,7 @@
 //! but never elsewhere, changed or twice.
 
 mod case;
+mod explained;
 mod generate;
 mod guards;
 mod play;
@@ -21,6 +22,8 @@ fn the_network_behaves_as_if_the_policy_ran_on_every_packet() {
     let sent = all.exact + all.lossy;
     assert!(all.exact * 2 > sent, "most packets must be checked exactly: {all:?}");
     assert!(all.packet_ins * 5 < sent * 4, "the rules must carry packets too: {all:?}");
+    let told = [all.agreed, all.alternatives];
+    assert!(told.iter().all(|count| count * 10 > all.explained), "explanations must have something to say: {all:?}");
 }
 
 #[test]

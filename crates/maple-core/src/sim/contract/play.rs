@@ -25,16 +25,16 @@ use crate::state::{Name, Snapshot, Txn, Write};
 const LLDP: u128 = 0x88cc;
 
 /// A packet that entered, and whether its host was where the controller believed.
-struct Sent {
-    frame: Vec<u8>,
-    at: Location,
-    true_place: bool,
+pub(super) struct Sent {
+    pub frame: Vec<u8>,
+    pub at: Location,
+    pub true_place: bool,
 }
 
 pub struct Play<'a> {
-    case: &'a Case,
+    pub(super) case: &'a Case,
     /// What runs now, and what else may have run since the last rest.
-    policy: Arc<dyn Policy>,
+    pub(super) policy: Arc<dyn Policy>,
     former: Vec<Arc<dyn Policy>>,
     /// Whether that is the case's other policy.
     is_other: bool,
@@ -50,7 +50,7 @@ pub struct Play<'a> {
     /// How many packets were dropped so far because no rule led them along their way.
     way_drops: u64,
     /// Some switch may be full.
-    shrunk: bool,
+    pub(super) shrunk: bool,
     pub tally: Tally,
 }
 
@@ -71,11 +71,16 @@ pub struct Tally {
     pub refused: u64,
     /// Routes that constraints refused.
     pub violations: u64,
+    /// Packets that were explained, how many of these the switches carry without the controller, and what would have to
+    /// be different.
+    pub explained: u64,
+    pub agreed: u64,
+    pub alternatives: u64,
 }
 
 impl std::ops::AddAssign for Tally {
     fn add_assign(&mut self, other: Tally) {
-        let Tally { exact, lossy, delivered, packet_ins, labelled, refused, violations } = other;
+        let Tally { exact, lossy, delivered, packet_ins, labelled, refused, violations, .. } = other;
         self.exact += exact;
         self.lossy += lossy;
         self.delivered += delivered;
@@ -83,6 +88,9 @@ impl std::ops::AddAssign for Tally {
         self.labelled += labelled;
         self.refused += refused;
         self.violations += violations;
+        self.explained += other.explained;
+        self.agreed += other.agreed;
+        self.alternatives += other.alternatives;
     }
 }
 
@@ -340,6 +348,7 @@ impl<'a> Play<'a> {
             return Err(format!("nobody sent {stray:?}"));
         }
         self.sim.remember_surroundings();
+        self.check_explained(&sent)?;
         self.check_tables()
     }
 
@@ -354,7 +363,13 @@ impl<'a> Play<'a> {
 
     /// Where f, run from scratch on the first `len` bytes, sends the packet in a state; sorted. And whether it must keep
     /// its way.
-    fn expected(&self, policy: &dyn Policy, packet: &Sent, len: usize, state: &Arc<Snapshot>) -> (Vec<Delivery>, bool) {
+    pub(super) fn expected(
+        &self,
+        policy: &dyn Policy,
+        packet: &Sent,
+        len: usize,
+        state: &Arc<Snapshot>,
+    ) -> (Vec<Delivery>, bool) {
         if state.port(packet.at).is_none_or(|port| port.kind != PortKind::Edge) {
             return (Vec::new(), false);
         }

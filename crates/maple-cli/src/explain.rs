@@ -1,0 +1,166 @@
+//! `maple explain`: why a packet goes where it goes, asked of a running controller.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use maple_controller::control::explain::{Explain, to_text};
+use maple_controller::control::socket::{Request, ask};
+use serde_json::Value;
+
+use crate::decode::ethernet_frames;
+use crate::options::default_control;
+use crate::show::{hint, names};
+
+/// The most packets of a capture that are explained.
+const MOST_PACKETS: usize = 1000;
+
+/// `maple explain`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Fields have the names that policies use: tcp_dst=80 udp_src=53 ip_proto=47 vlan_vid=5 ipv4_src=10.0.9.9 eth_type=0x806. \
+    What is not said is what the network knows of the hosts; without any field it is an echo request. \
+    Nothing changes by asking: no rule, no count, no state."
+)]
+pub struct ExplainArgs {
+    /// Fields of the packet: tcp_dst=80
+    #[arg(value_name = "FIELD=VALUE")]
+    fields: Vec<String>,
+    /// Who sends it: a host (its name, hardware address or IP address), or a port such as 1:3
+    #[arg(long, value_name = "HOST|PORT")]
+    from: Option<String>,
+    /// Whom it is for: likewise
+    #[arg(long, value_name = "HOST|PORT")]
+    to: Option<String>,
+    /// Where it enters [default: where its sender is]
+    #[arg(long, value_name = "SWITCH:PORT")]
+    at: Option<String>,
+    /// The whole frame as hex digits, from the Ethernet header on
+    #[arg(long, value_name = "HEX", conflicts_with_all = ["fields", "to"])]
+    packet: Option<String>,
+    /// The frames of a capture (pcap or pcapng); `-` is standard input
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["fields", "to", "packet"])]
+    pcap: Option<PathBuf>,
+    /// The way back from a rule: the packet that it was made for, by the rule's cookie
+    #[arg(long, value_name = "COOKIE", conflicts_with_all = ["fields", "from", "to", "at", "packet", "pcap"])]
+    rule: Option<String>,
+    /// The same, by the rule's match, as `maple show rules` prints it
+    #[arg(long = "match", value_name = "MATCH", conflicts_with_all = ["fields", "from", "to", "at", "packet", "pcap"])]
+    matching: Option<String>,
+    /// The switch that has this rule
+    #[arg(long, value_name = "SWITCH")]
+    switch: Option<String>,
+    /// Do not ask the switches for the counters of the rules
+    #[arg(long)]
+    no_counters: bool,
+    /// The controller's Unix socket [default: as in `maple run`]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks and prints the answer.
+pub fn main(args: &ExplainArgs) -> anyhow::Result<u8> {
+    let control = args.control.clone().unwrap_or_else(default_control);
+    let questions = args.questions()?;
+    let names = names(&control);
+    let mut out = std::io::stdout().lock();
+    let mut answers = Vec::new();
+    for (number, question) in questions.iter().enumerate() {
+        let answer = ask(&control, &Request::Explain(question.clone())).map_err(hint)?;
+        if args.json {
+            answers.push(answer);
+            continue;
+        }
+        if number > 0 {
+            writeln!(out)?;
+        }
+        out.write_all(to_text(&answer, &names).as_bytes())?;
+    }
+    if args.json {
+        let all = if args.pcap.is_some() { Value::Array(answers) } else { answers.pop().unwrap_or_default() };
+        writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
+    }
+    Ok(0)
+}
+
+impl ExplainArgs {
+    /// What is asked, one question for each packet.
+    fn questions(&self) -> anyhow::Result<Vec<Explain>> {
+        let question = Explain {
+            from: self.from.clone(),
+            to: self.to.clone(),
+            at: self.at.clone(),
+            fields: fields(&self.fields)?,
+            frame: self.packet.clone(),
+            cookie: self.rule.clone(),
+            matching: self.matching.clone(),
+            switch: self.switch.clone(),
+            counters: self.no_counters.then_some(false),
+        };
+        if let Some(file) = &self.pcap {
+            let digits = |frame: Vec<u8>| frame.iter().map(|byte| format!("{byte:02x}")).collect();
+            let frames = captured(file)?.into_iter();
+            return Ok(frames.map(|frame| Explain { frame: Some(digits(frame)), ..question.clone() }).collect());
+        }
+        if question == (Explain { counters: question.counters, ..Explain::default() }) {
+            bail!(
+                "say which packet: --from HOST --to HOST [FIELD=VALUE…], --packet HEX, --pcap FILE, or --rule COOKIE"
+            );
+        }
+        Ok(vec![question])
+    }
+}
+
+fn fields(given: &[String]) -> anyhow::Result<BTreeMap<String, String>> {
+    let mut fields = BTreeMap::new();
+    for one in given {
+        let Some((name, value)) = one.split_once('=') else {
+            bail!("{one:?} is no field with its value, such as tcp_dst=80");
+        };
+        if fields.insert(name.trim().to_owned(), value.trim().to_owned()).is_some() {
+            bail!("{name} is given twice");
+        }
+    }
+    Ok(fields)
+}
+
+/// The frames of a capture.
+fn captured(file: &Path) -> anyhow::Result<Vec<Vec<u8>>> {
+    let name = file.display();
+    let bytes = if file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::Read::read_to_end(&mut std::io::stdin().lock(), &mut bytes).context("standard input")?;
+        bytes
+    } else {
+        std::fs::read(file).with_context(|| name.to_string())?
+    };
+    let Some(frames) = ethernet_frames(&bytes, MOST_PACKETS + 1) else {
+        bail!("{name} is no capture (pcap or pcapng)")
+    };
+    let frames = frames.with_context(|| name.to_string())?;
+    if frames.len() > MOST_PACKETS {
+        bail!("{name} has more than {MOST_PACKETS} packets; take a part of it");
+    }
+    if frames.is_empty() {
+        bail!("{name} has no packet");
+    }
+    Ok(frames)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_names_and_values_once() {
+        let of = |given: &[&str]| fields(&given.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(of(&["tcp_dst=80", "vlan_vid = 5"]).expect("two fields")["vlan_vid"], "5");
+        assert!(of(&["tcp_dst"]).is_err_and(|error| error.to_string().contains("such as tcp_dst=80")));
+        assert!(of(&["tcp_dst=1", "tcp_dst=2"]).is_err_and(|error| error.to_string().contains("twice")));
+    }
+}

@@ -1,0 +1,170 @@
+//! An explanation as JSON: `schema.json` describes it.
+
+use std::time::SystemTime;
+
+use maple_core::engine::RuleCount;
+use maple_core::explain::{Alternative, Decision, Entering, Explanation, Hop, Outcome, PassedRule, Verdict};
+use maple_core::network::{Location, Mac};
+use maple_core::run::AccountStep;
+use maple_core::state::Snapshot;
+use maple_wire::packet::text::summary;
+use maple_wire::{Field, Packet, Version, print};
+use serde_json::{Value, json};
+
+use super::super::answer::location;
+use super::Counts;
+use super::source_lines::SourceLines;
+
+/// The explanation as JSON. Source files that were written after `loaded` are not quoted.
+pub fn to_json(explanation: &Explanation, state: &Snapshot, counts: &Counts, loaded: Option<SystemTime>) -> Value {
+    let mut lines = SourceLines::new(loaded);
+    let packet = &explanation.packet;
+    let mut all = json!({
+        "packet": packet_json(packet, state),
+        "instead": instead(&explanation.instead, &mut lines),
+        "leaf": explanation.leaf.as_ref().map(|leaf| json!({
+            "id": leaf.id.0, "under_way": leaf.under_way, "specialised_to": leaf.specialised_to,
+        })),
+        "hops": hops(explanation, counts),
+        "arrives": explanation.journey.arrivals.iter().map(|arrival| {
+            exit(arrival.at, &arrival.frame, packet, state)
+        }).collect::<Vec<_>>(),
+        "lost": explanation.journey.lost.iter().map(|(at, why)| {
+            json!({ "at": location(*at), "why": why })
+        }).collect::<Vec<_>>(),
+        "has_loop": explanation.journey.has_loop,
+        "asks_controller": explanation.journey.asks_controller(),
+        "agrees": explanation.agrees(),
+    });
+    match &explanation.decision {
+        Ok(decision) => decided(decision, packet, state, &mut lines, &mut all),
+        Err(why) => {
+            all["verdict"] = json!("refused");
+            all["why"] = json!(why);
+            all["line"] = Value::Null;
+            all["steps"] = json!([]);
+        }
+    }
+    let changed = lines.changed();
+    if !changed.is_empty() {
+        all["changed_files"] = json!(changed);
+    }
+    all
+}
+
+/// Adds f's decision.
+fn decided(decision: &Decision, packet: &Entering, state: &Snapshot, lines: &mut SourceLines, all: &mut Value) {
+    all["verdict"] = json!(decision.verdict.word());
+    all["line"] = lines.maybe(decision.line());
+    all["route"] = json!(decision.route);
+    let headers = Packet::new(&packet.frame, packet.at.port.0);
+    all["steps"] = decision.account.iter().map(|one| step(one, &headers, lines)).collect();
+    let exits = decision.copies.iter().flatten();
+    all["exits"] = exits.map(|(at, frame)| exit(*at, frame, packet, state)).collect();
+    if let Verdict::Failed(error) = &decision.verdict {
+        all["why"] = json!(error.to_string());
+    }
+    if !decision.violations.is_empty() {
+        let violation = |one: &maple_core::run::Violation| json!({ "constraint": &*one.constraint, "why": &*one.why, "line": lines.maybe(one.place.as_ref()) });
+        all["violations"] = decision.violations.iter().map(violation).collect();
+    }
+    all["lasts"] = json!(decision.trace.lasts() && decision.writes.is_empty());
+}
+
+fn packet_json(packet: &Entering, state: &Snapshot) -> Value {
+    let headers = Packet::new(&packet.frame, packet.at.port.0);
+    let mac = |field| headers.switch_value(field).map(|bits| Mac::from_bits(bits).to_string());
+    let digits: String = packet.frame.iter().map(|byte| format!("{byte:02x}")).collect();
+    let to = headers.switch_value(Field::EthDst).map(Mac::from_bits).and_then(|mac| state.host(mac));
+    json!({
+        "at": location(packet.at),
+        "from": mac(Field::EthSrc),
+        "to": mac(Field::EthDst),
+        "to_at": to.map(|host| location(host.location)),
+        "summary": summary(&headers),
+        "frame": digits,
+    })
+}
+
+fn step(step: &AccountStep, packet: &Packet<'_>, lines: &mut SourceLines) -> Value {
+    let mut one =
+        json!({ "line": lines.maybe(step.source.as_ref()), "asked": step.question(), "answer": step.answer() });
+    if let Some(evidence) = step.evidence(packet) {
+        one["evidence"] = json!(evidence);
+    }
+    one
+}
+
+/// A copy that leaves: where, to whom, and how it differs from the packet.
+fn exit(at: Location, frame: &[u8], packet: &Entering, state: &Snapshot) -> Value {
+    let hosts: Vec<String> =
+        state.hosts().filter(|(_, info)| info.location == at).map(|(mac, _)| mac.to_string()).take(8).collect();
+    let mut one = json!({ "at": location(at), "hosts": hosts });
+    let changes = changes(&packet.frame, frame);
+    if !changes.is_empty() {
+        one["rewrites"] = json!(changes);
+    }
+    one
+}
+
+/// The fields in which two frames differ: `vlan_vid=0x100a`.
+fn changes(before: &[u8], after: &[u8]) -> Vec<String> {
+    let (before, after) = (Packet::new(before, 0), Packet::new(after, 0));
+    let differs = |field: &Field| *field != Field::InPort && before.get(*field) != after.get(*field);
+    let text = |field: Field| match after.get(field) {
+        Some(value) => format!("{field}={}", maple_wire::packet::text::field_value_to_string(field, value)),
+        None => format!("no {field}"),
+    };
+    Field::ALL.into_iter().filter(differs).map(text).collect()
+}
+
+fn instead(all: &[Alternative], lines: &mut SourceLines) -> Value {
+    let one = |other: &Alternative| {
+        json!({
+            "if": other.change.to_string(),
+            "asked_at": lines.maybe(other.source.as_ref()),
+            "verdict": other.verdict.word(),
+            "line": lines.maybe(other.line.as_ref()),
+        })
+    };
+    all.iter().map(one).collect()
+}
+
+fn hops(explanation: &Explanation, counts: &Counts) -> Value {
+    let hop = |(number, hop): (usize, &Hop)| {
+        let rules = hop.passage.rules.iter().enumerate();
+        let rules: Value = rules.map(|(at, one)| rule(hop.passage.version, one, counts.get(&(number, at)))).collect();
+        json!({
+            "at": location(hop.at),
+            "rules": rules,
+            "missed_in_table": hop.passage.missed,
+            "meters": hop.passage.meters,
+            "outcomes": hop.passage.outcomes.iter().map(outcome).collect::<Vec<_>>(),
+        })
+    };
+    explanation.journey.hops.iter().enumerate().map(hop).collect()
+}
+
+fn outcome(outcome: &Outcome) -> Value {
+    match outcome {
+        Outcome::Port(port, _) if port.is_physical() => json!({ "port": port.0 }),
+        Outcome::Port(port, _) => json!({ "port": port.to_string() }),
+        Outcome::Controller(_) => json!({ "controller": true }),
+        Outcome::Elsewhere(action) => json!({ "elsewhere": action }),
+    }
+}
+
+fn rule(version: Version, one: &PassedRule, count: Option<&RuleCount>) -> Value {
+    json!({
+        "table": one.table,
+        "priority": one.rule.priority,
+        "match": print::matching(version, &one.rule.matching),
+        "actions": print::instructions(version, &one.rule.instructions),
+        "cookie": format!("{:#018x}", one.rule.cookie),
+        "n_packets": count.map(|count| count.packets),
+        "n_bytes": count.map(|count| count.bytes),
+        "leaf": one.leaf.map(|leaf| leaf.0),
+        "why": one.why,
+        "foreign": one.is_foreign,
+    })
+}

@@ -1,0 +1,221 @@
+//! Why a packet goes where it goes: the question of a request, and the answer as JSON and as text.
+//!
+//! f runs in the thread that answers, on a snapshot. Shards only look up what they have, between two of their turns.
+//! [`Network`] joins both. Nothing is sent to a switch but, if wanted, a question about the counters of the rules on
+//! the way.
+
+mod json;
+mod packet;
+mod source_lines;
+mod text;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use maple_core::engine::{Engine, RuleCount, TableRule};
+use maple_core::explain::{Admission, Conditions, Entering, Explanation, LeafView, Network, Passage};
+use maple_core::network::{HostInfo, Location, Mac};
+use maple_core::policy::Policy;
+use maple_core::state::Snapshot;
+use maple_wire::{Dpid, Version, print};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::Handle;
+use super::answer::flow;
+use crate::names::Names;
+
+pub use json::to_json;
+pub use packet::{QuestionError, field_value};
+pub use text::to_text;
+
+/// A question about a packet. Where something is not said, it is what the network knows of the hosts.
+///
+/// ```
+/// use maple_controller::control::explain::Explain;
+///
+/// let question: Explain = serde_json::from_str(r#"{"from": "h1", "to": "h2", "fields": {"tcp_dst": "80"}}"#)?;
+/// assert_eq!(question.fields["tcp_dst"], "80");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Explain {
+    /// Who sends it: a host's name, hardware address or IP address, or a port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Whom it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Where it enters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Values of its fields.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub fields: BTreeMap<String, String>,
+    /// The whole frame as hex digits, in place of fields.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frame: Option<String>,
+    /// The rule whose witness packet is meant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<String>,
+    /// Likewise, by its match.
+    #[serde(skip_serializing_if = "Option::is_none", rename = "match")]
+    pub matching: Option<String>,
+    /// The switch that has this rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch: Option<String>,
+    /// Whether to ask the switches for counters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<bool>,
+}
+
+impl Explain {
+    /// Whether it is about a rule.
+    fn is_about_rule(&self) -> bool {
+        self.cookie.is_some() || self.matching.is_some()
+    }
+
+    /// The packet that is meant, with what had to be assumed. `host` tells what is known of a host.
+    ///
+    /// # Errors
+    /// What is wrong with the question.
+    pub fn packet(
+        &self,
+        state: &Snapshot,
+        names: &Names,
+        host: &dyn Fn(Mac) -> Option<HostInfo>,
+    ) -> Result<(Entering, Vec<String>), QuestionError> {
+        packet::of(self, state, names, host)
+    }
+}
+
+/// Answers a request.
+pub(super) fn answer(handle: &Handle, question: &Explain) -> Result<Value, QuestionError> {
+    if question.is_about_rule() {
+        return of_rule(handle, question);
+    }
+    let state = handle.snapshot();
+    let (packet, assumed) = question.packet(&state, handle.names(), &|mac| state.host(mac).cloned())?;
+    let answer = explained(handle, packet, question.counters != Some(false));
+    Ok(with_assumed(answer, &assumed))
+}
+
+/// The answer, which says what had to be assumed of the packet.
+pub fn with_assumed(mut answer: Value, assumed: &[String]) -> Value {
+    if !assumed.is_empty() {
+        answer["assumed"] = json!(assumed);
+    }
+    answer
+}
+
+/// The way back from a rule: the explanation of its witness packet.
+fn of_rule(handle: &Handle, question: &Explain) -> Result<Value, QuestionError> {
+    let switches = match &question.switch {
+        Some(text) => vec![handle.names().switch(text).map_err(|error| QuestionError::at("switch", error))?],
+        None => handle.switches().iter().map(|switch| switch.dpid).collect(),
+    };
+    let cookie = question.cookie.as_deref().map(parse_cookie).transpose()?;
+    for dpid in switches {
+        let version = handle.switches().iter().find(|switch| switch.dpid == dpid).map(|switch| switch.version);
+        let Some(version) = version else { continue };
+        let is_meant = |rule: &TableRule| {
+            cookie.is_none_or(|cookie| rule.rule.cookie == cookie)
+                && question.matching.as_ref().is_none_or(|text| has_match(version, rule, text))
+        };
+        if let Some(rule) = handle.rules(dpid).into_iter().find(is_meant) {
+            return Ok(of_this_rule(handle, dpid, version, &rule, question.counters != Some(false)));
+        }
+    }
+    let asked = [("cookie", &question.cookie), ("match", &question.matching)];
+    let (field, text) = asked.into_iter().find(|(_, text)| text.is_some()).unwrap_or(asked[0]);
+    let text = text.as_deref().unwrap_or_default();
+    Err(QuestionError::at(field, format!("no switch has a rule of Maple's with {field} {text}")))
+}
+
+fn of_this_rule(handle: &Handle, dpid: Dpid, version: Version, rule: &TableRule, counters: bool) -> Value {
+    let leaf = rule.leaf;
+    let witness = leaf.and_then(|leaf| handle.inspect(dpid, move |engine: &Engine| engine.witness(leaf)).flatten());
+    let mut answer = match witness {
+        Some(packet) => explained(handle, packet, counters),
+        None => json!({}),
+    };
+    answer["of_rule"] = json!({ "switch": dpid.to_string(), "flow": flow(version, rule), "why": rule.why });
+    answer
+}
+
+fn parse_cookie(text: &str) -> Result<u64, QuestionError> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    u64::from_str_radix(digits, 16)
+        .map_err(|_| QuestionError::at("cookie", format!("{text:?} is no cookie, such as 0x4d00010000000001")))
+}
+
+/// Whether a rule has the match of this text, whatever the order of its fields.
+fn has_match(version: Version, rule: &TableRule, text: &str) -> bool {
+    let parts = |text: &str| {
+        let mut parts: Vec<String> = text.split(',').map(|part| part.trim().to_owned()).collect();
+        parts.retain(|part| !part.is_empty());
+        parts.sort();
+        parts
+    };
+    parts(&print::matching(version, &rule.rule.matching)) == parts(text)
+}
+
+/// The explanation of a packet, with the counters of the rules on its way if wanted.
+fn explained(handle: &Handle, packet: Entering, counters: bool) -> Value {
+    let explanation = handle.explain(packet);
+    let counts = if counters { counts(handle, &explanation) } else { Counts::new() };
+    to_json(&explanation, &handle.snapshot(), &counts, Some(handle.policy_loaded()))
+}
+
+/// The most rules of an explanation whose counters are asked for.
+const MOST_COUNTED: usize = 64;
+
+/// What rules have counted, by hop and rule.
+pub type Counts = BTreeMap<(usize, usize), RuleCount>;
+
+fn counts(handle: &Handle, explanation: &Explanation) -> Counts {
+    let hops = explanation.journey.hops.iter().enumerate();
+    let rules = hops.flat_map(|(number, hop)| {
+        let rules = hop.passage.rules.iter().enumerate();
+        rules.map(move |(at, rule)| ((number, at), (hop.at.switch, rule.table, rule.rule.clone())))
+    });
+    let (places, rules): (Vec<_>, Vec<_>) = rules.take(MOST_COUNTED).unzip();
+    let counted = handle.count_rules(rules);
+    places.into_iter().zip(counted).filter_map(|(place, count)| Some((place, count?))).collect()
+}
+
+impl Handle {
+    /// Explains what becomes of a packet that enters the network now.
+    pub fn explain(&self, packet: Entering) -> Explanation {
+        let dpid = packet.at.switch;
+        let conditions: Option<Conditions> = self.inspect(dpid, Engine::conditions);
+        let store = Arc::clone(self.store());
+        maple_core::explain::explain(&mut Shards(self), &store, &conditions.unwrap_or_default(), packet)
+    }
+}
+
+/// The shards of a running controller, as a network that packets enter.
+struct Shards<'a>(&'a Handle);
+
+impl Network for Shards<'_> {
+    fn policy(&mut self, at: Location) -> Option<Arc<dyn Policy>> {
+        self.0.inspect(at.switch, |engine| Arc::clone(engine.policy()))
+    }
+
+    fn admit(&mut self, packet: &Entering) -> Admission {
+        let packet = packet.clone();
+        let admission = self.0.inspect(packet.at.switch, move |engine| engine.admit(&packet));
+        admission.unwrap_or_else(|| Admission::Refused("the switch is not connected".into()))
+    }
+
+    fn leaf(&mut self, packet: &Entering) -> Option<LeafView> {
+        let packet = packet.clone();
+        self.0.inspect(packet.at.switch, move |engine| engine.leaf_view(&packet)).flatten()
+    }
+
+    fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage> {
+        let frame = frame.to_vec();
+        self.0.inspect(at.switch, move |engine| engine.passage(at, &frame)).flatten()
+    }
+}

@@ -1,0 +1,326 @@
+//! The packet that a question means: its frame, and where it enters.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+
+use maple_core::check::frame_of;
+use maple_core::explain::Entering;
+use maple_core::network::{HostInfo, Location, Mac, PortKind};
+use maple_core::state::Snapshot;
+use maple_wire::field::Prerequisite;
+use maple_wire::packet::text::parse_field_value;
+use maple_wire::{Field, Packet};
+
+use super::Explain;
+use crate::names::Names;
+
+const IPV4: u128 = 0x0800;
+const ARP: u128 = 0x0806;
+const IPV6: u128 = 0x86dd;
+/// The bit of `vlan_vid` that says that there is a tag.
+const TAGGED: u128 = 0x1000;
+/// The port of the sender, and of the receiver, if only the other is given.
+const PORTS: [u128; 2] = [40_000, 80];
+
+/// What is wrong with a question.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct QuestionError {
+    /// The part of the question, such as `fields.tcp_dst`.
+    pub field: String,
+    /// What is wrong with it.
+    pub text: String,
+}
+
+impl fmt::Display for QuestionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.text)
+    }
+}
+
+impl QuestionError {
+    /// Something is wrong with this part.
+    pub fn at(field: &str, text: impl Into<String>) -> QuestionError {
+        QuestionError { field: field.to_owned(), text: text.into() }
+    }
+}
+
+/// One end of a packet's way.
+#[derive(Clone, Debug, Default)]
+struct End {
+    mac: Option<Mac>,
+    info: Option<HostInfo>,
+    /// The address by which it was given.
+    ip: Option<IpAddr>,
+    /// The port by which it was given, or where it is.
+    at: Option<Location>,
+}
+
+/// A field's name and value as people write them: `tcp_dst` and `80`. `vlan_vid` may be given without its bit 12.
+///
+/// ```
+/// use maple_controller::control::explain::field_value;
+/// use maple_wire::Field;
+///
+/// assert_eq!(field_value("vlan_vid", "5"), Ok((Field::VlanVid, 0x1005)));
+/// assert!(field_value("tcp_dest", "80").unwrap_err().contains("tcp_dst"));
+/// ```
+///
+/// # Errors
+/// What is wrong: an unknown name comes with the nearest one.
+pub fn field_value(name: &str, value: &str) -> Result<(Field, u128), String> {
+    let Some(field) = Field::ALL.into_iter().find(|field| field.to_string() == name) else {
+        let near = Field::ALL.into_iter().map(|field| field.to_string());
+        let near = near.map(|known| (strsim::jaro_winkler(&known, name), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+        let near = near.filter(|(score, _)| *score > 0.8).map(|(_, known)| format!("; did you mean {known}?"));
+        return Err(format!("{name:?} is no field{}", near.unwrap_or_default()));
+    };
+    let value = parse_field_value(field, value).map_err(|error| error.to_string())?;
+    let value = if field == Field::VlanVid && value != 0 { value | TAGGED } else { value };
+    Ok((field, value))
+}
+
+/// The packet, and what had to be assumed.
+pub(super) fn of(
+    question: &Explain,
+    state: &Snapshot,
+    names: &Names,
+    host: &dyn Fn(Mac) -> Option<HostInfo>,
+) -> Result<(Entering, Vec<String>), QuestionError> {
+    let mut assumed = Vec::new();
+    let end = |field: &str, text: &Option<String>| {
+        text.as_deref().map(|text| end(field, text, state, (names, host))).transpose().map(Option::unwrap_or_default)
+    };
+    let (from, to) = (end("from", &question.from)?, end("to", &question.to)?);
+    let frame = match &question.frame {
+        Some(digits) => frame_from(digits)?,
+        None => frame_of(&headers(question, &from, &to, state, &mut assumed)?),
+    };
+    let at = match (&question.at, from.at) {
+        (Some(text), _) => names.location(text).map_err(|error| QuestionError::at("at", error))?,
+        (None, Some(at)) => at,
+        (None, None) => where_its_sender_is(&frame, question, state)?,
+    };
+    Ok((Entering { at, frame: frame.into() }, assumed))
+}
+
+fn frame_from(digits: &str) -> Result<Vec<u8>, QuestionError> {
+    let digits: Vec<u8> = digits.bytes().filter(|c| !c.is_ascii_whitespace() && *c != b':').collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    let bytes: Option<Vec<u8>> = digits.chunks(2).map(|pair| if pair.len() == 2 { byte(pair) } else { None }).collect();
+    let bytes = bytes.filter(|bytes| (14..=65_535).contains(&bytes.len()));
+    bytes.ok_or_else(|| QuestionError::at("frame", "a frame is pairs of hex digits, from the Ethernet header on"))
+}
+
+/// Where the host is whose address the frame has as its source.
+fn where_its_sender_is(frame: &[u8], question: &Explain, state: &Snapshot) -> Result<Location, QuestionError> {
+    let source = Packet::new(frame, 0).switch_value(Field::EthSrc).unwrap_or_default();
+    if let Some(host) = state.host(Mac::from_bits(source)) {
+        return Ok(host.location);
+    }
+    match &question.from {
+        Some(from) => Err(QuestionError::at(
+            "from",
+            format!("it is not known where {from} is: it has sent nothing yet; say where the packet enters (at)"),
+        )),
+        None => Err(QuestionError::at("from", "say who sends the packet, or where it enters (at)")),
+    }
+}
+
+/// A host or a port: by name, hardware address, IP address or place.
+fn end(
+    field: &str,
+    text: &str,
+    state: &Snapshot,
+    (names, host): (&Names, &dyn Fn(Mac) -> Option<HostInfo>),
+) -> Result<End, QuestionError> {
+    let of_mac = |mac: Mac, ip: Option<IpAddr>| {
+        let info = host(mac);
+        End { mac: Some(mac), at: info.as_ref().map(|info| info.location), info, ip }
+    };
+    if let Ok(mac) = names.host(text) {
+        return Ok(of_mac(mac, None));
+    }
+    if let Ok(ip) = text.parse::<IpAddr>() {
+        return Ok(match state.host_by_ip(ip) {
+            Some(mac) => of_mac(mac, Some(ip)),
+            None => End { ip: Some(ip), ..End::default() },
+        });
+    }
+    if let Ok(at) = names.location(text) {
+        if state.port(at).is_none() {
+            return Err(QuestionError::at(field, format!("no switch has a port {text}")));
+        }
+        let mut there = state.hosts().filter(|(_, info)| info.location == at).map(|(mac, _)| *mac);
+        let only = there.next().filter(|_| there.next().is_none());
+        return Ok(End { at: Some(at), ..only.map(|mac| of_mac(mac, None)).unwrap_or_default() });
+    }
+    Err(QuestionError::at(
+        field,
+        format!("{text:?} is neither a host (its name, hardware address or IP address) nor a port such as 1:3"),
+    ))
+}
+
+/// The fields of the packet: those that are given, what they need to be there, and the addresses of the hosts.
+fn headers(
+    question: &Explain,
+    from: &End,
+    to: &End,
+    state: &Snapshot,
+    assumed: &mut Vec<String>,
+) -> Result<BTreeMap<Field, u128>, QuestionError> {
+    let mut headers = BTreeMap::new();
+    for (name, value) in &question.fields {
+        let (field, value) =
+            field_value(name, value).map_err(|error| QuestionError::at(&format!("fields.{name}"), error))?;
+        if matches!(field, Field::InPort | Field::InPhyPort | Field::Metadata | Field::TunnelId) {
+            return Err(QuestionError::at(&format!("fields.{name}"), "no packet has this; `at` says where it enters"));
+        }
+        headers.insert(field, value);
+    }
+    let given: Vec<Field> = headers.keys().copied().collect();
+    let is_ipv6 = wants_ipv6(&headers, from, to);
+    for field in given {
+        require(field, is_ipv6, &mut headers)?;
+    }
+    addresses(question, from, to, state, &mut headers)?;
+    network(from, to, is_ipv6, &mut headers, assumed);
+    transport(&mut headers);
+    Ok(headers)
+}
+
+/// Whether the packet is one of IPv6, where the fields leave it open.
+fn wants_ipv6(headers: &BTreeMap<Field, u128>, from: &End, to: &End) -> bool {
+    if let Some(kind) = headers.get(&Field::EthType) {
+        return *kind == IPV6;
+    }
+    let is_v6 = |end: &End| match (end.ip, &end.info) {
+        (Some(ip), _) => Some(ip.is_ipv6()),
+        (None, Some(info)) if info.ipv4.is_empty() && !info.ipv6.is_empty() => Some(true),
+        _ => None,
+    };
+    is_v6(from).or_else(|| is_v6(to)).unwrap_or(false)
+}
+
+/// Adds what must hold for a field to be there.
+fn require(field: Field, is_ipv6: bool, headers: &mut BTreeMap<Field, u128>) -> Result<(), QuestionError> {
+    let fits = |alternative: &&&[Prerequisite]| {
+        alternative.iter().all(|p| headers.get(&p.field).is_none_or(|value| value & p.mask == p.value))
+    };
+    let is_v6 =
+        |alternative: &&&[Prerequisite]| alternative.iter().any(|p| p.field == Field::EthType && p.value == IPV6);
+    let mut possible: Vec<&&[Prerequisite]> = field.prerequisites().iter().filter(fits).collect();
+    possible.sort_by_key(|alternative| is_v6(alternative) != is_ipv6);
+    let Some(alternative) = possible.first() else {
+        let text = "the packet can't have this field together with the others";
+        return Err(QuestionError::at(&format!("fields.{field}"), text));
+    };
+    for p in alternative.iter() {
+        headers.entry(p.field).or_insert(p.value);
+    }
+    Ok(())
+}
+
+/// Fills in the hardware addresses.
+fn addresses(
+    question: &Explain,
+    from: &End,
+    to: &End,
+    state: &Snapshot,
+    headers: &mut BTreeMap<Field, u128>,
+) -> Result<(), QuestionError> {
+    if let Some(mac) = from.mac {
+        headers.entry(Field::EthSrc).or_insert(mac.bits());
+    }
+    if !headers.contains_key(&Field::EthSrc) {
+        let at = from.at.filter(|at| state.port(*at).is_some_and(|port| port.kind == PortKind::Edge));
+        let why = match (at, &question.from) {
+            (Some(at), _) => format!("not exactly one host is at {at}: name one, or give eth_src"),
+            (None, Some(from)) => format!("no host is known that is {from}: give eth_src"),
+            (None, None) => "say who sends the packet: from, or the field eth_src".to_owned(),
+        };
+        return Err(QuestionError::at("from", why));
+    }
+    let is_arp_request =
+        headers.get(&Field::EthType) == Some(&ARP) && headers.get(&Field::ArpOp).is_none_or(|op| *op == 1);
+    let broadcast = (is_arp_request && to.mac.is_none_or(|_| true)).then_some(Mac([0xff; 6]));
+    if let Some(mac) = broadcast.or(to.mac) {
+        headers.entry(Field::EthDst).or_insert(mac.bits());
+    }
+    if !headers.contains_key(&Field::EthDst) {
+        let why = match &question.to {
+            Some(to) => format!("no host is known that is {to}: give eth_dst, such as its gateway's"),
+            None => "say whom the packet is for: to, or the field eth_dst".to_owned(),
+        };
+        return Err(QuestionError::at("to", why));
+    }
+    Ok(())
+}
+
+/// Fills in the network protocol and its addresses.
+fn network(from: &End, to: &End, is_ipv6: bool, headers: &mut BTreeMap<Field, u128>, assumed: &mut Vec<String>) {
+    let kind = *headers.entry(Field::EthType).or_insert(if is_ipv6 { IPV6 } else { IPV4 });
+    let pairs = match kind {
+        IPV4 => [Field::Ipv4Src, Field::Ipv4Dst],
+        IPV6 => [Field::Ipv6Src, Field::Ipv6Dst],
+        ARP => [Field::ArpSpa, Field::ArpTpa],
+        _ => return,
+    };
+    for (field, end) in pairs.into_iter().zip([from, to]) {
+        if headers.contains_key(&field) {
+            continue;
+        }
+        match address(end, kind == IPV6) {
+            Some(bits) => drop(headers.insert(field, bits)),
+            None => {
+                let nothing = if kind == IPV6 { "::".to_owned() } else { Ipv4Addr::UNSPECIFIED.to_string() };
+                assumed.push(format!("{field} is {nothing}: no address is known for it"));
+                headers.insert(field, 0);
+            }
+        }
+    }
+    if kind == ARP {
+        headers.entry(Field::ArpOp).or_insert(1);
+        if let Some(source) = headers.get(&Field::EthSrc).copied() {
+            headers.entry(Field::ArpSha).or_insert(source);
+        }
+    }
+}
+
+/// An address of a host, of one kind.
+fn address(end: &End, is_ipv6: bool) -> Option<u128> {
+    match end.ip {
+        Some(IpAddr::V4(ip)) if !is_ipv6 => return Some(u128::from(u32::from(ip))),
+        Some(IpAddr::V6(ip)) if is_ipv6 => return Some(u128::from(ip)),
+        _ => {}
+    }
+    let info = end.info.as_ref()?;
+    match is_ipv6 {
+        true => info.ipv6.first().map(|ip| u128::from(*ip)),
+        false => info.ipv4.first().map(|ip| u128::from(u32::from(*ip))),
+    }
+}
+
+/// Fills in the transport protocol and its ports: an echo request, if nothing is said.
+fn transport(headers: &mut BTreeMap<Field, u128>) {
+    let kind = headers.get(&Field::EthType).copied();
+    let (echo, request) = match kind {
+        Some(IPV4) => (1, Field::Icmpv4Type),
+        Some(IPV6) => (58, Field::Icmpv6Type),
+        _ => return,
+    };
+    let proto = *headers.entry(Field::IpProto).or_insert(echo);
+    let ports = match proto {
+        6 => [Field::TcpSrc, Field::TcpDst],
+        17 => [Field::UdpSrc, Field::UdpDst],
+        132 => [Field::SctpSrc, Field::SctpDst],
+        proto if proto == echo => {
+            headers.entry(request).or_insert(if kind == Some(IPV4) { 8 } else { 128 });
+            return;
+        }
+        _ => return,
+    };
+    for (field, port) in ports.into_iter().zip(PORTS) {
+        headers.entry(field).or_insert(port);
+    }
+}

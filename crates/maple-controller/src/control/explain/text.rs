@@ -1,0 +1,244 @@
+//! An explanation as text for people: made of its JSON, wherever that comes from.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::names::Names;
+
+/// The widest that a source line may make its column.
+const WIDEST: usize = 56;
+/// The hex digits of a datapath id, and those that ids of small networks begin with.
+const DPID_DIGITS: usize = 16;
+const ZEROS: &str = "00000000";
+
+/// The explanation as text, a few lines, with names where there are some.
+///
+/// ```
+/// use maple_controller::control::explain::to_text;
+/// use maple_controller::names::Names;
+/// use serde_json::json;
+///
+/// let answer = json!({
+///     "packet": {"at": {"switch": "1", "port": 3}, "from": "00:00:00:00:00:01", "to": "00:00:00:00:00:02", "summary": "tcp"},
+///     "verdict": "dropped", "line": {"file": "acl.py", "line": 12, "text": "return drop()"}, "steps": [], "hops": [],
+/// });
+/// assert!(to_text(&answer, &Names::new()).starts_with("00:00:00:00:00:01 (1:3) → 00:00:00:00:00:02  tcp  dropped by acl.py:12"));
+/// ```
+pub fn to_text(answer: &Value, names: &Names) -> String {
+    short_ids(&names.in_text(&with_ids(answer)))
+}
+
+/// Datapath ids as people write them: without leading zeros.
+fn short_ids(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
+        let digits = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        match digits.len() == DPID_DIGITS && digits.starts_with(ZEROS) && digits.bytes().all(|c| c.is_ascii_hexdigit())
+        {
+            true => match word.trim_start_matches('0') {
+                // The id 0.
+                rest if rest.len() == word.len() - DPID_DIGITS => out.push_str(&word[DPID_DIGITS - 1..]),
+                rest => out.push_str(rest),
+            },
+            false => out.push_str(word),
+        }
+    }
+    out
+}
+
+/// The explanation with ids as in JSON.
+fn with_ids(answer: &Value) -> String {
+    let mut out = String::new();
+    if let Some(of) = answer.get("of_rule") {
+        let _ = writeln!(out, "rule of switch {}: {}", plain(&of["switch"]), plain(&of["flow"]));
+        let _ = writeln!(out, "  {}", plain(&of["why"]));
+    }
+    if answer.get("packet").is_none() {
+        return out;
+    }
+    heading(answer, &mut out);
+    for one in items(&answer["assumed"]) {
+        let _ = writeln!(out, "  assumed: {}", plain(one));
+    }
+    steps(answer, &mut out);
+    for one in items(&answer["violations"]) {
+        let _ = writeln!(out, "  refused by {}: {}", plain(&one["constraint"]), plain(&one["why"]));
+    }
+    for why in answer["why"].as_str().into_iter().flat_map(str::lines) {
+        let _ = writeln!(out, "  {why}");
+    }
+    exits(answer, &mut out);
+    instead(answer, &mut out);
+    network(answer, &mut out);
+    for file in items(&answer["changed_files"]) {
+        let _ =
+            writeln!(out, "  {} has been written since the policy was loaded: its lines are not shown", plain(file));
+    }
+    out
+}
+
+/// Who sends what to whom, and what becomes of it.
+fn heading(answer: &Value, out: &mut String) {
+    let packet = &answer["packet"];
+    let to_at = packet.get("to_at").filter(|at| !at.is_null()).map(|at| format!(" ({})", place(at)));
+    let by = match answer["line"].get("file") {
+        Some(_) => format!(" by {}", line(&answer["line"])),
+        None => String::new(),
+    };
+    let verdict = match plain(&answer["verdict"]) {
+        waits if waits == "waits" => "waits until something that the policy read changes".to_owned(),
+        verdict => verdict,
+    };
+    let _ = writeln!(
+        out,
+        "{} ({}) → {}{}  {}  {verdict}{by}",
+        plain(&packet["from"]),
+        place(&packet["at"]),
+        plain(&packet["to"]),
+        to_at.unwrap_or_default(),
+        plain(&packet["summary"]),
+    );
+}
+
+/// What f asked, line by line, and the line that decided.
+fn steps(answer: &Value, out: &mut String) {
+    let mut rows: Vec<[String; 4]> = Vec::new();
+    let mut before = None;
+    for one in items(&answer["steps"]) {
+        let at = line(&one["line"]);
+        let text = one["line"].get("text").map(plain);
+        let is_same = before.as_ref() == Some(&at);
+        let asked = plain(&one["asked"]);
+        // The source line says what is asked. Where it is not known, or asks more than one thing, the question does.
+        let (first, shown, rest) = match (text, is_same) {
+            (Some(text), false) => (at.clone(), text, asked),
+            (None, false) => (at.clone(), asked, String::new()),
+            (_, true) => (String::new(), String::new(), asked),
+        };
+        let evidence = one.get("evidence").map(|value| format!(" ({})", plain(value))).unwrap_or_default();
+        let written = one.get("written").map(|value| format!("  written {}", plain(value))).unwrap_or_default();
+        rows.push([first, shown, plain(&one["answer"]), format!("{rest}{evidence}{written}")]);
+        before = Some(at);
+    }
+    let decided = line(&answer["line"]);
+    if before.as_ref() != Some(&decided)
+        && let Some(text) = answer["line"].get("text")
+    {
+        rows.push([decided, plain(text), String::new(), String::new()]);
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).min(WIDEST);
+    let (first, second, third) = (width(0), width(1), width(2));
+    for [at, text, answer, rest] in &rows {
+        let row = format!("  {at:first$}  {text:second$}  {answer:third$}  {rest}");
+        let _ = writeln!(out, "{}", row.trim_end());
+    }
+}
+
+/// Where copies leave by f's decision.
+fn exits(answer: &Value, out: &mut String) {
+    for one in items(&answer["exits"]) {
+        let hosts: Vec<String> = items(&one["hosts"]).map(plain).collect();
+        let to = if hosts.is_empty() { String::new() } else { format!(" to {}", hosts.join(", ")) };
+        let rewrites: Vec<String> = items(&one["rewrites"]).map(plain).collect();
+        let with = if rewrites.is_empty() { String::new() } else { format!(" with {}", rewrites.join(", ")) };
+        let _ = writeln!(out, "  leaves by {}{to}{with}", place(&one["at"]));
+    }
+}
+
+fn instead(answer: &Value, out: &mut String) {
+    let passes = |one: &&Value| one["verdict"] == "forwarded";
+    let is_forwarded = answer["verdict"] == "forwarded";
+    let others = items(&answer["instead"]).filter(|one| passes(one) != is_forwarded);
+    let others: Vec<String> = others.map(|one| plain(&one["if"])).collect();
+    if !others.is_empty() {
+        let what = if is_forwarded { "would be dropped" } else { "would pass" };
+        let _ = writeln!(out, "  {what} if: {}", others.join("; or "));
+    }
+}
+
+/// What the switches do now.
+fn network(answer: &Value, out: &mut String) {
+    for hop in items(&answer["hops"]) {
+        let switch = plain(&hop["at"]["switch"]);
+        for rule in items(&hop["rules"]) {
+            let whose = if rule["foreign"] == Value::Bool(true) { "rule of others" } else { "rule" };
+            let count = rule["n_packets"].as_u64().map(|count| format!("  n_packets {count}")).unwrap_or_default();
+            let _ = writeln!(
+                out,
+                "  {whose}  switch {switch} in {} table {} priority {} {} actions={}  cookie {}{count}",
+                plain(&hop["at"]["port"]),
+                plain(&rule["table"]),
+                plain(&rule["priority"]),
+                plain(&rule["match"]),
+                plain(&rule["actions"]),
+                plain(&rule["cookie"]),
+            );
+        }
+        for outcome in items(&hop["outcomes"]) {
+            if let Some(action) = outcome.get("elsewhere") {
+                let _ = writeln!(out, "  switch {switch} does what is not followed here: {}", plain(action));
+            }
+        }
+        if items(&hop["outcomes"]).next().is_none() && !hop["missed_in_table"].is_null() {
+            let _ = writeln!(out, "  switch {switch} drops it: no rule in table {}", plain(&hop["missed_in_table"]));
+        }
+    }
+    for one in items(&answer["lost"]) {
+        let _ = writeln!(out, "  lost at {}: {}", place(&one["at"]), plain(&one["why"]));
+    }
+    if answer["has_loop"] == Value::Bool(true) {
+        let _ = writeln!(out, "  it goes in a loop");
+    }
+    state_of_rules(answer, out);
+}
+
+/// Whether the switches do what f decides, and if not, why.
+fn state_of_rules(answer: &Value, out: &mut String) {
+    let under_way = answer["leaf"]["under_way"].as_str();
+    let foreign = items(&answer["hops"]).flat_map(|hop| items(&hop["rules"])).any(|rule| rule["foreign"] == true);
+    let text = match (answer["agrees"].as_bool(), under_way) {
+        _ if answer["verdict"] == "refused" => return,
+        (Some(true), None) => return,
+        (Some(true), Some(_)) => return,
+        (_, Some(text)) => text.to_owned(),
+        (Some(false), None) if foreign => {
+            "a rule of others takes the packet: the network does not do what the policy says".to_owned()
+        }
+        (Some(false), None) => "the network does not do what the policy says".to_owned(),
+        (None, None) if answer["lasts"] == Value::Bool(false) => {
+            "each such packet comes to the controller, because no rule can do what the policy does".to_owned()
+        }
+        (None, None) if answer["leaf"].is_null() => {
+            "the network has no rule for it yet: the next such packet goes to the controller, which decides as above"
+                .to_owned()
+        }
+        (None, None) => "such packets go through the controller".to_owned(),
+    };
+    let _ = writeln!(out, "  {text}");
+}
+
+/// A line such as `acl.py:12`, after the tier that it is in. Of the file only its name.
+fn line(line: &Value) -> String {
+    let Some(file) = line["file"].as_str() else { return String::new() };
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let tier = line["tier"].as_str().map(|tier| format!("{tier}: ")).unwrap_or_default();
+    format!("{tier}{name}:{}", line["line"])
+}
+
+fn place(at: &Value) -> String {
+    format!("{}:{}", plain(&at["switch"]), plain(&at["port"]))
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Text without quotes, numbers as they are.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "?".into(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,211 @@
+//! What explanations ask an engine (`crate::explain`). Nothing here changes anything: no message is sent, no leaf is used,
+//! no count grows.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use maple_wire::{Dpid, Field, Packet, Version};
+
+use super::classifier::is_discovery_frame;
+use super::host_actions::with_addresses;
+use super::hosts::{PROBE_MAC, announcement, is_announcement};
+use super::leaf::{Leaf, LeafState};
+use super::received_packet::ReceivedPacket;
+use super::switch::Switch;
+use super::{Engine, TableRule};
+use crate::explain::{Admission, Conditions, Entering, LeafView, Network, Passage, PassedRule, TableRules};
+use crate::ids::LeafId;
+use crate::network::{HostInfo, Location, Mac, PortKind, PortRole};
+use crate::policy::Policy;
+use crate::rule::Rule;
+use crate::state::{Snapshot, Store};
+use crate::trace::show;
+
+impl Engine {
+    /// The policy that decides here now.
+    pub fn policy(&self) -> &Arc<dyn Policy> {
+        &self.policy
+    }
+
+    /// The store that it shares with other engines.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// How policies are run.
+    pub fn conditions(&self) -> Conditions {
+        let listener_filters = Arc::clone(&self.options.listener_filters);
+        Conditions { track_hosts: self.options.track_hosts, listener_filters }
+    }
+
+    /// Whether f decides about a packet that enters now.
+    pub fn admit(&self, packet: &Entering) -> Admission {
+        let (state, at) = (self.store.snapshot(), packet.at);
+        let refused = |why: &str| Admission::Refused(why.to_owned());
+        let role = self.options.facts.role(at);
+        match state.port(at).map(|port| (port.up, port.kind)) {
+            None => refused("the switch has no such port"),
+            Some((false, _)) => refused("the port is down"),
+            Some((_, PortKind::New)) if role == PortRole::Closed => refused("the port is declared closed"),
+            Some((_, PortKind::New)) => refused("the port came up just now: packets wait until its kind is known"),
+            Some((_, PortKind::Link(to))) => {
+                Admission::Refused(format!("the port leads to the switch at {to}: no packet enters the network there"))
+            }
+            Some((_, PortKind::Shared { with, .. })) => {
+                Admission::Refused(format!("the port is shut: the hosts of its segment enter at {with}"))
+            }
+            Some(_) if is_discovery_frame(&Packet::new(&packet.frame, at.port.0)) => {
+                refused("it is of a type that only link discovery uses, so it ends at the controller")
+            }
+            Some((_, PortKind::Middlebox)) => Admission::Decided(Vec::new()),
+            Some((_, PortKind::Edge)) if !self.options.track_hosts => Admission::Decided(Vec::new()),
+            Some((_, PortKind::Edge)) => self.admit_sender(&state, packet),
+        }
+    }
+
+    /// The same for the host that sends it.
+    fn admit_sender(&self, state: &Snapshot, packet: &Entering) -> Admission {
+        let at = packet.at;
+        let headers = Packet::new(&packet.frame, at.port.0);
+        let address = |field| Mac::from_bits(headers.switch_value(field).unwrap_or_default());
+        let mac = address(Field::EthSrc);
+        if mac == PROBE_MAC || address(Field::EthDst) == PROBE_MAC {
+            return Admission::Refused("it has the address that the controller uses to look for hosts".into());
+        }
+        if !mac.is_host() {
+            return Admission::Decided(Vec::new());
+        }
+        if let Some(place) = self.options.facts.place(mac).filter(|place| *place != at) {
+            return Admission::Refused(format!("{mac} is declared to be at {place}, and is accepted nowhere else"));
+        }
+        let announced = if is_announcement(&headers) { announcement(&headers) } else { None };
+        let announced = announced.filter(|ip| self.options.facts.owner(*ip).is_none_or(|owner| owner == mac));
+        match state.host(mac) {
+            Some(host) if host.location != at => Admission::Refused(format!(
+                "{mac} is at {}: its packets are dropped here unless it has moved, which the controller finds out",
+                host.location
+            )),
+            Some(host) => {
+                let news = announced.filter(|ip| state.host_by_ip(*ip) != Some(mac));
+                let learned = news.map(|ip| with_addresses(state, mac, host.clone(), &[ip]));
+                Admission::Decided(learned.unwrap_or_default())
+            }
+            None if !self.hosts.has_room(mac, at) => {
+                Admission::Refused("too many hosts are at the port or at the switch".into())
+            }
+            None => {
+                let info = HostInfo { location: at, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
+                let addresses: Vec<_> = announced.into_iter().chain(self.options.facts.addresses(mac)).collect();
+                Admission::Decided(with_addresses(state, mac, info, &addresses))
+            }
+        }
+    }
+
+    /// The leaf that answers a packet, if there is one.
+    pub fn leaf_view(&self, packet: &Entering) -> Option<LeafView> {
+        let Entering { at, frame } = packet;
+        let received = ReceivedPacket {
+            frame: Arc::clone(frame),
+            total_len: frame.len(),
+            buffer_id: maple_wire::msg::NO_BUFFER,
+            at: *at,
+        };
+        let id = self.lookup(&received)?;
+        let leaf = self.leaves.get(&id)?;
+        let specialised_to = leaf.specialisation.iter().map(show).collect();
+        Some(LeafView { id, under_way: self.under_way(id, leaf), specialised_to })
+    }
+
+    /// How far the installation of a leaf is, in words.
+    fn under_way(&self, id: LeafId, leaf: &Leaf) -> Option<String> {
+        if !self.store.is_current(id) {
+            return Some("something that it depends on has changed, and it is being decided again".into());
+        }
+        let text = match &leaf.state {
+            LeafState::Waiting { by_controller: false, .. } => "the rules of its route are being installed",
+            LeafState::Waiting { by_controller: true, .. } => {
+                "the rules of its route are being installed; the controller forwards its packets meanwhile"
+            }
+            LeafState::Rerouting(_) => "its route is changing to another one",
+            LeafState::NoCapacity { .. } => {
+                "the switch has no room for its rule, so the controller answers its packets"
+            }
+            LeafState::ByController => "no rule can do that, so the controller answers its packets",
+            LeafState::Active => {
+                let switch = self.switches.get(&leaf.ingress())?;
+                if switch.tables.has_confirmed_all() && !self.dirty.contains(&switch.dpid) {
+                    return None;
+                }
+                "the switch has not confirmed its latest changes"
+            }
+        };
+        Some(text.to_owned())
+    }
+
+    /// What a switch does with a frame that comes in by a port, by the rules that it has. `None` if this shard does not
+    /// serve it.
+    pub fn passage(&self, at: Location, frame: &[u8]) -> Option<Passage> {
+        let switch = self.switches.get(&at.switch)?;
+        Some(Passage::through(&SwitchRules { engine: self, switch }, at.port, frame))
+    }
+
+    /// The witness packet of a leaf: f ran on it.
+    pub fn witness(&self, leaf: LeafId) -> Option<Entering> {
+        let witness = &self.leaves.get(&leaf)?.witness;
+        Some(Entering { at: witness.at, frame: Arc::clone(&witness.frame) })
+    }
+}
+
+/// The rules of a switch: ours, and those of others that the last audit saw.
+struct SwitchRules<'a> {
+    engine: &'a Engine,
+    switch: &'a Switch,
+}
+
+impl TableRules for SwitchRules<'_> {
+    fn version(&self) -> Version {
+        self.switch.version()
+    }
+
+    fn find(&self, table: u8, value: &dyn Fn(Field) -> Option<u128>) -> Option<PassedRule> {
+        let ours = self.switch.tables.find(table, value);
+        let foreign =
+            self.switch.audits.foreign().iter().filter(|(of, rule)| *of == table && rule.matching.holds(value));
+        let foreign = foreign.map(|(_, rule)| rule).max_by_key(|rule| rule.priority);
+        let is_higher = |foreign: &&Rule| ours.as_ref().is_none_or(|ours| foreign.priority >= ours.priority);
+        if let Some(rule) = foreign.filter(is_higher) {
+            let why = "a rule of others".to_owned();
+            return Some(PassedRule { table, rule: rule.clone(), why, leaf: None, is_foreign: true });
+        }
+        let TableRule { rule, leaf, why, .. } = self.engine.table_rule(self.switch, table, ours?);
+        Some(PassedRule { table, rule, why, leaf, is_foreign: false })
+    }
+}
+
+/// All engines of a controller at rest, as a network that packets enter.
+pub struct Engines<'a>(pub Vec<&'a Engine>);
+
+impl Engines<'_> {
+    fn of(&self, dpid: Dpid) -> Option<&Engine> {
+        self.0.iter().copied().find(|engine| engine.switches.contains_key(&dpid))
+    }
+}
+
+impl Network for Engines<'_> {
+    fn policy(&mut self, at: Location) -> Option<Arc<dyn Policy>> {
+        self.of(at.switch).map(|engine| Arc::clone(&engine.policy))
+    }
+
+    fn admit(&mut self, packet: &Entering) -> Admission {
+        let refused = || Admission::Refused("the switch is not connected".into());
+        self.of(packet.at.switch).map_or_else(refused, |engine| engine.admit(packet))
+    }
+
+    fn leaf(&mut self, packet: &Entering) -> Option<LeafView> {
+        self.of(packet.at.switch)?.leaf_view(packet)
+    }
+
+    fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage> {
+        self.of(at.switch)?.passage(at, frame)
+    }
+}

@@ -1,0 +1,99 @@
+//! The counters of single rules, for people who want to know now.
+//!
+//! A question names a rule by its table, match and cookie, so a switch of thousands of rules answers at once. What is not
+//! answered (the connection is busy, the switch refuses, too many questions are open) is answered with nothing.
+
+use std::collections::BTreeMap;
+
+use maple_wire::msg::stats::{FlowStats, FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
+use maple_wire::{Dpid, Message, Version};
+
+use super::polls::RuleCount;
+use super::{Effect, Engine};
+use crate::rule::Rule;
+use crate::update::{EntryKey, entry_key, key_of};
+
+/// The most questions that a switch has to answer at a time.
+const MOST_OPEN: usize = 64;
+
+/// The questions to a switch that are not answered.
+#[derive(Debug, Default)]
+pub(super) struct RuleCounts {
+    /// By transaction id: the asker's token, and the rule's table and entry.
+    open: BTreeMap<u32, Question>,
+}
+
+#[derive(Debug)]
+struct Question {
+    token: u64,
+    table: u8,
+    entry: EntryKey,
+    found: Option<RuleCount>,
+}
+
+impl RuleCounts {
+    /// Whether the answer to this request is awaited here.
+    fn awaits(&self, xid: u32) -> bool {
+        self.open.contains_key(&xid)
+    }
+
+    /// A part of the answer.
+    fn take(&mut self, xid: u32, flows: &[FlowStats], has_one_table: bool) {
+        let Some(question) = self.open.get_mut(&xid) else { return };
+        let is_it = |flow: &&FlowStats| {
+            (has_one_table || flow.table_id == question.table)
+                && entry_key(flow.priority, &flow.matching) == question.entry
+        };
+        if let Some(flow) = flows.iter().find(is_it) {
+            let FlowStats { cookie, packet_count: packets, byte_count: bytes, .. } = *flow;
+            question.found = Some(RuleCount { cookie, packets, bytes });
+        }
+    }
+}
+
+impl Engine {
+    /// Somebody wants to know what a rule has counted.
+    pub(super) fn count_rule(&mut self, dpid: Dpid, token: u64, table: u8, rule: &Rule) {
+        let open = |engine: &mut Engine| {
+            let switch = engine.switches.get_mut(&dpid).filter(|switch| switch.rule_counts.open.len() < MOST_OPEN)?;
+            let request =
+                FlowStatsRequest { table_id: table, matching: rule.matching.clone(), ..FlowStatsRequest::all() };
+            // 1.0 can't ask by cookie.
+            let request = match switch.version() {
+                Version::Of10 => request,
+                Version::Of13 => FlowStatsRequest { cookie: rule.cookie, cookie_mask: u64::MAX, ..request },
+            };
+            let xid = switch.tables.take_xid();
+            switch.rule_counts.open.insert(xid, Question { token, table, entry: key_of(rule), found: None });
+            let message = Message::StatsRequest(StatsRequest::new(RequestBody::Flow(request)));
+            Some(Effect::Poll { dpid, xid, message })
+        };
+        let effect = open(self).unwrap_or(Effect::RuleCounted { token, count: None });
+        self.after.push(effect);
+    }
+
+    /// Whether the answer to a request is the count of a rule.
+    pub(super) fn is_rule_count(&self, dpid: Dpid, xid: u32) -> bool {
+        self.switches.get(&dpid).is_some_and(|switch| switch.rule_counts.awaits(xid))
+    }
+
+    /// Handles an answer, or a part of it.
+    pub(super) fn rule_count_answered(&mut self, dpid: Dpid, xid: u32, reply: &StatsReply) {
+        if let (Some(switch), ReplyBody::Flow(flows)) = (self.switches.get_mut(&dpid), &reply.body) {
+            let has_one_table = switch.version() == Version::Of10;
+            switch.rule_counts.take(xid, flows, has_one_table);
+        }
+        if !reply.more() {
+            self.end_rule_count(dpid, xid);
+        }
+    }
+
+    /// There is no further answer.
+    pub(super) fn end_rule_count(&mut self, dpid: Dpid, xid: u32) {
+        let switch = self.switches.get_mut(&dpid);
+        if let Some(question) = switch.and_then(|switch| switch.rule_counts.open.remove(&xid)) {
+            let Question { token, found, .. } = question;
+            self.after.push(Effect::RuleCounted { token, count: found });
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What would have to be different: one answer that f got is changed at a time, and f runs again.
+//!
+//! The answers are those of f's account, the latest first: changing a later one leaves more of the run as it was. An
+//! answer about the packet is changed by another packet, one about the state by a write that is not committed. So
+//! whatever is said here was tried.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use maple_wire::{Constraint, Field};
+
+use super::words::cell_text;
+use super::{Decision, Entering, Tried, Verdict};
+use crate::check::{Headers, Sample, failing, fitting};
+use crate::network::{HostInfo, Location, Mac, PortKind};
+use crate::run::Asked;
+use crate::state::{Cell, CellValue, Snapshot, Value, Write};
+use crate::trace::{Cond, Source, show, text};
+
+/// The most alternatives that are tried.
+pub const MOST_ALTERNATIVES: usize = 32;
+/// The most alternatives that are told.
+const MOST_TOLD: usize = 6;
+/// How many rows of a table are looked at for a value that it might hold.
+const ROWS: usize = 64;
+
+/// One thing that would have to be different.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// The packet would fit a condition, or not.
+    Test(Cond, bool),
+    /// The packet would not fit this entry of a list.
+    NotEntry(Cond),
+    /// A key of a table, or a variable, would hold this, or nothing.
+    State(Cell, Option<Value>),
+    /// A host would be known.
+    Known(Mac),
+}
+
+/// A change, and what f decides then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternative {
+    /// What would be different.
+    pub change: Change,
+    /// The line that asked for it.
+    pub source: Option<Source>,
+    /// What f decides then.
+    pub verdict: Verdict,
+    /// The line that decides then.
+    pub line: Option<Source>,
+    /// The changed packet, if the packet was changed.
+    pub packet: Option<Entering>,
+}
+
+/// A change that is to be tried.
+struct Candidate {
+    change: Change,
+    source: Option<Source>,
+    packet: Option<Entering>,
+    writes: Vec<Write>,
+}
+
+/// Changes with which f gives another verdict about a packet than it did.
+pub fn instead(tried: &Tried<'_>, packet: &Entering, decision: &Decision) -> Vec<Alternative> {
+    let state = tried.store.snapshot();
+    let sample = Sample { at: packet.at, frame: Arc::clone(&packet.frame) };
+    let (mut told, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut left = MOST_ALTERNATIVES;
+    for step in decision.account.iter().rev() {
+        for candidate in candidates(&step.what, step.source.as_ref(), &sample, &state) {
+            if left == 0 || told.len() == MOST_TOLD {
+                return told;
+            }
+            if seen.contains(&candidate.change) {
+                continue;
+            }
+            left -= 1;
+            let other = Decision::of(tried, candidate.packet.as_ref().unwrap_or(packet), &candidate.writes);
+            if differs(decision, &other) {
+                seen.insert(candidate.change.clone());
+                let Candidate { change, source, packet, .. } = candidate;
+                let line = other.line().cloned();
+                told.push(Alternative { change, source, verdict: other.verdict, line, packet });
+            }
+        }
+    }
+    told
+}
+
+/// Whether a decision is another one as far as the sender is concerned: the packet passes, or does not.
+fn differs(decision: &Decision, other: &Decision) -> bool {
+    match (&decision.verdict, &other.verdict) {
+        (Verdict::Forwarded, Verdict::Dropped) => true,
+        (Verdict::Forwarded, _) => false,
+        (_, verdict) => *verdict == Verdict::Forwarded && other.exits() != decision.exits(),
+    }
+}
+
+/// Changes of one answer.
+fn candidates(what: &Asked, source: Option<&Source>, sample: &Sample, state: &Snapshot) -> Vec<Candidate> {
+    let with_packet = |change: Change, changes: Headers| {
+        let Sample { at, frame } = sample.with(&changes);
+        Candidate { change, source: source.cloned(), packet: Some(Entering { at, frame }), writes: Vec::new() }
+    };
+    let with_writes =
+        |change: Change, writes: Vec<Write>| Candidate { change, source: source.cloned(), packet: None, writes };
+    let headers = sample.headers();
+    match what {
+        Asked::Test(cond, true) => elsewhere(failing(cond, &headers))
+            .filter(|changes| !cond.holds(&sample.with(changes).packet()))
+            .map(|changes| with_packet(Change::Test(cond.clone(), false), changes))
+            .collect(),
+        Asked::Test(cond, false) => elsewhere(fitting(&stated(cond, &headers), &headers))
+            .filter(|changes| cond.holds(&sample.with(changes).packet()))
+            .map(|changes| with_packet(Change::Test(cond.clone(), true), changes))
+            .collect(),
+        Asked::List(answer) => {
+            let entry = answer.cond().into_iter();
+            entry
+                .flat_map(|cond| elsewhere(failing(cond, &headers)).map(move |changes| (cond, changes)))
+                .map(|(cond, changes)| with_packet(Change::NotEntry((**cond).clone()), changes))
+                .collect()
+        }
+        Asked::Cell(cell, value) => {
+            let of = |(change, write)| with_writes(change, vec![write]);
+            other_values(cell, value, sample.at, state).into_iter().map(of).collect()
+        }
+        Asked::Field(..) | Asked::Present(..) | Asked::Switch(_) | Asked::Frame | Asked::Path(..) | Asked::Wrote(_) => {
+            Vec::new()
+        }
+    }
+}
+
+/// Changes of packets that still come in by the same port.
+fn elsewhere(changes: Vec<Headers>) -> impl Iterator<Item = Headers> {
+    changes.into_iter().filter(|changes| !changes.contains_key(&Field::InPort))
+}
+
+/// A condition with what must hold for its fields to be there, as the packet is: an IPv6 packet stays one.
+fn stated(cond: &Cond, headers: &Headers) -> Cond {
+    let mut all = cond.clone();
+    let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
+    for field in fields.collect::<Vec<_>>() {
+        let fits = |alternative: &&&[maple_wire::field::Prerequisite]| {
+            alternative.iter().all(|p| headers.get(&p.field).is_some_and(|value| value & p.mask == p.value))
+        };
+        let alternatives = field.prerequisites();
+        let chosen = alternatives.iter().find(fits).or_else(|| {
+            // The same network protocol, if it can be.
+            let is_near = |alternative: &&&[maple_wire::field::Prerequisite]| {
+                alternative.iter().any(|p| headers.get(&p.field).is_some_and(|value| value & p.mask == p.value))
+            };
+            alternatives.iter().find(is_near).or(alternatives.first())
+        });
+        for p in chosen.into_iter().flat_map(|alternative| alternative.iter()) {
+            if !all.all.iter().any(|c| c.field == p.field) {
+                all = all.and(Constraint { field: p.field, value: p.value, mask: p.mask });
+            }
+        }
+    }
+    all
+}
+
+/// What a cell might hold instead, with the write that makes it so.
+fn other_values(cell: &Cell, value: &CellValue, at: Location, state: &Snapshot) -> Vec<(Change, Write)> {
+    match (cell, value) {
+        (Cell::Table(table, key), CellValue::Value(now)) => {
+            let write = |value: Option<Value>| {
+                let change = Change::State(cell.clone(), value.clone());
+                (change, Write::Table { table: table.clone(), key: key.clone(), value })
+            };
+            let rows = state.table(table).into_iter().flat_map(|rows| rows.iter()).take(ROWS);
+            let mut values: BTreeSet<Value> = rows.map(|(_, value)| value.clone()).collect();
+            values.extend(now.is_none().then_some(Value::Bool(true)));
+            values.extend(now.iter().filter_map(opposite));
+            let others = values.into_iter().filter(|value| Some(value) != now.as_ref()).take(3).map(Some);
+            let absent = now.is_some().then_some(None);
+            let all = absent.into_iter().chain(others).map(write);
+            all.filter(|(_, write)| state.check(write).is_ok()).collect()
+        }
+        (Cell::Var(name), CellValue::Value(now)) => {
+            let others = now.iter().filter_map(opposite).chain(now.is_none().then_some(Value::Bool(true)));
+            let write = |value: Value| {
+                let change = Change::State(cell.clone(), Some(value.clone()));
+                (change, Write::Var { name: name.clone(), value: Some(value) })
+            };
+            others.map(write).filter(|(_, write)| state.check(write).is_ok()).collect()
+        }
+        (Cell::HostAt(mac), CellValue::Location(None)) if mac.is_host() => {
+            let is_edge =
+                |place: &Location| *place != at && state.port(*place).is_some_and(|p| p.kind == PortKind::Edge);
+            let ports = state
+                .switches()
+                .flat_map(|(dpid, _)| state.ports_of(dpid).map(move |(port, _)| Location::new(dpid, port)));
+            let place = ports.into_iter().find(is_edge);
+            let info = |location| HostInfo { location, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
+            let write = |place| (Change::Known(*mac), Write::Host { mac: *mac, info: Some(info(place)) });
+            place.into_iter().map(write).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn opposite(value: &Value) -> Option<Value> {
+    if let Value::Bool(value) = value { Some(Value::Bool(!value)) } else { None }
+}
+
+impl fmt::Display for Change {
+    /// Completes "if …": `blocked[00:00:00:00:00:01] were absent`, `ipv4_src outside 10.0.0.0/24`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Change::Test(cond, true) => write!(f, "{cond}"),
+            Change::Test(cond, false) => f.write_str(&other_than(cond)),
+            Change::NotEntry(cond) => write!(f, "not ({cond})"),
+            Change::State(cell, None) => write!(f, "{} were absent", cell_text(cell)),
+            Change::State(cell, Some(value)) => write!(f, "{} were {value}", cell_text(cell)),
+            Change::Known(mac) => write!(f, "{mac} were a known host"),
+        }
+    }
+}
+
+/// What fails a condition, in words.
+fn other_than(cond: &Cond) -> String {
+    match (&cond.all[..], &cond.ranges[..]) {
+        ([only], []) if only.is_exact() => format!("{} other than {}", only.field, text(only.field, only.value)),
+        ([only], []) => match show(only).split_once('=') {
+            Some((field, block)) => format!("{field} outside {block}"),
+            None => show(only),
+        },
+        ([], [range]) => {
+            let ends = (text(range.field, range.lo), text(range.field, range.hi));
+            format!("{} outside {}..{}", range.field, ends.0, ends.1)
+        }
+        _ => format!("not ({cond})"),
+    }
+}

@@ -1,0 +1,112 @@
+//! A packet's way through the network, by the rules that the switches have.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use maple_wire::Dpid;
+
+use super::{Entering, Network, Outcome, Passage};
+use crate::network::{Location, PortKind};
+use crate::state::Snapshot;
+
+/// The most switches, each as often as a copy comes there, that a packet is followed through.
+pub const MOST_HOPS: usize = 1000;
+
+/// A packet, or a copy of it, at one switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Where it comes in.
+    pub at: Location,
+    /// The rules that take it there, and what leaves.
+    pub passage: Passage,
+}
+
+/// A copy that leaves the network.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arrival {
+    /// The edge port.
+    pub at: Location,
+    /// Its bytes.
+    pub frame: Vec<u8>,
+}
+
+/// A packet's way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Journey {
+    /// The switches, in the order in which the packet comes there.
+    pub hops: Vec<Hop>,
+    /// The copies that leave the network, in order.
+    pub arrivals: Vec<Arrival>,
+    /// Where copies are lost, and why.
+    pub lost: Vec<(Location, String)>,
+    /// Whether a copy comes to a port for the second time with the same bytes, or there are too many hops.
+    pub has_loop: bool,
+}
+
+impl Journey {
+    /// Follows a packet that enters the network.
+    pub fn of(network: &mut dyn Network, state: &Snapshot, packet: &Entering) -> Journey {
+        let mut journey = Journey::default();
+        let mut seen = BTreeSet::new();
+        let mut to_follow = VecDeque::from([(packet.at, packet.frame.to_vec())]);
+        while let Some((at, frame)) = to_follow.pop_front() {
+            if journey.hops.len() >= MOST_HOPS || !seen.insert((at, frame.clone())) {
+                journey.has_loop = true;
+                continue;
+            }
+            let Some(passage) = network.pass(at, &frame) else {
+                journey.lost.push((at, "the switch is not connected".into()));
+                continue;
+            };
+            for outcome in &passage.outcomes {
+                if let Outcome::Port(port, frame) = outcome {
+                    journey.leave(state, Location::new(at.switch, *port), frame.clone(), &mut to_follow);
+                }
+            }
+            journey.hops.push(Hop { at, passage });
+        }
+        journey.arrivals.sort();
+        journey
+    }
+
+    /// A copy leaves a switch by a port.
+    fn leave(
+        &mut self,
+        state: &Snapshot,
+        from: Location,
+        frame: Vec<u8>,
+        to_follow: &mut VecDeque<(Location, Vec<u8>)>,
+    ) {
+        match state.port(from).filter(|port| port.up).map(|port| port.kind) {
+            Some(PortKind::Link(to)) => to_follow.push_back((to, frame)),
+            Some(PortKind::Edge | PortKind::Middlebox | PortKind::New) => {
+                self.arrivals.push(Arrival { at: from, frame });
+            }
+            // The segment's hosts receive it once.
+            Some(PortKind::Shared { .. }) => self.arrivals.push(Arrival { at: from, frame }),
+            None => self.lost.push((from, "the port is down".into())),
+        }
+    }
+
+    /// Whether some switch leaves it to the controller what becomes of the packet.
+    pub fn asks_controller(&self) -> bool {
+        self.hops.iter().any(|hop| hop.passage.asks_controller())
+    }
+
+    /// Whether the switch where it enters does.
+    pub fn begins_at_controller(&self) -> bool {
+        self.hops.first().is_some_and(|hop| hop.passage.asks_controller())
+    }
+
+    /// The switches that it passes, in order.
+    pub fn switches(&self) -> impl Iterator<Item = Dpid> {
+        self.hops.iter().map(|hop| hop.at.switch)
+    }
+
+    /// The rules of others that take it, each with the switch.
+    pub fn foreign_rules(&self) -> impl Iterator<Item = (Dpid, &super::PassedRule)> {
+        let of = |hop: &'_ Hop| hop.at.switch;
+        self.hops.iter().flat_map(move |hop| {
+            hop.passage.rules.iter().filter(|rule| rule.is_foreign).map(move |rule| (of(hop), rule))
+        })
+    }
+}

@@ -1,0 +1,170 @@
+//! Why a packet goes where it goes: what f observes of it, which rules take it, and what would have to be different.
+//!
+//! # What
+//!
+//! [`Decision::of`] runs f on a packet once more, with an account of everything that it asks ([`crate::run::Asked`]).
+//! Nothing is committed. [`instead`] changes one answer at a time, and says which change makes f decide otherwise.
+//! [`Passage::through`] is one switch: the rules that take the packet, and what leaves. [`Journey::of`] follows the
+//! packet from switch to switch. [`explain`] puts these together.
+//!
+//! # Why it is correct
+//!
+//! f runs on the newest state, as it would on a packet that enters now. What "would pass if" says was tried: f ran on
+//! the changed packet or the changed state and gave another answer. The journey reads the rules that the switches have, and
+//! f's answer plays no part in it. So the two can disagree, which is a fault of Maple or a foreign rule, and the
+//! explanation says so.
+//!
+//! # Cost
+//!
+//! A run of f, and one for each alternative, at most [`MOST_ALTERNATIVES`]. Each switch on the way costs a comparison
+//! with each of its rules.
+
+mod decision;
+mod instead;
+mod journey;
+mod passage;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+pub use decision::{Decision, Verdict};
+pub use instead::{Alternative, Change, MOST_ALTERNATIVES, instead};
+pub use journey::{Arrival, Hop, Journey, MOST_HOPS};
+pub use passage::{Outcome, Passage, PassedRule, TableRules};
+
+use crate::ids::LeafId;
+use crate::network::Location;
+use crate::policy::Policy;
+use crate::run::Run;
+use crate::state::{Store, Write};
+use crate::trace::Cond;
+
+/// A packet that enters the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entering {
+    /// Where.
+    pub at: Location,
+    /// Its bytes.
+    pub frame: Arc<[u8]>,
+}
+
+/// How a packet is received, before f has a say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// f decides about it. If it comes to the controller, this is learned from it first.
+    Decided(Vec<Write>),
+    /// f never sees it: why.
+    Refused(String),
+}
+
+/// What is known of the leaf that answers a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeafView {
+    /// Its id.
+    pub id: LeafId,
+    /// How far its installation is, in words; none once its rule is installed.
+    pub under_way: Option<String>,
+    /// The further constraints that its packets fit, if it is narrower than its trace.
+    pub specialised_to: Vec<String>,
+}
+
+/// Whom to ask about what: the network that a packet enters.
+pub trait Network {
+    /// The policy that decides at this place.
+    fn policy(&mut self, at: Location) -> Option<Arc<dyn Policy>>;
+
+    /// Whether f decides about a packet.
+    fn admit(&mut self, packet: &Entering) -> Admission;
+
+    /// The leaf that answers a packet, if there is one.
+    fn leaf(&mut self, packet: &Entering) -> Option<LeafView>;
+
+    /// What a switch does with a frame that comes in by a port; `None` if it is not connected.
+    fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage>;
+}
+
+/// How policies are run here.
+#[derive(Clone, Debug, Default)]
+pub struct Conditions {
+    /// Whether f may ask where hosts are.
+    pub track_hosts: bool,
+    /// The packets that listeners want.
+    pub listener_filters: Arc<[Cond]>,
+}
+
+/// Why a packet goes where it goes.
+#[derive(Debug)]
+pub struct Explanation {
+    /// The packet.
+    pub packet: Entering,
+    /// f's decision; or why f has none to make.
+    pub decision: Result<Decision, String>,
+    /// Changes that make f decide otherwise.
+    pub instead: Vec<Alternative>,
+    /// The leaf that answers such packets.
+    pub leaf: Option<LeafView>,
+    /// What the switches do with the packet now.
+    pub journey: Journey,
+}
+
+/// Explains what becomes of a packet that enters the network now.
+pub fn explain(network: &mut dyn Network, store: &Store, conditions: &Conditions, packet: Entering) -> Explanation {
+    let (journey, leaf) = (Journey::of(network, &store.snapshot(), &packet), network.leaf(&packet));
+    let policy = network.policy(packet.at);
+    let (decision, instead) = match (network.admit(&packet), policy) {
+        (Admission::Refused(why), _) => (Err(why), Vec::new()),
+        (_, None) => (Err(format!("switch {} is not connected", packet.at.switch)), Vec::new()),
+        (Admission::Decided(learned), Some(policy)) => {
+            // The controller learns nothing from what a switch sends on by itself.
+            let learned = if journey.begins_at_controller() { learned } else { Vec::new() };
+            let tried = Tried { policy: &*policy, store, conditions, learned: &learned };
+            let decision = Decision::of(&tried, &packet, &[]);
+            let alternatives = instead(&tried, &packet, &decision);
+            (Ok(decision), alternatives)
+        }
+    };
+    Explanation { packet, decision, instead, leaf, journey }
+}
+
+impl Explanation {
+    /// Whether the switches do with the packet what f decides: `None` if they ask the controller, or f does not decide.
+    pub fn agrees(&self) -> Option<bool> {
+        let decision = self.decision.as_ref().ok()?;
+        let wanted = decision.copies.as_ref()?;
+        if self.journey.asks_controller() || !decision.trace.lasts() {
+            return None;
+        }
+        let there: Vec<(Location, Vec<u8>)> =
+            self.journey.arrivals.iter().map(|arrival| (arrival.at, arrival.frame.clone())).collect();
+        Some(*wanted == there)
+    }
+}
+
+/// A policy, and the state and conditions that it is tried in.
+pub struct Tried<'a> {
+    /// The policy.
+    pub policy: &'a dyn Policy,
+    /// The state.
+    pub store: &'a Store,
+    /// How it is run.
+    pub conditions: &'a Conditions,
+    /// What is learned from the packet before f runs.
+    pub learned: &'a [Write],
+}
+
+impl Tried<'_> {
+    /// A run on a packet in the newest state with these writes. It keeps an account.
+    fn run(&self, packet: &Entering, assumed: &[Write]) -> Run {
+        let mut txn = self.store.begin();
+        self.learned.iter().chain(assumed).for_each(|write| txn.write(write.clone()));
+        let (frame, length) = (Arc::clone(&packet.frame), packet.frame.len());
+        let run = Run::new(frame, length, packet.at, txn, self.conditions.track_hosts).with_account();
+        if !self.conditions.listener_filters.is_empty() {
+            run.hear(&self.conditions.listener_filters);
+        }
+        run
+    }
+}

@@ -1,0 +1,1 @@
+//! Explanations of packets in networks of a few switches.

@@ -1,0 +1,162 @@
+//! Questions and answers of an account in words.
+
+use std::fmt::{Debug, Display};
+
+use maple_wire::Packet;
+
+use crate::network::PortKind;
+use crate::run::{AccountStep, Asked};
+use crate::state::{Cell, CellValue, Write};
+use crate::trace::{Fields as _, text};
+
+/// The most items of a collection that are told one by one.
+const MOST_ITEMS: usize = 8;
+
+impl AccountStep {
+    /// What was asked, such as `ipv4_src=10.0.0.0/24` or `blocked[00:00:00:00:00:01]`.
+    pub fn question(&self) -> String {
+        match &self.what {
+            Asked::Field(field, mask, _) if *mask == field.full_mask() => field.to_string(),
+            Asked::Field(field, mask, _) => format!("{field} & {mask:#x}"),
+            Asked::Test(cond, _) => cond.to_string(),
+            Asked::Present(field, _) => format!("has {field}"),
+            Asked::List(answer) => format!("a list of {} entries", answer.list.conds().len()),
+            Asked::Switch(_) => "switch".into(),
+            Asked::Frame => "the whole frame".into(),
+            Asked::Cell(cell, _) => cell_text(cell),
+            Asked::Path(cell, _) => cell_text(cell),
+            Asked::Wrote(_) => "wrote".into(),
+        }
+    }
+
+    /// The answer, such as `yes` or `10.0.0.1`.
+    pub fn answer(&self) -> String {
+        let yes_or_no = |yes: &bool| if *yes { "yes" } else { "no" }.to_owned();
+        match &self.what {
+            Asked::Field(field, _, value) => value.map_or_else(|| "absent".into(), |value| text(*field, value)),
+            Asked::Test(_, answer) | Asked::Present(_, answer) => yes_or_no(answer),
+            Asked::List(answer) => match answer.cond() {
+                Some(cond) => format!("entry {}: {cond}", answer.first + 1),
+                None => "no entry".into(),
+            },
+            Asked::Switch(dpid) => dpid.to_string(),
+            Asked::Frame => "given".into(),
+            Asked::Cell(_, value) => value_text(value),
+            Asked::Path(_, exists) => if *exists { "there is one" } else { "there is none" }.into(),
+            Asked::Wrote(write) => write_text(write),
+        }
+    }
+
+    /// What a packet has in the fields of a test: what the answer rests on.
+    pub fn evidence(&self, packet: &Packet<'_>) -> Option<String> {
+        let Asked::Test(cond, _) = &self.what else { return None };
+        let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
+        let values = fields.map(|field| (field, packet.get(field).or_else(|| packet.value(field))));
+        let shown = |value: Option<u128>, field| value.map_or_else(|| "absent".to_owned(), |value| text(field, value));
+        let values: Vec<String> = values.map(|(field, value)| shown(value, field)).collect();
+        Some(values.join(", "))
+    }
+
+    /// The cell of the state that was read.
+    pub fn cell(&self) -> Option<&Cell> {
+        if let Asked::Cell(cell, _) = &self.what { Some(cell) } else { None }
+    }
+}
+
+/// A cell as people write it.
+pub(super) fn cell_text(cell: &Cell) -> String {
+    match cell {
+        Cell::Table(table, key) => format!("{table}[{key}]"),
+        Cell::TableAll(table) => format!("all of {table}"),
+        Cell::TableLen(table) => format!("the number of rows in {table}"),
+        Cell::Var(name) => name.to_string(),
+        Cell::HostAt(mac) => format!("where {mac} is"),
+        Cell::HostAddresses(mac) => format!("addresses of {mac}"),
+        Cell::HostByIp(ip) => format!("whose {ip} is"),
+        Cell::Hosts => "all hosts".into(),
+        Cell::HostsAt(at) => format!("hosts at {at}"),
+        Cell::HostsIn(ip, bits) => format!("hosts in {ip}/{bits}"),
+        Cell::Switches => "all switches".into(),
+        Cell::Links => "all links".into(),
+        Cell::EdgePorts(dpid) => format!("edge ports of {dpid}"),
+        Cell::Port(at) => format!("port {at}"),
+        Cell::LinkPorts(from, to) => format!("ports of {from} that lead to {to}"),
+        Cell::Speed(at) => format!("speed of {at}"),
+        Cell::Rate(gauge, _) => format!("rate of {gauge:?}"),
+        Cell::Path { from, to, weight: Some(weight), .. } => format!("path from {from} to {to} by {weight}"),
+        Cell::Path { from, to, .. } => format!("path from {from} to {to}"),
+        Cell::HasPath { from, to, .. } => format!("whether a path leads from {from} to {to}"),
+        Cell::Weights => "the names of link costs".into(),
+        Cell::Flood(from, _) => format!("flood from {from}"),
+        Cell::Route(plan) => format!("route of {plan:?}"),
+        Cell::Query(question) => format!("{question:?}"),
+    }
+}
+
+fn value_text(value: &CellValue) -> String {
+    match value {
+        CellValue::Value(None) => "absent".into(),
+        CellValue::Value(Some(value)) => value.to_string(),
+        CellValue::Table(rows) => {
+            listed(rows.iter().map(|(key, value)| format!("{key}: {value}")), rows.iter().count())
+        }
+        CellValue::Len(len) => len.to_string(),
+        CellValue::Location(at) => at.map_or_else(|| "not known".into(), |at| at.to_string()),
+        CellValue::Addresses(None) | CellValue::Host(None) => "not known".into(),
+        CellValue::Addresses(Some((ipv4, ipv6))) => {
+            let all = ipv4.iter().map(ToString::to_string).chain(ipv6.iter().map(ToString::to_string));
+            listed(all, ipv4.len() + ipv6.len())
+        }
+        CellValue::Host(Some((mac, at))) => format!("{mac} at {at}"),
+        CellValue::Hosts(hosts) => listed(hosts.iter().map(|(mac, at)| format!("{mac} at {at}")), hosts.len()),
+        CellValue::Switches(all) => listed(all.iter().map(ToString::to_string), all.len()),
+        CellValue::Links(links) => listed(links.iter().map(|(a, b)| format!("{a} - {b}")), links.len()),
+        CellValue::Ports(ports) => listed(ports.iter().map(ToString::to_string), ports.len()),
+        CellValue::Port(None) => "none".into(),
+        CellValue::Port(Some(port)) => {
+            let kind = match port.kind {
+                PortKind::New => "new".into(),
+                PortKind::Edge => "edge".into(),
+                PortKind::Link(to) => format!("link to {to}"),
+                PortKind::Shared { with, .. } => format!("shut, with {with}"),
+                PortKind::Middlebox => "middlebox".into(),
+            };
+            format!("{kind}, {}", if port.up { "up" } else { "down" })
+        }
+        CellValue::Speed(speed) => speed.map_or_else(|| "not known".into(), |speed| format!("{speed} bit/s")),
+        CellValue::Step(step) => format!("step {step}"),
+        CellValue::Hops(None) => "none".into(),
+        CellValue::Hops(Some(hops)) => listed(hops.iter().map(|hop| hop.location().to_string()), hops.len()),
+        CellValue::Exists(exists) => if *exists { "yes" } else { "no" }.into(),
+        CellValue::NoSuchWeight => "no link has such costs".into(),
+        other => short(other),
+    }
+}
+
+fn write_text(write: &Write) -> String {
+    match write {
+        Write::Table { table, key, value: Some(value) } => format!("{table}[{key}] = {value}"),
+        Write::Table { table, key, value: None } => format!("{table}[{key}] is removed"),
+        Write::Var { name, value: Some(value) } => format!("{name} = {value}"),
+        Write::Var { name, value: None } => format!("{name} is removed"),
+        Write::Add { name, amount } => format!("{name} += {amount}"),
+        other => short(other),
+    }
+}
+
+/// The items of a collection, as far as there is room.
+fn listed(items: impl Iterator<Item = impl Display>, count: usize) -> String {
+    let mut all: Vec<String> = items.take(MOST_ITEMS).map(|item| item.to_string()).collect();
+    if count > MOST_ITEMS {
+        all.push(format!("and {} more", count - MOST_ITEMS));
+    }
+    if all.is_empty() { "none".into() } else { all.join(", ") }
+}
+
+fn short(value: &impl Debug) -> String {
+    let text = format!("{value:?}");
+    match text.char_indices().nth(120) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}

@@ -1,0 +1,75 @@
+//! Explanations say what f says, and what the rules do; what they say would be different is different; and they change
+//! nothing.
+
+use super::play::{Play, Sent};
+use crate::engine::Engines;
+use crate::explain::{Alternative, Entering, Verdict, explain};
+use crate::network::{Location, Mac};
+use crate::sim::Delivery;
+
+/// How many packets are explained at each rest.
+const EXPLAINED: usize = 3;
+
+impl Play<'_> {
+    /// At rest: explains some of the packets that were sent.
+    pub(super) fn check_explained(&mut self, sent: &[Sent]) -> Result<(), String> {
+        // Explanations are about whole packets. Every fourth case is enough.
+        if self.case.shape.capture.is_some() || !self.case.seed.is_multiple_of(4) {
+            return Ok(());
+        }
+        let stats: Vec<_> = self.sim.engines().iter().map(|engine| engine.stats()).collect();
+        for packet in sent.iter().rev().take(EXPLAINED) {
+            self.check_explanation(packet)?;
+        }
+        let after: Vec<_> = self.sim.engines().iter().map(|engine| engine.stats()).collect();
+        if stats == after { Ok(()) } else { Err("an explanation changed counts".into()) }
+    }
+
+    fn check_explanation(&mut self, packet: &Sent) -> Result<(), String> {
+        let store = self.sim.store.clone();
+        let (state, conditions) = (store.snapshot(), self.sim.engines()[0].conditions());
+        let entering = Entering { at: packet.at, frame: packet.frame[..].into() };
+        let told = explain(&mut Engines(self.sim.engines().iter().collect()), &store, &conditions, entering);
+        let error = |what: &str| Err(format!("{what}: {told:#?}"));
+        let Ok(decision) = &told.decision else {
+            return Ok(());
+        };
+        // What is learned from a packet of a new host is not in the state that f is run in here.
+        let mac = Mac::from_bits(source(&packet.frame));
+        let is_known = !conditions.track_hosts || state.host(mac).is_some_and(|host| host.location == packet.at);
+        let wanted = self.wanted_now(&packet.frame, packet.at, packet);
+        let copies: Vec<Delivery> = decision.copies.iter().flatten().map(|(at, frame)| delivery(*at, frame)).collect();
+        if is_known && copies != wanted {
+            return error(&format!("f says {wanted:?}"));
+        }
+        // A full switch may have lost rules without warning.
+        if told.agrees() == Some(false) && !self.shrunk {
+            return error("the switches do something else");
+        }
+        self.tally.explained += 1;
+        self.tally.agreed += u64::from(told.agrees() == Some(true));
+        for other in &told.instead {
+            self.tally.alternatives += 1;
+            let Alternative { packet: Some(changed), verdict, .. } = other else { continue };
+            let comes_out = !self.wanted_now(&changed.frame, changed.at, packet).is_empty();
+            if comes_out != (*verdict == Verdict::Forwarded) && is_known {
+                return error(&format!("not so: {other:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where f sends a packet now.
+    fn wanted_now(&self, frame: &[u8], at: Location, like: &Sent) -> Vec<Delivery> {
+        let packet = Sent { frame: frame.to_vec(), at, ..*like };
+        self.expected(&*self.policy, &packet, frame.len(), &self.sim.store.snapshot()).0
+    }
+}
+
+fn delivery(at: Location, frame: &[u8]) -> Delivery {
+    Delivery { at, frame: frame.to_vec() }
+}
+
+fn source(frame: &[u8]) -> u128 {
+    maple_wire::Packet::new(frame, 0).switch_value(maple_wire::Field::EthSrc).unwrap_or_default()
+}
