@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
-use maple_controller::control::explain::{Explain, to_text};
+use maple_controller::control::explain::{Explain, ExplainRequest, ExplainRule, to_text};
 use maple_controller::control::socket::{Request, ask};
 use serde_json::Value;
 
@@ -44,13 +44,13 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fields", "to", "packet"])]
     pcap: Option<PathBuf>,
     /// The way back from a rule: the packet that it was made for, by the rule's cookie
-    #[arg(long, value_name = "COOKIE", conflicts_with_all = ["fields", "from", "to", "at", "packet", "pcap"])]
+    #[arg(long, value_name = "COOKIE", group = "which_rule", conflicts_with_all = ["fields", "from", "to", "at", "packet", "pcap"])]
     rule: Option<String>,
     /// The same, by the rule's match, as `maple show rules` prints it
-    #[arg(long = "match", value_name = "MATCH", conflicts_with_all = ["fields", "from", "to", "at", "packet", "pcap"])]
+    #[arg(long = "match", value_name = "MATCH", group = "which_rule", conflicts_with_all = ["fields", "from", "to", "at", "packet", "pcap"])]
     matching: Option<String>,
-    /// The switch that has this rule
-    #[arg(long, value_name = "SWITCH")]
+    /// The switch that has this rule [default: the first one that has it]
+    #[arg(long, value_name = "SWITCH", requires = "which_rule")]
     switch: Option<String>,
     /// Do not ask the switches for the counters of the rules
     #[arg(long)]
@@ -90,29 +90,32 @@ pub fn main(args: &ExplainArgs) -> anyhow::Result<u8> {
 
 impl ExplainArgs {
     /// What is asked, one question for each packet.
-    fn questions(&self) -> anyhow::Result<Vec<Explain>> {
+    fn questions(&self) -> anyhow::Result<Vec<ExplainRequest>> {
+        let counters = self.no_counters.then_some(false);
+        if self.rule.is_some() || self.matching.is_some() {
+            let (cookie, matching, switch) = (self.rule.clone(), self.matching.clone(), self.switch.clone());
+            return Ok(vec![ExplainRequest::Rule(ExplainRule { cookie, matching, switch, counters })]);
+        }
         let question = Explain {
             from: self.from.clone(),
             to: self.to.clone(),
             at: self.at.clone(),
             fields: fields(&self.fields)?,
             frame: self.packet.clone(),
-            cookie: self.rule.clone(),
-            matching: self.matching.clone(),
-            switch: self.switch.clone(),
-            counters: self.no_counters.then_some(false),
+            counters,
         };
         if let Some(file) = &self.pcap {
             let digits = |frame: Vec<u8>| frame.iter().map(|byte| format!("{byte:02x}")).collect();
             let frames = captured(file)?.into_iter();
-            return Ok(frames.map(|frame| Explain { frame: Some(digits(frame)), ..question.clone() }).collect());
+            let question = |frame| Explain { frame: Some(digits(frame)), ..question.clone() };
+            return Ok(frames.map(|frame| ExplainRequest::Packet(question(frame))).collect());
         }
-        if question == (Explain { counters: question.counters, ..Explain::default() }) {
+        if question == (Explain { counters, ..Explain::default() }) {
             bail!(
                 "say which packet: --from HOST --to HOST [FIELD=VALUE…], --packet HEX, --pcap FILE, or --rule COOKIE"
             );
         }
-        Ok(vec![question])
+        Ok(vec![ExplainRequest::Packet(question)])
     }
 }
 

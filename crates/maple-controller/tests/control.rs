@@ -147,6 +147,7 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
             request.answer(answer);
         }
     });
+    let host = maple.handle.hosts()[0].0.to_string();
     let asked = [
         json!({ "show": "switches" }),
         json!({ "show": "names" }),
@@ -170,6 +171,9 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
         json!({ "state": { "watch": { "var": "mode" } } }),
         json!({ "state": "list" }),
         json!({ "state": { "delete": { "place": key } } }),
+        json!({ "explain": { "packet": { "from": host, "to": "00:00:00:00:00:07", "fields": { "tcp_dst": "80" } } } }),
+        json!({ "explain": { "packet": { "from": host, "to": host, "counters": false } } }),
+        json!({ "explain": { "rule": { "match": "", "switch": "1" } } }),
         json!({ "invalidate": { "host": "00:00:00:00:00:07" } }),
         json!({ "invalidate": { "port": ["1", 1] } }),
         json!({ "invalidate": "all" }),

@@ -13,6 +13,7 @@ use maple_wire::print::FlowLine;
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
 
+use super::explain::ExplainRequest;
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
@@ -62,9 +63,11 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> 
         }
         Request::Reload(Reload::Rest) => reload(handle, ReloadTask::Rest)?,
         Request::Reload(Reload::Rollback) => reload(handle, ReloadTask::Rollback)?,
-        Request::Explain(question) => {
-            explain::answer(handle, question).map_err(|refusal| RequestError::at(&refusal.field, refusal.text))?
-        }
+        Request::Explain(question) => explain::answer(handle, question).map_err(|refusal| {
+            let form = if matches!(question, ExplainRequest::Packet(_)) { "packet" } else { "rule" };
+            let field = format!("explain.{form}.{}", refusal.field);
+            RequestError::at(field.trim_end_matches('.'), refusal.text)
+        })?,
         Request::Invalidate(what) => json!(handle.invalidate(selection(handle.names(), what)?)),
     })
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::explain::Explain;
+use super::explain::ExplainRequest;
 use super::plan::Fingerprint;
 use super::reload::{CanaryAt, Tolerance};
 use super::schema;
@@ -22,7 +22,7 @@ pub enum Request {
     /// Read or write tracked state.
     State(StateRequest),
     /// Say why a packet goes where it goes.
-    Explain(Explain),
+    Explain(ExplainRequest),
 }
 
 /// What takes the place of the policy that runs.

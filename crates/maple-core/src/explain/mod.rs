@@ -25,9 +25,6 @@ mod journey;
 mod passage;
 mod words;
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 
 pub use decision::{Decision, Verdict};

@@ -37,6 +37,8 @@ mod contract;
 #[cfg(test)]
 mod declared;
 #[cfg(test)]
+mod explain;
+#[cfg(test)]
 mod flaps;
 #[cfg(test)]
 mod guards;
@@ -315,6 +317,13 @@ impl Sim {
             }
             _ => ShardId(self.random.below(self.engines.len()) as u8),
         };
+        self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(event)));
+    }
+
+    /// Sends an event to the shard of a switch.
+    #[cfg(test)]
+    pub fn tell_owner(&mut self, dpid: Dpid, event: Event) {
+        let shard = self.shards.get(&dpid).copied().unwrap_or_default();
         self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(event)));
     }
 

@@ -56,13 +56,22 @@ pub struct Explain {
     /// The whole frame as hex digits, in place of fields.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frame: Option<String>,
-    /// The rule whose witness packet is meant.
+    /// Whether to ask the switches for counters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<bool>,
+}
+
+/// The way back from a rule: which one is meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExplainRule {
+    /// Its cookie, as the switch reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookie: Option<String>,
-    /// Likewise, by its match.
+    /// Its match, as rules are printed.
     #[serde(skip_serializing_if = "Option::is_none", rename = "match")]
     pub matching: Option<String>,
-    /// The switch that has this rule.
+    /// The switch that has it; without it the first one that does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<String>,
     /// Whether to ask the switches for counters.
@@ -70,12 +79,17 @@ pub struct Explain {
     pub counters: Option<bool>,
 }
 
-impl Explain {
-    /// Whether it is about a rule.
-    fn is_about_rule(&self) -> bool {
-        self.cookie.is_some() || self.matching.is_some()
-    }
+/// What is to be explained.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ExplainRequest {
+    /// A packet.
+    Packet(Explain),
+    /// The packet that a rule was made for.
+    Rule(ExplainRule),
+}
 
+impl Explain {
     /// The packet that is meant, with what had to be assumed. `host` tells what is known of a host.
     ///
     /// # Errors
@@ -91,10 +105,11 @@ impl Explain {
 }
 
 /// Answers a request.
-pub(super) fn answer(handle: &Handle, question: &Explain) -> Result<Value, QuestionError> {
-    if question.is_about_rule() {
-        return of_rule(handle, question);
-    }
+pub(super) fn answer(handle: &Handle, request: &ExplainRequest) -> Result<Value, QuestionError> {
+    let question = match request {
+        ExplainRequest::Rule(question) => return of_rule(handle, question),
+        ExplainRequest::Packet(question) => question,
+    };
     let state = handle.snapshot();
     let (packet, assumed) = question.packet(&state, handle.names(), &|mac| state.host(mac).cloned())?;
     let answer = explained(handle, packet, question.counters != Some(false));
@@ -110,7 +125,10 @@ pub fn with_assumed(mut answer: Value, assumed: &[String]) -> Value {
 }
 
 /// The way back from a rule: the explanation of its witness packet.
-fn of_rule(handle: &Handle, question: &Explain) -> Result<Value, QuestionError> {
+fn of_rule(handle: &Handle, question: &ExplainRule) -> Result<Value, QuestionError> {
+    if question.cookie.is_none() && question.matching.is_none() {
+        return Err(QuestionError::at("", "say which rule: by its cookie or its match"));
+    }
     let switches = match &question.switch {
         Some(text) => vec![handle.names().switch(text).map_err(|error| QuestionError::at("switch", error))?],
         None => handle.switches().iter().map(|switch| switch.dpid).collect(),

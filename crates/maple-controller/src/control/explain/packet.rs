@@ -194,6 +194,14 @@ fn wants_ipv6(headers: &BTreeMap<Field, u128>, from: &End, to: &End) -> bool {
     if let Some(kind) = headers.get(&Field::EthType) {
         return *kind == IPV6;
     }
+    let needs = |field: &Field, kind: u128| {
+        let is_kind = |p: &Prerequisite| p.field == Field::EthType && p.value == kind;
+        let alternatives = field.prerequisites();
+        !alternatives.is_empty() && alternatives.iter().all(|alternative| alternative.iter().any(is_kind))
+    };
+    if let Some(field) = headers.keys().find(|field| needs(field, IPV4) || needs(field, IPV6)) {
+        return needs(field, IPV6);
+    }
     let is_v6 = |end: &End| match (end.ip, &end.info) {
         (Some(ip), _) => Some(ip.is_ipv6()),
         (None, Some(info)) if info.ipv4.is_empty() && !info.ipv6.is_empty() => Some(true),
@@ -243,7 +251,7 @@ fn addresses(
     }
     let is_arp_request =
         headers.get(&Field::EthType) == Some(&ARP) && headers.get(&Field::ArpOp).is_none_or(|op| *op == 1);
-    let broadcast = (is_arp_request && to.mac.is_none_or(|_| true)).then_some(Mac([0xff; 6]));
+    let broadcast = is_arp_request.then_some(Mac([0xff; 6]));
     if let Some(mac) = broadcast.or(to.mac) {
         headers.entry(Field::EthDst).or_insert(mac.bits());
     }
@@ -322,5 +330,121 @@ fn transport(headers: &mut BTreeMap<Field, u128>) {
     };
     for (field, port) in ports.into_iter().zip(PORTS) {
         headers.entry(field).or_insert(port);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use maple_core::ShardId;
+    use maple_core::network::PortInfo;
+    use maple_core::state::{Store, SwitchInfo, Write};
+    use maple_wire::packet::text::summary;
+    use maple_wire::{Dpid, PortNo, Version};
+
+    use super::*;
+    use crate::names::Named;
+
+    const H1: Mac = Mac([0, 0, 0, 0, 0, 1]);
+    const H2: Mac = Mac([0, 0, 0, 0, 0, 2]);
+
+    /// A switch with two hosts, of which the second has an IPv6 address only.
+    fn network() -> (Arc<Store>, Names) {
+        let store = Store::new();
+        let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
+        let port = |n| {
+            let at = Location::new(Dpid(1), PortNo(n));
+            Write::Port { at, info: Some(PortInfo { up: true, kind: PortKind::Edge }) }
+        };
+        let host = |mac, port, ipv4: &[[u8; 4]], ipv6: &[u16]| {
+            let location = Location::new(Dpid(1), PortNo(port));
+            let ipv6 = ipv6.iter().map(|n| [0xfd00, 0, 0, 0, 0, 0, 0, *n].into()).collect();
+            let info = HostInfo { location, ipv4: ipv4.iter().map(|ip| (*ip).into()).collect(), ipv6 };
+            Write::Host { mac, info: Some(info) }
+        };
+        store.update(|_| {
+            vec![
+                Write::Switch { dpid: Dpid(1), info: Some(info) },
+                port(1),
+                port(2),
+                port(3),
+                host(H1, 1, &[[10, 0, 0, 1]], &[1]),
+                host(H2, 2, &[[10, 0, 0, 2]], &[2]),
+            ]
+        });
+        let mut names = Names::new();
+        names.add("h1", Named::Host(H1)).expect("a name");
+        names.add("h2", Named::Host(H2)).expect("a name");
+        (store, names)
+    }
+
+    fn packet(from: &str, to: &str, fields: &[(&str, &str)]) -> Result<(Location, String, Vec<String>), QuestionError> {
+        let (store, names) = network();
+        let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let question = Explain { from: text(from), to: text(to), fields, ..Explain::default() };
+        let state = store.snapshot();
+        let (packet, assumed) = question.packet(&state, &names, &|mac| state.host(mac).cloned())?;
+        Ok((packet.at, summary(&Packet::new(&packet.frame, packet.at.port.0)), assumed))
+    }
+
+    fn said(from: &str, to: &str, fields: &[(&str, &str)]) -> String {
+        packet(from, to, fields).map_or_else(|error| error.to_string(), |(_, summary, _)| summary)
+    }
+
+    #[test]
+    fn what_is_not_said_is_what_the_network_knows() {
+        assert_eq!(said("h1", "h2", &[]), "icmp 10.0.0.1 > 10.0.0.2 echo request");
+        assert_eq!(said("10.0.0.1", "00:00:00:00:00:02", &[("tcp_dst", "80")]), "tcp 10.0.0.1:40000 > 10.0.0.2:80");
+        assert_eq!(said("1:1", "h2", &[("udp_src", "53")]), "udp 10.0.0.1:53 > 10.0.0.2:80");
+        assert_eq!(said("h1", "h2", &[("vlan_vid", "5"), ("tcp_dst", "1")]), "vlan 5 tcp 10.0.0.1:40000 > 10.0.0.2:1");
+        assert_eq!(said("h1", "h2", &[("ipv4_src", "10.9.9.9")]), "icmp 10.9.9.9 > 10.0.0.2 echo request");
+        assert_eq!(
+            said("h1", "h2", &[("tcp_dst", "22"), ("ipv6_src", "fd00::9")]),
+            "tcp [fd00::9]:40000 > [fd00::2]:22"
+        );
+        assert_eq!(said("h1", "fd00::2", &[("tcp_dst", "22")]), "tcp [fd00::1]:40000 > [fd00::2]:22");
+        assert_eq!(said("h1", "h2", &[("eth_type", "0x806")]), "arp who-has 10.0.0.2 tell 10.0.0.1");
+        let (at, _, assumed) = packet("h1", "", &[("eth_dst", "00:00:00:00:00:09")]).expect("a packet");
+        assert_eq!((at.port.0, assumed.len()), (1, 1), "the address of nobody is not known: {assumed:?}");
+    }
+
+    #[test]
+    fn what_means_no_packet_is_refused_with_its_part() {
+        let faults = [
+            ("h3", "h2", &[][..], "from: \"h3\" is neither a host"),
+            ("1:9", "h2", &[], "from: no switch has a port 1:9"),
+            ("1:3", "h2", &[], "from: not exactly one host is at"),
+            ("", "h2", &[], "from: say who sends"),
+            ("h1", "", &[], "to: say whom the packet is for"),
+            ("h1", "8.8.8.8", &[], "to: no host is known that is 8.8.8.8"),
+            ("00:00:00:00:00:09", "h2", &[], "from: it is not known where 00:00:00:00:00:09 is"),
+            ("h1", "h2", &[("tcp_dts", "1")], "fields.tcp_dts: \"tcp_dts\" is no field; did you mean tcp_dst?"),
+            ("h1", "h2", &[("tcp_dst", "70000")], "fields.tcp_dst: tcp_dst: `70000`"),
+            ("h1", "h2", &[("tcp_dst", "1"), ("udp_dst", "2")], "fields.udp_dst: the packet can't have this field"),
+            ("h1", "h2", &[("in_port", "1")], "fields.in_port: no packet has this"),
+        ];
+        for (from, to, fields, wanted) in faults {
+            let error = packet(from, to, fields).expect_err(wanted).to_string();
+            assert!(error.starts_with(wanted), "{error}");
+        }
+        let names: BTreeSet<String> = Field::ALL.into_iter().map(|field| field.to_string()).collect();
+        assert!(names.contains("tcp_dst"), "fields have the names that policies use");
+    }
+
+    #[test]
+    fn a_frame_in_hex_digits_is_taken_as_it_is() {
+        let (store, names) = network();
+        let state = store.snapshot();
+        let ask = |frame: &str| {
+            let question = Explain { frame: Some(frame.to_owned()), ..Explain::default() };
+            question.packet(&state, &names, &|mac| state.host(mac).cloned())
+        };
+        let (packet, _) = ask("000000000002 000000000001 88b5 0102").expect("a frame");
+        assert_eq!((packet.at.port.0, packet.frame.len()), (1, 16));
+        assert!(ask("0000000000020000000000018").is_err() && ask("0102").is_err() && ask("zz").is_err());
+        assert!(ask("00000000000200000000000788b5").is_err_and(|error| error.field == "from"));
     }
 }

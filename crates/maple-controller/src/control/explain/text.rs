@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::names::Names;
 
-/// The widest that a source line may make its column.
+/// The most characters of a source line.
 const WIDEST: usize = 56;
 /// The hex digits of a datapath id, and those that ids of small networks begin with.
 const DPID_DIGITS: usize = 16;
@@ -83,6 +83,7 @@ fn heading(answer: &Value, out: &mut String) {
     let packet = &answer["packet"];
     let to_at = packet.get("to_at").filter(|at| !at.is_null()).map(|at| format!(" ({})", place(at)));
     let by = match answer["line"].get("file") {
+        Some(_) if answer["verdict"] == "failed" => format!(" after {}", line(&answer["line"])),
         Some(_) => format!(" by {}", line(&answer["line"])),
         None => String::new(),
     };
@@ -103,35 +104,38 @@ fn heading(answer: &Value, out: &mut String) {
 
 /// What f asked, line by line, and the line that decided.
 fn steps(answer: &Value, out: &mut String) {
-    let mut rows: Vec<[String; 4]> = Vec::new();
+    let mut rows: Vec<[String; 3]> = Vec::new();
     let mut before = None;
     for one in items(&answer["steps"]) {
         let at = line(&one["line"]);
-        let text = one["line"].get("text").map(plain);
-        let is_same = before.as_ref() == Some(&at);
-        let asked = plain(&one["asked"]);
-        // The source line says what is asked. Where it is not known, or asks more than one thing, the question does.
-        let (first, shown, rest) = match (text, is_same) {
-            (Some(text), false) => (at.clone(), text, asked),
-            (None, false) => (at.clone(), asked, String::new()),
-            (_, true) => (String::new(), String::new(), asked),
+        let (first, text) = match before.as_ref() == Some(&at) {
+            true => (String::new(), String::new()),
+            false => (at.clone(), source_text(&one["line"])),
         };
         let evidence = one.get("evidence").map(|value| format!(" ({})", plain(value))).unwrap_or_default();
         let written = one.get("written").map(|value| format!("  written {}", plain(value))).unwrap_or_default();
-        rows.push([first, shown, plain(&one["answer"]), format!("{rest}{evidence}{written}")]);
+        let asked = format!("{}: {}{evidence}{written}", plain(&one["asked"]), plain(&one["answer"]));
+        rows.push([first, text, asked]);
         before = Some(at);
     }
     let decided = line(&answer["line"]);
-    if before.as_ref() != Some(&decided)
-        && let Some(text) = answer["line"].get("text")
-    {
-        rows.push([decided, plain(text), String::new(), String::new()]);
+    if before.as_ref() != Some(&decided) && answer["line"].get("text").is_some() {
+        rows.push([decided, source_text(&answer["line"]), String::new()]);
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).min(WIDEST);
-    let (first, second, third) = (width(0), width(1), width(2));
-    for [at, text, answer, rest] in &rows {
-        let row = format!("  {at:first$}  {text:second$}  {answer:third$}  {rest}");
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let (first, second) = (width(0), width(1));
+    for [at, text, asked] in &rows {
+        let row = format!("  {at:first$}  {text:second$}  {asked}");
         let _ = writeln!(out, "{}", row.trim_end());
+    }
+}
+
+/// The text of a line, as far as there is room.
+fn source_text(line: &Value) -> String {
+    let text = line.get("text").map(plain).unwrap_or_default();
+    match text.char_indices().nth(WIDEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
     }
 }
 
@@ -164,13 +168,13 @@ fn network(answer: &Value, out: &mut String) {
         for rule in items(&hop["rules"]) {
             let whose = if rule["foreign"] == Value::Bool(true) { "rule of others" } else { "rule" };
             let count = rule["n_packets"].as_u64().map(|count| format!("  n_packets {count}")).unwrap_or_default();
+            let matching = Some(plain(&rule["match"])).filter(|text| !text.is_empty());
             let _ = writeln!(
                 out,
-                "  {whose}  switch {switch} in {} table {} priority {} {} actions={}  cookie {}{count}",
-                plain(&hop["at"]["port"]),
+                "  {whose}  switch {switch} table {} priority {}{} actions={}  cookie {}{count}",
                 plain(&rule["table"]),
                 plain(&rule["priority"]),
-                plain(&rule["match"]),
+                matching.map(|text| format!(" {text}")).unwrap_or_default(),
                 plain(&rule["actions"]),
                 plain(&rule["cookie"]),
             );

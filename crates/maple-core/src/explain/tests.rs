@@ -1,1 +1,0 @@
-//! Explanations of packets in networks of a few switches.
