@@ -270,6 +270,9 @@ impl Engine {
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
         let Switch { capacity, tables, .. } = &mut **switch;
         capacity.on_tables_read(self.now, |table| tables.count(Some(table)));
+        if self.awaits_earlier_rules(dpid) {
+            return self.earlier_rules_known(dpid);
+        }
         self.mark_dirty(dpid, Stale::default());
     }
 
