@@ -6,8 +6,9 @@
 //! engine restores it (`maple_core`, `engine/restore.rs`).
 //!
 //! After a restart of the controller most switches come back within moments, and what f says about one may depend on
-//! others. So they wait for each other: nothing is restored before the last one has come back, or [`PATIENCE`] is over.
-//! A switch that comes later is restored alone.
+//! others. So they wait for each other: nothing is presumed before the last one has come back, or [`PATIENCE`] is over.
+//! Their rules are read meanwhile, and after that. A switch that comes later is restored alone, when its rules are read:
+//! until the rules of such a switch are known, no switch gets new labels.
 //!
 //! # Bounds
 //!
@@ -46,12 +47,12 @@ pub(crate) struct Departed {
 /// What to do with a switch that has connected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// Nothing is remembered of it.
-    Unknown,
+    /// Nothing is remembered of it, or it comes late: it is restored when its rules are read.
+    Alone,
     /// It waits for others.
     Waits,
-    /// These are to be restored now.
-    Restore(BTreeSet<Dpid>),
+    /// These are all there, so what was around them is to be presumed now.
+    Complete(BTreeSet<Dpid>),
 }
 
 /// The departed switches, for all shards.
@@ -82,22 +83,24 @@ impl Restart {
         Restart { store, is_waited: AtomicBool::new(inner.until.is_some()), inner: Mutex::new(inner) }
     }
 
-    /// A switch has connected, and its rules were read.
+    /// A switch is up. Its rules are not known yet.
     pub fn arrive(&self, dpid: Dpid) -> Arrival {
         let mut inner = self.lock();
-        if !inner.departed.contains_key(&dpid) {
-            return Arrival::Unknown;
-        }
-        if inner.until.is_none() {
-            return Arrival::Restore([dpid].into());
+        if inner.until.is_none() || !inner.departed.contains_key(&dpid) {
+            return Arrival::Alone;
         }
         inner.waiting.insert(dpid);
         if inner.departed.keys().all(|dpid| inner.waiting.contains(dpid)) {
             inner.until = None;
             self.is_waited.store(false, Ordering::Relaxed);
-            return Arrival::Restore(std::mem::take(&mut inner.waiting));
+            return Arrival::Complete(std::mem::take(&mut inner.waiting));
         }
         Arrival::Waits
+    }
+
+    /// Whether something is remembered of a switch that was not restored yet.
+    pub fn knows(&self, dpid: Dpid) -> bool {
+        self.lock().departed.contains_key(&dpid)
     }
 
     /// A switch has disconnected before it was restored. Returns whether that is soon enough for it not to be.
@@ -213,15 +216,16 @@ mod tests {
     #[test]
     fn switches_wait_for_each_other_and_late_ones_are_restored_alone() {
         let restart = Restart::new(Time(1), Store::new(), departed([1, 2, 3]));
-        assert_eq!(restart.arrive(Dpid(9)), Arrival::Unknown);
+        assert_eq!(restart.arrive(Dpid(9)), Arrival::Alone);
+        assert!(!restart.knows(Dpid(9)));
         assert_eq!([1, 2].map(|dpid| restart.arrive(Dpid(dpid))), [Arrival::Waits, Arrival::Waits]);
         assert!(restart.leave(Dpid(2)));
         assert_eq!(restart.on_deadline(Time(2)), None);
         let deadline = restart.deadline().expect("they wait");
         assert_eq!(restart.on_deadline(deadline), Some([Dpid(1)].into()));
         assert!(restart.take(Dpid(1)).is_some() && restart.take(Dpid(1)).is_none());
-        assert_eq!(restart.arrive(Dpid(2)), Arrival::Restore([Dpid(2)].into()));
-        assert!(!restart.leave(Dpid(2)), "it is being restored");
+        assert_eq!(restart.arrive(Dpid(2)), Arrival::Alone);
+        assert!(restart.knows(Dpid(2)) && !restart.leave(Dpid(2)));
         assert_eq!((restart.deadline(), restart.on_deadline(deadline)), (None, None));
     }
 
@@ -241,7 +245,7 @@ mod tests {
     fn the_last_one_ends_the_wait() {
         let restart = Restart::new(Time(1), Store::new(), departed([1, 2]));
         assert_eq!(restart.arrive(Dpid(1)), Arrival::Waits);
-        assert_eq!(restart.arrive(Dpid(2)), Arrival::Restore([Dpid(1), Dpid(2)].into()));
+        assert_eq!(restart.arrive(Dpid(2)), Arrival::Complete([Dpid(1), Dpid(2)].into()));
         assert_eq!(Restart::new(Time(1), Store::new(), departed([])).deadline(), None, "there is nobody to wait for");
     }
 

@@ -179,6 +179,7 @@ impl Shard {
                     session.read_flows(now, &mut self.outputs);
                 }
                 self.act(now, slot);
+                self.switch_known(slot, dpid);
             }
             Effect::Remember(leaves) => self.returns.note(leaves),
             Effect::Departed { dpid, leaves, surroundings } => self.returns.departed(dpid, leaves, surroundings),

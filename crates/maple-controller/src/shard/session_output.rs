@@ -13,7 +13,6 @@ use super::mailbox::ShardMessage;
 use super::registry::ConnectionId;
 use crate::discovery::{ProbeOrigin, is_probe};
 use crate::notice::Notice;
-use crate::restart::Arrival;
 use crate::session::{CloseReason, Output, ProtocolWarning, SwitchInfo, apply_port_status};
 
 /// A switch whose connection has ended. Its datapath id stays taken until the engine has handled the end. The engine
@@ -182,17 +181,17 @@ impl Shard {
     /// A switch's rules were read. The engine compares them with its own, and discovery begins.
     fn flows_read(&mut self, now: Time, slot: usize, flows: Vec<maple_core::engine::InstalledFlow>) {
         let Some(connection) = self.connections.get(slot) else { return };
-        let (Some(dpid), Some(switch)) = (connection.dpid, &mut connection.switch) else { return };
-        if !switch.in_use {
-            match self.returns.arrive(dpid) {
-                Arrival::Unknown => {}
-                Arrival::Waits => return self.returns.hold(connection.id, dpid, flows),
-                Arrival::Restore(switches) => {
-                    self.returns.hold(connection.id, dpid, flows);
-                    return self.presume(switches);
-                }
+        let (Some(dpid), Some(switch)) = (connection.dpid, &connection.switch) else { return };
+        let flows = match switch.in_use {
+            true => flows,
+            false => {
+                let (flows, complete) = self.returns.hold(connection.id, dpid, flows);
+                complete.into_iter().for_each(|switches| self.presume(switches));
+                let Some(flows) = flows else { return };
+                flows
             }
-        }
+        };
+        let Some(switch) = self.connections.get(slot).and_then(|connection| connection.switch.as_mut()) else { return };
         if !std::mem::replace(&mut switch.in_use, true) {
             self.discovery.switch_up(now, dpid, &switch.ports, &mut self.discovered);
         }
