@@ -70,32 +70,79 @@ struct Inner {
     leaves: usize,
     /// Until when switches wait for each other; `None` once they do not.
     until: Option<Time>,
-    /// The switches that are back and wait for others.
+    /// The switches that wait for each other.
+    awaited: BTreeSet<Dpid>,
+    /// Those of them that are back.
     waiting: BTreeSet<Dpid>,
 }
 
 impl Restart {
-    /// Begins with the switches of an earlier run.
+    /// Begins with the switches of an earlier run, which wait for each other.
     pub fn new(now: Time, store: Arc<Store>, departed: BTreeMap<Dpid, Departed>) -> Restart {
+        let all = departed.keys().copied().collect();
+        Restart::of(now, store, departed, all)
+    }
+
+    /// Begins with the switches of an earlier run. Those of `awaited` wait for each other.
+    pub fn of(
+        now: Time,
+        store: Arc<Store>,
+        departed: BTreeMap<Dpid, Departed>,
+        mut awaited: BTreeSet<Dpid>,
+    ) -> Restart {
+        awaited.retain(|dpid| departed.contains_key(dpid));
         let leaves = departed.values().map(|switch| switch.leaves.len()).sum();
-        let until = (!departed.is_empty()).then(|| after(now, PATIENCE));
-        let inner = Inner { departed, leaves, until, waiting: BTreeSet::new() };
+        let until = (!awaited.is_empty()).then(|| after(now, PATIENCE));
+        let inner = Inner { departed, leaves, until, awaited, waiting: BTreeSet::new() };
         Restart { store, is_waited: AtomicBool::new(inner.until.is_some()), inner: Mutex::new(inner) }
     }
 
     /// A switch is up. Its rules are not known yet.
     pub fn arrive(&self, dpid: Dpid) -> Arrival {
         let mut inner = self.lock();
-        if inner.until.is_none() || !inner.departed.contains_key(&dpid) {
+        if inner.until.is_none() || !inner.awaited.contains(&dpid) || !inner.departed.contains_key(&dpid) {
             return Arrival::Alone;
         }
         inner.waiting.insert(dpid);
-        if inner.departed.keys().all(|dpid| inner.waiting.contains(dpid)) {
+        if inner.awaited.iter().all(|dpid| inner.waiting.contains(dpid)) {
             inner.until = None;
             self.is_waited.store(false, Ordering::Relaxed);
             return Arrival::Complete(std::mem::take(&mut inner.waiting));
         }
         Arrival::Waits
+    }
+
+    /// More has become known of the earlier run: these leaves by their rows, and where everything is. Returns the leaves of
+    /// switches that are restored already.
+    pub fn learn(
+        &self,
+        leaves: impl IntoIterator<Item = (u64, Witness)>,
+        surroundings: Surroundings,
+    ) -> BTreeMap<Dpid, Departed> {
+        let (mut inner, mut others) = (self.lock(), BTreeMap::<Dpid, Departed>::new());
+        for (dpid, part) in by_switch(surroundings) {
+            match inner.departed.get_mut(&dpid) {
+                Some(switch) => switch.surroundings = part,
+                None => others.entry(dpid).or_default().surroundings = part,
+            }
+        }
+        for (row, witness) in leaves {
+            let dpid = witness.at.switch;
+            let switch = match inner.departed.get_mut(&dpid) {
+                Some(switch) => switch,
+                None => others.entry(dpid).or_default(),
+            };
+            switch.leaves.push(witness);
+            switch.rows.push(row);
+        }
+        inner.leaves = inner.departed.values().map(|switch| switch.leaves.len()).sum();
+        others
+    }
+
+    /// Whether none of these switches is still to be restored.
+    pub fn has_restored<'a>(&self, mut switches: impl Iterator<Item = &'a Dpid>) -> bool {
+        let inner = self.lock();
+        switches.all(|dpid| !inner.departed.contains_key(dpid))
     }
 
     /// Whether something is remembered of a switch that was not restored yet.

@@ -1,7 +1,7 @@
 //! What a controller says about itself: which process it is, where it listens, which files it uses, and how its clocks go.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -30,6 +30,16 @@ impl About {
     /// Whether there are certificates for TLS.
     pub fn has_tls(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// Where it listens, and whether connections begin with TLS there.
+    pub fn listening(&self) -> &[(SocketAddr, bool)] {
+        &self.listening
+    }
+
+    /// The state file.
+    pub fn state_file(&self) -> Option<&Path> {
+        self.state_file.as_deref()
     }
 
     /// All of it, for a controller with this number of shards.

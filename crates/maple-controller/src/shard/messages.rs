@@ -11,7 +11,7 @@ use super::registry::ConnectionId;
 use super::{Shard, sync};
 use crate::discovery::PeerMessage;
 use crate::printable::printable;
-use crate::session::CloseReason;
+use crate::session::{CloseReason, SwitchInfo};
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
 use crate::time::until;
 
@@ -54,7 +54,10 @@ impl Shard {
                 self.settling.insert(self.last_settle_token, to);
                 self.events.push(Event::AwaitBarriers(self.last_settle_token));
             }
+            ShardMessage::Announce(info) => self.announce(*info),
             ShardMessage::Resume(connection) => self.resume(now, connection),
+            ShardMessage::AllResumed => self.all_resumed(),
+            ShardMessage::Listen(sockets) => self.listen(sockets),
             ShardMessage::Stop => self.stopping = true,
             ShardMessage::HandOver(to) => (self.stopping, self.handing_over) = (true, Some(to)),
             #[cfg(test)]
@@ -166,9 +169,16 @@ impl Shard {
                 true
             }
             ShardQuery::Copy(to) => to.send(self.engine.copy()).is_ok(),
+            ShardQuery::Handshakes(to) => to.send(self.connections.iter().filter_map(handshake).collect()).is_ok(),
             ShardQuery::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
         };
     }
+}
+
+/// What a connection's switch has said of itself, if its handshake is done, with its ports as they are now.
+fn handshake(connection: &Connection) -> Option<SwitchInfo> {
+    let switch = connection.switch.as_ref().filter(|_| connection.handler.is_none())?;
+    Some(SwitchInfo { ports: (*switch.ports).clone(), ..switch.info.clone() })
 }
 
 /// The status of a connection's switch, if its handshake is done.

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use maple_core::engine::{Event, InstalledFlow, Time};
 use maple_core::ids::LeafId;
-use maple_core::network::PortKind;
+use maple_core::network::{Location, PortKind};
 use maple_core::remembered::{Surroundings, Witness};
+use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 
 use super::Shard;
@@ -32,7 +33,8 @@ pub(super) struct Returns {
 /// A switch that waits for others, or until what was around it is presumed.
 #[derive(Debug)]
 struct Expected {
-    connection: ConnectionId,
+    /// None yet, if another process is to hand it over.
+    connection: Option<ConnectionId>,
     dpid: Dpid,
     /// Its rules, if they were read.
     flows: Option<Vec<InstalledFlow>>,
@@ -45,7 +47,7 @@ impl Returns {
 
     /// The engine knows that a switch is up. Returns the switches that have waited for it and it itself, if it was the
     /// last one.
-    pub fn arrive(&mut self, connection: ConnectionId, dpid: Dpid) -> Option<BTreeSet<Dpid>> {
+    pub fn arrive(&mut self, connection: Option<ConnectionId>, dpid: Dpid) -> Option<BTreeSet<Dpid>> {
         let (restart, _) = self.known.as_ref()?;
         let complete = match restart.arrive(dpid) {
             Arrival::Alone => return None,
@@ -66,14 +68,14 @@ impl Returns {
         dpid: Dpid,
         flows: Vec<InstalledFlow>,
     ) -> (Option<Vec<InstalledFlow>>, Option<BTreeSet<Dpid>>) {
-        if let Some(expected) = self.expected.iter_mut().find(|expected| expected.connection == connection) {
+        if let Some(expected) = self.expected.iter_mut().find(|expected| expected.connection == Some(connection)) {
             expected.flows = Some(flows);
             return (None, None);
         }
         if !self.known.as_ref().is_some_and(|(restart, _)| restart.knows(dpid)) {
             return (Some(flows), None);
         }
-        self.expected.push(Expected { connection, dpid, flows: Some(flows) });
+        self.expected.push(Expected { connection: Some(connection), dpid, flows: Some(flows) });
         (None, Some([dpid].into()))
     }
 
@@ -81,7 +83,19 @@ impl Returns {
     /// learn that it will not be restored.
     pub fn leave(&mut self, connection: ConnectionId) {
         let Some((restart, _)) = &self.known else { return };
-        self.expected.retain(|expected| expected.connection != connection || !restart.leave(expected.dpid));
+        self.expected.retain(|expected| expected.connection != Some(connection) || !restart.leave(expected.dpid));
+    }
+
+    /// The connection of a switch that another process has handed over is there. Returns whether the switch is still to be
+    /// restored.
+    pub fn connect(&mut self, dpid: Dpid, connection: ConnectionId) -> bool {
+        let expected = self.expected.iter_mut().find(|expected| expected.dpid == dpid && expected.connection.is_none());
+        expected.map(|expected| expected.connection = Some(connection)).is_some()
+    }
+
+    /// The tracked state, if anything is remembered.
+    pub fn state(&self) -> Option<Arc<Snapshot>> {
+        Some(self.known.as_ref()?.0.store().snapshot())
     }
 
     /// When the switches no longer wait for each other.
@@ -134,7 +148,7 @@ impl Shard {
         if connection.switch.as_ref().is_none_or(|switch| switch.in_use) {
             return;
         }
-        if let Some(switches) = self.returns.arrive(connection.id, dpid) {
+        if let Some(switches) = self.returns.arrive(Some(connection.id), dpid) {
             self.presume(switches);
         }
     }
@@ -148,16 +162,12 @@ impl Shard {
         let due: Vec<Expected> = due;
         for Expected { connection, dpid, flows } in due {
             let state = restart.store().snapshot();
-            let known = |at| match state.port(at).map(|port| port.kind) {
-                Some(PortKind::Link(peer)) => Attachment::Link(peer),
-                Some(PortKind::Edge | PortKind::Middlebox) => Attachment::Edge,
-                _ => Attachment::New,
-            };
+            self.announced.note_restored(dpid);
             // If the connection has ended meanwhile, the engine finds no such switch.
-            let connection = self.connections.get_exactly(connection);
+            let connection = connection.and_then(|connection| self.connections.get_exactly(connection));
             if let Some(switch) = connection.and_then(|connection| connection.switch.as_mut()) {
                 switch.in_use = true;
-                self.discovery.switch_back(now, dpid, &switch.ports, known, &mut self.discovered);
+                self.discovery.switch_back(now, dpid, &switch.ports, |at| attachment(&state, at), &mut self.discovered);
             }
             let departed = restart.take(dpid).unwrap_or_default();
             journal.outdate(departed.rows);
@@ -165,5 +175,14 @@ impl Shard {
             self.events.push(Event::Restore { dpid, witnesses, earlier });
             self.events.extend(flows.map(|flows| Event::FlowsRead { dpid, flows }));
         }
+    }
+}
+
+/// What discovery takes for granted of a port.
+pub(super) fn attachment(state: &Snapshot, at: Location) -> Attachment {
+    match state.port(at).map(|port| port.kind) {
+        Some(PortKind::Link(peer)) => Attachment::Link(peer),
+        Some(PortKind::Edge | PortKind::Middlebox) => Attachment::Edge,
+        _ => Attachment::New,
     }
 }

@@ -162,6 +162,7 @@ impl Shard {
             tables: info.features.n_tables,
             has_bundles: info.has_bundles,
             description: info.text(),
+            info: SwitchInfo { ports: Vec::new(), ..info.clone() },
             ports: Arc::new(info.ports.clone()),
             in_use: false,
         });
@@ -174,6 +175,7 @@ impl Shard {
         if self.handlers.is_some() {
             return self.start_handler(now, slot, &info);
         }
+        let Some(info) = self.known_switch_up(now, slot, info) else { return };
         let SwitchInfo { version, features, ports, description, has_bundles } = info;
         self.events.push(Event::SwitchUp { dpid, version, features, description, ports, has_bundles });
     }
@@ -237,7 +239,10 @@ impl Shard {
         if matches!(connection.state, ConnectionState::Lingering(_)) {
             return;
         }
-        let (id, peer, up) = (connection.id, connection.peer, connection.switch.take().is_some());
+        let id = connection.id;
+        self.announced_ended(id);
+        let Some(connection) = self.connections.get(slot) else { return };
+        let (peer, up) = (connection.peer, connection.switch.take().is_some());
         self.returns.leave(id);
         let handler = connection.handler.take();
         let is_claimed = !connection.claimants.is_empty();

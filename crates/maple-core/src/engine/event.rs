@@ -65,7 +65,7 @@ pub enum Event {
         switches: BTreeSet<Dpid>,
     },
     /// What is remembered of a switch with rules of an earlier run. After [`Event::Presume`] and before
-    /// [`Event::FlowsRead`].
+    /// [`Event::FlowsRead`]. What comes to be known later follows in another event like this.
     Restore {
         /// The switch.
         dpid: Dpid,

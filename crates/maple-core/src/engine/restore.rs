@@ -135,7 +135,11 @@ impl Engine {
                 let is_free = state.host(*mac).is_none()
                     && !hosts.contains_key(mac)
                     && facts.place(*mac).is_none_or(|place| place == info.location);
-                if is_free && ports.get(&info.location) == Some(&PortKind::Edge) {
+                let is_edge = match ports.get(&info.location) {
+                    Some(kind) => *kind == PortKind::Edge,
+                    None => state.port(info.location) == Some(PortInfo { up: true, kind: PortKind::Edge }),
+                };
+                if is_free && is_edge {
                     let mut info = info.clone();
                     facts.addresses(*mac).for_each(|ip| info.insert(ip));
                     let mut is_own = |ip: IpAddr| {
@@ -156,7 +160,7 @@ impl Engine {
         reports.into_iter().for_each(|report| self.report(report));
     }
 
-    /// Begins to restore a switch from these witness packets. Its rules follow.
+    /// Begins to restore a switch from these witness packets, or goes on with more of them. Its rules follow.
     pub(super) fn restore(&mut self, dpid: Dpid, witnesses: Vec<Witness>, known: &Surroundings) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return self.give_up_restore(dpid) };
         // It may have disconnected and come back since the network was presumed.
@@ -177,6 +181,17 @@ impl Engine {
             ids.reserve(labels.iter().copied(), until);
             labels
         });
+        if let Some(restoring) = switch.restoring.as_mut().filter(|restoring| restoring.read.is_none()) {
+            // More is remembered than was told at first.
+            restoring.todo.extend(witnesses);
+            restoring.labels = labels;
+            restoring.repeats_left += restoring.todo.len();
+            let is_decided = restoring.decided.take().is_some();
+            if is_decided {
+                self.go_on_restoring(dpid);
+            }
+            return;
+        }
         switch.table.begin_rebuild();
         let batch = (witnesses.len() / STEPS).clamp(LEAST_BATCH, MOST_BATCH);
         switch.restoring = Some(Restoring {

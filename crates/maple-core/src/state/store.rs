@@ -318,6 +318,11 @@ impl Store {
         sync::lock(&self.labels).iter().for_each(|(dpid, ids)| work(*dpid, ids));
     }
 
+    /// Whether all remembered leaves of the switches whose surroundings were presumed are decided.
+    pub fn has_decided_earlier(&self) -> bool {
+        self.with_restoring(|all| all.undecided.is_empty())
+    }
+
     /// Works on the lists of switches that are restored.
     pub(crate) fn with_restoring<T>(&self, work: impl FnOnce(&mut Restoring) -> T) -> T {
         work(&mut sync::lock(&self.restoring))

@@ -1,0 +1,63 @@
+//! The priority of this process's threads against other programs on the same cores.
+//!
+//! Work that nobody waits for, before a take-over and after it, must not delay the switches on this machine. A thread has a
+//! priority of its own, which threads that it starts inherit.
+
+use std::sync::OnceLock;
+
+use rustix::process::{getpriority_process, nice, setpriority_process};
+
+/// By how much a thread is made nicer.
+const NICER: i32 = 10;
+
+/// The value before it was lowered.
+static USUAL: OnceLock<i32> = OnceLock::new();
+
+/// Lowers the priority of the calling thread, and so of those that it starts from now on, until [`usual`]. Does nothing if
+/// that could not be undone: that needs a right that root has.
+pub fn lower() {
+    let Ok(before) = getpriority_process(None) else { return };
+    // Tried by a thread that ends then.
+    let can_undo = std::thread::spawn(move || nice(1).is_ok() && setpriority_process(None, before).is_ok());
+    if can_undo.join().unwrap_or(false) {
+        USUAL.get_or_init(|| before);
+        lower_for_good();
+    }
+}
+
+/// Gives the calling thread the priority that it had before [`lower`].
+pub fn usual() {
+    if let Some(value) = USUAL.get()
+        && let Err(error) = setpriority_process(None, *value)
+    {
+        tracing::warn!("can't raise the priority of a thread again: {error}");
+    }
+}
+
+/// Lowers the priority of the calling thread for the rest of its life.
+pub(crate) fn lower_for_good() {
+    if let Err(error) = nice(NICER) {
+        tracing::debug!("can't lower the priority of a thread: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lower_priority_is_of_one_thread_and_ends() {
+        let before = getpriority_process(None).expect("it has one");
+        let (low, after) = std::thread::spawn(|| {
+            lower();
+            let low = getpriority_process(None);
+            usual();
+            (low, getpriority_process(None))
+        })
+        .join()
+        .expect("it does not panic");
+        let low = low.expect("it has one");
+        assert!(low == before || low == (before + NICER).min(19), "{before}, then {low}");
+        assert_eq!((after.expect("it has one"), getpriority_process(None).expect("it has one")), (before, before));
+    }
+}
