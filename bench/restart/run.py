@@ -214,6 +214,7 @@ class NewFlows:
             "new_flows_lost": max(number for number, *_ in known) + 1 - len(known),
             "new_flow_longest_before": round(max(before), 3),
             "new_flow_longest": round(max(since), 3),
+            "new_flows_slow_at": [round(sent - at, 2) for _, sent, took in known if took > 0.05 and sent >= at - 0.1],
             "new_flows_over_50_ms": sum(took > 0.05 for took in since),
         }
 

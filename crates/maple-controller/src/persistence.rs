@@ -34,7 +34,7 @@ use redb::{Database, ReadableTable, StorageError, TableDefinition, TableError, T
 use serde_json::json;
 
 use crate::late::LateDatabase;
-use crate::priority::{lower_for_good, usual};
+use crate::priority::lower_for_good;
 use crate::remember::{
     Archive, Failed, LeafJournal, RUN, Remembered, Remembering, STATE_FORMAT, STATE_FORMAT_KEY, begin, begin_known,
 };
@@ -210,12 +210,12 @@ impl Persistence {
         let (to_open, store) = (path.to_owned(), Arc::clone(store));
         let (of_opener, to_write) = (Arc::clone(&database), Arc::clone(&pending));
         let work = move || {
-            lower_for_good();
             let is_ending = || to_write.lock().ending;
             match wait_for(&released, is_ending) {
                 Some(release) => release(),
                 None => return of_opener.close(),
             }
+            lower_for_good();
             let opened = open_released(&to_open, &store, epoch);
             if let Err(error) = &opened {
                 tracing::error!("{error}; state is no longer persistent, and a restart will know nothing");
@@ -273,7 +273,6 @@ fn write_in_thread(
     let path = path.to_owned();
     let work = move || {
         let database = database.wait();
-        usual();
         let written = database.map(|database| write_until_end(&database, &pending));
         if let Some(Err(error)) = written {
             tracing::error!("the state file {}: {}; state is no longer persistent", path.display(), error.0);

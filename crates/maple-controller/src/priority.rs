@@ -5,7 +5,7 @@
 
 use std::sync::OnceLock;
 
-use rustix::process::{getpriority_process, nice, setpriority_process};
+use rustix::process::{Pid, getpriority_process, nice, setpriority_process};
 
 /// By how much a thread is made nicer.
 const NICER: i32 = 10;
@@ -25,12 +25,17 @@ pub fn lower() {
     }
 }
 
-/// Gives the calling thread the priority that it had before [`lower`].
+/// Gives all threads of this process the priority that they had before [`lower`].
 pub fn usual() {
-    if let Some(value) = USUAL.get()
-        && let Err(error) = setpriority_process(None, *value)
-    {
-        tracing::warn!("can't raise the priority of a thread again: {error}");
+    if let Some(value) = USUAL.get() {
+        set_for_all(*value);
+    }
+}
+
+/// Lowers the priority of all threads of this process until it ends.
+pub(crate) fn lower_for_end() {
+    if let Ok(before) = getpriority_process(None) {
+        set_for_all(before.saturating_add(NICER));
     }
 }
 
@@ -41,6 +46,17 @@ pub(crate) fn lower_for_good() {
     }
 }
 
+fn set_for_all(value: i32) {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let numbers = threads.filter_map(|thread| thread.file_name().to_str()?.parse().ok());
+    for thread in numbers.filter_map(Pid::from_raw) {
+        // It may have ended.
+        if let Err(error) = setpriority_process(Some(thread), value) {
+            tracing::debug!("can't change the priority of a thread: {error}");
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,14 +64,13 @@ mod tests {
     #[test]
     fn a_lower_priority_is_of_one_thread_and_ends() {
         let before = getpriority_process(None).expect("it has one");
-        let (low, after) = std::thread::spawn(|| {
+        let low = std::thread::spawn(|| {
             lower();
             let low = getpriority_process(None);
             usual();
             (low, getpriority_process(None))
-        })
-        .join()
-        .expect("it does not panic");
+        });
+        let (low, after) = low.join().expect("it does not panic");
         let low = low.expect("it has one");
         assert!(low == before || low == (before + NICER).min(19), "{before}, then {low}");
         assert_eq!((after.expect("it has one"), getpriority_process(None).expect("it has one")), (before, before));

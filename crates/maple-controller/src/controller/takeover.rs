@@ -18,9 +18,8 @@ use crate::persistence::{Persistence, PersistenceError, Release};
 use crate::priority;
 use crate::remember::{LeafJournal, departed, next_epoch};
 use crate::restart::{Departed, Restart};
-use crate::session::SwitchInfo;
 use crate::shard::mailbox::{Released, ShardMessage};
-use crate::takeover::{Copy, HandedOver, Remembered, Successor, Takeover, names_of, place};
+use crate::takeover::{CopiedSwitch, Copy, HandedOver, Remembered, Successor, Takeover, names_of, place};
 use crate::time::Clock;
 
 /// How long a shard may take to stop before its connections are handed over.
@@ -102,7 +101,7 @@ impl Controller {
         }
         let connections = handed.connections.len();
         let sent = successor.send(&handed);
-        priority::lower_for_good();
+        priority::lower_for_end();
         drop(handed);
         self.end();
         sent.map(|()| connections)
@@ -111,7 +110,7 @@ impl Controller {
 
 impl Preparing {
     /// Takes over what the other controller knows. Returns its switches.
-    fn new(basics: Basics, copy: &Copy) -> Result<(Preparing, Vec<SwitchInfo>), StartError> {
+    fn new(basics: Basics, copy: &Copy) -> Result<(Preparing, Vec<CopiedSwitch>), StartError> {
         let options = &basics.options;
         if options.tls.is_some() && !copy.listening.iter().any(|(_, is_tls)| *is_tls) {
             return Err(StartError::NoSocketWithTls);
@@ -148,15 +147,15 @@ impl Preparing {
     }
 
     /// Has the engines get ready for these switches: f decides what is remembered of them.
-    fn announce(&mut self, switches: Vec<SwitchInfo>) {
+    fn announce(&mut self, switches: Vec<CopiedSwitch>) {
         let Some((restart, _)) = &self.known else { return };
-        for info in switches.into_iter().filter(|info| restart.knows(info.features.dpid)) {
-            let (dpid, shard) = (info.features.dpid, self.starting.assign());
+        for switch in switches.into_iter().filter(|switch| restart.knows(switch.info.features.dpid)) {
+            let (dpid, shard) = (switch.info.features.dpid, self.starting.assign());
             self.announced.insert(dpid, shard);
-            self.tell(shard, ShardMessage::Announce(Box::new(info)));
+            self.tell(shard, ShardMessage::Announce(Box::new(switch)));
         }
         let (store, began) = (restart.store(), Instant::now());
-        let is_ready = || restart.has_restored(self.announced.keys()) && store.has_decided_earlier();
+        let is_ready = || restart.has_restored(self.announced.keys()) && store.has_settled_earlier();
         while !is_ready() && began.elapsed() < PREPARATION {
             std::thread::sleep(LOOK);
         }
@@ -202,7 +201,7 @@ impl Preparing {
         for (dpid, Departed { leaves: witnesses, rows, surroundings }) in later {
             let Some(shard) = self.announced.get(&dpid).copied() else { continue };
             journal.outdate(rows);
-            let event = Event::Restore { dpid, witnesses, earlier: Arc::new(surroundings) };
+            let event = Event::Restore { dpid, flows: None, witnesses, earlier: Arc::new(surroundings) };
             self.tell(shard, ShardMessage::Event(Box::new(event)));
         }
     }
@@ -239,7 +238,7 @@ fn corrections(presumed: &Surroundings, now: &Surroundings) -> Vec<Event> {
 /// The switches of the other controller, which wait for each other.
 fn restart(clock: &Clock, options: &ControllerOptions, remembered: &Remembered, copy: &Copy) -> Restart {
     let switches = departed(remembered.leaves.iter().cloned(), remembered.surroundings.clone());
-    let connected = copy.switches.iter().map(|info| info.features.dpid).collect();
+    let connected = copy.switches.iter().map(|switch| switch.info.features.dpid).collect();
     Restart::of(clock.now(), Arc::clone(&options.store), switches, connected)
 }
 

@@ -31,10 +31,9 @@ use maple_wire::Dpid;
 use redb::{AccessGuard, Database, ReadableTable, TableDefinition, TableError};
 
 use crate::late::LateDatabase;
-use crate::priority::usual;
 use crate::restart::{Departed, Restart, by_switch};
 use rows::to_json;
-pub(crate) use rows::{SurroundingsRow, WitnessRow};
+pub(crate) use rows::{SurroundingsRow, WitnessRow, hex, unhex};
 
 const LEAVES: TableDefinition<'_, u64, &str> = TableDefinition::new("maple leaves");
 pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
@@ -255,7 +254,6 @@ impl Remembering {
         let of_thread = Arc::clone(&journal);
         let work = move || {
             let Some(database) = database.wait() else { return };
-            usual();
             let (mut written, mut version, mut was_quiet) = (String::new(), 0, false);
             loop {
                 let (rows, is_last) = of_thread.next();

@@ -40,7 +40,7 @@ impl WitnessRow {
         let part = |part: &Constraint| (part.field as u8, part.value, part.mask);
         WitnessRow {
             at: port(witness.at),
-            frame: witness.frame.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(digit).collect(),
+            frame: hex(&witness.frame),
             total_len: witness.total_len,
             narrower: witness.specialisation.iter().map(part).collect(),
         }
@@ -54,11 +54,7 @@ impl WitnessRow {
     /// `None` if the row makes no sense.
     pub fn witness(self) -> Option<Witness> {
         let part = |(field, value, mask)| Some(Constraint { field: Field::from_oxm(field)?, value, mask });
-        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        if !self.frame.len().is_multiple_of(2) {
-            return None;
-        }
-        let frame: Vec<u8> = self.frame.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
+        let frame = unhex(&self.frame)?;
         Some(Witness {
             at: location(self.at),
             frame: frame.into(),
@@ -68,8 +64,17 @@ impl WitnessRow {
     }
 }
 
-fn digit(digit: u8) -> char {
-    char::from_digit(digit.into(), 16).unwrap_or('0')
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |digit: u8| char::from_digit(digit.into(), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(digit).collect()
+}
+
+/// The bytes of hexadecimal digits.
+pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+    let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
+    let pair = |pair: &[u8]| Some(value(pair[0])? << 4 | value(pair[1])?);
+    text.len().is_multiple_of(2).then(|| text.as_bytes().chunks_exact(2).map(pair).collect())?
 }
 
 /// Where things are, and what labels mean.

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use maple_core::engine::{Event, Time};
+use maple_core::engine::{Event, InstalledFlow, Time};
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port, PortNo};
 
@@ -14,6 +14,7 @@ use super::Shard;
 use super::registry::ConnectionId;
 use super::returns::attachment;
 use crate::session::SwitchInfo;
+use crate::takeover::CopiedSwitch;
 
 /// The announced switches of a shard that are not up yet.
 #[derive(Debug, Default)]
@@ -22,6 +23,8 @@ pub(super) struct Announced(BTreeMap<Dpid, Switch>);
 #[derive(Debug)]
 struct Switch {
     info: SwitchInfo,
+    /// Its rules, until the engine restores it.
+    rules: Option<Vec<InstalledFlow>>,
     connection: Option<ConnectionId>,
     /// Whether the engine restores it already.
     is_restored: bool,
@@ -33,9 +36,11 @@ impl Announced {
         self.0.contains_key(&dpid)
     }
 
-    /// The engine restores this switch.
-    pub fn note_restored(&mut self, dpid: Dpid) {
-        self.0.entry(dpid).and_modify(|switch| switch.is_restored = true);
+    /// The engine restores this switch. Returns its rules, if they are known.
+    pub fn note_restored(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
+        let switch = self.0.get_mut(&dpid)?;
+        switch.is_restored = true;
+        switch.rules.take()
     }
 
     /// Its connection has come.
@@ -46,9 +51,10 @@ impl Announced {
 
 impl Shard {
     /// Another process will hand over the connection of a switch.
-    pub(super) fn announce(&mut self, info: SwitchInfo) {
-        let dpid = info.features.dpid;
-        self.announced.0.insert(dpid, Switch { info: info.clone(), connection: None, is_restored: false });
+    pub(super) fn announce(&mut self, switch: CopiedSwitch) {
+        let CopiedSwitch { info, rules } = switch;
+        let (dpid, rules) = (info.features.dpid, Some(rules));
+        self.announced.0.insert(dpid, Switch { info: info.clone(), rules, connection: None, is_restored: false });
         self.events.push(up(info));
     }
 
@@ -97,7 +103,6 @@ impl Shard {
 
     /// No more connections are handed over.
     pub(super) fn all_resumed(&mut self) {
-        crate::priority::usual();
         self.forget_announced(None);
     }
 

@@ -25,9 +25,8 @@ use super::socket::Socket;
 use super::sockets::ListeningSocket;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
-use crate::session::SwitchInfo;
 use crate::status::{ShardMetrics, ShardStats, SwitchStatus};
-use crate::takeover::HandedConnection;
+use crate::takeover::{CopiedSwitch, HandedConnection};
 
 /// The most batches in a mailbox.
 const MAILBOX_CAPACITY: usize = 1024;
@@ -71,7 +70,7 @@ pub(crate) enum ShardMessage {
     /// Reply when your switches have confirmed all deletions of rules so far.
     Settle(Sender<()>),
     /// Another process will hand over the connection of this switch. Have your engine get ready for it.
-    Announce(Box<SwitchInfo>),
+    Announce(Box<CopiedSwitch>),
     /// Serve this connection, which another process served until now.
     Resume(HandedConnection),
     /// No more connections are handed over: the announced switches that have none are gone.
@@ -113,8 +112,8 @@ pub(crate) enum ShardQuery {
     Failures(Sender<Vec<(Arc<str>, u64)>>),
     /// The routes that constraints refused, and how often.
     Violations(Sender<Vec<(ViolationKey, u64)>>),
-    /// What the connected switches have said of themselves.
-    Handshakes(Sender<Vec<SwitchInfo>>),
+    /// The connected switches, for another process.
+    Copies(Sender<Vec<CopiedSwitch>>),
     /// The connected switches.
     Switches(Sender<Vec<SwitchStatus>>),
     /// Tries a policy on the witness packets of all leaves. The answer comes when that is done.

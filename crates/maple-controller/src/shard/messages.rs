@@ -12,6 +12,7 @@ use super::{Shard, sync};
 use crate::discovery::PeerMessage;
 use crate::printable::printable;
 use crate::session::{CloseReason, SwitchInfo};
+use crate::takeover::CopiedSwitch;
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
 use crate::time::until;
 
@@ -54,7 +55,7 @@ impl Shard {
                 self.settling.insert(self.last_settle_token, to);
                 self.events.push(Event::AwaitBarriers(self.last_settle_token));
             }
-            ShardMessage::Announce(info) => self.announce(*info),
+            ShardMessage::Announce(switch) => self.announce(*switch),
             ShardMessage::Resume(connection) => self.resume(now, connection),
             ShardMessage::AllResumed => self.all_resumed(),
             ShardMessage::Listen(sockets) => self.listen(sockets),
@@ -135,6 +136,16 @@ impl Shard {
         until(at, self.clock.now())
     }
 
+    /// The connected switches, with their ports and rules as they are now.
+    fn copied_switches(&self) -> Vec<CopiedSwitch> {
+        let copied = |connection: &Connection| {
+            let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);
+            let info = SwitchInfo { ports: (*switch.ports).clone(), ..switch.info.clone() };
+            Some(CopiedSwitch { info, rules: self.engine.installed(dpid) })
+        };
+        self.connections.iter().filter_map(copied).collect()
+    }
+
     /// Answers a query.
     fn answer(&mut self, query: ShardQuery) {
         // Sending fails if the other thread has stopped waiting.
@@ -169,16 +180,10 @@ impl Shard {
                 true
             }
             ShardQuery::Copy(to) => to.send(self.engine.copy()).is_ok(),
-            ShardQuery::Handshakes(to) => to.send(self.connections.iter().filter_map(handshake).collect()).is_ok(),
+            ShardQuery::Copies(to) => to.send(self.copied_switches()).is_ok(),
             ShardQuery::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
         };
     }
-}
-
-/// What a connection's switch has said of itself, if its handshake is done, with its ports as they are now.
-fn handshake(connection: &Connection) -> Option<SwitchInfo> {
-    let switch = connection.switch.as_ref().filter(|_| connection.handler.is_none())?;
-    Some(SwitchInfo { ports: (*switch.ports).clone(), ..switch.info.clone() })
 }
 
 /// The status of a connection's switch, if its handshake is done.

@@ -162,7 +162,7 @@ impl Shard {
         let due: Vec<Expected> = due;
         for Expected { connection, dpid, flows } in due {
             let state = restart.store().snapshot();
-            self.announced.note_restored(dpid);
+            let told = self.announced.note_restored(dpid);
             // If the connection has ended meanwhile, the engine finds no such switch.
             let connection = connection.and_then(|connection| self.connections.get_exactly(connection));
             if let Some(switch) = connection.and_then(|connection| connection.switch.as_mut()) {
@@ -172,7 +172,7 @@ impl Shard {
             let departed = restart.take(dpid).unwrap_or_default();
             journal.outdate(departed.rows);
             let (witnesses, earlier) = (departed.leaves, Arc::new(departed.surroundings));
-            self.events.push(Event::Restore { dpid, witnesses, earlier });
+            self.events.push(Event::Restore { dpid, flows: told, witnesses, earlier });
             self.events.extend(flows.map(|flows| Event::FlowsRead { dpid, flows }));
         }
     }

@@ -184,7 +184,6 @@ impl Shard {
 
     /// Goes on with a connection of another process. Its switch is asked what it is, as if it had just connected.
     pub(super) fn resume(&mut self, now: Time, handed: HandedConnection) {
-        crate::priority::usual();
         let HandedConnection { socket, dpid, version, partial } = handed;
         let (peer, set) = (socket.peer_addr(), socket.set_nonblocking(true));
         let (Ok(peer), Ok(())) = (peer, set) else {

@@ -51,7 +51,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::remember::{Archive, Rows, SurroundingsRow, WitnessRow};
-use crate::session::SwitchInfo;
+pub(crate) use rows::CopiedSwitch;
 use rows::{ConnectionRow, CopyRow, HandedRow, RememberedRow, StateRow, SwitchRow, version};
 
 /// What a process that wants to take over says, without or with certificates for TLS.
@@ -92,7 +92,7 @@ pub(crate) struct Copy {
     pub kept: Vec<Name>,
     pub state: Vec<StateWrite>,
     pub remembered: Option<Remembered>,
-    pub switches: Vec<SwitchInfo>,
+    pub switches: Vec<CopiedSwitch>,
 }
 
 /// What it knows for a restart.
@@ -156,7 +156,7 @@ impl Takeover {
             kept: kept.into_iter().map(Name::from).collect(),
             state: state.into_iter().map(StateRow::write).collect::<io::Result<_>>()?,
             remembered: remembered.map(remembered_of),
-            switches: switches.into_iter().map(SwitchRow::info).collect::<io::Result<_>>()?,
+            switches: switches.into_iter().map(SwitchRow::switch).collect::<io::Result<_>>()?,
         };
         Ok(Takeover { stream, copy })
     }
@@ -229,7 +229,7 @@ pub(crate) struct Copied<'a> {
     pub listening: Vec<(SocketAddr, bool)>,
     pub state_file: Option<PathBuf>,
     pub archive: Option<&'a Archive>,
-    pub switches: Vec<SwitchInfo>,
+    pub switches: Vec<CopiedSwitch>,
 }
 
 /// Sends a copy to a process that has asked. Returns the state that it has.

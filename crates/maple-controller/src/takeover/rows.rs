@@ -4,16 +4,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use maple_core::engine::InstalledFlow;
 use maple_core::state::Write as StateWrite;
-use maple_wire::msg::stats::ReplyBody;
+use maple_wire::msg::stats::{FlowStats, ReplyBody};
 use maple_wire::msg::{PortReason, PortStatus, StatsReply};
 use maple_wire::{Message, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::invalid;
-use crate::remember::{SurroundingsRow, WitnessRow};
-use crate::session::SwitchInfo;
+use crate::remember::{SurroundingsRow, WitnessRow, hex, unhex};
+use crate::session::{SwitchInfo, installed};
 use crate::state_json::{from_json, to_json};
 
 /// The first answer: a copy of what the controller that runs knows.
@@ -98,18 +99,36 @@ pub(super) struct SwitchRow {
     /// One port-status for each port.
     ports: Vec<Vec<u8>>,
     has_bundles: bool,
+    /// Its rules, as replies to a request for statistics, in hexadecimal digits.
+    rules: Vec<String>,
 }
+
+/// A connected switch: what it has said of itself, and the rules that it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CopiedSwitch {
+    pub info: SwitchInfo,
+    pub rules: Vec<InstalledFlow>,
+}
+
+/// How many rules go into a reply.
+const RULES: usize = 128;
 
 impl SwitchRow {
     /// # Errors
     /// If its version can't express what it has said itself.
-    pub fn of(info: SwitchInfo) -> io::Result<SwitchRow> {
+    pub fn of(switch: CopiedSwitch) -> io::Result<SwitchRow> {
+        let CopiedSwitch { info, rules: all_rules } = switch;
         let SwitchInfo { version, features, ports, description, has_bundles } = info;
         let encoded = |message: Message| {
             let mut bytes = Vec::new();
             message.encode(version, 0, &mut bytes).map_err(io::Error::other)?;
             Ok(bytes)
         };
+        let rules = |rules: &[InstalledFlow]| {
+            let all = rules.iter().cloned().map(statistics).collect();
+            encoded(Message::StatsReply(StatsReply::new(ReplyBody::Flow(all)))).map(|bytes| hex(&bytes))
+        };
+        let replies = all_rules.chunks(RULES).map(rules).collect::<io::Result<_>>()?;
         let port = |port| encoded(Message::PortStatus(PortStatus { reason: PortReason::Modify, port }));
         Ok(SwitchRow {
             version: version as u8,
@@ -117,10 +136,11 @@ impl SwitchRow {
             description: encoded(Message::StatsReply(StatsReply::new(ReplyBody::Desc(description))))?,
             ports: ports.into_iter().map(port).collect::<io::Result<_>>()?,
             has_bundles,
+            rules: replies,
         })
     }
 
-    pub fn info(self) -> io::Result<SwitchInfo> {
+    pub fn switch(self) -> io::Result<CopiedSwitch> {
         let decoded = |bytes: &[u8]| Message::decode(bytes).map(|(_, message)| message).map_err(io::Error::other);
         let Message::FeaturesReply(features) = decoded(&self.features)? else { return Err(invalid("no features")) };
         let Message::StatsReply(StatsReply { body: ReplyBody::Desc(description), .. }) = decoded(&self.description)?
@@ -132,7 +152,35 @@ impl SwitchRow {
             _ => Err(invalid("no port")),
         };
         let ports = self.ports.iter().map(port).collect::<io::Result<_>>()?;
-        Ok(SwitchInfo { version: version(self.version)?, features, ports, description, has_bundles: self.has_bundles })
+        let mut rules = Vec::new();
+        for text in &self.rules {
+            let bytes = unhex(text).ok_or_else(|| invalid("no hexadecimal digits"))?;
+            let Message::StatsReply(StatsReply { body: ReplyBody::Flow(all), .. }) = decoded(&bytes)? else {
+                return Err(invalid("no rules"));
+            };
+            rules.extend(all.into_iter().map(installed));
+        }
+        let (version, has_bundles) = (version(self.version)?, self.has_bundles);
+        Ok(CopiedSwitch { info: SwitchInfo { version, features, ports, description, has_bundles }, rules })
+    }
+}
+
+/// A rule as a switch would report it.
+fn statistics(rule: InstalledFlow) -> FlowStats {
+    let InstalledFlow { table_id, priority, cookie, matching, instructions } = rule;
+    FlowStats {
+        table_id,
+        duration_sec: 0,
+        duration_nsec: 0,
+        priority,
+        idle_timeout: 0,
+        hard_timeout: 0,
+        flags: 0,
+        cookie,
+        packet_count: 0,
+        byte_count: 0,
+        matching,
+        instructions,
     }
 }
 

@@ -2,12 +2,14 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
+use maple_core::engine::InstalledFlow;
 use maple_core::network::Location;
 use maple_wire::msg::Features;
 use maple_wire::msg::stats::Desc;
-use maple_wire::{Port, PortNo};
+use maple_wire::{Action, Field, Instruction, Match, Port, PortNo};
 
 use super::*;
+use crate::session::SwitchInfo;
 
 fn pair() -> (TcpListener, TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -30,7 +32,7 @@ fn line(stream: &UnixStream) -> String {
 }
 
 /// What another process receives of a store and a switch, and of this when it is ready.
-fn handed(store: &Store, switches: Vec<SwitchInfo>, handed: HandedOver) -> (Copy, HandedOver) {
+fn handed(store: &Store, switches: Vec<CopiedSwitch>, handed: HandedOver) -> (Copy, HandedOver) {
     let path = place_for_a_socket();
     let socket = UnixListener::bind(&path).expect("a socket");
     let store = store.copy();
@@ -63,7 +65,7 @@ fn empty() -> Copy {
     }
 }
 
-fn switch(version: Version) -> SwitchInfo {
+fn switch(version: Version) -> CopiedSwitch {
     let port = |number| Port { state: number, ..Port::new(PortNo(number), [2, 0, 0, 0, 0, 1], "port") };
     let features = Features {
         dpid: Dpid(7),
@@ -75,7 +77,16 @@ fn switch(version: Version) -> SwitchInfo {
         ports: Vec::new(),
     };
     let description = Desc { manufacturer: maple_wire::msg::Text(b"Nicira".to_vec()), ..Desc::default() };
-    SwitchInfo { version, features, ports: vec![port(1), port(2)], description, has_bundles: true }
+    let rule = |n: u16| InstalledFlow {
+        table_id: if version == Version::Of10 { 0 } else { 1 },
+        priority: n,
+        cookie: n.into(),
+        matching: Match::any().exact(Field::InPort, 1),
+        instructions: vec![Instruction::ApplyActions(vec![Action::output(PortNo(2))])],
+    };
+    let info = SwitchInfo { version, features, ports: vec![port(1), port(2)], description, has_bundles: true };
+    // More than go into a message.
+    CopiedSwitch { info, rules: (0..300).map(rule).collect() }
 }
 
 #[test]

@@ -69,6 +69,8 @@ pub enum Event {
     Restore {
         /// The switch.
         dpid: Dpid,
+        /// Its rules, if another controller knows them. What it reports itself confirms them.
+        flows: Option<Vec<InstalledFlow>>,
         /// What is remembered of its leaves, oldest first.
         witnesses: Vec<Witness>,
         /// What the earlier run knew.

@@ -306,7 +306,7 @@ impl Engine {
             Event::BarrierReply { dpid, xid } => self.barrier_reply(dpid, xid),
             Event::FlowsRead { dpid, flows } => self.flows_read(dpid, flows),
             Event::Presume { earlier, switches } => self.presume(&earlier, switches),
-            Event::Restore { dpid, witnesses, earlier } => self.restore(dpid, witnesses, &earlier),
+            Event::Restore { dpid, flows, witnesses, earlier } => self.restore(dpid, flows, witnesses, &earlier),
             Event::FlowStats { dpid, xid, reply } => self.flow_stats(dpid, xid, reply),
             Event::LinkUp { a, b } => self.link_up(a, b),
             Event::LinkDown { a, b } => self.link_down(a, b),

@@ -177,7 +177,7 @@ impl Rehearsal {
         let restore = |dpid: &Dpid| {
             let flows = rehearsal.engines[0].rules(*dpid).into_iter().map(installed).collect();
             let witnesses = witnesses.remove(dpid).unwrap_or_default();
-            let restore = Event::Restore { dpid: *dpid, witnesses, earlier: Arc::clone(&earlier) };
+            let restore = Event::Restore { dpid: *dpid, flows: None, witnesses, earlier: Arc::clone(&earlier) };
             [restore, Event::FlowsRead { dpid: *dpid, flows }]
         };
         let events = std::iter::once(presume).chain(switches.iter().flat_map(restore).collect::<Vec<_>>()).collect();

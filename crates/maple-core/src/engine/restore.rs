@@ -9,7 +9,8 @@
 //!    Discovery confirms it or ends it, as it does with what it finds itself. From now on f decides packets that come.
 //! 2. f runs on the remembered witness packets of each switch, a few at a time
 //!    ([`Event::Restore`](super::Event::Restore)). Meanwhile the switch's rules are read
-//!    ([`Event::FlowsRead`](super::Event::FlowsRead)). No rule is sent.
+//!    ([`Event::FlowsRead`](super::Event::FlowsRead)). No rule is sent. At a take-over the controller before says which
+//!    rules there are, so that all up to step 4 is done before it ends. The rules that are read at last confirm it.
 //! 3. When the rules of all switches are known, labels get the ids that they had. If the switch already has a label's
 //!    rule, the label is ready without a message.
 //! 4. When the routes of the switch's leaves are ready, or [`PATIENCE`] after the last leaf of all was decided, the table
@@ -26,7 +27,8 @@
 //! rule for it, the label is revoked. So no packet that was sent under a label of the earlier run meets another meaning.
 //!
 //! A packet that comes before step 4 and has no rule leaves straight by the egress ports of f's answer, as a packet does
-//! whose leaf can have no rule. It does not wait for labels, which may take as long as reading rules does.
+//! whose leaf can have no rule. It does not wait for labels, which may take as long as reading rules does. Nor does it
+//! use labels that no switch has confirmed: another controller may have changed their meaning since it told of them.
 //!
 //! # Cost
 //!
@@ -48,7 +50,7 @@ use super::segments::may_be_joined;
 use super::switch::{CLASSIFIER, INGRESS, ROUTES, RouteTable, Stale};
 use super::timers::Timer;
 use super::topology::may_be_edge;
-use super::{Effect, Engine, Time};
+use super::{Effect, Engine, InstalledFlow, Time};
 use crate::ids::LeafId;
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
@@ -66,7 +68,7 @@ const LEAST_BATCH: usize = 16;
 const MOST_BATCH: usize = 128;
 
 /// How long a switch waits for the labels of its routes after the leaves of all switches are decided.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long it waits at most after its own leaves are decided and its rules known. f may be slow.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -85,8 +87,12 @@ pub(super) struct Restoring {
     batch: usize,
     /// The labels that the earlier run gave out here.
     labels: Vec<LabelKey>,
-    /// When the rules that it has became known.
+    /// When the rules that it has became known, from itself or from the controller before.
     read: Option<Time>,
+    /// Whether it has reported its rules itself.
+    is_confirmed: bool,
+    /// Leaves to decide when it has.
+    later: Vec<Witness>,
     /// What made the decided leaves narrower in the earlier run.
     specialisations: Vec<(LeafId, Box<[Constraint]>)>,
     /// The rules of the earlier run that have the priorities to prefer.
@@ -108,6 +114,7 @@ impl Engine {
     pub(super) fn presume(&mut self, earlier: &Surroundings, switches: BTreeSet<Dpid>) {
         self.store.with_restoring(|all| {
             all.unread.extend(&switches);
+            all.unconfirmed.extend(&switches);
             all.undecided.extend(&switches);
             all.unsettled.extend(switches);
         });
@@ -161,14 +168,14 @@ impl Engine {
     }
 
     /// Begins to restore a switch from these witness packets, or goes on with more of them. Its rules follow.
-    pub(super) fn restore(&mut self, dpid: Dpid, witnesses: Vec<Witness>, known: &Surroundings) {
+    pub(super) fn restore(
+        &mut self,
+        dpid: Dpid,
+        flows: Option<Vec<InstalledFlow>>,
+        witnesses: Vec<Witness>,
+        known: &Surroundings,
+    ) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return self.give_up_restore(dpid) };
-        // It may have disconnected and come back since the network was presumed.
-        self.store.with_restoring(|all| {
-            all.unread.insert(dpid);
-            all.undecided.insert(dpid);
-            all.unsettled.insert(dpid);
-        });
         let until = self.now + RESERVATION;
         let here = known.labels.iter().filter(|label| label.switch == dpid);
         let labels: Vec<LabelKey> = self.store.with_label_ids(dpid, |ids| {
@@ -181,23 +188,26 @@ impl Engine {
             ids.reserve(labels.iter().copied(), until);
             labels
         });
-        if let Some(restoring) = switch.restoring.as_mut().filter(|restoring| restoring.read.is_none()) {
+        if let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_confirmed) {
             // More is remembered than was told at first.
-            restoring.todo.extend(witnesses);
             restoring.labels = labels;
-            restoring.repeats_left += restoring.todo.len();
-            let is_decided = restoring.decided.take().is_some();
-            if is_decided {
-                self.go_on_restoring(dpid);
-            }
-            return;
+            return restoring.later.extend(witnesses);
         }
+        // It may have disconnected and come back since the network was presumed.
+        self.store.with_restoring(|all| {
+            all.unread.insert(dpid);
+            all.unconfirmed.insert(dpid);
+            all.undecided.insert(dpid);
+            all.unsettled.insert(dpid);
+        });
         switch.table.begin_rebuild();
         let batch = (witnesses.len() / STEPS).clamp(LEAST_BATCH, MOST_BATCH);
         switch.restoring = Some(Restoring {
             batch,
             labels,
             read: None,
+            is_confirmed: false,
+            later: Vec::new(),
             specialisations: Vec::new(),
             preferred: Vec::new(),
             decided: None,
@@ -207,17 +217,21 @@ impl Engine {
             next_look: self.now,
             todo: witnesses.into(),
         });
+        if let Some(flows) = flows {
+            self.take_flows(dpid, flows);
+            self.earlier_rules_known(dpid, false);
+        }
         self.go_on_restoring(dpid);
     }
 
-    /// Whether the rules of a switch that is being restored are not known yet.
+    /// Whether a switch that is being restored has not reported its rules yet.
     pub(super) fn awaits_earlier_rules(&self, dpid: Dpid) -> bool {
         let restoring = self.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
-        restoring.is_some_and(|restoring| restoring.read.is_none())
+        restoring.is_some_and(|restoring| !restoring.is_confirmed)
     }
 
-    /// The rules of a switch that is being restored have become known.
-    pub(super) fn earlier_rules_known(&mut self, dpid: Dpid) {
+    /// The rules of a switch that is being restored have become known, from itself or from the controller before.
+    pub(super) fn earlier_rules_known(&mut self, dpid: Dpid, is_confirmed: bool) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let ingress = if switch.three_tables { INGRESS } else { CLASSIFIER };
         let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
@@ -239,7 +253,17 @@ impl Engine {
         }
         if let Some(restoring) = &mut switch.restoring {
             (restoring.preferred, restoring.read) = (preferred, Some(self.now));
-            labels.append(&mut restoring.labels);
+            restoring.is_confirmed = is_confirmed;
+            labels.extend(&restoring.labels);
+            restoring.until = None;
+            if is_confirmed && !restoring.later.is_empty() {
+                restoring.todo.extend(std::mem::take(&mut restoring.later));
+                restoring.repeats_left += restoring.todo.len();
+                restoring.decided = None;
+            }
+            if std::mem::take(&mut restoring.is_built) {
+                switch.table.begin_rebuild();
+            }
         }
         let until = self.now + RESERVATION;
         self.store.with_label_ids(dpid, |ids| ids.reserve(labels, until));
@@ -250,15 +274,39 @@ impl Engine {
             let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
             self.store.with_label_ids(far.switch, |ids| ids.reserve(keys, until));
         }
+        self.revoke_lost_labels(dpid);
         self.sync_route_rules();
-        self.store.with_restoring(|all| all.unread.remove(&dpid));
+        self.store.with_restoring(|all| {
+            all.unread.remove(&dpid);
+            all.unsettled.insert(dpid);
+            if is_confirmed {
+                all.unconfirmed.remove(&dpid);
+            }
+        });
         self.ask_again();
         self.mark_dirty(dpid, Stale::default());
+        if is_confirmed {
+            self.go_on_restoring(dpid);
+        }
+    }
+
+    /// Labels were thought to be ready, and their rules are not there.
+    fn revoke_lost_labels(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get(&dpid) else { return };
+        let (tables, table) = (&switch.tables, switch.shared_table());
+        let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
+        let lost: Vec<u64> = switch.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
+        lost.into_iter().for_each(|serial| self.revoke_label(dpid, serial, Refusal::Stale(dpid)));
+    }
+
+    /// Whether some switch has not reported its rules yet, so that labels may not be what they were.
+    pub(super) fn is_any_unconfirmed(&self) -> bool {
+        self.store.with_restoring(|all| !all.unconfirmed.is_empty())
     }
 
     /// Whether some switch keeps the rules of an earlier run for now. Until that is over, a new label may have to wait.
     pub(super) fn is_any_restoring(&self) -> bool {
-        self.store.with_restoring(|all| !all.unread.is_empty() || !all.unsettled.is_empty())
+        self.store.with_restoring(|all| !all.unconfirmed.is_empty() || !all.unsettled.is_empty())
     }
 
     /// Handles requests that waited until all rules of an earlier run were known.
@@ -290,6 +338,7 @@ impl Engine {
     pub(super) fn give_up_restore(&mut self, dpid: Dpid) {
         self.store.with_restoring(|all| {
             all.unread.remove(&dpid);
+            all.unconfirmed.remove(&dpid);
             all.undecided.remove(&dpid);
             all.unsettled.remove(&dpid);
         });
@@ -382,7 +431,9 @@ impl Engine {
 
     /// In place of an update, for a switch that keeps the rules of an earlier run: labels whose rules it has are ready.
     pub(super) fn flush_restoring(&mut self, dpid: Dpid) {
-        if self.awaits_earlier_rules(dpid) {
+        let is_read = |restoring: &Restoring| restoring.read.is_some();
+        let restoring = self.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
+        if !restoring.is_some_and(is_read) {
             return;
         }
         self.with_switch(dpid, |engine, switch| {
@@ -423,7 +474,7 @@ impl Engine {
         if is_next_look {
             restoring.next_look = now + LOOK;
         }
-        let next_look = restoring.next_look;
+        let (next_look, is_confirmed) = (restoring.next_look, restoring.is_confirmed);
         if is_settled {
             self.build_restored(dpid);
         }
@@ -431,11 +482,11 @@ impl Engine {
         let have_all_waited = is_settled
             && self.store.with_restoring(|all| {
                 all.unsettled.remove(&dpid);
-                all.unsettled.is_empty()
+                all.unsettled.is_empty() && all.unconfirmed.is_empty()
             });
         if have_all_waited {
             self.end_restore(dpid);
-        } else if is_next_look {
+        } else if is_next_look && (is_confirmed || !is_settled) {
             self.timers.insert((next_look, Timer::Restore(dpid)));
         }
     }

@@ -24,9 +24,10 @@ impl Engine {
         {
             self.try_install(id);
         }
-        let need_not_wait = self.need_not_wait(id);
+        let (need_not_wait, has_sure_labels) = (self.need_not_wait(id), !self.is_any_unconfirmed());
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
+            LeafState::Active if !has_sure_labels => self.send_without_rule(id, packet),
             LeafState::Active => self.forward(id, &packet),
             LeafState::Waiting { by_controller: false, .. }
                 if leaf.count_held() < self.options.held_packets && !need_not_wait =>

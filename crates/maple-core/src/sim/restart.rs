@@ -137,7 +137,8 @@ impl Sim {
             self.wake(first, vec![Event::Presume { earlier: Arc::clone(&earlier), switches: switches.clone() }]);
             for dpid in switches {
                 let (witnesses, earlier) = (witnesses.remove(&dpid).unwrap_or_default(), Arc::clone(&earlier));
-                self.after_presuming(first, dpid, Event::Restore { dpid, witnesses, earlier });
+                let flows = self.told_flows(dpid);
+                self.after_presuming(first, dpid, Event::Restore { dpid, flows, witnesses, earlier });
             }
         }
         let Some(restoring) = &mut self.memory.restoring else { return };
@@ -152,6 +153,17 @@ impl Sim {
         for (dpid, flows) in read {
             self.after_presuming(first, dpid, Event::FlowsRead { dpid, flows });
         }
+    }
+
+    /// What another controller tells of the rules of a switch, as at a take-over. It may miss some of them.
+    fn told_flows(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
+        let mut flows = self.switches.get(&dpid)?.flows.clone();
+        match self.random.below(4) {
+            0 => flows.retain(|_| self.random.below(20) > 0),
+            1 => {}
+            _ => return None,
+        }
+        Some(flows)
     }
 
     /// After the mail of the shard that presumed.
