@@ -157,10 +157,10 @@ class Traffic:
 # A datagram of a new connection each time, with its number and when it was sent; and how long each took.
 NEW_FLOWS = """
 import socket, struct, sys, time
-address, rate, number = sys.argv[1], float(sys.argv[2]), 0
+address, rate, first, number = sys.argv[1], float(sys.argv[2]), int(sys.argv[3]), 0
 while True:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.bind(("", 20000 + number % 40000))
+        one.bind(("", 20000 + (first + number) % 40000))
         one.sendto(struct.pack("!Qd", number, time.time()), (address, 300))
     number += 1
     time.sleep(1 / rate)
@@ -176,17 +176,17 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as port:
 
 
 class NewFlows:
-    """A new connection of UDP every 20 ms, each of which is decided."""
+    """A new connection of UDP every 20 ms, each of which is decided: from the `first` of some ports on."""
 
-    def __init__(self, lab):
-        self.lab = lab
+    def __init__(self, lab, first):
+        self.lab, self.first = lab, first
 
     def __enter__(self):
         to = self.lab["g3"]
         arrive = [sys.executable, "-u", "-c", NEW_FLOWS_ARRIVE]
         self.receiver = to.popen(arrive, stdout=subprocess.PIPE, text=True)
         time.sleep(0.5)
-        self.sender = self.lab["h1"].popen([sys.executable, "-c", NEW_FLOWS, to.IP(), "50"])
+        self.sender = self.lab["h1"].popen([sys.executable, "-c", NEW_FLOWS, to.IP(), "50", str(self.first)])
         self.arrived = []
         self.reader = threading.Thread(target=self.read)
         self.reader.start()
@@ -214,6 +214,7 @@ class NewFlows:
             "new_flows_lost": max(number for number, *_ in known) + 1 - len(known),
             "new_flow_longest_before": round(max(before), 3),
             "new_flow_longest": round(max(since), 3),
+            "new_flows_slow_at": [round(sent - at, 2) for _, sent, took in known if took > 0.05 and sent >= at - 0.1],
             "new_flows_over_50_ms": sum(took > 0.05 for took in since),
         }
 
@@ -263,7 +264,30 @@ def write_list(file, denied):
     file.write_text("\n".join(["version: 1", "default: pass", "rules:", *lines, ""]))
 
 
-def under_maple(leaves, rate, protocols, folder, tell):
+def take_over(maple, lab, rate, number, command, environment, tell):
+    """Another process takes over from this controller, while new connections begin."""
+    before = {switch.name: set(lab.flows(switch.name)) for switch in lab.switches}
+    with Traffic(lab, rate) as traffic, NewFlows(lab, 4000 * number) as flows:
+        time.sleep(BEFORE)
+        at, old = time.time(), maple.process
+        with maple.log.open("a") as log:
+            maple.process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | environment)
+        old.wait(30)
+        ended = time.time() - at
+        wait_for("the switches", lambda: maple.control.exists() and len(maple.show("switches")) == 3)
+        time.sleep(AFTER)
+        figures = traffic.figures(at) | flows.figures(at)
+    figures |= {"old_ended": round(ended, 3), "flow_mods": maple.count("flow_mods")}
+    figures |= {"connections": maple.count("of_connections")}
+    # The new connections have new rules.
+    figures["rules_gone"] = sum(len(before[switch.name] - set(lab.flows(switch.name))) for switch in lab.switches)
+    tell(f"take-over: { {k: v for k, v in figures.items() if k != 'stream'} }")
+    settle(maple)
+    return figures
+
+
+def under_maple(options, folder, tell):
+    leaves, rate, protocols, take_overs = options.leaves, options.rate, options.protocols, options.take_overs
     file = folder / "list.yaml"
     write_list(file, range(1, 21))
     environment = {"LIST": str(file)}
@@ -303,19 +327,10 @@ def under_maple(leaves, rate, protocols, folder, tell):
             restart["differing"] = sum(len(first[switch.name] ^ set(lab.flows(switch.name))) for switch in lab.switches)
             settle(maple)
             time.sleep(2)
-            with Traffic(lab, rate) as traffic, NewFlows(lab) as flows:
-                time.sleep(BEFORE)
-                at, old = time.time(), maple.process
-                command = [MAPLE, "run", policy, *arguments, "--control", maple.control, "--takeover"]
-                with maple.log.open("a") as log:
-                    maple.process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | environment)
-                old.wait(30)
-                wait_for("the switches", lambda: maple.control.exists() and len(maple.show("switches")) == 3)
-                time.sleep(AFTER)
-                results["take-over"] = traffic.figures(at) | flows.figures(at)
-            results["take-over"]["connections"] = maple.count("of_connections")
-            tell(f"take-over: { {k: v for k, v in results['take-over'].items() if k != 'stream'} }")
-            settle(maple)
+            command = [MAPLE, "run", policy, *arguments, "--control", maple.control, "--takeover"]
+            results["take-overs"] = [
+                take_over(maple, lab, rate, number, command, environment, tell) for number in range(take_overs)
+            ]
             before = {switch.name: set(lab.flows(switch.name)) for switch in lab.switches}
             with Traffic(lab, rate) as traffic:
                 time.sleep(BEFORE)
@@ -426,11 +441,19 @@ def plot(results, file):
     figure.savefig(file, metadata={"Date": None})
 
 
+def without_stream(figures):
+    """The figures without the stream's hundreds of rates."""
+    if isinstance(figures, list):
+        return [without_stream(one) for one in figures]
+    return {name: figure for name, figure in figures.items() if name != "stream"}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--leaves", type=int, default=10_000, help="decisions [default: 10000]")
     parser.add_argument("--rate", default="50M", help="bit/s of the stream, as iperf3 has it [default: 50M]")
     parser.add_argument("--protocols", default="OpenFlow13")
+    parser.add_argument("--take-overs", type=int, default=1, help="so many, one after the other [default: 1]")
     parser.add_argument("--os-ken", help="a Python that has os-ken")
     parser.add_argument("--faucet", help="the program faucet")
     parser.add_argument("--plot", type=Path, help="draw losses and the stream over time into a file (SVG)")
@@ -447,7 +470,7 @@ def main():
         for pid in start_openvswitch():
             stack.callback(subprocess.run, ["kill", str(pid)], check=False)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        results = under_maple(options.leaves, options.rate, options.protocols, folder, tell)
+        results = under_maple(options, folder, tell)
         peers = [("Faucet", start_faucet, options.faucet, "OpenFlow13")]
         peers.append(("os-ken", start_os_ken, options.os_ken, "OpenFlow10"))
         for name, of, program, protocols in peers:
@@ -458,7 +481,7 @@ def main():
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
     print(
-        json.dumps({name: {k: v for k, v in one.items() if k != "stream"} for name, one in results.items()}, indent=1)
+        json.dumps({name: without_stream(one) for name, one in results.items()}, indent=1)
     )
 
 

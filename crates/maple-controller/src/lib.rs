@@ -22,6 +22,7 @@
 //! file.
 
 mod printable;
+pub mod priority;
 mod random;
 mod time;
 
@@ -44,6 +45,7 @@ pub mod snoop;
 pub mod notice;
 
 pub mod handler;
+mod late;
 mod persistence;
 mod remember;
 mod restart;

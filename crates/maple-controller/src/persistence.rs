@@ -23,6 +23,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -32,12 +33,24 @@ use maple_wire::Dpid;
 use redb::{Database, ReadableTable, StorageError, TableDefinition, TableError, TableHandle};
 use serde_json::json;
 
-use crate::remember::{Failed, LeafJournal, RUN, Remembered, Remembering, STATE_FORMAT, STATE_FORMAT_KEY, begin};
+use crate::late::LateDatabase;
+use crate::priority::lower_for_good;
+use crate::remember::{
+    Archive, Failed, LeafJournal, RUN, Remembered, Remembering, STATE_FORMAT, STATE_FORMAT_KEY, begin, begin_known,
+};
 use crate::restart::{Departed, Restart};
 use crate::state_json::{from_json, to_json};
 
 const ROWS: TableDefinition<'_, &str, &str> = TableDefinition::new("maple state");
 const NAMES: TableDefinition<'_, &str, ()> = TableDefinition::new("maple names");
+/// How long a released file may be in use still, and how often it is tried.
+const RELEASE: Duration = Duration::from_secs(10);
+const RELEASE_LOOK: Duration = Duration::from_millis(5);
+/// How often it is looked whether this is the end, while another process has the file.
+const END_LOOK: Duration = Duration::from_millis(50);
+
+/// Waits until another process has closed the file.
+pub(crate) type Release = Box<dyn FnOnce() + Send>;
 
 /// Why state cannot be persistent.
 #[derive(Debug, thiserror::Error)]
@@ -126,9 +139,11 @@ pub enum PersistenceError {
 
 /// Writes persistent state to the file, in a thread of its own.
 pub(crate) struct Persistence {
-    database: Arc<Database>,
+    database: Arc<LateDatabase>,
     pending: Arc<PendingWrites>,
     thread: Option<JoinHandle<()>>,
+    /// Opens the file.
+    opener: Option<JoinHandle<()>>,
     /// Writes what the next run is to know.
     remembering: Option<Remembering>,
 }
@@ -174,25 +189,53 @@ impl Persistence {
         store.keep_in(Arc::clone(&pending) as Arc<dyn Journal>, &contents.names, contents.writes);
         let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
         let remembered = begin(&database).map_err(failed)?;
-        let database = Arc::new(database);
-        let (path, thread_pending, of_thread) = (path.to_owned(), Arc::clone(&pending), Arc::clone(&database));
-        let work = move || {
-            if let Err(error) = write_until_end(&of_thread, &thread_pending) {
-                tracing::error!("the state file {}: {}; state is no longer persistent", path.display(), error.0);
-            }
-            thread_pending.lock().stopped = true;
-            thread_pending.progress.notify_all();
-        };
-        let thread = std::thread::Builder::new().name("persistence".into()).spawn(work)?;
-        Ok((Persistence { database, pending, thread: Some(thread), remembering: None }, remembered))
+        let database = Arc::new(LateDatabase::open(database));
+        let thread = write_in_thread(path, Arc::clone(&database), Arc::clone(&pending))?;
+        Ok((Persistence { database, pending, thread: Some(thread), opener: None, remembering: None }, remembered))
     }
 
-    /// Writes into the file what the next run is to know. Returns what takes it.
-    pub fn remember(&mut self, epoch: u16, restart: Arc<Restart>) -> Result<Arc<LeafJournal>, PersistenceError> {
-        let remembering = Remembering::start(Arc::clone(&self.database), epoch, restart)?;
-        let journal = remembering.journal();
-        self.remembering = Some(remembering);
-        Ok(journal)
+    /// Writes changes of the store to a file that another process has still open, once it is `released`: it is opened and
+    /// made to hold what the store keeps. The store has it all; the file is to have these names. Only those wait for it who
+    /// wait for their writes to be on the disk. What waits until the file is free comes through `released`; if it does not,
+    /// the file is left as it is.
+    pub fn open_later(
+        path: &Path,
+        store: &Arc<Store>,
+        names: &[Name],
+        epoch: Option<u16>,
+        released: Receiver<Release>,
+    ) -> Result<Persistence, PersistenceError> {
+        let (database, pending) = (Arc::<LateDatabase>::default(), Arc::<PendingWrites>::default());
+        store.go_on_keeping(Arc::clone(&pending) as Arc<dyn Journal>, names);
+        let (to_open, store) = (path.to_owned(), Arc::clone(store));
+        let (of_opener, to_write) = (Arc::clone(&database), Arc::clone(&pending));
+        let work = move || {
+            let is_ending = || to_write.lock().ending;
+            match wait_for(&released, is_ending) {
+                Some(release) => release(),
+                None => return of_opener.close(),
+            }
+            lower_for_good();
+            let opened = open_released(&to_open, &store, epoch);
+            if let Err(error) = &opened {
+                tracing::error!("{error}; state is no longer persistent, and a restart will know nothing");
+            }
+            of_opener.arrive(opened.ok());
+        };
+        let opener = std::thread::Builder::new().name("open-state".into()).spawn(work)?;
+        let thread = write_in_thread(path, Arc::clone(&database), Arc::clone(&pending))?;
+        Ok(Persistence { database, pending, thread: Some(thread), opener: Some(opener), remembering: None })
+    }
+
+    /// Writes into the file what the next run is to know. Returns what a process that takes over is to know.
+    pub fn remember(
+        &mut self,
+        journal: Arc<LeafJournal>,
+        restart: Arc<Restart>,
+    ) -> Result<Arc<Archive>, PersistenceError> {
+        let database = Arc::clone(&self.database);
+        self.remembering = Some(Remembering::start(database, Arc::clone(&journal), Arc::clone(&restart))?);
+        Ok(Arc::new(Archive { journal, restart, database: Arc::clone(&self.database) }))
     }
 
     /// The writes on their way to the file.
@@ -211,7 +254,87 @@ impl Drop for Persistence {
         {
             tracing::error!("the thread that writes the state file panicked");
         }
+        if let Some(opener) = self.opener.take()
+            && opener.join().is_err()
+        {
+            tracing::error!("the thread that opens the state file panicked");
+        }
+        self.remembering.take();
+        self.database.close();
     }
+}
+
+/// Starts the thread that writes pending writes to the file, once it is open.
+fn write_in_thread(
+    path: &Path,
+    database: Arc<LateDatabase>,
+    pending: Arc<PendingWrites>,
+) -> Result<JoinHandle<()>, PersistenceError> {
+    let path = path.to_owned();
+    let work = move || {
+        let database = database.wait();
+        let written = database.map(|database| write_until_end(&database, &pending));
+        if let Some(Err(error)) = written {
+            tracing::error!("the state file {}: {}; state is no longer persistent", path.display(), error.0);
+        }
+        pending.lock().stopped = true;
+        pending.progress.notify_all();
+    };
+    Ok(std::thread::Builder::new().name("persistence".into()).spawn(work)?)
+}
+
+/// What comes through a channel, unless that is closed or `is_ending` before.
+fn wait_for<T>(receiver: &Receiver<T>, is_ending: impl Fn() -> bool) -> Option<T> {
+    loop {
+        match receiver.recv_timeout(END_LOOK) {
+            Ok(it) => return Some(it),
+            Err(RecvTimeoutError::Timeout) if !is_ending() => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Opens a file that another process has just released, and makes it hold what the store keeps.
+fn open_released(path: &Path, store: &Store, epoch: Option<u16>) -> Result<Database, PersistenceError> {
+    let deadline = Instant::now() + RELEASE;
+    let (database, there) = loop {
+        match open(path) {
+            // The system releases the lock of a process a moment after its last word.
+            Err(PersistenceError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(RELEASE_LOOK),
+            opened => break opened?,
+        }
+    };
+    let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
+    hold(&database, there, store).map_err(failed)?;
+    epoch.map_or(Ok(()), |epoch| begin_known(&database, epoch)).map_err(failed)?;
+    Ok(database)
+}
+
+/// Makes the file hold what the store keeps. Mostly it does already.
+fn hold(database: &Database, there: Contents, store: &Store) -> Result<(), Failed> {
+    let (names, kept) = store.kept_contents();
+    let there: BTreeMap<Cell, Option<Value>> = there.writes.iter().filter_map(cell).collect();
+    let wanted: BTreeMap<Cell, Option<Value>> = kept.iter().filter_map(cell).collect();
+    let transaction = database.begin_write()?;
+    {
+        let mut rows = transaction.open_table(ROWS)?;
+        let mut known = transaction.open_table(NAMES)?;
+        for name in &names {
+            known.insert(&**name, ())?;
+        }
+        for gone in there.keys().filter(|cell| !wanted.contains_key(cell)) {
+            if let Some((_, row)) = row(gone) {
+                rows.remove(row.as_str())?;
+            }
+        }
+        for (cell, value) in wanted.iter().filter(|(cell, value)| there.get(cell) != Some(value)) {
+            if let (Some((_, row)), Some(value)) = (row(cell), value) {
+                rows.insert(row.as_str(), to_json(value).to_string().as_str())?;
+            }
+        }
+    }
+    transaction.commit()?;
+    Ok(())
 }
 
 impl PendingWrites {

@@ -6,8 +6,9 @@
 //! engine restores it (`maple_core`, `engine/restore.rs`).
 //!
 //! After a restart of the controller most switches come back within moments, and what f says about one may depend on
-//! others. So they wait for each other: nothing is restored before the last one has come back, or [`PATIENCE`] is over.
-//! A switch that comes later is restored alone.
+//! others. So they wait for each other: nothing is presumed before the last one has come back, or [`PATIENCE`] is over.
+//! Their rules are read meanwhile, and after that. A switch that comes later is restored alone, when its rules are read:
+//! until the rules of such a switch are known, no switch gets new labels.
 //!
 //! # Bounds
 //!
@@ -46,12 +47,12 @@ pub(crate) struct Departed {
 /// What to do with a switch that has connected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
-    /// Nothing is remembered of it.
-    Unknown,
+    /// Nothing is remembered of it, or it comes late: it is restored when its rules are read.
+    Alone,
     /// It waits for others.
     Waits,
-    /// These are to be restored now.
-    Restore(BTreeSet<Dpid>),
+    /// These are all there, so what was around them is to be presumed now.
+    Complete(BTreeSet<Dpid>),
 }
 
 /// The departed switches, for all shards.
@@ -69,35 +70,84 @@ struct Inner {
     leaves: usize,
     /// Until when switches wait for each other; `None` once they do not.
     until: Option<Time>,
-    /// The switches that are back and wait for others.
+    /// The switches that wait for each other.
+    awaited: BTreeSet<Dpid>,
+    /// Those of them that are back.
     waiting: BTreeSet<Dpid>,
 }
 
 impl Restart {
-    /// Begins with the switches of an earlier run.
+    /// Begins with the switches of an earlier run, which wait for each other.
     pub fn new(now: Time, store: Arc<Store>, departed: BTreeMap<Dpid, Departed>) -> Restart {
+        let all = departed.keys().copied().collect();
+        Restart::of(now, store, departed, all)
+    }
+
+    /// Begins with the switches of an earlier run. Those of `awaited` wait for each other.
+    pub fn of(
+        now: Time,
+        store: Arc<Store>,
+        departed: BTreeMap<Dpid, Departed>,
+        mut awaited: BTreeSet<Dpid>,
+    ) -> Restart {
+        awaited.retain(|dpid| departed.contains_key(dpid));
         let leaves = departed.values().map(|switch| switch.leaves.len()).sum();
-        let until = (!departed.is_empty()).then(|| after(now, PATIENCE));
-        let inner = Inner { departed, leaves, until, waiting: BTreeSet::new() };
+        let until = (!awaited.is_empty()).then(|| after(now, PATIENCE));
+        let inner = Inner { departed, leaves, until, awaited, waiting: BTreeSet::new() };
         Restart { store, is_waited: AtomicBool::new(inner.until.is_some()), inner: Mutex::new(inner) }
     }
 
-    /// A switch has connected, and its rules were read.
+    /// A switch is up. Its rules are not known yet.
     pub fn arrive(&self, dpid: Dpid) -> Arrival {
         let mut inner = self.lock();
-        if !inner.departed.contains_key(&dpid) {
-            return Arrival::Unknown;
-        }
-        if inner.until.is_none() {
-            return Arrival::Restore([dpid].into());
+        if inner.until.is_none() || !inner.awaited.contains(&dpid) || !inner.departed.contains_key(&dpid) {
+            return Arrival::Alone;
         }
         inner.waiting.insert(dpid);
-        if inner.departed.keys().all(|dpid| inner.waiting.contains(dpid)) {
+        if inner.awaited.iter().all(|dpid| inner.waiting.contains(dpid)) {
             inner.until = None;
             self.is_waited.store(false, Ordering::Relaxed);
-            return Arrival::Restore(std::mem::take(&mut inner.waiting));
+            return Arrival::Complete(std::mem::take(&mut inner.waiting));
         }
         Arrival::Waits
+    }
+
+    /// More has become known of the earlier run: these leaves by their rows, and where everything is. Returns the leaves of
+    /// switches that are restored already.
+    pub fn learn(
+        &self,
+        leaves: impl IntoIterator<Item = (u64, Witness)>,
+        surroundings: Surroundings,
+    ) -> BTreeMap<Dpid, Departed> {
+        let (mut inner, mut others) = (self.lock(), BTreeMap::<Dpid, Departed>::new());
+        for (dpid, part) in by_switch(surroundings) {
+            match inner.departed.get_mut(&dpid) {
+                Some(switch) => switch.surroundings = part,
+                None => others.entry(dpid).or_default().surroundings = part,
+            }
+        }
+        for (row, witness) in leaves {
+            let dpid = witness.at.switch;
+            let switch = match inner.departed.get_mut(&dpid) {
+                Some(switch) => switch,
+                None => others.entry(dpid).or_default(),
+            };
+            switch.leaves.push(witness);
+            switch.rows.push(row);
+        }
+        inner.leaves = inner.departed.values().map(|switch| switch.leaves.len()).sum();
+        others
+    }
+
+    /// Whether none of these switches is still to be restored.
+    pub fn has_restored<'a>(&self, mut switches: impl Iterator<Item = &'a Dpid>) -> bool {
+        let inner = self.lock();
+        switches.all(|dpid| !inner.departed.contains_key(dpid))
+    }
+
+    /// Whether something is remembered of a switch that was not restored yet.
+    pub fn knows(&self, dpid: Dpid) -> bool {
+        self.lock().departed.contains_key(&dpid)
     }
 
     /// A switch has disconnected before it was restored. Returns whether that is soon enough for it not to be.
@@ -213,15 +263,16 @@ mod tests {
     #[test]
     fn switches_wait_for_each_other_and_late_ones_are_restored_alone() {
         let restart = Restart::new(Time(1), Store::new(), departed([1, 2, 3]));
-        assert_eq!(restart.arrive(Dpid(9)), Arrival::Unknown);
+        assert_eq!(restart.arrive(Dpid(9)), Arrival::Alone);
+        assert!(!restart.knows(Dpid(9)));
         assert_eq!([1, 2].map(|dpid| restart.arrive(Dpid(dpid))), [Arrival::Waits, Arrival::Waits]);
         assert!(restart.leave(Dpid(2)));
         assert_eq!(restart.on_deadline(Time(2)), None);
         let deadline = restart.deadline().expect("they wait");
         assert_eq!(restart.on_deadline(deadline), Some([Dpid(1)].into()));
         assert!(restart.take(Dpid(1)).is_some() && restart.take(Dpid(1)).is_none());
-        assert_eq!(restart.arrive(Dpid(2)), Arrival::Restore([Dpid(2)].into()));
-        assert!(!restart.leave(Dpid(2)), "it is being restored");
+        assert_eq!(restart.arrive(Dpid(2)), Arrival::Alone);
+        assert!(restart.knows(Dpid(2)) && !restart.leave(Dpid(2)));
         assert_eq!((restart.deadline(), restart.on_deadline(deadline)), (None, None));
     }
 
@@ -241,7 +292,7 @@ mod tests {
     fn the_last_one_ends_the_wait() {
         let restart = Restart::new(Time(1), Store::new(), departed([1, 2]));
         assert_eq!(restart.arrive(Dpid(1)), Arrival::Waits);
-        assert_eq!(restart.arrive(Dpid(2)), Arrival::Restore([Dpid(1), Dpid(2)].into()));
+        assert_eq!(restart.arrive(Dpid(2)), Arrival::Complete([Dpid(1), Dpid(2)].into()));
         assert_eq!(Restart::new(Time(1), Store::new(), departed([])).deadline(), None, "there is nobody to wait for");
     }
 

@@ -4,7 +4,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use maple_controller::takeover::HandedOver;
 use maple_controller::{Controller, ControllerOptions};
 
 use super::progress::Lines;
@@ -48,10 +47,10 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     }
     options.logging().install();
     let stop = signal::stop_flag()?;
-    let handed = HandedOver::default().listening(service::listeners()?);
+    let inherited = service::listeners()?;
     let chosen = placed(options, chosen)?;
     let mut renewal = Renewal::of(&chosen)?;
-    let controller = Controller::take_over(chosen, handed)?;
+    let controller = Controller::start_on(chosen, inherited)?;
     let handle = controller.handle();
     started(controller.handle());
     let mut lines = Lines::new(handle.names(), options.logging());

@@ -12,15 +12,14 @@ mod summary;
 pub mod tls;
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, anyhow, bail};
-use maple_controller::takeover::HandedOver;
-use maple_controller::{Controller, ControllerOptions, Handle};
+use maple_controller::takeover::{Successor, Takeover};
+use maple_controller::{Controller, ControllerOptions, Handle, priority};
 use maple_core::state::Write;
 use maple_emulator::Topology;
 use maple_laboratory::costs_of;
@@ -77,6 +76,10 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
     let policy = args.policy.clone().unwrap_or_default();
     if let Some(factory) = policy.strip_prefix("builtin:").and_then(builtin::handlers) {
         return handlers::run(&args.options, ControllerOptions::for_handlers(factory), Box::new(|_| {}));
+    }
+    if args.options.takeover {
+        // The other controller serves its switches, perhaps on these cores, until this one is ready.
+        priority::lower();
     }
     let run = loader.map(Announced::new);
     let started = |controller: Handle| {
@@ -137,10 +140,13 @@ pub fn with(
     let mut renewal = Renewal::of(&chosen)?;
     // Before another controller ends in favour of this one.
     let inherited = if topology.is_none() { service::listeners()? } else { Vec::new() };
-    let handed =
-        if takes_over { take_over(chosen.control.as_deref(), chosen.tls.is_some())? } else { HandedOver::default() };
-    let taken = handed.connections();
-    let controller = Controller::take_over(chosen, handed.listening(inherited))?;
+    let controller = match takes_over {
+        true => {
+            let takeover = take_over(&chosen)?;
+            Controller::take_over(chosen, takeover)?
+        },
+        false => Controller::start_on(chosen, inherited)?,
+    };
     let handle = controller.handle();
     started(handle.clone());
     let mut reloads = serve.map(|reloading| reloading.serve(&handle));
@@ -154,7 +160,7 @@ pub fn with(
             lines.print_line(&format!("listening on {}", joined(handle.addresses())));
             tell_metrics(&handle, &mut lines);
             if takes_over {
-                lines.print_line(&format!("took over {taken} connections"));
+                lines.print_line(&format!("took over {} connections", controller.taken()));
             }
             handle.serve_successors();
             service::tell(&format!("READY=1\nSTATUS=listening on {}", joined(handle.addresses())));
@@ -192,18 +198,17 @@ fn tell_metrics(handle: &Handle, lines: &mut Lines) {
     }
 }
 
-/// Asks the controller with this control socket for what it has.
-fn take_over(control: Option<&Path>, has_tls: bool) -> anyhow::Result<HandedOver> {
-    let control = control.context("--takeover needs a control socket")?;
-    HandedOver::ask(control, has_tls)
+/// Asks the controller with the same control socket for a copy of what it knows.
+fn take_over(chosen: &ControllerOptions) -> anyhow::Result<Takeover> {
+    let control = chosen.control.as_deref().context("--takeover needs a control socket")?;
+    Takeover::ask(control, chosen.tls.is_some())
         .with_context(|| format!("can't take over from the controller at {}", control.display()))
 }
 
 /// Ends in favour of another process.
-fn hand_over(controller: Controller, successor: UnixStream, lines: &mut Lines) -> anyhow::Result<u8> {
-    let handed = controller.hand_over()?;
-    let connections = handed.connections();
-    handed.send(successor).context("the process that was to take over is gone, and all connections are closed")?;
+fn hand_over(controller: Controller, successor: Successor, lines: &mut Lines) -> anyhow::Result<u8> {
+    let connections = controller.hand_over(successor);
+    let connections = connections.context("the process that was to take over is gone, and all connections are closed")?;
     lines.print_line(&format!("handed {connections} connections over to another process"));
     Ok(0)
 }

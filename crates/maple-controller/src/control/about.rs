@@ -1,7 +1,7 @@
 //! What a controller says about itself: which process it is, where it listens, which files it uses, and how its clocks go.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -43,6 +43,16 @@ impl About {
     /// Another policy runs now, which was loaded at this time.
     pub fn set_policy_loaded(&self, at: SystemTime) {
         *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    /// Where it listens, and whether connections begin with TLS there.
+    pub fn listening(&self) -> &[(SocketAddr, bool)] {
+        &self.listening
+    }
+
+    /// The state file.
+    pub fn state_file(&self) -> Option<&Path> {
+        self.state_file.as_deref()
     }
 
     /// All of it, for a controller with this number of shards.

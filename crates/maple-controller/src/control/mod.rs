@@ -19,8 +19,10 @@ pub mod socket;
 mod state;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -42,9 +44,11 @@ use crate::log::Entry;
 use crate::names::Names;
 use crate::notice::{Notice, Notices};
 use crate::persistence::PendingWrites;
+use crate::remember::Archive;
 use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
 use crate::shard::registry::Registry;
 use crate::status::{ShardMetrics, Stats, SwitchStatus};
+use crate::takeover::{Copied, Successor, send_copy};
 
 /// How long a shard may take to answer.
 const SHARD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -84,16 +88,26 @@ pub(crate) struct Shared {
     pub reloads: Reloads,
     /// What it says about itself.
     pub about: About,
-    /// The process that has asked to take over.
-    pub successor: Successor,
+    /// Processes that want to take over.
+    pub succession: Succession,
+    /// What such a process is to know, if anything is remembered.
+    pub archive: Option<Arc<Archive>>,
 }
 
-/// A process that wants to take over.
+/// Processes that want to take over.
 #[derive(Debug, Default)]
-pub(crate) struct Successor {
-    /// Whether the program would let it.
+pub(crate) struct Succession {
+    /// Whether the program would let them.
     is_served: AtomicBool,
-    stream: Mutex<Option<UnixStream>>,
+    /// Whether one of them has a copy.
+    is_begun: AtomicBool,
+    ready: Mutex<Option<Successor>>,
+}
+
+/// While a process that wants to take over has a copy: what changes is noted for it.
+pub(crate) struct Noting<'a> {
+    handle: &'a Handle,
+    is_over: bool,
 }
 
 /// A error that was reported.
@@ -106,10 +120,28 @@ pub struct ReportedError {
     pub packets: Option<u64>,
 }
 
+impl Noting<'_> {
+    /// The process is ready, so this one is to end.
+    pub fn succeed(mut self, successor: Successor) {
+        self.is_over = true;
+        *self.handle.shared.succession.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
+    }
+}
+
+impl Drop for Noting<'_> {
+    /// The process has gone before it was ready.
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.handle.shared.archive.iter().for_each(|archive| drop(archive.journal.end_copy()));
+            self.handle.shared.succession.is_begun.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Handle {
     /// From now on [`Handle::successor`] is looked at.
     pub fn serve_successors(&self) {
-        self.shared.successor.is_served.store(true, Ordering::Relaxed);
+        self.shared.succession.is_served.store(true, Ordering::Relaxed);
     }
 
     /// When the policy that runs was loaded.
@@ -122,22 +154,30 @@ impl Handle {
         self.shared.about.has_tls()
     }
 
-    /// The process that wants to take over ([`crate::Controller::hand_over`]).
-    pub fn successor(&self) -> Option<UnixStream> {
-        self.shared.successor.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// The process that is ready to take over ([`crate::Controller::hand_over`]).
+    pub fn successor(&self) -> Option<Successor> {
+        self.shared.succession.ready.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Another process wants to take over.
+    /// Another process wants to take over. `None` if the program hands nothing over, or another one was quicker.
+    pub(crate) fn begin_succession(&self) -> Option<Noting<'_>> {
+        let Succession { is_served, is_begun, .. } = &self.shared.succession;
+        let may_begin = is_served.load(Ordering::Relaxed) && !is_begun.swap(true, Ordering::Relaxed);
+        may_begin.then_some(Noting { handle: self, is_over: false })
+    }
+
+    /// Sends a process that wants to take over a copy. Returns the state that it has.
     ///
     /// # Errors
-    /// The stream, if the program hands nothing over, or another one was quicker.
-    pub(crate) fn succeed(&self, stream: UnixStream) -> Result<(), UnixStream> {
-        let mut waiting = self.shared.successor.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.shared.successor.is_served.load(Ordering::Relaxed) || waiting.is_some() {
-            return Err(stream);
-        }
-        *waiting = Some(stream);
-        Ok(())
+    /// If something can't be read, or that process has gone.
+    pub(crate) fn send_copy(&self, to: &mut UnixStream) -> io::Result<Arc<Snapshot>> {
+        let copied = Copied {
+            listening: self.shared.about.listening().to_vec(),
+            state_file: self.shared.about.state_file().map(Path::to_owned),
+            archive: self.shared.archive.as_deref(),
+            switches: self.query_all(ShardQuery::Copies).into_iter().flatten().collect(),
+        };
+        send_copy(to, self.store(), copied)
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -23,7 +23,7 @@ pub use super::request::{Invalidate, Reload, Request, Show};
 pub use super::schema::SCHEMA;
 pub use super::state::{Place, StateRequest};
 use super::{Handle, access, state};
-use crate::takeover::{OTHER_TLS, request};
+use crate::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
 
 /// The most clients at a time.
 const MAX_CLIENTS: usize = 16;
@@ -290,10 +290,7 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
             return write_line(&mut writer, json!({ "error": OTHER_TLS }));
         }
         if line.trim_end() == request(handle.has_tls()) {
-            return match handle.succeed(writer) {
-                Ok(()) => Ok(()),
-                Err(mut writer) => write_line(&mut writer, json!({ "error": NO_TAKEOVER })),
-            };
+            return be_succeeded(handle, reader, writer);
         }
         match parse(&line) {
             Ok(Request::Show(Show::Log(true))) => return follow_log(handle, &mut writer),
@@ -301,6 +298,24 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
             request => write_line(&mut writer, answer(handle, request))?,
         }
     }
+}
+
+/// Another controller wants to take over: it gets a copy, and is passed on to the program when it is ready.
+fn be_succeeded(handle: &Handle, mut reader: BufReader<UnixStream>, mut writer: UnixStream) -> io::Result<()> {
+    let Some(noting) = handle.begin_succession() else {
+        return write_line(&mut writer, json!({ "error": NO_TAKEOVER }));
+    };
+    let base = match handle.send_copy(&mut writer) {
+        Ok(base) => base,
+        Err(error) => return write_line(&mut writer, json!({ "error": error.to_string() })),
+    };
+    reader.get_ref().set_read_timeout(Some(READINESS))?;
+    let mut line = String::new();
+    reader.by_ref().take(MAX_REQUEST).read_line(&mut line)?;
+    if line.trim_end() == READY {
+        noting.succeed(Successor { stream: writer, base });
+    }
+    Ok(())
 }
 
 /// Sends one client each change of a place until it closes.

@@ -117,7 +117,8 @@ impl Session {
     }
 }
 
-fn installed(flow: FlowStats) -> InstalledFlow {
+/// A rule as the engine has it.
+pub(crate) fn installed(flow: FlowStats) -> InstalledFlow {
     InstalledFlow {
         table_id: flow.table_id,
         priority: flow.priority,

@@ -18,7 +18,7 @@ use super::socket::Socket;
 use crate::counters::SwitchCounters;
 use crate::framing::{Cut, Framer};
 use crate::handler::Handler;
-use crate::session::{CloseReason, ENGINE_XIDS, Output, Session};
+use crate::session::{CloseReason, ENGINE_XIDS, Output, Session, SwitchInfo};
 use crate::time::after;
 
 /// How long an ended connection stays open so that the last message reaches the switch.
@@ -103,6 +103,8 @@ pub(crate) struct ConnectedSwitch {
     pub tables: u8,
     pub has_bundles: bool,
     pub description: String,
+    /// What it has said of itself, without its ports.
+    pub info: SwitchInfo,
     /// Its ports as of the latest port-status.
     pub ports: Arc<Vec<Port>>,
     /// Whether its rules were read, so that discovery and the engine use it.

@@ -174,11 +174,12 @@ impl Shard {
             Effect::Send { dpid, xid, message } => self.send_for_engine(now, dpid, xid, &message),
             Effect::Poll { dpid, xid, message } => self.poll_for_engine(now, dpid, xid, &message),
             Effect::ReadFlows { dpid } => {
-                let Some(slot) = self.by_dpid.get(&dpid).copied() else { return };
+                let Some(slot) = self.by_dpid.get(&dpid).copied() else { return self.announced_known(dpid) };
                 if let Some(session) = self.connections.get(slot).and_then(|connection| connection.session()) {
                     session.read_flows(now, &mut self.outputs);
                 }
                 self.act(now, slot);
+                self.switch_known(slot, dpid);
             }
             Effect::Remember(leaves) => self.returns.note(leaves),
             Effect::Departed { dpid, leaves, surroundings } => self.returns.departed(dpid, leaves, surroundings),
@@ -246,7 +247,10 @@ impl Shard {
     /// Sends a request of the engine's that can wait, unless much output waits for the switch.
     fn poll_for_engine(&mut self, now: Time, dpid: Dpid, xid: u32, message: &Message) {
         let connection = self.by_dpid.get(&dpid).and_then(|slot| self.connections.get(*slot));
-        if connection.is_some_and(|connection| connection.paused || connection.outbox.len() > MAX_BYTES_BEFORE_POLL) {
+        let is_announced = connection.is_none() && self.announced.has(dpid);
+        if is_announced
+            || connection.is_some_and(|connection| connection.paused || connection.outbox.len() > MAX_BYTES_BEFORE_POLL)
+        {
             return self.events.push(Event::Unsent { dpid, xid });
         }
         self.send_for_engine(now, dpid, xid, message);

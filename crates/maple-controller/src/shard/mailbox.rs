@@ -24,10 +24,11 @@ use mio::Waker;
 use super::connection::Connection;
 use super::registry::ConnectionId;
 use super::socket::Socket;
+use super::sockets::ListeningSocket;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
 use crate::status::{ShardMetrics, ShardStats, SwitchStatus};
-use crate::takeover::HandedConnection;
+use crate::takeover::{CopiedSwitch, HandedConnection};
 
 /// The most batches in a mailbox.
 const MAILBOX_CAPACITY: usize = 1024;
@@ -70,8 +71,14 @@ pub(crate) enum ShardMessage {
     Fence(Sender<()>),
     /// Reply when your switches have confirmed all deletions of rules so far.
     Settle(Sender<()>),
+    /// Another process will hand over the connection of this switch. Have your engine get ready for it.
+    Announce(Box<CopiedSwitch>),
     /// Serve this connection, which another process served until now.
     Resume(HandedConnection),
+    /// No more connections are handed over: the announced switches that have none are gone.
+    AllResumed,
+    /// Accept connections at these sockets.
+    Listen(Vec<ListeningSocket>),
     /// Close all connections and end.
     Stop,
     /// The same, but do not close what another process can go on with: send it here.
@@ -107,6 +114,8 @@ pub(crate) enum ShardQuery {
     Failures(Sender<Vec<(Arc<str>, u64)>>),
     /// The routes that constraints refused, and how often.
     Violations(Sender<Vec<(ViolationKey, u64)>>),
+    /// The connected switches, for another process.
+    Copies(Sender<Vec<CopiedSwitch>>),
     /// The connected switches.
     Switches(Sender<Vec<SwitchStatus>>),
     /// Tries a policy on the witness packets of all leaves. The answer comes when that is done.

@@ -11,7 +11,8 @@ use super::registry::ConnectionId;
 use super::{Shard, sync};
 use crate::discovery::PeerMessage;
 use crate::printable::printable;
-use crate::session::CloseReason;
+use crate::session::{CloseReason, SwitchInfo};
+use crate::takeover::CopiedSwitch;
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
 use crate::time::until;
 
@@ -57,7 +58,10 @@ impl Shard {
                 self.settling.insert(self.last_settle_token, to);
                 self.events.push(Event::AwaitBarriers(self.last_settle_token));
             }
+            ShardMessage::Announce(switch) => self.announce(*switch),
             ShardMessage::Resume(connection) => self.resume(now, connection),
+            ShardMessage::AllResumed => self.all_resumed(),
+            ShardMessage::Listen(sockets) => self.listen(sockets),
             ShardMessage::Stop => self.stopping = true,
             ShardMessage::HandOver(to) => (self.stopping, self.handing_over) = (true, Some(to)),
             #[cfg(test)]
@@ -135,6 +139,16 @@ impl Shard {
         until(at, self.clock.now())
     }
 
+    /// The connected switches, with their ports and rules as they are now.
+    fn copied_switches(&self) -> Vec<CopiedSwitch> {
+        let copied = |connection: &Connection| {
+            let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);
+            let info = SwitchInfo { ports: (*switch.ports).clone(), ..switch.info.clone() };
+            Some(CopiedSwitch { info, rules: self.engine.installed(dpid) })
+        };
+        self.connections.iter().filter_map(copied).collect()
+    }
+
     /// Answers a query.
     fn answer(&mut self, query: ShardQuery) {
         // Sending fails if the other thread has stopped waiting.
@@ -184,6 +198,7 @@ impl Shard {
                 look(&self.engine);
                 true
             }
+            ShardQuery::Copies(to) => to.send(self.copied_switches()).is_ok(),
             ShardQuery::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
         };
     }

@@ -37,6 +37,7 @@ mod socket;
 mod sockets;
 mod tls_socket;
 
+mod announced;
 mod backlog;
 mod effects;
 mod handler_io;
@@ -81,6 +82,7 @@ use crate::restart::Restart;
 use crate::session::{Deadlines, Output};
 use crate::time::{Clock, before, until};
 use crate::tls::Tls;
+use announced::Announced;
 use backlog::Backlog;
 use effects::MAX_BATCH;
 use mailbox::{Outgoing, Released, ShardMessage};
@@ -168,6 +170,8 @@ pub(crate) struct Shard {
     by_dpid: FxHashMap<Dpid, usize>,
     /// Switches that were known before.
     returns: Returns,
+    /// Switches that another process hands over.
+    announced: Announced,
     /// Disconnected switches of which the engine has not been told yet.
     departed: Vec<DepartedSwitch>,
     /// Deadlines by slot. An entry is valid only if the connection's `timer` has the same time.
@@ -245,6 +249,7 @@ impl Shard {
             connections: Slots::new(parts.id),
             by_dpid: FxHashMap::default(),
             returns: Returns::new(parts.known),
+            announced: Announced::default(),
             departed: Vec::new(),
             timers: BinaryHeap::new(),
             to_read: VecDeque::new(),

@@ -1,16 +1,17 @@
 //! Switches that come back: after a restart of the controller, or after they disconnected (`restart.rs`).
 //!
-//! The rules of such a switch are read and *held* here. When the switches that wait for each other are there, one shard
-//! has its engine presume what was around them. Then it tells all shards, after the mail of that turn. Each shard has its
-//! engine restore the switches that it holds, and its discovery takes for granted what the engine presumes.
+//! When the switches that wait for each other are up, one shard has its engine presume what was around them. Then it
+//! tells all shards, after the mail of that turn. Each shard has its engine restore the switches that it *expects* to,
+//! and its discovery takes for granted what the engine presumes. Rules that were read before are *held* here meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use maple_core::engine::{Event, InstalledFlow, Time};
 use maple_core::ids::LeafId;
-use maple_core::network::PortKind;
+use maple_core::network::{Location, PortKind};
 use maple_core::remembered::{Surroundings, Witness};
+use maple_core::state::Snapshot;
 use maple_wire::Dpid;
 
 use super::Shard;
@@ -24,17 +25,19 @@ use crate::restart::{Arrival, Restart};
 #[derive(Debug, Default)]
 pub(super) struct Returns {
     known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
-    held: Vec<Held>,
+    expected: Vec<Expected>,
     /// What was around these switches is presumed in this turn.
     presumed: Vec<Arc<BTreeSet<Dpid>>>,
 }
 
-/// A switch whose rules were read.
+/// A switch that waits for others, or until what was around it is presumed.
 #[derive(Debug)]
-struct Held {
-    connection: ConnectionId,
+struct Expected {
+    /// None yet, if another process is to hand it over.
+    connection: Option<ConnectionId>,
     dpid: Dpid,
-    flows: Vec<InstalledFlow>,
+    /// Its rules, if they were read.
+    flows: Option<Vec<InstalledFlow>>,
 }
 
 impl Returns {
@@ -42,20 +45,57 @@ impl Returns {
         Returns { known, ..Returns::default() }
     }
 
-    /// A switch has connected, and its rules were read.
-    pub fn arrive(&self, dpid: Dpid) -> Arrival {
-        self.known.as_ref().map_or(Arrival::Unknown, |(restart, _)| restart.arrive(dpid))
+    /// The engine knows that a switch is up. Returns the switches that have waited for it and it itself, if it was the
+    /// last one.
+    pub fn arrive(&mut self, connection: Option<ConnectionId>, dpid: Dpid) -> Option<BTreeSet<Dpid>> {
+        let (restart, _) = self.known.as_ref()?;
+        let complete = match restart.arrive(dpid) {
+            Arrival::Alone => return None,
+            Arrival::Waits => None,
+            Arrival::Complete(switches) => Some(switches),
+        };
+        self.expected.push(Expected { connection, dpid, flows: None });
+        complete
     }
 
-    /// Holds the rules of a switch.
-    pub fn hold(&mut self, connection: ConnectionId, dpid: Dpid, flows: Vec<InstalledFlow>) {
-        self.held.push(Held { connection, dpid, flows });
+    /// The rules of a switch that is not in use were read. If something is remembered of it they are held, and none is
+    /// returned.
+    ///
+    /// The second value is the switch, if what was around it is to be presumed now.
+    pub fn hold(
+        &mut self,
+        connection: ConnectionId,
+        dpid: Dpid,
+        flows: Vec<InstalledFlow>,
+    ) -> (Option<Vec<InstalledFlow>>, Option<BTreeSet<Dpid>>) {
+        if let Some(expected) = self.expected.iter_mut().find(|expected| expected.connection == Some(connection)) {
+            expected.flows = Some(flows);
+            return (None, None);
+        }
+        if !self.known.as_ref().is_some_and(|(restart, _)| restart.knows(dpid)) {
+            return (Some(flows), None);
+        }
+        self.expected.push(Expected { connection: Some(connection), dpid, flows: Some(flows) });
+        (None, Some([dpid].into()))
     }
 
-    /// A connection has ended. If its switch still waits for others, it no longer does.
+    /// A connection has ended. If its switch still waits for others, it no longer does. Otherwise the engine has to
+    /// learn that it will not be restored.
     pub fn leave(&mut self, connection: ConnectionId) {
         let Some((restart, _)) = &self.known else { return };
-        self.held.retain(|held| held.connection != connection || !restart.leave(held.dpid));
+        self.expected.retain(|expected| expected.connection != Some(connection) || !restart.leave(expected.dpid));
+    }
+
+    /// The connection of a switch that another process has handed over is there. Returns whether the switch is still to be
+    /// restored.
+    pub fn connect(&mut self, dpid: Dpid, connection: ConnectionId) -> bool {
+        let expected = self.expected.iter_mut().find(|expected| expected.dpid == dpid && expected.connection.is_none());
+        expected.map(|expected| expected.connection = Some(connection)).is_some()
+    }
+
+    /// The tracked state, if anything is remembered.
+    pub fn state(&self) -> Option<Arc<Snapshot>> {
+        Some(self.known.as_ref()?.0.store().snapshot())
     }
 
     /// When the switches no longer wait for each other.
@@ -102,32 +142,47 @@ impl Shard {
         }
     }
 
-    /// Has the engine restore the switches among these whose rules are held here.
+    /// The engine knows that a switch is up, and asks for its rules.
+    pub(super) fn switch_known(&mut self, slot: usize, dpid: Dpid) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        if connection.switch.as_ref().is_none_or(|switch| switch.in_use) {
+            return;
+        }
+        if let Some(switches) = self.returns.arrive(Some(connection.id), dpid) {
+            self.presume(switches);
+        }
+    }
+
+    /// Has the engine restore the switches among these that are expected here.
     pub(super) fn restore(&mut self, now: Time, switches: &BTreeSet<Dpid>) {
         let Some((restart, journal)) = self.returns.known.clone() else { return };
-        let held = std::mem::take(&mut self.returns.held);
-        for held in held {
-            if !switches.contains(&held.dpid) {
-                self.returns.held.push(held);
-                continue;
-            }
-            let Held { connection, dpid, flows } = held;
+        let (due, others) =
+            std::mem::take(&mut self.returns.expected).into_iter().partition(|one| switches.contains(&one.dpid));
+        self.returns.expected = others;
+        let due: Vec<Expected> = due;
+        for Expected { connection, dpid, flows } in due {
             let state = restart.store().snapshot();
-            let known = |at| match state.port(at).map(|port| port.kind) {
-                Some(PortKind::Link(peer)) => Attachment::Link(peer),
-                Some(PortKind::Edge | PortKind::Middlebox) => Attachment::Edge,
-                _ => Attachment::New,
-            };
+            let told = self.announced.note_restored(dpid);
             // If the connection has ended meanwhile, the engine finds no such switch.
-            let connection = self.connections.get_exactly(connection);
+            let connection = connection.and_then(|connection| self.connections.get_exactly(connection));
             if let Some(switch) = connection.and_then(|connection| connection.switch.as_mut()) {
                 switch.in_use = true;
-                self.discovery.switch_back(now, dpid, &switch.ports, known, &mut self.discovered);
+                self.discovery.switch_back(now, dpid, &switch.ports, |at| attachment(&state, at), &mut self.discovered);
             }
             let departed = restart.take(dpid).unwrap_or_default();
             journal.outdate(departed.rows);
             let (witnesses, earlier) = (departed.leaves, Arc::new(departed.surroundings));
-            self.events.push(Event::Restore { dpid, flows, witnesses, earlier });
+            self.events.push(Event::Restore { dpid, flows: told, witnesses, earlier });
+            self.events.extend(flows.map(|flows| Event::FlowsRead { dpid, flows }));
         }
+    }
+}
+
+/// What discovery takes for granted of a port.
+pub(super) fn attachment(state: &Snapshot, at: Location) -> Attachment {
+    match state.port(at).map(|port| port.kind) {
+        Some(PortKind::Link(peer)) => Attachment::Link(peer),
+        Some(PortKind::Edge | PortKind::Middlebox) => Attachment::Edge,
+        _ => Attachment::New,
     }
 }

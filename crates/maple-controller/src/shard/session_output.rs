@@ -13,7 +13,6 @@ use super::mailbox::ShardMessage;
 use super::registry::ConnectionId;
 use crate::discovery::{ProbeOrigin, is_probe};
 use crate::notice::Notice;
-use crate::restart::Arrival;
 use crate::session::{CloseReason, Output, ProtocolWarning, SwitchInfo, apply_port_status};
 
 /// A switch whose connection has ended. Its datapath id stays taken until the engine has handled the end. The engine
@@ -163,6 +162,7 @@ impl Shard {
             tables: info.features.n_tables,
             has_bundles: info.has_bundles,
             description: info.text(),
+            info: SwitchInfo { ports: Vec::new(), ..info.clone() },
             ports: Arc::new(info.ports.clone()),
             in_use: false,
         });
@@ -175,6 +175,7 @@ impl Shard {
         if self.handlers.is_some() {
             return self.start_handler(now, slot, &info);
         }
+        let Some(info) = self.known_switch_up(now, slot, info) else { return };
         let SwitchInfo { version, features, ports, description, has_bundles } = info;
         self.events.push(Event::SwitchUp { dpid, version, features, description, ports, has_bundles });
     }
@@ -182,17 +183,17 @@ impl Shard {
     /// A switch's rules were read. The engine compares them with its own, and discovery begins.
     fn flows_read(&mut self, now: Time, slot: usize, flows: Vec<maple_core::engine::InstalledFlow>) {
         let Some(connection) = self.connections.get(slot) else { return };
-        let (Some(dpid), Some(switch)) = (connection.dpid, &mut connection.switch) else { return };
-        if !switch.in_use {
-            match self.returns.arrive(dpid) {
-                Arrival::Unknown => {}
-                Arrival::Waits => return self.returns.hold(connection.id, dpid, flows),
-                Arrival::Restore(switches) => {
-                    self.returns.hold(connection.id, dpid, flows);
-                    return self.presume(switches);
-                }
+        let (Some(dpid), Some(switch)) = (connection.dpid, &connection.switch) else { return };
+        let flows = match switch.in_use {
+            true => flows,
+            false => {
+                let (flows, complete) = self.returns.hold(connection.id, dpid, flows);
+                complete.into_iter().for_each(|switches| self.presume(switches));
+                let Some(flows) = flows else { return };
+                flows
             }
-        }
+        };
+        let Some(switch) = self.connections.get(slot).and_then(|connection| connection.switch.as_mut()) else { return };
         if !std::mem::replace(&mut switch.in_use, true) {
             self.discovery.switch_up(now, dpid, &switch.ports, &mut self.discovered);
         }
@@ -238,7 +239,10 @@ impl Shard {
         if matches!(connection.state, ConnectionState::Lingering(_)) {
             return;
         }
-        let (id, peer, up) = (connection.id, connection.peer, connection.switch.take().is_some());
+        let id = connection.id;
+        self.announced_ended(id);
+        let Some(connection) = self.connections.get(slot) else { return };
+        let (peer, up) = (connection.peer, connection.switch.take().is_some());
         self.returns.leave(id);
         let handler = connection.handler.take();
         let is_claimed = !connection.claimants.is_empty();

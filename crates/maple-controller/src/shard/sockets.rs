@@ -48,11 +48,19 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    pub fn new(mut sockets: Vec<ListeningSocket>, registry: &mio::Registry) -> io::Result<Listeners> {
-        for (i, (socket, _)) in sockets.iter_mut().enumerate() {
-            registry.register(socket, Token(FIRST_LISTENER + i), Interest::READABLE)?;
+    pub fn new(sockets: Vec<ListeningSocket>, registry: &mio::Registry) -> io::Result<Listeners> {
+        let mut listeners = Listeners { ready: false, sockets: Vec::new(), paused_until: None };
+        listeners.add(sockets, registry)?;
+        Ok(listeners)
+    }
+
+    /// Accepts at these sockets too.
+    fn add(&mut self, sockets: Vec<ListeningSocket>, registry: &mio::Registry) -> io::Result<()> {
+        for (mut socket, tls) in sockets {
+            registry.register(&mut socket, Token(FIRST_LISTENER + self.sockets.len()), Interest::READABLE)?;
+            self.sockets.push((socket, tls));
         }
-        Ok(Listeners { ready: false, sockets, paused_until: None })
+        Ok(())
     }
 
     /// Takes the sockets, each with whether its connections begin with TLS. Nothing is accepted any more.
@@ -167,9 +175,16 @@ impl Shard {
         }
     }
 
+    /// Accepts connections at these sockets.
+    pub(super) fn listen(&mut self, sockets: Vec<ListeningSocket>) {
+        if let Err(error) = self.listeners.add(sockets, self.poll.registry()) {
+            tracing::error!("can't accept connections: {error}");
+        }
+    }
+
     /// Goes on with a connection of another process. Its switch is asked what it is, as if it had just connected.
     pub(super) fn resume(&mut self, now: Time, handed: HandedConnection) {
-        let HandedConnection { socket, version, partial } = handed;
+        let HandedConnection { socket, dpid, version, partial } = handed;
         let (peer, set) = (socket.peer_addr(), socket.set_nonblocking(true));
         let (Ok(peer), Ok(())) = (peer, set) else {
             tracing::warn!("a connection ended while it was handed over");
@@ -184,6 +199,7 @@ impl Shard {
             framer.begin_with(&partial);
         }
         self.connections.insert(connection);
+        self.announced.note_connection(dpid, id);
         self.act(now, id.slot);
         self.want_read(id.slot);
         if let Err(error) = registered {
@@ -221,7 +237,7 @@ impl Shard {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        let (id, dpid, is_written) = (connection.id, connection.dpid, connection.outbox.is_empty());
+        let (id, dpid, is_written) = (connection.id, connection.dpid?, connection.outbox.is_empty());
         let socket = match &mut connection.socket {
             Socket::Tcp(stream) if is_written => owned(stream).ok()?,
             _ => return None,
@@ -229,9 +245,9 @@ impl Shard {
         // Closing our descriptor does not end the connection, because there is another one.
         let mut connection = self.connections.remove(slot)?;
         connection.socket.deregister(self.poll.registry()).ok()?;
-        dpid.into_iter().for_each(|dpid| self.registry.release(dpid, id));
+        self.registry.release(dpid, id);
         self.registry.remove_connection(self.id);
-        Some(HandedConnection { socket: socket.into(), version, partial })
+        Some(HandedConnection { socket: socket.into(), dpid, version, partial })
     }
 
     /// Reads each ready socket once.

@@ -57,20 +57,22 @@ pub enum Event {
         /// The message.
         status: PortStatus,
     },
-    /// What an earlier run knew, which is presumed where nothing is known yet. To any one shard, when the rules of all
-    /// these switches were read. [`Event::Restore`] for each of them follows the mail that this causes.
+    /// What an earlier run knew, which is presumed where nothing is known yet. To any one shard, when all these switches
+    /// are up. [`Event::Restore`] for each of them follows the mail that this causes. No rule is sent before the rules of
+    /// all of them are known ([`Event::FlowsRead`]).
     Presume {
         /// What the earlier run knew.
         earlier: Arc<Surroundings>,
         /// The switches that will be restored.
         switches: BTreeSet<Dpid>,
     },
-    /// The rules of a switch that an earlier run made. In place of [`Event::FlowsRead`], after [`Event::Presume`].
+    /// What is remembered of a switch with rules of an earlier run. After [`Event::Presume`] and before
+    /// [`Event::FlowsRead`]. What comes to be known later follows in another event like this.
     Restore {
         /// The switch.
         dpid: Dpid,
-        /// Its rules.
-        flows: Vec<InstalledFlow>,
+        /// Its rules, if another controller knows them. What it reports itself confirms them.
+        flows: Option<Vec<InstalledFlow>>,
         /// What is remembered of its leaves, oldest first.
         witnesses: Vec<Witness>,
         /// What the earlier run knew.

@@ -99,7 +99,7 @@ impl Engine {
     /// Borrows the engine for packets of this switch. `None` if something about the switch has to be done first.
     pub fn hits(&mut self, now: Time, dpid: Dpid) -> Option<Hits<'_>> {
         let switch = self.switches.get_mut(&dpid)?;
-        if !switch.new_port_packets.is_empty() || !switch.tables.is_ready() {
+        if !switch.new_port_packets.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
             return None;
         }
         let state = self.store.snapshot();

@@ -177,9 +177,10 @@ impl Rehearsal {
         let restore = |dpid: &Dpid| {
             let flows = rehearsal.engines[0].rules(*dpid).into_iter().map(installed).collect();
             let witnesses = witnesses.remove(dpid).unwrap_or_default();
-            Event::Restore { dpid: *dpid, flows, witnesses, earlier: Arc::clone(&earlier) }
+            let restore = Event::Restore { dpid: *dpid, flows: None, witnesses, earlier: Arc::clone(&earlier) };
+            [restore, Event::FlowsRead { dpid: *dpid, flows }]
         };
-        let events = std::iter::once(presume).chain(switches.iter().map(restore).collect::<Vec<_>>()).collect();
+        let events = std::iter::once(presume).chain(switches.iter().flat_map(restore).collect::<Vec<_>>()).collect();
         rehearsal.run(vec![events]);
         // f may be slow.
         for _ in 0..MAX_ROUNDS {

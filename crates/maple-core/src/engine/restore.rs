@@ -6,10 +6,13 @@
 //! knows what f says. So:
 //!
 //! 1. Where links, edge ports and hosts were is presumed to be so still ([`Event::Presume`](super::Event::Presume)).
-//!    Discovery confirms it or ends it, as it does with what it finds itself.
-//! 2. The rules of a switch are read, and f runs on its remembered witness packets, a few at a time
-//!    ([`Event::Restore`](super::Event::Restore)). Nothing is sent.
-//! 3. Labels get the ids that they had. If the switch already has a label's rule, the label is ready without a message.
+//!    Discovery confirms it or ends it, as it does with what it finds itself. From now on f decides packets that come.
+//! 2. f runs on the remembered witness packets of each switch, a few at a time
+//!    ([`Event::Restore`](super::Event::Restore)). Meanwhile the switch's rules are read
+//!    ([`Event::FlowsRead`](super::Event::FlowsRead)). No rule is sent. At a take-over the controller before says which
+//!    rules there are, so that all up to step 4 is done before it ends. The rules that are read at last confirm it.
+//! 3. When the rules of all switches are known, labels get the ids that they had. If the switch already has a label's
+//!    rule, the label is ready without a message.
 //! 4. When the routes of the switch's leaves are ready, or [`PATIENCE`] after the last leaf of all was decided, the table
 //!    is built from all leaves at once, with the priorities of the rules that are there. Once all switches have that, the
 //!    rules are compared. A rule that is there already, except for its cookie, stays, and its old cookie is *renamed*
@@ -23,9 +26,14 @@
 //! before the rules of all switches are known. A label that means the same may have the id. If the switch has another
 //! rule for it, the label is revoked. So no packet that was sent under a label of the earlier run meets another meaning.
 //!
+//! A packet that comes before step 4 and has no rule leaves straight by the egress ports of f's answer, as a packet does
+//! whose leaf can have no rule. It does not wait for labels, which may take as long as reading rules does. Nor does it
+//! use labels that no switch has confirmed: another controller may have changed their meaning since it told of them.
+//!
 //! # Cost
 //!
-//! As for a reload: a run for each leaf, and building each table once.
+//! As for a reload: a run for each leaf, and building each table once. Runs are spread over about a second
+//! ([`Restoring::batch`]), because packets that come meanwhile are decided in between, and switches may share the cores.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -46,20 +54,23 @@ use super::{Effect, Engine, InstalledFlow, Time};
 use crate::ids::LeafId;
 use crate::labels::{LabelIds, LabelKey, LabelTable, Refusal};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
-use crate::remembered::{Surroundings, Witness};
+use crate::remembered::{RememberedLabel, Surroundings, Witness};
 use crate::report::Report;
 use crate::rule::Rule;
 use crate::run::{Finished, Run};
 use crate::state::Write;
 
-/// How many leaves of a switch are decided at a time, and how long the engine does other things in between.
-const BATCH: usize = 32;
-const STEP: Duration = Duration::from_micros(100);
+/// In how many steps the leaves of a switch are decided, and how long the engine does other things in between.
+const STEPS: usize = 128;
+const STEP: Duration = Duration::from_millis(8);
+/// The fewest and the most leaves that are decided in a step.
+const LEAST_BATCH: usize = 16;
+const MOST_BATCH: usize = 128;
 
 /// How long a switch waits for the labels of its routes after the leaves of all switches are decided.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long it waits at most after its own leaves are decided. f may be slow.
+/// How long it waits at most after its own leaves are decided and its rules known. f may be slow.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 /// How often it looks whether the other switches are ready too.
@@ -72,6 +83,16 @@ const RESERVATION: Duration = Duration::from_secs(30);
 pub(super) struct Restoring {
     /// The leaves to decide.
     todo: VecDeque<Witness>,
+    /// How many of them are decided in a step.
+    batch: usize,
+    /// The labels that the earlier run gave out here.
+    labels: Vec<LabelKey>,
+    /// When the rules that it has became known, from itself or from the controller before.
+    read: Option<Time>,
+    /// Whether it has reported its rules itself.
+    is_confirmed: bool,
+    /// Leaves to decide when it has.
+    later: Vec<Witness>,
     /// What made the decided leaves narrower in the earlier run.
     specialisations: Vec<(LeafId, Box<[Constraint]>)>,
     /// The rules of the earlier run that have the priorities to prefer.
@@ -80,7 +101,7 @@ pub(super) struct Restoring {
     decided: Option<Time>,
     /// Whether the table was compiled.
     is_built: bool,
-    /// When it stops to wait for labels; `None` before the leaves of all switches are decided.
+    /// When it stops to wait for labels; `None` before the leaves of all switches are decided and their rules known.
     until: Option<Time>,
     /// How many runs may still be repeated.
     repeats_left: usize,
@@ -93,6 +114,7 @@ impl Engine {
     pub(super) fn presume(&mut self, earlier: &Surroundings, switches: BTreeSet<Dpid>) {
         self.store.with_restoring(|all| {
             all.unread.extend(&switches);
+            all.unconfirmed.extend(&switches);
             all.undecided.extend(&switches);
             all.unsettled.extend(switches);
         });
@@ -120,7 +142,11 @@ impl Engine {
                 let is_free = state.host(*mac).is_none()
                     && !hosts.contains_key(mac)
                     && facts.place(*mac).is_none_or(|place| place == info.location);
-                if is_free && ports.get(&info.location) == Some(&PortKind::Edge) {
+                let is_edge = match ports.get(&info.location) {
+                    Some(kind) => *kind == PortKind::Edge,
+                    None => state.port(info.location) == Some(PortInfo { up: true, kind: PortKind::Edge }),
+                };
+                if is_free && is_edge {
                     let mut info = info.clone();
                     facts.addresses(*mac).for_each(|ip| info.insert(ip));
                     let mut is_own = |ip: IpAddr| {
@@ -141,16 +167,72 @@ impl Engine {
         reports.into_iter().for_each(|report| self.report(report));
     }
 
-    /// Begins to restore a switch that has these rules, from these witness packets.
+    /// Begins to restore a switch from these witness packets, or goes on with more of them. Its rules follow.
     pub(super) fn restore(
         &mut self,
         dpid: Dpid,
-        flows: Vec<InstalledFlow>,
+        flows: Option<Vec<InstalledFlow>>,
         witnesses: Vec<Witness>,
         known: &Surroundings,
     ) {
-        self.flows_read(dpid, flows);
         let Some(switch) = self.switches.get_mut(&dpid) else { return self.give_up_restore(dpid) };
+        let until = self.now + RESERVATION;
+        let here = known.labels.iter().filter(|label| label.switch == dpid);
+        let labels: Vec<LabelKey> = self.store.with_label_ids(dpid, |ids| {
+            let key = |label: &RememberedLabel| {
+                let key = LabelKey { port: label.port, id: label.id };
+                ids.prefer(key, label.meaning);
+                key
+            };
+            let labels: Vec<LabelKey> = here.map(key).collect();
+            ids.reserve(labels.iter().copied(), until);
+            labels
+        });
+        if let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_confirmed) {
+            // More is remembered than was told at first.
+            restoring.labels = labels;
+            return restoring.later.extend(witnesses);
+        }
+        // It may have disconnected and come back since the network was presumed.
+        self.store.with_restoring(|all| {
+            all.unread.insert(dpid);
+            all.unconfirmed.insert(dpid);
+            all.undecided.insert(dpid);
+            all.unsettled.insert(dpid);
+        });
+        switch.table.begin_rebuild();
+        let batch = (witnesses.len() / STEPS).clamp(LEAST_BATCH, MOST_BATCH);
+        switch.restoring = Some(Restoring {
+            batch,
+            labels,
+            read: None,
+            is_confirmed: false,
+            later: Vec::new(),
+            specialisations: Vec::new(),
+            preferred: Vec::new(),
+            decided: None,
+            is_built: false,
+            until: None,
+            repeats_left: witnesses.len() + batch,
+            next_look: self.now,
+            todo: witnesses.into(),
+        });
+        if let Some(flows) = flows {
+            self.take_flows(dpid, flows);
+            self.earlier_rules_known(dpid, false);
+        }
+        self.go_on_restoring(dpid);
+    }
+
+    /// Whether a switch that is being restored has not reported its rules yet.
+    pub(super) fn awaits_earlier_rules(&self, dpid: Dpid) -> bool {
+        let restoring = self.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
+        restoring.is_some_and(|restoring| !restoring.is_confirmed)
+    }
+
+    /// The rules of a switch that is being restored have become known, from itself or from the controller before.
+    pub(super) fn earlier_rules_known(&mut self, dpid: Dpid, is_confirmed: bool) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let ingress = if switch.three_tables { INGRESS } else { CLASSIFIER };
         let (mut preferred, mut labels, mut pushed) = (Vec::new(), Vec::new(), Vec::new());
         let shared = switch.shared_table();
@@ -166,18 +248,25 @@ impl Engine {
             switch.open_route_table();
         }
         if switch.route_table == RouteTable::Open {
-            // A packet may have been decided since the network was presumed.
+            // Leaves that were decided before.
             switch.changed_actions.extend(self.routes.use_route_table(dpid));
         }
-        let until = self.now + RESERVATION;
-        self.store.with_label_ids(dpid, |ids| {
-            ids.reserve(labels, until);
-            for label in known.labels.iter().filter(|label| label.switch == dpid) {
-                let key = LabelKey { port: label.port, id: label.id };
-                ids.prefer(key, label.meaning);
-                ids.reserve([key], until);
+        if let Some(restoring) = &mut switch.restoring {
+            (restoring.preferred, restoring.read) = (preferred, Some(self.now));
+            restoring.is_confirmed = is_confirmed;
+            labels.extend(&restoring.labels);
+            restoring.until = None;
+            if is_confirmed && !restoring.later.is_empty() {
+                restoring.todo.extend(std::mem::take(&mut restoring.later));
+                restoring.repeats_left += restoring.todo.len();
+                restoring.decided = None;
             }
-        });
+            if std::mem::take(&mut restoring.is_built) {
+                switch.table.begin_rebuild();
+            }
+        }
+        let until = self.now + RESERVATION;
+        self.store.with_label_ids(dpid, |ids| ids.reserve(labels, until));
         // Another switch may have lost the rules for labels that this one pushes.
         let state = self.store.snapshot();
         for (port, id) in pushed {
@@ -185,23 +274,39 @@ impl Engine {
             let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
             self.store.with_label_ids(far.switch, |ids| ids.reserve(keys, until));
         }
-        switch.table.begin_rebuild();
-        let (specialisations, repeats_left, next_look) = (Vec::new(), witnesses.len() + BATCH, self.now);
-        let todo = witnesses.into();
-        switch.restoring = Some(Restoring {
-            todo,
-            specialisations,
-            preferred,
-            decided: None,
-            is_built: false,
-            until: None,
-            repeats_left,
-            next_look,
-        });
+        self.revoke_lost_labels(dpid);
         self.sync_route_rules();
-        self.store.with_restoring(|all| all.unread.remove(&dpid));
+        self.store.with_restoring(|all| {
+            all.unread.remove(&dpid);
+            all.unsettled.insert(dpid);
+            if is_confirmed {
+                all.unconfirmed.remove(&dpid);
+            }
+        });
         self.ask_again();
-        self.go_on_restoring(dpid);
+        self.mark_dirty(dpid, Stale::default());
+        if is_confirmed {
+            self.go_on_restoring(dpid);
+        }
+    }
+
+    /// Labels were thought to be ready, and their rules are not there.
+    fn revoke_lost_labels(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get(&dpid) else { return };
+        let (tables, table) = (&switch.tables, switch.shared_table());
+        let is_lost = |(_, rule): &(u64, &Rule)| tables.has_but_for_cookie(table, rule) != Some(true);
+        let lost: Vec<u64> = switch.labels.confirmed_rules().filter(is_lost).map(|(serial, _)| serial).collect();
+        lost.into_iter().for_each(|serial| self.revoke_label(dpid, serial, Refusal::Stale(dpid)));
+    }
+
+    /// Whether some switch has not reported its rules yet, so that labels may not be what they were.
+    pub(super) fn is_any_unconfirmed(&self) -> bool {
+        self.store.with_restoring(|all| !all.unconfirmed.is_empty())
+    }
+
+    /// Whether some switch keeps the rules of an earlier run for now. Until that is over, a new label may have to wait.
+    pub(super) fn is_any_restoring(&self) -> bool {
+        self.store.with_restoring(|all| !all.unconfirmed.is_empty() || !all.unsettled.is_empty())
     }
 
     /// Handles requests that waited until all rules of an earlier run were known.
@@ -233,6 +338,7 @@ impl Engine {
     pub(super) fn give_up_restore(&mut self, dpid: Dpid) {
         self.store.with_restoring(|all| {
             all.unread.remove(&dpid);
+            all.unconfirmed.remove(&dpid);
             all.undecided.remove(&dpid);
             all.unsettled.remove(&dpid);
         });
@@ -245,7 +351,7 @@ impl Engine {
         if restoring.decided.is_some() {
             return self.mark_dirty(dpid, Stale::default());
         }
-        let rest = restoring.todo.split_off(restoring.todo.len().min(BATCH));
+        let rest = restoring.todo.split_off(restoring.todo.len().min(restoring.batch));
         let witnesses = std::mem::replace(&mut restoring.todo, rest);
         let run = |witness: Witness| {
             let Witness { at, frame, total_len, specialisation } = witness;
@@ -325,6 +431,11 @@ impl Engine {
 
     /// In place of an update, for a switch that keeps the rules of an earlier run: labels whose rules it has are ready.
     pub(super) fn flush_restoring(&mut self, dpid: Dpid) {
+        let is_read = |restoring: &Restoring| restoring.read.is_some();
+        let restoring = self.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
+        if !restoring.is_some_and(is_read) {
+            return;
+        }
         self.with_switch(dpid, |engine, switch| {
             engine.collect(switch);
             true
@@ -350,8 +461,9 @@ impl Engine {
         }
         let (now, any_waits) = (self.now, self.routes.any_waits_at(dpid));
         let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
-        let Some(decided) = restoring.decided else { return };
-        let are_all_decided = || self.store.with_restoring(|all| all.undecided.is_empty());
+        let Some(decided) = restoring.decided.and_then(|decided| Some(decided.max(restoring.read?))) else { return };
+        let are_all_decided =
+            || self.store.with_restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
         // f runs within a turn, and may take longer than the wait.
         if restoring.until.is_none() && decided < now && are_all_decided() {
             restoring.until = Some(now + PATIENCE);
@@ -362,7 +474,7 @@ impl Engine {
         if is_next_look {
             restoring.next_look = now + LOOK;
         }
-        let next_look = restoring.next_look;
+        let (next_look, is_confirmed) = (restoring.next_look, restoring.is_confirmed);
         if is_settled {
             self.build_restored(dpid);
         }
@@ -370,11 +482,11 @@ impl Engine {
         let have_all_waited = is_settled
             && self.store.with_restoring(|all| {
                 all.unsettled.remove(&dpid);
-                all.unsettled.is_empty()
+                all.unsettled.is_empty() && all.unconfirmed.is_empty()
             });
         if have_all_waited {
             self.end_restore(dpid);
-        } else if is_next_look {
+        } else if is_next_look && (is_confirmed || !is_settled) {
             self.timers.insert((next_look, Timer::Restore(dpid)));
         }
     }

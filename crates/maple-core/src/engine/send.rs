@@ -24,10 +24,14 @@ impl Engine {
         {
             self.try_install(id);
         }
+        let (need_not_wait, has_sure_labels) = (self.need_not_wait(id), !self.is_any_unconfirmed());
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
+            LeafState::Active if !has_sure_labels => self.send_without_rule(id, packet),
             LeafState::Active => self.forward(id, &packet),
-            LeafState::Waiting { by_controller: false, .. } if leaf.count_held() < self.options.held_packets => {
+            LeafState::Waiting { by_controller: false, .. }
+                if leaf.count_held() < self.options.held_packets && !need_not_wait =>
+            {
                 match &mut leaf.held {
                     Some(held) => held.packets.push(packet),
                     None => {
@@ -39,6 +43,14 @@ impl Engine {
             }
             _ => self.send_without_rule(id, packet),
         }
+    }
+
+    /// Whether a packet of a leaf that waits for labels is better sent without them: labels have to wait for the rules of
+    /// an earlier run. A packet that must keep its way can't leave without them.
+    fn need_not_wait(&self, id: LeafId) -> bool {
+        let leaf = self.leaves.get(&id).filter(|leaf| matches!(leaf.state, LeafState::Waiting { .. }));
+        let route = leaf.filter(|_| self.is_any_restoring()).and_then(|leaf| self.resolved(leaf));
+        route.is_some_and(|route| !route.keeps_way)
     }
 
     /// Sends a packet of a leaf that has no rule.

@@ -265,6 +265,15 @@ impl Engine {
 
     /// The switch reports which rules it has.
     pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
+        self.take_flows(dpid, flows);
+        if self.awaits_earlier_rules(dpid) {
+            return self.earlier_rules_known(dpid, true);
+        }
+        self.mark_dirty(dpid, Stale::default());
+    }
+
+    /// A switch has these rules.
+    pub(super) fn take_flows(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let ours = flows.into_iter().filter(|flow| is_ours(flow.cookie));
         switch.tables.read(ours.map(|flow| {
@@ -274,7 +283,6 @@ impl Engine {
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
         let Switch { capacity, tables, .. } = &mut **switch;
         capacity.on_tables_read(self.now, |table| tables.count(Some(table)));
-        self.mark_dirty(dpid, Stale::default());
     }
 
     /// A switch has removed a rule. If we did not delete it, the next flush adds it again.

@@ -11,7 +11,7 @@ use super::leaf::{Leaf, source_lines};
 use super::polls::RuleCount;
 use super::reports::ViolationKey;
 use super::switch::Switch;
-use super::{Engine, Histogram};
+use super::{Engine, Histogram, InstalledFlow};
 use crate::ids::LeafId;
 use crate::labels::outline;
 use crate::report::Counted;
@@ -69,6 +69,19 @@ impl Engine {
     /// Packets that wait until something that f read changes.
     pub fn parked(&self) -> usize {
         self.waiting.parked()
+    }
+
+    /// The rules that a switch has, as it would report them.
+    pub fn installed(&self, dpid: Dpid) -> Vec<InstalledFlow> {
+        let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
+        let flow = |(table_id, rule): (u8, Rule)| InstalledFlow {
+            table_id,
+            priority: rule.priority,
+            cookie: rule.cookie,
+            matching: rule.matching,
+            instructions: rule.instructions.to_vec(),
+        };
+        switch.tables.installed().map(flow).collect()
     }
 
     /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard does

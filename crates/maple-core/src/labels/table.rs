@@ -490,6 +490,14 @@ impl LabelTable {
         if let State::Sent(rule) = &label.state { Some(rule) } else { None }
     }
 
+    /// The rules that the switch has confirmed for labels that may be used, with the labels' serial numbers.
+    pub fn confirmed_rules(&self) -> impl Iterator<Item = (u64, &Rule)> {
+        self.labels.values().filter(|label| label.refused.is_none()).filter_map(|label| match &label.state {
+            State::Confirmed(rule) => Some((label.serial, rule)),
+            _ => None,
+        })
+    }
+
     /// The label that a rule with this priority and match is for.
     pub fn key_of_rule(priority: u16, matching: &Match) -> Option<LabelKey> {
         let id = matching.get(Field::VlanVid).filter(|_| [LABEL, SCOPED_LABEL].contains(&priority))?;

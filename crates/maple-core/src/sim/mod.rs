@@ -465,6 +465,7 @@ impl Sim {
             let shard = ShardId(index as u8);
             if batches.contains_key(&shard) || due(&self.engines[index]) {
                 self.wake(shard, batches.remove(&shard).unwrap_or_default());
+                self.go_on_restoring();
             }
         }
     }
@@ -520,6 +521,7 @@ impl Sim {
                     self.schedule(Channel::ToSwitch(dpid), Happening::Message(dpid, xid, Box::new(message)));
                 }
                 Effect::ReadFlows { dpid } => {
+                    self.is_up(dpid);
                     self.schedule(Channel::ToSwitch(dpid), Happening::ReadFlows(dpid));
                 }
                 Effect::Mail { to, mail } => {

@@ -1,6 +1,6 @@
 //! The controller restarts: what was under way to it is lost, and a new one begins with what the old one remembered.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use maple_wire::Dpid;
@@ -27,6 +27,12 @@ struct Restoring {
     earlier: Arc<Surroundings>,
     /// The rules of switches; `None`: not read yet.
     flows: BTreeMap<Dpid, Option<Vec<InstalledFlow>>>,
+    /// The switches that are up.
+    up: BTreeSet<Dpid>,
+    /// Whether to wait for all rules before anything is presumed, as for switches that come late.
+    waits_for_rules: bool,
+    /// The shard that has presumed what was around them.
+    presumed_by: Option<ShardId>,
 }
 
 impl Memory {
@@ -89,7 +95,9 @@ impl Sim {
         self.candidate = None;
         let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
         let flows = dpids.iter().map(|dpid| (*dpid, None)).collect();
-        self.memory.restoring = Some(Restoring { witnesses, earlier, flows });
+        let (waits_for_rules, up) = (self.random.below(2) == 0, BTreeSet::new());
+        self.memory.restoring =
+            Some(Restoring { witnesses, earlier, flows, up, waits_for_rules, presumed_by: None });
         for dpid in dpids {
             self.shards.insert(dpid, ShardId((dpid.0 % self.engines.len() as u64) as u8));
             self.announce(dpid);
@@ -97,26 +105,70 @@ impl Sim {
         self.adopted
     }
 
-    /// A switch was asked for its rules. The rules of an earlier run are not touched before all switches have answered.
+    /// The engine knows that a switch is up, since it asks for its rules.
+    pub(super) fn is_up(&mut self, dpid: Dpid) {
+        if let Some(restoring) = &mut self.memory.restoring {
+            restoring.up.insert(dpid);
+        }
+    }
+
+    /// A switch was asked for its rules. The engine gets those of an earlier run after what is remembered.
     pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
         let Some(restoring) = self.memory.restoring.as_mut().filter(|restoring| restoring.flows.contains_key(&dpid))
         else {
             return self.notify(dpid, Event::FlowsRead { dpid, flows });
         };
         restoring.flows.insert(dpid, Some(flows));
-        if restoring.flows.values().any(Option::is_none) {
-            return;
+        self.go_on_restoring();
+    }
+
+    /// Presumes what was around the switches, as soon as all are up or their rules are read, and restores them.
+    pub(super) fn go_on_restoring(&mut self) {
+        let Some(restoring) = &mut self.memory.restoring else { return };
+        let are_all_there = match restoring.waits_for_rules {
+            true => restoring.flows.values().all(Option::is_some),
+            false => restoring.flows.keys().all(|dpid| restoring.up.contains(dpid)),
+        };
+        if restoring.presumed_by.is_none() && are_all_there {
+            let first = ShardId(self.random.below(self.engines.len()) as u8);
+            restoring.presumed_by = Some(first);
+            let (earlier, mut witnesses) = (Arc::clone(&restoring.earlier), std::mem::take(&mut restoring.witnesses));
+            let switches: BTreeSet<Dpid> = restoring.flows.keys().copied().collect();
+            self.wake(first, vec![Event::Presume { earlier: Arc::clone(&earlier), switches: switches.clone() }]);
+            for dpid in switches {
+                let (witnesses, earlier) = (witnesses.remove(&dpid).unwrap_or_default(), Arc::clone(&earlier));
+                let flows = self.told_flows(dpid);
+                self.after_presuming(first, dpid, Event::Restore { dpid, flows, witnesses, earlier });
+            }
         }
-        let Some(Restoring { mut witnesses, earlier, flows }) = self.memory.restoring.take() else { return };
-        let first = ShardId(self.random.below(self.engines.len()) as u8);
-        let switches = flows.keys().copied().collect();
-        self.wake(first, vec![Event::Presume { earlier: Arc::clone(&earlier), switches }]);
-        for (dpid, flows) in flows {
-            let (witnesses, earlier) = (witnesses.remove(&dpid).unwrap_or_default(), Arc::clone(&earlier));
-            let event = Event::Restore { dpid, flows: flows.unwrap_or_default(), witnesses, earlier };
-            let shard = self.shards[&dpid];
-            // After the mail of the shard that presumed.
-            self.schedule(Channel::Mail(first, shard), Happening::Event(shard, Box::new(event)));
+        let Some(restoring) = &mut self.memory.restoring else { return };
+        let Some(first) = restoring.presumed_by else { return };
+        let read: Vec<Dpid> =
+            restoring.flows.iter().filter(|(_, flows)| flows.is_some()).map(|(dpid, _)| *dpid).collect();
+        let of = |dpid| Some((dpid, restoring.flows.remove(&dpid)??));
+        let read: Vec<(Dpid, Vec<InstalledFlow>)> = read.into_iter().filter_map(of).collect();
+        if restoring.flows.is_empty() {
+            self.memory.restoring = None;
         }
+        for (dpid, flows) in read {
+            self.after_presuming(first, dpid, Event::FlowsRead { dpid, flows });
+        }
+    }
+
+    /// What another controller tells of the rules of a switch, as at a take-over. It may miss some of them.
+    fn told_flows(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
+        let mut flows = self.switches.get(&dpid)?.flows.clone();
+        match self.random.below(4) {
+            0 => flows.retain(|_| self.random.below(20) > 0),
+            1 => {}
+            _ => return None,
+        }
+        Some(flows)
+    }
+
+    /// After the mail of the shard that presumed.
+    fn after_presuming(&mut self, first: ShardId, dpid: Dpid, event: Event) {
+        let shard = self.shards[&dpid];
+        self.schedule(Channel::Mail(first, shard), Happening::Event(shard, Box::new(event)));
     }
 }

@@ -109,12 +109,68 @@ impl Store {
 }
 
 impl Store {
+    /// From now on tells `journal` of each write to what is to be kept. It holds already what the store has of these
+    /// names, which are to be kept too. Of other names to be kept, it is told the present contents.
+    pub fn go_on_keeping(&self, journal: Arc<dyn Journal>, knows: &[Name]) {
+        let mut inner = self.lock();
+        let state = self.snapshot();
+        let others = inner.kept.names.iter().filter(|name| !knows.contains(name));
+        let new: Vec<Write> = others.flat_map(|name| contents(&state, name)).collect();
+        journal.append(state.version, &new);
+        inner.kept.names.extend(knows.iter().cloned());
+        inner.kept.journal = Some(journal);
+    }
+
+    /// The names that are kept, and all that they hold, as writes.
+    pub fn kept_contents(&self) -> (Vec<Name>, Vec<Write>) {
+        let (names, state) = (self.kept(), self.snapshot());
+        let all = names.iter().flat_map(|name| contents(&state, name)).collect();
+        (names, all)
+    }
+
     /// Replaces what these names hold, as [`Store::keep_in`] does, without keeping anything from now on.
     pub fn load_kept(&self, knows: &[Name], kept: Vec<Write>) {
         self.update(|state| {
             let before = knows.iter().flat_map(|name| contents(state, name)).map(without_value);
             before.chain(kept).collect()
         });
+    }
+}
+
+impl Snapshot {
+    /// The writes to tables and variables that lead here from an earlier snapshot of the same store.
+    ///
+    /// ```
+    /// use maple_core::{Store, state::Write};
+    /// let store = Store::new();
+    /// let before = store.snapshot();
+    /// store.update(|_| vec![Write::Var { name: "mode".into(), value: Some("night".into()) }]);
+    /// let changes = store.snapshot().changes_since(&before);
+    /// assert_eq!(changes, [Write::Var { name: "mode".into(), value: Some("night".into()) }]);
+    /// ```
+    pub fn changes_since(&self, earlier: &Snapshot) -> Vec<Write> {
+        let empty = super::Rows::default();
+        let names: BTreeSet<&Name> = earlier.tables().chain(self.tables()).collect();
+        let mut changes = Vec::new();
+        for table in names {
+            let (old, new) = (earlier.table(table).unwrap_or(&empty), self.table(table).unwrap_or(&empty));
+            if old.is_unchanged_since(new) && old.len() == new.len() {
+                continue;
+            }
+            let row = |key: &super::Value, value: Option<&super::Value>| Write::Table {
+                table: table.clone(),
+                key: key.clone(),
+                value: value.cloned(),
+            };
+            changes.extend(old.keys().filter(|key| new.get(key).is_none()).map(|key| row(key, None)));
+            let is_news = |(key, value): &(&super::Value, &super::Value)| old.get(key) != Some(*value);
+            changes.extend(new.iter().filter(is_news).map(|(key, value)| row(key, Some(value))));
+        }
+        let vars: BTreeSet<&Name> = earlier.vars().chain(self.vars()).collect();
+        let is_news = |name: &&Name| earlier.var(name) != self.var(name);
+        let var = |name: &Name| Write::Var { name: name.clone(), value: self.var(name).cloned() };
+        changes.extend(vars.into_iter().filter(is_news).map(var));
+        changes
     }
 }
 

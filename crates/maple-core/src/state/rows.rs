@@ -50,6 +50,11 @@ impl Rows {
         self.iter().map(|(key, _)| key)
     }
 
+    /// Whether nothing was written since the rows of an earlier snapshot of the same store.
+    pub(super) fn is_unchanged_since(&self, earlier: &Rows) -> bool {
+        self.changed == earlier.changed
+    }
+
     /// The least key.
     pub fn first_key(&self) -> Option<&Value> {
         self.rows.keys().min()

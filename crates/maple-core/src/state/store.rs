@@ -26,6 +26,8 @@ use crate::state::Selection;
 pub(crate) struct Restoring {
     /// Their rules are not known to the engine yet.
     pub unread: BTreeSet<Dpid>,
+    /// They have not reported their rules themselves.
+    pub unconfirmed: BTreeSet<Dpid>,
     /// Not all of their leaves have been decided.
     pub undecided: BTreeSet<Dpid>,
     /// Their routes may still ask for labels.
@@ -316,6 +318,12 @@ impl Store {
     /// The label ids of all switches.
     pub(crate) fn with_all_label_ids(&self, mut work: impl FnMut(Dpid, &LabelIds)) {
         sync::lock(&self.labels).iter().for_each(|(dpid, ids)| work(*dpid, ids));
+    }
+
+    /// Whether all remembered leaves of the switches whose surroundings were presumed are decided, and their tables are
+    /// built.
+    pub fn has_settled_earlier(&self) -> bool {
+        self.with_restoring(|all| all.undecided.is_empty() && all.unsettled.is_empty())
     }
 
     /// Works on the lists of switches that are restored.

@@ -159,6 +159,12 @@ impl Store {
         versioned(table, in_use(&self.snapshot(), table))
     }
 
+    /// Whether the declared versions of all tables are those that are in use.
+    pub fn uses_declared_versions(&self) -> bool {
+        let (declared, state) = (&sync::lock(&self.versions).declared, self.snapshot());
+        declared.iter().all(|(table, version)| in_use(&state, table) == version.number)
+    }
+
     /// What is declared from now on is of another policy than the one that runs.
     pub fn begin_versions(&self) {
         let versions = &mut *sync::lock(&self.versions);

@@ -7,26 +7,33 @@
 //! changed. Packets never wait for that. A crash loses the last period at most. What is lost, damaged or of another
 //! format costs time after the restart, and nothing else.
 //!
+//! # Copies
+//!
+//! A process that takes over gets a copy of the rows while this one goes on, and what has changed since at the end
+//! ([`Archive`]).
+//!
 //! # The file
 //!
 //! A row for each leaf: the epoch of the run in the upper 16 bits and the leaf's id, and the leaf as JSON. One row for
 //! the surroundings, one for the epoch, one for the format. Rows of leaves that were restored are deleted some time
 //! later ([`KEEP`]), when their leaves of this run have rows.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, Ipv6Addr};
+mod rows;
+
+use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use maple_core::ids::LeafId;
-use maple_core::network::{HostInfo, Location, Mac};
-use maple_core::remembered::{Model, RememberedLabel, Surroundings, Witness};
-use maple_wire::{Constraint, Dpid, Field, PortNo, Version};
-use redb::{Database, ReadableTable, TableDefinition};
-use serde::{Deserialize, Serialize};
+use maple_core::remembered::{Surroundings, Witness};
+use maple_wire::Dpid;
+use redb::{AccessGuard, Database, ReadableTable, TableDefinition, TableError};
 
+use crate::late::LateDatabase;
 use crate::restart::{Departed, Restart, by_switch};
+use rows::to_json;
+pub(crate) use rows::{SurroundingsRow, WitnessRow, hex, unhex};
 
 const LEAVES: TableDefinition<'_, u64, &str> = TableDefinition::new("maple leaves");
 pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
@@ -39,6 +46,8 @@ pub(crate) const STATE_FORMAT: &str = "1";
 pub(crate) const STATE_FORMAT_KEY: &str = "rows";
 /// How often the thread writes.
 const PERIOD: Duration = Duration::from_millis(500);
+/// How long a copy waits for what is being written.
+const COPY: Duration = Duration::from_secs(10);
 /// How long the rows of a restored switch are kept.
 const KEEP: Duration = Duration::from_secs(10);
 /// The maximum number of leaves that wait to be written. Beyond that, new ones are not remembered.
@@ -59,11 +68,20 @@ pub(crate) struct LeafJournal {
     epoch: u16,
     pending: Mutex<Pending>,
     end: Condvar,
+    /// Signals that something was written.
+    progress: Condvar,
 }
+
+/// The newest word about some rows: the leaf, or that it has gone.
+pub(crate) type Rows = BTreeMap<u64, Option<Witness>>;
 
 #[derive(Debug, Default)]
 struct Pending {
-    rows: BTreeMap<u64, Option<Witness>>,
+    rows: Rows,
+    /// Whether the thread has taken rows that are not written yet.
+    is_writing: bool,
+    /// What has changed since the copy for another process, if there is one.
+    since_copy: Option<Rows>,
     /// Rows to be deleted at a time.
     outdated: Vec<(Instant, Vec<u64>)>,
     /// Leaves that were not remembered, because too many wait.
@@ -87,6 +105,11 @@ pub(crate) struct Remembering {
 }
 
 impl LeafJournal {
+    /// For a run with this epoch.
+    pub fn new(epoch: u16) -> LeafJournal {
+        LeafJournal { epoch, pending: Mutex::default(), end: Condvar::new(), progress: Condvar::new() }
+    }
+
     fn row(&self, id: LeafId) -> u64 {
         u64::from(self.epoch) << 48 | id.0
     }
@@ -100,7 +123,7 @@ impl LeafJournal {
                 pending.lost += 1;
                 continue;
             }
-            pending.rows.insert(row, witness);
+            pending.change(row, witness);
         }
     }
 
@@ -122,7 +145,7 @@ impl LeafJournal {
     }
 
     /// Waits for the next time to write. Returns what to write, and whether that is the last time.
-    fn next(&self) -> (BTreeMap<u64, Option<Witness>>, bool) {
+    fn next(&self) -> (Rows, bool) {
         let pending = self.lock();
         let wait = self.end.wait_timeout_while(pending, PERIOD, |pending| !pending.ending);
         let mut pending = wait.unwrap_or_else(PoisonError::into_inner).0;
@@ -130,23 +153,107 @@ impl LeafJournal {
         let (due, kept) = std::mem::take(&mut pending.outdated).into_iter().partition(|(time, _)| *time <= now);
         pending.outdated = kept;
         let due: Vec<(Instant, Vec<u64>)> = due;
-        let mut rows = std::mem::take(&mut pending.rows);
-        rows.extend(due.into_iter().flat_map(|(_, rows)| rows).map(|row| (row, None)));
+        due.into_iter().flat_map(|(_, rows)| rows).for_each(|row| pending.change(row, None));
+        let rows = std::mem::take(&mut pending.rows);
+        pending.is_writing = true;
         let lost = std::mem::take(&mut pending.lost);
         if lost > 0 {
             tracing::warn!("the state file is too slow: a restart will not know {lost} leaves");
         }
         (rows, pending.ending)
     }
+
+    /// What was taken last is written.
+    fn wrote(&self) {
+        self.lock().is_writing = false;
+        self.progress.notify_all();
+    }
+
+    /// From now on it is noted what changes. Returns once everything before that was written, or is noted too. `false` if
+    /// that takes too long.
+    fn begin_copy(&self) -> bool {
+        let mut pending = self.lock();
+        pending.since_copy = Some(pending.rows.clone());
+        let waited = self.progress.wait_timeout_while(pending, COPY, |pending| pending.is_writing);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.is_writing
+    }
+
+    /// What has changed since the copy; `None` if that is too much. From now on it is no longer noted.
+    pub fn end_copy(&self) -> Option<Rows> {
+        self.lock().since_copy.take()
+    }
+}
+
+impl Pending {
+    fn change(&mut self, row: u64, witness: Option<Witness>) {
+        if let Some(since) = &mut self.since_copy {
+            since.insert(row, witness.clone());
+            if since.len() > MAX_PENDING {
+                self.since_copy = None;
+            }
+        }
+        self.rows.insert(row, witness);
+    }
+}
+
+/// What a process that takes over is to know of leaves and surroundings.
+pub(crate) struct Archive {
+    pub journal: Arc<LeafJournal>,
+    pub restart: Arc<Restart>,
+    pub database: Arc<LateDatabase>,
+}
+
+/// A copy of all rows of leaves, as they are in the file.
+pub(crate) struct Copied {
+    /// The epoch of the run.
+    pub epoch: u16,
+    pub leaves: Vec<(u64, String)>,
+    pub surroundings: SurroundingsRow,
+}
+
+impl Archive {
+    /// Begins a copy. What changes from now on is noted until [`LeafJournal::end_copy`].
+    ///
+    /// # Errors
+    /// If the file can't be read.
+    pub fn copy(&self) -> Result<Copied, String> {
+        let database = self.database.wait().ok_or("its state file is not open")?;
+        if !self.journal.begin_copy() {
+            return Err("its state file is slow".into());
+        }
+        let leaves = raw_leaves(&database).map_err(|Failed(error)| format!("its state file: {error}"))?;
+        Ok(Copied { epoch: self.journal.epoch, leaves, surroundings: self.surroundings() })
+    }
+
+    /// Where things are now.
+    pub fn surroundings(&self) -> SurroundingsRow {
+        SurroundingsRow::of(self.restart.surroundings())
+    }
+}
+
+fn raw_leaves(database: &Database) -> Result<Vec<(u64, String)>, Failed> {
+    let table = match database.begin_read()?.open_table(LEAVES) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(Vec::new()),
+        Err(error) => return Err(error.into()),
+    };
+    let text = |row: Result<(AccessGuard<'_, u64>, AccessGuard<'_, &str>), redb::StorageError>| {
+        let (key, value) = row?;
+        Ok((key.value(), value.value().to_owned()))
+    };
+    table.iter()?.map(text).collect()
 }
 
 impl Remembering {
-    /// Starts to write, into a file that is open.
-    pub fn start(database: Arc<Database>, epoch: u16, restart: Arc<Restart>) -> std::io::Result<Remembering> {
-        let (pending, end) = (Mutex::default(), Condvar::new());
-        let journal = Arc::new(LeafJournal { epoch, pending, end });
+    /// Starts to write, into a file that may not be open yet.
+    pub fn start(
+        database: Arc<LateDatabase>,
+        journal: Arc<LeafJournal>,
+        restart: Arc<Restart>,
+    ) -> std::io::Result<Remembering> {
         let of_thread = Arc::clone(&journal);
         let work = move || {
+            let Some(database) = database.wait() else { return };
             let (mut written, mut version, mut was_quiet) = (String::new(), 0, false);
             loop {
                 let (rows, is_last) = of_thread.next();
@@ -154,6 +261,7 @@ impl Remembering {
                 // Labels come a moment after what they are for.
                 let is_quiet = rows.is_empty() && std::mem::replace(&mut version, newest) == newest;
                 if is_quiet && std::mem::replace(&mut was_quiet, is_quiet) && !is_last {
+                    of_thread.wrote();
                     continue;
                 }
                 was_quiet = is_quiet;
@@ -161,6 +269,7 @@ impl Remembering {
                     tracing::error!("the state file: {}; a restart will not know what comes from now on", error.0);
                     return;
                 }
+                of_thread.wrote();
                 if is_last {
                     return;
                 }
@@ -170,10 +279,6 @@ impl Remembering {
         Ok(Remembering { journal, thread: Some(thread) })
     }
 
-    /// Takes what is to be remembered.
-    pub fn journal(&self) -> Arc<LeafJournal> {
-        Arc::clone(&self.journal)
-    }
 }
 
 impl Drop for Remembering {
@@ -192,7 +297,7 @@ impl Drop for Remembering {
 /// Writes rows and the surroundings, if there is something new.
 fn write(
     database: &Database,
-    rows: BTreeMap<u64, Option<Witness>>,
+    rows: Rows,
     written: &mut String,
     restart: &Restart,
 ) -> Result<(), Failed> {
@@ -232,7 +337,7 @@ pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
             Ok(row.map(|row| row.value().to_owned()))
         };
         let last: Option<u16> = get(&run, "epoch")?.and_then(|text| text.parse().ok());
-        remembered.epoch = last.map_or(1, |last| last.wrapping_add(1).max(1));
+        remembered.epoch = last.map_or(1, next_epoch);
         let format = get(&run, "format")?;
         if format.as_deref().is_some_and(|format| format != FORMAT) {
             tracing::warn!("the state file was last used by another version of Maple: rules are made anew");
@@ -249,162 +354,73 @@ pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
     Ok(remembered)
 }
 
+/// The epoch of the run after one with this epoch.
+pub(crate) fn next_epoch(last: u16) -> u16 {
+    last.wrapping_add(1).max(1)
+}
+
+/// Begins an epoch in the file of a run whose rows are known.
+pub(crate) fn begin_known(database: &Database, epoch: u16) -> Result<(), Failed> {
+    let transaction = database.begin_write()?;
+    {
+        let mut run = transaction.open_table(RUN)?;
+        transaction.open_table(LEAVES)?;
+        let state = (STATE_FORMAT_KEY, STATE_FORMAT);
+        for (key, value) in [("epoch", epoch.to_string().as_str()), ("format", FORMAT), state] {
+            run.insert(key, value)?;
+        }
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// The switches of an earlier run, from rows and surroundings.
+pub(crate) fn departed(
+    rows: impl IntoIterator<Item = (u64, Witness)>,
+    surroundings: Surroundings,
+) -> BTreeMap<Dpid, Departed> {
+    let of_switch = |(dpid, surroundings)| (dpid, Departed { surroundings, ..Departed::default() });
+    let mut switches: BTreeMap<Dpid, Departed> = by_switch(surroundings).into_iter().map(of_switch).collect();
+    for (row, witness) in rows {
+        // Without its ports and links, a switch's leaves say nothing.
+        let switch = switches.entry(witness.at.switch).or_default();
+        switch.leaves.push(witness);
+        switch.rows.push(row);
+    }
+    switches
+}
+
 /// Reads the switches of an earlier run. Rows that make no sense are left out.
 fn read(leaves: &redb::Table<'_, u64, &str>, surroundings: &str) -> Result<BTreeMap<Dpid, Departed>, Failed> {
     let mut damaged = 0;
-    let mut switches: BTreeMap<Dpid, Departed> = BTreeMap::new();
-    match serde_json::from_str::<SurroundingsRow>(surroundings) {
-        Ok(all) => {
-            let of_switch = |(dpid, surroundings)| (dpid, Departed { surroundings, ..Departed::default() });
-            switches.extend(by_switch(all.surroundings()).into_iter().map(of_switch));
-        }
-        Err(_) => damaged += 1,
-    }
+    let all = serde_json::from_str::<SurroundingsRow>(surroundings).map(SurroundingsRow::surroundings);
+    damaged += u64::from(all.is_err());
+    let mut rows = Vec::new();
     for row in leaves.iter()? {
         let (key, value) = row?;
-        match serde_json::from_str::<WitnessRow>(value.value()).ok().and_then(WitnessRow::witness) {
-            // Without its ports and links, a switch's leaves say nothing.
-            Some(witness) => {
-                let switch = switches.entry(witness.at.switch).or_default();
-                switch.leaves.push(witness);
-                switch.rows.push(key.value());
-            }
+        match WitnessRow::parse(value.value()) {
+            Some(witness) => rows.push((key.value(), witness)),
             None => damaged += 1,
         }
     }
     if damaged > 0 {
         tracing::warn!("the state file: {damaged} rows about rules are damaged; these rules are made anew");
     }
-    Ok(switches)
-}
-
-fn to_json(row: &impl Serialize) -> String {
-    // These rows have only numbers and text.
-    serde_json::to_string(row).unwrap_or_default()
-}
-
-/// A port: datapath id and number.
-type Port = (u64, u32);
-
-fn port(at: Location) -> Port {
-    (at.switch.0, at.port.0)
-}
-
-fn location((switch, port): Port) -> Location {
-    Location::new(Dpid(switch), PortNo(port))
-}
-
-#[derive(Serialize, Deserialize)]
-struct WitnessRow {
-    at: Port,
-    /// In hexadecimal digits.
-    frame: String,
-    total_len: usize,
-    /// The number of a field, value and mask.
-    narrower: Vec<(u8, u128, u128)>,
-}
-
-impl WitnessRow {
-    fn of(witness: &Witness) -> WitnessRow {
-        let part = |part: &Constraint| (part.field as u8, part.value, part.mask);
-        WitnessRow {
-            at: port(witness.at),
-            frame: witness.frame.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(digit).collect(),
-            total_len: witness.total_len,
-            narrower: witness.specialisation.iter().map(part).collect(),
-        }
-    }
-
-    fn witness(self) -> Option<Witness> {
-        let part = |(field, value, mask)| Some(Constraint { field: Field::from_oxm(field)?, value, mask });
-        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        if !self.frame.len().is_multiple_of(2) {
-            return None;
-        }
-        let frame: Vec<u8> = self.frame.as_bytes().chunks(2).map(byte).collect::<Option<_>>()?;
-        Some(Witness {
-            at: location(self.at),
-            frame: frame.into(),
-            total_len: self.total_len,
-            specialisation: self.narrower.into_iter().map(part).collect::<Option<_>>()?,
-        })
-    }
-}
-
-fn digit(digit: u8) -> char {
-    char::from_digit(digit.into(), 16).unwrap_or('0')
-}
-
-#[derive(Serialize, Deserialize)]
-struct SurroundingsRow {
-    links: Vec<(Port, Port)>,
-    edges: Vec<Port>,
-    hosts: Vec<(u64, Port, Vec<Ipv4Addr>, Vec<Ipv6Addr>)>,
-    /// Switch, arrival port, id, meaning.
-    labels: Vec<(u64, Option<u32>, u16, u64)>,
-    /// Switch, OpenFlow version, tables, whether it is Open vSwitch, whether it has bundles.
-    #[serde(default)]
-    models: Vec<(u64, u8, u8, bool, bool)>,
-}
-
-impl SurroundingsRow {
-    fn of(all: Surroundings) -> SurroundingsRow {
-        let Surroundings { links, edges, hosts, labels, models } = all;
-        let links: BTreeSet<(Port, Port)> = links.into_iter().map(|(a, b)| (port(a.min(b)), port(a.max(b)))).collect();
-        let host = |(mac, host): (Mac, HostInfo)| {
-            let (v4, v6) = (host.ipv4.into_iter().collect(), host.ipv6.into_iter().collect());
-            (mac.bits() as u64, port(host.location), v4, v6)
-        };
-        let label = |label: RememberedLabel| (label.switch.0, label.port.map(|port| port.0), label.id, label.meaning);
-        SurroundingsRow {
-            links: links.into_iter().collect(),
-            edges: edges.into_iter().map(port).collect(),
-            hosts: hosts.into_iter().map(host).collect(),
-            labels: labels.into_iter().map(label).collect(),
-            models: models
-                .into_iter()
-                .map(|(dpid, model)| (dpid, model_row(dpid, model)))
-                .collect::<BTreeMap<_, _>>()
-                .into_values()
-                .collect(),
-        }
-    }
-
-    fn surroundings(self) -> Surroundings {
-        let host = |(mac, at, v4, v6): (u64, Port, Vec<Ipv4Addr>, Vec<Ipv6Addr>)| {
-            let (ipv4, ipv6) = (v4.into_iter().collect(), v6.into_iter().collect());
-            (Mac::from_bits(mac.into()), HostInfo { location: location(at), ipv4, ipv6 })
-        };
-        let label = |(switch, port, id, meaning): (u64, Option<u32>, u16, u64)| RememberedLabel {
-            switch: Dpid(switch),
-            port: port.map(PortNo),
-            id,
-            meaning,
-        };
-        Surroundings {
-            links: self.links.into_iter().map(|(a, b)| (location(a), location(b))).collect(),
-            edges: self.edges.into_iter().map(location).collect(),
-            hosts: self.hosts.into_iter().map(host).collect(),
-            labels: self.labels.into_iter().map(label).collect(),
-            models: self.models.into_iter().filter_map(model).collect(),
-        }
-    }
-}
-
-fn model_row(dpid: Dpid, model: Model) -> (u64, u8, u8, bool, bool) {
-    (dpid.0, model.version as u8, model.tables, model.is_open_vswitch, model.has_bundles)
-}
-
-fn model((dpid, version, tables, is_open_vswitch, has_bundles): (u64, u8, u8, bool, bool)) -> Option<(Dpid, Model)> {
-    let version = [Version::Of10, Version::Of13].into_iter().find(|known| *known as u8 == version)?;
-    Some((Dpid(dpid), Model { version, tables, is_open_vswitch, has_bundles }))
+    Ok(departed(rows, all.unwrap_or_default()))
 }
 
 #[cfg(test)]
 mod tests {
-    use maple_core::engine::Time;
-    use maple_core::state::Store;
+    use std::collections::BTreeSet;
+    use std::net::Ipv6Addr;
 
+    use maple_core::engine::Time;
+    use maple_core::network::{HostInfo, Mac};
+    use maple_core::remembered::{Model, RememberedLabel};
+    use maple_core::state::Store;
+    use maple_wire::{Constraint, Field, PortNo, Version};
+
+    use super::rows::location;
     use super::*;
 
     fn witness(switch: u64) -> Witness {
@@ -444,7 +460,7 @@ mod tests {
         let Ok(found) = begin(database) else { panic!("the file can be read") };
         let departed = [(Dpid(1), Departed { surroundings: around(1), ..Departed::default() })].into();
         let restart = Restart::new(Time(1), Store::new(), departed);
-        let journal = LeafJournal { epoch: found.epoch, pending: Mutex::default(), end: Condvar::new() };
+        let journal = LeafJournal::new(found.epoch);
         journal.note(leaves);
         let rows = std::mem::take(&mut journal.lock().rows);
         let written = write(database, rows, &mut String::new(), &restart);
@@ -492,7 +508,7 @@ mod tests {
 
     #[test]
     fn too_many_leaves_that_wait_are_not_remembered() {
-        let journal = LeafJournal { epoch: 1, pending: Mutex::default(), end: Condvar::new() };
+        let journal = LeafJournal::new(1);
         let many = (0..=MAX_PENDING as u64).map(|id| (LeafId(id), Some(witness(1)))).collect();
         journal.note(many);
         let pending = journal.lock();

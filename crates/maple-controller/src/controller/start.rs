@@ -1,0 +1,390 @@
+//! Starts a controller: from options to running shards.
+
+use std::io;
+use std::net::{self, SocketAddr};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use core_affinity::CoreId;
+use crossbeam_channel::Receiver;
+use maple_core::engine::{Engine, ShardId, Time};
+use maple_core::snooped::LEASES;
+use mio::net::TcpListener;
+use mio::{Poll, Waker};
+
+use super::{Controller, ControllerOptions, MAX_WORKERS, StartError};
+use crate::control::about::About;
+use crate::control::reload::Reloads;
+use crate::control::socket::ControlSocket;
+use crate::control::{Handle, Shared, Succession};
+use crate::discovery::{Discovery, Key};
+use crate::gauge::{Gauge, Gauges};
+use crate::listen::{Listener, Subscriptions, listen as make_listener};
+use crate::metrics::MetricsServer;
+use crate::notice::Notices;
+use crate::persistence::{Persistence, PersistenceError};
+use crate::random::random;
+use crate::remember::{Archive, LeafJournal, Remembered};
+use crate::restart::Restart;
+use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
+use crate::shard::registry::Registry;
+use crate::shard::{ListeningSocket, Parts, Shard, WAKER};
+use crate::snoop::Snooper;
+use crate::time::Clock;
+use crate::tls::Tls;
+
+/// The most connections that wait to be accepted.
+const BACKLOG: i32 = 4096;
+
+/// Options that were checked, before anything is opened.
+pub(super) struct Basics {
+    pub options: ControllerOptions,
+    subscriptions: Subscriptions,
+    /// What snooping hears, if it is on.
+    snoop: Option<Listener>,
+    workers: usize,
+}
+
+impl Basics {
+    pub fn new(mut options: ControllerOptions) -> Result<Basics, StartError> {
+        let snoops = options.snooping.is_on() && options.handlers.is_none();
+        let snoop = if snoops { Some(subscribe_snooper(&mut options)?) } else { None };
+        let subscriptions = Subscriptions::new(std::mem::take(&mut options.subscriptions))?;
+        options.engine.listener_filters = Arc::clone(subscriptions.conditions());
+        let workers = if options.workers == 0 { cores().len().clamp(1, MAX_WORKERS) } else { options.workers };
+        if workers > MAX_WORKERS {
+            return Err(StartError::TooManyWorkers(workers));
+        }
+        if let Some(missing) = options.cores.iter().find(|id| !cores().iter().any(|core| core.id == **id)) {
+            return Err(StartError::NoCore(*missing, cores().iter().map(|core| core.id).collect()));
+        }
+        Ok(Basics { options, subscriptions, snoop, workers })
+    }
+}
+
+/// What goes into the state file and what came out of it.
+pub(super) struct Memory {
+    pub persistence: Option<Persistence>,
+    /// The switches that were known before, and what takes what is to be known later.
+    pub known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
+    pub archive: Option<Arc<Archive>>,
+    /// The epoch of this run.
+    pub epoch: u16,
+}
+
+impl Memory {
+    /// Opens the state file, if there is one.
+    pub fn open(options: &ControllerOptions, now: Time) -> Result<Memory, StartError> {
+        let Some((persistence, remembered)) = open_persistence(options)? else { return Memory::none(None) };
+        if !options.remember || options.handlers.is_some() {
+            return Memory::none(Some(persistence));
+        }
+        let Remembered { epoch, switches } = remembered;
+        Memory::of(persistence, epoch, Restart::new(now, Arc::clone(&options.store), switches))
+    }
+
+    /// Without what an earlier run has left.
+    pub fn none(persistence: Option<Persistence>) -> Result<Memory, StartError> {
+        Ok(Memory { persistence, known: None, archive: None, epoch: u16::from_ne_bytes(random()?) })
+    }
+
+    /// With what an earlier run has left, for a run with this epoch.
+    pub fn of(mut persistence: Persistence, epoch: u16, restart: Restart) -> Result<Memory, StartError> {
+        let (restart, journal) = (Arc::new(restart), Arc::new(LeafJournal::new(epoch)));
+        let archive = persistence.remember(Arc::clone(&journal), Arc::clone(&restart))?;
+        let known = Some((restart, journal));
+        Ok(Memory { persistence: Some(persistence), known, archive: Some(archive), epoch })
+    }
+}
+
+/// A controller whose shards do not run yet, or that has no clients yet.
+pub(super) struct Starting {
+    pub controller: Controller,
+    pub mailboxes: Vec<Mailbox>,
+    options: ControllerOptions,
+    snoop: Option<Listener>,
+    common: Common,
+    /// The poll and the inbox of each shard that does not run yet.
+    shards: Vec<(Poll, Receiver<Vec<ShardMessage>>)>,
+}
+
+impl Starting {
+    /// One that will listen there, each with whether connections begin with TLS.
+    pub fn new(
+        basics: Basics,
+        listening: Vec<(SocketAddr, bool)>,
+        clock: Clock,
+        memory: Memory,
+    ) -> Result<Starting, StartError> {
+        let Basics { mut options, subscriptions, snoop, workers } = basics;
+        let Memory { persistence, known, archive, epoch } = memory;
+        options.engine.epoch = epoch;
+        options.engine.remember |= known.is_some();
+        let (notices, receiver) = Notices::new(Arc::clone(&options.names));
+        let (mut mailboxes, mut shards) = (Vec::new(), Vec::new());
+        for _ in 0..workers {
+            let poll = Poll::new()?;
+            let (mailbox, inbox) = Mailbox::new(Arc::new(Waker::new(poll.registry(), WAKER)?));
+            mailboxes.push(mailbox);
+            shards.push((poll, inbox));
+        }
+        let registry = Arc::new(Registry::new(workers));
+        let shared = Shared {
+            addresses: listening.iter().map(|(address, _)| *address).collect(),
+            mailboxes: mailboxes.clone(),
+            store: Arc::clone(&options.store),
+            registry: Arc::clone(&registry),
+            notices: notices.clone(),
+            receiver,
+            failure: OnceLock::new(),
+            pending_writes: persistence.as_ref().map(Persistence::pending_writes),
+            heap_bytes: options.heap_bytes,
+            reloads: Reloads::default(),
+            about: About::new(listening, options.tls.clone(), options.state_file.clone()),
+            succession: Succession::default(),
+            archive,
+            gauges: Gauges::default(),
+            metrics: OnceLock::new(),
+        };
+        let (handle, threads) = (Handle::new(shared), Vec::new());
+        let controller = Controller { handle, threads, snooper: None, control: None, metrics: None, persistence, taken: 0 };
+        let common = Common { clock, registry, key: Key(random()?), notices, subscriptions, known };
+        Ok(Starting { controller, mailboxes, options, snoop, common, shards })
+    }
+
+    /// Starts the shards, of which the first one accepts connections at these sockets.
+    pub fn run_shards(&mut self, listeners: Vec<ListeningSocket>) -> Result<(), StartError> {
+        let mut listeners = Some(listeners);
+        for (id, (poll, inbox)) in std::mem::take(&mut self.shards).into_iter().enumerate() {
+            let id = ShardId(id as u8);
+            let (listeners, outgoing) = (listeners.take().unwrap_or_default(), Outgoing::new(id, self.mailboxes.clone()));
+            let parts = self.common.parts(id, &self.options, poll, inbox, outgoing, listeners)?;
+            self.controller.threads.push(spawn(&self.options, self.controller.handle.clone(), parts)?);
+        }
+        Ok(())
+    }
+
+    /// Its options.
+    pub fn options(&self) -> &ControllerOptions {
+        &self.options
+    }
+
+    /// The shard with the fewest connections, one of which is counted for it.
+    pub fn assign(&self) -> ShardId {
+        self.common.registry.assign()
+    }
+
+    /// Opens the control socket, and what else there is for clients.
+    pub fn serve_clients(self) -> Result<Controller, StartError> {
+        let Starting { mut controller, options, snoop, common, .. } = self;
+        if let Some(listener) = snoop {
+            let thread = spawn_snooper(&options, listener, common.clock.clone(), controller.handle.clone())?;
+            controller.snooper = Some(thread);
+        }
+        // This drops a sender of the listeners' queues, so that the shards' end closes these queues.
+        drop(common);
+        if let Some(path) = options.control {
+            let socket = ControlSocket::open(&path, controller.handle.clone());
+            controller.control = Some(socket.map_err(|error| StartError::Control { path, error })?);
+        }
+        if let Some(count) = options.heap_bytes {
+            controller.handle.register_gauge(heap_gauge(count));
+        }
+        if let Some(tls) = options.tls.clone() {
+            controller.handle.register_gauge(expiry_gauge(tls));
+        }
+        if let Some(address) = options.metrics {
+            let server = MetricsServer::open(address, controller.handle.clone());
+            let server = server.map_err(|error| StartError::Metrics { address, error })?;
+            controller.handle.exports_metrics_at(server.address());
+            controller.metrics = Some(server);
+        }
+        Ok(controller)
+    }
+}
+
+/// What all shards have in common.
+struct Common {
+    clock: Clock,
+    registry: Arc<Registry>,
+    key: Key,
+    notices: Notices,
+    subscriptions: Subscriptions,
+    /// The switches that were known before, and what takes what is to be known later.
+    known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
+}
+
+impl Common {
+    /// The parts of one shard.
+    fn parts(
+        &self,
+        id: ShardId,
+        options: &ControllerOptions,
+        poll: Poll,
+        inbox: crossbeam_channel::Receiver<Vec<ShardMessage>>,
+        outgoing: Outgoing,
+        listeners: Vec<ListeningSocket>,
+    ) -> io::Result<Parts> {
+        Ok(Parts {
+            id,
+            poll,
+            clock: self.clock.clone(),
+            deadlines: options.deadlines,
+            limits: options.limits,
+            listeners,
+            tls: options.tls.clone(),
+            registry: Arc::clone(&self.registry),
+            inbox,
+            outgoing,
+            discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?))
+                .without(options.engine.middleboxes.clone())
+                .with_facts(Arc::clone(&options.engine.facts)),
+            notices: self.notices.clone(),
+            subscriptions: self.subscriptions.clone(),
+            handlers: options.handlers.clone(),
+            write_each: options.write_each,
+            balance_period: options.balance_period,
+            known: self.known.clone(),
+        })
+    }
+}
+
+/// The bytes of the heap as a metric, if the process counts them.
+fn heap_gauge(count: fn() -> Option<usize>) -> Gauge {
+    let meaning = "Bytes of the heap in use. Only with --count-heap.";
+    Gauge::new("maple_heap_bytes", meaning, move || count().map(|bytes| bytes as f64))
+}
+
+/// When the certificate expires, as a metric.
+fn expiry_gauge(tls: Arc<Tls>) -> Gauge {
+    let meaning = "When the controller's certificate expires, in seconds since 1970. Only with TLS.";
+    let seconds = move || tls.expires().duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
+    Gauge::new("maple_certificate_expires_seconds", meaning, seconds)
+}
+
+/// The sockets to listen on: those that another process has handed over, or new ones. Each with what its connections
+/// begin TLS with.
+pub(super) fn listeners(
+    options: &ControllerOptions,
+    taken: Vec<(net::TcpListener, bool)>,
+) -> Result<Vec<ListeningSocket>, StartError> {
+    let with = |address: SocketAddr, is_tls: bool| match (is_tls, &options.tls) {
+        (false, _) => Ok(None),
+        (true, Some(tls)) => Ok(Some(Arc::clone(tls))),
+        (true, None) => Err(StartError::NoCertificate(address)),
+    };
+    if taken.is_empty() {
+        let plain = options.listen.iter().map(|address| (*address, false));
+        let all = plain.chain(options.listen_tls.iter().map(|address| (*address, true)));
+        return all.map(|(address, is_tls)| Ok((listen(address)?, with(address, is_tls)?))).collect();
+    }
+    if options.tls.is_some() && !taken.iter().any(|(_, is_tls)| *is_tls) {
+        return Err(StartError::NoSocketWithTls);
+    }
+    let taken = taken.into_iter().map(|(listener, is_tls)| {
+        listener.set_nonblocking(true)?;
+        let tls = with(listener.local_addr()?, is_tls)?;
+        Ok((TcpListener::from_std(listener), tls))
+    });
+    taken.collect()
+}
+
+/// Opens the state file, if there is persistent state.
+fn open_persistence(options: &ControllerOptions) -> Result<Option<(Persistence, Remembered)>, PersistenceError> {
+    match (&options.state_file, options.store.kept().first()) {
+        (Some(path), _) => Persistence::open(path, &options.store).map(Some),
+        (None, Some(name)) => Err(PersistenceError::NoFile(name.to_string())),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Declares the tables of snooping, and subscribes to the packets that it needs.
+fn subscribe_snooper(options: &mut ControllerOptions) -> Result<Listener, StartError> {
+    // No shard runs yet, so the commits need no distribution.
+    drop(options.snooping.declare(&options.store)?);
+    if options.snooping.on_leases() && options.state_file.is_some() {
+        options.store.keep(LEASES);
+    }
+    let (subscription, listener) = make_listener(options.snooping.conditions())?;
+    options.subscriptions.push(subscription);
+    Ok(listener)
+}
+
+/// Starts the snooping thread, which ends after the last shard. If it panics, the controller stops: otherwise the
+/// groups would silently become outdated.
+fn spawn_snooper(
+    options: &ControllerOptions,
+    listener: Listener,
+    clock: Clock,
+    handle: Handle,
+) -> io::Result<JoinHandle<()>> {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let epoch = since.saturating_sub(Duration::from_nanos(clock.now().0));
+    let snooper = Snooper::new(options.snooping.clone(), epoch, &options.store.snapshot());
+    std::thread::Builder::new().name("snoop".into()).spawn(move || {
+        let work = AssertUnwindSafe(|| super::snooping::run(snooper, &listener, &clock, &handle));
+        if std::panic::catch_unwind(work).is_err() {
+            let failure = "snooping panicked".to_owned();
+            tracing::error!("{failure}; the controller stops");
+            handle.fail(failure);
+        }
+    })
+}
+
+/// Starts a shard's thread, which makes the engine: an engine never leaves its thread. If a shard fails, the controller
+/// stops: otherwise some of its switches would silently be without service.
+fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Result<JoinHandle<()>> {
+    let id = parts.id;
+    let selected =
+        if options.cores.is_empty() { cores() } else { options.cores.iter().map(|id| CoreId { id: *id }).collect() };
+    let core = if options.pin { selected.into_iter().cycle().nth(usize::from(id.0)) } else { None };
+    let (store, policy, options, handlers) =
+        (Arc::clone(handle.store()), Arc::clone(&options.policy), options.engine.clone(), options.handlers.clone());
+    std::thread::Builder::new().name(format!("shard-{}", id.0)).spawn(move || {
+        if let Some(core) = core
+            && !core_affinity::set_for_current(core)
+        {
+            tracing::warn!(shard = id.0, core = core.id, "cannot pin the shard to its core");
+        }
+        let engine_policy = Arc::clone(&policy);
+        let mut work = Some(move || {
+            let run = || Shard::new(parts, Engine::new(id, store, engine_policy, options)).and_then(Shard::run);
+            let failure = match std::panic::catch_unwind(AssertUnwindSafe(run)) {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => format!("shard {} failed: {error}", id.0),
+                Err(_) => format!("shard {} panicked", id.0),
+            };
+            tracing::error!("{failure}; the controller stops");
+            handle.fail(failure);
+        });
+        let mut worker = || {
+            if let Some(work) = work.take() {
+                work();
+            }
+        };
+        match handlers {
+            Some(handlers) => handlers.on_thread(&mut worker),
+            None => policy.on_thread(&mut worker),
+        }
+    })
+}
+
+/// The cores that this process may use.
+fn cores() -> Vec<CoreId> {
+    core_affinity::get_core_ids().unwrap_or_default()
+}
+
+/// Opens a listening socket whose address can be reused at once after a restart.
+fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    let open = || {
+        let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(TcpListener::from_std(socket.into()))
+    };
+    open().map_err(|error| StartError::Listen { address, error })
+}

@@ -1,0 +1,285 @@
+//! Takes over from another controller, and hands over to one (`takeover/`).
+
+use std::io;
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use maple_core::engine::{Event, ShardId};
+use maple_core::remembered::{Surroundings, Witness};
+use maple_core::state::{Commit, Name, Store, Write};
+use maple_wire::Dpid;
+use rustc_hash::FxHashMap;
+
+use super::start::{Basics, Memory, Starting, listeners};
+use super::{Controller, ControllerOptions, StartError};
+use crate::persistence::{Persistence, PersistenceError, Release};
+use crate::priority;
+use crate::remember::{LeafJournal, departed, next_epoch};
+use crate::restart::{Departed, Restart};
+use crate::shard::mailbox::{Released, ShardMessage};
+use crate::takeover::{CopiedSwitch, Copy, HandedOver, Remembered, Successor, Takeover, names_of, place};
+use crate::time::Clock;
+
+/// How long a shard may take to stop before its connections are handed over.
+const HAND_OVER: Duration = Duration::from_secs(5);
+/// How long f may take to decide all remembered packets beforehand, and how often it is looked whether it has.
+const PREPARATION: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A controller that gets ready to take over.
+struct Preparing {
+    starting: Starting,
+    known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
+    /// Says when the state file is free. Without it the file is not opened.
+    release: Sender<Release>,
+    /// Where everything is, according to the copy.
+    surroundings: Surroundings,
+    /// The shard that has each announced switch.
+    announced: FxHashMap<Dpid, ShardId>,
+}
+
+impl Controller {
+    /// The same, in the place of another controller: with its connections, which need not reconnect, its listening
+    /// sockets, which take the place of [`ControllerOptions::listen`], and its tables and variables. That one goes on until
+    /// this one is ready.
+    ///
+    /// # Errors
+    /// As [`Controller::start`]; and if the other one ends or keeps its state elsewhere. Until the sockets are asked for,
+    /// the other controller goes on after an error.
+    pub fn take_over(options: ControllerOptions, takeover: Takeover) -> Result<Controller, StartError> {
+        let began = Instant::now();
+        let store = Arc::clone(&options.store);
+        let (mut preparing, switches) = Preparing::new(Basics::new(options)?, &takeover.copy)?;
+        // Rows that have to be made in another form are not made twice.
+        let can_prepare = preparing.known.is_some() && store.uses_declared_versions();
+        if can_prepare {
+            drop(store.adopt_versions(false)?);
+            preparing.starting.run_shards(Vec::new())?;
+            preparing.announce(switches);
+        }
+        tracing::debug!(took = ?began.elapsed(), is_prepared = can_prepare, "ready to take over");
+        let (handed, released) = takeover.finish().map_err(StartError::TakeOver)?;
+        // If nobody waits for it, there is no file.
+        drop(preparing.release.send(Box::new(released)));
+        tracing::debug!(took = ?began.elapsed(), connections = handed.connections.len(), "sockets have come");
+        preparing.go_on(&store, handed, can_prepare)
+    }
+
+    /// Ends in favour of another process, which gets the sockets at once. Then everything else is closed. Returns the
+    /// number of connections that were handed over.
+    ///
+    /// # Errors
+    /// If a shard does not answer, or that process has gone. Then everything is closed.
+    pub fn hand_over(mut self, mut successor: Successor) -> io::Result<usize> {
+        // The other one opens its own. Packets are served meanwhile.
+        self.control.take();
+        self.metrics.take();
+        let mut handed = HandedOver::default();
+        let (to, released) = crossbeam_channel::unbounded();
+        let mailboxes = &self.handle.shared().mailboxes;
+        for mailbox in mailboxes {
+            mailbox.send(ShardMessage::HandOver(to.clone()));
+        }
+        drop(to);
+        for _ in mailboxes {
+            let Released { listeners, connections } = released.recv_timeout(HAND_OVER).map_err(io::Error::other)?;
+            handed.listeners.extend(listeners);
+            handed.connections.extend(connections);
+        }
+        if self.snooper.is_some() {
+            // It writes what it has heard until the shards have ended.
+            self.join();
+        }
+        let store = self.handle.store();
+        handed.names = names_of(store);
+        handed.state = store.snapshot().changes_since(&successor.base);
+        if let Some(archive) = &self.handle.shared().archive {
+            handed.leaves = archive.journal.end_copy().unwrap_or_default();
+            handed.surroundings = Some(archive.restart.surroundings());
+        }
+        let connections = handed.connections.len();
+        let sent = successor.send(&handed);
+        priority::lower_for_end();
+        drop(handed);
+        self.end();
+        sent.map(|()| connections)
+    }
+}
+
+impl Preparing {
+    /// Takes over what the other controller knows. Returns its switches.
+    fn new(basics: Basics, copy: &Copy) -> Result<(Preparing, Vec<CopiedSwitch>), StartError> {
+        let options = &basics.options;
+        if options.tls.is_some() && !copy.listening.iter().any(|(_, is_tls)| *is_tls) {
+            return Err(StartError::NoSocketWithTls);
+        }
+        let clock = Clock::start();
+        let (release, released) = channel::<Release>();
+        let memory = match (&options.state_file, &copy.state_file) {
+            (Some(ours), Some(theirs)) if is_same(ours, theirs) => {
+                check_kept(ours, options, copy)?;
+                take_state(&options.store, &copy.names, copy.state.clone());
+                let epoch = copy.remembered.as_ref().map(|remembered| next_epoch(remembered.epoch));
+                let persistence = Persistence::open_later(ours, &options.store, &copy.kept, epoch, released)?;
+                match (&copy.remembered, epoch) {
+                    (Some(remembered), Some(epoch)) if options.remember => {
+                        Memory::of(persistence, epoch, restart(&clock, options, remembered, copy))?
+                    }
+                    _ => Memory::none(Some(persistence))?,
+                }
+            }
+            (Some(ours), Some(theirs)) => {
+                return Err(StartError::OtherStateFile { ours: ours.clone(), theirs: theirs.clone() });
+            }
+            _ => {
+                let memory = Memory::open(options, clock.now())?;
+                take_state(&options.store, &copy.names, copy.state.clone());
+                memory
+            }
+        };
+        let known = memory.known.clone();
+        let starting = Starting::new(basics, copy.listening.clone(), clock, memory)?;
+        let surroundings = copy.remembered.as_ref().map(|all| all.surroundings.clone()).unwrap_or_default();
+        let preparing = Preparing { starting, known, release, surroundings, announced: FxHashMap::default() };
+        Ok((preparing, copy.switches.clone()))
+    }
+
+    /// Has the engines get ready for these switches: f decides what is remembered of them.
+    fn announce(&mut self, switches: Vec<CopiedSwitch>) {
+        let Some((restart, _)) = &self.known else { return };
+        for switch in switches.into_iter().filter(|switch| restart.knows(switch.info.features.dpid)) {
+            let (dpid, shard) = (switch.info.features.dpid, self.starting.assign());
+            self.announced.insert(dpid, shard);
+            self.tell(shard, ShardMessage::Announce(Box::new(switch)));
+        }
+        let (store, began) = (restart.store(), Instant::now());
+        let is_ready = || restart.has_restored(self.announced.keys()) && store.has_settled_earlier();
+        while !is_ready() && began.elapsed() < PREPARATION {
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// Goes on with the connections of the other controller.
+    fn go_on(mut self, store: &Store, handed: HandedOver, is_prepared: bool) -> Result<Controller, StartError> {
+        priority::usual();
+        let HandedOver { listeners: sockets, connections, names, state, leaves, surroundings } = handed;
+        for commit in change(store, state) {
+            self.starting.controller.handle.committed(commit);
+        }
+        if let Some(now) = surroundings {
+            self.learn(&now, leaves.into_iter().filter_map(|(row, leaf)| Some((row, leaf?))).collect());
+        }
+        if !is_prepared {
+            drop(store.adopt_versions(false)?);
+            self.starting.run_shards(Vec::new())?;
+        }
+        tracing::debug!(new = names.len(), "what has changed is known");
+        self.starting.controller.taken = connections.len();
+        for connection in connections {
+            let announced = self.announced.get(&connection.dpid).copied();
+            let shard = announced.unwrap_or_else(|| self.starting.assign());
+            self.tell(shard, ShardMessage::Resume(connection));
+        }
+        for mailbox in &self.starting.mailboxes {
+            mailbox.send(ShardMessage::AllResumed);
+        }
+        let sockets = listeners(self.starting.options(), sockets)?;
+        self.tell(ShardId(0), ShardMessage::Listen(sockets));
+        self.starting.serve_clients()
+    }
+
+    /// What was presumed from the copy, and is otherwise now, is told to the engines. So are leaves that have come since.
+    fn learn(&mut self, now: &Surroundings, leaves: Vec<(u64, Witness)>) {
+        let Some((restart, journal)) = self.known.clone() else { return };
+        let later = restart.learn(leaves, now.clone());
+        let events = corrections(&self.surroundings, now);
+        for event in events {
+            self.tell(ShardId(0), ShardMessage::Event(Box::new(event)));
+        }
+        for (dpid, Departed { leaves: witnesses, rows, surroundings }) in later {
+            let Some(shard) = self.announced.get(&dpid).copied() else { continue };
+            journal.outdate(rows);
+            let event = Event::Restore { dpid, flows: None, witnesses, earlier: Arc::new(surroundings) };
+            self.tell(shard, ShardMessage::Event(Box::new(event)));
+        }
+    }
+
+    fn tell(&self, shard: ShardId, message: ShardMessage) {
+        if let Some(mailbox) = self.starting.mailboxes.get(usize::from(shard.0)) {
+            mailbox.send(message);
+        }
+    }
+}
+
+/// What leads from what was presumed to what is so now.
+fn corrections(presumed: &Surroundings, now: &Surroundings) -> Vec<Event> {
+    let mut events = Vec::new();
+    let is_there = |a, b| now.links.contains(&(a, b)) || now.links.contains(&(b, a));
+    let links = presumed.links.iter().filter(|(a, b)| !is_there(*a, *b));
+    events.extend(links.map(|(a, b)| Event::LinkDown { a: *a, b: *b }));
+    let edges: std::collections::BTreeSet<_> = now.edges.iter().collect();
+    let gone = presumed.edges.iter().filter(|at| !edges.contains(at));
+    events.extend(gone.map(|at| Event::PortIsNew { port: *at }));
+    let hosts: std::collections::BTreeMap<_, _> = now.hosts.iter().map(|(mac, info)| (mac, info)).collect();
+    let others = presumed.hosts.iter().filter(|(mac, info)| hosts.get(mac) != Some(&info));
+    let gone: Vec<Write> = others.map(|(mac, _)| Write::Host { mac: *mac, info: None }).collect();
+    if !gone.is_empty() {
+        events.push(Event::Write(gone));
+    }
+    // What is not known takes the place of what went.
+    if presumed != now {
+        events.push(Event::Presume { earlier: Arc::new(now.clone()), switches: Default::default() });
+    }
+    events
+}
+
+/// The switches of the other controller, which wait for each other.
+fn restart(clock: &Clock, options: &ControllerOptions, remembered: &Remembered, copy: &Copy) -> Restart {
+    let switches = departed(remembered.leaves.iter().cloned(), remembered.surroundings.clone());
+    let connected = copy.switches.iter().map(|switch| switch.info.features.dpid).collect();
+    Restart::of(clock.now(), Arc::clone(&options.store), switches, connected)
+}
+
+/// Whether two paths are of the same file.
+fn is_same(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => a == b,
+    }
+}
+
+/// What is kept in the file must have the declared types. Otherwise the other controller had better go on.
+fn check_kept(path: &Path, options: &ControllerOptions, copy: &Copy) -> Result<(), StartError> {
+    let (state, is_kept) = (options.store.snapshot(), |name: &Name| copy.kept.contains(name));
+    let kept = copy.state.iter().filter(|write| match write {
+        Write::Table { table: name, .. } | Write::Var { name, .. } => is_kept(name),
+        _ => false,
+    });
+    for write in kept {
+        let file = |mismatch| PersistenceError::Type { path: path.to_owned(), mismatch };
+        state.normalise(write).map_err(file)?;
+    }
+    Ok(())
+}
+
+/// Takes over the tables and variables of another process, in the place of what the policy wrote while it was loaded. It
+/// may have declared one otherwise.
+fn take_state(store: &Store, names: &[Name], state: Vec<Write>) {
+    store.load_kept(names, Vec::new());
+    change(store, state);
+}
+
+/// Writes of another process. Returns the commits.
+fn change(store: &Store, state: Vec<Write>) -> Vec<Commit> {
+    if let Ok(commit) = store.change(state.clone()) {
+        return vec![commit];
+    }
+    // One of them can't be.
+    let one = |write: Write| {
+        let of = place(&write);
+        store.change(vec![write]).map_err(|error| tracing::warn!(?of, "not taken over: {error}")).ok()
+    };
+    state.into_iter().filter_map(one).collect()
+}

@@ -1,0 +1,145 @@
+//! Switches whose connections another process will hand over (`takeover/`).
+//!
+//! The engine has such a switch before its connection comes, with what it has said of itself to the other process, and
+//! restores it (`returns.rs`). When the connection is there, the switch is asked again. If it says the same, it goes on;
+//! otherwise it begins anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maple_core::engine::{Event, InstalledFlow, Time};
+use maple_wire::msg::{PortReason, PortStatus};
+use maple_wire::{Dpid, Port, PortNo};
+
+use super::Shard;
+use super::registry::ConnectionId;
+use super::returns::attachment;
+use crate::session::SwitchInfo;
+use crate::takeover::CopiedSwitch;
+
+/// The announced switches of a shard that are not up yet.
+#[derive(Debug, Default)]
+pub(super) struct Announced(BTreeMap<Dpid, Switch>);
+
+#[derive(Debug)]
+struct Switch {
+    info: SwitchInfo,
+    /// Its rules, until the engine restores it.
+    rules: Option<Vec<InstalledFlow>>,
+    connection: Option<ConnectionId>,
+    /// Whether the engine restores it already.
+    is_restored: bool,
+}
+
+impl Announced {
+    /// Whether this switch is announced.
+    pub fn has(&self, dpid: Dpid) -> bool {
+        self.0.contains_key(&dpid)
+    }
+
+    /// The engine restores this switch. Returns its rules, if they are known.
+    pub fn note_restored(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
+        let switch = self.0.get_mut(&dpid)?;
+        switch.is_restored = true;
+        switch.rules.take()
+    }
+
+    /// Its connection has come.
+    pub fn note_connection(&mut self, dpid: Dpid, connection: ConnectionId) {
+        self.0.entry(dpid).and_modify(|switch| switch.connection = Some(connection));
+    }
+}
+
+impl Shard {
+    /// Another process will hand over the connection of a switch.
+    pub(super) fn announce(&mut self, switch: CopiedSwitch) {
+        let CopiedSwitch { info, rules } = switch;
+        let (dpid, rules) = (info.features.dpid, Some(rules));
+        self.announced.0.insert(dpid, Switch { info: info.clone(), rules, connection: None, is_restored: false });
+        self.events.push(up(info));
+    }
+
+    /// The engine knows that an announced switch is up.
+    pub(super) fn announced_known(&mut self, dpid: Dpid) {
+        if self.announced.has(dpid)
+            && let Some(switches) = self.returns.arrive(None, dpid)
+        {
+            self.presume(switches);
+        }
+    }
+
+    /// The handshake of a switch is done. If it was announced and says what it has said before, it goes on: nothing is
+    /// returned.
+    pub(super) fn known_switch_up(&mut self, now: Time, slot: usize, info: SwitchInfo) -> Option<SwitchInfo> {
+        let dpid = info.features.dpid;
+        let Some(Switch { info: before, is_restored, .. }) = self.announced.0.remove(&dpid) else { return Some(info) };
+        let ports = before.ports.clone();
+        if (SwitchInfo { ports: info.ports.clone(), ..before }) != info {
+            self.events.push(Event::SwitchDown { dpid });
+            return Some(info);
+        }
+        let changes = port_changes(&ports, &info.ports);
+        self.events.extend(changes.into_iter().map(|status| Event::PortStatus { dpid, status }));
+        let connection = self.connections.get(slot)?;
+        if let Some(state) = self.returns.state().filter(|_| is_restored) {
+            if let Some(switch) = &mut connection.switch {
+                switch.in_use = true;
+                let known = |at| attachment(&state, at);
+                self.discovery.switch_back(now, dpid, &switch.ports, known, &mut self.discovered);
+            }
+        } else {
+            let connection = connection.id;
+            self.returns.connect(dpid, connection);
+        }
+        if let Some(session) = self.connections.get(slot).and_then(|connection| connection.session()) {
+            session.read_flows(now, &mut self.outputs);
+        }
+        None
+    }
+
+    /// A connection has ended. If it was to an announced switch, that one is gone.
+    pub(super) fn announced_ended(&mut self, connection: ConnectionId) {
+        self.forget_announced(Some(connection));
+    }
+
+    /// No more connections are handed over.
+    pub(super) fn all_resumed(&mut self) {
+        self.forget_announced(None);
+    }
+
+    fn forget_announced(&mut self, connection: Option<ConnectionId>) {
+        let gone = self.announced.0.extract_if(.., |_, switch| switch.connection == connection);
+        self.events.extend(gone.map(|(dpid, _)| Event::SwitchDown { dpid }));
+    }
+}
+
+fn up(info: SwitchInfo) -> Event {
+    let SwitchInfo { version, features, ports, description, has_bundles } = info;
+    Event::SwitchUp { dpid: features.dpid, version, features, description, ports, has_bundles }
+}
+
+/// What has changed of a switch's ports.
+fn port_changes(before: &[Port], now: &[Port]) -> Vec<PortStatus> {
+    let numbers = |ports: &[Port]| ports.iter().map(|port| port.number).collect::<BTreeSet<PortNo>>();
+    let (old, new) = (numbers(before), numbers(now));
+    let gone = before.iter().filter(|port| !new.contains(&port.number));
+    let gone = gone.map(|port| PortStatus { reason: PortReason::Delete, port: port.clone() });
+    let others = now.iter().filter(|port| !before.contains(port)).map(|port| PortStatus {
+        reason: if old.contains(&port.number) { PortReason::Modify } else { PortReason::Add },
+        port: port.clone(),
+    });
+    gone.chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_that_came_changed_or_went_are_told_and_no_others() {
+        let port = |number, state| Port { state, ..Port::new(PortNo(number), [0; 6], "port") };
+        let (before, now) = ([port(1, 0), port(2, 0), port(3, 0)], [port(2, 0), port(3, 1), port(4, 0)]);
+        let told: Vec<(PortReason, u32)> =
+            port_changes(&before, &now).into_iter().map(|status| (status.reason, status.port.number.0)).collect();
+        assert_eq!(told, [(PortReason::Delete, 1), (PortReason::Modify, 3), (PortReason::Add, 4)]);
+    }
+}

@@ -1,0 +1,317 @@
+//! Take-over: another process goes on with the connections of this one, so that no switch reconnects.
+//!
+//! # How
+//!
+//! The new process loads its policy, and asks on the control socket of the old one, twice:
+//!
+//! 1. For a copy of what the old one knows ([`Takeover::ask`]): tables and variables, what a restart is to know, and what
+//!    switches said of themselves. The old one goes on, and notes from then on what changes. The new one gets ready
+//!    (`controller/takeover.rs`): it presumes that everything is where it was, and f decides all remembered packets.
+//! 2. For what has changed since, and the sockets ([`Takeover::finish`]). Only now the old one stops: its shards end, and
+//!    it sends its sockets (`SCM_RIGHTS`) at once. The new one goes on with them. Then the old one closes the state
+//!    file, and the stream when that is done. The new one opens the file then; what is to be written waits in memory.
+//!
+//! The new one asks each switch for its features and description again, over the same connection, so nothing about the
+//! old session has to be known but its version, and the start of a message that had not arrived whole.
+//!
+//! # What a switch sees
+//!
+//! A session of TLS can't be handed over: such a connection ends, and its switch comes back by itself. To others:
+//!
+//! A pause, and then some requests. What it sends meanwhile waits in the socket. Answers to requests of the old process
+//! come before the answer to the new one's first request, because a switch answers in order.
+//!
+//! # What may fail
+//!
+//! If the new process ends before it asks the second time, the old one goes on, and forgets what it noted. If one of them
+//! ends later, the state file has what it would have after a crash of a controller that was not handed over, and a new
+//! one can be started with it.
+//!
+//! # The messages
+//!
+//! A line, as for every answer of the control socket: `{"ok": N}`. Then N bytes of JSON (`rows.rs`). After the second
+//! answer one byte for each 64 descriptors that come with it: listening sockets first, then connections.
+
+mod descriptors;
+mod rows;
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_core::remembered::{Surroundings, Witness};
+use maple_core::state::{Cell, Name, Snapshot, Store, Write as StateWrite};
+use maple_wire::{Dpid, Version};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::remember::{Archive, Rows, SurroundingsRow, WitnessRow};
+pub(crate) use rows::CopiedSwitch;
+use rows::{ConnectionRow, CopyRow, HandedRow, RememberedRow, StateRow, SwitchRow, version};
+
+/// What a process that wants to take over says, without or with certificates for TLS.
+pub(crate) fn request(has_tls: bool) -> &'static str {
+    if has_tls { r#"{"takeover":{"tls":true}}"# } else { r#"{"takeover":{"tls":false}}"# }
+}
+
+/// What it says when it is ready.
+pub(crate) const READY: &str = r#"{"takeover":"sockets"}"#;
+
+/// Why a process with TLS hands nothing over to one without, or the reverse.
+pub(crate) const OTHER_TLS: &str = "one of the two has TLS and the other has not, so its listening sockets would be of no \
+                                    use; start it again instead";
+/// The longest line.
+const MAX_LINE: usize = 64 * 1024;
+/// The most bytes of JSON.
+const MAX_BYTES: usize = 1 << 30;
+/// How long the old process may take to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the new process may take to get ready.
+pub(crate) const READINESS: Duration = Duration::from_secs(120);
+
+/// Another controller, of which this process has a copy, and whose sockets it is to get.
+#[derive(Debug)]
+pub struct Takeover {
+    stream: UnixStream,
+    pub(crate) copy: Copy,
+}
+
+/// What the other controller knows.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    /// Where it listens, and whether connections begin with TLS there.
+    pub listening: Vec<(SocketAddr, bool)>,
+    pub state_file: Option<PathBuf>,
+    /// The tables and variables that are known, those that are kept in the file, and what they hold.
+    pub names: Vec<Name>,
+    pub kept: Vec<Name>,
+    pub state: Vec<StateWrite>,
+    pub remembered: Option<Remembered>,
+    pub switches: Vec<CopiedSwitch>,
+}
+
+/// What it knows for a restart.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    pub epoch: u16,
+    /// Leaves by their rows in the file.
+    pub leaves: Vec<(u64, Witness)>,
+    pub surroundings: Surroundings,
+}
+
+/// What one process hands over to another.
+#[derive(Debug, Default)]
+pub(crate) struct HandedOver {
+    /// Each with whether its connections begin with TLS.
+    pub listeners: Vec<(TcpListener, bool)>,
+    pub connections: Vec<HandedConnection>,
+    /// The tables and variables that are known, and what has changed in them since the copy.
+    pub names: Vec<Name>,
+    pub state: Vec<StateWrite>,
+    /// The leaves that came, changed or went.
+    pub leaves: Rows,
+    /// Where everything is.
+    pub surroundings: Option<Surroundings>,
+}
+
+/// A connection whose handshake was done.
+#[derive(Debug)]
+pub(crate) struct HandedConnection {
+    pub socket: TcpStream,
+    pub dpid: Dpid,
+    pub version: Version,
+    /// The start of a message.
+    pub partial: Vec<u8>,
+}
+
+/// A process that has a copy and wants the sockets. Dropping it says that the state file is closed.
+#[derive(Debug)]
+pub struct Successor {
+    pub(crate) stream: UnixStream,
+    /// The state of its copy.
+    pub(crate) base: Arc<Snapshot>,
+}
+
+impl Takeover {
+    /// Asks the controller with this control socket for a copy of what it knows. It goes on. `has_tls` says whether this
+    /// process has certificates for TLS.
+    ///
+    /// # Errors
+    /// If there is none, or it refuses.
+    pub fn ask(control: &Path, has_tls: bool) -> io::Result<Takeover> {
+        let mut stream = UnixStream::connect(control)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        writeln!(stream, "{}", request(has_tls))?;
+        let row: CopyRow = receive(&mut stream)?;
+        let CopyRow { listening, state_file, names, kept, state, remembered, switches } = row;
+        let copy = Copy {
+            listening,
+            state_file,
+            names: names.into_iter().map(Name::from).collect(),
+            kept: kept.into_iter().map(Name::from).collect(),
+            state: state.into_iter().map(StateRow::write).collect::<io::Result<_>>()?,
+            remembered: remembered.map(remembered_of),
+            switches: switches.into_iter().map(SwitchRow::switch).collect::<io::Result<_>>()?,
+        };
+        Ok(Takeover { stream, copy })
+    }
+
+    /// Asks for the sockets and for what has changed since the copy. The other controller ends then. Also returns a
+    /// function that waits until it has closed the state file.
+    ///
+    /// # Errors
+    /// If it has gone.
+    pub(crate) fn finish(mut self) -> io::Result<(HandedOver, impl FnOnce() + Send + 'static)> {
+        writeln!(self.stream, "{READY}")?;
+        let HandedRow { listeners, connections, names, state, leaves, surroundings } = receive(&mut self.stream)?;
+        let mut sockets = descriptors::receive(&self.stream, listeners.len() + connections.len())?;
+        let of_switches = sockets.split_off(listeners.len());
+        let connection = |(row, socket): (ConnectionRow, _)| {
+            let ConnectionRow { version: number, dpid, partial } = row;
+            Ok(HandedConnection {
+                socket: TcpStream::from(socket),
+                dpid: Dpid(dpid),
+                version: version(number)?,
+                partial,
+            })
+        };
+        let handed = HandedOver {
+            listeners: sockets.into_iter().map(TcpListener::from).zip(listeners).collect(),
+            connections: connections.into_iter().zip(of_switches).map(connection).collect::<io::Result<_>>()?,
+            names: names.into_iter().map(Name::from).collect(),
+            state: state.into_iter().map(StateRow::write).collect::<io::Result<_>>()?,
+            leaves: leaves.into_iter().map(|(row, leaf)| (row, leaf.and_then(WitnessRow::witness))).collect(),
+            surroundings: surroundings.map(SurroundingsRow::surroundings),
+        };
+        let mut stream = self.stream;
+        let released = move || match stream.read(&mut [0]) {
+            Ok(_) => {}
+            Err(error) => tracing::warn!("the other controller does not close the state file: {error}"),
+        };
+        Ok((handed, released))
+    }
+}
+
+impl Successor {
+    /// Sends it everything.
+    ///
+    /// # Errors
+    /// If that process has gone.
+    pub(crate) fn send(&mut self, handed: &HandedOver) -> io::Result<()> {
+        let connection = |one: &HandedConnection| ConnectionRow {
+            version: one.version as u8,
+            dpid: one.dpid.0,
+            partial: one.partial.clone(),
+        };
+        let row = HandedRow {
+            listeners: handed.listeners.iter().map(|(_, is_tls)| *is_tls).collect(),
+            connections: handed.connections.iter().map(connection).collect(),
+            names: handed.names.iter().map(ToString::to_string).collect(),
+            state: handed.state.iter().filter_map(StateRow::of).collect(),
+            leaves: handed.leaves.iter().map(|(row, leaf)| (*row, leaf.as_ref().map(WitnessRow::of))).collect(),
+            surroundings: handed.surroundings.clone().map(SurroundingsRow::of),
+        };
+        send(&mut self.stream, &row)?;
+        let listeners = handed.listeners.iter().map(|(listener, _)| listener.as_fd());
+        let sockets: Vec<BorrowedFd<'_>> =
+            listeners.chain(handed.connections.iter().map(|one| one.socket.as_fd())).collect();
+        descriptors::send(&self.stream, &sockets)
+    }
+}
+
+/// What a controller knows that is copied, but for what it has in its store.
+pub(crate) struct Copied<'a> {
+    pub listening: Vec<(SocketAddr, bool)>,
+    pub state_file: Option<PathBuf>,
+    pub archive: Option<&'a Archive>,
+    pub switches: Vec<CopiedSwitch>,
+}
+
+/// Sends a copy to a process that has asked. Returns the state that it has.
+///
+/// # Errors
+/// If the state file can't be read, or that process has gone.
+pub(crate) fn send_copy(stream: &mut UnixStream, store: &Store, copied: Copied<'_>) -> io::Result<Arc<Snapshot>> {
+    let Copied { listening, state_file, archive, switches } = copied;
+    let remembered = archive.map(Archive::copy).transpose().map_err(io::Error::other)?.map(|copied| RememberedRow {
+        epoch: copied.epoch,
+        leaves: copied.leaves,
+        surroundings: copied.surroundings,
+    });
+    let base = store.snapshot();
+    let row = CopyRow {
+        listening,
+        state_file,
+        names: names_of(store).iter().map(ToString::to_string).collect(),
+        kept: store.kept().iter().map(ToString::to_string).collect(),
+        state: base.changes_since(&Snapshot::default()).iter().filter_map(StateRow::of).collect(),
+        remembered,
+        switches: switches.into_iter().map(SwitchRow::of).collect::<io::Result<_>>()?,
+    };
+    send(stream, &row)?;
+    Ok(base)
+}
+
+/// The tables and variables that are known.
+pub(crate) fn names_of(store: &Store) -> Vec<Name> {
+    store.tables().into_iter().chain(store.vars()).collect()
+}
+
+fn remembered_of(row: RememberedRow) -> Remembered {
+    let RememberedRow { epoch, leaves, surroundings } = row;
+    let leaf = |(row, text): (u64, String)| Some((row, WitnessRow::parse(&text)?));
+    Remembered {
+        epoch,
+        leaves: leaves.into_iter().filter_map(leaf).collect(),
+        surroundings: surroundings.surroundings(),
+    }
+}
+
+fn send(stream: &mut UnixStream, row: &impl Serialize) -> io::Result<()> {
+    let text = serde_json::to_vec(row)?;
+    writeln!(stream, "{}", json!({ "ok": text.len() }))?;
+    stream.write_all(&text)
+}
+
+fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
+    let mut line = Vec::new();
+    // Not a byte more, because descriptors come with later ones.
+    while line.last() != Some(&b'\n') {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        line.push(byte[0]);
+        if line.len() > MAX_LINE {
+            return Err(invalid("a line without end"));
+        }
+    }
+    let answer: Value = serde_json::from_slice(&line)?;
+    if let Some(refusal) = answer["error"].as_str() {
+        return Err(io::Error::other(refusal.to_owned()));
+    }
+    let length = answer["ok"].as_u64().and_then(|length| usize::try_from(length).ok());
+    let length = length.filter(|length| *length <= MAX_BYTES).ok_or_else(|| invalid("no length"))?;
+    let mut text = vec![0; length];
+    stream.read_exact(&mut text)?;
+    Ok(serde_json::from_slice(&text)?)
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the other controller sent something unexpected: {what}"))
+}
+
+/// What a cell is called, for messages.
+pub(crate) fn place(write: &StateWrite) -> Option<Cell> {
+    match write {
+        StateWrite::Table { table, key, .. } => Some(Cell::Table(table.clone(), key.clone())),
+        StateWrite::Var { name, .. } => Some(Cell::Var(name.clone())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
