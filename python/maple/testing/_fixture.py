@@ -1,0 +1,40 @@
+"""The networks of one test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from maple.testing._load import Wanted
+from maple.testing._network import Network, Topology
+
+# The failures that are printed.
+SHOWN = 3
+
+
+class Networks:
+    """Makes networks, and closes them together."""
+
+    def __init__(self, folder: Path, test: str) -> None:
+        self._folder = folder
+        self._test = test
+        self._made: list[tuple[Network, bool]] = []
+
+    def make(self, topology: Topology, policy: Wanted, *, may_fail: bool = False, **options: Any) -> Network:
+        """A network; see :class:`maple.testing.Network`. With ``may_fail`` the policy may fail on packets."""
+        options.setdefault("folder", self._folder)
+        made = Network(topology, policy, **options)
+        self._made.append((made, may_fail))
+        return made
+
+    def close(self) -> list[str]:
+        """Closes them, the last one first; how policies failed that must not."""
+        failures: list[str] = []
+        while self._made:
+            network, may_fail = self._made.pop()
+            try:
+                if not may_fail:
+                    failures += network.failures[:SHOWN]
+            finally:
+                network.close()
+        return failures[:SHOWN]
