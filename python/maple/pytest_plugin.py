@@ -6,8 +6,46 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from maple.testing._fixture import Networks
+from maple._maple import HandlerBench
+from maple.testing import _coverage, _explore
+from maple.testing._fixture import Handlers, Networks
 from maple.testing._network import Network
+
+COLLECTOR = pytest.StashKey[_coverage.Collector]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of this plugin."""
+    group = parser.getgroup("maple", "tests of Maple's policies")
+    group.addoption(
+        "--maple-coverage",
+        action="store_true",
+        help="report the tests of policies that had only one outcome, and the lines that no packet reached",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Begins to count, if that is wanted."""
+    if config.getoption("--maple-coverage"):
+        config.stash[COLLECTOR] = _coverage.collect()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Ends it."""
+    if COLLECTOR in config.stash:
+        _coverage.stop()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Prints what was explored and what was covered."""
+    if terminalreporter.verbosity > 0 and _explore.REPORTS:
+        terminalreporter.section("explored policies")
+        for report in _explore.REPORTS:
+            terminalreporter.line(report)
+    if COLLECTOR in config.stash:
+        terminalreporter.section("coverage of policies")
+        for line in config.stash[COLLECTOR].table():
+            terminalreporter.line(line)
 
 
 @pytest.fixture
@@ -22,3 +60,15 @@ def network(request: pytest.FixtureRequest) -> Iterator[Callable[..., Network]]:
     failures = networks.close()
     if failures:
         pytest.fail("the policy failed:\n" + "\n".join(failures), pytrace=False)
+
+
+@pytest.fixture
+def handler(request: pytest.FixtureRequest) -> Iterator[Callable[..., HandlerBench]]:
+    """Makes benches for the handler of a file: ``handler("learning_switch_handler.py", ports=[1, 2])``.
+
+    The arguments are those of :class:`maple.testing.HandlerBench`. File names are relative to the test's file. Tables
+    are empty, and those of the last bench until the test ends.
+    """
+    handlers = Handlers(request.path.parent)
+    yield handlers.make
+    handlers.close()

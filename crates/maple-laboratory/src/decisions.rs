@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::run::Run;
-use maple_core::trace::{Item, Source, Step};
+use maple_core::trace::{Cond, Item, Source, Step};
+use maple_wire::Field;
 
 /// The maximum number of questions, and of lines, that are told apart.
 const MOST: usize = 10_000;
@@ -14,13 +15,16 @@ const MOST: usize = 10_000;
 /// A file and a line of it.
 type Place = (Arc<str>, u32);
 
+/// A test: its file and line, and what it asks, without the fields that only say what kind of packet has the others.
+pub type TestKey = (Arc<str>, u32, String);
+
 /// The decisions of a policy, counted.
 #[derive(Clone, Debug, Default)]
 pub struct Decisions {
     /// The number of runs.
     pub runs: u64,
     /// How often each test was asked, by file, line and test.
-    pub tests: BTreeMap<(Arc<str>, u32, String), Asked>,
+    pub tests: BTreeMap<TestKey, Asked>,
     /// How often each line asked a question, or made the route.
     pub lines: BTreeMap<(Arc<str>, u32), u64>,
 }
@@ -32,6 +36,16 @@ pub struct Asked {
     pub no: u64,
     /// It did.
     pub yes: u64,
+}
+
+/// What a test asks: its condition without the prerequisites of its fields.
+fn subject(cond: &Cond) -> String {
+    let is_kind = |field: Field| matches!(field, Field::EthType | Field::IpProto);
+    let own: Vec<_> = cond.all.iter().filter(|constraint| !is_kind(constraint.field)).copied().collect();
+    if own.is_empty() && cond.ranges.is_empty() {
+        return cond.to_string();
+    }
+    Cond { all: own, ranges: cond.ranges.clone() }.to_string()
 }
 
 /// A policy whose decisions are counted.
@@ -48,19 +62,37 @@ impl Decisions {
         }
     }
 
+    fn answered(&mut self, question: Option<(TestKey, bool)>) {
+        let Some((key, fits)) = question else { return };
+        if self.tests.len() < MOST || self.tests.contains_key(&key) {
+            let asked = self.tests.entry(key).or_default();
+            *(if fits { &mut asked.yes } else { &mut asked.no }) += 1;
+        }
+    }
+
     fn take(&mut self, run: &Run, route: &Result<Route, PolicyError>) {
         self.runs += 1;
         let trace = run.observed();
+        // The question that the last steps belong to, and whether the packet fits.
+        let mut open: Option<(TestKey, bool)> = None;
         for step in trace.steps() {
-            let Some(source) = step.source() else { continue };
-            self.line(source);
-            let Step::Item(Item::Test { cond, outcome }, _) = step else { continue };
-            let key = (Arc::clone(&source.file), source.line, cond.to_string());
-            if self.tests.len() < MOST || self.tests.contains_key(&key) {
-                let asked = self.tests.entry(key).or_default();
-                *(if *outcome { &mut asked.yes } else { &mut asked.no }) += 1;
+            let test = match step {
+                Step::Item(Item::Test { cond, outcome }, Some(source)) => {
+                    Some(((Arc::clone(&source.file), source.line, subject(cond)), *outcome))
+                }
+                _ => None,
+            };
+            step.source().into_iter().for_each(|source| self.line(source));
+            match (&mut open, test) {
+                // The same question about IPv4 and then about IPv6, or about two places of a list.
+                (Some((key, fits)), Some((same, outcome))) if *key == same && !*fits => *fits = outcome,
+                (_, test) => {
+                    self.answered(open.take());
+                    open = test;
+                }
             }
         }
+        self.answered(open);
         if let Some(made_at) = route.as_ref().ok().and_then(Route::made_at) {
             self.line(made_at);
         }

@@ -42,7 +42,7 @@ use decisions::Counted;
 use snoop::Snoop;
 
 pub use costs::costs_of;
-pub use decisions::{Asked, Decisions};
+pub use decisions::{Asked, Decisions, TestKey};
 
 /// The maximum number of turns that follow each other while no time passes.
 const MAX_TURNS: u32 = 100_000;

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 # How many packets are tried, where nothing else is said.
 PACKETS = 5_000
 
-REPORTS: list[tuple[str, str]] = []
-"""What explorations found out, for the summary of a test session: what was claimed, and how far that is known."""
+REPORTS: list[str] = []
+"""What explorations found out, for the summary of a test session."""
 # The reports that are kept.
 MOST_REPORTS = 1_000
 
@@ -204,7 +204,7 @@ class Exploring(_emulate.Network):
         if proof and not explored.proved:
             raise AssertionError(str(explored))
         if len(REPORTS) < MOST_REPORTS:
-            REPORTS.append((explored.claim, str(explored)))
+            REPORTS.append(str(explored))
         return explored
 
 

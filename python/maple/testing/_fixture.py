@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from maple.testing._load import Wanted
+from maple import _maple
+from maple.testing._load import Wanted, fresh_handler
 from maple.testing._network import Network, Topology
 
 # The failures that are printed.
@@ -38,3 +39,21 @@ class Networks:
             finally:
                 network.close()
         return failures[:SHOWN]
+
+
+class Handlers:
+    """Makes benches for handlers, whose tables end together."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._before = _maple.Place.current()
+
+    def make(self, file: str | Path, **options: Any) -> _maple.HandlerBench:
+        """A bench; see :class:`maple.testing.HandlerBench`."""
+        handler, place = fresh_handler(file, self._folder)
+        place.use()
+        return _maple.HandlerBench(handler, **options)
+
+    def close(self) -> None:
+        """Lets tables live where they did before."""
+        self._before.use()

@@ -47,14 +47,32 @@ def fresh(wanted: Wanted, folder: Path) -> Loaded:
     written to its tables.
     """
     if isinstance(wanted, (str, Path)):
-        file, name = _split(str(wanted))
-        path = folder / file
-        if not path.is_file():
-            raise FileNotFoundError(f"there is no policy {file} in {folder}")
+        path, name = _found(wanted, folder)
         place, threads = _maple.Place(), list[threading.Thread]()
-        return Loaded(_from_file(path, name, place, threads), place, str(path), threads)
+        loaded = _from_file(path, name, place, threads)
+        if not isinstance(loaded, Policy):
+            raise ValueError(f"{path.name} has a handler, which the fixture handler tests")
+        return Loaded(loaded, place, str(path), threads)
     policy = wanted if isinstance(wanted, Policy) else Policy(wanted)
     return Loaded(policy, _maple.Place.current().declarations(), None)
+
+
+def fresh_handler(wanted: str | Path, folder: Path) -> tuple[type[_maple.Handler], _maple.Place]:
+    """The handler of a file, and the empty place where its tables live."""
+    path, name = _found(wanted, folder)
+    place = _maple.Place()
+    loaded = _from_file(path, name, place, [])
+    if isinstance(loaded, Policy):
+        raise ValueError(f"{path.name} has a policy, which the fixture network tests")
+    return loaded, place
+
+
+def _found(wanted: str | Path, folder: Path) -> tuple[Path, str | None]:
+    file, name = _split(str(wanted))
+    path = folder / file
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no policy {file} in {folder}")
+    return path, name
 
 
 def _split(wanted: str) -> tuple[str, str | None]:
@@ -62,12 +80,11 @@ def _split(wanted: str) -> tuple[str, str | None]:
     return (file, name) if colon and file.endswith(".py") and name.isidentifier() else (wanted, None)
 
 
-def _from_file(path: Path, name: str | None, place: _maple.Place, threads: list[threading.Thread]) -> Policy:
+def _from_file(
+    path: Path, name: str | None, place: _maple.Place, threads: list[threading.Thread]
+) -> Policy | type[_maple.Handler]:
     with _apart(path.resolve().parent), _threads_in(place, threads), entered(place):
-        loaded = load(str(path), name)
-    if not isinstance(loaded, Policy):
-        raise ValueError(f"{path.name} has a handler, and networks for tests take policies (see HandlerBench)")
-    return loaded
+        return load(str(path), name)
 
 
 @contextmanager

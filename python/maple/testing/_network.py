@@ -68,7 +68,7 @@ class Network(Exploring, _emulate.Network):
         super().__init__(laboratory, shown)
         self._time_limit = time_limit
         self._names = Names(laboratory)
-        self._counts = _coverage.begin(self._loaded)
+        _coverage.begin(self._loaded)
         #: The policy's tables and variables, by name.
         self.state = State(self._loaded.place)
         if known_hosts:
@@ -84,7 +84,7 @@ class Network(Exploring, _emulate.Network):
         """Ends the network. Tables live again where they did before it was made."""
         if not self._is_closed:
             self._is_closed = True
-            _coverage.end(self._counts, self._laboratory)
+            _coverage.end(self._laboratory)
             self._loaded.end()
             self._before.use()
 
