@@ -22,8 +22,9 @@ def wait_for(capfd, wanted, told=""):
 
 def test_what_comes_and_goes_is_reported(network, capfd):
     net = network("ring:3", policy="topology.py")
-    there = ["switch 1 is there\nswitch 2 is there\nswitch 3 is there\n", "link 1:2 - 2:2 is there\n"]
-    told = wait_for(capfd, [*there, "link 2:3 - 3:2 is there\n"])
+    there = [f"switch {number} is there\n" for number in (1, 2, 3)]
+    told = wait_for(capfd, [*there, "link 1:2 - 2:2 is there\n", "link 2:3 - 3:2 is there\n"])
+    assert "switch 4" not in told
     assert "gone" not in told
     net.link_down(1, 2)
     told = wait_for(capfd, ["link 1:2 - 2:2 is gone\n"])

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
 from maple._maple import HandlerBench
 from maple.testing import _coverage, _explore
 from maple.testing._fixture import Handlers, Networks
-from maple.testing._network import Network
+from maple.testing._network import Network, OnlySimulated
 
 COLLECTOR = pytest.StashKey[_coverage.Collector]()
 
@@ -21,6 +21,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--maple-coverage",
         action="store_true",
         help="report the tests of policies that had only one outcome, and the lines that no packet reached",
+    )
+    group.addoption(
+        "--maple-ovs",
+        action="store_true",
+        help="run the tests on Open vSwitch, with network namespaces as hosts (root)",
     )
 
 
@@ -55,11 +60,31 @@ def network(request: pytest.FixtureRequest) -> Iterator[Callable[..., Network]]:
     The arguments are those of :class:`maple.testing.Network`. File names are relative to the test's file. A policy that
     fails on a packet fails the test, unless ``may_fail=True``.
     """
-    networks = Networks(request.path.parent, request.node.name)
+    kind = _on_openvswitch() if request.config.getoption("--maple-ovs") else Network
+    networks = Networks(request.path.parent, kind)
     yield networks.make
     failures = networks.close()
     if failures:
         pytest.fail("the policy failed:\n" + "\n".join(failures), pytrace=False)
+
+
+def _on_openvswitch() -> type[Network]:
+    """The networks that consist of Open vSwitch bridges."""
+    from maple.testing import _openvswitch
+
+    why = _openvswitch.missing()
+    if why is not None:
+        raise pytest.UsageError(why)
+    return _openvswitch.OpenVSwitchNetwork
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """A word that only simulated time can offer skips the test on Open vSwitch."""
+    try:
+        return (yield)
+    except OnlySimulated as error:
+        pytest.skip(f"--maple-ovs: {error}")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ def main(arguments: list[str | os.PathLike[str]]) -> int:
     import pytest
 
     try:
-        chosen = [part for argument in arguments for part in tests_of(os.fspath(argument))]
+        chosen = [part for argument in arguments for part in run_for(os.fspath(argument))]
     except FileNotFoundError as error:
         print(f"maple: {error}", file=sys.stderr)
         return 2
@@ -25,7 +25,7 @@ def main(arguments: list[str | os.PathLike[str]]) -> int:
     return int(pytest.main([*plugin, *chosen]))
 
 
-def tests_of(argument: str) -> list[str]:
+def run_for(argument: str) -> list[str]:
     """What pytest is to run for an argument: the tests beside a policy, or what was named.
 
     :raises FileNotFoundError: for a policy without tests, with where they would be.

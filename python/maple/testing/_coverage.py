@@ -53,9 +53,8 @@ class FileCoverage:
                 never = "no" if yes else "yes"
                 times = "once" if no + yes == 1 else f"{no + yes} times"
                 found.append((line, f"{test}: never {never} (asked {times})"))
-        found += [
-            (line, f"never reached: {_text(self.file, line)}") for line, is_there in self.lines.items() if not is_there
-        ]
+        missed = [line for line, is_reached in self.lines.items() if not is_reached]
+        found += [(line, f"never reached: {_text(self.file, line)}") for line in missed]
         for line, text in sorted(found):
             yield f"{_short(self.file)}:{line}: {text}"
 

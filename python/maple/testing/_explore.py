@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maple import _emulate, _maple
@@ -62,6 +63,7 @@ class Exploring(_emulate.Network):
 
     _names: Names
     _loaded: Loaded
+    _folder: Path
     _time_limit: float
 
     def assert_isolated(

@@ -16,15 +16,15 @@ SHOWN = 3
 class Networks:
     """Makes networks, and closes them together."""
 
-    def __init__(self, folder: Path, test: str) -> None:
+    def __init__(self, folder: Path, kind: type[Network] = Network) -> None:
         self._folder = folder
-        self._test = test
+        self._kind = kind
         self._made: list[tuple[Network, bool]] = []
 
     def make(self, topology: Topology, policy: Wanted, *, may_fail: bool = False, **options: Any) -> Network:
         """A network; see :class:`maple.testing.Network`. With ``may_fail`` the policy may fail on packets."""
         options.setdefault("folder", self._folder)
-        made = Network(topology, policy, **options)
+        made = self._kind(topology, policy, **options)
         self._made.append((made, may_fail))
         return made
 

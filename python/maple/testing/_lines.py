@@ -9,10 +9,10 @@ from pathlib import Path
 
 from maple import _maple
 
-ROUTES = frozenset(
-    {"drop", "flood", "to", "hops", "multicast", "ecmp", "pass_", "answer", "shortest_path", "path", "one_of"}
-)
-"""What makes routes."""
+ROUTES = frozenset({"drop", "flood", "to", "hops", "multicast", "ecmp", "pass_", "answer"})
+"""Functions that make routes."""
+PATHS = frozenset({"shortest_path", "path"})
+"""Methods of the network that do."""
 ASKS = frozenset({"is_multicast", "is_broadcast", "present", "prefix", "matches"})
 """What asks a field or a packet something, besides comparisons."""
 
@@ -36,20 +36,32 @@ def lines_of(file: str) -> Mapping[int, int]:
 
 
 def _asking(function: ast.FunctionDef | ast.Lambda) -> Iterator[ast.expr]:
-    """The smallest expressions of a function that ask a packet or make a route."""
+    """The expressions of a function that ask a packet or make a route."""
     body = function.body if isinstance(function.body, list) else [function.body]
-    waiting: list[ast.AST] = list(body)
+    waiting: list[ast.AST] = [] if _is_query(function) else list(body)
     while waiting:
         node = waiting.pop()
         if isinstance(node, (ast.FunctionDef, ast.Lambda)):
             continue
-        if isinstance(node, ast.Compare) and any(_is_field(part) for part in [node.left, *node.comparators]):
-            yield node
-        elif isinstance(node, ast.Attribute) and node.attr in ASKS and _is_field(node.value):
-            yield node
-        elif isinstance(node, ast.Call) and _name(node.func) in ROUTES and _makes_route(node.func):
+        if isinstance(node, ast.expr) and _asks(node):
             yield node
         waiting += list(ast.iter_child_nodes(node))
+
+
+def _is_query(function: ast.FunctionDef | ast.Lambda) -> bool:
+    """Whether it is a query, whose lines are in no decision."""
+    decorators = function.decorator_list if isinstance(function, ast.FunctionDef) else []
+    return any(_name(decorator) == "Query" for decorator in decorators)
+
+
+def _asks(node: ast.expr) -> bool:
+    if isinstance(node, ast.Compare):
+        return any(_is_field(part) for part in [node.left, *node.comparators])
+    if isinstance(node, ast.Attribute):
+        return node.attr in ASKS and _is_field(node.value)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in PATHS and isinstance(node.func.value, ast.Name)
+    return isinstance(node, ast.Call) and _name(node.func) in ROUTES
 
 
 def _is_field(node: ast.expr) -> bool:
@@ -58,11 +70,4 @@ def _is_field(node: ast.expr) -> bool:
 
 
 def _name(node: ast.expr) -> str | None:
-    if isinstance(node, ast.Attribute):
-        return node.attr
     return node.id if isinstance(node, ast.Name) else None
-
-
-def _makes_route(function: ast.expr) -> bool:
-    """Whether it is a function of this name, or a method of the network."""
-    return isinstance(function, ast.Name) or _name(function) in ("shortest_path", "path")

@@ -137,7 +137,7 @@ def _threads_in(place: _maple.Place, threads: list[threading.Thread]) -> Iterato
         threads.append(thread)
         start(thread)
 
-    threading.Thread.start = bound  # type: ignore[method-assign]
+    threading.Thread.start = bound  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:

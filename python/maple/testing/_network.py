@@ -26,6 +26,10 @@ Topology = str | Path | Mapping[str, Any]
 FOLLOWED = 3.0
 
 
+class OnlySimulated(Exception):
+    """A word that has a meaning in simulated time only, in a test on Open vSwitch."""
+
+
 class Network(Exploring, _emulate.Network):
     """An emulated network under a policy: no root, no sockets, simulated time.
 
@@ -68,6 +72,8 @@ class Network(Exploring, _emulate.Network):
         super().__init__(laboratory, shown)
         self._time_limit = time_limit
         self._names = Names(laboratory)
+        # Until when a host's frames were asked for, in nanoseconds.
+        self._seen: dict[str, int] = {}
         _coverage.begin(self._loaded)
         #: The policy's tables and variables, by name.
         self.state = State(self._loaded.place)
@@ -172,7 +178,7 @@ class Network(Exploring, _emulate.Network):
         __tracebackhide__ = True
         sender, bytes_ = self._packet("assert_dropped()", src, dst, fields, payload, frame)
         decision = _explain.Decision(self, sender, bytes_)
-        journey = self._deliver(sender, bytes_)
+        journey = self._deliver(sender, bytes_, comes=False)
         wrong = []
         if journey.hosts:
             wrong.append(f"{', '.join(sorted(set(journey.hosts)))} got it, and nobody should")
@@ -199,7 +205,7 @@ class Network(Exploring, _emulate.Network):
         __tracebackhide__ = True
         receivers = self._names.each(dst)
         sender, bytes_ = self._packet("assert_not_delivered()", src, receivers[0].name, fields, payload, frame)
-        journey = self._deliver(sender, bytes_)
+        journey = self._deliver(sender, bytes_, comes=False)
         got = [str(receiver.name) for receiver in receivers if receiver.name in journey.hosts]
         if got:
             self._fail(sender, bytes_, journey, [f"{', '.join(got)} got it, and should not"])
@@ -297,10 +303,6 @@ class Network(Exploring, _emulate.Network):
 
     # How it is done.
 
-    @property
-    def _seen(self) -> dict[str, int]:
-        return self.__dict__.setdefault("_received_until", {})
-
     def _packet(
         self,
         word: str,
@@ -319,7 +321,8 @@ class Network(Exploring, _emulate.Network):
         check_fields(fields, word)
         return sender, frame_of(sender, receiver, fields, payload)
 
-    def _deliver(self, sender: Place, frame: bytes) -> Journey:
+    def _deliver(self, sender: Place, frame: bytes, *, comes: bool = True) -> Journey:
+        """Sends a frame. ``comes`` says whether copies are expected, which matters only where waiting takes time."""
         if _coverage.is_wanted():
             # What a rule answers is decided once more, so that it counts.
             _maple.observe(self._laboratory, sender.dpid, sender.port, frame)

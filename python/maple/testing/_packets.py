@@ -48,7 +48,7 @@ def frame_of(src: Addresses, dst: Addresses | None, fields: Mapping[str, Any], p
     elif family in ("ipv4", "ipv6"):
         usual |= _usual_ip(src, dst, given, family)
     if payload is None and family != "arp":
-        payload = b"maple %d" % number_of_frame()
+        payload = b"maple test packet %08d" % number_of_frame()
     return _maple.test_frame(payload=payload, **(usual | given))
 
 

@@ -21,12 +21,12 @@ class State:
     def get(self, variable: str) -> Any:
         """The value of a variable; ``None`` if it has none."""
         with entered(self._place):
-            return _maple.Var(variable).get()
+            return _maple.Var(variable).value
 
     def set(self, variable: str, value: Any) -> None:
         """Sets a variable; when it returns, no packet is answered from the old value any more."""
         with entered(self._place):
-            _maple.Var(variable).set(value)
+            _maple.Var(variable).value = value
 
 
 class TableOf:
