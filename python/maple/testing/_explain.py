@@ -68,7 +68,7 @@ def ways(network: Network, journey: Journey) -> list[str]:
     """What became of each copy."""
     if not journey.copies:
         return ["no copy came anywhere: the policy dropped it, or it waits at the controller"]
-    told = [" ".join([journey._host, *copy._way(), copy.host or f"({copy.why})"]) for copy in journey.copies[:LISTED]]
+    told = [" ".join([journey._host, *copy.via, copy.host or f"({copy.why})"]) for copy in journey.copies[:LISTED]]
     more = len(journey.copies) - LISTED
     return [*told, f"and {more} more copies"] if more > 0 else told
 

@@ -359,8 +359,8 @@ def _wrong_at(
         return [f"{receiver.name} {times}" + (f", and should get it {count} times" if count != 1 or copies else "")]
     wrong = []
     for copy in copies:
-        if way is not None and copy._way() != way:
-            wrong.append(f"it came to {receiver.name} via {' '.join(copy._way())}, and not via {' '.join(way)}")
+        if way is not None and copy.via != way:
+            wrong.append(f"it came to {receiver.name} via {' '.join(copy.via)}, and not via {' '.join(way)}")
         wrong += [f"at {receiver.name} {told}" for told in differences(copy.frame, arrives)]
     return wrong
 
