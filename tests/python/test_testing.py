@@ -320,3 +320,27 @@ def test_a_thousand_assertions_leave_nothing_behind(net: Network) -> None:
     for number in range(1000):
         net.assert_delivered("h1", "h2", tcp_dst=1000 + number)
     assert len(net.rules(1)) < 20
+
+
+def test_a_closed_network_is_over() -> None:
+    def laboratories() -> int:
+        tasks = [path / "comm" for path in Path("/proc/self/task").iterdir()]
+        return sum(path.read_text().startswith("laboratory") for path in tasks if path.exists())
+
+    def wait_for(count: int) -> None:
+        end = time.monotonic() + 10
+        while laboratories() != count and time.monotonic() < end:
+            time.sleep(0.01)
+        assert laboratories() == count
+
+    wait_for(0)
+    net = Network("linear:2", shortest)
+    wait_for(1)
+    net.close()
+    net.close()
+    # Its thread has ended, although the object is still there.
+    wait_for(0)
+    assert repr(net) == "<network linear:2, closed>"
+    for call in (lambda: net.send("h1", "h2"), lambda: net.advance(1), lambda: net.rules(1)):
+        with pytest.raises(RuntimeError, match="the network is closed: its test is over"):
+            call()

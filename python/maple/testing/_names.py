@@ -32,7 +32,7 @@ class Names:
     """What hosts and switches of one network are called."""
 
     def __init__(self, laboratory: _maple.Laboratory) -> None:
-        self._laboratory = laboratory
+        self.laboratory = laboratory
         self._dpids = dict(laboratory.switches())
         self._by_dpid = {dpid: name for name, dpid in self._dpids.items()}
         self._hosts: dict[str, Place] = {}
@@ -47,7 +47,7 @@ class Names:
     def hosts(self) -> dict[str, Place]:
         """The hosts by name."""
         if not self._hosts:
-            for name, mac, ipv4, ipv6, switch, port in self._laboratory.hosts():
+            for name, mac, ipv4, ipv6, switch, port in self.laboratory.hosts():
                 place = Place(name, mac, ipv4, ipv6, self._dpids[switch], port)
                 self._hosts[name] = place
                 self._others |= {mac: place, str(_maple.Ip(ipv4)): place, str(_maple.Ip(ipv6)): place}

@@ -26,6 +26,16 @@ Topology = str | Path | Mapping[str, Any]
 FOLLOWED = 3.0
 
 
+CLOSED = "the network is closed: its test is over"
+
+
+class _Closed:
+    """What is in the place of a network that has ended."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(CLOSED)
+
+
 class OnlySimulated(Exception):
     """A word that has a meaning in simulated time only, in a test on Open vSwitch."""
 
@@ -93,6 +103,11 @@ class Network(Exploring, _emulate.Network):
             _coverage.end(self._laboratory)
             self._loaded.end()
             self._before.use()
+            # The last references: its thread ends here, also where a failed test keeps the network.
+            self._laboratory = self._names.laboratory = _Closed()  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<network {self._topology}, closed>" if self._is_closed else super().__repr__()
 
     @property
     def failures(self) -> list[str]:
@@ -312,6 +327,8 @@ class Network(Exploring, _emulate.Network):
         payload: bytes | None,
         frame: bytes | None,
     ) -> tuple[Place, bytes]:
+        if self._is_closed:
+            raise RuntimeError(CLOSED)
         sender = self._names.host(src)
         receiver = None if dst is None else self._names.receiver(dst)
         if frame is not None:
