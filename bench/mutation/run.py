@@ -73,6 +73,8 @@ def main() -> int:
         start = time.monotonic()
         is_killed = not passes(name, mutant.source, options.limit)
         reason = equivalent.get((name, mutant.what, mutant.before, mutant.after))
+        if not is_killed and reason is None:
+            print(f"{name}.py:{mutant.line}: {mutant.what}: survived", file=sys.stderr, flush=True)
         return Tried(name, mutant, is_killed, time.monotonic() - start, reason)
 
     with ThreadPoolExecutor(options.jobs) as pool:

@@ -58,10 +58,19 @@ def explained(network: Network, sender: Place, frame: bytes, journey: Journey | 
     told = [f"packet  {_maple.summary(frame)}, from {sender.name}"]
     if journey is not None:
         told += [f"{'became' if at == 0 else '':<6}  {way}" for at, way in enumerate(ways(network, journey))]
-    decision = Decision(network, sender, frame)
-    lines = decision.lines if decision.error is None else [*decision.lines[:-1], *decision.error.splitlines()]
-    told += [f"{'policy' if at == 0 else '':<6}  {line}" for at, line in enumerate(lines)]
+    told += [f"{'policy' if at == 0 else '':<6}  {line}" for at, line in enumerate(decided(network, sender, frame))]
     return "\n".join("    " + short(line) for line in told)
+
+
+def decided(network: Network, sender: Place, frame: bytes) -> list[str]:
+    """What the policy decides of a frame now, and why: what ``maple explain`` prints of a packet with these fields."""
+    fields = _maple.fields_of(frame)
+    try:
+        return str(network.explain(str(sender.name), **fields)).splitlines()
+    except ValueError:
+        # Fields can't say all frames: some are cut off, or have two tags. Then the decision alone is told.
+        decision = Decision(network, sender, frame)
+        return decision.lines if decision.error is None else [*decision.lines[:-1], *decision.error.splitlines()]
 
 
 def ways(network: Network, journey: Journey) -> list[str]:
