@@ -19,7 +19,7 @@ PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-tls bench-packages lint advisories dist debian-packages clean
+.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -33,6 +33,7 @@ help:
 	@echo 'make bench-restart  what a restart and a reload cost the traffic on Open vSwitch, beside os-ken and Faucet (root; five minutes)'
 	@echo 'make bench-exchange  all rules of a switch are exchanged while packets flow (root, Open vSwitch; five minutes)'
 	@echo 'make bench-tls  what TLS costs the controller: packet-ins a core, reconnects of 5,000 switches (five minutes)'
+	@echo 'make bench-mutation  faults in the examples, and how many of them the examples own tests find (some minutes)'
 	@echo 'make lint   rustfmt, clippy, licences and versions of dependencies, ruff, mypy, stubtest, links of the documentation'
 	@echo 'make dist   what a release consists of, in dist/: wheel, sdist, Debian package, static binary, lists of what is in them'
 	@echo 'make advisories  known faults of dependencies (needs the network)'
@@ -140,6 +141,10 @@ bench-restart: build bench-packages $(PEERS)/bin/python $(FAUCET)/bin/faucet
 # ARGS='--rules 20000 --seconds 15' and the like.
 bench-exchange: build bench-packages
 	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/exchange.py $(ARGS)
+
+# ARGS='--only acl --jobs 2' and the like.
+bench-mutation: build $(TOOLS)
+	$(BIN)/python bench/mutation/run.py $(ARGS)
 
 # ARGS='--rounds 3' and the like.
 # What the Debian package is made, checked and installed with.

@@ -434,7 +434,9 @@ class Copy:
         #: Its bytes at the end.
         self.frame = frame
 
-    def _way(self) -> list[str]:
+    @property
+    def via(self) -> list[str]:
+        """The switches that it went through, each once in a row."""
         way: list[str] = []
         for switch, _, _ in self.hops:
             if not way or way[-1] != switch:
@@ -442,7 +444,7 @@ class Copy:
         return way
 
     def __repr__(self) -> str:
-        return f"<copy {' '.join(self._way())}: {self.host or self.why}>"
+        return f"<copy {' '.join(self.via)}: {self.host or self.why}>"
 
 
 class Journey:
@@ -464,14 +466,14 @@ class Journey:
     def __repr__(self) -> str:
         if not self.copies:
             return f"<route {self._host}: nothing became of it yet>"
-        ways = [" ".join([self._host, *copy._way(), copy.host or f"({copy.why})"]) for copy in self.copies[:4]]
+        ways = [" ".join([self._host, *copy.via, copy.host or f"({copy.why})"]) for copy in self.copies[:4]]
         more = f"; {len(self.copies) - 4} more" if len(self.copies) > 4 else ""
         return f"<route {'; '.join(ways)}{more}>"
 
     def _repr_svg_(self) -> str:
         edges: dict[tuple[str, str], None] = {}
         for copy in self.copies:
-            way = [self._host, *copy._way(), *([copy.host] if copy.host else [])]
+            way = [self._host, *copy.via, *([copy.host] if copy.host else [])]
             edges.update(dict.fromkeys(itertools.pairwise(way)))
         return self._network._draw(repr(self), list(edges))
 

@@ -2394,7 +2394,14 @@ class Laboratory:
     """A network under a policy, in simulated time. :func:`maple.emulate` makes objects of what comes out here."""
 
     def __new__(
-        cls, topology: str, policy: Any, version: str, seed: int, track_hosts: bool, time_limit: float
+        cls,
+        topology: str,
+        policy: Any,
+        version: str,
+        seed: int,
+        track_hosts: bool,
+        time_limit: float,
+        place: Place | None = None,
     ) -> Laboratory: ...
     def command(self, line: str) -> str:
         """Does a command of the console."""
@@ -2434,6 +2441,82 @@ class Laboratory:
 
     def errors(self) -> list[tuple[str, int]]:
         """How the policy failed, and on how many packets each."""
+
+@final
+class Place:
+    """Where the tables, variables and costs of one network live. A new one is empty."""
+
+    def __new__(cls) -> Place: ...
+    @staticmethod
+    def current() -> Place:
+        """Where the tables of all threads live that have entered no place."""
+
+    def declarations(self) -> Place:
+        """A place with the declared types and the costs of links of this one, and without what tables hold."""
+
+    def use(self) -> None:
+        """Lets the tables of all threads that have entered no place live here."""
+
+    def enter(self) -> None:
+        """Lets the tables of this thread live here, until it leaves."""
+
+    def leave(self) -> None:
+        """Ends what the last ``enter`` of this thread began."""
+
+_Counterexample = tuple[bytes, str, int, str, list[str], list[str]]
+
+def introduce_hosts(laboratory: Laboratory) -> None:
+    """Has all hosts announce themselves."""
+
+def deliver(laboratory: Laboratory, host: str, frame: bytes) -> _Journey:
+    """Sends a frame from a host; returns when all copies have come out."""
+
+def fields_of(frame: bytes) -> dict[str, int | Mac | Ip]:
+    """The fields of a frame, by name."""
+
+def summary(frame: bytes) -> str:
+    """A frame in one line, for people."""
+
+def received(laboratory: Laboratory, host: str, since: int) -> tuple[list[tuple[bytes, list[str]]], int]:
+    """The frames that a host got since a time, in nanoseconds, with the switches of their paths; and the time now."""
+
+def switch_power(laboratory: Laboratory, switch: str, on: bool) -> None:
+    """Takes a switch down, with its ports and its connection, or up again."""
+
+def observe(
+    laboratory: Laboratory, switch: int, port: int, frame: bytes
+) -> tuple[list[str], tuple[str, int] | None, bool, str | None]:
+    """What the policy would do with a frame that enters there now.
+
+    What it asks and answers, line by line; file and line of its answer; whether it drops the packet; why it fails.
+    """
+
+def decisions(
+    laboratory: Laboratory,
+) -> tuple[list[tuple[str, int, str, int, int]], list[tuple[str, int, int]], int]:
+    """What the policy asked and answered so far.
+
+    File, line, test, how often it failed and held; file, line, how often it was reached; the number of runs.
+    """
+
+def open_flow(laboratory: Laboratory, src: str, dst: str, kind: str, port: int, ipv6: bool) -> str | None:
+    """Opens a TCP connection, or sends a UDP datagram, from one host to another. ``None`` if that worked."""
+
+def examine(
+    laboratory: Laboratory,
+    claim: str,
+    senders: list[str],
+    receivers: list[str],
+    only: dict[str, Any],
+    except_: list[dict[str, Any]],
+    packets: int,
+    other: tuple[Any, Place] | None = None,
+    time_limit: float = 1.0,
+) -> tuple[_Counterexample | None, int, int, str | None]:
+    """Looks for a packet that contradicts a claim: ``never``, ``arrives``, ``no_loops`` or ``same_as``.
+
+    The packet, packets tried, distinct traces, and why the runs are no proof.
+    """
 
 def main(arguments: list[str]) -> int:
     """Runs the ``maple`` command; the exit status."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import doctest
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,6 +84,13 @@ def test_a_lesson_shows_what_happens(lesson: Path, tmp_path: Path, monkeypatch: 
             runner.run(parsed, clear_globs=False)
             globs.update(parsed.globs)
             assert runner.failures == 0
+            played += 1
+        elif language == "console":
+            assert title.startswith("maple test "), title
+            done = subprocess.run(
+                [sys.executable, "-m", *title.split()], capture_output=True, text=True, timeout=60, check=False
+            )
+            assert text.strip() in done.stdout, done.stdout + done.stderr
             played += 1
         else:
             command = re.fullmatch(r"maple run (\w+\.py) --emulate (\S+)(?: --control \S+)? --console", title)

@@ -13,6 +13,7 @@ use crate::manual::{CompletionsArgs, ManArgs};
 use crate::options::{
     ApplyArgs, CheckArgs, DoctorArgs, EmulateArgs, LoadArgs, PlanArgs, ReloadArgs, RollbackArgs, RunArgs, ShowArgs,
 };
+use crate::policy_tests::TestArgs;
 use crate::state::StateArgs;
 
 /// A network that behaves as if one function ran on every packet.
@@ -86,6 +87,8 @@ pub enum Command {
     Rollback(RollbackArgs),
     /// Search for reads of a policy that Maple cannot track: clocks, random numbers, globals, files
     Check(CheckArgs),
+    /// Run the tests beside policies in Python, with pytest
+    Test(TestArgs),
     /// Emulate a network of OpenFlow switches and hosts, for any controller
     Emulate(EmulateArgs),
     /// Send packets of many switches to a controller, and time its answers

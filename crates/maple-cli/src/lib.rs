@@ -19,6 +19,7 @@ mod config;
 
 mod builtin;
 mod policy;
+mod policy_tests;
 
 mod console;
 pub mod decode;
@@ -72,6 +73,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Run(args) => args.refusal(),
         Command::Emulate(args) => args.refusal(),
         Command::Check(_)
+        | Command::Test(_)
         | Command::Decode(_)
         | Command::Show(_)
         | Command::Explain(_)
@@ -104,6 +106,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Apply(args) => plan::apply(&args),
         Command::Rollback(args) => reload::rollback(&args),
         Command::Check(args) => check::main(args, loader),
+        Command::Test(args) => policy_tests::main(&args, loader),
         Command::Emulate(args) => emulate::main(args),
         Command::Load(args) => load::main(&args),
         Command::Decode(args) => decoded(args),

@@ -95,6 +95,15 @@ pub trait PolicyLoader: Sync {
         anyhow::bail!("this `maple` has no importers")
     }
 
+    /// Runs `maple test` with these arguments. Returns the exit status.
+    ///
+    /// # Errors
+    /// If policies have no tests in this language, or what runs them is missing.
+    fn run_tests(&self, arguments: &[OsString]) -> anyhow::Result<u8> {
+        let _ = arguments;
+        anyhow::bail!("this `maple` has no tests of policies")
+    }
+
     /// Redirects what policies print to standard error, so that standard output has only the findings.
     ///
     /// # Errors

@@ -9,6 +9,8 @@
 //! All of it runs in one thread of its own, which sleeps between calls.
 
 mod costs;
+mod decisions;
+mod merge;
 mod snoop;
 
 use std::collections::BTreeMap;
@@ -21,21 +23,26 @@ use maple_controller::names::{Named, Names};
 use maple_controller::simulation::{Line, Simulation, SimulationOptions};
 use maple_controller::snoop::Snooping;
 use maple_controller::{Deadlines, QueueLimits};
+use maple_core::check::{self, Examined, Host, Observation, Question};
 use maple_core::engine::{Engines, Event, Options, Time as EngineTime, ViolationKey};
 use maple_core::explain;
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::policy::Policy;
+use maple_core::run::Run;
 use maple_core::state::{Commit, Snapshot, Store};
+use maple_emulator::host::{Kind, Progress};
 use maple_emulator::lab::{Ground, Lab, LabError};
 use maple_emulator::network::{ControlEvent, FrameId, Hop, NetworkOptions, Origin, Outcome};
-use maple_emulator::time::{MILLISECOND, SECOND, Time};
+use maple_emulator::time::{MICROSECOND, MILLISECOND, SECOND, Time};
 use maple_emulator::{Network, Topology};
-use maple_wire::{Dpid, Version};
+use maple_wire::{Dpid, PortNo, Version};
 use serde_json::Value;
 
+use decisions::Counted;
 use snoop::Snoop;
 
 pub use costs::costs_of;
+pub use decisions::{Asked, Decisions, TestKey};
 
 /// The maximum number of turns that follow each other while no time passes.
 const MAX_TURNS: u32 = 100_000;
@@ -45,6 +52,10 @@ const KNOWN: Time = 10 * SECOND;
 const FOLLOWED: Time = 2 * MILLISECOND;
 /// How long a frame may take to come out everywhere.
 const SETTLED: Time = SECOND;
+/// How long a frame takes through a small network whose rules answer it.
+const CROSSED: Time = 100 * MICROSECOND;
+/// The time from one host's announcement to the next one's, so that a port has no more than it may have at once.
+const INTRODUCED: Time = MILLISECOND;
 
 /// How a laboratory behaves.
 pub struct LaboratoryOptions {
@@ -65,6 +76,8 @@ pub struct Laboratory {
     jobs: Mutex<Sender<Job>>,
     store: Arc<Store>,
     topology: Arc<Topology>,
+    policy: Arc<Counted>,
+    track_hosts: bool,
 }
 
 type Job = Box<dyn FnOnce(&mut World) + Send>;
@@ -102,7 +115,9 @@ impl Laboratory {
     ) -> Result<Laboratory, LabError> {
         let costs = costs_of(&options.topology, &store.snapshot());
         store.update(|_| costs);
-        let topology = Arc::new(options.topology.clone());
+        let (topology, track_hosts) = (Arc::new(options.topology.clone()), options.track_hosts);
+        let counted = Arc::new(Counted::new(policy));
+        let policy: Arc<dyn Policy> = Arc::clone(&counted) as _;
         let (jobs, inbox) = channel();
         let (ready, told) = channel();
         let world = (options, Arc::clone(&policy), Arc::clone(&store));
@@ -117,7 +132,7 @@ impl Laboratory {
         });
         spawned.map_err(|error| LabError::Failed(format!("no thread to be had: {error}")))?;
         told.recv().map_err(|_| ended())??;
-        Ok(Laboratory { jobs: Mutex::new(jobs), store, topology })
+        Ok(Laboratory { jobs: Mutex::new(jobs), store, topology, policy: counted, track_hosts })
     }
 
     /// Its topology, as it was at the beginning.
@@ -128,6 +143,60 @@ impl Laboratory {
     /// The state that the policy works on. Give commits on it to [`Laboratory::committed`].
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// What the policy decided since the beginning, or since [`Laboratory::forget_decisions`].
+    pub fn decisions(&self) -> Decisions {
+        self.policy.decisions()
+    }
+
+    /// Forgets what the policy decided so far.
+    pub fn forget_decisions(&self) {
+        self.policy.forget();
+    }
+
+    /// What the policy would decide of a frame that enters there now. The run changes nothing, but counts as a decision.
+    pub fn observe(&self, at: Location, frame: &[u8]) -> Observation {
+        let run = Run::new(frame.into(), frame.len(), at, self.store.begin(), self.track_hosts);
+        Observation::of(&*self.policy, &run)
+    }
+
+    /// The hosts where they are now, by name, with the addresses that the network knows of them.
+    ///
+    /// # Errors
+    /// [`LabError`] if the laboratory has ended.
+    pub fn hosts(&self) -> Result<Vec<(String, Host)>, LabError> {
+        self.call(|_, world| {
+            let one = |host: &maple_emulator::Host| {
+                let spec = host.spec();
+                let location = Location::new(spec.switch, spec.port);
+                let ipv6 = [spec.ipv6, host.link_local()].into();
+                (spec.name.clone(), (Mac(spec.mac), HostInfo { location, ipv4: [spec.ipv4].into(), ipv6 }))
+            };
+            Ok(world.network().hosts().map(one).collect())
+        })
+    }
+
+    /// Looks for a packet that contradicts a claim, in a copy of the state as it is now.
+    ///
+    /// If the policy is compared with another one, `other` is the state that loading that one left. Trying packets takes
+    /// the caller's thread, and no simulated time.
+    ///
+    /// # Errors
+    /// [`LabError`] if the laboratory has ended, or no state fits both policies.
+    pub fn examine(&self, question: Question, other: Option<&Snapshot>, packets: u64) -> Result<Examined, LabError> {
+        let hosts = self.hosts()?.into_iter().map(|(_, host)| host).collect();
+        let store = self.store.copy();
+        if let Some(other) = other {
+            let also = merge::besides(&store.snapshot(), other, &self.topology)?;
+            store.update(|_| also);
+        }
+        Ok(check::examine(self.policy.inner(), &store, (hosts, self.track_hosts), question, packets))
+    }
+
+    /// Whether hosts are tracked.
+    pub fn tracks_hosts(&self) -> bool {
+        self.track_hosts
     }
 
     /// Asks for something. The channel delivers the answer when it is done.
@@ -384,6 +453,92 @@ impl World {
         Ok(self.journey(id))
     }
 
+    /// Sends a frame as a host would, and waits until all its copies have come out.
+    ///
+    /// A frame that the switches' rules answer takes only as long as its path. One that comes to the controller takes a
+    /// second, since the controller may hold it.
+    ///
+    /// # Errors
+    /// [`LabError`] if there is no such host.
+    pub fn deliver(&mut self, host: &str, frame: Vec<u8>) -> Result<Journey, LabError> {
+        let id = self.network.inject_from(host, frame)?;
+        let end = self.now() + SETTLED;
+        let mut step = CROSSED;
+        loop {
+            let until = end.min(self.now() + step);
+            self.run_until(until)?;
+            if until == end || self.is_through(id) {
+                return Ok(self.journey(id));
+            }
+            step *= 2;
+        }
+    }
+
+    /// Whether nothing more becomes of a frame: rules have answered all its copies, and none is under way.
+    fn is_through(&self, id: FrameId) -> bool {
+        let mut fates = self.network.log().of(id).peekable();
+        fates.peek().is_some()
+            && fates.all(|fate| !matches!(fate.outcome, Outcome::Controller(_)))
+            && !self.network.is_in_flight(id)
+    }
+
+    /// Has a host open a flow to another, and waits until it has ended, for so long at most.
+    ///
+    /// # Errors
+    /// [`LabError`] if one of them is not there.
+    pub fn flow(
+        &mut self,
+        (src, dst): (&str, &str),
+        kind: Kind,
+        ipv6: bool,
+        within: Time,
+    ) -> Result<Progress, LabError> {
+        let id = self.network.open_flow(src, dst, kind, ipv6)?;
+        let end = self.now() + within;
+        loop {
+            self.run_until(end.min(self.now() + MILLISECOND))?;
+            let progress = self.network.host(src).and_then(|host| Some(host.flow(id)?.progress));
+            let progress = progress.unwrap_or(Progress::NoAnswer);
+            if progress != Progress::Running || self.now() >= end {
+                return Ok(progress);
+            }
+        }
+    }
+
+    /// Takes a switch down, with its links, its hosts' ports and its connection, or up again with empty tables.
+    ///
+    /// # Errors
+    /// [`LabError`] if there is no such switch.
+    pub fn switch_power(&mut self, dpid: Dpid, on: bool) -> Result<(), LabError> {
+        let links = self.network.links().iter().map(|link| (link.spec.a.0, link.spec.b.0));
+        let mut links: Vec<(Dpid, Dpid)> = links.filter(|(a, b)| *a == dpid || *b == dpid).collect();
+        links.dedup();
+        links.into_iter().try_for_each(|(a, b)| self.network.set_link(a, b, on))?;
+        let hosts = self.network.hosts().map(|host| host.spec()).filter(|spec| spec.switch == dpid);
+        let ports: Vec<PortNo> = hosts.map(|spec| spec.port).collect();
+        ports.into_iter().try_for_each(|port| self.network.set_port(dpid, port, on))?;
+        if on {
+            self.network.mend_control(dpid)?;
+            self.network.restart_switch(dpid)?;
+        } else {
+            self.network.cut_control(dpid)?;
+        }
+        self.run_until(self.network.now())
+    }
+
+    /// Has all hosts announce themselves, so that the controller knows where they are, with their IPv4 addresses.
+    ///
+    /// # Errors
+    /// [`LabError`] if the controller never comes to rest.
+    pub fn introduce_hosts(&mut self) -> Result<(), LabError> {
+        let names: Vec<String> = self.network.hosts().map(|host| host.spec().name.clone()).collect();
+        for name in names {
+            self.network.announce(&name)?;
+            self.run_until(self.now() + INTRODUCED)?;
+        }
+        self.run_until(self.now() + SETTLED)
+    }
+
     /// The last frame since a time that one host sent to another's hardware address, and what happened to it.
     pub fn last_journey(&self, from: &str, to: &str, since: Time) -> Option<Journey> {
         let (from, to) = (self.network.host(from)?.spec(), self.network.host(to)?.spec());
@@ -395,7 +550,7 @@ impl World {
 
     fn journey(&self, id: FrameId) -> Journey {
         let log = self.network.log();
-        let entry = log.entries().find(|entry| entry.id == id);
+        let entry = log.entry(id);
         let copies = log.of(id).filter_map(|delivery| {
             let end = match &delivery.outcome {
                 Outcome::Egress { host: Some(host), .. } => Ok(host.clone()),

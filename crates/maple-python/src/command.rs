@@ -83,15 +83,11 @@ impl PolicyLoader for Loader {
     }
 
     fn import_lists(&self, arguments: &[OsString]) -> anyhow::Result<u8> {
-        let main = |py: Python<'_>| -> PyResult<u8> {
-            match py.import("maple.importers.__main__")?.call_method1("main", (arguments,)) {
-                Ok(status) => status.extract(),
-                // argparse ends the program for `--help` and bad options.
-                Err(error) if error.is_instance_of::<PySystemExit>(py) => error.value(py).getattr("code")?.extract(),
-                Err(error) => Err(error),
-            }
-        };
-        Python::attach(main).map_err(|error| anyhow::anyhow!("{error}"))
+        program("maple.importers.__main__", arguments)
+    }
+
+    fn run_tests(&self, arguments: &[OsString]) -> anyhow::Result<u8> {
+        program("maple.testing._command", arguments)
     }
 
     fn print_aside(&self) -> anyhow::Result<()> {
@@ -114,6 +110,19 @@ impl PolicyLoader for Loader {
     fn ended(&self) {
         host::ended();
     }
+}
+
+/// Runs `main(arguments)` of a module of this package. Returns the exit status.
+fn program(module: &str, arguments: &[OsString]) -> anyhow::Result<u8> {
+    let main = |py: Python<'_>| -> PyResult<u8> {
+        match py.import(module)?.call_method1("main", (arguments,)) {
+            Ok(status) => status.extract(),
+            // argparse ends the program for `--help` and bad options.
+            Err(error) if error.is_instance_of::<PySystemExit>(py) => error.value(py).getattr("code")?.extract(),
+            Err(error) => Err(error),
+        }
+    };
+    Python::attach(main).map_err(|error| anyhow::anyhow!("{error}"))
 }
 
 /// What a function of a module of this package loads.

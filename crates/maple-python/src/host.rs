@@ -22,24 +22,51 @@ thread_local! {
     static ON_WORKER: Cell<bool> = const { Cell::new(false) };
     /// Where this thread writes instead of the host's store, while it loads a policy that does not run yet.
     static ASIDE: RefCell<Option<Arc<Store>>> = const { RefCell::new(None) };
+    /// The places that this thread has entered; the last one counts.
+    static ENTERED: RefCell<Vec<Arc<Place>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A store, and the network in simulated time that follows what is written to it, while that exists.
+pub struct Place {
+    store: Arc<Store>,
+    laboratory: RwLock<Weak<Laboratory>>,
+}
+
+impl Place {
+    /// A place for this store, without a network.
+    pub fn of(store: Arc<Store>) -> Arc<Place> {
+        Arc::new(Place { store, laboratory: RwLock::default() })
+    }
+
+    /// Its store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// Has this laboratory, which has the store, follow what is written to it from now on.
+    pub fn use_laboratory(&self, laboratory: &Arc<Laboratory>) {
+        *self.laboratory.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(laboratory);
+    }
+
+    fn laboratory(&self) -> Option<Arc<Laboratory>> {
+        self.laboratory.read().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
 }
 
 struct Host {
-    store: Arc<Store>,
+    place: Arc<Place>,
     controller: Option<Handle>,
-    /// The network in simulated time that the store belongs to, while it exists.
-    laboratory: Weak<Laboratory>,
     /// What workers committed before the controller that they belong to was told here.
     early: Vec<Commit>,
 }
 
 impl Host {
-    fn of(store: Arc<Store>) -> Host {
-        Host { store, controller: None, laboratory: Weak::new(), early: Vec::new() }
+    fn of(place: Arc<Place>) -> Host {
+        Host { place, controller: None, early: Vec::new() }
     }
 }
 
-static HOST: LazyLock<RwLock<Host>> = LazyLock::new(|| RwLock::new(Host::of(Store::new())));
+static HOST: LazyLock<RwLock<Host>> = LazyLock::new(|| RwLock::new(Host::of(Place::of(Store::new()))));
 static GATE: Gate = Gate::new();
 
 /// A controller is about to start: until it runs, only this thread uses the state.
@@ -70,15 +97,42 @@ pub fn store() -> Arc<Store> {
     if let Some(aside) = ASIDE.with_borrow(Clone::clone) {
         return aside;
     }
+    if let Some(place) = entered() {
+        return Arc::clone(place.store());
+    }
     if !is_worker() {
         GATE.pass();
     }
-    HOST.read().unwrap_or_else(PoisonError::into_inner).store.clone()
+    Arc::clone(HOST.read().unwrap_or_else(PoisonError::into_inner).place.store())
 }
 
 /// Lets tables and variables live in `store` from now on.
 pub fn use_store(store: Arc<Store>) {
-    *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host::of(store);
+    use_place(Place::of(store));
+}
+
+/// Lets tables and variables live in this place from now on, for all threads that have entered no other.
+pub fn use_place(place: Arc<Place>) {
+    *HOST.write().unwrap_or_else(PoisonError::into_inner) = Host::of(place);
+}
+
+/// The place that threads use that have entered no other.
+pub fn current_place() -> Arc<Place> {
+    Arc::clone(&HOST.read().unwrap_or_else(PoisonError::into_inner).place)
+}
+
+/// Lets this thread's tables and variables live in this place, whatever other threads use, until it leaves.
+pub fn enter(place: Arc<Place>) {
+    ENTERED.with_borrow_mut(|entered| entered.push(place));
+}
+
+/// Ends what the last [`enter`] of this thread began.
+pub fn leave() {
+    ENTERED.with_borrow_mut(|entered| drop(entered.pop()));
+}
+
+fn entered() -> Option<Arc<Place>> {
+    ENTERED.with_borrow(|entered| entered.last().cloned())
 }
 
 /// From now on, what this thread reads and writes is in `store`, and no controller follows that. `None` ends this.
@@ -88,11 +142,6 @@ pub fn write_to(store: Option<Arc<Store>>) {
 
 fn is_aside() -> bool {
     ASIDE.with_borrow(Option::is_some)
-}
-
-/// Has this laboratory, which has the store, follow what is written to it from now on.
-pub fn use_laboratory(laboratory: &Arc<Laboratory>) {
-    HOST.write().unwrap_or_else(PoisonError::into_inner).laboratory = Arc::downgrade(laboratory);
 }
 
 /// Has the table and the variable of this name survive restarts. `false` if a controller runs that keeps no state.
@@ -197,12 +246,12 @@ fn laboratory() -> Option<Arc<Laboratory>> {
     if is_aside() {
         return None;
     }
-    HOST.read().unwrap_or_else(PoisonError::into_inner).laboratory.upgrade()
+    entered().unwrap_or_else(current_place).laboratory()
 }
 
 /// The running controller, if there is one.
 pub fn controller() -> Option<Handle> {
-    if is_aside() {
+    if is_aside() || entered().is_some() {
         return None;
     }
     HOST.read().unwrap_or_else(PoisonError::into_inner).controller.clone()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use maple_controller::control::explain::{Explain, to_text};
 use maple_core::snooped;
-use maple_core::state::Store;
+use maple_core::state::{Store, Write};
 use maple_emulator::Topology;
 use maple_emulator::lab::{Ground as _, Lab, LabError};
 use maple_laboratory::{Journey, Laboratory, LaboratoryOptions, World, seconds};
@@ -13,7 +13,7 @@ use maple_wire::{Dpid, Version};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::host::{self, laboratory_error};
+use crate::host::{self, Place, laboratory_error};
 use crate::policy::PythonPolicy;
 use crate::snoop::snooping_of;
 
@@ -26,14 +26,14 @@ type PyHop = (String, u32, Option<u32>);
 /// The path of a copy, the host that got it, why none did, its bytes.
 type PyCopy = (Vec<PyHop>, Option<String>, Option<String>, Vec<u8>);
 /// A frame and its copies.
-type PyJourney = (Vec<u8>, Vec<PyCopy>);
+pub(crate) type PyJourney = (Vec<u8>, Vec<PyCopy>);
 /// Name, MAC, IPv4, IPv6, switch, port.
 type PyHost = (String, String, String, String, String, u32);
 /// Both ends, whether it is up, delay in seconds, loss, rate in bits a second.
 type PyLink = ((String, u32), (String, u32), bool, f64, f64, Option<u64>);
 
 impl PyLaboratory {
-    fn call<R: Send + 'static>(
+    pub fn call<R: Send + 'static>(
         &self,
         py: Python<'_>,
         f: impl FnOnce(&Lab, &mut World) -> Result<R, LabError> + Send + 'static,
@@ -49,7 +49,8 @@ impl PyLaboratory {
 #[pymethods]
 impl PyLaboratory {
     #[new]
-    #[pyo3(signature = (topology, policy, version, seed, track_hosts, time_limit))]
+    #[pyo3(signature = (topology, policy, version, seed, track_hosts, time_limit, place = None))]
+    #[allow(clippy::too_many_arguments, reason = "`maple.emulate` is what people call")]
     fn new(
         py: Python<'_>,
         topology: &str,
@@ -58,6 +59,7 @@ impl PyLaboratory {
         seed: u64,
         track_hosts: bool,
         time_limit: f64,
+        place: Option<&PyPlace>,
     ) -> PyResult<PyLaboratory> {
         let topology = Topology::parse(topology).map_err(|e| PyValueError::new_err(e.to_string()))?;
         let version = match version {
@@ -70,14 +72,12 @@ impl PyLaboratory {
         let snooping = snooping_of(policy)?;
         let policy = Arc::new(PythonPolicy::new(policy, limit));
         let options = LaboratoryOptions { topology, version, seed, track_hosts, snooping };
-        let mut users = host::store().snapshot().of_users();
-        users.retain(|write| !snooped::is_learned(write));
-        let store = Store::new();
-        store.update(|_| users);
-        host::use_store(Arc::clone(&store));
+        let place = place.map_or_else(with_users_state, |place| Arc::clone(&place.0));
+        host::use_place(Arc::clone(&place));
+        let store = Arc::clone(place.store());
         let laboratory = py.detach(|| Laboratory::start(options, policy, store)).map_err(laboratory_error)?;
         let laboratory = Arc::new(laboratory);
-        host::use_laboratory(&laboratory);
+        place.use_laboratory(&laboratory);
         Ok(PyLaboratory(laboratory))
     }
 
@@ -203,24 +203,82 @@ impl PyLaboratory {
     }
 }
 
+/// A place for a new network, with the tables, variables and costs of the one before.
+fn with_users_state() -> Arc<Place> {
+    let mut users = host::store().snapshot().of_users();
+    users.retain(|write| !snooped::is_learned(write));
+    let store = Store::new();
+    store.update(|_| users);
+    Place::of(store)
+}
+
+/// Where the tables, variables and costs of one network live. A new one is empty.
+#[pyclass(frozen, name = "Place", module = "maple._maple")]
+pub struct PyPlace(pub Arc<Place>);
+
+#[pymethods]
+impl PyPlace {
+    #[new]
+    fn new() -> PyPlace {
+        PyPlace(Place::of(Store::new()))
+    }
+
+    /// Where the tables of all threads live that have entered no place.
+    #[staticmethod]
+    fn current() -> PyPlace {
+        PyPlace(host::current_place())
+    }
+
+    /// A place with the declared types and the costs of links of this one, and without what was written to tables.
+    fn declarations(&self) -> PyPlace {
+        let mut writes = self.0.store().snapshot().of_users();
+        writes.retain(|write| !matches!(write, Write::Table { .. } | Write::Var { .. }));
+        let store = Store::new();
+        store.update(|_| writes);
+        PyPlace(Place::of(store))
+    }
+
+    /// Lets the tables of all threads that have entered no place live here.
+    #[pyo3(name = "use")]
+    fn make_current(&self) {
+        host::use_place(Arc::clone(&self.0));
+    }
+
+    /// Lets the tables of this thread live here, until it leaves.
+    fn enter(&self) {
+        host::enter(Arc::clone(&self.0));
+    }
+
+    /// Ends what the last `enter` of this thread began.
+    fn leave(&self) {
+        host::leave();
+    }
+}
+
 /// The names of switches.
 #[derive(Clone)]
-struct Names(Vec<(Dpid, String)>);
+pub struct Names(Vec<(Dpid, String)>);
 
 impl Names {
-    fn of(&self, dpid: Dpid) -> String {
+    pub fn of(&self, dpid: Dpid) -> String {
         let found = self.0.iter().find(|(known, _)| *known == dpid);
         found.map_or_else(|| dpid.to_string(), |(_, name)| name.clone())
     }
 }
 
 impl PyLaboratory {
-    fn names(&self) -> Names {
+    /// The laboratory.
+    pub fn laboratory(&self) -> &Arc<Laboratory> {
+        &self.0
+    }
+
+    /// The names of its switches.
+    pub fn names(&self) -> Names {
         Names(self.0.topology().switches.iter().map(|switch| (switch.dpid, switch.name.clone())).collect())
     }
 }
 
-fn of_journey(names: &Names, journey: Journey) -> PyJourney {
+pub(crate) fn of_journey(names: &Names, journey: Journey) -> PyJourney {
     let copies = journey.copies.into_iter().map(|copy| {
         let hop =
             |hop: &maple_emulator::network::Hop| (names.of(hop.dpid), hop.in_port.0, hop.out_port.map(|port| port.0));

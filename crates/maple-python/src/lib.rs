@@ -38,6 +38,7 @@ mod slices;
 
 mod command;
 mod host;
+mod kit;
 mod laboratory;
 mod load;
 mod start;
@@ -74,7 +75,11 @@ mod _maple {
     #[pymodule_export]
     use crate::interrupt::PolicyTimeout;
     #[pymodule_export]
-    use crate::laboratory::PyLaboratory;
+    use crate::kit::{
+        decisions, deliver, examine, fields_of, introduce_hosts, observe, open_flow, received, summary, switch_power,
+    };
+    #[pymodule_export]
+    use crate::laboratory::{PyLaboratory, PyPlace};
     #[pymodule_export]
     use crate::listen::{PyHeard, PyListener, listener_failed, port_counts, send_frame, traffic_counts};
     #[pymodule_export]

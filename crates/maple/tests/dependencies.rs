@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-const NOT_WANTED: [&str; 11] = [
+const NOT_WANTED: [&str; 12] = [
     "anyhow",
     "clap",
     "ctrlc",
@@ -12,6 +12,7 @@ const NOT_WANTED: [&str; 11] = [
     "maple-emulator",
     "maple-laboratory",
     "maple-load",
+    "maple-testing",
     "plotters",
     "tracing-subscriber",
 ];

@@ -30,6 +30,8 @@ mod cost;
 mod coverage;
 mod packet;
 mod proof;
+mod question;
+mod scope;
 mod vary;
 
 #[cfg(test)]
@@ -40,19 +42,21 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use maple_wire::{Field, PortNo};
+use maple_wire::{Dpid, Field, PortNo};
 
 use crate::network::{HostInfo, Location, Mac, PortKind};
 use crate::policy::{Policy, PolicyError};
 use crate::run::{Run, Violation};
 use crate::state::{Snapshot, Store, Txn, Write};
-use crate::trace::{Item, Source, Step};
+use crate::trace::{Cond, Item, Source, Step};
 
 pub use cost::{Per, Wide};
 pub use coverage::{Coverage, OneSided};
 pub use observe::{Difference, Observation};
 pub use packet::{Sample, frame_of};
 pub use proof::Open;
+pub use question::{Claim, Counterexample, Examined, Question, examine};
+pub use scope::Scope;
 
 pub(crate) use packet::Headers;
 pub(crate) use vary::{failing, fitting};
@@ -187,9 +191,20 @@ impl Check {
         self.explored = Some(Explored::default());
     }
 
+    /// The same, for a policy that decides only some packets: nothing is claimed where these tests fail, each asked last
+    /// at its switch.
+    fn for_packets_that_pass(&mut self, last_tests: BTreeSet<(Dpid, Cond)>) {
+        self.explored = Some(Explored::with_last_tests(last_tests));
+    }
+
     /// The constraints that the policy's routes are under, by name.
     pub fn constraints(&self) -> Vec<Arc<str>> {
         self.policy.constraints()
+    }
+
+    /// The packets that f decided so far, in order: each with the state and what the first run on it did.
+    fn decided(&self) -> impl Iterator<Item = (&Sample, &Arc<Snapshot>, &Observation)> {
+        self.tried.iter().map(|tried| (&tried.sample, &tried.state, &tried.first))
     }
 
     /// The routes that constraints refused: for each constraint and line the first one, and the packets.

@@ -87,6 +87,18 @@ impl Observation {
         }
     }
 
+    /// What the run asked, line by line, and its answer: for people.
+    pub fn lines(&self) -> Vec<String> {
+        let told = |source: Option<&Source>, text: &str| match source {
+            Some(source) => format!("{source}: {text}"),
+            None => text.to_owned(),
+        };
+        let asked = self.trace.steps().filter(|step| step.source().is_some());
+        let mut lines: Vec<String> = asked.map(|step| told(step.source(), &step.to_string())).collect();
+        lines.push(told(self.made_at.as_ref(), &self.end()));
+        lines
+    }
+
     /// Where this run and a later one on the same packet and state differ, if they do.
     ///
     /// Two runs that failed are equal, whatever their errors say, because error texts may contain times and addresses.

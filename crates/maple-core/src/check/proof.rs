@@ -80,9 +80,16 @@ pub(super) struct Explored {
     switches: BTreeMap<Dpid, MergedTraces>,
     wrote: bool,
     whole_frame: bool,
+    /// Tests, by switch, that say last whether a packet is asked about at all. If they fail, nothing more is claimed.
+    last_tests: BTreeSet<(Dpid, Cond)>,
 }
 
 impl Explored {
+    /// Nothing, where these tests are the last that say whether a packet is asked about.
+    pub fn with_last_tests(last_tests: BTreeSet<(Dpid, Cond)>) -> Explored {
+        Explored { last_tests, ..Explored::default() }
+    }
+
     /// Adds a run on a packet that entered at a switch. Returns whether its trace is new there.
     pub fn take(&mut self, at: Dpid, run: &Observation) -> bool {
         self.wrote |= !run.writes.is_empty();
@@ -115,7 +122,8 @@ impl Explored {
                 is_tracked && host.is_some_and(|host| host.location.switch != dpid)
             };
             for children in traces.nodes() {
-                complete(children, &ports, &is_elsewhere)?;
+                let is_last = |cond: &Cond| self.last_tests.contains(&(dpid, cond.clone()));
+                complete(children, &ports, &is_elsewhere, &is_last)?;
             }
         }
         Ok(())
@@ -127,6 +135,7 @@ fn complete<'a>(
     children: impl Iterator<Item = &'a Key>,
     ports: &[PortNo],
     is_elsewhere: &impl Fn(&Cond) -> bool,
+    is_last: &impl Fn(&Cond) -> bool,
 ) -> Result<(), Open> {
     let mut items: Vec<&Item> = Vec::new();
     let mut answers: BTreeMap<(usize, usize), BTreeSet<usize>> = BTreeMap::new();
@@ -180,6 +189,7 @@ fn complete<'a>(
                 [true, false] if is_no_port => Ok(()),
                 [false, true] if is_only_port && is_about_port_only => Ok(()),
                 [true, false] if is_elsewhere(cond) => Ok(()),
+                [false, true] if is_last(cond) => Ok(()),
                 [true, false] => Err(Open::Side(cond.to_string())),
                 _ => Err(Open::Side(format!("not {cond}"))),
             }

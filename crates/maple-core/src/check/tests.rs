@@ -218,3 +218,79 @@ proptest! {
         prop_assert_eq!(check.coverage().unexplored, open.count() as u64);
     }
 }
+
+/// What is found out about packets of the first host of the network.
+fn examined(policy: impl Policy + 'static, claim: impl Fn(&[Host]) -> Claim) -> Examined {
+    let (store, hosts) = network();
+    let claim = claim(&hosts);
+    let destinations = hosts.iter().map(|(mac, _)| *mac).collect();
+    let scope = Scope { senders: vec![hosts[0].clone()], by_address: true, destinations, ..Scope::default() };
+    let policy: Arc<dyn Policy> = Arc::new(policy);
+    examine(&policy, &store, (hosts, true), Question { scope, claim }, 2000)
+}
+
+fn never_at_the_last(hosts: &[Host]) -> Claim {
+    Claim::NeverAt([hosts[3].1.location].into())
+}
+
+#[test]
+fn a_claim_is_contradicted_by_a_packet_of_the_scope() {
+    let hole = |pkt: &PacketHandle, _: &Net| if pkt.is(Field::TcpDst, 8080) { Route::flood() } else { Route::drop() };
+    let found = examined(hole, never_at_the_last);
+    let Counterexample { sample, why, lines, .. } = found.counterexample.expect("there is one");
+    assert_eq!(sample.packet().get(Field::TcpDst), Some(8080));
+    assert_eq!(sample.packet().get(Field::EthSrc), Some(1), "only the first host is asked about");
+    assert!(why.starts_with("a copy leaves at") && lines[0].contains("tcp_dst=8080: yes"), "{why} {lines:?}");
+    let nobody = examined(|_: &PacketHandle, _: &Net| Route::drop(), never_at_the_last);
+    assert!(nobody.counterexample.is_none() && nobody.open.is_none());
+}
+
+#[test]
+fn what_is_read_as_a_whole_leaves_a_claim_open_but_for_known_receivers() {
+    let found = examined(forward, |_| Claim::NoLoops);
+    assert!(found.counterexample.is_none());
+    assert_eq!(found.open, Some(Open::Read(Field::EthDst, 48)));
+    let (store, hosts) = network();
+    let receivers = Some(vec![hosts[3].clone()]);
+    let scope = Scope { senders: vec![hosts[0].clone()], by_address: true, receivers, ..Scope::default() };
+    let policy: Arc<dyn Policy> = Arc::new(forward);
+    let found = examine(&policy, &store, (hosts, true), Question { scope, claim: Claim::Arrives }, 2000);
+    assert!(found.counterexample.is_none() && found.open.is_none(), "{:?}", found.open);
+}
+
+#[test]
+fn a_policy_that_writes_is_judged_on_each_state() {
+    let opens = |pkt: &PacketHandle, net: &Net| {
+        if pkt.is(Field::TcpDst, 7) {
+            net.set("open", Value::from(1), Value::from(true));
+        }
+        let is_open = net.contains("open", &Value::from(1));
+        if is_open && pkt.is(Field::UdpDst, 9) { Route::flood() } else { Route::drop() }
+    };
+    let found = examined(opens, never_at_the_last);
+    assert!(found.counterexample.is_some());
+    assert_eq!(found.open, Some(Open::Writes));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// A policy is the same as itself, and another one is told apart by the packet that is shown.
+    #[test]
+    fn counterexamples_of_comparisons_are_real(seed: u64, other: u64) {
+        let (one, other) = (program(seed, 4), program(other, 4));
+        let same = examined(one.clone(), |_| Claim::SameAs(Arc::new(one.clone())));
+        prop_assert!(same.counterexample.is_none());
+        let found = examined(one.clone(), |_| Claim::SameAs(Arc::new(other.clone())));
+        let Some(Counterexample { sample, .. }) = found.counterexample else { return Ok(()) };
+        let (store, hosts) = network();
+        let check = Check::new(Arc::new(one.clone()), Arc::clone(&store), hosts, true, 1);
+        let answer = |policy: &dyn Policy| {
+            let run = Run::new(sample.frame.clone(), sample.frame.len(), sample.at, store.begin(), true);
+            Observation::of(policy, &run).answer.ok()
+        };
+        // What the policies learned on the way may matter, if they write.
+        prop_assert!(answer(&one) != answer(&other) || found.open == Some(Open::Writes));
+        drop(check);
+    }
+}

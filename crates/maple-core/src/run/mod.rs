@@ -237,6 +237,11 @@ impl Run {
         Ok(self.resolve(route)?.1)
     }
 
+    /// What f has observed of its packet so far; nothing if the run has ended.
+    pub fn observed(&self) -> Trace {
+        self.state.borrow().as_ref().map(|state| state.recorder.so_far()).unwrap_or_default()
+    }
+
     /// Ends the run. Returns `None` if the run has already ended.
     pub fn finish(&self) -> Option<Finished> {
         let mut state = self.state.borrow_mut().take()?;

@@ -157,7 +157,7 @@ impl Store {
     }
 
     /// A store of its own with the same state, dependents and label ids. Nothing of it is kept, observed or watched.
-    pub(crate) fn copy(&self) -> Arc<Store> {
+    pub fn copy(&self) -> Arc<Store> {
         let (inner, state) = (self.lock(), self.snapshot());
         let dependents = inner.dependents.without_waiters();
         let copied = StoreState { dependents, declared: inner.declared.clone(), ..StoreState::default() };

@@ -218,6 +218,13 @@ impl Recorder {
         self.known.items()
     }
 
+    /// The trace as it is now.
+    pub fn so_far(&self) -> Trace {
+        let (items, lists) = (self.known.items().to_vec(), self.lists.clone());
+        let sources = Arc::new(self.sources.clone());
+        Trace { items, lists, sources, read_switch: self.read_switch, short: self.short, each: false }
+    }
+
     /// The whole trace.
     pub fn finish(self) -> Trace {
         let Recorder { known, sources, lists, read_switch, short, .. } = self;

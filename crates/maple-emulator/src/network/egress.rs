@@ -113,6 +113,11 @@ impl<T> Egress<T> {
         Some(Leaving { queue, bytes, takes, frame })
     }
 
+    /// The frames that wait.
+    pub fn frames(&self) -> impl Iterator<Item = &T> {
+        self.queues.values().flat_map(|waiting| waiting.frames.iter().map(|(_, frame)| frame))
+    }
+
     /// When the next frame may leave. `None` if none waits.
     pub fn due(&self) -> Option<Time> {
         let may = self.queues.values().filter(|waiting| !waiting.frames.is_empty()).map(|waiting| waiting.may).min()?;

@@ -136,9 +136,18 @@ impl DeliveryLog {
         self.deliveries.iter()
     }
 
-    /// The deliveries of one frame, in order.
+    /// One frame, if it is not forgotten.
+    pub fn entry(&self, id: FrameId) -> Option<&Entry> {
+        // Ids rise with the entries.
+        let at = self.entries.binary_search_by_key(&id, |entry| entry.id).ok()?;
+        self.entries.get(at)
+    }
+
+    /// The deliveries of one frame, in order. What was delivered before it entered is not looked at.
     pub fn of(&self, id: FrameId) -> impl Iterator<Item = &Delivery> {
-        self.deliveries.iter().filter(move |d| d.id == id)
+        let since = self.entry(id).map_or(0, |entry| entry.at);
+        let first = self.deliveries.partition_point(|delivery| delivery.at < since);
+        self.deliveries.range(first..).filter(move |d| d.id == id)
     }
 
     /// Where one frame came out, and with which bytes: switch, port and frame of each copy that left the network.

@@ -330,6 +330,16 @@ impl Network {
         self.queue.peek().map(|Reverse(scheduled)| scheduled.at)
     }
 
+    /// Whether copies of a frame are on a wire, or wait at a port for the line. What is with the controller does not
+    /// count.
+    pub fn is_in_flight(&self, id: FrameId) -> bool {
+        let on_wire = |Reverse(scheduled): &Reverse<Scheduled>| match &scheduled.event {
+            Event::AtSwitch(_, _, flight) | Event::AtHost(_, _, flight) => flight.id == id,
+            _ => false,
+        };
+        self.queue.iter().any(on_wire) || self.waits_at_port(id)
+    }
+
     /// Runs the next event. Returns whether there was one.
     pub fn step(&mut self) -> bool {
         let Some(Reverse(scheduled)) = self.queue.pop() else { return false };

@@ -4,7 +4,7 @@ use maple_wire::{Dpid, PortNo};
 
 use super::egress::{Egress, Limits};
 use super::frames::InFlight;
-use super::log::{Drop, Outcome};
+use super::log::{Drop, FrameId, Outcome};
 use super::{Event, Link, Network, NetworkError};
 use crate::switch::{Lost, QueueRates};
 use crate::time::Time;
@@ -105,6 +105,11 @@ impl Network {
             self.note(&flight, Outcome::Dropped(dpid, Drop::QueueFull));
         }
         self.drain(dpid, port);
+    }
+
+    /// Whether a copy of this frame waits at a port with a bounded rate.
+    pub(super) fn waits_at_port(&self, id: FrameId) -> bool {
+        self.shaped.values().any(|shaped| shaped.egress.frames().any(|flight| flight.id == id))
     }
 
     /// Sends what may leave by a port now, and plans when to look again.

@@ -1,0 +1,173 @@
+//! The packets that a question is about, and a policy that decides only these.
+//!
+//! # What
+//!
+//! A [`Scope`] says who sends, to whom, and with which headers. A [`Scoped`] policy first asks the packet whether it
+//! belongs to the scope, by tests, and drops all others. So the tree of traces begins with these tests. If the tree is
+//! complete, what was seen in the scope holds for all packets of the scope.
+//!
+//! The receivers' addresses are tested one by one before the policy runs. Where such a test holds, the address is
+//! known, and a policy that reads the whole address learns nothing new. So a read leaves nothing open there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use maple_wire::{Constraint, Dpid, Field};
+
+use super::Host;
+use super::packet::{ARP, IPV4, IPV6, Sample};
+use crate::network::Mac;
+use crate::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
+use crate::route::Route;
+use crate::run::Observe;
+use crate::trace::Cond;
+
+/// The packets that a question is about.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// Who sends: packets that enter at these hosts' ports. With host tracking also with these source addresses.
+    pub senders: Vec<Host>,
+    /// Whether the senders' hardware addresses are a part of the scope.
+    pub by_address: bool,
+    /// Only packets to these hosts' hardware addresses; all packets if `None`.
+    pub receivers: Option<Vec<Host>>,
+    /// Whether packets with IP addresses have those of their sender and receiver.
+    pub is_addressed: bool,
+    /// Only packets that fit this condition.
+    pub only: Cond,
+    /// No packets that fit one of these.
+    pub except: Vec<Cond>,
+    /// Hardware addresses that are asked for before the policy runs.
+    pub destinations: Vec<Mac>,
+}
+
+/// What answers the scope's tests: a packet in a run, which records them, or a packet by itself.
+trait Asked {
+    /// The switch where it enters. That is no question, as it is the same for all packets of a tree.
+    fn switch(&self) -> Dpid;
+    fn fits(&self, cond: &Cond) -> bool;
+}
+
+impl Asked for PacketHandle {
+    fn switch(&self) -> Dpid {
+        self.ingress()
+    }
+
+    fn fits(&self, cond: &Cond) -> bool {
+        cond.is_always() || Observe::fits(self, cond, None)
+    }
+}
+
+impl Asked for Sample {
+    fn switch(&self) -> Dpid {
+        self.at.switch
+    }
+
+    fn fits(&self, cond: &Cond) -> bool {
+        cond.holds(&self.packet())
+    }
+}
+
+fn exact(field: Field, value: u128) -> Cond {
+    Cond::default().and(Constraint::exact(field, value))
+}
+
+impl Scope {
+    /// Whether a packet belongs to the scope.
+    pub fn holds(&self, sample: &Sample) -> bool {
+        self.asks(sample)
+    }
+
+    /// The last test of a sender at each switch: a packet that fails it is out of the scope.
+    pub(super) fn last_tests(&self) -> BTreeSet<(Dpid, Cond)> {
+        let tests = self.senders.iter().map(|host| (host.1.location.switch, self.sends(host)));
+        tests.collect::<BTreeMap<Dpid, Cond>>().into_iter().collect()
+    }
+
+    /// The receiver that the packet's destination address names.
+    pub fn receiver(&self, sample: &Sample) -> Option<&Host> {
+        let dst = sample.packet().get(Field::EthDst).map(Mac::from_bits);
+        self.receivers.iter().flatten().find(|(mac, _)| Some(*mac) == dst)
+    }
+
+    /// The host that sends the packet.
+    pub fn sender(&self, sample: &Sample) -> Option<&Host> {
+        let src = sample.packet().get(Field::EthSrc).map(Mac::from_bits);
+        let sends = |(mac, info): &&Host| info.location == sample.at && (!self.by_address || Some(*mac) == src);
+        self.senders.iter().find(sends)
+    }
+
+    fn asks(&self, packet: &impl Asked) -> bool {
+        let switch = packet.switch();
+        let here = self.senders.iter().filter(|(_, info)| info.location.switch == switch);
+        let Some(sender) = here.into_iter().find(|host| packet.fits(&self.sends(host))) else { return false };
+        if !packet.fits(&self.only) || self.except.iter().any(|cond| packet.fits(cond)) {
+            return false;
+        }
+        match &self.receivers {
+            Some(receivers) => {
+                let receiver = receivers.iter().find(|(mac, _)| packet.fits(&exact(Field::EthDst, mac.bits())));
+                receiver.is_some_and(|receiver| !self.is_addressed || is_addressed(packet, sender, receiver))
+            }
+            None => {
+                let mut known = self.destinations.iter();
+                known.any(|mac| packet.fits(&exact(Field::EthDst, mac.bits())));
+                true
+            }
+        }
+    }
+
+    fn sends(&self, (mac, info): &Host) -> Cond {
+        let at_port = exact(Field::InPort, u128::from(info.location.port.0));
+        if self.by_address { at_port.and(Constraint::exact(Field::EthSrc, mac.bits())) } else { at_port }
+    }
+}
+
+/// Whether the packet has no IP addresses, or those of these hosts.
+fn is_addressed(packet: &impl Asked, (_, src): &Host, (_, dst): &Host) -> bool {
+    let v4 = |ip: &std::net::Ipv4Addr| u128::from(u32::from(*ip));
+    for (eth_type, from, to) in [(IPV4, Field::Ipv4Src, Field::Ipv4Dst), (ARP, Field::ArpSpa, Field::ArpTpa)] {
+        if packet.fits(&exact(Field::EthType, eth_type)) {
+            return src.ipv4.iter().any(|ip| packet.fits(&exact(from, v4(ip))))
+                && dst.ipv4.iter().any(|ip| packet.fits(&exact(to, v4(ip))));
+        }
+    }
+    if packet.fits(&exact(Field::EthType, IPV6)) {
+        return src.ipv6.iter().any(|ip| packet.fits(&exact(Field::Ipv6Src, u128::from(*ip))))
+            && dst.ipv6.iter().any(|ip| packet.fits(&exact(Field::Ipv6Dst, u128::from(*ip))));
+    }
+    true
+}
+
+/// A policy that drops packets outside of a scope. Another one may run after it, in the same run, so that the trace
+/// holds what both observe. The route is that of the first.
+pub(super) struct Scoped {
+    pub scope: Arc<Scope>,
+    pub policy: Arc<dyn Policy>,
+    pub other: Option<Arc<dyn Policy>>,
+}
+
+impl Policy for Scoped {
+    fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
+        if !self.scope.asks(pkt) {
+            return Ok(Route::drop());
+        }
+        let route = self.policy.decide(pkt, net)?;
+        if let Some(other) = &self.other {
+            other.decide(pkt, net)?;
+        }
+        Ok(route)
+    }
+
+    fn samples(&self) -> Vec<SamplePacket> {
+        self.policy.samples()
+    }
+
+    fn constraints(&self) -> Vec<Arc<str>> {
+        self.policy.constraints()
+    }
+
+    fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
+        self.policy.on_thread(worker);
+    }
+}

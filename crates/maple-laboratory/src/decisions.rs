@@ -1,0 +1,144 @@
+//! What a policy asked and answered in a laboratory, line by line.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use maple_core::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
+use maple_core::route::Route;
+use maple_core::run::Run;
+use maple_core::trace::{Cond, Item, Source, Step};
+use maple_wire::Field;
+
+/// The maximum number of questions, and of lines, that are told apart.
+const MOST: usize = 10_000;
+
+/// A file and a line of it.
+type Place = (Arc<str>, u32);
+
+/// A test: its file and line, and what it asks, without the fields that only say what kind of packet has the others.
+pub type TestKey = (Arc<str>, u32, String);
+
+/// The decisions of a policy, counted.
+#[derive(Clone, Debug, Default)]
+pub struct Decisions {
+    /// The number of runs.
+    pub runs: u64,
+    /// How often each test was asked, by file, line and test.
+    pub tests: BTreeMap<TestKey, Asked>,
+    /// How often each line asked a question, or made the route.
+    pub lines: BTreeMap<(Arc<str>, u32), u64>,
+}
+
+/// How often a test failed and held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The packet did not fit.
+    pub no: u64,
+    /// It did.
+    pub yes: u64,
+}
+
+/// What a test asks: its condition without the prerequisites of its fields.
+fn subject(cond: &Cond) -> String {
+    let is_kind = |field: Field| matches!(field, Field::EthType | Field::IpProto);
+    let own: Vec<_> = cond.all.iter().filter(|constraint| !is_kind(constraint.field)).copied().collect();
+    if own.is_empty() && cond.ranges.is_empty() {
+        return cond.to_string();
+    }
+    Cond { all: own, ranges: cond.ranges.clone() }.to_string()
+}
+
+/// A policy whose decisions are counted.
+pub(crate) struct Counted {
+    policy: Arc<dyn Policy>,
+    decisions: Mutex<Decisions>,
+}
+
+impl Decisions {
+    fn line(&mut self, source: &Source) {
+        let place: Place = (Arc::clone(&source.file), source.line);
+        if self.lines.len() < MOST || self.lines.contains_key(&place) {
+            *self.lines.entry(place).or_default() += 1;
+        }
+    }
+
+    fn answered(&mut self, question: Option<(TestKey, bool)>) {
+        let Some((key, fits)) = question else { return };
+        if self.tests.len() < MOST || self.tests.contains_key(&key) {
+            let asked = self.tests.entry(key).or_default();
+            *(if fits { &mut asked.yes } else { &mut asked.no }) += 1;
+        }
+    }
+
+    fn take(&mut self, run: &Run, route: &Result<Route, PolicyError>) {
+        self.runs += 1;
+        let trace = run.observed();
+        // The question that the last steps belong to, and whether the packet fits.
+        let mut open: Option<(TestKey, bool)> = None;
+        for step in trace.steps() {
+            let test = match step {
+                Step::Item(Item::Test { cond, outcome }, Some(source)) => {
+                    Some(((Arc::clone(&source.file), source.line, subject(cond)), *outcome))
+                }
+                _ => None,
+            };
+            step.source().into_iter().for_each(|source| self.line(source));
+            match (&mut open, test) {
+                // The same question about IPv4 and then about IPv6, or about two places of a list.
+                (Some((key, fits)), Some((same, outcome))) if *key == same && !*fits => *fits = outcome,
+                (_, test) => {
+                    self.answered(open.take());
+                    open = test;
+                }
+            }
+        }
+        self.answered(open);
+        if let Some(made_at) = route.as_ref().ok().and_then(Route::made_at) {
+            self.line(made_at);
+        }
+    }
+}
+
+impl Counted {
+    pub fn new(policy: Arc<dyn Policy>) -> Counted {
+        Counted { policy, decisions: Mutex::default() }
+    }
+
+    pub fn decisions(&self) -> Decisions {
+        self.decisions.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn forget(&self) {
+        *self.decisions.lock().unwrap_or_else(PoisonError::into_inner) = Decisions::default();
+    }
+
+    /// The policy itself, whose decisions are not counted.
+    pub fn inner(&self) -> &Arc<dyn Policy> {
+        &self.policy
+    }
+}
+
+impl Policy for Counted {
+    fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
+        self.policy.decide(pkt, net)
+    }
+
+    fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
+        let routes = self.policy.decide_batch(runs);
+        let mut decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.iter().zip(&routes).for_each(|(run, route)| decisions.take(run, route));
+        routes
+    }
+
+    fn samples(&self) -> Vec<SamplePacket> {
+        self.policy.samples()
+    }
+
+    fn constraints(&self) -> Vec<Arc<str>> {
+        self.policy.constraints()
+    }
+
+    fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
+        self.policy.on_thread(worker);
+    }
+}

@@ -1,0 +1,75 @@
+//! One state for two policies that are compared: what the second one needs besides the network's state.
+
+use std::collections::BTreeMap;
+
+use maple_core::state::{Snapshot, Write};
+use maple_emulator::Topology;
+use maple_emulator::lab::LabError;
+
+use crate::costs_of;
+
+/// The costs of links, by name, as text.
+type Costs<'a> = BTreeMap<&'a str, Vec<String>>;
+
+/// What loading another policy wrote, as far as the network's state has nothing of that name. A table, a variable or a
+/// cost that both policies name is as in the network.
+///
+/// # Errors
+/// [`LabError::Failed`] where the policies declare or set the same name differently when they are loaded, so that no
+/// state fits both.
+pub fn besides(network: &Snapshot, other: &Snapshot, topology: &Topology) -> Result<Vec<Write>, LabError> {
+    let (ours, mut theirs) = (network.of_users(), other.of_users());
+    theirs.extend(costs_of(topology, other));
+    let (our_costs, their_costs) = (costs(&ours), costs(&theirs));
+    for (name, costs) in &their_costs {
+        if our_costs.get(name).is_some_and(|known| known != costs) {
+            let why = format!("the policies give links other costs of the name {name:?}, so no state fits both");
+            return Err(LabError::Failed(why));
+        }
+    }
+    let mut also = Vec::new();
+    for write in &theirs {
+        let is_new = match write {
+            Write::Table { table, .. } => network.table(table).is_none_or(|rows| rows.is_empty()),
+            Write::Var { name, .. } => network.var(name).is_none(),
+            Write::Types { table, types } => declared(network.types(table), types, table)?,
+            Write::Kind { name, kind } => declared(network.kind(name), kind, name)?,
+            Write::Weight(name) | Write::Cost { name, .. } => !our_costs.contains_key(&**name),
+            _ => false,
+        };
+        if is_new {
+            also.push(write.clone());
+        }
+    }
+    Ok(also)
+}
+
+/// Whether a declaration is new to the network.
+fn declared<T: PartialEq>(
+    known: Option<&std::sync::Arc<T>>,
+    wanted: &std::sync::Arc<T>,
+    name: &str,
+) -> Result<bool, LabError> {
+    match known {
+        Some(known) if known != wanted => {
+            Err(LabError::Failed(format!("the policies declare other types for {name:?}, so no state fits both")))
+        }
+        known => Ok(known.is_none()),
+    }
+}
+
+fn costs(writes: &[Write]) -> Costs<'_> {
+    let mut costs = Costs::new();
+    for write in writes {
+        match write {
+            Write::Weight(name) => _ = costs.entry(&**name).or_default(),
+            Write::Cost { name, link, cost } => costs.entry(&**name).or_default().push(format!("{link:?}={cost:?}")),
+            _ => {}
+        }
+    }
+    costs.values_mut().for_each(|links| {
+        links.sort();
+        links.dedup();
+    });
+    costs
+}

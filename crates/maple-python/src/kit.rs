@@ -1,0 +1,236 @@
+//! What the test kit asks of a laboratory. `maple.testing` makes words of it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_core::check::{Claim, Counterexample, Host, Question, Scope};
+use maple_core::network::{Location, Mac};
+use maple_core::state::Snapshot;
+use maple_core::trace::{Cond, Source};
+use maple_emulator::host::{Kind, Progress};
+use maple_emulator::network::{Delivery, Outcome};
+use maple_emulator::time::SECOND;
+use maple_laboratory::Laboratory;
+use maple_wire::{Dpid, Field, Packet, PortNo};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::assertion::condition;
+use crate::host::laboratory_error;
+use crate::kind::{Kind as FieldKind, from_raw};
+use crate::laboratory::{PyJourney, PyLaboratory, PyPlace, of_journey};
+use crate::policy::PythonPolicy;
+
+/// File, line, test, how often it failed, how often it held.
+type PyTest = (String, u32, String, u64, u64);
+/// File, line, how often it was reached.
+type PyLine = (String, u32, u64);
+/// The frame, its switch and port, how it contradicts the claim, and what each policy did, line by line.
+type PyCounterexample = (Vec<u8>, String, u32, String, Vec<String>, Vec<String>);
+/// What contradicts the claim, packets tried, distinct traces, and why the runs are no proof.
+type PyExamined = (Option<PyCounterexample>, u64, u64, Option<String>);
+/// What the policy asked and answered, line by line; the file and line of its answer; whether it drops the packet; why
+/// it failed.
+type PyObserved = (Vec<String>, Option<(String, u32)>, bool, Option<String>);
+
+/// Has all hosts announce themselves.
+#[pyfunction]
+pub fn introduce_hosts(py: Python<'_>, laboratory: &PyLaboratory) -> PyResult<()> {
+    laboratory.call(py, |_, world| world.introduce_hosts())?;
+    laboratory.laboratory().forget_decisions();
+    Ok(())
+}
+
+/// Sends a frame from a host; returns when all copies have come out.
+#[pyfunction]
+pub fn deliver(py: Python<'_>, laboratory: &PyLaboratory, host: String, frame: Vec<u8>) -> PyResult<PyJourney> {
+    let names = laboratory.names();
+    laboratory.call(py, move |lab, world| {
+        lab.host(&host)?;
+        world.deliver(&host, frame).map(|journey| of_journey(&names, journey))
+    })
+}
+
+/// The fields of a frame, by name.
+#[pyfunction]
+pub fn fields_of<'py>(py: Python<'py>, frame: &[u8]) -> PyResult<Bound<'py, PyDict>> {
+    let packet = Packet::new(frame, 0);
+    let fields = PyDict::new(py);
+    for field in Field::ALL {
+        if field != Field::InPort
+            && let Some(value) = packet.get(field).and_then(|raw| from_raw(field, raw))
+        {
+            fields.set_item(field.name(), FieldKind::of(field).to_python(py, value)?)?;
+        }
+    }
+    Ok(fields)
+}
+
+/// A frame in one line, for people.
+#[pyfunction]
+pub fn summary(frame: &[u8]) -> String {
+    maple_wire::packet::text::summary(&Packet::new(frame, 0))
+}
+
+/// The frames that a host got since a time, in nanoseconds; and the time now. Who sent a frame is `None` if that was no
+/// host.
+#[pyfunction]
+pub fn received(
+    py: Python<'_>,
+    laboratory: &PyLaboratory,
+    host: String,
+    since: u64,
+) -> PyResult<(Vec<(Vec<u8>, Vec<String>)>, u64)> {
+    let names = laboratory.names();
+    laboratory.call(py, move |lab, world| {
+        lab.host(&host)?;
+        let log = world.network().log();
+        let came = log.deliveries().filter(|delivery| {
+            delivery.at >= since
+                && matches!(&delivery.outcome, Outcome::Egress { host: Some(there), .. } if *there == host)
+        });
+        let via = |delivery: &Delivery| delivery.path.iter().map(|hop| names.of(hop.dpid)).collect();
+        let frames = came.map(|delivery| (delivery.frame.clone(), via(delivery))).collect();
+        Ok((frames, world.now() + 1))
+    })
+}
+
+/// Takes a switch down, with its ports and its connection, or up again.
+#[pyfunction]
+pub fn switch_power(py: Python<'_>, laboratory: &PyLaboratory, switch: String, on: bool) -> PyResult<()> {
+    laboratory.call(py, move |lab, world| {
+        let dpid = lab.switch(&switch)?;
+        world.switch_power(dpid, on)
+    })
+}
+
+/// What the policy would do with a frame that enters there now.
+#[pyfunction]
+pub fn observe(
+    py: Python<'_>,
+    laboratory: &PyLaboratory,
+    switch: u64,
+    port: u32,
+    frame: Vec<u8>,
+) -> PyResult<PyObserved> {
+    let laboratory = Arc::clone(laboratory.laboratory());
+    let at = Location::new(Dpid(switch), PortNo(port));
+    let run = py.detach(move || laboratory.observe(at, &frame));
+    let place = run.made_at.as_ref().map(|Source { file, line, .. }| (file.to_string(), *line));
+    let drops = run.answer.as_ref().is_ok_and(|route| route.switches.is_empty() && route.own.is_empty());
+    Ok((run.lines(), place, drops, run.answer.as_ref().err().map(ToString::to_string)))
+}
+
+/// What the policy asked and answered so far: tests, lines, and the number of runs.
+#[pyfunction]
+pub fn decisions(laboratory: &PyLaboratory) -> (Vec<PyTest>, Vec<PyLine>, u64) {
+    let decisions = laboratory.laboratory().decisions();
+    let test = |((file, line, test), asked): (&(Arc<str>, u32, String), &maple_laboratory::Asked)| {
+        (file.to_string(), *line, test.clone(), asked.no, asked.yes)
+    };
+    let tests = decisions.tests.iter().map(test).collect();
+    let lines = decisions.lines.iter().map(|((file, line), count)| (file.to_string(), *line, *count)).collect();
+    (tests, lines, decisions.runs)
+}
+
+/// Opens a connection, or sends a datagram, from one host to another. `None` if that worked, else why not.
+#[pyfunction]
+pub fn open_flow(
+    py: Python<'_>,
+    laboratory: &PyLaboratory,
+    src: String,
+    dst: String,
+    kind: &str,
+    port: u16,
+    ipv6: bool,
+) -> PyResult<Option<String>> {
+    let kind = match kind {
+        "tcp" => Kind::Tcp(port),
+        "udp" => Kind::Udp(port),
+        _ => return Err(PyValueError::new_err(format!("a flow is \"tcp\" or \"udp\", not {kind:?}"))),
+    };
+    laboratory.call(py, move |lab, world| {
+        lab.host(&src)?;
+        lab.host(&dst)?;
+        Ok(match world.flow((&src, &dst), kind, ipv6, 10 * SECOND)? {
+            Progress::Done => None,
+            Progress::NoNeighbour => Some(format!("the address of {dst} was not resolved")),
+            Progress::NoAnswer => Some(format!("{dst} does not answer")),
+            Progress::Running => Some("it did not come to an end".to_owned()),
+        })
+    })
+}
+
+/// Looks for a packet that contradicts a claim: `never` (at these hosts), `arrives`, `no_loops` or `same_as`.
+#[pyfunction]
+#[pyo3(signature = (laboratory, claim, senders, receivers, only, except_, packets, other = None, time_limit = 1.0))]
+#[allow(clippy::too_many_arguments, reason = "`maple.testing` is what people call")]
+pub fn examine(
+    py: Python<'_>,
+    laboratory: &PyLaboratory,
+    claim: &str,
+    senders: Vec<String>,
+    receivers: Vec<String>,
+    only: &Bound<'_, PyDict>,
+    except_: Vec<Bound<'_, PyDict>>,
+    packets: u64,
+    other: Option<(Bound<'_, PyAny>, PyRef<'_, PyPlace>)>,
+    time_limit: f64,
+) -> PyResult<PyExamined> {
+    let inner = Arc::clone(laboratory.laboratory());
+    let known = py.detach(|| inner.hosts()).map_err(laboratory_error)?;
+    let except = except_.iter().map(condition).collect::<PyResult<Vec<Cond>>>()?;
+    let mut scope = scope(&inner, &known, &senders, condition(only)?, except)?;
+    let state: Option<Arc<Snapshot>> = other.as_ref().map(|(_, place)| place.0.store().snapshot());
+    let claim = match claim {
+        "never" => {
+            let at = hosts(&known, &receivers)?.into_iter().map(|(_, info)| info.location);
+            Claim::NeverAt(at.collect::<BTreeSet<Location>>())
+        }
+        "arrives" => {
+            scope.receivers = Some(hosts(&known, &receivers)?);
+            scope.is_addressed = true;
+            Claim::Arrives
+        }
+        "no_loops" => Claim::NoLoops,
+        "same_as" => {
+            let limit = Duration::try_from_secs_f64(time_limit);
+            let limit = limit.map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
+            let other = other.as_ref().map(|(policy, _)| PythonPolicy::new(policy, limit));
+            let other = other.ok_or_else(|| PyValueError::new_err("same_as needs another policy"))?;
+            Claim::SameAs(Arc::new(other))
+        }
+        _ => return Err(PyValueError::new_err(format!("there is no claim {claim:?}"))),
+    };
+    let question = Question { scope, claim };
+    let examined = py.detach(|| inner.examine(question, state.as_deref(), packets)).map_err(laboratory_error)?;
+    let names = laboratory.names();
+    let counterexample = examined.counterexample.map(|Counterexample { sample, why, lines, other }| {
+        (sample.frame.to_vec(), names.of(sample.at.switch), sample.at.port.0, why, lines, other)
+    });
+    let open = examined.open.map(|open| open.to_string());
+    Ok((counterexample, examined.coverage.packets, examined.coverage.traces, open))
+}
+
+fn scope(
+    laboratory: &Laboratory,
+    known: &[(String, Host)],
+    senders: &[String],
+    only: Cond,
+    except: Vec<Cond>,
+) -> PyResult<Scope> {
+    let destinations: Vec<Mac> = known.iter().map(|(_, (mac, _))| *mac).collect();
+    let senders = hosts(known, senders)?;
+    let by_address = laboratory.tracks_hosts();
+    Ok(Scope { senders, by_address, only, except, destinations, ..Scope::default() })
+}
+
+fn hosts(known: &[(String, Host)], names: &[String]) -> PyResult<Vec<Host>> {
+    let host = |name: &String| {
+        let found = known.iter().find(|(known, _)| known == name).map(|(_, host)| host.clone());
+        found.ok_or_else(|| PyValueError::new_err(format!("there is no host {name}")))
+    };
+    names.iter().map(host).collect()
+}

@@ -1,0 +1,187 @@
+//! The packets that tests send: what is given, and the usual values of the rest.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use maple::Mac;
+use maple_core::check::frame_of;
+use maple_emulator::topology::HostSpec;
+use maple_wire::{Field, Packet};
+
+const IPV4: u128 = 0x0800;
+const ARP: u128 = 0x0806;
+/// The ports that a packet has where the test names none.
+const CLIENT_PORT: u128 = 40_000;
+const SERVER_PORTS: [(u128, Field, Field, u128); 2] =
+    [(6, Field::TcpSrc, Field::TcpDst, 80), (17, Field::UdpSrc, Field::UdpDst, 53)];
+
+/// What a test says of a packet, and of what is to become of it.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct With {
+    pub(crate) fields: BTreeMap<Field, u128>,
+    pub(crate) via: Option<Vec<u64>>,
+    pub(crate) arrives: BTreeMap<Field, u128>,
+    pub(crate) count: usize,
+    pub(crate) only: bool,
+}
+
+/// A packet with the usual fields: an ICMP echo request with the addresses of its hosts.
+///
+/// ```
+/// use maple_testing::with;
+///
+/// let ssh = with().tcp_dst(22).via([1, 4, 3, 2]);
+/// ```
+pub fn with() -> With {
+    With { fields: BTreeMap::new(), via: None, arrives: BTreeMap::new(), count: 1, only: false }
+}
+
+impl With {
+    /// A field with this value, as OpenFlow numbers it.
+    ///
+    /// ```
+    /// let arp = maple_testing::with().field(maple::Field::EthType, 0x806);
+    /// ```
+    pub fn field(mut self, field: Field, value: u128) -> With {
+        self.fields.insert(field, value);
+        self
+    }
+
+    /// To this port of TCP.
+    ///
+    /// ```
+    /// let ssh = maple_testing::with().tcp_dst(22);
+    /// ```
+    pub fn tcp_dst(self, port: u16) -> With {
+        self.field(Field::TcpDst, port.into())
+    }
+
+    /// To this port of UDP.
+    ///
+    /// ```
+    /// let dns = maple_testing::with().udp_dst(53);
+    /// ```
+    pub fn udp_dst(self, port: u16) -> With {
+        self.field(Field::UdpDst, port.into())
+    }
+
+    /// From this IPv4 address, whatever its host has.
+    ///
+    /// ```
+    /// let forged = maple_testing::with().ipv4_src([10, 0, 9, 9]);
+    /// ```
+    pub fn ipv4_src(self, address: impl Into<Ipv4Addr>) -> With {
+        self.field(Field::Ipv4Src, u32::from(address.into()).into())
+    }
+
+    /// To this IPv4 address.
+    ///
+    /// ```
+    /// let group = maple_testing::with().ipv4_dst([239, 1, 1, 1]);
+    /// ```
+    pub fn ipv4_dst(self, address: impl Into<Ipv4Addr>) -> With {
+        self.field(Field::Ipv4Dst, u32::from(address.into()).into())
+    }
+
+    /// To this hardware address.
+    ///
+    /// ```
+    /// let broadcast = maple_testing::with().eth_dst(maple::Mac([0xff; 6]));
+    /// ```
+    pub fn eth_dst(self, mac: Mac) -> With {
+        self.field(Field::EthDst, mac.bits())
+    }
+
+    /// In this VLAN.
+    ///
+    /// ```
+    /// let tagged = maple_testing::with().vlan_vid(5);
+    /// ```
+    pub fn vlan_vid(self, vid: u16) -> With {
+        self.field(Field::VlanVid, 0x1000 | u128::from(vid))
+    }
+
+    /// It passes these switches, by datapath id, in order.
+    ///
+    /// ```
+    /// let long = maple_testing::with().via([1, 4, 3, 2]);
+    /// ```
+    pub fn via(mut self, switches: impl IntoIterator<Item = u64>) -> With {
+        self.via = Some(switches.into_iter().collect());
+        self
+    }
+
+    /// It has this field when it arrives.
+    ///
+    /// ```
+    /// let rewritten = maple_testing::with().tcp_dst(80).arrives(maple::Field::TcpDst, 8080);
+    /// ```
+    pub fn arrives(mut self, field: Field, value: u128) -> With {
+        self.arrives.insert(field, value);
+        self
+    }
+
+    /// The receiver gets so many copies.
+    ///
+    /// ```
+    /// let twice = maple_testing::with().count(2);
+    /// ```
+    pub fn count(mut self, count: usize) -> With {
+        self.count = count;
+        self
+    }
+
+    /// Nobody else gets a copy.
+    ///
+    /// ```
+    /// let private = maple_testing::with().only();
+    /// ```
+    pub fn only(mut self) -> With {
+        self.only = true;
+        self
+    }
+
+    /// The bytes of the packet from one host to another.
+    pub(crate) fn frame(&self, src: &HostSpec, dst: &HostSpec) -> Vec<u8> {
+        let mut all = BTreeMap::from([(Field::EthSrc, mac(src)), (Field::EthDst, mac(dst))]);
+        let given = |field: Field| self.fields.contains_key(&field);
+        let (from, to) = (u128::from(u32::from(src.ipv4)), u128::from(u32::from(dst.ipv4)));
+        match self.fields.get(&Field::EthType) {
+            None | Some(&IPV4) => {
+                all.extend([(Field::EthType, IPV4), (Field::Ipv4Src, from), (Field::Ipv4Dst, to)]);
+                let transport = SERVER_PORTS.iter().find(|(_, src, dst, _)| given(*src) || given(*dst));
+                match transport {
+                    Some((proto, src, dst, port)) => {
+                        all.extend([(Field::IpProto, *proto), (*src, CLIENT_PORT), (*dst, *port)]);
+                    }
+                    None => all.extend([(Field::IpProto, 1), (Field::Icmpv4Type, 8), (Field::Icmpv4Code, 0)]),
+                }
+            }
+            Some(&ARP) => {
+                all.extend([(Field::ArpOp, 1), (Field::ArpSpa, from), (Field::ArpTpa, to), (Field::ArpSha, mac(src))]);
+            }
+            Some(_) => {}
+        }
+        all.extend(&self.fields);
+        let frame = frame_of(&all);
+        let packet = Packet::new(&frame, 0);
+        for (field, value) in &self.fields {
+            let there = packet.get(*field);
+            assert!(there == Some(*value), "{field} does not fit the other fields of the packet");
+        }
+        frame
+    }
+}
+
+fn mac(host: &HostSpec) -> u128 {
+    Mac(host.mac).bits()
+}
+
+/// How a frame differs from these field values.
+pub(crate) fn differences(frame: &[u8], wanted: &BTreeMap<Field, u128>) -> Vec<String> {
+    let packet = Packet::new(frame, 0);
+    let text = |value: Option<u128>| value.map_or("absent".to_owned(), |value| format!("{value:#x}"));
+    let differs = wanted.iter().filter(|(field, value)| packet.get(**field) != Some(**value));
+    differs.map(|(field, value)| format!("{field} is {}, and should be {value:#x}", text(packet.get(*field)))).collect()
+}

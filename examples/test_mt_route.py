@@ -1,0 +1,73 @@
+"""Tests of mt_route.py: four hosts, one in each subnet."""
+
+import pytest
+
+RING = {
+    "switches": [{"name": f"s{number}"} for number in (1, 2, 3, 4)],
+    "hosts": [
+        {"name": "red1", "switch": "s1", "ipv4": "10.0.0.1"},
+        {"name": "red2", "switch": "s2", "ipv4": "10.0.1.1"},
+        {"name": "blue1", "switch": "s3", "ipv4": "10.0.2.1"},
+        {"name": "blue2", "switch": "s2", "ipv4": "10.0.3.1"},
+        {"name": "guest", "switch": "s4", "ipv4": "10.0.4.1"},
+        {"name": "blue3", "switch": "s4", "ipv4": "10.0.2.2"},
+    ],
+    "links": [{"a": f"s{a}", "b": f"s{b}"} for a, b in ((1, 2), (2, 3), (3, 4), (4, 1))],
+}
+EVERYONE = "ff:ff:ff:ff:ff:ff"
+
+
+@pytest.fixture
+def net(network):
+    return network(RING, policy="mt_route.py")
+
+
+def test_each_tenant_has_its_own_shortest_path(net):
+    net.assert_delivered("red1", "red2", tcp_dst=80, via=["s1", "s4", "s3", "s2"], only=True)
+    net.assert_delivered("red2", "red1", via=["s2", "s3", "s4", "s1"], only=True)
+    # From s3 to s2 the link costs blue 5, and the other way costs 2 + 1 + 1.
+    net.assert_delivered("blue1", "blue2", via=["s3", "s4", "s1", "s2"], only=True)
+    net.assert_delivered("blue1", "blue3", via=["s3", "s4"], only=True)
+
+
+def test_costs_are_the_tenants_own(net):
+    # Without the link from s4 to s1 both have one way; without that from s1 to s2 red and blue meet at s3.
+    net.link_down("s4", "s1")
+    net.assert_delivered("blue1", "blue2", via=["s3", "s2"], only=True)
+    net.assert_delivered("red1", "red2", via=["s1", "s2"], only=True)
+
+
+def test_tenants_are_apart(net):
+    for one in ("red1", "red2"):
+        for other in ("blue1", "blue2", "guest"):
+            net.assert_dropped(one, other, line="return drop()")
+            net.assert_dropped(other, one, udp_dst=53)
+    net.assert_dropped("guest", "guest", eth_dst="00:00:00:00:00:01")
+    assert net.assert_isolated("red1", "blue1", ipv4_src="10.0.0.1", ipv4_dst="10.0.2.1", both_ways=False)
+
+
+def test_what_is_no_ipv4_is_dropped(net):
+    net.assert_dropped("red1", "red2", ipv6_dst="fd00::2", tcp_dst=80)
+    net.assert_dropped("red1", "red2", eth_type=0x88B5)
+
+
+def test_arp_requests_reach_the_tenant(net):
+    others = ["red2", "blue1", "blue2", "guest", "blue3"]
+    net.assert_delivered("red1", others, arp_tpa="10.0.1.1", only=True)
+    net.assert_delivered("red1", others, arp_tpa="10.0.0.77", only=True)
+    net.assert_dropped("red1", "blue1", arp_tpa="10.0.2.1")
+    net.assert_dropped("guest", "red1", arp_tpa="10.0.4.9")
+    net.assert_dropped("red1", "red2", arp_spa="10.0.9.1", arp_tpa="10.0.1.1")
+
+
+def test_arp_answers_take_the_shortest_path(net):
+    net.assert_delivered("red1", "red2", arp_op=2, via=["s1", "s2"], only=True)
+    net.assert_dropped("blue1", "red2", arp_op=2)
+
+
+@pytest.mark.parametrize(("subnet", "tenant"), [(0, "red"), (1, "red"), (2, "blue"), (3, "blue")])
+def test_each_subnet_belongs_to_its_tenant(net, subnet, tenant):
+    partner = {"red": "red1", "blue": "blue1"}[tenant]
+    stranger = {"red": "blue1", "blue": "red1"}[tenant]
+    net.assert_delivered("guest", partner, ipv4_src=f"10.0.{subnet}.200")
+    net.assert_dropped("guest", stranger, ipv4_src=f"10.0.{subnet}.200")
