@@ -16,16 +16,16 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, anyhow, bail};
 use maple_controller::takeover::HandedOver;
 use maple_controller::{Controller, ControllerOptions, Handle};
-use maple_core::state::Write;
+use maple_core::state::{Writer, Written};
 use maple_emulator::Topology;
 use maple_laboratory::costs_of;
 
-use crate::declared::Network;
+use crate::declared::{Network, Place};
 use crate::options::{RunArgs, RunOptions, control_of_controller};
 use crate::policy::{Loaded, PolicyLoader, load};
 use crate::service::{self, Watchdog};
@@ -241,15 +241,22 @@ fn declare(network: &Network, chosen: &mut ControllerOptions) -> anyhow::Result<
         return Err(usage_error(anyhow!("hosts with a fixed place need host tracking, and that is off")));
     }
     chosen.engine.facts = Arc::new(facts.clone());
-    let mut writes: Vec<Write> = costs.iter().flat_map(|cost| cost.writes.clone()).collect();
+    let written = |place: &Place| {
+        let by = Writer::File(place.to_string().into());
+        Written { by, at: SystemTime::now() }
+    };
+    let mut writes: Vec<_> = costs.iter().map(|cost| (written(&cost.at), cost.writes.clone())).collect();
     for (place, row) in rows {
         if !row.is_declared(&chosen.store) {
             let kind = if row.key.is_some() { "table" } else { "variable" };
             eprintln!("warning: {place}: the policy has not declared the {kind} {}", row.name);
         }
-        writes.push(row.write(&chosen.store, names).map_err(|error| anyhow!("{place}: {error}")).or_usage_error()?);
+        let write = row.write(&chosen.store, names).map_err(|error| anyhow!("{place}: {error}")).or_usage_error()?;
+        writes.push((written(place), vec![write]));
     }
-    chosen.store.update(|_| writes);
+    for (written, writes) in writes {
+        chosen.store.update_as(written, |_| writes);
+    }
     Ok(())
 }
 

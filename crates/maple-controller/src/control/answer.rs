@@ -13,6 +13,7 @@ use maple_wire::print::FlowLine;
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
 
+use super::access::Peer;
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
@@ -25,14 +26,14 @@ use crate::status::{Stats, SwitchPort, SwitchStatus};
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers a request, or says why it is refused.
-pub(super) fn answer(handle: &Handle, request: Result<Request, RequestError>) -> Value {
-    match request.and_then(|request| answer_to(handle, &request)) {
+pub(super) fn answer(handle: &Handle, peer: Peer, request: Result<Request, RequestError>) -> Value {
+    match request.and_then(|request| answer_to(handle, peer, &request)) {
         Ok(value) => json!({ "ok": value }),
         Err(refusal) => refusal.to_json(),
     }
 }
 
-fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> {
+fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, RequestError> {
     Ok(match request {
         Request::Show(Show::Rules(switch)) => rules(handle, switch.as_deref())?,
         Request::Show(Show::Switches) => {
@@ -51,7 +52,7 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> 
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
         Request::Show(Show::Version) => versions(),
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
-        Request::State(request) => state::answer(handle, request)?,
+        Request::State(request) => state::answer(handle, peer, request)?,
         Request::Reload(Reload::Policy { name, tolerate }) => {
             reload(handle, ReloadTask::Reload { policy: name.clone(), tolerate: *tolerate })?
         }
@@ -309,11 +310,15 @@ fn stats(stats: &Stats) -> Value {
     all
 }
 
+/// A time in milliseconds since 1970.
+pub(super) fn milliseconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
 /// A line of the log. Its time is in milliseconds since 1970.
 pub(super) fn log_line(entry: &Entry) -> Value {
-    let time = entry.time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
     json!({
-        "number": entry.number, "time": time as u64, "level": entry.level.name(), "area": entry.area,
+        "number": entry.number, "time": milliseconds(entry.time), "level": entry.level.name(), "area": entry.area,
         "text": entry.text,
     })
 }

@@ -26,6 +26,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use maple_core::Source;
 use maple_core::engine::{Counted, Engine, Event, PortCount, RuleCount, Selection, TableRule, Traffic, ViolationKey};
 use maple_core::network::{HostInfo, Location, Mac, OwnFrame, PortKind};
 use maple_core::report::Report;
@@ -381,12 +382,14 @@ impl Handle {
     /// # Panics
     /// If a value does not have the declared type of its table or variable. [`Handle::change`] returns an error
     /// instead.
+    #[track_caller]
     pub fn write(&self, writes: Vec<Write>) -> bool {
-        let state = self.snapshot();
-        if let Some(mismatch) = writes.iter().find_map(|write| state.check(write).err()) {
-            panic!("{mismatch}");
+        let written = transactions::this_thread(Some(Source::here()));
+        match self.shared.store.change_as(writes, written) {
+            // An empty commit is sent to no shard, but whether one is there is asked anyway.
+            Ok(commit) => self.distribute(commit) && self.send_event(Event::Tick),
+            Err(mismatch) => panic!("{mismatch}"),
         }
-        self.send_event(Event::Write(writes))
     }
 
     /// Tells the shards of a commit to [`Handle::store`]. `false` if the controller has stopped.

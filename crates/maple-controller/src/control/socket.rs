@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::access::Peer;
 use super::answer::{answer, log_line};
 pub use super::plan::Fingerprint;
 pub use super::protocol::{PROTOCOL, Protocol};
@@ -270,8 +271,9 @@ fn refuse_client(mut stream: UnixStream) {
 
 /// Answers one client's requests until it closes.
 fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
-    if let Some(user) = access::untrusted_peer(&stream)? {
-        tracing::warn!(user, "refused a control client of another user");
+    let peer = Peer::of(&stream)?;
+    if !peer.is_trusted() {
+        tracing::warn!(user = peer.user, "refused a control client of another user");
         return write_line(&mut stream, json!({ "error": "only the controller's user and root may connect" }));
     }
     stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
@@ -298,7 +300,7 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
         match parse(&line) {
             Ok(Request::Show(Show::Log(true))) => return follow_log(handle, &mut writer),
             Ok(Request::State(StateRequest::Watch(place))) => return watch(handle, &place.in_use(handle), &mut writer),
-            request => write_line(&mut writer, answer(handle, request))?,
+            request => write_line(&mut writer, answer(handle, peer, request))?,
         }
     }
 }

@@ -15,7 +15,7 @@ use maple_core::engine::{Engine, Options, ShardId};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
 use maple_core::snooped::LEASES;
-use maple_core::state::{DeclareError, Name, Store, VersionError, Write};
+use maple_core::state::{DeclareError, Name, Store, VersionError, Write, Writer, Written};
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
@@ -245,6 +245,7 @@ impl Controller {
         let address = |(one, tls): &ListeningSocket| Ok((one.local_addr()?, tls.is_some()));
         let listening = listeners.iter().map(address).collect::<io::Result<Vec<_>>>()?;
         let clock = Clock::start();
+        options.engine.wall_clock = SystemTime::now();
         let mut persistence = open_persistence(&options)?;
         take_state(&options.store, &handed.names, std::mem::take(&mut handed.state));
         // No shard runs yet, so the commit needs no distribution.
@@ -493,9 +494,10 @@ fn listeners(
 /// may have declared one otherwise.
 fn take_state(store: &Store, names: &[Name], state: Vec<Write>) {
     store.load_kept(names, Vec::new());
+    let written = Written { by: Writer::TakeOver, at: SystemTime::now() };
     for write in state {
         let of = place(&write);
-        if let Err(error) = store.change(vec![write]) {
+        if let Err(error) = store.change_as(vec![write], written.clone()) {
             tracing::warn!(?of, "not taken over: {error}");
         }
     }

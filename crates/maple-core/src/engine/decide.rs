@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_wire::{Dpid, Version};
 
@@ -18,7 +19,7 @@ use crate::policy_error::PolicyError;
 use crate::report::Report;
 use crate::route::{Goal, Resolved, Route};
 use crate::run::{Finished, Run, Violation};
-use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn};
+use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn, Writer, Written};
 use crate::trace::Trace;
 
 /// What f returned.
@@ -186,10 +187,13 @@ impl Engine {
         received: &ReceivedPacket,
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
-        let Finished { trace, txn, wrote_at, goes_back, heard, violations, logged, .. } = finished;
+        let Finished { trace, mut txn, wrote_at, goes_back, heard, violations, logged, .. } = finished;
         let id = self.is_cacheable(&trace, &txn, received.at.switch).then(|| self.new_leaf_id());
         let place = || wrote_at.as_ref().map_or_else(|| format!("{:?}", txn.writes()), ToString::to_string);
         let wrote_where = txn.wrote().then(place);
+        if wrote_where.is_some() {
+            txn.sign(self.written_by(Writer::Policy(None)));
+        }
         let Ok(commit) = self.commit_txn(txn, id, exclusive) else { return false };
         self.apply_commit(commit);
         self.notify_listeners(heard, received);
@@ -216,6 +220,11 @@ impl Engine {
             }
         }
         true
+    }
+
+    /// This writer, now.
+    pub(super) fn written_by(&self, by: Writer) -> Written {
+        Written { by, at: self.options.wall_clock + Duration::from_nanos(self.now.0) }
     }
 
     /// Whether a leaf may be made of a run at this switch.
