@@ -17,7 +17,7 @@ use super::access::Peer;
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
-use super::{Handle, ReportedError, explain, state};
+use super::{Handle, ReportedError, dropped, explain, state};
 use crate::log::Entry;
 use crate::names::Names;
 use crate::status::{Stats, SwitchPort, SwitchStatus};
@@ -49,6 +49,9 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
         Request::Show(Show::Leases) => leases(&handle.snapshot()),
         Request::Show(Show::Controller) => handle.shared().about.to_json(handle.shared().mailboxes.len()),
         Request::Show(Show::Stats) => stats(&handle.stats()),
+        // It has many answers, which the socket sends.
+        Request::Show(Show::Live(_)) => Value::Null,
+        Request::Show(Show::Dropped(minutes)) => dropped::answer(handle, *minutes)?,
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
         Request::Show(Show::Version) => versions(),
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),

@@ -8,7 +8,9 @@ pub mod transactions;
 pub(crate) mod about;
 mod access;
 mod answer;
+mod dropped;
 pub mod explain;
+pub(crate) mod live;
 pub mod plan;
 pub mod protocol;
 pub mod reload;
@@ -27,7 +29,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::Source;
-use maple_core::engine::{Counted, Engine, Event, PortCount, RuleCount, Selection, TableRule, Traffic, ViolationKey};
+use maple_core::engine::{
+    Counted, Dropped, Engine, Event, PortCount, RuleCount, Selection, TableRule, Traffic, ViolationKey,
+};
 use maple_core::network::{HostInfo, Location, Mac, OwnFrame, PortKind};
 use maple_core::report::Report;
 use maple_core::route::FRAME_BYTES;
@@ -228,6 +232,14 @@ impl Handle {
     pub fn traffic(&self) -> Vec<(Traffic, Duration)> {
         let mut all: Vec<_> = self.query_all(ShardQuery::Traffic).into_iter().flatten().collect();
         all.sort_by_key(|(one, _)| (one.switch, one.from, one.to));
+        all
+    }
+
+    /// The drops of the last minutes, this one included, by switch. What switches have not said yet is not in it:
+    /// [`Handle::count`] asks them.
+    pub fn drops(&self, minutes: u64) -> Vec<Dropped> {
+        let mut all: Vec<Dropped> = self.query_all(|to| ShardQuery::Drops(minutes, to)).into_iter().flatten().collect();
+        all.sort_by_key(|one| one.switch);
         all
     }
 

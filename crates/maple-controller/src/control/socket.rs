@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::access::Peer;
 use super::answer::{answer, log_line};
+pub use super::live::Live;
 pub use super::plan::Fingerprint;
 pub use super::protocol::{PROTOCOL, Protocol};
 pub use super::reload::{CanaryAt, Tolerance};
@@ -23,7 +24,7 @@ use super::request::parse;
 pub use super::request::{Invalidate, Reload, Request, Show};
 pub use super::schema::SCHEMA;
 pub use super::state::{Place, StateRequest};
-use super::{Handle, access, state};
+use super::{Handle, access, live, state};
 use crate::takeover::{OTHER_TLS, request};
 
 /// The most clients at a time.
@@ -299,6 +300,7 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
         }
         match parse(&line) {
             Ok(Request::Show(Show::Log(true))) => return follow_log(handle, &mut writer),
+            Ok(Request::Show(Show::Live(question))) => return follow_live(handle, &question, &mut writer),
             Ok(Request::State(StateRequest::Watch(place))) => return watch(handle, &place.in_use(handle), &mut writer),
             request => write_line(&mut writer, answer(handle, peer, request))?,
         }
@@ -316,6 +318,22 @@ fn watch(handle: &Handle, place: &Place, writer: &mut UnixStream) -> io::Result<
         failure.is_ok()
     });
     match watched {
+        Ok(()) => failure,
+        Err(refusal) => write_line(writer, refusal.to_json()),
+    }
+}
+
+/// Sends one client the packets that it watches until it closes.
+fn follow_live(handle: &Handle, question: &Live, writer: &mut UnixStream) -> io::Result<()> {
+    let mut failure = Ok(());
+    let followed = live::follow(handle, question, |news| {
+        failure = match news {
+            Some(news) => write_line(writer, json!({ "ok": news })),
+            None => check_open(writer),
+        };
+        failure.is_ok()
+    });
+    match followed {
         Ok(()) => failure,
         Err(refusal) => write_line(writer, refusal.to_json()),
     }

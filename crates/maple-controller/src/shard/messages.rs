@@ -152,6 +152,24 @@ impl Shard {
                 let traffic = self.engine.switches().flat_map(|dpid| self.engine.traffic(dpid));
                 to.send(traffic.map(|one| (one, self.age(one.time))).collect()).is_ok()
             }
+            ShardQuery::Drops(minutes, to) => {
+                let drops = self.engine.switches().flat_map(|dpid| self.engine.drops(dpid, minutes));
+                to.send(drops.collect()).is_ok()
+            }
+            ShardQuery::Live(token, filter, to) => {
+                self.live.insert(token, to);
+                self.events.push(Event::LiveBegin { token, filter });
+                true
+            }
+            ShardQuery::LiveGoOn(token) => {
+                self.events.push(Event::LiveGoOn(token));
+                true
+            }
+            ShardQuery::LiveEnd(token) => {
+                self.live.remove(&token);
+                self.events.push(Event::LiveEnd(token));
+                true
+            }
             ShardQuery::Stats(to) => {
                 to.send(ShardStats { counters: self.counters, engine: self.engine.stats() }).is_ok()
             }

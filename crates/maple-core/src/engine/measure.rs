@@ -141,6 +141,9 @@ impl Engine {
         let (now, period) = (self.now, self.options.poll);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if let Some(answer) = switch.polls.on_answer(now, period, reply) {
+            if answer.what == Counted::Rules {
+                self.end_drop_reading(dpid);
+            }
             self.take_rates(dpid, &answer);
             self.plan_poll(dpid);
         }

@@ -37,6 +37,7 @@ use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
 use super::classifier::table_miss;
 use super::cookies::cookie;
 use super::decide::{Outcome, outcome};
+use super::drops::Origin;
 use super::received_packet::ReceivedPacket;
 use super::segments::may_be_joined;
 use super::switch::{CLASSIFIER, INGRESS, ROUTES, RouteTable, Stale};
@@ -272,6 +273,7 @@ impl Engine {
     /// Makes a leaf of f's answer to a remembered packet, if the answer lasts.
     fn restore_leaf(&mut self, outcome: Outcome, received: ReceivedPacket, specialisation: Box<[Constraint]>) {
         let Outcome::Answer((goal, _), finished) = outcome else { return };
+        let origin = Origin::of(&finished);
         let Finished { trace, txn, violations, .. } = *finished;
         let at = received.at;
         if !trace.lasts() || txn.wrote() || !self.check_capacity_for_trace(at.switch) {
@@ -289,7 +291,7 @@ impl Engine {
             return;
         }
         self.report_violations(violations, at);
-        let leaf = self.new_leaf(trace, goal, received);
+        let leaf = self.new_leaf(trace, (goal, origin), received);
         let standing = self.cache_leaf(id, leaf);
         let restoring = self.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
         if let Some(restoring) = restoring.filter(|_| standing == id && !specialisation.is_empty()) {

@@ -27,6 +27,7 @@ use crate::names::Names;
 
 pub use json::to_json;
 pub use packet::{QuestionError, field_value};
+pub(super) use source_lines::SourceLines;
 pub use text::to_text;
 
 /// A question about a packet. Where something is not said, it is what the network knows of the hosts.
