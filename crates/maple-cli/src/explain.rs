@@ -1,5 +1,8 @@
 //! `maple explain`: why a packet goes where it goes, asked of a running controller.
 
+mod dropped;
+mod live;
+
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use maple_controller::control::explain::{Explain, ExplainRequest, ExplainRule, to_text};
-use maple_controller::control::socket::{Request, ask};
+use maple_controller::control::socket::{Live, Request, ask};
 use serde_json::Value;
 
 use crate::decode::ethernet_frames;
@@ -55,6 +58,15 @@ pub struct ExplainArgs {
     /// Do not ask the switches for the counters of the rules
     #[arg(long)]
     no_counters: bool,
+    /// In the place of one packet: what was dropped in the last minutes, by source line and host
+    #[arg(long, conflicts_with_all = ["fields", "from", "to", "at", "packet", "pcap", "rule", "matching", "switch"])]
+    dropped: bool,
+    /// Of how many minutes, this one included (1 to 15)
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=15), requires = "dropped")]
+    minutes: u64,
+    /// Real packets of that kind, as they enter the network, with what happens to them
+    #[arg(long, requires = "from", conflicts_with_all = ["at", "packet", "pcap", "rule", "matching", "switch", "dropped"])]
+    live: bool,
     /// The controller's Unix socket [default: as in `maple run`]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -66,6 +78,13 @@ pub struct ExplainArgs {
 /// Asks and prints the answer.
 pub fn main(args: &ExplainArgs) -> anyhow::Result<u8> {
     let control = args.control.clone().unwrap_or_else(default_control);
+    if args.dropped {
+        return dropped::main(&control, args.minutes, args.json);
+    }
+    if let (true, Some(from)) = (args.live, &args.from) {
+        let question = Live { from: from.clone(), to: args.to.clone(), fields: fields(&args.fields)? };
+        return live::main(&control, question, args.json);
+    }
     let questions = args.questions()?;
     let names = names(&control);
     let mut out = std::io::stdout().lock();

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 use std::io::{Write as _, stderr};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use clap::ValueEnum;
 use maple_controller::log::{AREAS, Level, area_of_module, printable_lines};
+use maple_controller::timestamp;
 use serde_json::json;
 use tracing::field::{Field, Visit};
 use tracing::subscriber::Interest;
@@ -129,23 +130,6 @@ fn prefixed(level: Level, text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A time in UTC, to the millisecond: `2026-11-23T10:53:38.123Z`.
-pub fn timestamp(time: SystemTime) -> String {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    let (days, second) = (since.as_secs() / 86400, since.as_secs() % 86400);
-    // Howard Hinnant's algorithm, for years that begin in March: its leap day is the last.
-    let z = days + 719_468;
-    let (era, of_era) = (z / 146_097, z % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146_096) / 365;
-    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second, milli) = (second / 3600, second / 60 % 60, second % 60, since.subsec_millis());
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
-}
-
 /// Writes the messages of the program's parts.
 struct Messages {
     logging: Logging,
@@ -220,16 +204,6 @@ mod tests {
     fn logging(format: LogFormat, thresholds: &[&str]) -> Logging {
         let thresholds: Vec<Threshold> = thresholds.iter().map(|text| threshold(text).expect("it is right")).collect();
         Logging::new(format, &thresholds, false)
-    }
-
-    #[test]
-    fn times_are_in_utc_to_the_millisecond() {
-        let at = |secs, millis: u32| timestamp(SystemTime::UNIX_EPOCH + Duration::new(secs, millis * 1_000_000));
-        assert_eq!(at(0, 0), "1970-01-01T00:00:00.000Z");
-        assert_eq!(at(951_782_399, 999), "2000-02-28T23:59:59.999Z");
-        assert_eq!(at(951_782_400, 0), "2000-02-29T00:00:00.000Z");
-        assert_eq!(at(1_795_430_018, 123), "2026-11-23T10:33:38.123Z");
-        assert_eq!(at(4_107_542_400, 0), "2100-03-01T00:00:00.000Z");
     }
 
     #[test]

@@ -94,6 +94,8 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Errors => each(error),
         Show::Version => version(answer),
         Show::Log(_) => items(answer).map(log::line).collect(),
+        // `maple explain` asks for these.
+        Show::Dropped(_) | Show::Live(_) => answer.to_string(),
     }
 }
 
@@ -201,7 +203,7 @@ fn stats(stats: &Value) -> String {
     text
 }
 
-fn location(at: &Value) -> String {
+pub fn location(at: &Value) -> String {
     format!("{}:{}", plain(&at["switch"]), plain(&at["port"]))
 }
 

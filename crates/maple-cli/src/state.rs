@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
+use maple_controller::control::explain::written;
 use maple_controller::control::socket::{Place, Request, SCHEMA, StateRequest, ask, follow};
 use serde_json::{Value, json};
 
@@ -28,7 +29,13 @@ pub struct StateArgs {
 #[derive(Debug, Subcommand)]
 enum StateCommand {
     /// Print a table, the value at a key, or a variable
-    Get(Where),
+    Get {
+        #[command(flatten)]
+        place: Where,
+        /// Also print who wrote it last, and when; of a table a line for each key
+        #[arg(long)]
+        who: bool,
+    },
     /// Set the value at a key, or a variable; returns when no packet is decided by the old value any more
     Set {
         #[command(flatten)]
@@ -51,7 +58,11 @@ enum StateCommand {
     /// Print a table, the value at a key, or a variable, now and after each change
     Watch(Where),
     /// Print the known tables and variables with their declared types
-    List,
+    List {
+        /// Also print who wrote last, and when
+        #[arg(long)]
+        who: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -69,7 +80,14 @@ struct Where {
 pub fn main(args: StateArgs) -> anyhow::Result<u8> {
     let path = args.control.unwrap_or_else(default_control);
     let answer = match args.command {
-        StateCommand::Get(place) => ask(&path, &Request::State(StateRequest::Get(place.place()?))).map_err(hint)?,
+        StateCommand::Get { place, who: false } => {
+            ask(&path, &Request::State(StateRequest::Get(place.place()?))).map_err(hint)?
+        }
+        StateCommand::Get { place, who: true } => {
+            let answer = ask(&path, &Request::State(StateRequest::Written(place.place()?))).map_err(hint)?;
+            std::io::stdout().write_all(with_writers(&answer).as_bytes())?;
+            return Ok(0);
+        }
         StateCommand::Set { place, value, settled } => {
             let (place, value) = place.with_value(value)?;
             let name = match &place {
@@ -86,9 +104,9 @@ pub fn main(args: StateArgs) -> anyhow::Result<u8> {
             ask(&path, &Request::State(StateRequest::Delete { place: place.place()?, settled })).map_err(hint)?;
             return Ok(0);
         }
-        StateCommand::List => {
+        StateCommand::List { who } => {
             let items = ask(&path, &Request::State(StateRequest::List)).map_err(hint)?;
-            std::io::stdout().write_all(listed(&items).as_bytes())?;
+            std::io::stdout().write_all(listed(&items, who).as_bytes())?;
             return Ok(0);
         }
         StateCommand::Watch(place) => {
@@ -137,19 +155,32 @@ pub fn print_schema() -> anyhow::Result<u8> {
 }
 
 /// A line for each table and each variable.
-fn listed(items: &Value) -> String {
+fn listed(items: &Value, who: bool) -> String {
     let text = |value: &Value| value.as_str().unwrap_or("any").to_owned();
     let line = |item: &Value| {
         let kept = if item["kept"] == true { ", kept over a restart" } else { "" };
+        let by = if who { format!(", {}", written(&item["written"])) } else { String::new() };
         match item["table"].as_str() {
             Some(name) => {
                 let types = format!("{} -> {}", text(&item["key"]), text(&item["value"]));
-                format!("table {name}: {types}, {} keys{kept}\n", item["keys"])
+                format!("table {name}: {types}, {} keys{kept}{by}\n", item["keys"])
             }
-            None => format!("variable {}: {}{kept}\n", text(&item["var"]), text(&item["value"])),
+            None => format!("variable {}: {}{kept}{by}\n", text(&item["var"]), text(&item["value"])),
         }
     };
     items.as_array().into_iter().flatten().map(line).collect()
+}
+
+/// What is at a place, with the one who wrote it last: a line for each key of a table.
+fn with_writers(answer: &Value) -> String {
+    let line = |one: &Value| match one.get("key") {
+        Some(key) => format!("{key} {}  {}\n", one["value"], written(&one["written"])),
+        None => format!("{}  {}\n", one["value"], written(&one["written"])),
+    };
+    match answer {
+        Value::Array(rows) => rows.iter().map(line).collect(),
+        one => line(one),
+    }
 }
 
 /// Prints a value, or a line for each key of a table.
@@ -173,7 +204,18 @@ mod tests {
         let text = "table blocked: Mac -> bool, 2 keys, kept over a restart\n\
                     table seen: any -> any, 0 keys\n\
                     variable mode: str\n";
-        assert_eq!(listed(&items), text);
+        assert_eq!(listed(&items, false), text);
+    }
+
+    #[test]
+    fn the_last_writer_is_said_in_words() {
+        let by = json!({ "by": "`maple state set` (pid 4211)", "at": 1_500, "pid": 4211, "user": 0 });
+        let said = "written 1970-01-01T00:00:01.500Z by `maple state set` (pid 4211)";
+        assert_eq!(with_writers(&json!({ "value": 7, "written": by })), format!("7  {said}\n"));
+        let rows = json!([{ "key": "a", "value": 1, "written": by }, { "key": "b", "value": 2, "written": null }]);
+        assert_eq!(with_writers(&rows), format!("\"a\" 1  {said}\n\"b\" 2  written by an unknown writer\n"));
+        let items = json!([{ "var": "mode", "value": "str", "kept": false, "written": by }]);
+        assert_eq!(listed(&items, true), format!("variable mode: str, {said}\n"));
     }
 
     #[test]

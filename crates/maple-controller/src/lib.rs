@@ -73,3 +73,4 @@ pub use session::{CloseReason, Deadlines};
 pub use shard::QueueLimits;
 #[cfg(feature = "simulation")]
 pub use shard::simulation;
+pub use time::timestamp;

@@ -26,9 +26,9 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use maple_core::state::{Cell, Journal, Mismatch, Name, Snapshot, Store, Value, Write};
+use maple_core::state::{Cell, Journal, Mismatch, Name, Snapshot, Store, Value, Write, Writer, Written};
 use maple_wire::Dpid;
 use redb::{Database, ReadableTable, StorageError, TableDefinition, TableError, TableHandle};
 use serde_json::json;
@@ -186,7 +186,8 @@ impl Persistence {
         let (database, mut contents) = open(path)?;
         convert_to_types(path, &database, &mut contents, &store.snapshot())?;
         let pending = Arc::<PendingWrites>::default();
-        store.keep_in(Arc::clone(&pending) as Arc<dyn Journal>, &contents.names, contents.writes);
+        let written = Written { by: Writer::File(path.display().to_string().into()), at: SystemTime::now() };
+        store.keep_in(Arc::clone(&pending) as Arc<dyn Journal>, &contents.names, contents.writes, written);
         let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
         let remembered = begin(&database).map_err(failed)?;
         let database = Arc::new(LateDatabase::open(database));

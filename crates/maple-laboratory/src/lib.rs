@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use maple_controller::control::explain::{Counts, Explain, to_json, with_assumed};
+use maple_controller::control::explain::{Context, Counts, Explain, to_json, with_assumed};
 use maple_controller::names::{Named, Names};
 use maple_controller::simulation::{Line, Simulation, SimulationOptions};
 use maple_controller::snoop::Snooping;
@@ -323,7 +323,8 @@ impl World {
         let packet = question.packet(&state, &self.names, &host);
         let (packet, assumed) = packet.map_err(|error| LabError::Wrong(error.to_string()))?;
         let explanation = explain::explain(&mut Engines(engines), &store, &conditions, packet);
-        Ok(with_assumed(to_json(&explanation, &state, &Counts::new(), None), &assumed))
+        let context = Context { store: &store, counts: &Counts::new(), loaded: None };
+        Ok(with_assumed(to_json(&explanation, &context), &assumed))
     }
 
     /// The names of switches and hosts.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use maple_controller::Handle;
 use maple_controller::control::transactions::ChangeError;
-use maple_core::state::{Commit, Store, Write};
+use maple_core::state::{Commit, Store, Write, Written};
 use maple_emulator::lab::LabError;
 use maple_laboratory::Laboratory;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -154,8 +154,8 @@ pub fn keep(name: &str) -> bool {
 }
 
 /// Writes in a transaction of its own; returns when no packet is answered from the old values any more.
-pub fn publish(writes: Vec<Write>) -> PyResult<()> {
-    let commit = store().change(writes).map_err(|mismatch| PyTypeError::new_err(mismatch.to_string()))?;
+pub fn publish(writes: Vec<Write>, written: Written) -> PyResult<()> {
+    let commit = store().change_as(writes, written).map_err(|mismatch| PyTypeError::new_err(mismatch.to_string()))?;
     acknowledge(commit)
 }
 

@@ -10,6 +10,7 @@ mod current;
 mod interrupt;
 mod snoop;
 mod source;
+mod thread;
 mod told;
 
 mod assertion;

@@ -18,7 +18,7 @@ use crate::field::FieldRef;
 use crate::route::PyLocation;
 use crate::told::described;
 use crate::types::kind_of;
-use crate::{current, host, source, transaction};
+use crate::{current, host, source, thread, transaction};
 
 /// A table of tracked state.
 #[pyclass(frozen, generic, module = "maple")]
@@ -65,8 +65,11 @@ fn write(py: Python<'_>, writes: Vec<Write>) -> PyResult<()> {
             writes.into_iter().for_each(|w| net.write(w, at.clone()));
             Ok(())
         }
-        None => match transaction::write(writes) {
-            Some(writes) => py.detach(|| host::publish(writes)),
+        None => match transaction::write(py, writes) {
+            Some(writes) => {
+                let written = thread::written(py, source::here(py));
+                py.detach(|| host::publish(writes, written))
+            }
             None => Ok(()),
         },
     }

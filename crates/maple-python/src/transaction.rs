@@ -14,7 +14,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyBaseException, PyRuntimeError, PyTimeoutError};
 use pyo3::prelude::*;
 
-use crate::{current, host};
+use crate::{current, host, source, thread};
 
 create_exception!(
     maple,
@@ -41,10 +41,11 @@ pub fn looked_up<T>(look: impl FnOnce(&Txn) -> T) -> Option<T> {
 }
 
 /// Writes in this thread's transaction. Returns the writes if there is none.
-pub fn write(writes: Vec<Write>) -> Option<Vec<Write>> {
+pub fn write(py: Python<'_>, writes: Vec<Write>) -> Option<Vec<Write>> {
     TXN.with_borrow_mut(|txn| match txn {
         Some(txn) => {
-            writes.into_iter().for_each(|write| txn.write(write));
+            let line = source::here(py);
+            writes.into_iter().for_each(|write| txn.write_at(write, line.clone()));
             None
         }
         None => Some(writes),
@@ -185,7 +186,11 @@ fn call(py: Python<'_>, store: &Store, function: &Py<PyAny>) -> (PyResult<Py<PyA
     let begun = store.begin();
     TXN.set(Some(begun.clone()));
     let value = function.call0(py);
-    (value, TXN.take().unwrap_or(begun))
+    let mut txn = TXN.take().unwrap_or(begun);
+    if txn.wrote() {
+        txn.sign(thread::written(py, None));
+    }
+    (value, txn)
 }
 
 /// Sleeps until something that the transaction read has changed.

@@ -144,6 +144,7 @@ impl World {
                 | Effect::Tried { .. }
                 | Effect::Adopted { .. }
                 | Effect::ListenerPacket(_)
+                | Effect::Live { .. }
                 | Effect::Poll { .. } => {}
             }
         }

@@ -2,9 +2,11 @@
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use maple_core::LeafId;
-use maple_core::state::{Cell, Name, Store, Tx, Value, Var, Write};
+use maple_core::Source;
+use maple_core::state::{Cell, Name, Store, Tx, Value, Var, Write, Writer, Written};
 use serde::Serialize;
 
 use super::reservations::Yield;
@@ -23,6 +25,8 @@ pub struct Writes {
     pub key: f64,
     /// The same while snapshots are held for a while, so that the path to the key is copied.
     pub key_held: f64,
+    /// A key changes by a writer that says who it is, so that it is remembered.
+    pub key_signed: f64,
     /// A variable changes by a transaction (`atomically`).
     pub transaction: f64,
     /// A step: to create and drop the write.
@@ -62,6 +66,8 @@ impl Writes {
         // Keys in no order, as those of flows are.
         let scattered = |n: u64| key(n.wrapping_mul(7919));
         let whole = |write: &dyn Fn(u64) -> Write| each(rounds, |n| drop(store.update(|_| vec![write(n)])));
+        let by = Writer::Thread { name: "writer".into(), line: Some(Source::new("writer.py", 12)) };
+        let written = Written { by, at: SystemTime::UNIX_EPOCH };
         let typed = Var::new("var", 0u64);
         // The snapshot before the newest, which a commit would change in place.
         let mut held = None;
@@ -78,6 +84,7 @@ impl Writes {
                 store.update(|_| vec![scattered(n)]);
                 held = Some(newest);
             }),
+            key_signed: each(rounds, |n| drop(store.update_as(written.clone(), |_| vec![scattered(n)]))),
             transaction: each(rounds, |n| {
                 let _ = black_box(store.atomically(&Yield, |tx: &Tx| {
                     typed.set(tx, &n);
@@ -100,6 +107,7 @@ impl Writes {
             ("a counter changes", self.counter),
             ("a key of 10,000 changes", self.key),
             ("the same while another thread holds the previous snapshot", self.key_held),
+            ("a key changes, and who wrote it is remembered", self.key_signed),
             ("a variable changes by a transaction", self.transaction),
             ("step: make the write", self.make),
             ("step: locks, and the newest state", self.locks),

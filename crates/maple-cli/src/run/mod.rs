@@ -15,16 +15,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, anyhow, bail};
 use maple_controller::takeover::{Successor, Takeover};
 use maple_controller::{Controller, ControllerOptions, Handle, priority};
-use maple_core::state::Write;
+use maple_core::state::{Writer, Written};
 use maple_emulator::Topology;
 use maple_laboratory::costs_of;
 
-use crate::declared::Network;
+use crate::declared::{Network, Place};
 use crate::options::{RunArgs, RunOptions, control_of_controller};
 use crate::policy::{Loaded, PolicyLoader, load};
 use crate::service::{self, Watchdog};
@@ -144,7 +144,7 @@ pub fn with(
         true => {
             let takeover = take_over(&chosen)?;
             Controller::take_over(chosen, takeover)?
-        },
+        }
         false => Controller::start_on(chosen, inherited)?,
     };
     let handle = controller.handle();
@@ -208,7 +208,8 @@ fn take_over(chosen: &ControllerOptions) -> anyhow::Result<Takeover> {
 /// Ends in favour of another process.
 fn hand_over(controller: Controller, successor: Successor, lines: &mut Lines) -> anyhow::Result<u8> {
     let connections = controller.hand_over(successor);
-    let connections = connections.context("the process that was to take over is gone, and all connections are closed")?;
+    let connections =
+        connections.context("the process that was to take over is gone, and all connections are closed")?;
     lines.print_line(&format!("handed {connections} connections over to another process"));
     Ok(0)
 }
@@ -246,15 +247,22 @@ fn declare(network: &Network, chosen: &mut ControllerOptions) -> anyhow::Result<
         return Err(usage_error(anyhow!("hosts with a fixed place need host tracking, and that is off")));
     }
     chosen.engine.facts = Arc::new(facts.clone());
-    let mut writes: Vec<Write> = costs.iter().flat_map(|cost| cost.writes.clone()).collect();
+    let written = |place: &Place| {
+        let by = Writer::File(place.to_string().into());
+        Written { by, at: SystemTime::now() }
+    };
+    let mut writes: Vec<_> = costs.iter().map(|cost| (written(&cost.at), cost.writes.clone())).collect();
     for (place, row) in rows {
         if !row.is_declared(&chosen.store) {
             let kind = if row.key.is_some() { "table" } else { "variable" };
             eprintln!("warning: {place}: the policy has not declared the {kind} {}", row.name);
         }
-        writes.push(row.write(&chosen.store, names).map_err(|error| anyhow!("{place}: {error}")).or_usage_error()?);
+        let write = row.write(&chosen.store, names).map_err(|error| anyhow!("{place}: {error}")).or_usage_error()?;
+        writes.push((written(place), vec![write]));
     }
-    chosen.store.update(|_| writes);
+    for (written, writes) in writes {
+        chosen.store.update_as(written, |_| writes);
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use maple_controller::control::socket::{AskError, Request, Show, follow as ask_f
 use serde_json::Value;
 
 use super::{hint, plain};
-use crate::logging::timestamp;
+use maple_controller::timestamp;
 
 /// A line: time, level and area, text.
 pub fn line(entry: &Value) -> String {

@@ -94,6 +94,29 @@ impl Drop for TemporaryFolder {
     }
 }
 
+/// The process at the other end of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Peer {
+    /// Its number. One in another container has the number 0 here.
+    pub pid: u32,
+    /// Its user.
+    pub user: u32,
+}
+
+impl Peer {
+    /// # Errors
+    /// The system's.
+    pub fn of(socket: impl AsFd) -> io::Result<Peer> {
+        let peer = rustix::net::sockopt::socket_peercred(socket)?;
+        Ok(Peer { pid: peer.pid.as_raw_nonzero().get().unsigned_abs(), user: peer.uid.as_raw() })
+    }
+
+    /// Whether it is of this user or of root.
+    pub fn is_trusted(self) -> bool {
+        is_trusted(self.user, geteuid().as_raw())
+    }
+}
+
 /// The user at the other end of a socket, if it is neither this user nor root.
 ///
 /// # Errors

@@ -13,11 +13,12 @@ use maple_wire::print::FlowLine;
 use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
 
+use super::access::Peer;
 use super::explain::ExplainRequest;
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
-use super::{Handle, ReportedError, explain, state};
+use super::{Handle, ReportedError, dropped, explain, state};
 use crate::log::Entry;
 use crate::names::Names;
 use crate::status::{Stats, SwitchPort, SwitchStatus};
@@ -26,14 +27,14 @@ use crate::status::{Stats, SwitchPort, SwitchStatus};
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Answers a request, or says why it is refused.
-pub(super) fn answer(handle: &Handle, request: Result<Request, RequestError>) -> Value {
-    match request.and_then(|request| answer_to(handle, &request)) {
+pub(super) fn answer(handle: &Handle, peer: Peer, request: Result<Request, RequestError>) -> Value {
+    match request.and_then(|request| answer_to(handle, peer, &request)) {
         Ok(value) => json!({ "ok": value }),
         Err(refusal) => refusal.to_json(),
     }
 }
 
-fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> {
+fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, RequestError> {
     Ok(match request {
         Request::Show(Show::Rules(switch)) => rules(handle, switch.as_deref())?,
         Request::Show(Show::Switches) => {
@@ -49,10 +50,13 @@ fn answer_to(handle: &Handle, request: &Request) -> Result<Value, RequestError> 
         Request::Show(Show::Leases) => leases(&handle.snapshot()),
         Request::Show(Show::Controller) => handle.shared().about.to_json(handle.shared().mailboxes.len()),
         Request::Show(Show::Stats) => stats(&handle.stats()),
+        // It has many answers, which the socket sends.
+        Request::Show(Show::Live(_)) => Value::Null,
+        Request::Show(Show::Dropped(minutes)) => dropped::answer(handle, *minutes)?,
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
         Request::Show(Show::Version) => versions(),
         Request::Show(Show::Errors) => handle.errors().iter().map(error).collect(),
-        Request::State(request) => state::answer(handle, request)?,
+        Request::State(request) => state::answer(handle, peer, request)?,
         Request::Reload(Reload::Policy { name, tolerate }) => {
             reload(handle, ReloadTask::Reload { policy: name.clone(), tolerate: *tolerate })?
         }
@@ -312,11 +316,15 @@ fn stats(stats: &Stats) -> Value {
     all
 }
 
+/// A time in milliseconds since 1970.
+pub(super) fn milliseconds(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
 /// A line of the log. Its time is in milliseconds since 1970.
 pub(super) fn log_line(entry: &Entry) -> Value {
-    let time = entry.time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
     json!({
-        "number": entry.number, "time": time as u64, "level": entry.level.name(), "area": entry.area,
+        "number": entry.number, "time": milliseconds(entry.time), "level": entry.level.name(), "area": entry.area,
         "text": entry.text,
     })
 }

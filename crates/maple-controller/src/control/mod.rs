@@ -8,7 +8,9 @@ pub mod transactions;
 pub(crate) mod about;
 mod access;
 mod answer;
+mod dropped;
 pub mod explain;
+pub(crate) mod live;
 pub mod plan;
 pub mod protocol;
 pub mod reload;
@@ -28,7 +30,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use maple_core::engine::{Counted, Engine, Event, PortCount, RuleCount, Selection, TableRule, Traffic, ViolationKey};
+use maple_core::Source;
+use maple_core::engine::{
+    Counted, Dropped, Engine, Event, PortCount, RuleCount, Selection, TableRule, Traffic, ViolationKey,
+};
 use maple_core::network::{HostInfo, Location, Mac, OwnFrame, PortKind};
 use maple_core::report::Report;
 use maple_core::route::FRAME_BYTES;
@@ -270,6 +275,14 @@ impl Handle {
         all
     }
 
+    /// The drops of the last minutes, this one included, by switch. What switches have not said yet is not in it:
+    /// [`Handle::count`] asks them.
+    pub fn drops(&self, minutes: u64) -> Vec<Dropped> {
+        let mut all: Vec<Dropped> = self.query_all(|to| ShardQuery::Drops(minutes, to)).into_iter().flatten().collect();
+        all.sort_by_key(|one| one.switch);
+        all
+    }
+
     /// The newest snapshot of the state: ports, links, hosts, tables and variables of the policy.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.store.snapshot()
@@ -421,12 +434,14 @@ impl Handle {
     /// # Panics
     /// If a value does not have the declared type of its table or variable. [`Handle::change`] returns an error
     /// instead.
+    #[track_caller]
     pub fn write(&self, writes: Vec<Write>) -> bool {
-        let state = self.snapshot();
-        if let Some(mismatch) = writes.iter().find_map(|write| state.check(write).err()) {
-            panic!("{mismatch}");
+        let written = transactions::this_thread(Some(Source::here()));
+        match self.shared.store.change_as(writes, written) {
+            // An empty commit is sent to no shard, but whether one is there is asked anyway.
+            Ok(commit) => self.distribute(commit) && self.send_event(Event::Tick),
+            Err(mismatch) => panic!("{mismatch}"),
         }
-        self.send_event(Event::Write(writes))
     }
 
     /// Tells the shards of a commit to [`Handle::store`]. `false` if the controller has stopped.

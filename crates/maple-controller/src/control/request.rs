@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::explain::ExplainRequest;
+use super::live::Live;
 use super::plan::Fingerprint;
 use super::reload::{CanaryAt, Tolerance};
 use super::schema;
@@ -89,6 +90,10 @@ pub enum Show {
     Errors,
     /// The version of the program, of the protocol, and the formats of files.
     Version,
+    /// What was dropped in this many minutes, this one included, and why.
+    Dropped(u64),
+    /// Packets as they enter, one answer for each.
+    Live(Live),
     /// The latest lines of the log; with `true` also those that come, one answer a line.
     Log(bool),
 }

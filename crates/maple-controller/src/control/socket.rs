@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::access::Peer;
 use super::answer::{answer, log_line};
+pub use super::live::Live;
 pub use super::plan::Fingerprint;
 pub use super::protocol::{PROTOCOL, Protocol};
 pub use super::reload::{CanaryAt, Tolerance};
@@ -22,7 +24,7 @@ use super::request::parse;
 pub use super::request::{Invalidate, Reload, Request, Show};
 pub use super::schema::SCHEMA;
 pub use super::state::{Place, StateRequest};
-use super::{Handle, access, state};
+use super::{Handle, access, live, state};
 use crate::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
 
 /// The most clients at a time.
@@ -270,8 +272,9 @@ fn refuse_client(mut stream: UnixStream) {
 
 /// Answers one client's requests until it closes.
 fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
-    if let Some(user) = access::untrusted_peer(&stream)? {
-        tracing::warn!(user, "refused a control client of another user");
+    let peer = Peer::of(&stream)?;
+    if !peer.is_trusted() {
+        tracing::warn!(user = peer.user, "refused a control client of another user");
         return write_line(&mut stream, json!({ "error": "only the controller's user and root may connect" }));
     }
     stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
@@ -294,8 +297,9 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
         }
         match parse(&line) {
             Ok(Request::Show(Show::Log(true))) => return follow_log(handle, &mut writer),
+            Ok(Request::Show(Show::Live(question))) => return follow_live(handle, &question, &mut writer),
             Ok(Request::State(StateRequest::Watch(place))) => return watch(handle, &place.in_use(handle), &mut writer),
-            request => write_line(&mut writer, answer(handle, request))?,
+            request => write_line(&mut writer, answer(handle, peer, request))?,
         }
     }
 }
@@ -329,6 +333,22 @@ fn watch(handle: &Handle, place: &Place, writer: &mut UnixStream) -> io::Result<
         failure.is_ok()
     });
     match watched {
+        Ok(()) => failure,
+        Err(refusal) => write_line(writer, refusal.to_json()),
+    }
+}
+
+/// Sends one client the packets that it watches until it closes.
+fn follow_live(handle: &Handle, question: &Live, writer: &mut UnixStream) -> io::Result<()> {
+    let mut failure = Ok(());
+    let followed = live::follow(handle, question, |news| {
+        failure = match news {
+            Some(news) => write_line(writer, json!({ "ok": news })),
+            None => check_open(writer),
+        };
+        failure.is_ok()
+    });
+    match followed {
         Ok(()) => failure,
         Err(refusal) => write_line(writer, refusal.to_json()),
     }

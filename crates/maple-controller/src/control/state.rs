@@ -3,13 +3,15 @@
 //! Values are JSON as in [`crate::state_json`]. `{"word": "…"}` is a word of a command line. It takes the type that the
 //! place was declared with; without a declared type it is JSON if it parses, and otherwise text.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use maple_core::state::{Cell, CellValue, Name, Patience, Read, Value as Stored, Write};
+use maple_core::state::{Cell, CellValue, Name, Patience, Read, Value as Stored, Write, Writer, Written};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Handle;
+use super::access::Peer;
+use super::answer::milliseconds;
 use super::request::RequestError;
 use super::rows::{key_of, value_of, var_of};
 use super::transactions::ThreadWaiter;
@@ -46,6 +48,8 @@ pub enum StateRequest {
     },
     /// Reads a place now and after each change: one answer a line, until the client closes the connection.
     Watch(Place),
+    /// Reads a place with the one who wrote it last. A whole table is an array with an object for each key.
+    Written(Place),
     /// Lists all known tables and variables with their declared types.
     List,
 }
@@ -75,15 +79,19 @@ impl Place {
 }
 
 /// Answers a request that has one answer.
-pub(super) fn answer(handle: &Handle, request: &StateRequest) -> Result<Value, RequestError> {
+pub(super) fn answer(handle: &Handle, peer: Peer, request: &StateRequest) -> Result<Value, RequestError> {
     match request {
-        StateRequest::Get(place) | StateRequest::Watch(place) => {
-            let at = if matches!(request, StateRequest::Get(_)) { "state.get" } else { "state.watch" };
-            let place = &place.in_use(handle);
-            if !is_known(handle, place) {
-                return Err(RequestError::at(at, unknown(handle, place)));
-            }
-            Ok(place_to_json(handle, place, &handle.store().view().cell(cell(handle, place, at)?)))
+        StateRequest::Get(place) => {
+            let (place, cell) = known_cell(handle, place, "state.get")?;
+            Ok(place_to_json(handle, &place, &handle.store().view().cell(cell)))
+        }
+        StateRequest::Watch(place) => {
+            let (place, cell) = known_cell(handle, place, "state.watch")?;
+            Ok(place_to_json(handle, &place, &handle.store().view().cell(cell)))
+        }
+        StateRequest::Written(place) => {
+            let (place, cell) = known_cell(handle, place, "state.written")?;
+            Ok(place_with_writers(handle, &place, &cell))
         }
         StateRequest::Set { place, value, settled } => {
             let place = target(handle, place, "state.set.place")?;
@@ -92,11 +100,11 @@ pub(super) fn answer(handle: &Handle, request: &StateRequest) -> Result<Value, R
                 Target::Var(name) => var_of(handle.store(), handle.names(), name, value),
             };
             let value = value.map_err(|error| RequestError::at("state.set.value", error))?;
-            change(handle, &place, Some(value), *settled, "state.set")
+            change(handle, &place, Some(value), *settled, ("set", peer))
         }
         StateRequest::Delete { place, settled } => {
             let place = target(handle, place, "state.delete.place")?;
-            change(handle, &place, None, *settled, "state.delete")
+            change(handle, &place, None, *settled, ("delete", peer))
         }
         StateRequest::List => Ok(list(handle)),
     }
@@ -127,8 +135,9 @@ fn change(
     target: &Target,
     value: Option<Stored>,
     settled: bool,
-    at: &str,
+    (verb, peer): (&'static str, Peer),
 ) -> Result<Value, RequestError> {
+    let at = &format!("state.{verb}");
     let is_new = !match target {
         Target::Var(name) => is_known(handle, &Place::Var(name.to_string())),
         Target::Key(table, _) => is_known(handle, &Place::Table(table.to_string())),
@@ -143,7 +152,9 @@ fn change(
         Target::Var(name) if is_new => handle.store().declare_var(name, Stored::None),
         _ => {}
     }
-    handle.change(vec![write]).map_err(|error| RequestError::at(at, error.to_string()))?;
+    let by = Writer::Command { verb, pid: peer.pid, user: peer.user };
+    let written = Written { by, at: SystemTime::now() };
+    handle.change_as(vec![write], written).map_err(|error| RequestError::at(at, error.to_string()))?;
     if settled && !handle.settled(SETTLE_TIMEOUT) {
         let why = "the state is changed, but not all switches have confirmed that their old rules are gone";
         return Err(RequestError::at(at, why.to_owned()));
@@ -163,12 +174,58 @@ fn list(handle: &Handle) -> Value {
             "value": text(types.map(|types| types.value.to_string())),
             "keys": state.table(&name).map_or(0, |rows| rows.len()),
             "kept": store.keeps(&name),
+            "written": written(store.last_write(&Cell::TableAll(name.clone()))),
         })
     });
     let vars = store.vars().into_iter().map(|name| {
-        json!({ "var": &*name, "value": text(state.kind(&name).map(ToString::to_string)), "kept": store.keeps(&name) })
+        json!({
+            "var": &*name,
+            "value": text(state.kind(&name).map(ToString::to_string)),
+            "kept": store.keeps(&name),
+            "written": written(store.last_write(&Cell::Var(name.clone()))),
+        })
     });
     tables.chain(vars).collect()
+}
+
+/// The place that is in use, and its cell. It must be known.
+fn known_cell(handle: &Handle, place: &Place, at: &str) -> Result<(Place, Cell), RequestError> {
+    let place = place.in_use(handle);
+    if !is_known(handle, &place) {
+        return Err(RequestError::at(at, unknown(handle, &place)));
+    }
+    let cell = cell(handle, &place, at)?;
+    Ok((place, cell))
+}
+
+/// What is at a place, with the one who wrote it last; of a table the same for each key.
+fn place_with_writers(handle: &Handle, place: &Place, cell: &Cell) -> Value {
+    let store = handle.store();
+    match (place, store.view().cell(cell.clone())) {
+        (Place::Table(table), CellValue::Table(rows)) => {
+            let table: Name = table.as_str().into();
+            let row = |(key, value): (&Stored, &Stored)| {
+                let cell = Cell::Table(table.clone(), key.clone());
+                json!({ "key": to_json(key), "value": to_json(value), "written": written(store.last_write(&cell)) })
+            };
+            rows.iter().map(row).collect()
+        }
+        (_, value) => {
+            json!({ "value": place_to_json(handle, place, &value), "written": written(store.last_write(cell)) })
+        }
+    }
+}
+
+/// Who wrote, and when; null if that is not known.
+pub(super) fn written(last: Option<Written>) -> Value {
+    last.map_or(Value::Null, |Written { by, at }| {
+        let mut written = json!({ "by": by.to_string(), "at": milliseconds(at) });
+        if let Writer::Command { pid, user, .. } = by {
+            written["pid"] = pid.into();
+            written["user"] = user.into();
+        }
+        written
+    })
 }
 
 /// Whether a table or variable is known.

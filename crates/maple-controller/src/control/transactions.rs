@@ -9,11 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Sender, bounded};
+use maple_core::Source;
 use maple_core::engine::{BARRIER_ROUNDS, Event};
-use maple_core::state::{Commit, Mismatch, Patience, Stop, Stopped, Tx, Write};
+use maple_core::state::{Commit, Mismatch, Patience, Stop, Stopped, Tx, Write, Writer, Written};
 
 use super::{Handle, SHARD_TIMEOUT};
 use crate::shard::mailbox::ShardMessage;
@@ -87,6 +88,12 @@ impl Wake for ParkedThread {
     }
 }
 
+/// The current thread as a writer, now.
+pub(super) fn this_thread(line: Option<Source>) -> Written {
+    let name = std::thread::current().name().unwrap_or("without a name").into();
+    Written { by: Writer::Thread { name, line }, at: SystemTime::now() }
+}
+
 impl Handle {
     /// Runs `f` as one transaction, repeatedly until it commits. On [`Stop::Retry`] this thread sleeps until a cell
     /// that `f` read has changed. Returns when the commit is acknowledged.
@@ -99,9 +106,13 @@ impl Handle {
     pub fn atomically<T>(
         &self,
         timeout: Option<Duration>,
-        f: impl FnMut(&Tx) -> Result<T, Stop>,
+        mut f: impl FnMut(&Tx) -> Result<T, Stop>,
     ) -> Result<T, ChangeError> {
-        let (value, commit) = self.store().atomically(&ThreadWaiter::new(timeout), f)?;
+        let signed = |tx: &Tx| {
+            tx.sign(this_thread(None));
+            f(tx)
+        };
+        let (value, commit) = self.store().atomically(&ThreadWaiter::new(timeout), signed)?;
         self.acknowledge(commit)?;
         Ok(value)
     }
@@ -110,8 +121,17 @@ impl Handle {
     ///
     /// # Errors
     /// [`ChangeError::Mismatch`], [`ChangeError::Unconfirmed`] or [`ChangeError::NotKept`].
+    #[track_caller]
     pub fn change(&self, writes: Vec<Write>) -> Result<(), ChangeError> {
-        self.acknowledge(self.store().change(writes)?)
+        self.change_as(writes, this_thread(Some(Source::here())))
+    }
+
+    /// The same in the name of this writer ([`maple_core::Store::last_write`]).
+    ///
+    /// # Errors
+    /// As [`Handle::change`].
+    pub fn change_as(&self, writes: Vec<Write>, written: Written) -> Result<(), ChangeError> {
+        self.acknowledge(self.store().change_as(writes, written)?)
     }
 
     /// Tells the shards of a commit to [`Handle::store`], and returns when it is acknowledged.

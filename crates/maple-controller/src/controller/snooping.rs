@@ -1,8 +1,8 @@
 //! Drives a snooper in a thread of the controller.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use maple_core::state::Write;
+use maple_core::state::{Write, Writer, Written};
 
 use crate::control::Handle;
 use crate::listen::{ListenError, Listener};
@@ -44,7 +44,8 @@ fn perform(handle: &Handle, effects: impl Iterator<Item = Effect>) {
     if writes.is_empty() {
         return;
     }
-    let commit = handle.store().change(writes).expect("a snooper writes values of the declared types");
+    let written = Written { by: Writer::Snooping, at: SystemTime::now() };
+    let commit = handle.store().change_as(writes, written).expect("a snooper writes values of the declared types");
     // Waiting keeps changes from piling up in the shards' mailboxes.
     if let Err(error) = handle.acknowledge(commit) {
         tracing::warn!("snooping: {error}");

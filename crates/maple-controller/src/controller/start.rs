@@ -121,6 +121,8 @@ impl Starting {
         let Basics { mut options, subscriptions, snoop, workers } = basics;
         let Memory { persistence, known, archive, epoch } = memory;
         options.engine.epoch = epoch;
+        // The time of engines begins with the clock.
+        options.engine.wall_clock = SystemTime::now() - Duration::from_nanos(clock.now().0);
         options.engine.remember |= known.is_some();
         let (notices, receiver) = Notices::new(Arc::clone(&options.names));
         let (mut mailboxes, mut shards) = (Vec::new(), Vec::new());
@@ -149,7 +151,8 @@ impl Starting {
             metrics: OnceLock::new(),
         };
         let (handle, threads) = (Handle::new(shared), Vec::new());
-        let controller = Controller { handle, threads, snooper: None, control: None, metrics: None, persistence, taken: 0 };
+        let controller =
+            Controller { handle, threads, snooper: None, control: None, metrics: None, persistence, taken: 0 };
         let common = Common { clock, registry, key: Key(random()?), notices, subscriptions, known };
         Ok(Starting { controller, mailboxes, options, snoop, common, shards })
     }
@@ -159,7 +162,8 @@ impl Starting {
         let mut listeners = Some(listeners);
         for (id, (poll, inbox)) in std::mem::take(&mut self.shards).into_iter().enumerate() {
             let id = ShardId(id as u8);
-            let (listeners, outgoing) = (listeners.take().unwrap_or_default(), Outgoing::new(id, self.mailboxes.clone()));
+            let (listeners, outgoing) =
+                (listeners.take().unwrap_or_default(), Outgoing::new(id, self.mailboxes.clone()));
             let parts = self.common.parts(id, &self.options, poll, inbox, outgoing, listeners)?;
             self.controller.threads.push(spawn(&self.options, self.controller.handle.clone(), parts)?);
         }

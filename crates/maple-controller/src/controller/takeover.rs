@@ -2,13 +2,13 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::mpsc::{Sender, channel};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant, SystemTime};
 
 use maple_core::engine::{Event, ShardId};
 use maple_core::remembered::{Surroundings, Witness};
-use maple_core::state::{Commit, Name, Store, Write};
+use maple_core::state::{Commit, Name, Store, Write, Writer, Written};
 use maple_wire::Dpid;
 use rustc_hash::FxHashMap;
 
@@ -273,13 +273,15 @@ fn take_state(store: &Store, names: &[Name], state: Vec<Write>) {
 
 /// Writes of another process. Returns the commits.
 fn change(store: &Store, state: Vec<Write>) -> Vec<Commit> {
-    if let Ok(commit) = store.change(state.clone()) {
+    let written = Written { by: Writer::TakeOver, at: SystemTime::now() };
+    if let Ok(commit) = store.change_as(state.clone(), written.clone()) {
         return vec![commit];
     }
     // One of them can't be.
     let one = |write: Write| {
         let of = place(&write);
-        store.change(vec![write]).map_err(|error| tracing::warn!(?of, "not taken over: {error}")).ok()
+        let done = store.change_as(vec![write], written.clone());
+        done.map_err(|error| tracing::warn!(?of, "not taken over: {error}")).ok()
     };
     state.into_iter().filter_map(one).collect()
 }

@@ -278,7 +278,6 @@ impl Remembering {
         let thread = std::thread::Builder::new().name("remember".into()).spawn(work)?;
         Ok(Remembering { journal, thread: Some(thread) })
     }
-
 }
 
 impl Drop for Remembering {
@@ -295,12 +294,7 @@ impl Drop for Remembering {
 }
 
 /// Writes rows and the surroundings, if there is something new.
-fn write(
-    database: &Database,
-    rows: Rows,
-    written: &mut String,
-    restart: &Restart,
-) -> Result<(), Failed> {
+fn write(database: &Database, rows: Rows, written: &mut String, restart: &Restart) -> Result<(), Failed> {
     let surroundings = to_json(&SurroundingsRow::of(restart.surroundings()));
     if rows.is_empty() && *written == surroundings {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use maple_core::engine::{Effect, Event, Time};
+use maple_core::engine::{Effect, Event, LiveNews, Time};
 use maple_core::network::Location;
 use maple_wire::msg::stats::{FlowStatsRequest, RequestBody};
 use maple_wire::msg::{ErrorMsg, NO_BUFFER, PacketOut};
@@ -184,6 +184,16 @@ impl Shard {
             Effect::Remember(leaves) => self.returns.note(leaves),
             Effect::Departed { dpid, leaves, surroundings } => self.returns.departed(dpid, leaves, surroundings),
             Effect::Mail { to, mail } => self.outgoing.send(to, ShardMessage::Mail(mail)),
+            Effect::Live { token, news } => {
+                let is_last = matches!(news, LiveNews::Refused(_));
+                // A client that is too slow misses some.
+                if let Some(to) = self.live.get(&token) {
+                    let _ = to.try_send(news);
+                }
+                if is_last {
+                    self.live.remove(&token);
+                }
+            }
             Effect::BarriersDone(token) => self.fences.extend(self.settling.remove(&token)),
             Effect::RuleCounted { token, count } => {
                 // The thread may have stopped waiting.

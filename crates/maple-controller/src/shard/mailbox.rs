@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use maple_core::engine::{
-    Candidate, Counted, Engine, EngineCopy, Event, Mail, PortCount, RuleCount, ShardId, TableRule, Traffic, Trial,
-    ViolationKey,
+    Candidate, Counted, Dropped, Engine, EngineCopy, Event, LiveFilter, LiveNews, Mail, PortCount, RuleCount, ShardId,
+    TableRule, Traffic, Trial, ViolationKey,
 };
 use maple_core::network::Location;
 use maple_core::rule::Rule;
@@ -106,6 +106,14 @@ pub(crate) enum ShardQuery {
     Ports(Sender<Vec<(PortCount, Duration)>>),
     /// The traffic between hosts, with the age of the counters.
     Traffic(Sender<Vec<(Traffic, Duration)>>),
+    /// The drops of this many minutes.
+    Drops(u64, Sender<Vec<Dropped>>),
+    /// Gives the news of a watch under this number. Sending fails if it is not taken quickly enough.
+    Live(u64, LiveFilter, Sender<LiveNews>),
+    /// Somebody still watches under this number.
+    LiveGoOn(u64),
+    /// Nobody watches under this number any more.
+    LiveEnd(u64),
     /// All counters.
     Stats(Sender<ShardStats>),
     /// What is exported as metrics.

@@ -12,8 +12,8 @@ use super::{Shard, sync};
 use crate::discovery::PeerMessage;
 use crate::printable::printable;
 use crate::session::{CloseReason, SwitchInfo};
-use crate::takeover::CopiedSwitch;
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
+use crate::takeover::CopiedSwitch;
 use crate::time::until;
 
 /// The most questions about what rules have counted that a shard keeps in mind.
@@ -165,6 +165,24 @@ impl Shard {
             ShardQuery::Traffic(to) => {
                 let traffic = self.engine.switches().flat_map(|dpid| self.engine.traffic(dpid));
                 to.send(traffic.map(|one| (one, self.age(one.time))).collect()).is_ok()
+            }
+            ShardQuery::Drops(minutes, to) => {
+                let drops = self.engine.switches().flat_map(|dpid| self.engine.drops(dpid, minutes));
+                to.send(drops.collect()).is_ok()
+            }
+            ShardQuery::Live(token, filter, to) => {
+                self.live.insert(token, to);
+                self.events.push(Event::LiveBegin { token, filter });
+                true
+            }
+            ShardQuery::LiveGoOn(token) => {
+                self.events.push(Event::LiveGoOn(token));
+                true
+            }
+            ShardQuery::LiveEnd(token) => {
+                self.live.remove(&token);
+                self.events.push(Event::LiveEnd(token));
+                true
             }
             ShardQuery::Stats(to) => {
                 to.send(ShardStats { counters: self.counters, engine: self.engine.stats() }).is_ok()

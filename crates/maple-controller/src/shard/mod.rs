@@ -66,7 +66,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use maple_core::engine::{Effect, Engine, Event, Histogram, RuleCount, ShardId, Time, Trial};
+use maple_core::engine::{Effect, Engine, Event, Histogram, LiveNews, RuleCount, ShardId, Time, Trial};
 use maple_core::network::Location;
 use maple_wire::Dpid;
 use mio::{Events, Poll, Token};
@@ -200,6 +200,8 @@ pub(crate) struct Shard {
     settling: FxHashMap<u64, Sender<()>>,
     /// Those who want to know what rules have counted, by the numbers of their questions.
     counting: BTreeMap<u64, Sender<Option<RuleCount>>>,
+    /// Those who watch packets, by the numbers of their watches. There are as many as control clients at most.
+    live: FxHashMap<u64, Sender<LiveNews>>,
     last_settle_token: u64,
     /// The thread that waits for the trial of a policy, by the policy's number.
     tried: Option<(u64, Sender<Trial>)>,
@@ -268,6 +270,7 @@ impl Shard {
             counting: BTreeMap::new(),
             tried: None,
             adopted: None,
+            live: FxHashMap::default(),
             last_settle_token: 0,
             began: Time(0),
             arrivals_since: Time(0),

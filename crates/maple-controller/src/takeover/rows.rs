@@ -81,7 +81,8 @@ impl StateRow {
     pub fn write(self) -> io::Result<StateWrite> {
         let StateRow(name, key, value) = self;
         let decoded = |list: Vec<Value>| list.first().map(from_json).transpose();
-        let (key, value) = (decoded(key).map_err(|what| invalid(&what))?, decoded(value).map_err(|what| invalid(&what))?);
+        let (key, value) =
+            (decoded(key).map_err(|what| invalid(&what))?, decoded(value).map_err(|what| invalid(&what))?);
         Ok(match key {
             Some(key) => StateWrite::Table { table: name.into(), key, value },
             None => StateWrite::Var { name: name.into(), value },

@@ -1,6 +1,7 @@
 //! Putting a new leaf into its switch's tree.
 
 use super::Engine;
+use super::drops::Origin;
 use super::leaf::{Leaf, LeafState, source_lines};
 use super::received_packet::ReceivedPacket;
 use crate::compile::{LeafAction, Table};
@@ -51,11 +52,12 @@ impl Engine {
         id
     }
 
-    pub(super) fn new_leaf(&mut self, trace: Trace, answer: Goal, witness: ReceivedPacket) -> Leaf {
+    pub(super) fn new_leaf(&mut self, trace: Trace, (answer, origin): (Goal, Origin), witness: ReceivedPacket) -> Leaf {
         Leaf {
             trace: self.leaves.intern(trace),
             specialisation: Box::default(),
             answer,
+            origin: self.leaves.intern_origin(origin),
             route_id: None,
             witness,
             state: LeafState::Waiting { by_controller: false, since: self.now },

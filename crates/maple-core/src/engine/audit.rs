@@ -13,7 +13,7 @@ use std::time::Duration;
 use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
 use maple_wire::{Constraint, Dpid, Match, Message, Version, print};
 
-use super::cookies::is_ours;
+use super::cookies::{is_live, is_ours};
 use super::polls::REST_FACTOR;
 use super::switch::Switch;
 use super::tables::Findings;
@@ -108,6 +108,8 @@ impl Engine {
     pub(super) fn audit_answered(&mut self, dpid: Dpid, reply: &mut StatsReply) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if let ReplyBody::Flow(flows) = &mut reply.body {
+            // They are no rules of the tables.
+            flows.retain(|flow| !is_live(flow.cookie));
             // OpenFlow 1.0 has one table, whatever number a switch gives it.
             flows.iter_mut().filter(|_| switch.version() == Version::Of10).for_each(|flow| flow.table_id = 0);
             switch.tables.audit_part(flows, is_ours);
@@ -115,6 +117,7 @@ impl Engine {
         if reply.more() {
             return;
         }
+        switch.drops.end_reading();
         let took = Duration::from_nanos(self.now.0.saturating_sub(switch.audits.asked.0));
         let findings = switch.tables.end_audit();
         self.plan_audit(dpid, self.options.audit.max(took * REST_FACTOR));

@@ -89,6 +89,18 @@ pub(super) fn table_miss(cookie: u64) -> Rule {
     Rule { priority: 0, matching: Match::any(), instructions: to_controller().into(), cookie }
 }
 
+/// Whether a rule of this priority, if it drops and belongs to no leaf, is for unknown hosts at a port with too many;
+/// if not, it is for a port that is shut or closed. `None`: there are no such rules.
+pub(super) fn drops_by_priority(priority: u16, three_tables: bool) -> Option<bool> {
+    match priority {
+        GUARD if three_tables => Some(true),
+        LINKS if three_tables => Some(false),
+        LAST if !three_tables => Some(true),
+        SHUT if !three_tables => Some(false),
+        _ => None,
+    }
+}
+
 /// The purpose of a rule that belongs to no leaf, in words for people.
 pub(super) fn reason(rule: &Rule) -> &'static str {
     match (rule.priority, &rule.instructions[..]) {

@@ -17,6 +17,9 @@ const NO_LEAF: u64 = 0xff_ffff_ffff;
 /// In place of a leaf, in cookies of rules that copy packets to the controller.
 const COPY: u64 = 0xff_ffff_fffe;
 
+/// In place of a leaf, the first number of those in cookies of temporary rules that copy what somebody watches.
+const LIVE: u64 = 0xff_ffff_ffc0;
+
 /// What a rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Subject {
@@ -39,6 +42,21 @@ pub(super) fn copy_cookie(epoch: u16) -> u64 {
 /// Whether a rule with this cookie copies packets to the controller, for this run of the controller or an earlier one.
 pub(super) fn is_copy(cookie: u64) -> bool {
     is_ours(cookie) && cookie & NO_LEAF == COPY
+}
+
+/// The cookie of the temporary rule of the watch with this number, less than 32.
+pub(super) fn live_cookie(epoch: u16, number: u8) -> u64 {
+    cookie(epoch, Some(LeafId(LIVE + u64::from(number))))
+}
+
+/// Whether a rule with this cookie is the temporary one of a watch, of this run of the controller or an earlier one.
+pub(super) fn is_live(cookie: u64) -> bool {
+    is_ours(cookie) && (LIVE..LIVE + 32).contains(&(cookie & NO_LEAF))
+}
+
+/// The number of the watch whose temporary rule has this cookie in this epoch.
+pub(super) fn live_number(epoch: u16, cookie: u64) -> Option<u8> {
+    (is_live(cookie) && cookie >> 40 == TAG << 16 | u64::from(epoch)).then(|| (cookie & NO_LEAF) as u8 - LIVE as u8)
 }
 
 /// Cookies of rules that an earlier run of the controller made, and that are right for this one. A switch keeps them.
@@ -67,7 +85,26 @@ pub(super) fn is_ours(cookie: u64) -> bool {
 /// The leaf or label that a cookie of this epoch names.
 pub(super) fn subject_of(epoch: u16, cookie: u64) -> Option<Subject> {
     let leaf = cookie & NO_LEAF;
-    let is_ours = cookie >> 40 == TAG << 16 | u64::from(epoch) && leaf < COPY;
+    let is_ours = cookie >> 40 == TAG << 16 | u64::from(epoch) && leaf < LIVE;
     let subject = || LabelTable::of_cookie(leaf).map_or(Subject::Leaf(LeafId(leaf)), Subject::Label);
     is_ours.then(subject)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn temporary_rules_are_told_from_all_others() {
+        for epoch in [0, 7, u16::MAX] {
+            for number in 0..32 {
+                let cookie = live_cookie(epoch, number);
+                assert_eq!((live_number(epoch, cookie), live_number(epoch ^ 1, cookie)), (Some(number), None));
+                assert!(is_live(cookie) && is_ours(cookie) && !is_copy(cookie));
+                assert_eq!(subject_of(epoch, cookie), None);
+            }
+            let others = [cookie(epoch, None), copy_cookie(epoch), cookie(epoch, Some(LeafId(LIVE - 1))), 0, u64::MAX];
+            assert!(others.into_iter().all(|cookie| !is_live(cookie)));
+        }
+    }
 }

@@ -6,9 +6,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_wire::{Dpid, Version};
 
+use super::drops::{DropCause, Origin};
 use super::received_packet::{CapturedFields, ReceivedPacket};
 use super::{Effect, Engine, ListenerPacket};
 use crate::ids::LeafId;
@@ -18,7 +20,7 @@ use crate::policy_error::PolicyError;
 use crate::report::Report;
 use crate::route::{Goal, Resolved, Route};
 use crate::run::{Finished, Run, Violation};
-use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn};
+use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn, Writer, Written};
 use crate::trace::Trace;
 
 /// What f returned.
@@ -109,6 +111,7 @@ impl Engine {
         let run = self.admissible_run(received);
         if run.is_none() && self.switches.contains_key(&received.at.switch) {
             self.stats.spoofed_drops += 1;
+            self.drop_packet(received, DropCause::NotAdmissible);
         }
         run
     }
@@ -186,10 +189,14 @@ impl Engine {
         received: &ReceivedPacket,
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
-        let Finished { trace, txn, wrote_at, goes_back, heard, violations, logged, .. } = finished;
+        let origin = Origin::of(&finished);
+        let Finished { trace, mut txn, wrote_at, goes_back, heard, violations, logged, .. } = finished;
         let id = self.is_cacheable(&trace, &txn, received.at.switch).then(|| self.new_leaf_id());
         let place = || wrote_at.as_ref().map_or_else(|| format!("{:?}", txn.writes()), ToString::to_string);
         let wrote_where = txn.wrote().then(place);
+        if wrote_where.is_some() {
+            txn.sign(self.written_by(Writer::Policy(None)));
+        }
         let Ok(commit) = self.commit_txn(txn, id, exclusive) else { return false };
         self.apply_commit(commit);
         self.notify_listeners(heard, received);
@@ -204,18 +211,23 @@ impl Engine {
         }
         match id {
             Some(id) => {
-                let leaf = self.new_leaf(trace, goal, received.clone());
+                let leaf = self.new_leaf(trace, (goal, origin), received.clone());
                 let standing = self.cache_leaf(id, leaf);
                 self.answer(standing, received.clone());
             }
             None => {
-                self.send_to_egress_ports(&route, received);
+                self.send_uncached(&route, origin, received);
                 if let Some(place) = wrote_where {
                     self.speculate(received, &place);
                 }
             }
         }
         true
+    }
+
+    /// This writer, now.
+    pub(super) fn written_by(&self, by: Writer) -> Written {
+        Written { by, at: self.options.wall_clock + Duration::from_nanos(self.now.0) }
     }
 
     /// Whether a leaf may be made of a run at this switch.
@@ -262,12 +274,16 @@ impl Engine {
     /// Parks a packet until something that its run read has changed. `false`: something has changed already.
     fn park(&mut self, finished: Finished, received: &ReceivedPacket, exclusive: Option<ExclusiveCommit<'_>>) -> bool {
         let id = self.new_leaf_id();
+        let origin = self.leaves.intern_origin(Origin::of(&finished));
         if self.commit_txn(finished.txn.without_writes(), Some(id), exclusive).is_err() {
             return false;
         }
         self.stats.waits += 1;
-        let oldest = self.waiting.park(id, received.clone(), self.options.parked_packets);
-        self.drop_parked(oldest);
+        let oldest = self.waiting.park(id, (received.clone(), origin), self.options.parked_packets);
+        if let Some((oldest, packet, origin)) = oldest {
+            self.drop_packet(&packet, DropCause::Waited(origin));
+            self.drop_parked([oldest]);
+        }
         true
     }
 
@@ -290,10 +306,10 @@ impl Engine {
         } else {
             let (witness, lookup) = (received.clone(), self.lookup(received));
             if lookup.is_none() && finished.trace.lasts() && self.check_capacity_for_trace(received.at.switch) {
-                let id = self.new_leaf_id();
+                let (id, origin) = (self.new_leaf_id(), Origin::of(&finished));
                 if self.store.commit(finished.txn, Some(id)).is_ok() {
                     self.report_violations(finished.violations, received.at);
-                    let leaf = self.new_leaf(finished.trace, goal, witness);
+                    let leaf = self.new_leaf(finished.trace, (goal, origin), witness);
                     self.cache_leaf(id, leaf);
                 }
             }
@@ -313,6 +329,7 @@ impl Engine {
 
     fn policy_failed(&mut self, error: &PolicyError, received: &ReceivedPacket) {
         self.stats.policy_errors += 1;
+        self.drop_packet(received, DropCause::failed(&error.to_string()));
         if let Some(error) = self.reports.count_failure(&error.to_string()) {
             self.report(Report::PolicyFailed { error, at: received.at });
         }

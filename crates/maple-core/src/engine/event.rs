@@ -7,6 +7,7 @@ use maple_wire::msg::stats::{Desc, StatsReply};
 use maple_wire::msg::{ErrorMsg, Features, FlowRemoved, Message, PacketIn, PortStatus};
 use maple_wire::{Dpid, Instruction, Match, Port, Version};
 
+use super::live::{LiveFilter, LiveNews};
 use super::messages::Mail;
 use super::polls::RuleCount;
 use super::reload::{Candidate, Trial};
@@ -143,6 +144,18 @@ pub enum Event {
         /// The rule, with the cookie that the switch reports.
         rule: Rule,
     },
+    /// Somebody wants to see packets as they enter. To the shard of the switch. The engine says what comes of it with
+    /// [`Effect::Live`], all with this number.
+    LiveBegin {
+        /// The number.
+        token: u64,
+        /// Which packets.
+        filter: LiveFilter,
+    },
+    /// Somebody still watches under this number. Without this a watch ends after three seconds.
+    LiveGoOn(u64),
+    /// Nobody watches under this number any more.
+    LiveEnd(u64),
     /// Discovery saw a link between these ports. One event covers both directions, and repetitions are harmless. To any
     /// one shard.
     LinkUp {
@@ -273,6 +286,13 @@ pub enum Effect {
     },
     /// Listeners want this packet.
     ListenerPacket(ListenerPacket),
+    /// What a watch has to say.
+    Live {
+        /// Its number.
+        token: u64,
+        /// What it says.
+        news: LiveNews,
+    },
     /// The answer to [`Event::AwaitBarriers`].
     BarriersDone(u64),
     /// What a rule has counted: the answer to [`Event::CountRule`].

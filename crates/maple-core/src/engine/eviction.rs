@@ -114,6 +114,9 @@ impl Engine {
 
     /// Handles statistics, or a part of them.
     pub(super) fn flow_stats(&mut self, dpid: Dpid, xid: u32, mut reply: StatsReply) {
+        if let ReplyBody::Flow(flows) = &reply.body {
+            self.read_drops(dpid, flows);
+        }
         if let (Some(switch), ReplyBody::Flow(flows)) = (self.switches.get(&dpid), &mut reply.body) {
             flows.iter_mut().for_each(|flow| flow.cookie = switch.renamed.current(flow.cookie));
         }

@@ -42,6 +42,7 @@ impl Engine {
         }
         self.with_switch(dpid, |engine, switch| {
             let mut requests = Requests::new();
+            engine.suspend_live(switch);
             switch.tables.send_update(engine.now, switch.three_tables.then_some(CLASSIFIER), &mut requests);
             engine.send_requests(switch, requests);
             true

@@ -41,6 +41,8 @@ use maple_wire::msg::{Message, NO_BUFFER, PacketInView, PacketOut};
 use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
 use super::classifier::is_discovery_frame;
+use super::cookies::is_live;
+use super::drops::DropCause;
 use super::hosts::{PROBE_MAC, is_announcement};
 use super::leaf::{Leaf, LeafState};
 use super::leaves::AnswerTemplate;
@@ -143,7 +145,7 @@ impl Hits<'_> {
     fn candidate<'p>(&mut self, number: usize, packet_in: &PacketInView<'p>) -> Option<Candidate<'p>> {
         let (port, frame) = (packet_in.in_port()?, packet_in.data());
         let is_whole = frame.len() >= usize::from(packet_in.total_len());
-        if !is_whole || !self.is_edge(port) {
+        if !is_whole || is_live(packet_in.cookie()) || !self.is_edge(port) {
             return None;
         }
         let packet = Packet::with_wire_len(frame, port.0, frame.len());
@@ -200,16 +202,20 @@ impl Hits<'_> {
         if self.engine.leaves.answer(leaf).is_none() {
             self.engine.learn_answer(leaf, self.dpid)?;
         }
-        let Engine { switches, leaves, stats, .. } = &mut *self.engine;
+        let Engine { switches, leaves, stats, now, .. } = &mut *self.engine;
         let template = leaves.answer(leaf)?;
         let length = u16::try_from(template.bytes.len() + candidate.frame.len()).ok()?;
         stats.packet_ins += 1;
         stats.hits += 1;
         stats.sent_by_controller += u64::from(template.by_controller);
+        let switch = switches.get_mut(&self.dpid)?;
         if template.bytes.is_empty() {
+            if let Some(leaf) = leaves.get(&leaf).filter(|leaf| leaf.drops()) {
+                let cause = DropCause::Policy(Arc::clone(&leaf.origin));
+                switch.drops.count_packet(*now, &candidate.packet, cause);
+            }
             return Some(0);
         }
-        let switch = switches.get_mut(&self.dpid)?;
         let start = out.len();
         out.extend_from_slice(&template.bytes);
         out.extend_from_slice(candidate.frame);

@@ -9,6 +9,7 @@ use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Field, Match, PortNo};
 
+use super::drops::DropCause;
 use super::hosts::{HostAction, SearchResult, Sender, SourceCheck, announcement, is_announcement};
 use super::messages::{EngineMessage, Refreshed};
 use super::received_packet::{ReceivedPacket, from_port};
@@ -31,8 +32,15 @@ impl Engine {
         let check = self.with_hosts(|hosts, now, actions| hosts.on_packet(now, &state, sender, actions));
         match check {
             SourceCheck::Accepted => {}
-            SourceCheck::Elsewhere => self.stats.spoofed_drops += 1,
-            SourceCheck::TooManyHosts => self.stats.host_limit_drops += 1,
+            SourceCheck::Elsewhere => {
+                self.stats.spoofed_drops += 1;
+                let place = state.host(mac).map(|host| host.location).or_else(|| self.options.facts.place(mac));
+                self.drop_packet(received, place.map_or(DropCause::NotAdmissible, DropCause::Elsewhere));
+            }
+            SourceCheck::TooManyHosts => {
+                self.stats.host_limit_drops += 1;
+                self.drop_packet(received, DropCause::TooManyHosts);
+            }
         }
         check == SourceCheck::Accepted
     }

@@ -207,6 +207,7 @@ impl Engine {
         }
         self.release(id);
         let Some(leaf) = self.leaves.remove(&id) else { return };
+        self.keep_dropping_leaf(id, &leaf);
         self.stats.leaves_withdrawn += 1;
         let ingress = leaf.ingress();
         self.end_reroute_wait(ingress, id);

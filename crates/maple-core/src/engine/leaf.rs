@@ -5,6 +5,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Dpid};
 
 use super::Time;
+use super::drops::Origin;
 use super::received_packet::ReceivedPacket;
 use super::routes::RouteId;
 use crate::remembered::Witness;
@@ -21,6 +22,8 @@ pub(super) struct Leaf {
     pub specialisation: Box<[Constraint]>,
     /// What f answered.
     pub answer: Goal,
+    /// Where the answer comes from.
+    pub origin: Arc<Origin>,
     /// The route that the leaf has joined; `None` before that, and if the leaf has no route.
     pub route_id: Option<RouteId>,
     /// The witness packet: f ran on it.
@@ -67,6 +70,11 @@ impl Leaf {
     /// The switch where the leaf's packets enter.
     pub fn ingress(&self) -> Dpid {
         self.witness.at.switch
+    }
+
+    /// Whether it sends packets nowhere, whatever the topology is.
+    pub fn drops(&self) -> bool {
+        self.answer.sends_nowhere()
     }
 
     /// What the next run of the controller is to know of it.

@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::ShardId;
 use super::cache::VersionedCache;
+use super::drops::Origin;
 use super::leaf::Leaf;
 use crate::ids::LeafId;
 use crate::trace::{Source, Trace};
@@ -30,6 +31,7 @@ pub(super) struct Leaves {
     /// The number of the newest id.
     newest: u32,
     source_lines: SourceLines,
+    origins: FxHashSet<Arc<Origin>>,
     /// Leaves that may no longer be what f would answer.
     stale: BTreeSet<LeafId>,
     /// For each leaf, the number of its answer.
@@ -118,6 +120,19 @@ impl Leaves {
     pub fn intern(&mut self, mut trace: Trace) -> Trace {
         trace.items.shrink_to_fit();
         Trace { sources: self.source_lines.share(trace.sources), ..trace }
+    }
+
+    /// The origin in its smallest form: equal ones are one.
+    pub fn intern_origin(&mut self, origin: Origin) -> Arc<Origin> {
+        if let Some(known) = self.origins.get(&origin) {
+            return Arc::clone(known);
+        }
+        if self.origins.len() >= SourceLines::MAX_LISTS {
+            self.origins.clear();
+        }
+        let origin = Arc::new(origin);
+        self.origins.insert(Arc::clone(&origin));
+        origin
     }
 
     /// Marks leaves that may no longer be what f would answer. Ids of something other than leaves are allowed.

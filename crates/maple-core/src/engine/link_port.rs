@@ -8,6 +8,7 @@
 use maple_wire::{Field, Instruction};
 
 use super::Engine;
+use super::drops::DropCause;
 use super::received_packet::ReceivedPacket;
 use crate::forwarding::TAG_PRESENT;
 
@@ -20,6 +21,7 @@ impl Engine {
         let answer = switch.and_then(|switch| switch.labels.answer(received.at.port, vlan & !TAG_PRESENT));
         let Some([Instruction::ApplyActions(actions)]) = answer else {
             self.stats.link_drops += 1;
+            self.drop_packet(received, DropCause::UnknownLabel);
             self.unexpected_host_at_link(received.at, &received.packet());
             return;
         };

@@ -16,7 +16,7 @@ use super::{Effect, Engine, ShardId, Time};
 use crate::network::{Gauge, LinkName, Scale, UTILISATION};
 use crate::report::Counted;
 use crate::report::Report;
-use crate::state::{Snapshot, Write};
+use crate::state::{Snapshot, Write, Writer};
 
 /// How soon after f begins to want counters the engine looks which ones.
 const LOOK_DELAY: Duration = Duration::from_millis(100);
@@ -141,6 +141,9 @@ impl Engine {
         let (now, period) = (self.now, self.options.poll);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if let Some(answer) = switch.polls.on_answer(now, period, reply) {
+            if answer.what == Counted::Rules {
+                self.end_drop_reading(dpid);
+            }
             self.take_rates(dpid, &answer);
             self.plan_poll(dpid);
         }
@@ -181,7 +184,8 @@ impl Engine {
         let epoch = self.options.epoch;
         let by_use = self.store.wants_use_of_links();
         let mut kept = BTreeSet::new();
-        let commit = self.store.update(|state| {
+        let written = self.written_by(Writer::Measuring);
+        let commit = self.store.update_as(written, |state| {
             let mut writes: Vec<Write> = answer.forget.iter().map(|gauge| forget_rate(*gauge)).collect();
             writes.extend(answer.forget.iter().filter_map(|gauge| utilisation_cost(state, *gauge, None)));
             let Some(since) = &answer.since else { return writes };

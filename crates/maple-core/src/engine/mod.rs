@@ -31,12 +31,12 @@
 //! | concern | files |
 //! | --- | --- |
 //! | in and out | `event`, `messages` between shards, `options`, `stats`, `histogram`, `timers` |
-//! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send` |
+//! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send`, `live` (people watch) |
 //! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `rehearsal`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
 //! | topology and hosts | `topology`, `segments`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `capacity`, `eviction`, `await_barriers` |
-//! | counters and views | `polls`, `rule_counts`, `measure`, `traffic`, `view`, `explain`, `reports` |
+//! | counters and views | `polls`, `rule_counts`, `measure`, `traffic`, `drops/`, `dropped`, `view`, `explain`, `reports` |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -62,6 +62,7 @@ mod timers;
 mod cache;
 mod hit;
 mod link_port;
+mod live;
 mod new_port;
 mod packet_in;
 mod received_packet;
@@ -115,6 +116,8 @@ mod switch;
 mod tables;
 
 // Counters, and views for people.
+mod dropped;
+mod drops;
 mod explain;
 mod measure;
 mod polls;
@@ -128,11 +131,13 @@ pub use crate::state::Selection;
 pub use await_barriers::BARRIER_ROUNDS;
 pub use cookies::OWN_COOKIES;
 pub use differences::{Decision, Difference, DifferenceKind};
+pub use drops::{DropCause, Dropped, KEPT_MINUTES, Origin};
 pub use event::{Effect, Event, InstalledFlow, ListenerPacket};
 pub use explain::Engines;
 pub use histogram::Histogram;
 pub use hit::{Answered, Hits, MAX_HITS};
 pub use hosts::PROBE_MAC;
+pub use live::{COPIES_A_SECOND, LiveAnswer, LiveFilter, LiveNews, LiveObstacle, MAX_WATCHES};
 pub use messages::Mail;
 pub use options::Options;
 pub use polls::RuleCount;
@@ -194,6 +199,7 @@ pub struct Engine {
     former: Vec<received_packet::ReceivedPacket>,
     reports: reports::Reports,
     demand: measure::Demand,
+    live: live::LiveWatches,
 
     waiting: waiting::Waiting,
     /// Requests for labels that came before all rules of an earlier run were known.
@@ -244,6 +250,7 @@ impl Engine {
             former: Vec::new(),
             reports: reports::Reports::default(),
             demand: measure::Demand::default(),
+            live: live::LiveWatches::default(),
             waiting: waiting::Waiting::default(),
             early_requests: Vec::new(),
             barrier_waits: await_barriers::BarrierWaits::default(),
@@ -331,6 +338,9 @@ impl Engine {
             Event::Try(candidate) => self.try_policy(candidate),
             Event::Adopt(candidate) => self.adopt(candidate),
             Event::Abandon(number) => self.abandon(number),
+            Event::LiveBegin { token, filter } => self.begin_live(token, filter),
+            Event::LiveGoOn(token) => self.go_on_live(token),
+            Event::LiveEnd(token) => self.end_live(token),
             Event::AwaitBarriers(token) => self.await_all_barriers(token),
             Event::Tick => {}
         }

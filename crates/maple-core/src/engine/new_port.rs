@@ -10,6 +10,7 @@
 
 use maple_wire::Dpid;
 
+use super::drops::DropCause;
 use super::received_packet::ReceivedPacket;
 use super::timers::Timer;
 use super::{Engine, Time};
@@ -62,7 +63,7 @@ impl Engine {
             && waiting.bytes + received.frame.len() <= self.options.held_bytes;
         if !capacity {
             self.stats.new_port_drops += 1;
-            return;
+            return self.drop_packet(&received, DropCause::NewPort);
         }
         waiting.push(until, received);
         self.timers.insert((until, Timer::NewPorts(dpid)));
@@ -79,7 +80,10 @@ impl Engine {
         for received in switch.new_port_packets.take(|_, received| kind(received.at) != Some(PortKind::New)) {
             match kind(received.at) {
                 Some(PortKind::Edge | PortKind::Middlebox) => self.edge_packet_in(received),
-                _ => self.stats.new_port_drops += 1,
+                _ => {
+                    self.stats.new_port_drops += 1;
+                    self.drop_packet(&received, DropCause::NewPort);
+                }
             }
         }
     }
@@ -97,6 +101,8 @@ impl Engine {
 
     fn drop_new_port_packets(&mut self, dpid: Dpid, which: impl Fn(Time, &ReceivedPacket) -> bool) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        self.stats.new_port_drops += switch.new_port_packets.take(which).len() as u64;
+        let dropped = switch.new_port_packets.take(which);
+        self.stats.new_port_drops += dropped.len() as u64;
+        dropped.iter().for_each(|received| self.drop_packet(received, DropCause::NewPort));
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::compile::{Table, Target};
 use crate::labels::LabelRange;
@@ -21,6 +21,8 @@ pub struct Options {
     pub new_table: fn(Target) -> Table,
     /// Distinguishes the rules of this run of the controller from those of an earlier one: 16 bits of the cookie.
     pub epoch: u16,
+    /// The wall clock at time 0: when f wrote something is remembered by the wall clock.
+    pub wall_clock: SystemTime,
     /// Say which leaves there are, for the next run of the controller ([`super::Effect::Remember`]).
     pub remember: bool,
     /// The lowest transaction id that engines use. After the highest one they continue here.
@@ -94,6 +96,7 @@ impl Default for Options {
             labels: LabelRange::ALL,
             new_table: Table::new,
             epoch: 1,
+            wall_clock: SystemTime::UNIX_EPOCH,
             remember: false,
             first_xid: 0x8000_0000,
             held_packets: 64,

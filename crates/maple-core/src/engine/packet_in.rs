@@ -5,7 +5,8 @@ use maple_wire::{Dpid, Field};
 
 use super::Engine;
 use super::classifier::is_discovery_frame;
-use super::cookies::is_copy;
+use super::cookies::{is_copy, is_live};
+use super::drops::DropCause;
 use super::hosts::PROBE_MAC;
 use super::received_packet::ReceivedPacket;
 use crate::network::{Location, Mac, PortKind, PortRole};
@@ -14,6 +15,9 @@ impl Engine {
     /// Handles a packet-in.
     pub(super) fn packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
         self.stats.packet_ins += 1;
+        if is_live(packet_in.cookie) {
+            return self.live_packet_in(dpid, packet_in);
+        }
         let Some(in_port) = packet_in.in_port().filter(|_| self.switches.contains_key(&dpid)) else {
             self.stats.bad_packet_ins += 1;
             return;
@@ -30,13 +34,22 @@ impl Engine {
             return self.learn_announcement(kind, &received);
         }
         match kind {
-            None => self.stats.bad_packet_ins += 1,
+            None => {
+                self.stats.bad_packet_ins += 1;
+                self.drop_packet(&received, DropCause::NoPort);
+            }
             Some(_) if is_discovery_frame(&received.packet()) => {}
-            Some(PortKind::New) if self.options.facts.role(at) == PortRole::Closed => self.stats.closed_drops += 1,
+            Some(PortKind::New) if self.options.facts.role(at) == PortRole::Closed => {
+                self.stats.closed_drops += 1;
+                self.drop_packet(&received, DropCause::Closed);
+            }
             Some(PortKind::New) => self.new_port_packet_in(received),
             Some(PortKind::Link(_)) => self.link_packet_in(&received),
             // It was on its way to the controller when the port was shut. The segment's other port got it as well.
-            Some(PortKind::Shared { .. }) => self.stats.segment_drops += 1,
+            Some(PortKind::Shared { .. }) => {
+                self.stats.segment_drops += 1;
+                self.drop_packet(&received, DropCause::Shut);
+            }
             Some(PortKind::Edge | PortKind::Middlebox) => {
                 self.admit_new_port_packets(dpid);
                 self.edge_packet_in(received);

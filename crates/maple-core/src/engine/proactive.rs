@@ -28,6 +28,7 @@ use maple_wire::Dpid;
 use maple_wire::msg::NO_BUFFER;
 
 use super::decide::{Outcome, outcome};
+use super::drops::Origin;
 use super::received_packet::ReceivedPacket;
 use super::timers::Timer;
 use super::{Engine, Time};
@@ -179,8 +180,9 @@ impl Engine {
             return;
         }
         let id = self.new_leaf_id();
+        let origin = Origin::of(&finished);
         if self.store.commit(finished.txn, Some(id)).is_ok() {
-            let leaf = self.new_leaf(finished.trace, goal, received);
+            let leaf = self.new_leaf(finished.trace, (goal, origin), received);
             self.cache_leaf(id, leaf);
             self.stats.leaves_foreseen += 1;
         }

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 
 use super::Engine;
 use super::decide::{Answer, Outcome, outcome};
+use super::drops::Origin;
 use super::leaf::LeafState;
 use super::routes::SharedRoute;
 use crate::ids::LeafId;
@@ -58,6 +59,7 @@ impl Engine {
 
     fn apply_rerun(&mut self, id: LeafId, run: &Run, answer: Answer) {
         let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(id) };
+        let origin = self.leaves.intern_origin(Origin::of(&finished));
         let Finished { trace, txn, violations, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id) else { return };
         let at = leaf.witness.at;
@@ -69,7 +71,7 @@ impl Engine {
         self.report_violations(violations, at);
         let trace = self.leaves.intern(trace);
         if let Some(leaf) = self.leaves.get_mut(&id) {
-            leaf.trace = trace;
+            (leaf.trace, leaf.origin) = (trace, origin);
         }
         if !stays {
             return self.begin_reroute(id, route);

@@ -29,7 +29,7 @@ impl Engine {
     /// The switch refused a request. What was sent with it is taken back, so that the earlier rules, which the switch
     /// had before, stay right by themselves.
     pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
-        if self.meter_refused(dpid, xid, error) {
+        if self.live_refused(dpid, xid) || self.meter_refused(dpid, xid, error) {
             return;
         }
         let Some(switch) = self.switches.get_mut(&dpid) else { return };

@@ -294,6 +294,7 @@ impl Rehearsal {
                     Effect::Tried { trial, .. } => trials.push(trial),
                     Effect::Send { .. }
                     | Effect::ListenerPacket(_)
+                    | Effect::Live { .. }
                     | Effect::BarriersDone(_)
                     | Effect::RuleCounted { .. }
                     | Effect::Adopted { .. }

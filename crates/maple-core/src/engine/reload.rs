@@ -39,6 +39,7 @@ use rustc_hash::FxHashSet;
 use super::add_leaf::{insert, shown};
 use super::decide::{Outcome, outcome};
 use super::differences::{Decision, Difference, DifferenceKind};
+use super::drops::Origin;
 use super::leaf::source_lines;
 use super::proactive::{Proactive, Samples};
 use super::received_packet::ReceivedPacket;
@@ -253,6 +254,7 @@ impl Engine {
             self.withdraw(id);
             return None;
         };
+        let origin = Origin::of(&finished);
         let Finished { trace, txn, violations, .. } = *finished;
         if !trace.lasts() || txn.wrote() {
             self.withdraw(id);
@@ -276,11 +278,12 @@ impl Engine {
         }
         self.report_violations(violations, witness.at);
         if !stays {
-            let leaf = self.new_leaf(trace, goal, witness);
+            let leaf = self.new_leaf(trace, (goal, origin), witness);
             return Some(self.cache_leaf(name, leaf));
         }
-        let trace = self.leaves.intern(trace);
-        self.leaves.get_mut(&id)?.trace = trace;
+        let (trace, origin) = (self.leaves.intern(trace), self.leaves.intern_origin(origin));
+        let leaf = self.leaves.get_mut(&id)?;
+        (leaf.trace, leaf.origin) = (trace, origin);
         self.put_back(id);
         if !has_same_goal && self.leaves.contains_key(&id) {
             self.begin_reroute(id, goal);
@@ -296,6 +299,7 @@ impl Engine {
         let mut new = Vec::new();
         for (run, witness, answer) in self.run_policy(runs) {
             let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
+            let origin = Origin::of(&finished);
             let Finished { trace, txn, violations, .. } = *finished;
             let at = witness.at;
             let lasts = trace.lasts() && !txn.wrote();
@@ -305,7 +309,7 @@ impl Engine {
             let id = self.new_leaf_id();
             if self.store.commit(txn, Some(id)).is_ok() {
                 self.report_violations(violations, at);
-                let leaf = self.new_leaf(trace, goal, witness);
+                let leaf = self.new_leaf(trace, (goal, origin), witness);
                 new.push(self.cache_leaf(id, leaf));
             }
         }

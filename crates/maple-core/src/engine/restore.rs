@@ -45,6 +45,7 @@ use maple_wire::{Action, Constraint, Dpid, Field, Instruction, PortNo};
 use super::classifier::table_miss;
 use super::cookies::cookie;
 use super::decide::{Outcome, outcome};
+use super::drops::Origin;
 use super::received_packet::ReceivedPacket;
 use super::segments::may_be_joined;
 use super::switch::{CLASSIFIER, INGRESS, ROUTES, RouteTable, Stale};
@@ -378,6 +379,7 @@ impl Engine {
     /// Makes a leaf of f's answer to a remembered packet, if the answer lasts.
     fn restore_leaf(&mut self, outcome: Outcome, received: ReceivedPacket, specialisation: Box<[Constraint]>) {
         let Outcome::Answer((goal, _), finished) = outcome else { return };
+        let origin = Origin::of(&finished);
         let Finished { trace, txn, violations, .. } = *finished;
         let at = received.at;
         if !trace.lasts() || txn.wrote() || !self.check_capacity_for_trace(at.switch) {
@@ -395,7 +397,7 @@ impl Engine {
             return;
         }
         self.report_violations(violations, at);
-        let leaf = self.new_leaf(trace, goal, received);
+        let leaf = self.new_leaf(trace, (goal, origin), received);
         let standing = self.cache_leaf(id, leaf);
         let restoring = self.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
         if let Some(restoring) = restoring.filter(|_| standing == id && !specialisation.is_empty()) {
@@ -462,8 +464,7 @@ impl Engine {
         let (now, any_waits) = (self.now, self.routes.any_waits_at(dpid));
         let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
         let Some(decided) = restoring.decided.and_then(|decided| Some(decided.max(restoring.read?))) else { return };
-        let are_all_decided =
-            || self.store.with_restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
+        let are_all_decided = || self.store.with_restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
         // f runs within a turn, and may take longer than the wait.
         if restoring.until.is_none() && decided < now && are_all_decided() {
             restoring.until = Some(now + PATIENCE);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid};
 
+use super::drops::{DropCause, Origin};
 use super::leaf::{HeldPackets, LeafState};
 use super::messages::EngineMessage;
 use super::received_packet::ReceivedPacket;
@@ -57,7 +58,10 @@ impl Engine {
     fn send_without_rule(&mut self, id: LeafId, packet: ReceivedPacket) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match self.resolved(leaf) {
-            Some(route) => self.send_to_egress_ports(&route, &packet),
+            Some(route) => {
+                self.drop_by_leaf(id, &packet);
+                self.send_to_egress_ports(&route, (&self.origin_of(id), &packet));
+            }
             None => {
                 self.withdraw(id);
                 self.waiting.add_misses([packet]);
@@ -72,9 +76,12 @@ impl Engine {
         let Some(route) = leaf.route_id.and_then(|route_id| self.routes.get(route_id)) else { return };
         if route.is_for_untagged() && !packet.is_untagged() {
             let route = Arc::clone(route.resolved());
-            return self.send_to_egress_ports(&route, packet);
+            return self.send_to_egress_ports(&route, (&self.origin_of(id), packet));
         }
         let actions = route.actions();
+        if actions.is_empty() {
+            self.drop_by_leaf(id, packet);
+        }
         if let Some(effect) = self.packet_out(packet, actions) {
             // After the rules, which the flush at the end of the batch sends.
             self.after.push(effect);
@@ -101,6 +108,7 @@ impl Engine {
         }
         if !packet.is_whole() && !buffered {
             self.stats.truncated_drops += 1;
+            self.drop_packet(packet, DropCause::Truncated);
             return None;
         }
         let data = if buffered { Vec::new() } else { packet.frame.to_vec() };
@@ -108,11 +116,21 @@ impl Engine {
         self.effect(packet.at.switch, Message::PacketOut(message))
     }
 
+    /// Sends a packet whose decision makes no leaf.
+    pub(super) fn send_uncached(&mut self, route: &Resolved, origin: Origin, packet: &ReceivedPacket) {
+        let origin = self.leaves.intern_origin(origin);
+        if route.switches.is_empty() && route.own.is_empty() {
+            self.drop_packet(packet, DropCause::Policy(Arc::clone(&origin)));
+        }
+        self.send_to_egress_ports(route, (&origin, packet));
+    }
+
     /// Sends a packet straight out of the route's egress ports, whatever the tables contain. A packet that must keep its
     /// way goes nowhere.
-    pub(super) fn send_to_egress_ports(&mut self, route: &Resolved, packet: &ReceivedPacket) {
+    fn send_to_egress_ports(&mut self, route: &Resolved, (origin, packet): (&Arc<Origin>, &ReceivedPacket)) {
         if route.keeps_way {
             self.stats.way_drops += 1;
+            self.drop_packet(packet, DropCause::NoRuleForWay(Arc::clone(origin)));
             self.report_once(Report::NoRuleForWay { at: packet.at }, &format!("way {}", packet.at));
             return route.own.iter().for_each(|own| self.send_own(own));
         }
@@ -127,6 +145,7 @@ impl Engine {
                 self.send_to_shard_of(*dpid, message);
             } else {
                 self.stats.truncated_drops += 1;
+                self.drop_packet(packet, DropCause::Truncated);
             }
         }
         if let Some(effect) = self.packet_out(packet, at_ingress) {

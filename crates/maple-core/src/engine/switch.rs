@@ -10,7 +10,8 @@ use maple_wire::{Constraint, Dpid, Match, PortNo, Version};
 use super::audit::Audits;
 use super::cache::VersionedCache;
 use super::capacity::Capacity;
-use super::cookies::{Renamed, cookie, copy_cookie, is_ours};
+use super::cookies::{Renamed, cookie, copy_cookie, is_ours, live_number};
+use super::drops::Drops;
 use super::host_rules::HostRules;
 use super::labels::quarantine;
 use super::meters::Meters;
@@ -89,6 +90,8 @@ pub(super) struct Switch {
     pub audits: Audits,
     /// Questions about single rules.
     pub rule_counts: RuleCounts,
+    /// What was dropped here in the last minutes.
+    pub drops: Drops,
     /// Hosts whose location was verified for hits.
     pub verified_hosts: VersionedCache,
     /// The switch refuses again and again: until then it gets no new rules.
@@ -156,6 +159,7 @@ impl Switch {
             polls: Polls::default(),
             audits: Audits::default(),
             rule_counts: RuleCounts::default(),
+            drops: Drops::default(),
             verified_hosts: VersionedCache::default(),
             full_until: None,
             full_count: 0,
@@ -275,7 +279,10 @@ impl Engine {
     /// A switch has these rules.
     pub(super) fn take_flows(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        let ours = flows.into_iter().filter(|flow| is_ours(flow.cookie));
+        // A temporary rule of this run is looked after elsewhere. One of an earlier run is deleted.
+        let epoch = self.options.epoch;
+        let is_temporary = |cookie| live_number(epoch, cookie).is_some();
+        let ours = flows.into_iter().filter(|flow| is_ours(flow.cookie) && !is_temporary(flow.cookie));
         switch.tables.read(ours.map(|flow| {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
             (table_id, Rule { priority, matching, instructions: instructions.into(), cookie })
@@ -287,6 +294,9 @@ impl Engine {
 
     /// A switch has removed a rule. If we did not delete it, the next flush adds it again.
     pub(super) fn flow_removed(&mut self, dpid: Dpid, removed: &FlowRemoved) {
+        if is_ours(removed.cookie) {
+            self.read_removed_drop(dpid, removed);
+        }
         let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
         let (key, cookie) = (entry_key(removed.priority, &removed.matching), switch.renamed.current(removed.cookie));
         if switch.tables.is_lost(self.now, removed.table_id, cookie, key) {

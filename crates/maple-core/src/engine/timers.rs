@@ -54,6 +54,8 @@ pub(super) enum Timer {
     EarlyRequests,
     /// A switch that keeps the rules of an earlier run.
     Restore(Dpid),
+    /// A watch, by its number.
+    Live(u8),
 }
 
 impl Engine {
@@ -90,6 +92,7 @@ impl Engine {
                 Timer::Trial => self.go_on_trying(),
                 Timer::EarlyRequests => self.ask_again(),
                 Timer::Restore(dpid) => self.go_on_restoring(dpid),
+                Timer::Live(number) => self.look_after_live(number),
                 // Every batch checks whether a leaf is due; the timer only causes a batch.
                 Timer::Recheck => {}
             }

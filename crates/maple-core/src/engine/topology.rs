@@ -49,6 +49,7 @@ impl Engine {
         let departed = self.remembered_of(dpid);
         let Some(switch) = self.switches.remove(&dpid) else { return };
         self.dirty.remove(&dpid);
+        self.forget_live_rules(dpid);
         self.give_up_restore(dpid);
         self.stats.new_port_drops += switch.new_port_packets.len() as u64;
         let lost: Vec<LeafId> = switch.table.tree().leaves().collect();

@@ -5,9 +5,11 @@
 //! invalidates that id, the packet is decided again. Ids increase, so the smallest one has waited longest.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use maple_wire::Dpid;
 
+use super::drops::Origin;
 use super::received_packet::ReceivedPacket;
 use crate::ids::LeafId;
 
@@ -21,7 +23,8 @@ pub(super) struct Waiting {
     misses: Vec<ReceivedPacket>,
     /// The number of rounds in this batch.
     rounds: u32,
-    parked: BTreeMap<LeafId, ReceivedPacket>,
+    /// Each with the line that makes it wait.
+    parked: BTreeMap<LeafId, (ReceivedPacket, Arc<Origin>)>,
 }
 
 impl Waiting {
@@ -52,11 +55,16 @@ impl Waiting {
     }
 
     /// Parks a packet under an id. If there are more than `most`, removes the one that has waited longest and returns
-    /// its id.
-    pub fn park(&mut self, name: LeafId, packet: ReceivedPacket, most: usize) -> Option<LeafId> {
+    /// it with its id and its line.
+    pub fn park(
+        &mut self,
+        name: LeafId,
+        packet: (ReceivedPacket, Arc<Origin>),
+        most: usize,
+    ) -> Option<(LeafId, ReceivedPacket, Arc<Origin>)> {
         let oldest = if self.parked.len() >= most { self.parked.pop_first() } else { None };
         self.parked.insert(name, packet);
-        oldest.map(|(name, _)| name)
+        oldest.map(|(name, (packet, origin))| (name, packet, origin))
     }
 
     /// The number of parked packets.
@@ -71,22 +79,22 @@ impl Waiting {
 
     /// Something that f read has changed: the packet under this id, if there is one, is decided again.
     pub fn release(&mut self, name: LeafId) {
-        self.misses.extend(self.parked.remove(&name));
+        self.misses.extend(self.parked.remove(&name).map(|(packet, _)| packet));
     }
 
     /// All parked packets are decided again. Returns their ids.
     pub fn release_all(&mut self) -> Vec<LeafId> {
-        let (names, packets): (Vec<LeafId>, Vec<ReceivedPacket>) = std::mem::take(&mut self.parked).into_iter().unzip();
-        self.misses.extend(packets);
+        let (names, packets): (Vec<LeafId>, Vec<_>) = std::mem::take(&mut self.parked).into_iter().unzip();
+        self.misses.extend(packets.into_iter().map(|(packet, _)| packet));
         names
     }
 
     /// Removes the packets of a switch that has disconnected. Returns the ids of those that were parked.
     pub fn forget_switch(&mut self, dpid: Dpid) -> Vec<LeafId> {
         self.misses.retain(|packet| packet.at.switch != dpid);
-        let gone = self.parked.iter().filter(|(_, packet)| packet.at.switch == dpid).map(|(name, _)| *name);
+        let gone = self.parked.iter().filter(|(_, (packet, _))| packet.at.switch == dpid).map(|(name, _)| *name);
         let gone: Vec<LeafId> = gone.collect();
-        self.parked.retain(|_, packet| packet.at.switch != dpid);
+        self.parked.retain(|_, (packet, _)| packet.at.switch != dpid);
         gone
     }
 }
@@ -111,9 +119,11 @@ mod tests {
     #[test]
     fn when_too_many_packets_are_parked_the_oldest_is_dropped() {
         let mut waiting = Waiting::default();
-        assert_eq!(waiting.park(LeafId(3), packet(1), 2), None);
-        assert_eq!(waiting.park(LeafId(5), packet(2), 2), None);
-        assert_eq!(waiting.park(LeafId(8), packet(3), 2), Some(LeafId(3)));
+        let mut park = |id, dpid| {
+            waiting.park(LeafId(id), (packet(dpid), Arc::default()), 2).map(|(id, packet, _)| (id, packet.at))
+        };
+        assert_eq!([park(3, 1), park(5, 2)], [None, None]);
+        assert_eq!(park(8, 3), Some((LeafId(3), packet(1).at)));
         waiting.release(LeafId(3));
         assert!(waiting.has_no_misses() && !waiting.has(LeafId(3)), "it is gone");
         waiting.release(LeafId(8));
@@ -126,7 +136,7 @@ mod tests {
         let mut waiting = Waiting::default();
         waiting.add_misses([packet(1), packet(2)]);
         for (name, dpid) in [(1, 2), (2, 1), (3, 1)] {
-            waiting.park(LeafId(name), packet(dpid), 10);
+            waiting.park(LeafId(name), (packet(dpid), Arc::default()), 10);
         }
         assert_eq!(waiting.forget_switch(Dpid(1)), [LeafId(2), LeafId(3)]);
         assert!(waiting.has(LeafId(1)));

@@ -110,6 +110,11 @@ impl Plan {
         self.0.ingress
     }
 
+    /// Whether its packets go nowhere, in whatever network.
+    pub(crate) fn sends_nowhere(&self) -> bool {
+        self.0.branches.iter().all(Branch::is_empty)
+    }
+
     /// The meter that its packets pass there.
     pub(crate) fn meter(&self) -> Option<&Meter> {
         self.0.meter.as_ref()

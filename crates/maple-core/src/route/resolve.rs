@@ -29,6 +29,14 @@ impl Goal {
         }
     }
 
+    /// Whether packets go nowhere, in whatever state.
+    pub fn sends_nowhere(&self) -> bool {
+        match self {
+            Goal::Plan(plan) => plan.sends_nowhere(),
+            Goal::Fixed(resolved) => resolved.switches.is_empty() && resolved.own.is_empty(),
+        }
+    }
+
     /// What it resolves to in a state.
     pub fn now(&self, state: &Snapshot) -> Result<Arc<Resolved>, RouteError> {
         match self {

@@ -53,6 +53,8 @@ struct RunState {
     read_switch: bool,
     /// Where f first wrote.
     wrote_at: Option<Source>,
+    /// The line that made the route.
+    made_at: Option<Source>,
     /// If the route only sends the packet back where it came in: the line that made the route.
     goes_back: Option<Arc<str>>,
     /// Whether every packet that this trace matches must come to the controller.
@@ -100,6 +102,8 @@ pub struct Finished {
     pub error: Option<PolicyError>,
     /// Where f first wrote, if it did and that is known.
     pub wrote_at: Option<Source>,
+    /// The line that made the route, if it is known and the run has a route.
+    pub made_at: Option<Source>,
     /// The place that made the route, if its only port is the one where the packet came in: a switch sends nothing
     /// there.
     pub goes_back: Option<Arc<str>>,
@@ -147,6 +151,7 @@ impl Run {
             error,
             read_switch,
             wrote_at,
+            made_at: None,
             goes_back: None,
             each: false,
             heard: 0,
@@ -206,6 +211,7 @@ impl Run {
     /// dependency, except for a plan.
     pub(crate) fn resolve(&self, route: &Route) -> Result<(Goal, Arc<Resolved>), PolicyError> {
         let mut state = self.state();
+        state.made_at = route.made_at().cloned();
         let RunState { subject, ingress, recorder, txn, is_judged, .. } = &mut *state;
         let packet = subject.view(*ingress);
         // Reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match (1.3
@@ -257,6 +263,7 @@ impl Run {
             txn: state.txn,
             error: state.error,
             wrote_at: state.wrote_at,
+            made_at: state.made_at,
             goes_back: state.goes_back,
             heard: state.heard,
             violations: state.violations,

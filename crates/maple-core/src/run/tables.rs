@@ -103,9 +103,9 @@ impl Net {
         state.note(source.as_ref(), || Asked::Wrote(write.clone()));
         let write = state.own_write(write);
         if state.wrote_at.is_none() {
-            state.wrote_at = source;
+            state.wrote_at.clone_from(&source);
         }
-        state.txn.write(write);
+        state.txn.write_at(write, source);
     }
 
     /// The declared types of a table's keys and values, or `None` if none were declared.

@@ -13,8 +13,8 @@ use maple_wire::msg::{Features, FlowRemoved, Message, PacketIn, PacketInView, Po
 use maple_wire::{Dpid, Match, Packet, Port, PortNo, Version};
 
 use crate::engine::{
-    BARRIER_ROUNDS, Candidate, Effect, Engine, Event, InstalledFlow, ListenerPacket, Options, Rehearsal, Rehearsed,
-    RuleCount, ShardId, Time, Trial,
+    BARRIER_ROUNDS, Candidate, Effect, Engine, Event, InstalledFlow, ListenerPacket, LiveNews, Options, Rehearsal,
+    Rehearsed, RuleCount, ShardId, Time, Trial,
 };
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
@@ -37,6 +37,8 @@ mod contract;
 #[cfg(test)]
 mod declared;
 #[cfg(test)]
+mod drops;
+#[cfg(test)]
 mod explain;
 #[cfg(test)]
 mod flaps;
@@ -50,6 +52,8 @@ mod invalidation;
 mod labels;
 #[cfg(test)]
 mod limits;
+#[cfg(test)]
+mod live;
 #[cfg(test)]
 mod load;
 #[cfg(test)]
@@ -161,6 +165,8 @@ pub struct Sim {
     pub trials: Vec<Trial>,
     /// The packets that handlers get.
     pub heard: Vec<ListenerPacket>,
+    /// What watches said.
+    pub live: Vec<(u64, LiveNews)>,
     engines: Vec<Engine>,
     shards: BTreeMap<Dpid, ShardId>,
     switches: BTreeMap<Dpid, SimSwitch>,
@@ -206,6 +212,7 @@ impl Sim {
             candidate: None,
             trials: Vec::new(),
             heard: Vec::new(),
+            live: Vec::new(),
             engines,
             shards: BTreeMap::new(),
             switches: BTreeMap::new(),
@@ -382,6 +389,8 @@ impl Sim {
     /// A switch reports that a rule is gone. As in Open vSwitch, the report may come after a later barrier reply, and
     /// the match has its fields in another order.
     fn tell_removed(&mut self, dpid: Dpid, flow: InstalledFlow) {
+        let counters = self.switches.get_mut(&dpid).map(|switch| switch.take_last_counters(&flow));
+        let (packet_count, byte_count) = counters.unwrap_or_default();
         let removed = FlowRemoved {
             cookie: flow.cookie,
             priority: flow.priority,
@@ -391,8 +400,8 @@ impl Sim {
             duration_nsec: 0,
             idle_timeout: 0,
             hard_timeout: 0,
-            packet_count: 0,
-            byte_count: 0,
+            packet_count,
+            byte_count,
             matching: Match { fields: flow.matching.fields.into_iter().rev().collect() },
         };
         let event = Happening::Event(self.shards[&dpid], Box::new(Event::FlowRemoved { dpid, removed }));
@@ -544,6 +553,7 @@ impl Sim {
                     self.memory.note(leaves.into_iter().map(|(id, _)| (id, None)).collect());
                 }
                 Effect::ListenerPacket(heard) => self.heard.push(heard),
+                Effect::Live { token, news } => self.live.push((token, news)),
             }
         }
     }

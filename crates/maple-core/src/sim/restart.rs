@@ -96,8 +96,7 @@ impl Sim {
         let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
         let flows = dpids.iter().map(|dpid| (*dpid, None)).collect();
         let (waits_for_rules, up) = (self.random.below(2) == 0, BTreeSet::new());
-        self.memory.restoring =
-            Some(Restoring { witnesses, earlier, flows, up, waits_for_rules, presumed_by: None });
+        self.memory.restoring = Some(Restoring { witnesses, earlier, flows, up, waits_for_rules, presumed_by: None });
         for dpid in dpids {
             self.shards.insert(dpid, ShardId((dpid.0 % self.engines.len() as u64) as u8));
             self.announce(dpid);

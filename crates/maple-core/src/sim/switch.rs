@@ -51,6 +51,8 @@ pub struct SimSwitch {
     pub tells: bool,
     /// How many packets and bytes its rules counted, by table, priority and match.
     packets: BTreeMap<Place, (u64, u64)>,
+    /// The same of deleted rules, until it is reported.
+    last_packets: BTreeMap<Place, (u64, u64)>,
     /// The counters of its ports.
     pub ports: BTreeMap<PortNo, PortStats>,
 }
@@ -89,6 +91,7 @@ impl SimSwitch {
             flows: Vec::new(),
             tells: true,
             packets: BTreeMap::new(),
+            last_packets: BTreeMap::new(),
             ports: BTreeMap::new(),
         }
     }
@@ -171,11 +174,19 @@ impl SimSwitch {
             }
             FlowModCommand::DeleteStrict => {
                 deleted.extend(self.flows.extract_if(.., |flow| same(flow)));
-                self.packets.retain(|at, _| deleted.iter().all(|flow| place(flow) != *at));
+                for at in deleted.iter().map(place) {
+                    let counters = self.packets.remove(&at);
+                    self.last_packets.extend(counters.map(|counters| (at, counters)));
+                }
             }
             _ => return Err(ErrorMsg { kind: 5, code: 6, data: Vec::new() }),
         }
         Ok(deleted)
+    }
+
+    /// The last counters of a rule that was deleted.
+    pub fn take_last_counters(&mut self, flow: &InstalledFlow) -> (u64, u64) {
+        self.last_packets.remove(&place(flow)).unwrap_or_default()
     }
 
     /// A frame goes through a port: in, or out.

@@ -24,8 +24,9 @@ use std::task::Waker;
 
 use arc_swap::Guard;
 
-use super::{Cell, CellValue, Commit, Conflict, Name, Savepoint, Snapshot, Store, Txn, Value, Write, sync};
+use super::{Cell, CellValue, Commit, Conflict, Name, Savepoint, Snapshot, Store, Txn, Value, Write, Written, sync};
 use crate::ids::LeafId;
+use crate::trace::Source;
 
 /// Something that can read tracked state.
 pub trait Read {
@@ -258,6 +259,11 @@ impl Tx {
         Tx(RefCell::new(txn))
     }
 
+    /// Says who writes, and when: [`Store::last_write`]. Lines that write after this are known too.
+    pub fn sign(&self, written: Written) {
+        self.0.borrow_mut().sign(written);
+    }
+
     /// What it read and wrote.
     pub fn into_txn(self) -> Txn {
         self.0.into_inner()
@@ -271,8 +277,11 @@ impl Read for Tx {
 }
 
 impl Access for Tx {
+    #[track_caller]
     fn put(&self, write: Write) {
-        self.0.borrow_mut().write(write);
+        let mut txn = self.0.borrow_mut();
+        let line = txn.is_signed().then(Source::here);
+        txn.write_at(write, line);
     }
 
     fn savepoint(&self) -> Savepoint {

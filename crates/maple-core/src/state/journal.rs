@@ -10,7 +10,8 @@ use std::task::Waker;
 
 use super::names::{is_named, outside_of_slices};
 use super::versions::{version_of, version_var};
-use super::{Name, Snapshot, Store, Write};
+use super::written::Author;
+use super::{Name, Snapshot, Store, Write, Written};
 
 /// Is told of each write that is to survive a restart.
 pub trait Journal: Send + Sync {
@@ -85,14 +86,15 @@ impl Store {
 
     /// From now on tells `journal` of each write to what is to be kept. First restores `kept`, what the journal holds
     /// of the names that it `knows`: these names are to be kept too, and values that they had until now are dropped. Of
-    /// other names to be kept, the journal is told the present contents.
-    pub fn keep_in(&self, journal: Arc<dyn Journal>, knows: &[Name], kept: Vec<Write>) {
+    /// other names to be kept, the journal is told the present contents. What is restored was written so.
+    pub fn keep_in(&self, journal: Arc<dyn Journal>, knows: &[Name], kept: Vec<Write>, written: Written) {
         let mut inner = self.lock();
         let state = self.snapshot();
         let before = knows.iter().flat_map(|name| contents(&state, name)).map(without_value);
         let writes: Vec<Write> = before.chain(kept).collect();
         // The journal is not told of these writes: it has them already.
-        let (_, wake) = self.publish(&mut inner, self.newest(), writes);
+        let author = Author::Known(Box::new(written), Vec::new());
+        let (_, wake) = self.publish(&mut inner, self.newest(), writes, &author);
         let new: Vec<Write> = inner
             .kept
             .names

@@ -58,6 +58,7 @@ mod names;
 mod store;
 mod sync;
 mod versions;
+mod written;
 
 #[cfg(test)]
 mod model;
@@ -82,5 +83,6 @@ pub use txn::{Savepoint, Txn};
 pub use typed::{Counter, Stored, Table, Var, WrongType};
 pub use value::{Float, Value};
 pub use versions::{Migrate, RowMap, VersionError, version_of, version_var, versioned};
+pub use written::{Writer, Written};
 
 pub use crate::ids::Name;

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 
+use super::written::Author;
 use super::{Cell, Commit, DeclareError, Kind, Mismatch, Name, Snapshot, Store, Types, Value, Write};
 
 /// The name outside of slices of what a slice calls by this name: `limits` for `red/limits`.
@@ -68,7 +69,7 @@ impl Store {
             writes.extend(converted(&newest, of, &types)?);
         }
         writes.push(Write::Types { table, types });
-        let (commit, wake) = self.publish(&mut inner, newest, writes);
+        let (commit, wake) = self.publish(&mut inner, newest, writes, &Author::AsBefore);
         drop(inner);
         wake.into_iter().for_each(Waker::wake);
         Ok(commit)
@@ -92,7 +93,7 @@ impl Store {
                 writes.push(Write::Var { name: of.clone(), value: Some(kind.value(of, value)?) });
             }
         }
-        let (commit, wake) = self.publish(&mut inner, newest, writes);
+        let (commit, wake) = self.publish(&mut inner, newest, writes, &Author::AsBefore);
         drop(inner);
         wake.into_iter().for_each(Waker::wake);
         Ok(commit)

@@ -14,6 +14,7 @@ use super::double_buffer::DoubleBuffer;
 use super::journal::Kept;
 use super::names::Declared;
 use super::versions::Versions;
+use super::written::{Author, LastWrites, Written};
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::capabilities::Model;
 use crate::ids::{LeafId, ShardId};
@@ -74,6 +75,7 @@ pub(super) struct StoreState {
     counts: StoreCounts,
     /// What the next snapshot is made of, if it is not copied.
     spare: DoubleBuffer,
+    pub(super) last_writes: LastWrites,
 }
 
 /// Receives each snapshot, just before it becomes the newest.
@@ -209,12 +211,23 @@ impl Store {
     }
 
     /// Changes the state by what `decide` makes of the newest snapshot; no other commit can come between.
+    ///
+    /// Who wrote is not remembered: [`Store::update_as`] does that.
     pub fn update(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
+        self.update_by(&Author::Unknown, decide)
+    }
+
+    /// The same, and remembers who wrote and when ([`Store::last_write`]).
+    pub fn update_as(&self, written: Written, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
+        self.update_by(&Author::Known(Box::new(written), Vec::new()), decide)
+    }
+
+    fn update_by(&self, author: &Author, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
         let _pass = sync::read(&self.turnstile);
         let mut inner = self.lock();
         let newest = self.newest();
         let writes = decide(&newest);
-        let (commit, wake) = self.publish(&mut inner, newest, writes);
+        let (commit, wake) = self.publish(&mut inner, newest, writes, author);
         drop(inner);
         wake.into_iter().for_each(Waker::wake);
         commit
@@ -225,9 +238,21 @@ impl Store {
     /// # Errors
     /// [`Mismatch`] if one is not of the declared type of its place; nothing happened then.
     pub fn change(&self, writes: Vec<Write>) -> Result<Commit, Mismatch> {
+        self.change_by(&Author::Unknown, writes)
+    }
+
+    /// The same, and remembers who wrote and when ([`Store::last_write`]).
+    ///
+    /// # Errors
+    /// As [`Store::change`].
+    pub fn change_as(&self, writes: Vec<Write>, written: Written) -> Result<Commit, Mismatch> {
+        self.change_by(&Author::Known(Box::new(written), Vec::new()), writes)
+    }
+
+    fn change_by(&self, author: &Author, writes: Vec<Write>) -> Result<Commit, Mismatch> {
         let mut mismatch = None;
         let normal = |state: &Snapshot, write: Write| Ok(state.normalise(&write)?.unwrap_or(write));
-        let commit = self.update(|state| {
+        let commit = self.update_by(author, |state| {
             let writes: Result<_, Mismatch> = writes.into_iter().map(|write| normal(state, write)).collect();
             writes.unwrap_or_else(|error| {
                 mismatch = Some(error);
@@ -237,7 +262,7 @@ impl Store {
         mismatch.map_or(Ok(commit), Err)
     }
 
-    pub(super) fn commit_past_turnstile(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
+    pub(super) fn commit_past_turnstile(&self, mut txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
         let mut inner = self.lock();
         let newest = self.newest();
         let changed = changed_since(&txn.reads, txn.base.version, &newest);
@@ -246,11 +271,12 @@ impl Store {
             return Err(Conflict(cell));
         }
         inner.counts.commits += 1;
+        let author = txn.take_author();
         if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
             inner.dependents.subscribe(leaf, txn.reads, &newest);
             self.note_dependents(&inner);
         }
-        let (mut commit, wake) = self.publish(&mut inner, newest, txn.writes);
+        let (mut commit, wake) = self.publish(&mut inner, newest, txn.writes, &author);
         commit.invalidate = txn.invalidations;
         drop(inner);
         wake.into_iter().for_each(Waker::wake);
@@ -395,6 +421,7 @@ impl Store {
         inner: &mut StoreState,
         newest: Guard<Arc<Snapshot>>,
         writes: Vec<Write>,
+        author: &Author,
     ) -> (Commit, Vec<Waker>) {
         let mut commit = Commit::default();
         if writes.is_empty() {
@@ -409,6 +436,7 @@ impl Store {
         // A query that was asked again may rest on other cells now.
         self.note_dependents(inner);
         commit.kept = inner.kept.tell(&writes, &next);
+        inner.last_writes.note(&writes, author);
         inner.observers.iter().for_each(|Observer(observe)| observe(&next));
         drop(newest);
         inner.spare.keep(self.current.swap(next), writes);

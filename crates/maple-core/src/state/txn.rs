@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::{Cell, CellValue, Kind, Snapshot, Types, Write};
+use super::written::Author;
+use super::{Cell, CellValue, Kind, Snapshot, Types, Write, Written};
 use crate::network::OwnFrame;
 use crate::state::Selection;
+use crate::trace::Source;
 
 /// A transaction. Reads come from one snapshot plus the transaction's own writes; nothing is visible to others before
 /// [`super::Store::commit`].
@@ -16,6 +18,9 @@ pub struct Txn {
     working: OnceLock<Box<Snapshot>>,
     pub(super) reads: BTreeMap<Cell, CellValue>,
     pub(super) writes: Vec<Write>,
+    /// The lines of the first writes, as far as they are known.
+    lines: Vec<Option<Source>>,
+    signed: Option<Box<Written>>,
     pub(super) invalidations: Vec<Selection>,
     /// Frames to send when it commits.
     sends: Vec<OwnFrame>,
@@ -36,8 +41,8 @@ impl Txn {
 
     /// A transaction over this snapshot.
     pub fn new(base: Arc<Snapshot>) -> Txn {
-        let (reads, writes, invalidations, sends) = Default::default();
-        Txn { base, working: OnceLock::new(), reads, writes, invalidations, sends }
+        let (reads, writes, lines, signed, invalidations, sends) = Default::default();
+        Txn { base, working: OnceLock::new(), reads, writes, lines, signed, invalidations, sends }
     }
 
     /// The value of `cell`, own writes included. The cell becomes a dependency.
@@ -80,6 +85,35 @@ impl Txn {
         self.writes.push(write);
     }
 
+    /// The same, and notes the line that writes, for [`super::Store::last_write`].
+    ///
+    /// # Panics
+    /// As [`Txn::write`].
+    #[track_caller]
+    pub fn write_at(&mut self, write: Write, line: Option<Source>) {
+        self.write(write);
+        if line.is_some() {
+            self.lines.resize(self.writes.len() - 1, None);
+            self.lines.push(line);
+        }
+    }
+
+    /// Says who writes, and when. It can be said at any moment before the commit.
+    pub fn sign(&mut self, written: Written) {
+        self.signed = Some(Box::new(written));
+    }
+
+    /// Whether it is known who writes.
+    pub(super) fn is_signed(&self) -> bool {
+        self.signed.is_some()
+    }
+
+    /// Who wrote, at the commit.
+    pub(super) fn take_author(&mut self) -> Author {
+        let lines = std::mem::take(&mut self.lines);
+        self.signed.take().map_or(Author::Unknown, |written| Author::Known(written, lines))
+    }
+
     /// The value of a key or a variable, if there are few own writes and these determine it.
     fn own(&self, cell: &Cell) -> Option<CellValue> {
         if self.writes.len() > Txn::FEW {
@@ -117,13 +151,14 @@ impl Txn {
     pub fn roll_back_state(&mut self, to: Savepoint) {
         self.working = to.working;
         self.writes.truncate(to.writes);
+        self.lines.truncate(to.writes);
         self.invalidations.truncate(to.invalidations);
     }
 
     /// The same reads without any writes.
     pub fn without_writes(self) -> Txn {
-        let (writes, invalidations, sends) = Default::default();
-        Txn { working: OnceLock::new(), writes, invalidations, sends, ..self }
+        let (writes, lines, signed, invalidations, sends) = Default::default();
+        Txn { working: OnceLock::new(), writes, lines, signed, invalidations, sends, ..self }
     }
 
     /// Sends a frame when the transaction commits. This is no write: no cell holds a frame.

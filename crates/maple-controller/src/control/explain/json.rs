@@ -6,18 +6,31 @@ use maple_core::engine::RuleCount;
 use maple_core::explain::{Alternative, Decision, Entering, Explanation, Hop, Outcome, PassedRule, Verdict};
 use maple_core::network::{Location, Mac};
 use maple_core::run::AccountStep;
-use maple_core::state::Snapshot;
+use maple_core::state::{Snapshot, Store};
 use maple_wire::packet::text::summary;
 use maple_wire::{Field, Packet, Version, print};
 use serde_json::{Value, json};
 
 use super::super::answer::location;
+use super::super::state::written;
 use super::Counts;
 use super::source_lines::SourceLines;
 
-/// The explanation as JSON. Source files that were written after `loaded` are not quoted.
-pub fn to_json(explanation: &Explanation, state: &Snapshot, counts: &Counts, loaded: Option<SystemTime>) -> Value {
+/// What an explanation is told with.
+pub struct Context<'a> {
+    /// The state, for hosts.
+    pub store: &'a Store,
+    /// What the rules have counted.
+    pub counts: &'a Counts,
+    /// Source files that were written after this are not quoted; `None`: they are what runs.
+    pub loaded: Option<SystemTime>,
+}
+
+/// The explanation as JSON.
+pub fn to_json(explanation: &Explanation, context: &Context<'_>) -> Value {
+    let Context { store, counts, loaded } = *context;
     let mut lines = SourceLines::new(loaded);
+    let state = &*store.snapshot();
     let packet = &explanation.packet;
     let mut all = json!({
         "packet": packet_json(packet, state),
@@ -37,7 +50,7 @@ pub fn to_json(explanation: &Explanation, state: &Snapshot, counts: &Counts, loa
         "agrees": explanation.agrees(),
     });
     match &explanation.decision {
-        Ok(decision) => decided(decision, packet, state, &mut lines, &mut all),
+        Ok(decision) => decided(decision, packet, store, &mut lines, &mut all),
         Err(why) => {
             all["verdict"] = json!("refused");
             all["why"] = json!(why);
@@ -53,12 +66,13 @@ pub fn to_json(explanation: &Explanation, state: &Snapshot, counts: &Counts, loa
 }
 
 /// Adds f's decision.
-fn decided(decision: &Decision, packet: &Entering, state: &Snapshot, lines: &mut SourceLines, all: &mut Value) {
+fn decided(decision: &Decision, packet: &Entering, store: &Store, lines: &mut SourceLines, all: &mut Value) {
+    let state = &*store.snapshot();
     all["verdict"] = json!(decision.verdict.word());
     all["line"] = lines.maybe(decision.line());
     all["route"] = json!(decision.route);
     let headers = Packet::new(&packet.frame, packet.at.port.0);
-    all["steps"] = decision.account.iter().map(|one| step(one, &headers, lines)).collect();
+    all["steps"] = decision.account.iter().map(|one| step(one, &headers, store, lines)).collect();
     let exits = decision.copies.iter().flatten();
     all["exits"] = exits.map(|(at, frame)| exit(*at, frame, packet, state)).collect();
     if let Verdict::Failed(error) = &decision.verdict {
@@ -86,11 +100,14 @@ fn packet_json(packet: &Entering, state: &Snapshot) -> Value {
     })
 }
 
-fn step(step: &AccountStep, packet: &Packet<'_>, lines: &mut SourceLines) -> Value {
+fn step(step: &AccountStep, packet: &Packet<'_>, store: &Store, lines: &mut SourceLines) -> Value {
     let mut one =
         json!({ "line": lines.maybe(step.source.as_ref()), "asked": step.question(), "answer": step.answer() });
     if let Some(evidence) = step.evidence(packet) {
         one["evidence"] = json!(evidence);
+    }
+    if let Some(last) = step.cell().and_then(|cell| store.last_write(cell)) {
+        one["written"] = written(Some(last));
     }
     one
 }

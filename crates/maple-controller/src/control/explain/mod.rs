@@ -25,9 +25,10 @@ use super::Handle;
 use super::answer::flow;
 use crate::names::Names;
 
-pub use json::to_json;
+pub use json::{Context, to_json};
 pub use packet::{QuestionError, field_value};
-pub use text::to_text;
+pub(super) use source_lines::SourceLines;
+pub use text::{to_text, written};
 
 /// A question about a packet. Where something is not said, it is what the network knows of the hosts.
 ///
@@ -183,7 +184,8 @@ fn has_match(version: Version, rule: &TableRule, text: &str) -> bool {
 fn explained(handle: &Handle, packet: Entering, counters: bool) -> Value {
     let explanation = handle.explain(packet);
     let counts = if counters { counts(handle, &explanation) } else { Counts::new() };
-    to_json(&explanation, &handle.snapshot(), &counts, Some(handle.policy_loaded()))
+    let loaded = Some(handle.policy_loaded());
+    to_json(&explanation, &Context { store: handle.store(), counts: &counts, loaded })
 }
 
 /// The most rules of an explanation whose counters are asked for.

@@ -14,7 +14,7 @@ const LARGEST: u64 = 4 << 20;
 const LONGEST: usize = 160;
 
 /// Source files that were read for one answer.
-pub(super) struct SourceLines {
+pub(in crate::control) struct SourceLines {
     /// Files that were written after this are no longer what runs.
     loaded: Option<SystemTime>,
     files: BTreeMap<String, Option<Vec<String>>>,
@@ -50,7 +50,8 @@ impl SourceLines {
         self.changed
     }
 
-    fn text(&mut self, file: &str, line: u32) -> Option<String> {
+    /// The text of a line, if it is known.
+    pub fn text(&mut self, file: &str, line: u32) -> Option<String> {
         if !self.files.contains_key(file) {
             let read = self.read(file);
             self.files.insert(file.to_owned(), read);

@@ -1,10 +1,12 @@
 //! An explanation as text for people: made of its JSON, wherever that comes from.
 
 use std::fmt::Write as _;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
 use crate::names::Names;
+use crate::time::timestamp;
 
 /// The most characters of a source line.
 const WIDEST: usize = 56;
@@ -113,7 +115,7 @@ fn steps(answer: &Value, out: &mut String) {
             false => (at.clone(), source_text(&one["line"])),
         };
         let evidence = one.get("evidence").map(|value| format!(" ({})", plain(value))).unwrap_or_default();
-        let written = one.get("written").map(|value| format!("  written {}", plain(value))).unwrap_or_default();
+        let written = one.get("written").map(|last| format!("  {}", written(last))).unwrap_or_default();
         let asked = format!("{}: {}{evidence}{written}", plain(&one["asked"]), plain(&one["answer"]));
         rows.push([first, text, asked]);
         before = Some(at);
@@ -128,6 +130,13 @@ fn steps(answer: &Value, out: &mut String) {
         let row = format!("  {at:first$}  {text:second$}  {asked}");
         let _ = writeln!(out, "{}", row.trim_end());
     }
+}
+
+/// When and by whom something was written last.
+pub fn written(last: &Value) -> String {
+    let Some(by) = last["by"].as_str() else { return "written by an unknown writer".to_owned() };
+    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(last["at"].as_u64().unwrap_or_default());
+    format!("written {} by {by}", timestamp(at))
 }
 
 /// The text of a line, as far as there is room.

@@ -147,7 +147,7 @@ impl Tables {
 }
 
 /// A number that, very likely, no other entry has.
-fn place(table: u8, key: &EntryKey) -> u64 {
+pub(in crate::engine) fn place(table: u8, key: &EntryKey) -> u64 {
     let mut hasher = DefaultHasher::new();
     (table, key).hash(&mut hasher);
     hasher.finish()

@@ -36,7 +36,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use maple_wire::msg::{FlowMod, Message};
-use maple_wire::{Field, Version};
+use maple_wire::{Field, Instruction, Version};
+use rustc_hash::FxHashSet;
 
 use super::Time;
 use super::routes::RouteId;
@@ -51,6 +52,7 @@ mod shared_table;
 
 use audit::Audit;
 pub(super) use audit::Findings;
+pub(super) use audit::place;
 use bundle::Bundle;
 use removals::Removals;
 pub(super) use shared_table::Source;
@@ -58,6 +60,8 @@ use shared_table::{Pending, SharedTable};
 
 /// The most removals that are remembered while rules are read. An audit finds others.
 const MAX_REMOVED: usize = 1 << 16;
+/// The most entries that are noted because they began to drop packets, or ceased to.
+const MAX_ALTERED: usize = 1 << 16;
 
 /// The tables of one switch.
 #[derive(Clone)]
@@ -88,6 +92,8 @@ pub(super) struct Tables {
     /// Rules that were removed while the rules are read.
     removed_meanwhile: Vec<(u8, u64, EntryKey)>,
     audit: Option<Audit>,
+    /// Entries that began to drop packets, or ceased to, by [`place`].
+    altered: FxHashSet<u64>,
 }
 
 /// How far an update of two steps is.
@@ -188,6 +194,7 @@ impl Tables {
             has_bundles,
             removed_meanwhile: Vec::new(),
             audit: None,
+            altered: FxHashSet::default(),
         }
     }
 
@@ -235,6 +242,17 @@ impl Tables {
         let is_of_it =
             |(_, sent): &(u32, Unconfirmed)| matches!(sent, Unconfirmed::FlowMod { table: of, .. } if *of == table);
         self.count(Some(table)) > 0 && !self.unconfirmed.iter().any(is_of_it)
+    }
+
+    /// Whether a table has this entry, and does this there.
+    pub fn does(&self, table: u8, key: &EntryKey, instructions: &[Instruction]) -> bool {
+        let there = self.installed.get(&table).and_then(|installed| installed.get(key));
+        there.is_some_and(|there| there.does(instructions))
+    }
+
+    /// Whether the next update may change something in a table.
+    pub fn is_about_to_change(&self, table: u8) -> bool {
+        self.pending.get(&table).is_some_and(|pending| !pending.is_empty())
     }
 
     /// Whether the second step of an update is still to come.
@@ -448,12 +466,29 @@ impl Tables {
 
     /// Notes that the switch makes a change that the message with this id asks for.
     fn note(&mut self, now: Time, xid: u32, table: u8, change: Change) {
+        self.note_altered(table, &change);
         self.installed.entry(table).or_default().apply(&change);
         self.changes_during_audit(table, &key_of(change.rule()));
         if let Change::Delete(rule) = &change {
             self.removals.expect(now, (table, rule.cookie, key_of(rule)));
         }
         self.unconfirmed.push_back((xid, Unconfirmed::FlowMod { table, change }));
+    }
+
+    /// Notes an entry that begins to drop packets, or ceases to, and goes on counting.
+    fn note_altered(&mut self, table: u8, change: &Change) {
+        let Change::Modify(rule) = change else { return };
+        let key = key_of(rule);
+        let Some(there) = self.installed.get(&table).and_then(|installed| installed.get(&key)) else { return };
+        let drops = rule.instructions.is_empty() || there.does(&[]);
+        if drops && !there.does(&rule.instructions) && self.altered.len() < MAX_ALTERED {
+            self.altered.insert(place(table, &key));
+        }
+    }
+
+    /// Removes and returns the places of entries that began to drop packets, or ceased to, since this was last called.
+    pub fn take_altered(&mut self) -> FxHashSet<u64> {
+        std::mem::take(&mut self.altered)
     }
 
     fn send_barrier(&mut self, waiting: Vec<Waiter>, out: &mut Requests) -> u32 {

@@ -46,6 +46,11 @@ pub(super) struct SharedTable {
 type Rank = (Reverse<u16>, bool, Source);
 
 impl Pending {
+    /// Whether there is nothing that may differ.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Records changes of a source that has the table, or these entries, for itself.
     pub fn take(&mut self, changes: impl IntoIterator<Item = Change>) {
         for change in changes {

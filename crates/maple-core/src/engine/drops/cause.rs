@@ -1,0 +1,133 @@
+//! Why packets are dropped: the line of the policy that says so, or the engine's reason.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::network::Location;
+use crate::run::Finished;
+use crate::trace::Source;
+
+/// The longest text of an error that is kept, in bytes.
+const MAX_ERROR: usize = 200;
+
+/// Why packets are dropped.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DropCause {
+    /// f's answer.
+    Policy(Arc<Origin>),
+    /// f failed: the first line of the error.
+    Failed(Arc<str>),
+    /// f waited for a change (`retry`) that did not come before other packets had to wait.
+    Waited(Arc<Origin>),
+    /// A constraint demands the packet's way, and there was no rule to take it by.
+    NoRuleForWay(Arc<Origin>),
+    /// Its source is a host at this other port.
+    Elsewhere(Location),
+    /// Its source is a host at another port, which is not known any more.
+    NotAdmissible,
+    /// Its port or switch has its maximum number of hosts.
+    TooManyHosts,
+    /// The configuration says that the port is not used.
+    Closed,
+    /// The hosts of the port's segment use another port.
+    Shut,
+    /// The port is closed, or the hosts of its segment use another port: the switch drops it.
+    ShutOrClosed,
+    /// Discovery did not find the port to be an edge port, or not in time.
+    NewPort,
+    /// It came over a link with a label that is not known.
+    UnknownLabel,
+    /// Only its beginning was captured, and the switch did not keep the rest.
+    Truncated,
+    /// Its port does not exist, or is down.
+    NoPort,
+    /// More kinds of drops at one port in one minute than are kept.
+    Others,
+}
+
+/// Where an answer of f comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// The line that made the route; without it, the last line that asked something.
+    pub line: Option<Source>,
+    /// The constraint that refused f's route, if one did: it drops the packet.
+    pub constraint: Option<Arc<str>>,
+}
+
+impl Origin {
+    /// Where the answer of a run comes from.
+    pub fn of(finished: &Finished) -> Origin {
+        let asked = || finished.trace.steps().filter_map(|step| step.source().cloned()).last();
+        let refused = finished.violations.last();
+        let by_refused = refused.and_then(|violation| violation.place.clone());
+        Origin {
+            line: by_refused.or_else(|| finished.made_at.clone()).or_else(asked),
+            constraint: refused.map(|violation| Arc::clone(&violation.constraint)),
+        }
+    }
+}
+
+impl DropCause {
+    /// The cause for an error of f.
+    pub(in crate::engine) fn failed(error: &str) -> DropCause {
+        let first = error.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+        let end = (0..=first.len().min(MAX_ERROR)).rev().find(|at| first.is_char_boundary(*at)).unwrap_or_default();
+        DropCause::Failed(first[..end].into())
+    }
+
+    /// The line of the policy, if a line says that the packet is dropped.
+    pub fn line(&self) -> Option<&Source> {
+        match self {
+            DropCause::Policy(origin) | DropCause::Waited(origin) | DropCause::NoRuleForWay(origin) => {
+                origin.line.as_ref()
+            }
+            _ => None,
+        }
+    }
+
+    /// The constraint, if one drops the packet.
+    pub fn constraint(&self) -> Option<&Arc<str>> {
+        if let DropCause::Policy(origin) = self { origin.constraint.as_ref() } else { None }
+    }
+}
+
+impl fmt::Display for DropCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DropCause::Policy(origin) => match &origin.constraint {
+                Some(constraint) => write!(f, "the constraint {constraint} refuses the route"),
+                None => f.write_str("the policy drops it"),
+            },
+            DropCause::Failed(error) => write!(f, "the policy failed: {error}"),
+            DropCause::Waited(_) => f.write_str("the policy waited for a change that did not come in time"),
+            DropCause::NoRuleForWay(_) => f.write_str("a constraint demands its way, and there is no rule for that"),
+            DropCause::Elsewhere(at) => write!(f, "the host is at another port ({:x}:{})", at.switch.0, at.port),
+            DropCause::NotAdmissible => f.write_str("the host is at another port"),
+            DropCause::TooManyHosts => f.write_str("the port or the switch has too many hosts"),
+            DropCause::Closed => f.write_str("the port is closed by the configuration"),
+            DropCause::Shut => f.write_str("the hosts of this segment use another port"),
+            DropCause::ShutOrClosed => {
+                f.write_str("the port is closed by the configuration, or the hosts of its segment use another port")
+            }
+            DropCause::NewPort => f.write_str("discovery did not find an edge port there in time"),
+            DropCause::UnknownLabel => f.write_str("it came over a link with an unknown label"),
+            DropCause::Truncated => f.write_str("only the beginning of the packet came to the controller"),
+            DropCause::NoPort => f.write_str("the port does not exist or is down"),
+            DropCause::Others => f.write_str("more kinds of drops at this port than are kept"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_of_an_error_is_its_last_line_and_short() {
+        let text = |error: &str| DropCause::failed(error).to_string();
+        assert_eq!(text("Traceback:\n  policy.py:3\nKeyError: 7\n"), "the policy failed: KeyError: 7");
+        let long = "ä".repeat(MAX_ERROR);
+        assert!(text(&long).len() <= MAX_ERROR + "the policy failed: ".len());
+        assert_eq!(text(""), "the policy failed: ");
+    }
+}

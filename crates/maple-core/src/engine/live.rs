@@ -1,0 +1,422 @@
+//! Watches: people see real packets of one kind as they enter the network.
+//!
+//! # What
+//!
+//! A host's packets pass the classifier by the rule of that host: match port and source, go on to the ingress table.
+//! While somebody watches, a temporary rule above it takes some of these packets. It copies the beginning of each to the
+//! controller, and goes on exactly as the rule below does. So the packets' way does not change. Its cookie is of a class
+//! of its own: the copies never reach f or the tracking of hosts, and audits don't take the rule for one of ours.
+//!
+//! # Why packets never get a wrong answer
+//!
+//! The temporary rule is right as long as the rule below is there. It is only sent when the switch has confirmed that
+//! rule and nothing in the classifier is about to change. Before anything is changed there, the temporary rule is
+//! deleted, and a barrier is between the two. It comes back within a second, if the rule below is still the same.
+//!
+//! # Why it goes
+//!
+//! The rule has a hard timeout of [`TIMEOUT`] seconds, and is sent again while somebody watches. So it goes if the
+//! watcher ends, if the controller ends, and if the connection breaks. Another run of the controller deletes it when it
+//! connects, like all rules with our cookies that it does not want.
+//!
+//! # Bounds
+//!
+//! A shard has at most [`MAX_WATCHES`] watches. A watch that has got [`COPIES_A_SECOND`] copies within a second gets no
+//! more in that second: its rule is deleted until the next one. What is under way then still comes, and is not told.
+//!
+//! # Where
+//!
+//! Only switches with three tables have rules that go on. With one table, a rule above the leaves' would have to do what
+//! each of them does, so a watch there is refused.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use maple_wire::msg::{FlowMod, FlowModCommand, Message, PacketIn};
+use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, PortNo};
+
+use super::classifier::{COPIES, HOSTS};
+use super::cookies::{live_cookie, live_number};
+use super::drops::Origin;
+use super::received_packet::{ReceivedPacket, from_port};
+use super::switch::{CLASSIFIER, INGRESS, Switch};
+use super::timers::Timer;
+use super::{Effect, Engine, Time};
+use crate::network::{Location, Mac};
+use crate::update::entry_key;
+
+/// The most watches of a shard.
+pub const MAX_WATCHES: usize = 8;
+/// The most copies of a watch in a second.
+pub const COPIES_A_SECOND: u32 = 20;
+/// The hard timeout of a temporary rule in seconds.
+const TIMEOUT: u16 = 5;
+/// How often a watch is looked after.
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long a watch lives after somebody was last there.
+const ALIVE: Duration = Duration::from_secs(3);
+/// How many bytes of a packet are copied.
+const COPIED_BYTES: u16 = 256;
+/// Above the rules of hosts, and below those that copy what hosts announce.
+const PRIORITY: u16 = HOSTS + 250;
+
+const _: () = assert!(HOSTS < PRIORITY && PRIORITY < COPIES);
+
+/// The packets that are to be watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveFilter {
+    /// Where they enter.
+    pub at: Location,
+    /// Who sends them. Without host tracking any host at the port.
+    pub from: Mac,
+    /// What else is true of them, in addition to what these fields need.
+    pub fields: Vec<Constraint>,
+}
+
+/// What a watch has to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LiveNews {
+    /// The temporary rule is in the switch, or on its way there.
+    Watching,
+    /// A packet entered.
+    Packet {
+        /// Its beginning.
+        frame: Arc<[u8]>,
+        /// Its length.
+        total_len: usize,
+        /// f's answer as far as a leaf has it; `None` if no leaf is for it.
+        leaf: Option<LiveAnswer>,
+    },
+    /// So many came in this second that no more are copied in it.
+    TooMany,
+    /// The packets can't be watched now. It is tried again.
+    NotNow(LiveObstacle),
+    /// The watch has ended: it can't be.
+    Refused(LiveObstacle),
+}
+
+/// What a leaf has for a watched packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveAnswer {
+    /// Whether the packet is dropped.
+    pub drops: bool,
+    /// Where the answer comes from.
+    pub origin: Arc<Origin>,
+}
+
+/// Why packets are not watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LiveObstacle {
+    /// This shard does not serve the switch.
+    NoSwitch,
+    /// The switch has one table.
+    OneTable,
+    /// The host has no rule at this port.
+    NoRule,
+    /// Rules are being changed.
+    Changing,
+    /// There are too many watches.
+    TooManyWatches,
+    /// The switch refuses the rule.
+    RefusedBySwitch,
+    /// The watch has ended, because nobody said in time that somebody still watches.
+    Ended,
+}
+
+impl fmt::Display for LiveObstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            LiveObstacle::NoSwitch => "the switch is not connected",
+            LiveObstacle::OneTable => {
+                "the switch has one table: a rule that copies could not go on as the policy's rules do"
+            }
+            LiveObstacle::NoRule => "the host has no rule at this port: it is not known there, or the switch is full",
+            LiveObstacle::Changing => "rules for hosts are being changed",
+            LiveObstacle::TooManyWatches => "too many are watching already",
+            LiveObstacle::RefusedBySwitch => "the switch refuses the rule",
+            LiveObstacle::Ended => "the watch has ended: the one who watches was stopped, or too slow",
+        })
+    }
+}
+
+/// The watches of a shard, by number.
+#[derive(Debug, Default)]
+pub(super) struct LiveWatches(BTreeMap<u8, Watch>);
+
+#[derive(Debug)]
+struct Watch {
+    /// Its name outside.
+    token: u64,
+    filter: LiveFilter,
+    /// It ends then, if nobody says that somebody is still there.
+    until: Time,
+    /// When it is looked after next. An earlier timer is that of a former watch with this number.
+    due: Time,
+    /// When its rule was last sent; `None` if the switch is not to have it.
+    sent: Option<Sent>,
+    /// The second that is counted, and its copies.
+    second: Time,
+    copies: u32,
+    told: Option<LiveNews>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Time,
+    xid: u32,
+}
+
+impl Watch {
+    /// The match of its rule. `None` if no packet can have all its fields.
+    fn matching(&self, track_hosts: bool) -> Option<Match> {
+        let mut all = vec![from_port(self.filter.at.port)];
+        all.extend(track_hosts.then(|| Constraint::exact(Field::EthSrc, self.filter.from.bits())));
+        all.extend(self.filter.fields.iter().copied());
+        with_prerequisites(all).map(Match::from_constraints)
+    }
+}
+
+impl Engine {
+    /// Begins a watch.
+    pub(super) fn begin_live(&mut self, token: u64, filter: LiveFilter) {
+        let free = (0..MAX_WATCHES as u8).find(|number| !self.live.0.contains_key(number));
+        let Some(number) = free else {
+            return self.live_news(token, LiveNews::Refused(LiveObstacle::TooManyWatches));
+        };
+        let now = self.now;
+        let watch =
+            Watch { token, filter, until: now + ALIVE, due: now, sent: None, second: now, copies: 0, told: None };
+        self.live.0.insert(number, watch);
+        self.look_after_live(number);
+    }
+
+    /// Somebody still watches.
+    pub(super) fn go_on_live(&mut self, token: u64) {
+        let until = self.now + ALIVE;
+        match self.live.0.values_mut().find(|watch| watch.token == token) {
+            Some(watch) => watch.until = until,
+            None => self.live_news(token, LiveNews::Refused(LiveObstacle::Ended)),
+        }
+    }
+
+    /// Nobody watches any more.
+    pub(super) fn end_live(&mut self, token: u64) {
+        let number = self.live.0.iter().find(|(_, watch)| watch.token == token).map(|(number, _)| *number);
+        if let Some(number) = number {
+            self.delete_live_rule(number);
+            self.live.0.remove(&number);
+        }
+    }
+
+    /// The number of watches.
+    pub fn watches(&self) -> usize {
+        self.live.0.len()
+    }
+
+    /// Ends a watch that nobody is at, or sees that its rule is where it should be. Sets a timer for the next time.
+    pub(super) fn look_after_live(&mut self, number: u8) {
+        let now = self.now;
+        let Some(watch) = self.live.0.get_mut(&number).filter(|watch| watch.due <= now) else { return };
+        watch.due = now + PERIOD;
+        if watch.until <= now {
+            let token = watch.token;
+            return self.end_live(token);
+        }
+        let next_second = watch.second + PERIOD;
+        if next_second <= now {
+            (watch.second, watch.copies) = (now, 0);
+        }
+        let renewal = Duration::from_secs(u64::from(TIMEOUT) / 2);
+        let is_fresh = watch.sent.is_some_and(|sent| now < sent.at + renewal);
+        if watch.copies < COPIES_A_SECOND && !is_fresh {
+            match self.live_rule(number) {
+                Ok(matching) => self.send_live_rule(number, matching),
+                Err(obstacle) => {
+                    self.delete_live_rule(number);
+                    self.tell_live(number, LiveNews::NotNow(obstacle));
+                    if obstacle == LiveObstacle::OneTable {
+                        let token = self.live.0.remove(&number).map(|watch| watch.token);
+                        let news = LiveNews::Refused(obstacle);
+                        return token.into_iter().for_each(|token| self.live_news(token, news.clone()));
+                    }
+                }
+            }
+        }
+        self.timers.insert((now + PERIOD, Timer::Live(number)));
+    }
+
+    /// The match of a watch's rule, if the switch can have the rule now.
+    fn live_rule(&self, number: u8) -> Result<Match, LiveObstacle> {
+        let watch = self.live.0.get(&number).ok_or(LiveObstacle::NoSwitch)?;
+        let switch = self.switches.get(&watch.filter.at.switch).ok_or(LiveObstacle::NoSwitch)?;
+        if !switch.three_tables {
+            return Err(LiveObstacle::OneTable);
+        }
+        if switch.tables.is_unconfirmed() || switch.restoring.is_some() || self.dirty.contains(&switch.dpid) {
+            return Err(LiveObstacle::Changing);
+        }
+        let track_hosts = self.options.track_hosts;
+        let source = track_hosts.then(|| Constraint::exact(Field::EthSrc, watch.filter.from.bits()));
+        let below = Match::from_constraints([from_port(watch.filter.at.port)].into_iter().chain(source));
+        if !switch.tables.does(CLASSIFIER, &entry_key(HOSTS, &below), &[Instruction::GotoTable(INGRESS)]) {
+            return Err(LiveObstacle::NoRule);
+        }
+        watch.matching(track_hosts).ok_or(LiveObstacle::NoRule)
+    }
+
+    fn send_live_rule(&mut self, number: u8, matching: Match) {
+        let now = self.now;
+        let Some(watch) = self.live.0.get(&number) else { return };
+        let dpid = watch.filter.at.switch;
+        let copy = Action::Output { port: PortNo::CONTROLLER, max_len: COPIED_BYTES };
+        let instructions = vec![Instruction::ApplyActions(vec![copy]), Instruction::GotoTable(INGRESS)];
+        let flow_mod = FlowMod {
+            cookie: live_cookie(self.options.epoch, number),
+            table_id: CLASSIFIER,
+            hard_timeout: TIMEOUT,
+            ..FlowMod::new(FlowModCommand::Add, PRIORITY + u16::from(number), matching, instructions)
+        };
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let xid = switch.tables.take_xid();
+        // A deletion in this batch comes after it.
+        self.out.push(Effect::Send { dpid, xid, message: Message::FlowMod(flow_mod) });
+        if let Some(watch) = self.live.0.get_mut(&number) {
+            watch.sent = Some(Sent { at: now, xid });
+        }
+        self.tell_live(number, LiveNews::Watching);
+    }
+
+    /// Deletes the rule of a watch, if the switch may have it.
+    fn delete_live_rule(&mut self, number: u8) {
+        let (epoch, track_hosts) = (self.options.epoch, self.options.track_hosts);
+        let Some(watch) = self.live.0.get_mut(&number) else { return };
+        let Some(switch) = self.switches.get_mut(&watch.filter.at.switch) else { return watch.sent = None };
+        let effects = watch.deletion(number, epoch, track_hosts, switch);
+        // Before everything that is sent later.
+        self.out.extend(effects);
+    }
+
+    /// Something in the classifier of a switch is about to change: what copies there goes first.
+    pub(super) fn suspend_live(&mut self, switch: &mut Switch) {
+        if self.live.0.is_empty() || !switch.tables.is_about_to_change(CLASSIFIER) {
+            return;
+        }
+        let (epoch, track_hosts) = (self.options.epoch, self.options.track_hosts);
+        let dpid = switch.dpid;
+        for (number, watch) in self.live.0.iter_mut().filter(|(_, watch)| watch.filter.at.switch == dpid) {
+            let effects = watch.deletion(*number, epoch, track_hosts, switch);
+            self.out.extend(effects);
+        }
+    }
+
+    /// A switch has gone, and is not asked any more. Its copies end by themselves.
+    pub(super) fn forget_live_rules(&mut self, dpid: Dpid) {
+        let here = self.live.0.values_mut().filter(|watch| watch.filter.at.switch == dpid);
+        here.for_each(|watch| watch.sent = None);
+    }
+
+    /// Whether a switch's error is about the rule of a watch, which ends then.
+    pub(super) fn live_refused(&mut self, dpid: Dpid, xid: u32) -> bool {
+        let is_it = |watch: &Watch| watch.filter.at.switch == dpid && watch.sent.is_some_and(|sent| sent.xid == xid);
+        let Some(number) = self.live.0.iter().find(|(_, watch)| is_it(watch)).map(|(number, _)| *number) else {
+            return false;
+        };
+        if let Some(watch) = self.live.0.remove(&number) {
+            self.live_news(watch.token, LiveNews::Refused(LiveObstacle::RefusedBySwitch));
+        }
+        true
+    }
+
+    /// A copy of a watched packet. The switch has let the packet itself go on.
+    pub(super) fn live_packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
+        let (now, number) = (self.now, live_number(self.options.epoch, packet_in.cookie));
+        let in_port = packet_in.in_port();
+        let Some(watch) = number.and_then(|number| self.live.0.get_mut(&number)) else { return };
+        if watch.second + PERIOD <= now {
+            (watch.second, watch.copies) = (now, 0);
+        }
+        watch.copies += 1;
+        let (copies, at) = (watch.copies, watch.filter.at);
+        if at.switch != dpid || in_port != Some(at.port) || copies > COPIES_A_SECOND {
+            return;
+        }
+        let PacketIn { total_len, data, buffer_id, .. } = packet_in;
+        let total_len = usize::from(total_len).max(data.len());
+        let received = ReceivedPacket { frame: data.into(), total_len, buffer_id, at };
+        let leaf = self.lookup(&received).and_then(|id| self.leaves.get(&id));
+        let leaf = leaf.map(|leaf| LiveAnswer { drops: leaf.drops(), origin: Arc::clone(&leaf.origin) });
+        let token = watch_token(&self.live, number);
+        self.live_news(token, LiveNews::Packet { frame: received.frame, total_len, leaf });
+        if copies == COPIES_A_SECOND
+            && let Some(number) = number
+        {
+            self.delete_live_rule(number);
+            self.live_news(token, LiveNews::TooMany);
+        }
+    }
+
+    /// Says something, unless it was the last that was said.
+    fn tell_live(&mut self, number: u8, news: LiveNews) {
+        let Some(watch) = self.live.0.get_mut(&number) else { return };
+        if watch.told.as_ref() != Some(&news) {
+            watch.told = Some(news.clone());
+            let token = watch.token;
+            self.live_news(token, news);
+        }
+    }
+
+    fn live_news(&mut self, token: u64, news: LiveNews) {
+        self.after.push(Effect::Live { token, news });
+    }
+}
+
+fn watch_token(live: &LiveWatches, number: Option<u8>) -> u64 {
+    number.and_then(|number| live.0.get(&number)).map(|watch| watch.token).unwrap_or_default()
+}
+
+impl Watch {
+    /// The messages that delete its rule, and that have the switch do so before what comes later.
+    fn deletion(&mut self, number: u8, epoch: u16, track_hosts: bool, switch: &mut Switch) -> Vec<Effect> {
+        let Some((_, matching)) = self.sent.take().zip(self.matching(track_hosts)) else { return Vec::new() };
+        let flow_mod = FlowMod {
+            cookie: live_cookie(epoch, number),
+            table_id: CLASSIFIER,
+            ..FlowMod::new(FlowModCommand::DeleteStrict, PRIORITY + u16::from(number), matching, Vec::new())
+        };
+        self.told = None;
+        let messages = [Message::FlowMod(flow_mod), Message::BarrierRequest];
+        let dpid = switch.dpid;
+        messages.map(|message| Effect::Send { dpid, xid: switch.tables.take_xid(), message }).into()
+    }
+}
+
+/// The constraints with what must hold for their fields to be there. Where there is a choice, the first that does not
+/// contradict the others: IPv4 before IPv6. `None` if they contradict each other.
+fn with_prerequisites(given: Vec<Constraint>) -> Option<Vec<Constraint>> {
+    let mut all: Vec<Constraint> = Vec::new();
+    let mut todo = given;
+    while let Some(next) = todo.pop() {
+        match all.iter().find(|one| one.field == next.field) {
+            Some(one) if (one.value ^ next.value) & one.mask & next.mask != 0 => return None,
+            Some(one) if one.mask & next.mask == next.mask => continue,
+            Some(_) => return None,
+            None => all.push(next),
+        }
+        let alternatives = next.field.prerequisites();
+        let known = |field: Field| all.iter().chain(&todo).find(|one| one.field == field);
+        let fits = |alternative: &&&[maple_wire::field::Prerequisite]| {
+            alternative
+                .iter()
+                .all(|p| known(p.field).is_none_or(|one| one.value & one.mask & p.mask == p.value & one.mask))
+        };
+        let chosen = match alternatives.is_empty() {
+            true => continue,
+            false => alternatives.iter().find(fits)?,
+        };
+        todo.extend(chosen.iter().map(|p| Constraint { field: p.field, value: p.value, mask: p.mask }));
+    }
+    all.sort_by_key(|one| one.field);
+    Some(all)
+}
