@@ -1,7 +1,7 @@
 //! `maple state`: reads, changes and watches tracked state of a running controller.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -88,18 +88,7 @@ pub fn main(args: StateArgs) -> anyhow::Result<u8> {
             std::io::stdout().write_all(with_writers(&answer).as_bytes())?;
             return Ok(0);
         }
-        StateCommand::Set { place, value, settled } => {
-            let (place, value) = place.with_value(value)?;
-            let name = match &place {
-                Place::Var(name) => format!("variable {name}"),
-                Place::Table(name) | Place::Key(name, _) => format!("table {name}"),
-            };
-            let done = ask(&path, &Request::State(StateRequest::Set { place, value, settled })).map_err(hint)?;
-            if done["new"] == true {
-                eprintln!("note: the {name} is new; nothing in the controller has asked for it yet");
-            }
-            return Ok(0);
-        }
+        StateCommand::Set { place, value, settled } => return set(&path, place.with_value(value)?, settled),
         StateCommand::Delete { place, settled } => {
             ask(&path, &Request::State(StateRequest::Delete { place: place.place()?, settled })).map_err(hint)?;
             return Ok(0);
@@ -121,6 +110,19 @@ pub fn main(args: StateArgs) -> anyhow::Result<u8> {
         }
     };
     print(&answer)?;
+    Ok(0)
+}
+
+/// Sets a place, and says if nobody knew its name.
+fn set(path: &Path, (place, value): (Place, Value), settled: bool) -> anyhow::Result<u8> {
+    let name = match &place {
+        Place::Var(name) => format!("variable {name}"),
+        Place::Table(name) | Place::Key(name, _) => format!("table {name}"),
+    };
+    let done = ask(path, &Request::State(StateRequest::Set { place, value, settled })).map_err(hint)?;
+    if done["new"] == true {
+        eprintln!("note: the {name} is new; nothing in the controller has asked for it yet");
+    }
     Ok(0)
 }
 

@@ -190,13 +190,10 @@ impl Engine {
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
         let origin = Origin::of(&finished);
-        let Finished { trace, mut txn, wrote_at, goes_back, heard, violations, logged, .. } = finished;
+        let Finished { trace, txn, wrote_at, goes_back, heard, violations, logged, .. } = finished;
         let id = self.is_cacheable(&trace, &txn, received.at.switch).then(|| self.new_leaf_id());
         let place = || wrote_at.as_ref().map_or_else(|| format!("{:?}", txn.writes()), ToString::to_string);
         let wrote_where = txn.wrote().then(place);
-        if wrote_where.is_some() {
-            txn.sign(self.written_by(Writer::Policy(None)));
-        }
         let Ok(commit) = self.commit_txn(txn, id, exclusive) else { return false };
         self.apply_commit(commit);
         self.notify_listeners(heard, received);
@@ -261,10 +258,13 @@ impl Engine {
     /// Commits a transaction, within its exclusive turn if it has one.
     fn commit_txn(
         &self,
-        txn: Txn,
+        mut txn: Txn,
         id: Option<LeafId>,
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> Result<Commit, Conflict> {
+        if txn.wrote() {
+            txn.sign(self.written_by(Writer::Policy(None)));
+        }
         match exclusive {
             Some(exclusive) => exclusive.commit(txn, id),
             None => self.store.commit(txn, id),

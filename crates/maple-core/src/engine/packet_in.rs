@@ -3,12 +3,12 @@
 use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Field};
 
-use super::Engine;
 use super::classifier::is_discovery_frame;
 use super::cookies::{is_copy, is_live};
 use super::drops::DropCause;
 use super::hosts::PROBE_MAC;
 use super::received_packet::ReceivedPacket;
+use super::{Engine, Stats};
 use crate::network::{Location, Mac, PortKind, PortRole};
 
 impl Engine {
@@ -34,27 +34,28 @@ impl Engine {
             return self.learn_announcement(kind, &received);
         }
         match kind {
-            None => {
-                self.stats.bad_packet_ins += 1;
-                self.drop_packet(&received, DropCause::NoPort);
-            }
+            None => self.refuse(&received, DropCause::NoPort, |stats| &mut stats.bad_packet_ins),
             Some(_) if is_discovery_frame(&received.packet()) => {}
             Some(PortKind::New) if self.options.facts.role(at) == PortRole::Closed => {
-                self.stats.closed_drops += 1;
-                self.drop_packet(&received, DropCause::Closed);
+                self.refuse(&received, DropCause::Closed, |stats| &mut stats.closed_drops);
             }
             Some(PortKind::New) => self.new_port_packet_in(received),
             Some(PortKind::Link(_)) => self.link_packet_in(&received),
             // It was on its way to the controller when the port was shut. The segment's other port got it as well.
             Some(PortKind::Shared { .. }) => {
-                self.stats.segment_drops += 1;
-                self.drop_packet(&received, DropCause::Shut);
+                self.refuse(&received, DropCause::Shut, |stats| &mut stats.segment_drops);
             }
             Some(PortKind::Edge | PortKind::Middlebox) => {
                 self.admit_new_port_packets(dpid);
                 self.edge_packet_in(received);
             }
         }
+    }
+
+    /// Drops a packet before f is asked.
+    fn refuse(&mut self, received: &ReceivedPacket, cause: DropCause, count: fn(&mut Stats) -> &mut u64) {
+        *count(&mut self.stats) += 1;
+        self.drop_packet(received, cause);
     }
 
     /// Handles a copy of what a host announces. The switch has forwarded the packet itself, so there is nothing to

@@ -46,7 +46,10 @@ def drops(running: Running) -> list[dict[str, Any]]:
 
 
 def test_nothing_dropped_is_nothing_to_explain(firewall: Running) -> None:
-    assert explain(firewall, "--dropped") == "nothing was dropped in the last 5 minutes, as far as the switches have said\n"
+    assert (
+        explain(firewall, "--dropped")
+        == "nothing was dropped in the last 5 minutes, as far as the switches have said\n"
+    )
     assert drops(firewall) == []
     for minutes in ("0", "16", "x"):
         refused = maple("explain", "--dropped", "--minutes", minutes, "--control", firewall.control)
