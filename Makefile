@@ -19,7 +19,7 @@ PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
+.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-explain bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -32,6 +32,7 @@ help:
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
 	@echo 'make bench-restart  what a restart and a reload cost the traffic on Open vSwitch, beside os-ken and Faucet (root; five minutes)'
 	@echo 'make bench-exchange  all rules of a switch are exchanged while packets flow (root, Open vSwitch; five minutes)'
+	@echo 'make bench-explain  random packets, explained and traced on Open vSwitch (root; an hour for all examples)'
 	@echo 'make bench-tls  what TLS costs the controller: packet-ins a core, reconnects of 5,000 switches (five minutes)'
 	@echo 'make bench-mutation  faults in the examples, and how many of them the examples own tests find (some minutes)'
 	@echo 'make lint   rustfmt, clippy, licences and versions of dependencies, ruff, mypy, stubtest, links of the documentation'
@@ -142,11 +143,14 @@ bench-restart: build bench-packages $(PEERS)/bin/python $(FAUCET)/bin/faucet
 bench-exchange: build bench-packages
 	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/exchange.py $(ARGS)
 
+# ARGS='acl learning --packets 1000' and the like.
+bench-explain: build bench-packages
+	$(SYSTEM_PYTHON) bench/explain/run.py $(ARGS)
+
 # ARGS='--only acl --jobs 2' and the like.
 bench-mutation: build $(TOOLS)
 	$(BIN)/python bench/mutation/run.py $(ARGS)
 
-# ARGS='--rounds 3' and the like.
 # What the Debian package is made, checked and installed with.
 debian-packages:
 	@if ! which dh dh_python3 lintian adduser >/dev/null; then \
