@@ -112,7 +112,7 @@ impl Plan {
 
     /// Whether its packets go nowhere, in whatever network.
     pub(crate) fn sends_nowhere(&self) -> bool {
-        self.0.branches.iter().all(Branch::is_empty)
+        self.0.branches.iter().all(|branch| branch.is_empty() && branch.path.is_none())
     }
 
     /// The meter that its packets pass there.

@@ -181,3 +181,16 @@ fn packets_that_waited_in_vain_are_of_the_line_that_waits() {
     assert_eq!(told.iter().map(|one| one.packets).sum::<u64>(), 3, "one still waits: {told:?}");
     assert!(told.iter().all(|one| matches!(one.cause, DropCause::Waited(_)) && one.cause.line().is_some()), "{told:?}");
 }
+
+#[test]
+fn a_path_is_no_drop() {
+    let policy = |pkt: &PacketHandle, net: &Net| {
+        let _ = pkt.eth_src();
+        net.shortest_path(at(1, 1), at(2, 1))
+    };
+    let mut sim = network(Version::Of13, Arc::new(policy), |_| {});
+    send(&mut sim, 5, 80);
+    sim.run_for(2 * PERIOD);
+    assert_eq!(sim.delivered.iter().filter(|one| one.at == at(2, 1)).count(), 5);
+    assert_eq!(lines(&sim, 15), []);
+}
