@@ -143,6 +143,10 @@ bench-restart: build bench-packages $(PEERS)/bin/python $(FAUCET)/bin/faucet
 bench-exchange: build bench-packages
 	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/exchange.py $(ARGS)
 
+# ARGS='--rounds 3' and the like.
+bench-tls: build
+	$(BIN)/python bench/tls/measure.py $(ARGS)
+
 # ARGS='acl learning --packets 1000' and the like.
 bench-explain: build bench-packages
 	$(SYSTEM_PYTHON) bench/explain/run.py $(ARGS)
