@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_command import Running, maple
+from test_command import MAPLE, Running, maple, wait_for
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -86,3 +88,20 @@ def test_the_program_that_the_page_shows_works_and_the_schema_is_printed(typed: 
     answers = {name for name in schema["$defs"] if name.startswith("answer to ")}
     assert answers - shown == {"answer to invalidate.host", "answer to invalidate.port"}, "these are in one line"
     assert shown <= answers
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a namespace of processes needs root")
+def test_a_controller_in_a_container_answers_those_outside(tmp_path: Path) -> None:
+    # Seen from there, processes outside have no number.
+    (tmp_path / "typed.py").write_text(textwrap.dedent(POLICY))
+    control = str(tmp_path / "control.sock")
+    command = [*MAPLE, "run", str(tmp_path / "typed.py"), "--listen", "127.0.0.1:0", "--control", control]
+    with subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", *command], stdout=subprocess.DEVNULL) as inside:
+        try:
+            wait_for("the control socket", lambda: Path(control).exists() or inside.poll() is not None)
+            done = maple("state", "set", "mode", "night", "--var", "--control", control)
+            assert done.returncode == 0, done
+            who = maple("state", "get", "mode", "--var", "--who", "--control", control).stdout
+            assert "by `maple state set` (a process that is not visible to the controller)" in who, who
+        finally:
+            inside.kill()

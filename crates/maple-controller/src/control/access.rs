@@ -11,6 +11,8 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt}
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::geteuid;
 
 /// The default folder of control sockets: `maple` in `$XDG_RUNTIME_DIR`; without that, `/run/maple` for root and
@@ -107,8 +109,9 @@ impl Peer {
     /// # Errors
     /// The system's.
     pub fn of(socket: impl AsFd) -> io::Result<Peer> {
-        let peer = rustix::net::sockopt::socket_peercred(socket)?;
-        Ok(Peer { pid: peer.pid.as_raw_nonzero().get().unsigned_abs(), user: peer.uid.as_raw() })
+        // Not by rustix, which takes the number 0 for an error.
+        let peer = getsockopt(&socket, PeerCredentials)?;
+        Ok(Peer { pid: peer.pid().unsigned_abs(), user: peer.uid() })
     }
 
     /// Whether it is of this user or of root.
@@ -122,8 +125,8 @@ impl Peer {
 /// # Errors
 /// The system's.
 pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?.uid.as_raw();
-    Ok((!is_trusted(peer, geteuid().as_raw())).then_some(peer))
+    let peer = Peer::of(socket)?;
+    Ok((!peer.is_trusted()).then_some(peer.user))
 }
 
 /// The process that listens on a socket, as it is called from here.
@@ -131,8 +134,7 @@ pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
 /// # Errors
 /// The system's.
 pub(super) fn peer_process(socket: impl AsFd) -> io::Result<u32> {
-    let pid = rustix::net::sockopt::socket_peercred(socket)?.pid;
-    Ok(pid.as_raw_nonzero().get().unsigned_abs())
+    Ok(Peer::of(socket)?.pid)
 }
 
 /// The folder of the control socket of a controller that the system runs.

@@ -103,6 +103,9 @@ impl fmt::Display for Writer {
             Writer::Policy(Some(line)) => write!(f, "the policy at {line}"),
             Writer::Thread { name, line: None } => write!(f, "the thread {name}"),
             Writer::Thread { name, line: Some(line) } => write!(f, "the thread {name} at {line}"),
+            Writer::Command { verb, pid: 0, .. } => {
+                write!(f, "`maple state {verb}` (a process that is not visible to the controller)")
+            }
             Writer::Command { verb, pid, .. } => write!(f, "`maple state {verb}` (pid {pid})"),
             Writer::Snooping => f.write_str("snooping"),
             Writer::File(name) => write!(f, "the file {name}"),
