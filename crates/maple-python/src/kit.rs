@@ -1,10 +1,9 @@
 //! What the test kit asks of a laboratory. `maple.testing` makes words of it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::check::{Claim, Counterexample, Host, Question, Scope};
+use maple_core::check::{Claim, Counterexample, Examined, Host, Question, Scope};
 use maple_core::network::{Location, Mac};
 use maple_core::state::Snapshot;
 use maple_core::trace::{Cond, Source};
@@ -20,7 +19,7 @@ use pyo3::types::PyDict;
 use crate::assertion::condition;
 use crate::host::laboratory_error;
 use crate::kind::{Kind as FieldKind, from_raw};
-use crate::laboratory::{PyJourney, PyLaboratory, PyPlace, of_journey};
+use crate::laboratory::{Names, PyJourney, PyLaboratory, PyPlace, of_journey};
 use crate::policy::PythonPolicy;
 
 /// File, line, test, how often it failed, how often it held.
@@ -183,35 +182,33 @@ pub fn examine(
     let known = py.detach(|| inner.hosts()).map_err(laboratory_error)?;
     let except = except_.iter().map(condition).collect::<PyResult<Vec<Cond>>>()?;
     let mut scope = scope(&inner, &known, &senders, condition(only)?, except)?;
+    let receivers = hosts(&known, &receivers)?;
     let state: Option<Arc<Snapshot>> = other.as_ref().map(|(_, place)| place.0.store().snapshot());
-    let claim = match claim {
-        "never" => {
-            let at = hosts(&known, &receivers)?.into_iter().map(|(_, info)| info.location);
-            Claim::NeverAt(at.collect::<BTreeSet<Location>>())
-        }
-        "arrives" => {
-            scope.receivers = Some(hosts(&known, &receivers)?);
-            scope.is_addressed = true;
+    let claim = match (claim, other) {
+        ("never", _) => Claim::NeverAt(receivers.into_iter().map(|(_, info)| info.location).collect()),
+        ("arrives", _) => {
+            (scope.receivers, scope.is_addressed) = (Some(receivers), true);
             Claim::Arrives
         }
-        "no_loops" => Claim::NoLoops,
-        "same_as" => {
+        ("no_loops", _) => Claim::NoLoops,
+        ("same_as", Some((other, _))) => {
             let limit = Duration::try_from_secs_f64(time_limit);
             let limit = limit.map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
-            let other = other.as_ref().map(|(policy, _)| PythonPolicy::new(policy, limit));
-            let other = other.ok_or_else(|| PyValueError::new_err("same_as needs another policy"))?;
-            Claim::SameAs(Arc::new(other))
+            Claim::SameAs(Arc::new(PythonPolicy::new(&other, limit)))
         }
-        _ => return Err(PyValueError::new_err(format!("there is no claim {claim:?}"))),
+        (claim, _) => return Err(PyValueError::new_err(format!("there is no claim {claim:?}, or it lacks a policy"))),
     };
     let question = Question { scope, claim };
     let examined = py.detach(|| inner.examine(question, state.as_deref(), packets)).map_err(laboratory_error)?;
-    let names = laboratory.names();
+    Ok(of_examined(examined, &laboratory.names()))
+}
+
+fn of_examined(examined: Examined, names: &Names) -> PyExamined {
     let counterexample = examined.counterexample.map(|Counterexample { sample, why, lines, other }| {
         (sample.frame.to_vec(), names.of(sample.at.switch), sample.at.port.0, why, lines, other)
     });
     let open = examined.open.map(|open| open.to_string());
-    Ok((counterexample, examined.coverage.packets, examined.coverage.traces, open))
+    (counterexample, examined.coverage.packets, examined.coverage.traces, open)
 }
 
 fn scope(
