@@ -26,6 +26,8 @@ use crate::policy::PythonPolicy;
 type PyTest = (String, u32, String, u64, u64);
 /// File, line, how often it was reached.
 type PyLine = (String, u32, u64);
+/// A frame, and the switches of its path.
+type PyReceived = (Vec<u8>, Vec<String>);
 /// The frame, its switch and port, how it contradicts the claim, and what each policy did, line by line.
 type PyCounterexample = (Vec<u8>, String, u32, String, Vec<String>, Vec<String>);
 /// What contradicts the claim, packets tried, distinct traces, and why the runs are no proof.
@@ -58,7 +60,7 @@ pub fn fields_of<'py>(py: Python<'py>, frame: &[u8]) -> PyResult<Bound<'py, PyDi
     let packet = Packet::new(frame, 0);
     let fields = PyDict::new(py);
     for field in Field::ALL {
-        if field != Field::InPort
+        if !matches!(field, Field::InPort | Field::InPhyPort)
             && let Some(value) = packet.get(field).and_then(|raw| from_raw(field, raw))
         {
             fields.set_item(field.name(), FieldKind::of(field).to_python(py, value)?)?;
@@ -73,15 +75,14 @@ pub fn summary(frame: &[u8]) -> String {
     maple_wire::packet::text::summary(&Packet::new(frame, 0))
 }
 
-/// The frames that a host got since a time, in nanoseconds; and the time now. Who sent a frame is `None` if that was no
-/// host.
+/// The frames that a host got since a time, in nanoseconds; and the time now.
 #[pyfunction]
 pub fn received(
     py: Python<'_>,
     laboratory: &PyLaboratory,
     host: String,
     since: u64,
-) -> PyResult<(Vec<(Vec<u8>, Vec<String>)>, u64)> {
+) -> PyResult<(Vec<PyReceived>, u64)> {
     let names = laboratory.names();
     laboratory.call(py, move |lab, world| {
         lab.host(&host)?;

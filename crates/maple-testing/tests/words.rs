@@ -50,7 +50,7 @@ fn state_counts_when_its_change_returns() {
     net.change(|tx| blocked.set(tx, &Mac([0, 0, 0, 0, 0, 1]), &true));
     net.assert_dropped("h1", "h2", with());
     net.assert_delivered("h2", "h1", with());
-    net.change(|tx| drop(blocked.remove(tx, &Mac([0, 0, 0, 0, 0, 1]))));
+    net.change(|tx| blocked.delete(tx, &Mac([0, 0, 0, 0, 0, 1])));
     net.assert_delivered("h1", "h2", with());
 }
 
