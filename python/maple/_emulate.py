@@ -107,7 +107,12 @@ class Network:
         return PingAll(*self._laboratory.ping_all())
 
     def explain(
-        self, src: Host | str, dst: Host | str | None = None, *, at: tuple[Switch | str, int] | None = None, **fields: object
+        self,
+        src: Host | str,
+        dst: Host | str | None = None,
+        *,
+        at: tuple[Switch | str, int] | None = None,
+        **fields: object,
     ) -> Explanation:
         """Why a packet goes where it goes: what the policy asks, which rules take it, and what would have to be different.
 

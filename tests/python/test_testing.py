@@ -58,13 +58,20 @@ def test_a_packet_that_does_not_come_is_explained(net: Network) -> None:
     with pytest.raises(AssertionError) as failed:
         net.assert_delivered("h1", "h2", tcp_dst=23)
     told = str(failed.value).splitlines()
-    assert told[0] == "h2 did not get it"
-    assert told[1].startswith("    packet  tcp 10.0.0.1:40000 > 10.0.0.2:23")
-    assert told[1].endswith("from h1")
-    assert "became" in told[2]
     line = shortest.__code__.co_firstlineno
-    assert f"test_testing.py:{line + 1}: test eth_type=0x800, ip_proto=6, tcp_dst=23: yes" in told[3]
-    assert told[4].endswith(f"test_testing.py:{line + 2}: drop")
+    assert told[0] == "h2 did not get it"
+    assert told[1].startswith("    became  no copy came anywhere")
+    assert told[2].startswith("    h1 (s1:1) → h2 (s2:1)  tcp 10.0.0.1:40000 > 10.0.0.2:23")
+    assert told[2].endswith(f"dropped by test_testing.py:{line + 2}")
+    assert f"test_testing.py:{line + 1}  if pkt.tcp_dst == 23:" in told[3]
+    assert any("would pass if: tcp_dst other than 23" in text for text in told)
+
+
+def test_a_frame_that_is_cut_off_is_explained_too(net: Network) -> None:
+    header = bytes.fromhex("000000000002 000000000001 0800")
+    with pytest.raises(AssertionError, match="h2 got it, and nobody should") as failed:
+        net.assert_dropped("h1", "h2", frame=header + b"\x45")
+    assert "became  h1 s1 s2 h2" in str(failed.value) and "test_testing.py:" in str(failed.value)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,9 @@
 //! What the test kit asks of a laboratory. `maple.testing` makes words of it.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::check::{Claim, Counterexample, Host, Question, Scope};
+use maple_core::check::{Claim, Counterexample, Examined, Host, Question, Scope};
 use maple_core::network::{Location, Mac};
 use maple_core::state::Snapshot;
 use maple_core::trace::{Cond, Source};
@@ -20,13 +19,15 @@ use pyo3::types::PyDict;
 use crate::assertion::condition;
 use crate::host::laboratory_error;
 use crate::kind::{Kind as FieldKind, from_raw};
-use crate::laboratory::{PyJourney, PyLaboratory, PyPlace, of_journey};
+use crate::laboratory::{Names, PyJourney, PyLaboratory, PyPlace, of_journey};
 use crate::policy::PythonPolicy;
 
 /// File, line, test, how often it failed, how often it held.
 type PyTest = (String, u32, String, u64, u64);
 /// File, line, how often it was reached.
 type PyLine = (String, u32, u64);
+/// A frame, and the switches of its path.
+type PyReceived = (Vec<u8>, Vec<String>);
 /// The frame, its switch and port, how it contradicts the claim, and what each policy did, line by line.
 type PyCounterexample = (Vec<u8>, String, u32, String, Vec<String>, Vec<String>);
 /// What contradicts the claim, packets tried, distinct traces, and why the runs are no proof.
@@ -59,7 +60,7 @@ pub fn fields_of<'py>(py: Python<'py>, frame: &[u8]) -> PyResult<Bound<'py, PyDi
     let packet = Packet::new(frame, 0);
     let fields = PyDict::new(py);
     for field in Field::ALL {
-        if field != Field::InPort
+        if !matches!(field, Field::InPort | Field::InPhyPort)
             && let Some(value) = packet.get(field).and_then(|raw| from_raw(field, raw))
         {
             fields.set_item(field.name(), FieldKind::of(field).to_python(py, value)?)?;
@@ -74,15 +75,14 @@ pub fn summary(frame: &[u8]) -> String {
     maple_wire::packet::text::summary(&Packet::new(frame, 0))
 }
 
-/// The frames that a host got since a time, in nanoseconds; and the time now. Who sent a frame is `None` if that was no
-/// host.
+/// The frames that a host got since a time, in nanoseconds; and the time now.
 #[pyfunction]
 pub fn received(
     py: Python<'_>,
     laboratory: &PyLaboratory,
     host: String,
     since: u64,
-) -> PyResult<(Vec<(Vec<u8>, Vec<String>)>, u64)> {
+) -> PyResult<(Vec<PyReceived>, u64)> {
     let names = laboratory.names();
     laboratory.call(py, move |lab, world| {
         lab.host(&host)?;
@@ -183,35 +183,33 @@ pub fn examine(
     let known = py.detach(|| inner.hosts()).map_err(laboratory_error)?;
     let except = except_.iter().map(condition).collect::<PyResult<Vec<Cond>>>()?;
     let mut scope = scope(&inner, &known, &senders, condition(only)?, except)?;
+    let receivers = hosts(&known, &receivers)?;
     let state: Option<Arc<Snapshot>> = other.as_ref().map(|(_, place)| place.0.store().snapshot());
-    let claim = match claim {
-        "never" => {
-            let at = hosts(&known, &receivers)?.into_iter().map(|(_, info)| info.location);
-            Claim::NeverAt(at.collect::<BTreeSet<Location>>())
-        }
-        "arrives" => {
-            scope.receivers = Some(hosts(&known, &receivers)?);
-            scope.is_addressed = true;
+    let claim = match (claim, other) {
+        ("never", _) => Claim::NeverAt(receivers.into_iter().map(|(_, info)| info.location).collect()),
+        ("arrives", _) => {
+            (scope.receivers, scope.is_addressed) = (Some(receivers), true);
             Claim::Arrives
         }
-        "no_loops" => Claim::NoLoops,
-        "same_as" => {
+        ("no_loops", _) => Claim::NoLoops,
+        ("same_as", Some((other, _))) => {
             let limit = Duration::try_from_secs_f64(time_limit);
             let limit = limit.map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
-            let other = other.as_ref().map(|(policy, _)| PythonPolicy::new(policy, limit));
-            let other = other.ok_or_else(|| PyValueError::new_err("same_as needs another policy"))?;
-            Claim::SameAs(Arc::new(other))
+            Claim::SameAs(Arc::new(PythonPolicy::new(&other, limit)))
         }
-        _ => return Err(PyValueError::new_err(format!("there is no claim {claim:?}"))),
+        (claim, _) => return Err(PyValueError::new_err(format!("there is no claim {claim:?}, or it lacks a policy"))),
     };
     let question = Question { scope, claim };
     let examined = py.detach(|| inner.examine(question, state.as_deref(), packets)).map_err(laboratory_error)?;
-    let names = laboratory.names();
+    Ok(of_examined(examined, &laboratory.names()))
+}
+
+fn of_examined(examined: Examined, names: &Names) -> PyExamined {
     let counterexample = examined.counterexample.map(|Counterexample { sample, why, lines, other }| {
         (sample.frame.to_vec(), names.of(sample.at.switch), sample.at.port.0, why, lines, other)
     });
     let open = examined.open.map(|open| open.to_string());
-    Ok((counterexample, examined.coverage.packets, examined.coverage.traces, open))
+    (counterexample, examined.coverage.packets, examined.coverage.traces, open)
 }
 
 fn scope(

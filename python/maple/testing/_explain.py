@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from maple import _maple
 from maple._emulate import Journey
+from maple.testing._packets import fields_in
 
 if TYPE_CHECKING:
     from maple.testing._names import Place
@@ -53,24 +54,23 @@ def source_line(file: str, number: int) -> str:
     return lines[number - 1].strip() if 0 < number <= len(lines) else ""
 
 
-def explained(network: Network, sender: Place, frame: bytes, journey: Journey | None) -> str:
-    """The packet, what became of it, and the policy's decision on it, as indented lines."""
-    told = [f"packet  {_maple.summary(frame)}, from {sender.name}"]
-    if journey is not None:
-        told += [f"{'became' if at == 0 else '':<6}  {way}" for at, way in enumerate(ways(network, journey))]
-    told += [f"{'policy' if at == 0 else '':<6}  {line}" for at, line in enumerate(decided(network, sender, frame))]
+def explained(network: Network, sender: Place, frame: bytes, journey: Journey) -> str:
+    """What became of a packet, and why the policy decided so, as indented lines."""
+    became = [f"{'became' if at == 0 else '':<6}  {way}" for at, way in enumerate(ways(network, journey))]
+    told = [*became, *why(network, sender, frame)]
     return "\n".join("    " + short(line) for line in told)
 
 
-def decided(network: Network, sender: Place, frame: bytes) -> list[str]:
-    """What the policy decides of a frame now, and why: what ``maple explain`` prints of a packet with these fields."""
-    fields = _maple.fields_of(frame)
+def why(network: Network, sender: Place, frame: bytes) -> list[str]:
+    """What ``maple explain`` prints of a frame, or else what the policy asks and answers."""
     try:
-        return str(network.explain(str(sender.name), **fields)).splitlines()
+        return str(network.explain(str(sender.name), **fields_in(frame))).splitlines()
     except ValueError:
         # Fields can't say all frames: some are cut off, or have two tags. Then the decision alone is told.
         decision = Decision(network, sender, frame)
-        return decision.lines if decision.error is None else [*decision.lines[:-1], *decision.error.splitlines()]
+        lines = decision.lines if decision.error is None else [*decision.lines[:-1], *decision.error.splitlines()]
+        told = [f"{'policy' if at == 0 else '':<6}  {line}" for at, line in enumerate(lines)]
+        return [f"packet  {_maple.summary(frame)}, from {sender.name}", *told]
 
 
 def ways(network: Network, journey: Journey) -> list[str]:

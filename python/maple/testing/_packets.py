@@ -33,6 +33,11 @@ def check_fields(fields: Iterable[str], word: str) -> None:
         raise TypeError(f"{word} got the unknown field {name!r}{hint}")
 
 
+def fields_in(frame: bytes) -> dict[str, Any]:
+    """The fields of a frame, by name."""
+    return {name: value for name, value in _maple.fields_of(frame).items() if name not in NOT_IN_FRAMES}
+
+
 def number_of_frame() -> int:
     """Another number for each frame, so that no two have the same bytes."""
     return next(_numbers)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maple import _maple
+from maple.testing._packets import fields_in
 
 
 class Received:
@@ -17,7 +18,7 @@ class Received:
         #: The switches that it went through, each once in a row.
         self.via = [name for at, name in enumerate(via) if at == 0 or via[at - 1] != name]
         #: Its fields, by name.
-        self.fields: dict[str, Any] = _maple.fields_of(frame)
+        self.fields: dict[str, Any] = fields_in(frame)
 
     def __getitem__(self, field: str) -> Any:
         """The value of a field; ``None`` if the frame has no such field."""
@@ -29,7 +30,7 @@ class Received:
 
 def differences(frame: bytes, wanted: Mapping[str, Any]) -> list[str]:
     """How a frame differs from these field values, a line each. ``None`` stands for an absent field."""
-    fields = _maple.fields_of(frame)
+    fields = fields_in(frame)
     told = []
     for name, value in wanted.items():
         have = fields.get(name)
