@@ -30,7 +30,7 @@
 //!
 //! | concern | files |
 //! | --- | --- |
-//! | in and out | `event`, `messages` between shards, `options`, `stats`, `histogram`, `timers` |
+//! | in and out | `event`, `messages` between shards, `options`, `stats`, `histogram`, `timers`, `uses` of the store |
 //! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send`, `live` (people watch) |
 //! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `rehearsal`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
@@ -57,6 +57,7 @@ mod messages;
 mod options;
 mod stats;
 mod timers;
+mod uses;
 
 // Packets: from a packet-in to its answer.
 mod cache;
@@ -146,6 +147,7 @@ pub use reload::{Candidate, Trial};
 pub use reports::ViolationKey;
 pub use stats::Stats;
 pub use traffic::{PortCount, Traffic};
+pub use uses::{BadUses, Conductor, Due};
 pub use view::{SwitchCounts, TableRule};
 
 pub use crate::ids::{ShardId, Time};
@@ -155,6 +157,7 @@ use leaves::Leaves;
 use messages::EngineMessage;
 use switch::Switch;
 use timers::Timer;
+use uses::EngineStore;
 
 /// One shard of the controller.
 ///
@@ -172,7 +175,7 @@ use timers::Timer;
 /// ```
 pub struct Engine {
     shard: ShardId,
-    store: Arc<Store>,
+    store: EngineStore,
     policy: Arc<dyn Policy>,
     options: Options,
     /// Packets that the policy decides beforehand.
@@ -209,6 +212,8 @@ pub struct Engine {
     // What a batch leaves for its end.
     /// Messages of this shard to itself.
     inbox: VecDeque<EngineMessage>,
+    /// The number of mails to other shards so far.
+    mails: u64,
     /// Switches whose tables have to be updated.
     dirty: BTreeSet<Dpid>,
     out: Vec<Effect>,
@@ -230,7 +235,7 @@ impl Engine {
         let samples = proactive::Samples::new(policy.samples());
         Engine {
             shard,
-            store,
+            store: EngineStore::new(store),
             policy,
             options,
             samples,
@@ -255,6 +260,7 @@ impl Engine {
             early_requests: Vec::new(),
             barrier_waits: await_barriers::BarrierWaits::default(),
             inbox: VecDeque::new(),
+            mails: 0,
             dirty: BTreeSet::new(),
             out: Vec::new(),
             after: Vec::new(),
@@ -265,6 +271,7 @@ impl Engine {
     ///
     /// The rules of a switch are compiled once for the whole batch, so the packets of a batch share the cost.
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
+        self.store.begin();
         self.now = self.now.max(now);
         self.waiting.begin_batch();
         self.run_timers();
@@ -292,6 +299,55 @@ impl Engine {
         }
         out.append(&mut self.out);
         out.append(&mut self.after);
+        self.store.end();
+    }
+
+    /// From now on notes how this engine uses the store, for a recording that began when the store had moved so often
+    /// ([`Store::attend`]).
+    pub fn record(&mut self, from: u64) {
+        self.store.record(from);
+    }
+
+    /// Appends the notes of the calls of [`Engine::handle`] since the last time, with their length before them. There
+    /// are none before [`Engine::record`].
+    pub fn take_notes(&self, out: &mut Vec<u8>) {
+        self.store.take_notes(out);
+    }
+
+    /// From now on this engine repeats what one of a recording did. Each use of the store waits until it is due.
+    pub fn replay(&mut self, conductor: Arc<dyn Conductor>) {
+        self.store.replay(self.shard, conductor);
+    }
+
+    /// From now on this engine uses the store when it likes, and notes nothing.
+    pub fn end_replay(&mut self) {
+        self.store.detach();
+    }
+
+    /// The same for an engine that is recorded.
+    pub fn end_record(&mut self) {
+        self.store.detach();
+    }
+
+    /// Gives the engine of a replay the notes of the next call. Returns how often the store must have moved before its
+    /// first use.
+    ///
+    /// # Errors
+    /// [`BadUses`] if the notes are damaged, or the engine is none of a replay.
+    pub fn expect(&self, notes: &[u8]) -> Result<u64, BadUses> {
+        self.store.expect(notes)
+    }
+
+    /// Whether the last call used the store as its notes say.
+    pub fn is_as_noted(&self) -> bool {
+        self.store.is_as_noted()
+    }
+
+    /// So many packets of a switch were answered as [`Hits`]: each took a transaction id, and changed nothing else.
+    pub fn skip_hits(&mut self, dpid: Dpid, packet_outs: u64) {
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.tables.skip_xids(packet_outs);
+        }
     }
 
     /// What this shard has counted so far.
@@ -324,7 +380,7 @@ impl Engine {
             Event::SegmentLeft { port } => self.segment_left(port),
             Event::PortIsEdge { port } => self.port_is_edge(port),
             Event::PortIsNew { port } => self.port_is_new(port),
-            Event::Mail(Mail(message)) => self.inbox.push_back(message),
+            Event::Mail(mail) => self.inbox.push_back(mail.message),
             Event::Send(own) => self.send_listener_frame(&own),
             Event::Invalidate(selection) => self.invalidate(&selection),
             Event::Write(writes) => {
