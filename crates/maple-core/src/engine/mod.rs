@@ -32,7 +32,7 @@
 //! | --- | --- |
 //! | in and out | `event`, `messages` between shards, `options`, `stats`, `histogram`, `timers`, `uses` of the store |
 //! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send`, `live` (people watch) |
-//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `rehearsal`, `invalidate`, `recheck` |
+//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `comparison`, `rehearsal`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
 //! | topology and hosts | `topology`, `segments`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `capacity`, `eviction`, `await_barriers` |
@@ -71,6 +71,7 @@ mod send;
 
 // Decisions: f runs, and its answers become leaves.
 mod add_leaf;
+mod comparison;
 mod decide;
 mod differences;
 mod disjoint;
@@ -130,6 +131,7 @@ mod view;
 pub use crate::report::Counted;
 pub use crate::state::Selection;
 pub use await_barriers::BARRIER_ROUNDS;
+pub use comparison::Comparison;
 pub use cookies::OWN_COOKIES;
 pub use differences::{Decision, Difference, DifferenceKind};
 pub use drops::{DropCause, Dropped, KEPT_MINUTES, Origin};

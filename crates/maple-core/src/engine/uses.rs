@@ -33,7 +33,7 @@ use crate::ids::{LeafId, ShardId};
 use crate::labels::LabelIds;
 use crate::network::Gauge;
 use crate::remembered::Surroundings;
-use crate::state::{AddressKinds, Cell, Commit, Conflict, ExclusiveCommit, Seen, Snapshot, Store, Txn, Write};
+use crate::state::{AddressKinds, Cell, Commit, Conflict, ExclusiveCommit, Seen, Snapshot, Store, Txn, Write, Written};
 
 /// When a use of the store is due in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -311,6 +311,10 @@ impl EngineStore {
 
     pub fn update(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
         self.used(|store| store.update_seen(decide))
+    }
+
+    pub fn update_as(&self, written: Written, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
+        self.used(|store| store.update_as_seen(written, decide))
     }
 
     pub fn is_valid(&self, txn: &Txn) -> bool {

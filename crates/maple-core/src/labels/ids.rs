@@ -228,11 +228,8 @@ mod tests {
     #[test]
     fn a_rehearsed_id_is_that_of_its_label_unless_another_one_has_it() {
         let mut ids = LabelIds::default();
-        let rehearsed = |meaning: u64, id: u16, serial: u64| RehearsedLabel {
-            key: LabelKey { port: None, id },
-            meaning,
-            serial,
-        };
+        let rehearsed =
+            |meaning: u64, id: u16, serial: u64| RehearsedLabel { key: LabelKey { port: None, id }, meaning, serial };
         ids.rehearse(&[rehearsed(1, 2, 7), rehearsed(2, 1, 8)]);
         assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), 3), None, "it was not rehearsed");
         assert_eq!(ids.take(Time(1), LabelRange::ALL, (None, false), 0), Some((LabelKey { port: None, id: 1 }, 9)));

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use maple_wire::Dpid;
 
 use super::store::{Restoring, StoreState};
-use super::written::Author;
+use super::written::{Author, Written};
 use super::{Cell, Commit, Conflict, ExclusiveCommit, Snapshot, Store, Txn, Write, sync};
 use crate::ids::LeafId;
 use crate::labels::{LabelIds, LabelKey, RehearsedLabel};
@@ -119,6 +119,15 @@ impl Store {
     /// As [`Store::update`].
     pub(crate) fn update_seen(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> (Commit, Seen) {
         self.update_by(&Author::Unknown, false, decide)
+    }
+
+    /// As [`Store::update_as`].
+    pub(crate) fn update_as_seen(
+        &self,
+        written: Written,
+        decide: impl FnOnce(&Snapshot) -> Vec<Write>,
+    ) -> (Commit, Seen) {
+        self.update_by(&Author::Known(Box::new(written), Vec::new()), false, decide)
     }
 
     /// As [`Store::is_current`].

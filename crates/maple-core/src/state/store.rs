@@ -13,8 +13,8 @@ use super::dependents::{AddressKinds, Dependents, Invalidated, WaiterId};
 use super::double_buffer::DoubleBuffer;
 use super::journal::Kept;
 use super::names::Declared;
-use super::versions::Versions;
 use super::seen::{Seen, Witness};
+use super::versions::Versions;
 use super::written::{Author, LastWrites, Written};
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::capabilities::Model;
@@ -275,7 +275,7 @@ impl Store {
     fn change_by(&self, author: &Author, writes: Vec<Write>) -> Result<Commit, Mismatch> {
         let mut mismatch = None;
         let normal = |state: &Snapshot, write: Write| Ok(state.normalise(&write)?.unwrap_or(write));
-        let commit = self.update_by(author, |state| {
+        let commit = self.update_by(author, true, |state| {
             let writes: Result<_, Mismatch> = writes.into_iter().map(|write| normal(state, write)).collect();
             writes.unwrap_or_else(|error| {
                 mismatch = Some(error);
