@@ -107,6 +107,8 @@ struct Outcome {
     /// The threads that have ended.
     threads: usize,
     difference: Option<FirstDifference>,
+    /// The first turn that could not be run, because it waits for something that does not come.
+    stuck: Option<FirstDifference>,
     error: Option<RecordingError>,
 }
 
@@ -134,6 +136,16 @@ impl Common {
         }
         drop(outcome);
         self.gate.release();
+    }
+
+    /// A turn can't be run, because what it waits for does not come.
+    fn waits_in_vain(&self, at: Time, shard: ShardId) {
+        let what = "this turn waits for something that other shards, or other threads, did and do not do now".into();
+        let stuck = FirstDifference { at, shard, switch: None, what };
+        let mut outcome = self.lock();
+        if outcome.stuck.as_ref().is_none_or(|first| at < first.at) {
+            outcome.stuck = Some(stuck);
+        }
     }
 
     fn fails(&self, error: RecordingError) {
@@ -189,7 +201,7 @@ pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replaye
                 let shard = ShardId(number as u8);
                 let mut work = Some(|| {
                     let mut engine = Engine::new(shard, Arc::clone(store), Arc::clone(policy), options);
-                    engine.replay(Arc::clone(&common.gate) as Arc<dyn Conductor>);
+                    engine.replay(recorded.start.from, Arc::clone(&common.gate) as Arc<dyn Conductor>);
                     ShardReplay::new(common, shard, turns, recorded.folder()).run(engine)
                 });
                 policy.on_thread(&mut || {
@@ -215,7 +227,10 @@ pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replaye
     }
     let is_cut = until.is_none() && (recorded.end().is_none() || recorded.is_torn());
     let engines = outcome.engines.into_values().collect();
-    Ok(Replayed { engines, store, counts, difference: outcome.difference, is_cut })
+    // What a whole recording has must all be run.
+    let is_stuck = until.is_none() && !is_cut && outcome.stuck.is_some();
+    let difference = outcome.difference.or(outcome.stuck.filter(|_| is_stuck));
+    Ok(Replayed { engines, store, counts, difference, is_cut })
 }
 
 /// Does to the store what was done besides what engines did.

@@ -99,6 +99,7 @@ impl<'a> ShardReplay<'a> {
             return Err(Stop::Over);
         }
         if self.common.gate.is_released() {
+            self.common.waits_in_vain(turn.at, self.shard);
             return Err(Stop::Over);
         }
         self.compare(turn.at, engine, &effects, checksums)?;
@@ -120,7 +121,10 @@ impl<'a> ShardReplay<'a> {
             match self.events.take(&mut from, &mut named) {
                 Ok(event) => events.push(event),
                 // What the message is an answer to is not in the recording.
-                Err(_) if named.is_missing => return Err(Stop::Over),
+                Err(_) if named.is_missing => {
+                    self.common.waits_in_vain(turn.at, self.shard);
+                    return Err(Stop::Over);
+                }
                 Err(why) => return Err(self.damaged(why).into()),
             }
         }

@@ -316,9 +316,10 @@ impl Engine {
         self.store.take_notes(out);
     }
 
-    /// From now on this engine repeats what one of a recording did. Each use of the store waits until it is due.
-    pub fn replay(&mut self, conductor: Arc<dyn Conductor>) {
-        self.store.replay(self.shard, conductor);
+    /// From now on this engine repeats what one did whose recording began when the store had moved so often. Each use of
+    /// the store waits until it is due.
+    pub fn replay(&mut self, from: u64, conductor: Arc<dyn Conductor>) {
+        self.store.replay(self.shard, from, conductor);
     }
 
     /// From now on this engine uses the store when it likes, and notes nothing.

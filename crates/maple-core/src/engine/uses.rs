@@ -189,8 +189,9 @@ impl EngineStore {
     }
 
     /// From now on each use waits until it is due.
-    pub fn replay(&mut self, shard: ShardId, conductor: Arc<dyn Conductor>) {
-        self.mode = Mode::Replayed(RefCell::default(), shard, conductor);
+    pub fn replay(&mut self, shard: ShardId, from: u64, conductor: Arc<dyn Conductor>) {
+        let cursor = Cursor { last: from, ..Cursor::default() };
+        self.mode = Mode::Replayed(RefCell::new(cursor), shard, conductor);
     }
 
     /// From now on notes nothing, and waits for nothing.
