@@ -4,6 +4,7 @@ mod moment;
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,16 +39,12 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
     if args.json {
         loader.map(PolicyLoader::print_aside).transpose()?;
     }
+    let again =
+        Again { folder: &args.folder, until: args.until.as_deref(), limit: args.policy_time_limit, loader, own };
+    let comparison = args.policy.as_deref().map(|name| again.comparison(name)).transpose()?;
     let recorded = Recorded::open(&args.folder)?;
-    let until = args.until.as_deref().map(|text| moment::parse(text, &recorded)).transpose()?;
-    let policies = Policies { recorded: &recorded, args, loader, own };
-    let comparison = policies.comparison()?;
-    let mut all = policies.all()?;
-    if let Some(comparison) = &comparison {
-        all = all.into_iter().map(|(number, policy)| (number, comparison.watch(policy))).collect();
-    }
-    let began = Instant::now();
-    let replayed = run_again(&recorded, all, until, !args.json)?;
+    let (began, tells) = (Instant::now(), !args.json);
+    let replayed = again.run(&recorded, comparison.as_ref(), tells)?;
     let other = comparison.map(|comparison| decisions(&comparison.found()));
     let told = document(&recorded, &replayed, began.elapsed(), other);
     if args.json {
@@ -59,52 +56,62 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
     Ok(if is_same { 0 } else { DIFFERS })
 }
 
-/// Runs a recording again with these policies, up to a time.
-///
-/// # Errors
-/// If the recording is damaged, or its compiler is not known.
-pub fn run_again(
-    recorded: &Recorded,
-    policies: BTreeMap<u64, Arc<dyn Policy>>,
-    until: Option<Time>,
-    tells: bool,
-) -> anyhow::Result<Replayed> {
-    let name = recorded.compiler();
-    let compiler = Compiler::named(name).with_context(|| format!("there is no compiler {name:?}"))?;
-    let prepare = |options: &mut Options| options.new_table = Strategy::from(compiler).new_table();
-    let shows = tells && std::io::stderr().is_terminal();
-    let progress = |counts: &Counts| {
-        if shows {
-            let at = recorded.timestamp(counts.at);
-            let _ = write!(std::io::stderr(), "\r{at}: {} events, {} flow-mods", counts.events, counts.flow_mods);
+/// A recording that is to be run again, up to a time. What comes of it can be asked about that moment.
+pub struct Again<'a> {
+    /// The recording's folder, or the one with all recordings.
+    pub folder: &'a Path,
+    /// The time, as people give it; none: to the end.
+    pub until: Option<&'a str>,
+    /// How long a run of a policy may take.
+    pub limit: Duration,
+    /// Loads policies in other languages.
+    pub loader: Option<&'a dyn PolicyLoader>,
+    /// The policy of the program, if it has one of its own.
+    pub own: Option<Arc<dyn Policy>>,
+}
+
+impl Again<'_> {
+    /// Runs it again: the engines and the state as they were at the time. `tells`: says on a terminal how far it is.
+    ///
+    /// # Errors
+    /// If the recording is damaged, a policy of it can't be loaded, or there is no such time.
+    pub fn run(
+        &self,
+        recorded: &Recorded,
+        comparison: Option<&Arc<Comparison>>,
+        tells: bool,
+    ) -> anyhow::Result<Replayed> {
+        let until = self.until.map(|text| moment::parse(text, recorded)).transpose()?;
+        let mut policies = self.policies(recorded)?;
+        if let Some(comparison) = comparison {
+            policies = policies.into_iter().map(|(number, policy)| (number, comparison.watch(policy))).collect();
         }
-    };
-    let replayed = replay(recorded, ReplayOptions { policies, prepare: &prepare, until, progress: &progress });
-    if shows {
-        let _ = write!(std::io::stderr(), "\r\x1b[K");
+        let name = recorded.compiler();
+        let compiler = Compiler::named(name).with_context(|| format!("there is no compiler {name:?}"))?;
+        let prepare = |options: &mut Options| options.new_table = Strategy::from(compiler).new_table();
+        let shows = tells && std::io::stderr().is_terminal();
+        let progress = |counts: &Counts| {
+            if shows {
+                let at = recorded.timestamp(counts.at);
+                let _ = write!(std::io::stderr(), "\r{at}: {} events, {} flow-mods", counts.events, counts.flow_mods);
+            }
+        };
+        let replayed = replay(recorded, ReplayOptions { policies, prepare: &prepare, until, progress: &progress });
+        if shows {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+        Ok(replayed?)
     }
-    Ok(replayed?)
-}
 
-/// The policies of a recording, and the one to compare with.
-struct Policies<'a> {
-    recorded: &'a Recorded,
-    args: &'a ReplayArgs,
-    loader: Option<&'a dyn PolicyLoader>,
-    /// The policy of the program.
-    own: Option<Arc<dyn Policy>>,
-}
-
-impl Policies<'_> {
     /// All policies of the recording, by number.
-    fn all(&self) -> anyhow::Result<BTreeMap<u64, Arc<dyn Policy>>> {
+    fn policies(&self, recorded: &Recorded) -> anyhow::Result<BTreeMap<u64, Arc<dyn Policy>>> {
         let mut all: BTreeMap<u64, Arc<dyn Policy>> = BTreeMap::new();
-        for (number, source) in self.recorded.sources() {
+        for (number, source) in recorded.sources() {
             let policy = match source {
                 RecordedSource::Builtin { name } => self.load(name)?.0,
                 RecordedSource::Files { .. } => {
-                    self.recorded.check_files(source)?;
-                    let path = self.recorded.policy_path(source).context("the recording names a file outside of it")?;
+                    recorded.check_files(source)?;
+                    let path = recorded.policy_path(source).context("the recording names a file outside of it")?;
                     self.load(&path)?.0
                 }
                 RecordedSource::Program => self.own.clone().context(
@@ -121,19 +128,17 @@ impl Policies<'_> {
         Ok(all)
     }
 
-    /// The policy to compare with.
-    fn comparison(&self) -> anyhow::Result<Option<Arc<Comparison>>> {
-        let Some(name) = &self.args.policy else { return Ok(None) };
+    /// A policy to compare with those of the recording.
+    fn comparison(&self, name: &str) -> anyhow::Result<Arc<Comparison>> {
         let (policy, store) = self.load(name)?;
         let writes = store.snapshot().of_users();
-        Ok(Some(Comparison::new(policy, writes)))
+        Ok(Comparison::new(policy, writes))
     }
 
     /// A policy, and what its file wrote while it was loaded.
     fn load(&self, name: &str) -> anyhow::Result<(Arc<dyn Policy>, Arc<Store>)> {
         let store = Store::new();
-        match load_for_replay(&store, name, self.args.policy_time_limit, self.loader)? {
-            Loaded::Policy(loaded) if Arc::ptr_eq(&loaded.store, &store) => Ok((loaded.policy, store)),
+        match load_for_replay(&store, name, self.limit, self.loader)? {
             Loaded::Policy(loaded) => Ok((loaded.policy, loaded.store)),
             Loaded::Handlers(_) => bail!("{name} is no policy, but a handler"),
         }

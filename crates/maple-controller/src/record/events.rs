@@ -9,6 +9,7 @@ use std::sync::Arc;
 use maple_core::engine::{Candidate, Counted, Event, InstalledFlow, Mail};
 use maple_core::ids::ShardId;
 use maple_core::policy::Policy;
+use maple_core::rule::Rule;
 use maple_wire::msg::stats::{Desc, StatsReply};
 use maple_wire::msg::{ErrorMsg, FlowMod, FlowModCommand, Message, PacketIn, PacketInReason, PortStatus};
 use maple_wire::{Constraint, Dpid, Field, Match, MatchField, Version};
@@ -71,6 +72,7 @@ mod tag {
     pub const ABANDON: u8 = 27;
     pub const AWAIT_BARRIERS: u8 = 28;
     pub const TICK: u8 = 29;
+    pub const COUNT_RULE: u8 = 30;
 }
 
 impl Events {
@@ -90,55 +92,14 @@ impl Events {
     pub fn put(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<(), Unrecordable> {
         self.follow(event);
         match event {
-            Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
-                (tag::SWITCH_UP, *dpid, *version).put(out);
-                self.put_message(*dpid, &Message::FeaturesReply(features.clone()), out)?;
-                description.put(out);
-                (ports.clone(), *has_bundles).put(out);
-            }
-            Event::SwitchDown { dpid } => (tag::SWITCH_DOWN, *dpid).put(out),
             Event::PacketIn { dpid, packet_in } => {
                 (tag::PACKET_IN, *dpid).put(out);
                 put_packet_in(packet_in, out);
-            }
-            Event::PortStatus { dpid, status } => {
-                (tag::PORT_STATUS, *dpid).put(out);
-                self.put_message(*dpid, &Message::PortStatus(status.clone()), out)?;
             }
             Event::Presume { earlier, switches } => {
                 out.push(tag::PRESUME);
                 (**earlier).put(out);
                 switches.put(out);
-            }
-            Event::Restore { dpid, flows, witnesses, earlier } => {
-                (tag::RESTORE, *dpid).put(out);
-                self.put_flows(*dpid, flows, out)?;
-                witnesses.put(out);
-                (**earlier).put(out);
-            }
-            Event::FlowRemoved { dpid, removed } => {
-                (tag::FLOW_REMOVED, *dpid).put(out);
-                self.put_message(*dpid, &Message::FlowRemoved(removed.clone()), out)?;
-            }
-            Event::SwitchError { dpid, xid, error } => {
-                let ErrorMsg { kind, code, data } = error;
-                (tag::SWITCH_ERROR, *dpid, *xid).put(out);
-                (*kind, *code).put(out);
-                put_sized(data, out);
-            }
-            Event::BarrierReply { dpid, xid } => (tag::BARRIER_REPLY, *dpid, *xid).put(out),
-            Event::FlowsRead { dpid, flows } => {
-                (tag::FLOWS_READ, *dpid).put(out);
-                self.put_flows(*dpid, flows, out)?;
-            }
-            Event::FlowStats { dpid, xid, reply } => {
-                (tag::FLOW_STATS, *dpid, *xid).put(out);
-                self.put_message(*dpid, &Message::StatsReply(reply.clone()), out)?;
-            }
-            Event::Unsent { dpid, xid } => (tag::UNSENT, *dpid, *xid).put(out),
-            Event::Watch { dpid, what } => {
-                (tag::WATCH, *dpid).put(out);
-                what.put(out);
             }
             Event::LinkUp { a, b } => (tag::LINK_UP, *a, *b).put(out),
             Event::LinkDown { a, b } => (tag::LINK_DOWN, *a, *b).put(out),
@@ -159,6 +120,63 @@ impl Events {
             Event::Abandon(number) => (tag::ABANDON, *number).put(out),
             Event::AwaitBarriers(token) => (tag::AWAIT_BARRIERS, *token).put(out),
             Event::Tick => out.push(tag::TICK),
+            of_switch => self.put_of_switch(of_switch, out)?,
+        }
+        Ok(())
+    }
+
+    /// Writes an event that a switch causes, other than a packet.
+    fn put_of_switch(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<(), Unrecordable> {
+        match event {
+            Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
+                (tag::SWITCH_UP, *dpid, *version).put(out);
+                self.put_message(*dpid, &Message::FeaturesReply(features.clone()), out)?;
+                description.put(out);
+                (ports.clone(), *has_bundles).put(out);
+            }
+            Event::SwitchDown { dpid } => (tag::SWITCH_DOWN, *dpid).put(out),
+            Event::PortStatus { dpid, status } => {
+                (tag::PORT_STATUS, *dpid).put(out);
+                self.put_message(*dpid, &Message::PortStatus(status.clone()), out)?;
+            }
+            Event::Restore { dpid, flows, witnesses, earlier } => {
+                (tag::RESTORE, *dpid).put(out);
+                flows.is_some().put(out);
+                self.put_flows(*dpid, flows.as_deref().unwrap_or_default(), out)?;
+                witnesses.put(out);
+                (**earlier).put(out);
+            }
+            Event::FlowRemoved { dpid, removed } => {
+                (tag::FLOW_REMOVED, *dpid).put(out);
+                self.put_message(*dpid, &Message::FlowRemoved(removed.clone()), out)?;
+            }
+            Event::SwitchError { dpid, xid, error: ErrorMsg { kind, code, data } } => {
+                (tag::SWITCH_ERROR, *dpid, *xid).put(out);
+                (*kind, *code).put(out);
+                put_sized(data, out);
+            }
+            Event::BarrierReply { dpid, xid } => (tag::BARRIER_REPLY, *dpid, *xid).put(out),
+            Event::FlowsRead { dpid, flows } => {
+                (tag::FLOWS_READ, *dpid).put(out);
+                self.put_flows(*dpid, flows, out)?;
+            }
+            Event::FlowStats { dpid, xid, reply } => {
+                (tag::FLOW_STATS, *dpid, *xid).put(out);
+                self.put_message(*dpid, &Message::StatsReply(reply.clone()), out)?;
+            }
+            Event::Unsent { dpid, xid } => (tag::UNSENT, *dpid, *xid).put(out),
+            Event::Watch { dpid, what } => {
+                (tag::WATCH, *dpid).put(out);
+                what.put(out);
+            }
+            Event::CountRule { dpid, token, table, rule } => {
+                (tag::COUNT_RULE, *dpid, *token).put(out);
+                let Rule { priority, matching, instructions, cookie } = rule.clone();
+                let (table_id, instructions) = (*table, instructions.to_vec());
+                let flow = InstalledFlow { table_id, priority, cookie, matching, instructions };
+                self.put_flows(*dpid, &[flow], out)?;
+            }
+            other => return Err(Unrecordable(format!("{other:?}"))),
         }
         Ok(())
     }
@@ -215,7 +233,7 @@ impl Events {
             tag::PORT_STATUS => Event::PortStatus { dpid, status: port_status(from)? },
             tag::RESTORE => Event::Restore {
                 dpid,
-                flows: flows(from)?,
+                flows: told_flows(from)?,
                 witnesses: Codec::take(from)?,
                 earlier: Arc::new(Codec::take(from)?),
             },
@@ -230,6 +248,7 @@ impl Events {
             tag::BARRIER_REPLY => Event::BarrierReply { dpid, xid: Codec::take(from)? },
             tag::FLOWS_READ => Event::FlowsRead { dpid, flows: flows(from)? },
             tag::FLOW_STATS => Event::FlowStats { dpid, xid: Codec::take(from)?, reply: stats(from)? },
+            tag::COUNT_RULE => count_rule(dpid, from)?,
             tag::UNSENT => Event::Unsent { dpid, xid: Codec::take(from)? },
             tag::WATCH => Event::Watch { dpid, what: Codec::take(from)? },
             _ => return Err(Damaged("there is no such event")),
@@ -283,6 +302,20 @@ fn flows(from: &mut Reader<'_>) -> Result<Vec<InstalledFlow>, Damaged> {
         all.push(InstalledFlow { table_id, priority, cookie, matching, instructions });
     }
     Ok(all)
+}
+
+/// The rules that another controller has told, if it has.
+fn told_flows(from: &mut Reader<'_>) -> Result<Option<Vec<InstalledFlow>>, Damaged> {
+    let (is_told, flows) = (bool::take(from)?, flows(from)?);
+    Ok(is_told.then_some(flows))
+}
+
+fn count_rule(dpid: Dpid, from: &mut Reader<'_>) -> Result<Event, Damaged> {
+    let token = Codec::take(from)?;
+    let flow = flows(from)?.pop().ok_or(Damaged("a rule is missing"))?;
+    let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
+    let rule = Rule { priority, matching, instructions: instructions.into(), cookie };
+    Ok(Event::CountRule { dpid, token, table: table_id, rule })
 }
 
 fn candidate(number: u64, named: &mut impl Named) -> Result<Candidate, Damaged> {

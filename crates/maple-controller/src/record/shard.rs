@@ -4,6 +4,7 @@
 //! used the store, and a checksum for each message that the engine sent. Its first part is made before the engine runs.
 //! If the engine panics, that part is written all the same, and a replay comes to the same place.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_core::engine::{Effect, Engine, Event, Time};
@@ -26,7 +27,7 @@ pub(crate) struct ShardRecorder {
     /// When the last turn was.
     last: Time,
     /// Packet-outs of hits since then, by switch.
-    hits: Vec<(Dpid, u64)>,
+    hits: BTreeMap<Dpid, u64>,
     /// The record that is being made.
     turn: Vec<u8>,
     scratch: Vec<u8>,
@@ -34,7 +35,7 @@ pub(crate) struct ShardRecorder {
 
 impl ShardRecorder {
     pub fn new(shared: Arc<Shared>, shard: ShardId) -> ShardRecorder {
-        let (turn, scratch, hits) = (Vec::new(), Vec::new(), Vec::new());
+        let (turn, scratch, hits) = (Vec::new(), Vec::new(), BTreeMap::new());
         ShardRecorder { shared, shard, events: Events::default(), last: Time(0), hits, turn, scratch }
     }
 
@@ -45,10 +46,7 @@ impl ShardRecorder {
 
     /// So many packet-outs answered hits at this switch.
     pub fn note_hits(&mut self, dpid: Dpid, packet_outs: u64) {
-        match self.hits.last_mut() {
-            Some((last, count)) if *last == dpid => *count += packet_outs,
-            _ => self.hits.push((dpid, packet_outs)),
-        }
+        *self.hits.entry(dpid).or_default() += packet_outs;
     }
 
     /// A turn of the engine begins.

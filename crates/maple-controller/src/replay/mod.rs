@@ -113,6 +113,38 @@ struct Outcome {
 }
 
 impl Common {
+    fn new(recorded: &Recorded, policies: BTreeMap<u64, Arc<dyn Policy>>, until: Option<Time>) -> Common {
+        let [at, turns, events, messages, flow_mods] = std::array::from_fn(|_| AtomicU64::new(0));
+        Common {
+            gate: Arc::new(Gate::new(recorded.shards() + 1, recorded.start.from)),
+            policies,
+            candidates: recorded.candidates.clone(),
+            until,
+            outcome: Mutex::default(),
+            ended: Condvar::new(),
+            at,
+            turns,
+            events,
+            messages,
+            flow_mods,
+        }
+    }
+
+    /// What came of it, when all threads have ended.
+    fn replayed(self, recorded: &Recorded, store: Arc<Store>) -> Result<Replayed, RecordingError> {
+        let (counts, until) = (self.counts(), self.until);
+        let outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = outcome.error {
+            return Err(error);
+        }
+        let is_cut = until.is_none() && (recorded.end().is_none() || recorded.is_torn());
+        let engines = outcome.engines.into_values().collect();
+        // What a whole recording has must all be run.
+        let is_stuck = until.is_none() && !is_cut;
+        let difference = outcome.difference.or(outcome.stuck.filter(|_| is_stuck));
+        Ok(Replayed { engines, store, counts, difference, is_cut })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Outcome> {
         self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -181,36 +213,16 @@ pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replaye
     let store = Store::new();
     let writes = recorded.start.writes.clone();
     store.update(|_| writes);
-    let shards = recorded.shards();
-    let gate = Arc::new(Gate::new(shards + 1, recorded.start.from));
     let mut engine_options = recorded.start.options.clone();
     (options.prepare)(&mut engine_options);
-    let ReplayOptions { policies, until, progress, .. } = options;
-    let (outcome, ended) = (Mutex::default(), Condvar::new());
-    let candidates = recorded.candidates.clone();
-    let [at, turns, events, messages, flow_mods] = std::array::from_fn(|_| AtomicU64::new(0));
-    let common = Common { gate, policies, candidates, until, outcome, ended, at, turns, events, messages, flow_mods };
+    let common = Common::new(recorded, options.policies, options.until);
     let first = common.policies.get(&0).cloned();
     let first = first.ok_or_else(|| RecordingError::damaged(recorded.folder(), 0, "it has no policy"))?;
+    let shards = recorded.shards();
     std::thread::scope(|scope| {
         for number in 0..shards {
-            let (common, store, policy) = (&common, &store, &first);
-            let options = engine_options.clone();
-            let turns = recorded.blocks(number as u16);
-            scope.spawn(move || {
-                let shard = ShardId(number as u8);
-                let mut work = Some(|| {
-                    let mut engine = Engine::new(shard, Arc::clone(store), Arc::clone(policy), options);
-                    engine.replay(recorded.start.from, Arc::clone(&common.gate) as Arc<dyn Conductor>);
-                    ShardReplay::new(common, shard, turns, recorded.folder()).run(engine)
-                });
-                policy.on_thread(&mut || {
-                    let Some(work) = work.take() else { return };
-                    let engine = catch_unwind(AssertUnwindSafe(work)).ok();
-                    common.gate.finish(number);
-                    common.ends(engine.map(|engine| (shard, engine)));
-                });
-            });
+            let (common, store, policy, options) = (&common, &store, &first, engine_options.clone());
+            scope.spawn(move || run_shard(recorded, common, ShardId(number as u8), (store, policy, options)));
         }
         scope.spawn(|| {
             if let Err(error) = repeat_outside(recorded, &common, &store, shards) {
@@ -219,18 +231,30 @@ pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replaye
             common.gate.finish(shards);
             common.ends(None);
         });
-        common.watch(shards + 1, progress);
+        common.watch(shards + 1, options.progress);
     });
-    let (counts, outcome) = (common.counts(), common.outcome.into_inner().unwrap_or_else(PoisonError::into_inner));
-    if let Some(error) = outcome.error {
-        return Err(error);
-    }
-    let is_cut = until.is_none() && (recorded.end().is_none() || recorded.is_torn());
-    let engines = outcome.engines.into_values().collect();
-    // What a whole recording has must all be run.
-    let is_stuck = until.is_none() && !is_cut && outcome.stuck.is_some();
-    let difference = outcome.difference.or(outcome.stuck.filter(|_| is_stuck));
-    Ok(Replayed { engines, store, counts, difference, is_cut })
+    common.replayed(recorded, store)
+}
+
+/// The work of a shard's thread.
+fn run_shard(
+    recorded: &Recorded,
+    common: &Common,
+    shard: ShardId,
+    (store, policy, options): (&Arc<Store>, &Arc<dyn Policy>, Options),
+) {
+    let turns = recorded.blocks(shard.0.into());
+    let mut work = Some(|| {
+        let mut engine = Engine::new(shard, Arc::clone(store), Arc::clone(policy), options);
+        engine.replay(recorded.start.from, Arc::clone(&common.gate) as Arc<dyn Conductor>);
+        ShardReplay::new(common, shard, turns, recorded.folder()).run(engine)
+    });
+    policy.on_thread(&mut || {
+        let Some(work) = work.take() else { return };
+        let engine = catch_unwind(AssertUnwindSafe(work)).ok();
+        common.gate.finish(usize::from(shard.0));
+        common.ends(engine.map(|engine| (shard, engine)));
+    });
 }
 
 /// Does to the store what was done besides what engines did.
