@@ -4,7 +4,6 @@ mod moment;
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,7 +39,7 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
         loader.map(PolicyLoader::print_aside).transpose()?;
     }
     let again =
-        Again { folder: &args.folder, until: args.until.as_deref(), limit: args.policy_time_limit, loader, own };
+        Again { until: args.until.as_deref(), limit: args.policy_time_limit, loader, own };
     let comparison = args.policy.as_deref().map(|name| again.comparison(name)).transpose()?;
     let recorded = Recorded::open(&args.folder)?;
     let (began, tells) = (Instant::now(), !args.json);
@@ -58,8 +57,6 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
 
 /// A recording that is to be run again, up to a time. What comes of it can be asked about that moment.
 pub struct Again<'a> {
-    /// The recording's folder, or the one with all recordings.
-    pub folder: &'a Path,
     /// The time, as people give it; none: to the end.
     pub until: Option<&'a str>,
     /// How long a run of a policy may take.
