@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The deepest nesting of values within values.
 const MAX_DEPTH: usize = 128;
@@ -187,6 +187,17 @@ impl Codec for Duration {
 
     fn take(from: &mut Reader<'_>) -> Result<Duration, Damaged> {
         u64::take(from).map(Duration::from_nanos)
+    }
+}
+
+impl Codec for SystemTime {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<SystemTime, Damaged> {
+        let since = Duration::take(from)?;
+        SystemTime::UNIX_EPOCH.checked_add(since).ok_or(Damaged("a time is too large"))
     }
 }
 

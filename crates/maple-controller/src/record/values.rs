@@ -271,6 +271,7 @@ codec_options!(
     listener_filters,
     max_reconsidered,
     check_rate,
+    wall_clock,
 );
 
 #[cfg(test)]

@@ -282,7 +282,7 @@ impl Store {
                 Vec::new()
             })
         });
-        mismatch.map_or(Ok(commit), Err)
+        mismatch.map_or(Ok(commit.0), Err)
     }
 
     pub(super) fn commit_past_turnstile(
