@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use maple_core::engine::{Candidate, Counted, Event, InstalledFlow, Mail};
+use maple_core::engine::{Candidate, Counted, Event, InstalledFlow, LiveFilter, Mail};
 use maple_core::ids::ShardId;
 use maple_core::policy::Policy;
 use maple_core::rule::Rule;
@@ -17,6 +17,7 @@ use maple_wire::{Constraint, Dpid, Field, Match, MatchField, Version};
 use super::codec::{Codec, Damaged, Reader, codec_enum, codec_struct, put_sized};
 
 codec_struct!(Desc { manufacturer, hardware, software, serial, datapath });
+codec_struct!(LiveFilter { at, from, fields });
 codec_enum!(Counted { 0 => Ports, 1 => Rules });
 
 /// Why an event can't be written.
@@ -73,6 +74,9 @@ mod tag {
     pub const AWAIT_BARRIERS: u8 = 28;
     pub const TICK: u8 = 29;
     pub const COUNT_RULE: u8 = 30;
+    pub const LIVE_BEGIN: u8 = 31;
+    pub const LIVE_GO_ON: u8 = 32;
+    pub const LIVE_END: u8 = 33;
 }
 
 impl Events {
@@ -120,7 +124,24 @@ impl Events {
             Event::Abandon(number) => (tag::ABANDON, *number).put(out),
             Event::AwaitBarriers(token) => (tag::AWAIT_BARRIERS, *token).put(out),
             Event::Tick => out.push(tag::TICK),
-            of_switch => self.put_of_switch(of_switch, out)?,
+            Event::LiveBegin { token, filter } => {
+                (tag::LIVE_BEGIN, *token).put(out);
+                filter.put(out);
+            }
+            Event::LiveGoOn(token) => (tag::LIVE_GO_ON, *token).put(out),
+            Event::LiveEnd(token) => (tag::LIVE_END, *token).put(out),
+            Event::SwitchUp { .. }
+            | Event::SwitchDown { .. }
+            | Event::PortStatus { .. }
+            | Event::Restore { .. }
+            | Event::FlowRemoved { .. }
+            | Event::SwitchError { .. }
+            | Event::BarrierReply { .. }
+            | Event::FlowsRead { .. }
+            | Event::FlowStats { .. }
+            | Event::Unsent { .. }
+            | Event::Watch { .. }
+            | Event::CountRule { .. } => self.put_of_switch(event, out)?,
         }
         Ok(())
     }
@@ -210,6 +231,9 @@ impl Events {
             tag::ABANDON => Event::Abandon(Codec::take(from)?),
             tag::AWAIT_BARRIERS => Event::AwaitBarriers(Codec::take(from)?),
             tag::TICK => Event::Tick,
+            tag::LIVE_BEGIN => Event::LiveBegin { token: Codec::take(from)?, filter: Codec::take(from)? },
+            tag::LIVE_GO_ON => Event::LiveGoOn(Codec::take(from)?),
+            tag::LIVE_END => Event::LiveEnd(Codec::take(from)?),
             tag::PRESUME => Event::Presume { earlier: Arc::new(Codec::take(from)?), switches: Codec::take(from)? },
             _ => {
                 let dpid = Codec::take(from)?;
