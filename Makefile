@@ -126,6 +126,11 @@ bench-campus:
 bench-http: build bench-packages
 	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/http/run.py --plot target/bench $(ARGS)
 
+# ARGS="--minutes 5 --rounds 10" and the like; bench/record/measure.py --help has all. An hour is recorded in an hour.
+bench-record: build
+	$(BIN)/python bench/record/measure.py $(ARGS)
+	$(BIN)/python bench/record/measure.py --policy bench/record/misses.py --macs 1000000 --minutes 0 $(ARGS)
+
 # Faucet likewise. It needs a version of os-ken of its own.
 FAUCET := $(CURDIR)/target/faucet
 $(FAUCET)/bin/faucet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -49,6 +50,34 @@ def load_again(path: str, name: str | None = None) -> Policy | type[_maple.Handl
         refused()
         raise
     return found
+
+
+def load_for_replay(path: str, name: str | None = None) -> Policy | type[_maple.Handler]:
+    """The same as ``load``, for a replay: what it replays has other policies too, and each has neighbours of its own.
+
+    Threads that the file starts do not run: what they wrote is in the recording.
+    """
+    folder = Path(path).resolve().parent
+    for name_of, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None)
+        if name_of.startswith("maple_policy_") or name_of != "__main__" and file is not None and _is_beside(file):
+            del sys.modules[name_of]
+    importlib.invalidate_caches()
+    _replayed.add(folder)
+    start = threading.Thread.start
+    threading.Thread.start = lambda self: None  # type: ignore[method-assign]
+    try:
+        return load(path, name)
+    finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
+
+
+_replayed: set[Path] = set()
+"""The folders of policies that were loaded for a replay."""
+
+
+def _is_beside(file: str) -> bool:
+    return Path(file).resolve().parent in _replayed and not is_own(file)
 
 
 def adopted() -> None:

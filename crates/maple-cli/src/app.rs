@@ -8,9 +8,9 @@ use maple::App;
 use maple_controller::Handle;
 
 use crate::command_line::ParseError;
-use crate::options::{CheckOptions, RunOptions};
+use crate::options::{CheckOptions, ReplayArgs, RunOptions};
 use crate::output::{exit_status, print_usage};
-use crate::{check, config, run as run_command};
+use crate::{check, config, replay, run as run_command};
 
 #[derive(Debug, Parser)]
 #[command(version, about = "A program for Maple: the options are those of `maple run`", max_term_width = 100)]
@@ -26,10 +26,12 @@ struct Program {
 enum ProgramCommand {
     /// Search for reads of the policy that Maple cannot track, as `maple check` does
     Check(CheckOptions),
+    /// Run a recording of this program again, without a network, as `maple replay` does
+    Replay(ReplayArgs),
 }
 
 /// Runs an app with the options of `maple run` from the program's command line, until it stops. The subcommand
-/// `check` does what `maple check` does.
+/// `check` does what `maple check` does, and `replay` what `maple replay` does.
 ///
 /// ```no_run
 /// use maple::prelude::*;
@@ -55,6 +57,10 @@ pub fn run(app: App) -> ExitCode {
             Err(anyhow::anyhow!("handlers can't be checked: what they read is not tracked"))
         }
         Some(ProgramCommand::Check(options)) => check::with(&options, controller, &[]),
+        Some(ProgramCommand::Replay(_)) if is_handlers => {
+            Err(anyhow::anyhow!("handlers can't be recorded, so there is no recording of this program"))
+        }
+        Some(ProgramCommand::Replay(args)) => replay::with(&args, None, Some(controller.policy)),
         None if is_handlers => run_command::handlers::run(&options, controller, started),
         None => run_command::with(options, controller, started, None),
     })

@@ -11,7 +11,8 @@ use crate::decode::DecodeArgs;
 use crate::explain::ExplainArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
 use crate::options::{
-    ApplyArgs, CheckArgs, DoctorArgs, EmulateArgs, LoadArgs, PlanArgs, ReloadArgs, RollbackArgs, RunArgs, ShowArgs,
+    ApplyArgs, CheckArgs, DoctorArgs, EmulateArgs, LoadArgs, PlanArgs, ReloadArgs, ReplayArgs, RollbackArgs, RunArgs,
+    ShowArgs,
 };
 use crate::policy_tests::TestArgs;
 use crate::state::StateArgs;
@@ -81,6 +82,11 @@ pub enum Command {
     ///
     /// Ends with status 0 if nothing would change, 2 if something would, and 1 on an error.
     Plan(PlanArgs),
+    /// Run a recording of `maple run --record` again, without a network, and say whether it does the same
+    ///
+    /// Ends with status 0 if every message to switches is the same byte for byte (with --policy: and the policy decides
+    /// every packet the same), 2 if something differs, and 1 on an error.
+    Replay(ReplayArgs),
     /// Do what a plan says, unless something else would change by now
     Apply(ApplyArgs),
     /// Run the policy again that ran before the last `maple apply` or `maple reload`

@@ -34,6 +34,7 @@ mod show;
 
 mod plan;
 mod reload;
+mod replay;
 
 mod bench;
 mod run;
@@ -62,7 +63,8 @@ use output::{exit_status, print_usage};
 pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&dyn PolicyLoader>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     // There 2 means that something would change, or was found.
-    let means_more = arguments.get(1).is_some_and(|command| command == "plan" || command == "doctor");
+    let means_more =
+        arguments.get(1).is_some_and(|command| ["plan", "doctor", "replay"].iter().any(|one| command == one));
     let command_line = match command_line::parse(arguments) {
         Ok(command_line) => command_line,
         Err(ParseError::Usage(error)) if means_more => return print_usage(&error).min(1),
@@ -81,6 +83,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         | Command::Reload(_)
         | Command::Plan(_)
         | Command::Apply(_)
+        | Command::Replay(_)
         | Command::Rollback(_) => None,
         Command::Config(_)
         | Command::State(_)
@@ -103,6 +106,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Run(args) => run::main(*args, loader),
         Command::Reload(args) => reload::main(&args),
         Command::Plan(args) => plan::main(&args, loader),
+        Command::Replay(args) => replay::main(&args, loader),
         Command::Apply(args) => plan::apply(&args),
         Command::Rollback(args) => reload::rollback(&args),
         Command::Check(args) => check::main(args, loader),

@@ -19,8 +19,8 @@ use crate::logging::{LogFormat, Logging, Threshold, threshold};
 use crate::service;
 use crate::usage_error::usage_error;
 use crate::values::{
-    Compiler, Listen, OnOff, Pause, address, duration, labels, listen, max_rules, metrics_address, pause, tls_version,
-    tolerance, version,
+    Compiler, Listen, OnOff, Pause, address, bytes, duration, labels, listen, max_rules, metrics_address, pause,
+    tls_version, tolerance, version,
 };
 
 /// `maple run`.
@@ -76,6 +76,28 @@ pub struct PlanArgs {
     #[arg(long, value_name = "POLICY", requires = "state")]
     pub from: Option<String>,
     /// Print JSON, as it is kept in the file
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `maple replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The folder that `maple run --record` made, or the one with all recordings: then the newest one is replayed
+    pub folder: PathBuf,
+    /// Only up to this time: 2026-11-26T04:15:11Z as the recording's messages have it, or since its start, such as 90s
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<String>,
+    /// Say which packets this policy would have decided otherwise, each in the state in which it came
+    #[arg(long, value_name = "POLICY")]
+    pub policy: Option<String>,
+    /// Print all packets that it would have decided otherwise, however many there are
+    #[arg(long, requires = "policy")]
+    pub all: bool,
+    /// How long a run of a Python policy may take. Longer than when it was recorded, as the machine may be slower
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub policy_time_limit: Duration,
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -226,6 +248,13 @@ pub struct RunOptions {
     /// File for the tables and variables that survive a restart (persist=True)
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
+    /// Record all that reaches the controller into a folder of its own in this folder, for `maple replay`
+    #[arg(long, value_name = "FOLDER")]
+    pub record: Option<PathBuf>,
+    /// The most bytes of all recordings in that folder: 500MiB, 2GiB. At the limit the oldest runs go, and this run's
+    /// recording ends if it is the only one [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, requires = "record")]
+    pub record_limit: Option<u64>,
     /// Unix socket for `maple show`, or `none` [default: $MAPLE_CONTROL or control.sock in a folder of the user's own;
     /// none with --emulate]
     #[arg(long, value_name = "PATH")]

@@ -101,7 +101,7 @@ fn read(path: &Path) -> anyhow::Result<(String, Fingerprint, Fingerprint)> {
 }
 
 /// The sum of an object's numbers.
-fn count(counts: &Value) -> u64 {
+pub fn count(counts: &Value) -> u64 {
     counts.as_object().into_iter().flat_map(|all| all.values()).filter_map(Value::as_u64).sum()
 }
 
@@ -115,6 +115,15 @@ fn plain(value: &Value) -> &str {
 
 /// A plan for people: packets by what becomes of them and the lines that decide, then rules, then a summary.
 fn text(plan: &Value, all: bool, has_colours: bool) -> String {
+    let mut text = packets(plan, all, has_colours);
+    for switch in items(&plan["rules"]) {
+        rules(&mut text, switch, all, has_colours);
+    }
+    text + &summary(plan)
+}
+
+/// The packets that a policy decides otherwise, by what becomes of them and the lines that decide.
+pub fn packets(plan: &Value, all: bool, has_colours: bool) -> String {
     let mut text = String::new();
     for (kind, meaning, mark) in KINDS {
         let total = plan["counts"][kind].as_u64().unwrap_or_default();
@@ -126,10 +135,7 @@ fn text(plan: &Value, all: bool, has_colours: bool) -> String {
     for error in items(&plan["errors"]) {
         let _ = writeln!(text, "fails {} times: {}\n", error["packets"], plain(&error["text"]));
     }
-    for switch in items(&plan["rules"]) {
-        rules(&mut text, switch, all, has_colours);
-    }
-    text + &summary(plan)
+    text
 }
 
 /// The packets of a kind, below the lines that decided and decide.

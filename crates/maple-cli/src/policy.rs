@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use maple_acl::{Forward, List};
 use maple_controller::control::plan::Fingerprint;
+use maple_controller::record::PolicySource;
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::Composition;
 use maple_core::state::{Store, Write};
@@ -55,6 +56,15 @@ pub trait PolicyLoader: Sync {
     fn load_again(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
         let _ = (file, name, time_limit);
         anyhow::bail!("this `maple` can't load policies again")
+    }
+
+    /// Loads a policy of a recording, or one to compare with it. Several can be loaded. Nothing of their files runs
+    /// besides the policies: no thread, no timer, no listener.
+    ///
+    /// # Errors
+    /// If the file has no such policy, or fails to load.
+    fn load_for_replay(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
+        self.load(file, name, time_limit)
     }
 
     /// From now on, what files write while this thread loads them goes to this store; `None`: to that of the
@@ -206,6 +216,22 @@ pub fn load_aside(
     loaded
 }
 
+/// Loads a policy of a recording, or one to compare with it. What its file writes while it is loaded goes to this store.
+pub fn load_for_replay(
+    store: &Arc<Store>,
+    policy: &str,
+    limit: Duration,
+    loader: Option<&dyn PolicyLoader>,
+) -> anyhow::Result<Loaded> {
+    let parsed = PolicyName::parse(policy);
+    let (Some((file, name)), Some(loader)) = (parsed.program(), loader) else { return load(policy, limit, loader) };
+    std::fs::metadata(file).with_context(|| format!("can't read {}", file.display())).or_usage_error()?;
+    loader.write_to(Some(Arc::clone(store)));
+    let loaded = loader.load_for_replay(file, name, limit);
+    loader.write_to(None);
+    loaded
+}
+
 /// What `maple check` says of a policy at a glance.
 pub fn suspicions(policy: &str, loader: Option<&dyn PolicyLoader>) -> Vec<String> {
     let parsed = PolicyName::parse(policy);
@@ -231,6 +257,24 @@ pub fn sources(policy: &str) -> anyhow::Result<Fingerprint> {
         parts.extend([file.into_os_string().into_encoded_bytes(), content]);
     }
     Ok(Fingerprint::of(parts))
+}
+
+/// Where the policy comes from, with all its files, for a recording.
+pub fn source(policy: &str) -> anyhow::Result<PolicySource> {
+    let PolicyName::File { file, name } = PolicyName::parse(policy) else {
+        return Ok(PolicySource::Builtin(policy.into()));
+    };
+    let mut all = files(policy).unwrap_or_default();
+    all.sort();
+    let read = |path: PathBuf| {
+        let own = path.file_name().map(PathBuf::from).unwrap_or_default();
+        let content = std::fs::read(&path).with_context(|| format!("can't read {}", path.display()))?;
+        Ok((own, content))
+    };
+    let files = all.into_iter().map(read).collect::<anyhow::Result<Vec<_>>>()?;
+    let own = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let name = name.map_or_else(|| own.clone(), |name| format!("{own}:{name}"));
+    Ok(PolicySource::Files { name, files })
 }
 
 /// The files that may be part of a policy: its own, and those beside it. None for one that is in no file.

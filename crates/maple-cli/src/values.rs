@@ -22,6 +22,21 @@ pub enum Compiler {
     Paper,
 }
 
+impl Compiler {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Compiler::Maple => "maple",
+            Compiler::Paper => "paper",
+        }
+    }
+
+    /// The compiler with this name.
+    pub fn named(name: &str) -> Option<Compiler> {
+        [Compiler::Maple, Compiler::Paper].into_iter().find(|compiler| compiler.name() == name)
+    }
+}
+
 impl From<Compiler> for Strategy {
     fn from(compiler: Compiler) -> Strategy {
         match compiler {
@@ -74,6 +89,27 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         Ok(duration) => Ok(duration),
         Err(_) => Err(invalid()),
     }
+}
+
+/// Parses a number of bytes such as `1GiB`, `500MB` or `65536`.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let invalid = || format!("{text:?} is no number of bytes such as 1GiB, 500MiB or 65536");
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let scale: u64 = match unit {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        _ => return Err(invalid()),
+    };
+    let number: u64 = number.trim().parse().map_err(|_| invalid())?;
+    number.checked_mul(scale).ok_or_else(invalid)
 }
 
 /// Parses a datapath id.

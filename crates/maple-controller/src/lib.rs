@@ -21,6 +21,7 @@
 //! [`Controller::start`] joins them. The modules stand in the order of their layers; imports point upwards in this
 //! file.
 
+mod fingerprint;
 mod printable;
 pub mod priority;
 mod random;
@@ -51,6 +52,9 @@ mod remember;
 mod restart;
 
 pub mod offline;
+
+pub mod record;
+pub mod replay;
 
 pub mod takeover;
 

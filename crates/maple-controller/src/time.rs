@@ -57,6 +57,7 @@ pub fn until(now: Time, time: Time) -> Duration {
 /// let time = SystemTime::UNIX_EPOCH + Duration::from_millis(951_782_400_123);
 /// assert_eq!(maple_controller::timestamp(time), "2000-02-29T00:00:00.123Z");
 /// ```
+#[must_use]
 pub fn timestamp(time: SystemTime) -> String {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, second) = (since.as_secs() / 86400, since.as_secs() % 86400);

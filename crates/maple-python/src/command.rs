@@ -52,6 +52,11 @@ impl PolicyLoader for Loader {
         Python::attach(|py| loaded(py, ("maple._reload", "load_again"), file, name, time_limit))
     }
 
+    fn load_for_replay(&self, file: &Path, name: Option<&str>, time_limit: Duration) -> anyhow::Result<Loaded> {
+        query::limit(time_limit);
+        Python::attach(|py| loaded(py, ("maple._reload", "load_for_replay"), file, name, time_limit))
+    }
+
     fn write_to(&self, store: Option<Arc<Store>>) {
         host::write_to(store);
     }

@@ -32,6 +32,7 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
         (options.poll.is_some(), "--poll"),
         (options.audit.is_some(), "--audit"),
         (options.takeover, "--takeover"),
+        (options.record.is_some(), "--record"),
         (options.flow_mod_rate.is_some(), "--flow-mod-rate"),
         (!options.snoop.is_empty(), "--snoop"),
         (!options.dhcp_server.is_empty(), "--dhcp-server"),

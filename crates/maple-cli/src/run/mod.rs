@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, anyhow, bail};
+use maple_controller::record::{PolicySource, RecordOptions};
 use maple_controller::takeover::{Successor, Takeover};
 use maple_controller::{Controller, ControllerOptions, Handle, priority};
 use maple_core::state::{Writer, Written};
@@ -26,10 +27,10 @@ use maple_laboratory::costs_of;
 
 use crate::declared::{Network, Place};
 use crate::options::{RunArgs, RunOptions, control_of_controller};
-use crate::policy::{Loaded, PolicyLoader, load};
+use crate::policy::{Loaded, PolicyLoader, load, source};
 use crate::service::{self, Watchdog};
 use crate::usage_error::{OrUsageError as _, usage_error};
-use crate::values::{OnOff, Pause};
+use crate::values::{Compiler, OnOff, Pause};
 use crate::{builtin, descriptors, signal, weights};
 use progress::Lines;
 use reload::Reloading;
@@ -68,6 +69,8 @@ pub type Started<'a> = Box<dyn FnOnce(Handle) + 'a>;
 const CHECK_RATE: u32 = 2;
 /// The default time between comparisons of a switch's rules with those that it is to have.
 const AUDIT: Duration = Duration::from_secs(60);
+/// The default bound of all recordings together, in bytes.
+const RECORD_LIMIT: u64 = 1 << 30;
 /// The interval of looking for notices.
 const TURN: Duration = Duration::from_millis(50);
 
@@ -132,8 +135,9 @@ pub fn with(
     }
     let servers = options.dhcp_servers()?;
     loaded.snooping = loaded.snooping.with(&options.snoop, &servers, options.querier).or_usage_error()?;
-    let chosen = chosen(&options, loaded)?;
+    let mut chosen = chosen(&options, loaded)?;
     let (policy, track_hosts) = (Arc::clone(&chosen.policy), chosen.engine.track_hosts);
+    chosen.record = recorded(&options, reloading.as_ref())?;
     let serve =
         reloading.filter(|_| topology.is_none()).map(|reloading| reloading.under(&options, &chosen)).transpose()?;
     let takes_over = options.takeover;
@@ -149,6 +153,9 @@ pub fn with(
     };
     let handle = controller.handle();
     started(handle.clone());
+    if let Some(recording) = handle.recording() {
+        eprintln!("recording into {}", recording.folder().display());
+    }
     let mut reloads = serve.map(|reloading| reloading.serve(&handle));
     match topology {
         Some(topology) => {
@@ -189,6 +196,15 @@ pub fn with(
     }
     controller.stop();
     Ok(0)
+}
+
+/// Where the run is recorded, if it is to be.
+fn recorded(options: &RunOptions, of: Option<&Reloading<'_>>) -> anyhow::Result<Option<RecordOptions>> {
+    let Some(folder) = options.record.clone() else { return Ok(None) };
+    let policy = of.map(|of| source(of.policy())).transpose()?.unwrap_or(PolicySource::Program);
+    let limit = options.record_limit.unwrap_or(RECORD_LIMIT);
+    let compiler = options.compiler.unwrap_or(Compiler::Maple).name().to_owned();
+    Ok(Some(RecordOptions { folder, limit, policy, compiler }))
 }
 
 /// Says where metrics are, if they are exported.

@@ -19,7 +19,7 @@ use maple_wire::Dpid;
 use super::progress::Lines;
 use crate::builtin;
 use crate::options::{RunArgs, RunOptions};
-use crate::policy::{Loaded, PolicyLoader, PolicyName, load_again, load_aside, newest, sources, suspicions};
+use crate::policy::{Loaded, PolicyLoader, PolicyName, load_again, load_aside, newest, source, sources, suspicions};
 use crate::{service, signal};
 
 /// The interval of looking whether files have changed.
@@ -65,6 +65,11 @@ impl<'a> Reloading<'a> {
     /// For this policy and these arguments.
     pub fn new(policy: &str, args: &RunArgs, loader: Option<&'a dyn PolicyLoader>) -> Reloading<'a> {
         Reloading { policy: policy.to_owned(), limit: args.policy_time_limit, loader, watches: args.watch }
+    }
+
+    /// The policy's name.
+    pub fn policy(&self) -> &str {
+        &self.policy
     }
 
     /// For a controller with these options.
@@ -175,6 +180,7 @@ impl Reloads<'_> {
                     Arc::new(Canary::new(old, Arc::clone(&policy), switches.iter().copied()))
                 }
             };
+            self.note_source(name, &policy, canary.map(|switches| (&runs, switches)));
             let reloaded = match canary {
                 None => self.handle.reload(Arc::clone(&runs), tolerate)?,
                 Some(_) => self.handle.reload_in_part(Arc::clone(&runs), tolerate)?,
@@ -250,6 +256,19 @@ impl Reloads<'_> {
         // The plan says on how many packets it fails.
         let failed = Tolerance::Count(plan.rehearsed().trial.failed as u64);
         self.reload(Some(name), failed, canary.as_deref(), lines).map_err(|error| anyhow!(error))
+    }
+
+    /// Tells the recording, if there is one, where a policy comes from that is about to run, everywhere or at some
+    /// switches.
+    fn note_source(&self, name: &str, policy: &Arc<dyn Policy>, canary: Option<(&Arc<dyn Policy>, &[Dpid])>) {
+        let Some(recording) = self.handle.recording() else { return };
+        let named = source(name).and_then(|source| Ok(recording.name_policy(policy, &source)?));
+        if let Err(error) = named {
+            return recording.fail(&format!("the files of {name}: {error:#}"));
+        }
+        if let Some((runs, switches)) = canary {
+            recording.name_canary(runs, (&self.of.current, policy), switches);
+        }
     }
 
     /// Lets the policy that decides at some switches decide everywhere. A rollback still leads to the policy before it.

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use maple_controller::control::socket::{AskError, Request, Show, follow as ask_for_all};
+use maple_controller::timestamp;
 use serde_json::Value;
 
 use super::{hint, plain};
-use maple_controller::timestamp;
 
 /// A line: time, level and area, text.
 pub fn line(entry: &Value) -> String {

@@ -49,6 +49,7 @@ use crate::log::Entry;
 use crate::names::Names;
 use crate::notice::{Notice, Notices};
 use crate::persistence::PendingWrites;
+use crate::record::Recording;
 use crate::remember::Archive;
 use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
 use crate::shard::registry::Registry;
@@ -97,6 +98,8 @@ pub(crate) struct Shared {
     pub succession: Succession,
     /// What such a process is to know, if anything is remembered.
     pub archive: Option<Arc<Archive>>,
+    /// The recording of this run, if there is one.
+    pub recording: Option<Recording>,
 }
 
 /// Processes that want to take over.
@@ -144,6 +147,11 @@ impl Drop for Noting<'_> {
 }
 
 impl Handle {
+    /// The recording of this run, if there is one.
+    pub fn recording(&self) -> Option<&Recording> {
+        self.shared.recording.as_ref()
+    }
+
     /// From now on [`Handle::successor`] is looked at.
     pub fn serve_successors(&self) {
         self.shared.succession.is_served.store(true, Ordering::Relaxed);

@@ -4,27 +4,20 @@
 //! with every packet that is decided, whether or not it has to do with the changes.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::hash::Hasher as _;
 use std::sync::Arc;
 
-use maple_core::engine::{Candidate, Decision, Difference, Rehearsal, Rehearsed, RuleDifference, TableRule};
+use maple_core::engine::{Candidate, Decision, Difference, Rehearsal, Rehearsed, RuleDifference, TableRule, Trial};
 use maple_core::policy::Policy;
 use maple_wire::{Dpid, Version};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use super::answer::{errors, flow, location};
+pub use crate::fingerprint::Fingerprint;
 
 /// The form of the JSON.
 pub(super) const FORMAT: u64 = 1;
 /// The maximum number of differences that are told one by one.
 const MAX_DIFFERENCES: usize = 1000;
-
-/// 128 bits that stand for contents.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fingerprint(String);
 
 /// What a policy would change.
 #[derive(Debug)]
@@ -36,32 +29,6 @@ pub struct Plan {
     rehearsed: Rehearsed,
     versions: BTreeMap<Dpid, Version>,
     warnings: Vec<String>,
-}
-
-impl Fingerprint {
-    /// Of these parts, in order.
-    ///
-    /// ```
-    /// use maple_controller::control::plan::Fingerprint;
-    /// assert_eq!(Fingerprint::of(["a", "b"]), Fingerprint::of(["a", "b"]));
-    /// assert_ne!(Fingerprint::of(["a", "b"]), Fingerprint::of(["ab"]));
-    /// ```
-    pub fn of<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Fingerprint {
-        let mut hasher = SipHasher24::new();
-        for part in parts {
-            let part = part.as_ref();
-            hasher.write_usize(part.len());
-            hasher.write(part);
-        }
-        let sum = hasher.finish128();
-        Fingerprint(format!("{:016x}{:016x}", sum.h1, sum.h2))
-    }
-}
-
-impl fmt::Display for Fingerprint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 impl Plan {
@@ -116,28 +83,20 @@ impl Plan {
     }
 
     fn counts(&self) -> Value {
-        let counts = &self.rehearsed.trial.counts;
-        let all = counts.iter().map(|(kind, count)| (kind.name().replace(' ', "_"), Value::from(*count)));
-        Value::Object(all.collect())
+        counts(&self.rehearsed.trial)
     }
 
     /// The plan as a document.
     pub fn to_json(&self) -> Value {
-        let trial = &self.rehearsed.trial;
-        let differences: Value = trial.differences.iter().map(difference).collect();
         let rules: Value = self.rehearsed.rules.iter().map(|(dpid, rules)| self.rules(*dpid, rules)).collect();
-        json!({
-            "format": FORMAT,
-            "policy": self.policy,
-            "sources": self.sources,
-            "changes": self.changes(),
-            "packets": trial.leaves, "same": trial.same, "failed": trial.failed,
-            "errors": errors(&trial.errors),
-            "counts": self.counts(),
-            "differences": differences,
-            "rules": rules,
-            "warnings": self.warnings,
-        })
+        let mut plan = decisions(&self.rehearsed.trial);
+        plan["format"] = FORMAT.into();
+        plan["policy"] = self.policy.as_str().into();
+        plan["sources"] = json!(self.sources);
+        plan["changes"] = json!(self.changes());
+        plan["rules"] = rules;
+        plan["warnings"] = json!(self.warnings);
+        plan
     }
 
     fn rules(&self, dpid: Dpid, rules: &[RuleDifference]) -> Value {
@@ -155,6 +114,27 @@ impl Plan {
         }
         json!({ "switch": dpid.to_string(), "add": add, "change": change, "delete": delete })
     }
+}
+
+/// What a policy decides otherwise, as in a plan.
+///
+/// ```
+/// use maple_controller::control::plan::decisions;
+/// use maple_core::engine::Trial;
+/// assert_eq!(decisions(&Trial::default())["packets"], 0);
+/// ```
+pub fn decisions(trial: &Trial) -> Value {
+    json!({
+        "packets": trial.leaves, "same": trial.same, "failed": trial.failed,
+        "errors": errors(&trial.errors),
+        "counts": counts(trial),
+        "differences": trial.differences.iter().map(difference).collect::<Value>(),
+    })
+}
+
+fn counts(trial: &Trial) -> Value {
+    let all = trial.counts.iter().map(|(kind, count)| (kind.name().replace(' ', "_"), Value::from(*count)));
+    Value::Object(all.collect())
 }
 
 fn difference(one: &Difference) -> Value {

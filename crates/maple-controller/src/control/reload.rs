@@ -218,6 +218,9 @@ impl Handle {
         *last += 1;
         let loaded = SystemTime::now();
         let (began, candidate) = (Instant::now(), Candidate { number: *last, policy });
+        if let Some(recording) = self.recording() {
+            recording.note_candidate(candidate.number, &candidate.policy);
+        }
         let trials = self.ask_all(|to| ShardQuery::Try(candidate.clone(), to), TIMEOUT).ok_or_else(|| {
             self.abandon(&candidate);
             ReloadError::Late

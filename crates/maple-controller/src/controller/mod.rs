@@ -25,6 +25,7 @@ use crate::listen::{Subscription, TooManyConditions};
 use crate::metrics::MetricsServer;
 use crate::names::Names;
 use crate::persistence::{Persistence, PersistenceError};
+use crate::record::{RecordOptions, RecordingError, Writer as RecordWriter};
 use crate::session::Deadlines;
 use crate::shard::{ListeningSocket, QueueLimits};
 use crate::snoop::Snooping;
@@ -88,6 +89,8 @@ pub struct ControllerOptions {
     pub metrics: Option<SocketAddr>,
     /// Returns the bytes that the process has allocated, if it counts them. Shown in [`Handle::stats`].
     pub heap_bytes: Option<fn() -> Option<usize>>,
+    /// Where the run is recorded, if it is. Only runs of policies can be.
+    pub record: Option<RecordOptions>,
 }
 
 impl ControllerOptions {
@@ -117,6 +120,7 @@ impl ControllerOptions {
             names: Arc::default(),
             metrics: None,
             heap_bytes: None,
+            record: None,
         }
     }
 
@@ -174,6 +178,12 @@ pub enum StartError {
     /// The rows of a table cannot be brought to the policy's version of it.
     #[error(transparent)]
     Version(#[from] VersionError),
+    /// The run can't be recorded.
+    #[error("can't record: {0}")]
+    Recording(#[from] RecordingError),
+    /// Handlers do what they like with packets and time.
+    #[error("a run of handlers can't be recorded: what they do depends on more than a recording has")]
+    RecordedHandlers,
     /// Too many shards.
     #[error("there can be at most {MAX_WORKERS} workers, not {0}")]
     TooManyWorkers(usize),
@@ -214,6 +224,7 @@ pub struct Controller {
     persistence: Option<Persistence>,
     /// How many connections it took over.
     taken: usize,
+    record: Option<RecordWriter>,
 }
 
 impl Controller {
@@ -290,8 +301,9 @@ impl Controller {
         self.control.take();
         self.metrics.take();
         self.join();
-        // After the shards, so that their last commits are written.
+        // After the shards, so that their last commits and turns are written.
         self.persistence.take();
+        self.record.take();
     }
 }
 

@@ -26,6 +26,7 @@ use crate::metrics::MetricsServer;
 use crate::notice::Notices;
 use crate::persistence::{Persistence, PersistenceError};
 use crate::random::random;
+use crate::record::{Recording, Writer as RecordWriter};
 use crate::remember::{Archive, LeafJournal, Remembered};
 use crate::restart::Restart;
 use crate::shard::mailbox::{Mailbox, Outgoing, ShardMessage};
@@ -124,6 +125,7 @@ impl Starting {
         // The time of engines begins with the clock.
         options.engine.wall_clock = SystemTime::now() - Duration::from_nanos(clock.now().0);
         options.engine.remember |= known.is_some();
+        let (recording, record) = begin_recording(&options, workers, &clock)?.unzip();
         let (notices, receiver) = Notices::new(Arc::clone(&options.names));
         let (mut mailboxes, mut shards) = (Vec::new(), Vec::new());
         for _ in 0..workers {
@@ -147,13 +149,14 @@ impl Starting {
             about: About::new(listening, options.tls.clone(), options.state_file.clone()),
             succession: Succession::default(),
             archive,
+            recording: recording.clone(),
             gauges: Gauges::default(),
             metrics: OnceLock::new(),
         };
         let (handle, threads) = (Handle::new(shared), Vec::new());
         let controller =
-            Controller { handle, threads, snooper: None, control: None, metrics: None, persistence, taken: 0 };
-        let common = Common { clock, registry, key: Key(random()?), notices, subscriptions, known };
+            Controller { handle, threads, snooper: None, control: None, metrics: None, persistence, taken: 0, record };
+        let common = Common { clock, registry, key: Key(random()?), notices, subscriptions, known, recording };
         Ok(Starting { controller, mailboxes, options, snoop, common, shards })
     }
 
@@ -218,6 +221,7 @@ struct Common {
     subscriptions: Subscriptions,
     /// The switches that were known before, and what takes what is to be known later.
     known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
+    recording: Option<Recording>,
 }
 
 impl Common {
@@ -251,6 +255,7 @@ impl Common {
             write_each: options.write_each,
             balance_period: options.balance_period,
             known: self.known.clone(),
+            recorder: self.recording.as_ref().map(|recording| recording.shard(id)),
         })
     }
 }
@@ -293,6 +298,20 @@ pub(super) fn listeners(
         Ok((TcpListener::from_std(listener), tls))
     });
     taken.collect()
+}
+
+/// Begins the recording, if there is to be one.
+fn begin_recording(
+    options: &ControllerOptions,
+    shards: usize,
+    clock: &Clock,
+) -> Result<Option<(Recording, RecordWriter)>, StartError> {
+    let Some(to) = &options.record else { return Ok(None) };
+    if options.handlers.is_some() {
+        return Err(StartError::RecordedHandlers);
+    }
+    let (engine, state) = ((shards, &options.engine), (&options.store, &options.policy));
+    Ok(Some(Recording::begin(to, engine, state, clock.clone())?))
 }
 
 /// Opens the state file, if there is persistent state.
@@ -360,6 +379,7 @@ fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Resul
                 Ok(Err(error)) => format!("shard {} failed: {error}", id.0),
                 Err(_) => format!("shard {} panicked", id.0),
             };
+            let failure = failure + &handle.recording().map(Recording::crash_text).unwrap_or_default();
             tracing::error!("{failure}; the controller stops");
             handle.fail(failure);
         });

@@ -86,7 +86,7 @@ impl Shard {
         self.trace(now, "<-", &self.events);
         self.publish_events();
         let decided = self.engine.decided();
-        self.engine.handle(now, &mut self.events, &mut self.effects);
+        self.handle(now);
         #[cfg(feature = "simulation")]
         self.trace(now, "->", &self.effects);
         let took = until(now, self.clock.now());
@@ -101,6 +101,19 @@ impl Shard {
         }
         self.effects = effects;
         self.free_departed();
+    }
+
+    /// Has the engine handle the turn's events, and records that if it is to be.
+    fn handle(&mut self, now: Time) {
+        let Some(recorder) = &mut self.recorder else {
+            return self.engine.handle(now, &mut self.events, &mut self.effects);
+        };
+        recorder.begin(now, &self.events);
+        self.engine.handle(now, &mut self.events, &mut self.effects);
+        if !recorder.end(&self.engine, &self.effects) {
+            self.engine.end_record();
+            self.recorder = None;
+        }
     }
 
     /// Publishes the turn's events to listeners.

@@ -77,6 +77,7 @@ use crate::discovery::{Discovery, DiscoveryOutput, PeerMessage};
 use crate::handler::{HandlerFactory, Replies};
 use crate::listen::Subscriptions;
 use crate::notice::{Notices, RefusalFilter};
+use crate::record::ShardRecorder;
 use crate::remember::LeafJournal;
 use crate::restart::Restart;
 use crate::session::{Deadlines, Output};
@@ -130,6 +131,8 @@ pub(crate) struct Parts {
     pub balance_period: Duration,
     /// The switches that were known before, and what takes what is to be known later.
     pub known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
+    /// Records the engine's turns.
+    pub recorder: Option<ShardRecorder>,
 }
 
 /// One shard.
@@ -145,6 +148,8 @@ pub(crate) struct Shard {
     inbox: Receiver<Vec<ShardMessage>>,
     outgoing: Outgoing,
     engine: Engine,
+    /// Records the engine's turns.
+    recorder: Option<ShardRecorder>,
     /// Listeners, which receive events besides the policy.
     subscriptions: Subscriptions,
     /// Makes the handlers that serve switches instead of a policy. Engine and discovery do not know such switches.
@@ -222,7 +227,10 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// Makes a shard that is ready to run.
-    pub fn new(parts: Parts, engine: Engine) -> io::Result<Shard> {
+    pub fn new(parts: Parts, mut engine: Engine) -> io::Result<Shard> {
+        if let Some(recorder) = &parts.recorder {
+            engine.record(recorder.from());
+        }
         let listeners = Listeners::new(parts.listeners, parts.poll.registry())?;
         Ok(Shard {
             id: parts.id,
@@ -236,6 +244,7 @@ impl Shard {
             inbox: parts.inbox,
             outgoing: parts.outgoing,
             engine,
+            recorder: parts.recorder,
             subscriptions: parts.subscriptions,
             handlers: parts.handlers,
             write_each: parts.write_each,

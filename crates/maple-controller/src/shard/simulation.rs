@@ -28,6 +28,7 @@ use crate::counters::Counters;
 use crate::discovery::{Discovery, Key, Timing};
 use crate::listen::{Subscription, Subscriptions};
 use crate::notice::{Notice, Notices};
+use crate::record::{RecordOptions, Recording, RecordingError, Writer as RecordWriter};
 use crate::session::Deadlines;
 use crate::time::{Clock, after};
 
@@ -194,6 +195,25 @@ impl Simulation {
         Ok(Simulation { clock, registry, shards, notices: reader, connections: 0 })
     }
 
+    /// Records the engines from now on, before their first turn. The recording ends when its writer is dropped.
+    ///
+    /// # Errors
+    /// [`RecordingError`] if the folder can't be written.
+    pub fn record(&mut self, options: &SimulationOptions, to: &RecordOptions) -> Result<RecordWriter, RecordingError> {
+        let mut engine = options.engine.clone();
+        if let Some(first) = self.shards.first() {
+            engine.listener_filters = Arc::clone(first.shard.subscriptions.conditions());
+        }
+        let (shards, clock) = (self.shards.len(), Clock::Simulated(Arc::clone(&self.clock)));
+        let (recording, writer) = Recording::begin(to, (shards, &engine), (&options.store, &options.policy), clock)?;
+        for SimulatedShard { shard, .. } in &mut self.shards {
+            let recorder = recording.shard(shard.id);
+            shard.engine.record(recorder.from());
+            shard.recorder = Some(recorder);
+        }
+        Ok(writer)
+    }
+
     /// Opens a connection to a shard. The shard sends its hello in its next turn.
     pub fn connect(&mut self, shard: usize) -> Line {
         let buffers = Arc::new(Mutex::new(Buffers::default()));
@@ -333,6 +353,7 @@ impl SimulatedShard {
             handlers: None,
             write_each: false,
             known: None,
+            recorder: None,
             balance_period: Duration::ZERO,
         };
         let (store, policy) = (Arc::clone(&options.store), Arc::clone(&options.policy));

@@ -290,6 +290,11 @@ impl Shard {
                 self.counters.of_packet_ins += answered.packets;
                 self.counters.of_packet_outs += answered.packet_outs;
                 self.counters.of_messages_out += answered.packet_outs;
+                if let Some(recorder) = &mut self.recorder
+                    && let Some(dpid) = connection.dpid.filter(|_| answered.packet_outs > 0)
+                {
+                    recorder.note_hits(dpid, answered.packet_outs);
+                }
             }
             Ok(ReadResult::Nothing) => {}
             Err(error) => {

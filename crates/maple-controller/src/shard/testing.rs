@@ -63,6 +63,7 @@ impl Setting {
             handlers: Some(handlers),
             write_each: false,
             known: None,
+            recorder: None,
             balance_period: Duration::ZERO,
         }
     }

@@ -12,6 +12,7 @@ use maple_wire::{Dpid, Version};
 
 use super::drops::{DropCause, Origin};
 use super::received_packet::{CapturedFields, ReceivedPacket};
+use super::uses::EngineStore;
 use super::{Effect, Engine, ListenerPacket};
 use crate::ids::LeafId;
 use crate::network::{Location, Mac, PortKind};
@@ -117,7 +118,7 @@ impl Engine {
     }
 
     pub(super) fn admissible_run(&self, received: &ReceivedPacket) -> Option<Run> {
-        let txn = self.store.begin();
+        let txn = self.store.begin_txn();
         let switch = self.switches.get(&received.at.switch)?;
         if !self.is_admissible(received, txn.peek()) {
             return None;
@@ -148,9 +149,10 @@ impl Engine {
     /// repeated too often runs alone, with no other commits.
     fn commit_run(&mut self, run: Run, answer: Answer, received: ReceivedPacket) {
         let (mut lost, mut ended) = (0, Some((run, answer)));
-        let store = Arc::clone(&self.store);
+        let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
         loop {
-            let exclusive = (lost >= self.options.max_reruns).then(|| store.turn());
+            let has_lost = lost >= self.options.max_reruns;
+            let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
             let (run, answer) = match ended.take() {
                 Some(ended) => ended,
                 None => {
@@ -266,7 +268,7 @@ impl Engine {
             txn.sign(self.written_by(Writer::Policy(None)));
         }
         match exclusive {
-            Some(exclusive) => exclusive.commit(txn, id),
+            Some(exclusive) => self.store.commit_alone(&exclusive, txn, id),
             None => self.store.commit(txn, id),
         }
     }

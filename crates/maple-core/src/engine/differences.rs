@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::leaf::{Leaf, source_lines};
+use super::received_packet::ReceivedPacket;
 use crate::labels::outline;
 use crate::network::{Location, Mac};
 use crate::route::{Resolved, RouteView};
@@ -121,18 +122,18 @@ impl Decision {
 impl Difference {
     /// What becomes of a leaf's packets.
     pub(super) fn new(kind: DifferenceKind, leaf: &Leaf, after: Decision, state: &Snapshot) -> Difference {
-        let (packet, at) = (leaf.witness.packet(), leaf.witness.at);
-        let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
         let before = leaf.goal().now(state).unwrap_or_default();
-        Difference {
-            kind,
-            at,
-            from: address(maple_wire::Field::EthSrc),
-            to: address(maple_wire::Field::EthDst),
-            packet: maple_wire::packet::text::summary(&packet),
-            before: Decision::of(&before, at, &leaf.trace),
-            after,
-        }
+        let before = Decision::of(&before, leaf.witness.at, &leaf.trace);
+        Difference::between(kind, &leaf.witness, before, after)
+    }
+
+    /// Of two decisions about a packet.
+    pub(super) fn between(kind: DifferenceKind, of: &ReceivedPacket, before: Decision, after: Decision) -> Difference {
+        let packet = of.packet();
+        let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
+        let (from, to) = (address(maple_wire::Field::EthSrc), address(maple_wire::Field::EthDst));
+        let packet = maple_wire::packet::text::summary(&packet);
+        Difference { kind, at: of.at, from, to, packet, before, after }
     }
 }
 

@@ -29,7 +29,7 @@ impl Engine {
 
     /// The store that it shares with other engines.
     pub fn store(&self) -> &Arc<Store> {
-        &self.store
+        self.store.shared()
     }
 
     /// How policies are run.

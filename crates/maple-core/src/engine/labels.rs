@@ -21,7 +21,7 @@ pub(super) fn quarantine(options: &Options) -> Quarantine {
 impl Engine {
     /// A holder asks for a label of a switch of this shard.
     pub(super) fn acquire_label(&mut self, asked: Acquire) {
-        if self.store.with_restoring(|all| !all.unread.is_empty()) {
+        if self.store.restoring(|all| !all.unread.is_empty()) {
             self.timers.insert((self.now + LOOK, Timer::EarlyRequests));
             return self.early_requests.push(asked);
         }
@@ -134,8 +134,7 @@ impl Engine {
     /// Closes the labels of a switch that has disconnected.
     pub(super) fn close_all_labels(&mut self, mut labels: LabelTable, dpid: Dpid) {
         let (now, mut effects) = (self.now, Vec::new());
-        let store = self.store.clone();
-        store.with_label_ids(dpid, |ids| labels.shut(now, ids, &mut effects));
+        self.store.with_label_ids(dpid, |ids| labels.shut(now, ids, &mut effects));
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }
 

@@ -16,7 +16,19 @@ use crate::state::{Commit, Selection};
 /// A message from one shard to another. It is opaque. Deliver it as [`Event::Mail`](super::Event::Mail), and keep the
 /// order between any two shards.
 #[derive(Clone, Debug)]
-pub struct Mail(pub(super) EngineMessage);
+pub struct Mail {
+    from: ShardId,
+    /// Its number among all mails of that shard.
+    number: u64,
+    pub(super) message: EngineMessage,
+}
+
+impl Mail {
+    /// The shard that sent it, and how many mails that shard had sent before.
+    pub fn name(&self) -> (ShardId, u64) {
+        (self.from, self.number)
+    }
+}
 
 /// The content of a mail. "You" is the shard that receives it.
 #[derive(Clone, Debug)]
@@ -123,7 +135,9 @@ impl Engine {
         if to == self.shard {
             self.inbox.push_back(message);
         } else {
-            self.out.push(Effect::Mail { to, mail: Mail(message) });
+            let mail = Mail { from: self.shard, number: self.mails, message };
+            self.mails += 1;
+            self.out.push(Effect::Mail { to, mail });
         }
     }
 

@@ -30,9 +30,9 @@
 //!
 //! | concern | files |
 //! | --- | --- |
-//! | in and out | `event`, `messages` between shards, `options`, `stats`, `histogram`, `timers` |
+//! | in and out | `event`, `messages` between shards, `options`, `stats`, `histogram`, `timers`, `uses` of the store |
 //! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send`, `live` (people watch) |
-//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `rehearsal`, `invalidate`, `recheck` |
+//! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `comparison`, `rehearsal`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
 //! | topology and hosts | `topology`, `segments`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `capacity`, `eviction`, `await_barriers` |
@@ -57,6 +57,7 @@ mod messages;
 mod options;
 mod stats;
 mod timers;
+mod uses;
 
 // Packets: from a packet-in to its answer.
 mod cache;
@@ -70,6 +71,7 @@ mod send;
 
 // Decisions: f runs, and its answers become leaves.
 mod add_leaf;
+mod comparison;
 mod decide;
 mod differences;
 mod disjoint;
@@ -129,6 +131,7 @@ mod view;
 pub use crate::report::Counted;
 pub use crate::state::Selection;
 pub use await_barriers::BARRIER_ROUNDS;
+pub use comparison::Comparison;
 pub use cookies::OWN_COOKIES;
 pub use differences::{Decision, Difference, DifferenceKind};
 pub use drops::{DropCause, Dropped, KEPT_MINUTES, Origin};
@@ -146,6 +149,7 @@ pub use reload::{Candidate, Trial};
 pub use reports::ViolationKey;
 pub use stats::Stats;
 pub use traffic::{PortCount, Traffic};
+pub use uses::{BadUses, Conductor, Due};
 pub use view::{SwitchCounts, TableRule};
 
 pub use crate::ids::{ShardId, Time};
@@ -155,6 +159,7 @@ use leaves::Leaves;
 use messages::EngineMessage;
 use switch::Switch;
 use timers::Timer;
+use uses::EngineStore;
 
 /// One shard of the controller.
 ///
@@ -172,7 +177,7 @@ use timers::Timer;
 /// ```
 pub struct Engine {
     shard: ShardId,
-    store: Arc<Store>,
+    store: EngineStore,
     policy: Arc<dyn Policy>,
     options: Options,
     /// Packets that the policy decides beforehand.
@@ -209,6 +214,8 @@ pub struct Engine {
     // What a batch leaves for its end.
     /// Messages of this shard to itself.
     inbox: VecDeque<EngineMessage>,
+    /// The number of mails to other shards so far.
+    mails: u64,
     /// Switches whose tables have to be updated.
     dirty: BTreeSet<Dpid>,
     out: Vec<Effect>,
@@ -230,7 +237,7 @@ impl Engine {
         let samples = proactive::Samples::new(policy.samples());
         Engine {
             shard,
-            store,
+            store: EngineStore::new(store),
             policy,
             options,
             samples,
@@ -255,6 +262,7 @@ impl Engine {
             early_requests: Vec::new(),
             barrier_waits: await_barriers::BarrierWaits::default(),
             inbox: VecDeque::new(),
+            mails: 0,
             dirty: BTreeSet::new(),
             out: Vec::new(),
             after: Vec::new(),
@@ -265,6 +273,7 @@ impl Engine {
     ///
     /// The rules of a switch are compiled once for the whole batch, so the packets of a batch share the cost.
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
+        self.store.begin();
         self.now = self.now.max(now);
         self.waiting.begin_batch();
         self.run_timers();
@@ -292,6 +301,56 @@ impl Engine {
         }
         out.append(&mut self.out);
         out.append(&mut self.after);
+        self.store.end();
+    }
+
+    /// From now on notes how this engine uses the store, for a recording that began when the store had moved so often
+    /// ([`Store::attend`]).
+    pub fn record(&mut self, from: u64) {
+        self.store.record(from);
+    }
+
+    /// Appends the notes of the calls of [`Engine::handle`] since the last time, with their length before them. There
+    /// are none before [`Engine::record`].
+    pub fn take_notes(&self, out: &mut Vec<u8>) {
+        self.store.take_notes(out);
+    }
+
+    /// From now on this engine repeats what one did whose recording began when the store had moved so often. Each use of
+    /// the store waits until it is due.
+    pub fn replay(&mut self, from: u64, conductor: Arc<dyn Conductor>) {
+        self.store.replay(self.shard, from, conductor);
+    }
+
+    /// From now on this engine uses the store when it likes, and notes nothing.
+    pub fn end_replay(&mut self) {
+        self.store.detach();
+    }
+
+    /// The same for an engine that is recorded.
+    pub fn end_record(&mut self) {
+        self.store.detach();
+    }
+
+    /// Gives the engine of a replay the notes of the next call. Returns how often the store must have moved before its
+    /// first use.
+    ///
+    /// # Errors
+    /// [`BadUses`] if the notes are damaged, or the engine is none of a replay.
+    pub fn expect(&self, notes: &[u8]) -> Result<u64, BadUses> {
+        self.store.expect(notes)
+    }
+
+    /// Whether the last call used the store as its notes say.
+    pub fn is_as_noted(&self) -> bool {
+        self.store.is_as_noted()
+    }
+
+    /// So many packets of a switch were answered as [`Hits`]: each took a transaction id, and changed nothing else.
+    pub fn skip_hits(&mut self, dpid: Dpid, packet_outs: u64) {
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.tables.skip_xids(packet_outs);
+        }
     }
 
     /// What this shard has counted so far.
@@ -324,7 +383,7 @@ impl Engine {
             Event::SegmentLeft { port } => self.segment_left(port),
             Event::PortIsEdge { port } => self.port_is_edge(port),
             Event::PortIsNew { port } => self.port_is_new(port),
-            Event::Mail(Mail(message)) => self.inbox.push_back(message),
+            Event::Mail(mail) => self.inbox.push_back(mail.message),
             Event::Send(own) => self.send_listener_frame(&own),
             Event::Invalidate(selection) => self.invalidate(&selection),
             Event::Write(writes) => {

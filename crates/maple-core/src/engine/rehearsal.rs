@@ -28,11 +28,12 @@ use maple_wire::{Dpid, Port, Version};
 use super::reload::{Candidate, Trial};
 use super::switch::Switch;
 use super::timers::Timer;
+use super::uses::EngineStore;
 use super::{Effect, Engine, Event, InstalledFlow, Options, TableRule};
 use crate::ids::{LeafId, ShardId, Time};
 use crate::labels::RehearsedLabel;
 use crate::policy::Policy;
-use crate::remembered::{Model, Surroundings, Witness};
+use crate::remembered::{Model, RememberedLabel, Surroundings, Witness};
 use crate::state::Store;
 use crate::update::entry_key;
 
@@ -88,7 +89,7 @@ impl Engine {
     /// A copy of this engine as it is now, for a [`Rehearsal`]. Packets that wait are left out.
     pub fn copy(&self) -> EngineCopy {
         let options = quiet(&self.options);
-        let mut copy = Engine::new(self.shard, Arc::clone(&self.store), Arc::clone(&self.policy), options);
+        let mut copy = Engine::new(self.shard, Arc::clone(self.store.shared()), Arc::clone(&self.policy), options);
         copy.now = self.now;
         copy.address_kinds = self.address_kinds;
         copy.leaves = self.leaves.clone();
@@ -138,8 +139,8 @@ impl Rehearsal {
         if let Some(dpid) = engines.iter().find_map(Engine::unread) {
             return Err(dpid);
         }
-        let store = engines.first().map_or_else(Store::new, |engine| engine.store.copy());
-        engines.iter_mut().for_each(|engine| engine.store = Arc::clone(&store));
+        let store = engines.first().map_or_else(Store::new, |engine| engine.store.shared().copy());
+        engines.iter_mut().for_each(|engine| engine.store = EngineStore::new(Arc::clone(&store)));
         let now = engines.iter().map(|engine| engine.now).max().unwrap_or_default();
         let mut rehearsal = Rehearsal { engines, store, now, before: BTreeMap::new() };
         let events =
@@ -316,7 +317,12 @@ impl Rehearsed {
 
     /// Keeps the ids of new labels for these labels, in the store of the controller that is to adopt the candidate now.
     pub fn reserve(&self, store: &Store) {
-        self.labels.iter().for_each(|(dpid, labels)| store.with_label_ids(*dpid, |ids| ids.rehearse(labels)));
+        let named = |(switch, label): (Dpid, &RehearsedLabel)| {
+            let RehearsedLabel { key, meaning, serial } = *label;
+            (RememberedLabel { switch, port: key.port, id: key.id, meaning }, serial)
+        };
+        let all = self.labels.iter().flat_map(|(dpid, labels)| labels.iter().map(|label| (*dpid, label)));
+        store.rehearse_labels(&all.map(named).collect::<Vec<_>>());
     }
 }
 

@@ -91,6 +91,14 @@ pub struct Trial {
     pub errors: BTreeMap<Arc<str>, usize>,
 }
 
+impl Trial {
+    pub(super) fn count_error(&mut self, text: Arc<str>) {
+        if self.errors.len() < MAX_ERRORS || self.errors.contains_key(&text) {
+            *self.errors.entry(text).or_default() += 1;
+        }
+    }
+}
+
 impl std::ops::AddAssign for Trial {
     fn add_assign(&mut self, other: Trial) {
         self.leaves += other.leaves;
@@ -169,10 +177,7 @@ impl Engine {
             }
             Outcome::Failed(error, _) => {
                 trial.failed += 1;
-                let text: Arc<str> = error.to_string().into();
-                if trial.errors.len() < MAX_ERRORS || trial.errors.contains_key(&text) {
-                    *trial.errors.entry(text).or_default() += 1;
-                }
+                trial.count_error(error.to_string().into());
                 let (route, lines) = (error.to_string(), String::new());
                 (DifferenceKind::Fails, Decision { route, exits: Vec::new(), lines })
             }

@@ -113,7 +113,7 @@ pub(super) struct Restoring {
 impl Engine {
     /// Takes what an earlier run knew for true, where this one knows nothing yet.
     pub(super) fn presume(&mut self, earlier: &Surroundings, switches: BTreeSet<Dpid>) {
-        self.store.with_restoring(|all| {
+        self.store.change_restoring(|all| {
             all.unread.extend(&switches);
             all.unconfirmed.extend(&switches);
             all.undecided.extend(&switches);
@@ -195,7 +195,7 @@ impl Engine {
             return restoring.later.extend(witnesses);
         }
         // It may have disconnected and come back since the network was presumed.
-        self.store.with_restoring(|all| {
+        self.store.change_restoring(|all| {
             all.unread.insert(dpid);
             all.unconfirmed.insert(dpid);
             all.undecided.insert(dpid);
@@ -273,11 +273,11 @@ impl Engine {
         for (port, id) in pushed {
             let Some(far) = state.peer(Location::new(dpid, port)) else { continue };
             let keys = [None, Some(far.port)].map(|port| LabelKey { port, id });
-            self.store.with_label_ids(far.switch, |ids| ids.reserve(keys, until));
+            self.store.with_other_label_ids(far.switch, |ids| ids.reserve(keys, until));
         }
         self.revoke_lost_labels(dpid);
         self.sync_route_rules();
-        self.store.with_restoring(|all| {
+        self.store.change_restoring(|all| {
             all.unread.remove(&dpid);
             all.unsettled.insert(dpid);
             if is_confirmed {
@@ -302,12 +302,12 @@ impl Engine {
 
     /// Whether some switch has not reported its rules yet, so that labels may not be what they were.
     pub(super) fn is_any_unconfirmed(&self) -> bool {
-        self.store.with_restoring(|all| !all.unconfirmed.is_empty())
+        self.store.restoring(|all| !all.unconfirmed.is_empty())
     }
 
     /// Whether some switch keeps the rules of an earlier run for now. Until that is over, a new label may have to wait.
     pub(super) fn is_any_restoring(&self) -> bool {
-        self.store.with_restoring(|all| !all.unconfirmed.is_empty() || !all.unsettled.is_empty())
+        self.store.restoring(|all| !all.unconfirmed.is_empty() || !all.unsettled.is_empty())
     }
 
     /// Handles requests that waited until all rules of an earlier run were known.
@@ -324,7 +324,7 @@ impl Engine {
             ids.into_iter().filter_map(|id| Some((id, self.leaves.get(&id)?.remembered()))).collect();
         leaves.extend(todo.into_iter().map(|witness| (self.new_leaf_id(), witness)));
         leaves.sort_unstable_by_key(|(id, _)| *id);
-        Some(Effect::Departed { dpid, leaves, surroundings: Surroundings::of_switch(&self.store, dpid) })
+        Some(Effect::Departed { dpid, leaves, surroundings: self.store.surroundings_of(dpid) })
     }
 
     /// The switch is gone, and so are its leaves, but they are still remembered.
@@ -337,7 +337,7 @@ impl Engine {
 
     /// The switch is gone.
     pub(super) fn give_up_restore(&mut self, dpid: Dpid) {
-        self.store.with_restoring(|all| {
+        self.store.change_restoring(|all| {
             all.unread.remove(&dpid);
             all.unconfirmed.remove(&dpid);
             all.undecided.remove(&dpid);
@@ -369,7 +369,7 @@ impl Engine {
         let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
         if restoring.todo.is_empty() {
             restoring.decided = Some(self.now);
-            self.store.with_restoring(|all| all.undecided.remove(&dpid));
+            self.store.change_restoring(|all| all.undecided.remove(&dpid));
             self.mark_dirty(dpid, Stale::ALL);
         } else {
             self.timers.insert((self.now + STEP, Timer::Restore(dpid)));
@@ -464,7 +464,7 @@ impl Engine {
         let (now, any_waits) = (self.now, self.routes.any_waits_at(dpid));
         let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
         let Some(decided) = restoring.decided.and_then(|decided| Some(decided.max(restoring.read?))) else { return };
-        let are_all_decided = || self.store.with_restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
+        let are_all_decided = || self.store.restoring(|all| all.undecided.is_empty() && all.unread.is_empty());
         // f runs within a turn, and may take longer than the wait.
         if restoring.until.is_none() && decided < now && are_all_decided() {
             restoring.until = Some(now + PATIENCE);
@@ -481,7 +481,7 @@ impl Engine {
         }
         // Another switch may still ask for a label that this one has a rule for.
         let have_all_waited = is_settled
-            && self.store.with_restoring(|all| {
+            && self.store.change_restoring(|all| {
                 all.unsettled.remove(&dpid);
                 all.unsettled.is_empty() && all.unconfirmed.is_empty()
             });

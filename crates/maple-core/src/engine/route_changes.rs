@@ -23,7 +23,7 @@ impl Engine {
     /// route.
     pub(super) fn subscribe(&self, name: LeafId, plan: &Plan) -> Option<Arc<Resolved>> {
         loop {
-            let mut txn = self.store.begin();
+            let mut txn = self.store.begin_txn();
             let value = txn.read(Cell::Route(plan.clone()));
             if self.store.commit(txn, Some(name)).is_err() {
                 continue;

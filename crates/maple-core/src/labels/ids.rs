@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 use maple_wire::PortNo;
 use rustc_hash::FxHashMap;
 
-use super::{LabelKey, Suffix};
+use super::LabelKey;
 use crate::ids::Time;
 
 /// The VLAN ids that labels may have.
@@ -83,15 +82,15 @@ pub(crate) struct LabelIds {
     /// The last one taken, by scope.
     last: BTreeMap<Option<PortNo>, u16>,
     serial: u64,
-    /// Ids and serial numbers of labels that a rehearsal made.
-    rehearsed: FxHashMap<(Option<PortNo>, Arc<Suffix>), (u16, u64)>,
+    /// By scope and meaning: ids and serial numbers of labels that a rehearsal made.
+    rehearsed: FxHashMap<(Option<PortNo>, u64), (u16, u64)>,
 }
 
 /// A label that a rehearsal made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RehearsedLabel {
     pub key: LabelKey,
-    pub suffix: Arc<Suffix>,
+    pub meaning: u64,
     pub serial: u64,
 }
 
@@ -125,22 +124,21 @@ impl LabelIds {
         Some((key(id), self.serial))
     }
 
-    /// The next labels with these suffixes get these ids and serial numbers, in place of what an earlier rehearsal said.
+    /// The next labels with these meanings get these ids and serial numbers, in place of what an earlier rehearsal said.
     /// Another label may still take one of the ids. It does not get the serial number.
     pub fn rehearse(&mut self, labels: &[RehearsedLabel]) {
-        let rehearsed =
-            |label: &RehearsedLabel| ((label.key.port, Arc::clone(&label.suffix)), (label.key.id, label.serial));
+        let rehearsed = |label: &RehearsedLabel| ((label.key.port, label.meaning), (label.key.id, label.serial));
         self.rehearsed = labels.iter().map(rehearsed).collect();
         self.serial = labels.iter().map(|label| label.serial).fold(self.serial, u64::max);
     }
 
     /// Takes the id that a rehearsal gave to a label for packets that arrive by this port, if it is free.
-    pub fn take_rehearsed(&mut self, now: Time, port: PortNo, suffix: &Arc<Suffix>) -> Option<(LabelKey, u64)> {
+    pub fn take_rehearsed(&mut self, now: Time, port: PortNo, meaning: u64) -> Option<(LabelKey, u64)> {
         let scopes = [None, Some(port)];
-        let rehearsed = |scope| Some((scope, self.rehearsed.get(&(scope, Arc::clone(suffix)))?));
+        let rehearsed = |scope| Some((scope, self.rehearsed.get(&(scope, meaning))?));
         let (scope, &(id, serial)) = scopes.into_iter().find_map(rehearsed)?;
-        self.rehearsed.remove(&(scope, Arc::clone(suffix)));
-        let (key, meaning) = (LabelKey { port: scope, id }, suffix.meaning());
+        self.rehearsed.remove(&(scope, meaning));
+        let key = LabelKey { port: scope, id };
         if !self.is_free_for(now, key, meaning) {
             return None;
         }
@@ -209,8 +207,6 @@ impl LabelIds {
 
 #[cfg(test)]
 mod tests {
-    use maple_wire::Dpid;
-
     use super::*;
 
     fn take(ids: &mut LabelIds, now: u64, range: LabelRange) -> Option<u16> {
@@ -232,19 +228,15 @@ mod tests {
     #[test]
     fn a_rehearsed_id_is_that_of_its_label_unless_another_one_has_it() {
         let mut ids = LabelIds::default();
-        let suffix = |switch: u64| Arc::new(Suffix::new(Dpid(switch), Vec::new(), None));
-        let rehearsed = |switch: u64, id: u16, serial: u64| RehearsedLabel {
-            key: LabelKey { port: None, id },
-            suffix: suffix(switch),
-            serial,
-        };
+        let rehearsed =
+            |meaning: u64, id: u16, serial: u64| RehearsedLabel { key: LabelKey { port: None, id }, meaning, serial };
         ids.rehearse(&[rehearsed(1, 2, 7), rehearsed(2, 1, 8)]);
-        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), &suffix(3)), None, "it was not rehearsed");
+        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), 3), None, "it was not rehearsed");
         assert_eq!(ids.take(Time(1), LabelRange::ALL, (None, false), 0), Some((LabelKey { port: None, id: 1 }, 9)));
-        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), &suffix(2)), None, "another label has it");
-        let taken = ids.take_rehearsed(Time(1), PortNo(1), &suffix(1));
+        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), 2), None, "another label has it");
+        let taken = ids.take_rehearsed(Time(1), PortNo(1), 1);
         assert_eq!(taken, Some((LabelKey { port: None, id: 2 }, 7)));
-        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), &suffix(1)), None, "once");
+        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), 1), None, "once");
         assert_eq!(ids.newest(), 9);
     }
 

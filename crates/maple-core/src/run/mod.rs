@@ -14,7 +14,7 @@ use crate::ids::Name;
 use crate::network::{Location, Mac, Scope};
 use crate::policy_error::PolicyError;
 use crate::route::{Goal, Looked, Resolved, Route, RouteView};
-use crate::state::{Cell, Txn};
+use crate::state::{Cell, Snapshot, Txn};
 use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 
 mod account;
@@ -76,6 +76,9 @@ struct RunState {
     /// All that it observes, if somebody wants to know.
     account: Option<Box<account::Account>>,
 }
+
+/// A frame's captured bytes, its length on the wire, and where it came in.
+pub(crate) type ReceivedFrame = (Arc<[u8]>, usize, Location);
 
 /// What one run of f decides.
 enum Subject {
@@ -164,6 +167,16 @@ impl Run {
             account: None,
         };
         Run { state: Rc::new(RefCell::new(Some(state))) }
+    }
+
+    /// The packet as it was received, the state that the run began with, and whether hosts are tracked. None if it is over,
+    /// or over abstract headers.
+    pub(crate) fn subject(&self) -> Option<(ReceivedFrame, Arc<Snapshot>, bool)> {
+        let state = self.state.borrow();
+        let state = state.as_ref()?;
+        let Subject::Frame { bytes, total_len } = &state.subject else { return None };
+        let received = (Arc::clone(bytes), *total_len, state.ingress);
+        Some((received, state.txn.base(), state.track_hosts))
     }
 
     /// The handle through which f observes the packet.

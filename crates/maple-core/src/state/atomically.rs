@@ -106,7 +106,7 @@ pub struct View(Guard<Arc<Snapshot>>);
 
 /// While this lives, no other thread commits.
 pub struct ExclusiveCommit<'a> {
-    store: &'a Store,
+    pub(super) store: &'a Store,
     _turnstile: RwLockWriteGuard<'a, ()>,
 }
 
@@ -116,7 +116,7 @@ impl ExclusiveCommit<'_> {
     /// # Errors
     /// [`Conflict`] if the transaction was begun before the turn, and something it read has changed.
     pub fn commit(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
-        self.store.commit_past_turnstile(txn, reader)
+        self.store.commit_past_turnstile(txn, reader, true).0
     }
 }
 

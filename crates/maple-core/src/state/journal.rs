@@ -93,6 +93,7 @@ impl Store {
         let before = knows.iter().flat_map(|name| contents(&state, name)).map(without_value);
         let writes: Vec<Write> = before.chain(kept).collect();
         // The journal is not told of these writes: it has them already.
+        self.tell(&inner, true, &writes);
         let author = Author::Known(Box::new(written), Vec::new());
         let (_, wake) = self.publish(&mut inner, self.newest(), writes, &author);
         let new: Vec<Write> = inner

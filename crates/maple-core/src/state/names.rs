@@ -69,6 +69,7 @@ impl Store {
             writes.extend(converted(&newest, of, &types)?);
         }
         writes.push(Write::Types { table, types });
+        self.tell(&inner, true, &writes);
         let (commit, wake) = self.publish(&mut inner, newest, writes, &Author::AsBefore);
         drop(inner);
         wake.into_iter().for_each(Waker::wake);
@@ -93,6 +94,7 @@ impl Store {
                 writes.push(Write::Var { name: of.clone(), value: Some(kind.value(of, value)?) });
             }
         }
+        self.tell(&inner, true, &writes);
         let (commit, wake) = self.publish(&mut inner, newest, writes, &Author::AsBefore);
         drop(inner);
         wake.into_iter().for_each(Waker::wake);

@@ -253,6 +253,23 @@ impl Snapshot {
         writes
     }
 
+    /// The same, with these writes where nothing of that name is.
+    pub(crate) fn beneath(&self, writes: &[Write]) -> Snapshot {
+        let mut draft = self.draft();
+        let is_free = |write: &&Write| match write {
+            Write::Table { table, .. } | Write::Types { table, .. } => {
+                self.table(table).is_none() && self.types(table).is_none()
+            }
+            Write::Var { name, .. } | Write::Add { name, .. } | Write::Kind { name, .. } => {
+                self.var(name).is_none() && self.kind(name).is_none()
+            }
+            Write::Weight(name) | Write::Cost { name, .. } => !self.costs.contains_key(name),
+            _ => false,
+        };
+        writes.iter().filter(is_free).for_each(|write| draft.apply(write));
+        draft
+    }
+
     /// Whether links have costs by this name. They always have one for utilisation.
     pub fn has_weight(&self, name: &str) -> bool {
         self.costs.contains_key(name) || name == UTILISATION

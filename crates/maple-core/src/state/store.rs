@@ -13,13 +13,14 @@ use super::dependents::{AddressKinds, Dependents, Invalidated, WaiterId};
 use super::double_buffer::DoubleBuffer;
 use super::journal::Kept;
 use super::names::Declared;
+use super::seen::{Seen, Witness};
 use super::versions::Versions;
 use super::written::{Author, LastWrites, Written};
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::capabilities::Model;
 use crate::ids::{LeafId, ShardId};
 use crate::labels::LabelIds;
-use crate::network::{Gauge, Location, Mac};
+use crate::network::{Location, Mac};
 use crate::state::Selection;
 
 /// The switches that keep the rules of an earlier run for now, of all shards.
@@ -41,11 +42,13 @@ pub struct Store {
     /// Read without a lock; replaced under the lock of `inner`.
     pub(super) current: ArcSwap<Snapshot>,
     inner: Mutex<StoreState>,
+    /// Twice the number of moves (`seen.rs`), and one more while one becomes visible.
+    pub(super) moves: AtomicU64,
     /// Held exclusively by a transaction that no other may overtake, and shared by all other commits.
     pub(super) turnstile: RwLock<()>,
     /// The free label ids of each switch. They outlive sessions: a switch may come back to another shard.
-    labels: Mutex<BTreeMap<Dpid, LabelIds>>,
-    restoring: Mutex<Restoring>,
+    pub(super) labels: Mutex<BTreeMap<Dpid, LabelIds>>,
+    pub(super) restoring: Mutex<Restoring>,
     /// What the switches can do, also those that have disconnected.
     models: Mutex<BTreeMap<Dpid, Model>>,
     /// The versions of tables that policies have.
@@ -66,16 +69,23 @@ pub struct StoreCounts {
 }
 
 /// What a commit has to look up.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct StoreState {
     pub(super) dependents: Dependents,
     pub(super) kept: Kept,
     pub(super) declared: Declared,
     observers: Vec<Observer>,
+    pub(super) witness: Option<Arc<dyn Witness>>,
     counts: StoreCounts,
     /// What the next snapshot is made of, if it is not copied.
     spare: DoubleBuffer,
     pub(super) last_writes: LastWrites,
+}
+
+impl fmt::Debug for StoreState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoreState").field("counts", &self.counts).finish_non_exhaustive()
+    }
 }
 
 /// Receives each snapshot, just before it becomes the newest.
@@ -166,6 +176,7 @@ impl Store {
         Arc::new(Store {
             current: ArcSwap::new(state),
             inner: Mutex::new(copied),
+            moves: AtomicU64::default(),
             turnstile: RwLock::default(),
             labels: Mutex::new(sync::lock(&self.labels).clone()),
             restoring: Mutex::default(),
@@ -204,33 +215,45 @@ impl Store {
     /// # Errors
     /// [`Conflict`] if something it read has another value by now; nothing happened then.
     pub fn commit(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
-        let pass = sync::read(&self.turnstile);
-        let done = self.commit_past_turnstile(txn, reader);
-        drop(pass);
-        done
+        let _pass = sync::read(&self.turnstile);
+        self.commit_past_turnstile(txn, reader, true).0
     }
 
     /// Changes the state by what `decide` makes of the newest snapshot; no other commit can come between.
     ///
     /// Who wrote is not remembered: [`Store::update_as`] does that.
     pub fn update(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
-        self.update_by(&Author::Unknown, decide)
+        self.update_by(&Author::Unknown, true, decide).0
     }
 
     /// The same, and remembers who wrote and when ([`Store::last_write`]).
     pub fn update_as(&self, written: Written, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
-        self.update_by(&Author::Known(Box::new(written), Vec::new()), decide)
+        self.update_by(&Author::Known(Box::new(written), Vec::new()), true, decide).0
     }
 
-    fn update_by(&self, author: &Author, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
+    /// The same; `is_told`: the witness is to be told.
+    pub(super) fn update_by(
+        &self,
+        author: &Author,
+        is_told: bool,
+        decide: impl FnOnce(&Snapshot) -> Vec<Write>,
+    ) -> (Commit, Seen) {
         let _pass = sync::read(&self.turnstile);
-        let mut inner = self.lock();
-        let newest = self.newest();
-        let writes = decide(&newest);
-        let (commit, wake) = self.publish(&mut inner, newest, writes, author);
-        drop(inner);
+        let ((commit, wake), seen) = self.seen(|inner| {
+            let newest = self.newest();
+            let writes = decide(&newest);
+            self.tell(inner, is_told, &writes);
+            self.publish(inner, newest, writes, author)
+        });
         wake.into_iter().for_each(Waker::wake);
-        commit
+        (commit, seen)
+    }
+
+    /// Tells the witness of writes that are about to be published.
+    pub(super) fn tell(&self, inner: &StoreState, is_told: bool, writes: &[Write]) {
+        if let Some(witness) = inner.witness.as_ref().filter(|_| is_told && !writes.is_empty()) {
+            witness.wrote(self.moves.load(Ordering::SeqCst) / 2, writes);
+        }
     }
 
     /// Puts values into tables and variables, as these keep them.
@@ -252,35 +275,45 @@ impl Store {
     fn change_by(&self, author: &Author, writes: Vec<Write>) -> Result<Commit, Mismatch> {
         let mut mismatch = None;
         let normal = |state: &Snapshot, write: Write| Ok(state.normalise(&write)?.unwrap_or(write));
-        let commit = self.update_by(author, |state| {
+        let commit = self.update_by(author, true, |state| {
             let writes: Result<_, Mismatch> = writes.into_iter().map(|write| normal(state, write)).collect();
             writes.unwrap_or_else(|error| {
                 mismatch = Some(error);
                 Vec::new()
             })
         });
-        mismatch.map_or(Ok(commit), Err)
+        mismatch.map_or(Ok(commit.0), Err)
     }
 
-    pub(super) fn commit_past_turnstile(&self, mut txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
-        let mut inner = self.lock();
-        let newest = self.newest();
-        let changed = changed_since(&txn.reads, txn.base.version, &newest);
-        if let Some(cell) = changed.or_else(|| declared_since(&txn, &newest)) {
-            inner.counts.conflicts += 1;
-            return Err(Conflict(cell));
-        }
-        inner.counts.commits += 1;
-        let author = txn.take_author();
-        if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
-            inner.dependents.subscribe(leaf, txn.reads, &newest);
-            self.note_dependents(&inner);
-        }
-        let (mut commit, wake) = self.publish(&mut inner, newest, txn.writes, &author);
-        commit.invalidate = txn.invalidations;
-        drop(inner);
-        wake.into_iter().for_each(Waker::wake);
-        Ok(commit)
+    pub(super) fn commit_past_turnstile(
+        &self,
+        mut txn: Txn,
+        reader: Option<LeafId>,
+        is_told: bool,
+    ) -> (Result<Commit, Conflict>, Seen) {
+        let (done, seen) = self.seen(|inner| {
+            let newest = self.newest();
+            let changed = changed_since(&txn.reads, txn.base.version, &newest);
+            if let Some(cell) = changed.or_else(|| declared_since(&txn, &newest)) {
+                inner.counts.conflicts += 1;
+                return Err(Conflict(cell));
+            }
+            inner.counts.commits += 1;
+            let author = txn.take_author();
+            if let Some(leaf) = reader.filter(|_| txn.writes.is_empty()) {
+                inner.dependents.subscribe(leaf, txn.reads, &newest);
+                self.note_dependents(inner);
+            }
+            self.tell(inner, is_told, &txn.writes);
+            let (mut commit, wake) = self.publish(inner, newest, txn.writes, &author);
+            commit.invalidate = txn.invalidations;
+            Ok((commit, wake))
+        });
+        let done = done.map(|(commit, wake)| {
+            wake.into_iter().for_each(Waker::wake);
+            commit
+        });
+        (done, seen)
     }
 
     /// Whether everything that a transaction read still has the value that it saw.
@@ -296,7 +329,11 @@ impl Store {
         let newest = self.snapshot();
         let changed = changed_since(&txn.reads, txn.base.version, &newest);
         let id = changed.is_none().then(|| inner.dependents.watch(&txn.reads, waker, &newest));
-        self.note_dependents(&inner);
+        let at = self.moves.load(Ordering::SeqCst);
+        self.note_dependents(&mut inner);
+        if self.moves.load(Ordering::SeqCst) != at {
+            inner.witness.iter().for_each(|witness| witness.watched(at / 2));
+        }
         id
     }
 
@@ -318,11 +355,6 @@ impl Store {
     /// The leaves that depend on a cell.
     pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<LeafId> {
         self.lock().dependents.of(cell)
-    }
-
-    /// The leaves that depend on a flood, of the network or of a part of it.
-    pub(crate) fn dependents_of_floods(&self) -> BTreeSet<LeafId> {
-        self.lock().dependents.of_floods()
     }
 
     /// From now on gives `observe` every snapshot, just before it becomes the newest, for comparison with what was true
@@ -349,12 +381,8 @@ impl Store {
     /// Whether all remembered leaves of the switches whose surroundings were presumed are decided, and their tables are
     /// built.
     pub fn has_settled_earlier(&self) -> bool {
-        self.with_restoring(|all| all.undecided.is_empty() && all.unsettled.is_empty())
-    }
-
-    /// Works on the lists of switches that are restored.
-    pub(crate) fn with_restoring<T>(&self, work: impl FnOnce(&mut Restoring) -> T) -> T {
-        work(&mut sync::lock(&self.restoring))
+        let all = sync::lock(&self.restoring);
+        all.undecided.is_empty() && all.unsettled.is_empty()
     }
 
     /// The kinds of addresses that a leaf or a waiter has ever subscribed to.
@@ -367,32 +395,18 @@ impl Store {
         self.measurings.load(Ordering::Acquire)
     }
 
-    /// What subscriptions need measured from the counters of this switch's ports.
-    pub(crate) fn wanted_of_ports(&self, dpid: Dpid) -> BTreeSet<Gauge> {
-        let (inner, state) = (self.lock(), self.snapshot());
-        let ports = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
-        let gauges = ports.flat_map(|at| [Gauge::Sent(at), Gauge::Received(at)]);
-        let mut wanted: BTreeSet<Gauge> = gauges.filter(|gauge| inner.dependents.wants(gauge)).collect();
-        if inner.dependents.want_use_of_links() {
-            wanted.extend(state.links_of(dpid).map(|(at, _)| Gauge::Sent(at)));
+    fn note_dependents(&self, inner: &mut StoreState) {
+        let (kinds, measurings) = (inner.dependents.address_kinds().bits(), inner.dependents.measurings());
+        let is_new = self.address_kinds.load(Ordering::Relaxed) != kinds
+            || self.measurings.load(Ordering::Relaxed) != measurings;
+        if is_new {
+            self.show(inner, || self.show_dependents(kinds, measurings));
         }
-        wanted
     }
 
-    /// Whether a subscribed path depends on how much of links is used.
-    pub(crate) fn wants_use_of_links(&self) -> bool {
-        self.lock().dependents.want_use_of_links()
-    }
-
-    /// What subscriptions need measured from the counters of this switch's rules.
-    pub(crate) fn wanted_of_rules(&self, dpid: Dpid) -> BTreeSet<Gauge> {
-        let (inner, state) = (self.lock(), self.snapshot());
-        state.hosts_of(dpid).flat_map(|host| inner.dependents.wanted_traffic(host)).collect()
-    }
-
-    fn note_dependents(&self, inner: &StoreState) {
-        self.address_kinds.store(inner.dependents.address_kinds().bits(), Ordering::Release);
-        self.measurings.store(inner.dependents.measurings(), Ordering::Release);
+    fn show_dependents(&self, kinds: u8, measurings: u64) {
+        self.address_kinds.store(kinds, Ordering::Release);
+        self.measurings.store(measurings, Ordering::Release);
     }
 
     /// Ends a leaf's subscriptions.
@@ -433,13 +447,17 @@ impl Store {
         }
         let Invalidated { withdraw, wake } = inner.dependents.changed(&writes, &newest, &next);
         commit.withdraw = withdraw;
-        // A query that was asked again may rest on other cells now.
-        self.note_dependents(inner);
         commit.kept = inner.kept.tell(&writes, &next);
         inner.last_writes.note(&writes, author);
         inner.observers.iter().for_each(|Observer(observe)| observe(&next));
         drop(newest);
-        inner.spare.keep(self.current.swap(next), writes);
+        // A query that was asked again may rest on other cells now.
+        let (kinds, measurings) = (inner.dependents.address_kinds().bits(), inner.dependents.measurings());
+        let before = self.show(inner, || {
+            self.show_dependents(kinds, measurings);
+            self.current.swap(next)
+        });
+        inner.spare.keep(before, writes);
         sync::step();
         (commit, wake)
     }

@@ -209,6 +209,11 @@ impl Txn {
         })
     }
 
+    /// The snapshot that it began with.
+    pub(crate) fn base(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.base)
+    }
+
     /// The cells read so far, in order.
     pub fn reads(&self) -> impl Iterator<Item = (&Cell, &CellValue)> {
         self.reads.iter()

@@ -270,6 +270,13 @@ impl Tables {
         self.unconfirmed.is_empty()
     }
 
+    /// So many transaction ids were taken.
+    pub fn skip_xids(&mut self, count: u64) {
+        let (first, span) = (u64::from(self.first_xid), u64::from(u32::MAX - self.first_xid) + 1);
+        let next = first + (u64::from(self.next_xid) - first + count % span) % span;
+        self.next_xid = next as u32;
+    }
+
     /// The transaction id for the next message.
     pub fn take_xid(&mut self) -> u32 {
         let xid = self.next_xid;

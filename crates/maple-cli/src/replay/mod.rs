@@ -1,0 +1,222 @@
+//! `maple replay`: a recording run again, without a network; and what another policy would have decided.
+
+mod moment;
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, anyhow, bail};
+use maple_controller::control::plan::decisions;
+use maple_controller::record::RecordedSource;
+use maple_controller::replay::{Counts, Recorded, ReplayOptions, Replayed, replay};
+use maple_core::compose::Canary;
+use maple_core::engine::{Comparison, Options, Time};
+use maple_core::oracles::Strategy;
+use maple_core::policy::Policy;
+use maple_core::state::Store;
+use serde_json::{Value, json};
+
+use crate::options::ReplayArgs;
+use crate::output::print_line;
+use crate::plan::{count, packets};
+use crate::policy::{Loaded, PolicyLoader, load_for_replay};
+use crate::values::Compiler;
+
+/// The exit status if something differs.
+const DIFFERS: u8 = 2;
+
+/// `maple replay`. An error has status 1, whatever it is: 2 means that something differs.
+pub fn main(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
+    // Whatever is wrong, 2 would mean that something differs.
+    with(args, loader, None).map_err(|error| anyhow!("{error:#}"))
+}
+
+/// The same for a program that has a policy of its own.
+pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Arc<dyn Policy>>) -> anyhow::Result<u8> {
+    if args.json {
+        loader.map(PolicyLoader::print_aside).transpose()?;
+    }
+    let again =
+        Again { until: args.until.as_deref(), limit: args.policy_time_limit, loader, own };
+    let comparison = args.policy.as_deref().map(|name| again.comparison(name)).transpose()?;
+    let recorded = Recorded::open(&args.folder)?;
+    let (began, tells) = (Instant::now(), !args.json);
+    let replayed = again.run(&recorded, comparison.as_ref(), tells)?;
+    let other = comparison.map(|comparison| decisions(&comparison.found()));
+    let told = document(&recorded, &replayed, began.elapsed(), other);
+    if args.json {
+        print_line(serde_json::to_string_pretty(&told)?);
+    } else {
+        print_line(text(&told, args).trim_end());
+    }
+    let is_same = told["identical"] == true && count(&told["other"]["counts"]) == 0;
+    Ok(if is_same { 0 } else { DIFFERS })
+}
+
+/// A recording that is to be run again, up to a time. What comes of it can be asked about that moment.
+pub struct Again<'a> {
+    /// The time, as people give it; none: to the end.
+    pub until: Option<&'a str>,
+    /// How long a run of a policy may take.
+    pub limit: Duration,
+    /// Loads policies in other languages.
+    pub loader: Option<&'a dyn PolicyLoader>,
+    /// The policy of the program, if it has one of its own.
+    pub own: Option<Arc<dyn Policy>>,
+}
+
+impl Again<'_> {
+    /// Runs it again: the engines and the state as they were at the time. `tells`: says on a terminal how far it is.
+    ///
+    /// # Errors
+    /// If the recording is damaged, a policy of it can't be loaded, or there is no such time.
+    pub fn run(
+        &self,
+        recorded: &Recorded,
+        comparison: Option<&Arc<Comparison>>,
+        tells: bool,
+    ) -> anyhow::Result<Replayed> {
+        let until = self.until.map(|text| moment::parse(text, recorded)).transpose()?;
+        let mut policies = self.policies(recorded)?;
+        if let Some(comparison) = comparison {
+            policies = policies.into_iter().map(|(number, policy)| (number, comparison.watch(policy))).collect();
+        }
+        let name = recorded.compiler();
+        let compiler = Compiler::named(name).with_context(|| format!("there is no compiler {name:?}"))?;
+        let prepare = |options: &mut Options| options.new_table = Strategy::from(compiler).new_table();
+        let shows = tells && std::io::stderr().is_terminal();
+        let progress = |counts: &Counts| {
+            if shows {
+                let at = recorded.timestamp(counts.at);
+                let _ = write!(std::io::stderr(), "\r{at}: {} events, {} flow-mods", counts.events, counts.flow_mods);
+            }
+        };
+        let replayed = replay(recorded, ReplayOptions { policies, prepare: &prepare, until, progress: &progress });
+        if shows {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+        Ok(replayed?)
+    }
+
+    /// All policies of the recording, by number.
+    fn policies(&self, recorded: &Recorded) -> anyhow::Result<BTreeMap<u64, Arc<dyn Policy>>> {
+        let mut all: BTreeMap<u64, Arc<dyn Policy>> = BTreeMap::new();
+        for (number, source) in recorded.sources() {
+            let policy = match source {
+                RecordedSource::Builtin { name } => self.load(name)?.0,
+                RecordedSource::Files { .. } => {
+                    recorded.check_files(source)?;
+                    let path = recorded.policy_path(source).context("the recording names a file outside of it")?;
+                    self.load(&path)?.0
+                }
+                RecordedSource::Program => self.own.clone().context(
+                    "the recording is of a program with a policy of its own: run that program, with `replay` and this \
+                     folder",
+                )?,
+                RecordedSource::Canary { old, new, switches } => {
+                    let of = |number: &u64| all.get(number).cloned().context("the recording names a later policy");
+                    Arc::new(Canary::new(of(old)?, of(new)?, switches.iter().copied()))
+                }
+            };
+            all.insert(*number, policy);
+        }
+        Ok(all)
+    }
+
+    /// A policy to compare with those of the recording.
+    fn comparison(&self, name: &str) -> anyhow::Result<Arc<Comparison>> {
+        let (policy, store) = self.load(name)?;
+        let writes = store.snapshot().of_users();
+        Ok(Comparison::new(policy, writes))
+    }
+
+    /// A policy, and what its file wrote while it was loaded.
+    fn load(&self, name: &str) -> anyhow::Result<(Arc<dyn Policy>, Arc<Store>)> {
+        let store = Store::new();
+        match load_for_replay(&store, name, self.limit, self.loader)? {
+            Loaded::Policy(loaded) => Ok((loaded.policy, loaded.store)),
+            Loaded::Handlers(_) => bail!("{name} is no policy, but a handler"),
+        }
+    }
+}
+
+/// What came of a replay, as a document.
+fn document(recorded: &Recorded, replayed: &Replayed, took: Duration, other: Option<Value>) -> Value {
+    let Replayed { counts, difference, is_cut, .. } = replayed;
+    let span = Duration::from_nanos(counts.at.0).as_secs_f64();
+    let took = took.as_secs_f64();
+    let first = difference.as_ref().map(|first| {
+        let switch = first.switch.map(|dpid| dpid.to_string());
+        json!({
+            "time": recorded.timestamp(first.at),
+            "since_start": Duration::from_nanos(first.at.0).as_secs_f64(),
+            "shard": first.shard.0,
+            "switch": switch,
+            "what": first.what,
+        })
+    });
+    json!({
+        "recording": recorded.folder().display().to_string(),
+        "began": recorded.timestamp(Time(0)),
+        "ended": recorded.timestamp(counts.at),
+        "seconds": span,
+        "took": took,
+        "speed": if took > 0.0 { span / took } else { 0.0 },
+        "shards": recorded.shards(),
+        "turns": counts.turns,
+        "events": counts.events,
+        "messages": counts.messages,
+        "flow_mods": counts.flow_mods,
+        "identical": difference.is_none(),
+        "difference": first,
+        "is_cut": is_cut,
+        "end": recorded.end(),
+        "other": other,
+    })
+}
+
+/// The same for people.
+fn text(told: &Value, args: &ReplayArgs) -> String {
+    let plain = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut text = String::new();
+    if !told["other"].is_null() {
+        let has_colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        text += &packets(&told["other"], args.all, has_colours);
+        let (all, changed) = (&told["other"]["packets"], count(&told["other"]["counts"]));
+        let name = args.policy.as_deref().unwrap_or_default();
+        text += &format!("{changed} of {all} packets would have gone otherwise by {name}\n");
+    }
+    text += &format!(
+        "{}: from {} to {}, {} shards\n{} events, {} messages to switches, {} of them flow-mods\n",
+        plain(&told["recording"]),
+        plain(&told["began"]),
+        plain(&told["ended"]),
+        told["shards"],
+        told["events"],
+        told["messages"],
+        told["flow_mods"],
+    );
+    let number = |name: &str| told[name].as_f64().unwrap_or_default();
+    text += &format!(
+        "replayed {:.1} s in {:.2} s: {:.0} times real time\n",
+        number("seconds"),
+        number("took"),
+        number("speed")
+    );
+    if told["is_cut"] == true {
+        text += "the end of the recording is missing, so the last moments of the run are not replayed\n";
+    }
+    match &told["difference"] {
+        Value::Null => text += "identical: every message is the same, byte for byte\n",
+        first => {
+            let at = match first["switch"].as_str() {
+                Some(switch) => format!("switch {switch}"),
+                None => format!("shard {}", first["shard"]),
+            };
+            text += &format!("first difference at {}, {at}: {}\n", plain(&first["time"]), plain(&first["what"]));
+        }
+    }
+    text
+}

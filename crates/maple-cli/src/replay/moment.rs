@@ -1,0 +1,92 @@
+//! The times of `maple replay --until`: of the clock, or since the start of the recording.
+
+use std::time::{Duration, SystemTime};
+
+use anyhow::bail;
+use maple_controller::replay::Recorded;
+use maple_core::engine::Time;
+
+use crate::values::duration;
+
+const DAY: u64 = 86_400;
+
+/// The moment of a recording that a text means: `90s` since its start, `2026-11-26T04:15:11Z`, or `04:15` of the day on
+/// which it began, or of the next day if that was before its start.
+pub fn parse(text: &str, recorded: &Recorded) -> anyhow::Result<Time> {
+    if let Ok(since) = duration(text) {
+        return Ok(Time(since.as_nanos() as u64));
+    }
+    let began = recorded.began().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let moment = match text.split_once('T') {
+        Some((date, time)) => day(date).and_then(|day| Some(Duration::from_secs(day * DAY) + of_day(time)?)),
+        None => of_day(text).map(|time| {
+            let day = Duration::from_secs(began.as_secs() / DAY * DAY);
+            let moment = day + time;
+            if moment < began { moment + Duration::from_secs(DAY) } else { moment }
+        }),
+    };
+    let Some(moment) = moment else {
+        bail!("{text:?} is no time of a recording such as 90s since its start, 2026-11-26T04:15:11Z, or 04:15:11");
+    };
+    match moment.checked_sub(began) {
+        Some(since) => Ok(Time(since.as_nanos() as u64)),
+        None => bail!("the recording began later, at {}", recorded.timestamp(Time(0))),
+    }
+}
+
+/// The time since midnight in UTC: `04:15`, `04:15:11`, `04:15:11.250Z`.
+fn of_day(text: &str) -> Option<Duration> {
+    let text = text.strip_suffix('Z').unwrap_or(text);
+    let parts: Vec<&str> = text.split(':').collect();
+    let (hours, minutes, seconds) = match parts[..] {
+        [hours, minutes] => (hours, minutes, "0"),
+        [hours, minutes, seconds] => (hours, minutes, seconds),
+        _ => return None,
+    };
+    let below = |text: &str, most: u64| text.parse::<u64>().ok().filter(|number| *number < most);
+    let seconds: f64 = seconds.parse().ok().filter(|seconds| (0.0..60.0).contains(seconds))?;
+    let whole = below(hours, 24)? * 3600 + below(minutes, 60)? * 60;
+    Some(Duration::from_secs(whole) + Duration::try_from_secs_f64(seconds).ok()?)
+}
+
+/// The days from 1970 to this date: `2026-11-26`.
+fn day(text: &str) -> Option<u64> {
+    let parts: Vec<u64> = text.split('-').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let [year, month, day] = parts[..] else { return None };
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Howard Hinnant's algorithm, for years that begin in March: their leap day is the last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let day_of_year = (153 * month + 2) / 5 + day - 1;
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + day_of_year;
+    days.checked_sub(719_468)
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_controller::timestamp;
+
+    use super::*;
+
+    #[test]
+    fn dates_are_read_as_they_are_printed() {
+        for seconds in [0, 951_782_400, 951_868_800, 1_795_666_511, 4_107_542_399] {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            let printed = timestamp(time);
+            let (date, rest) = printed.split_once('T').expect("it has a date");
+            let read = Duration::from_secs(day(date).expect("a date") * DAY) + of_day(rest).expect("a time");
+            assert_eq!(read.as_secs(), seconds, "{printed}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_refused() {
+        for wrong in ["", "4", "24:00", "04:60", "04:15:60", "a:b", "1:2:3:4"] {
+            assert_eq!(of_day(wrong), None, "{wrong}");
+        }
+        for wrong in ["2026-13-01", "2026-11", "26-11-26", "2026-11-00"] {
+            assert_eq!(day(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Fingerprints of contents: of the files of a policy, of the changes of a plan.
+
+use std::fmt;
+use std::hash::Hasher as _;
+
+use serde::{Deserialize, Serialize};
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+
+/// 128 bits that stand for contents.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fingerprint(String);
+
+impl Fingerprint {
+    /// Of these parts, in order.
+    ///
+    /// ```
+    /// use maple_controller::control::plan::Fingerprint;
+    /// assert_eq!(Fingerprint::of(["a", "b"]), Fingerprint::of(["a", "b"]));
+    /// assert_ne!(Fingerprint::of(["a", "b"]), Fingerprint::of(["ab"]));
+    /// ```
+    pub fn of<T: AsRef<[u8]>>(parts: impl IntoIterator<Item = T>) -> Fingerprint {
+        let mut hasher = SipHasher24::new();
+        for part in parts {
+            let part = part.as_ref();
+            hasher.write_usize(part.len());
+            hasher.write(part);
+        }
+        let sum = hasher.finish128();
+        Fingerprint(format!("{:016x}{:016x}", sum.h1, sum.h2))
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

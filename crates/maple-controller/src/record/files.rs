@@ -1,0 +1,460 @@
+//! The folder of a run: its header, its segments, the files of its policies; and which earlier runs go.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use maple_core::engine::Options;
+use maple_core::state::Write;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use super::codec::codec_struct;
+use super::segment::{self, FORMAT, append, begin, kind, size_of};
+use super::source::MAX_BYTES;
+use super::{PolicySource, RecordedSource, RecordingError};
+use crate::fingerprint::Fingerprint;
+use crate::time::timestamp;
+
+/// The least bytes of all recordings.
+const LEAST: u64 = 1 << 20;
+/// The largest segment.
+const SEGMENT: u64 = 64 << 20;
+/// What the end of a recording may take.
+const RESERVE: u64 = 16 << 10;
+/// The name of the header.
+const HEADER: &str = "header.json";
+/// The largest header that is read.
+const MAX_HEADER: u64 = 64 << 10;
+
+/// What a recording says of itself, for people too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Header {
+    /// The format of all files.
+    pub format: u32,
+    /// The version of Maple that recorded.
+    pub maple: String,
+    /// When the clock of the run was at zero, in nanoseconds since 1970.
+    began: u128,
+    /// The same for people.
+    began_at: String,
+    /// The number of shards.
+    pub shards: usize,
+    /// The compiler of the rules.
+    pub compiler: String,
+}
+
+/// What engines began with.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    pub options: Options,
+    /// How often the store had moved.
+    pub from: u64,
+    /// The writes that made the state.
+    pub writes: Vec<Write>,
+}
+
+codec_struct!(Start { options, from, writes });
+
+/// The files of a run that are being written.
+pub(crate) struct Files {
+    folder: PathBuf,
+    /// The folder of all runs.
+    all: PathBuf,
+    limit: u64,
+    /// It is locked while the run is recorded, so that no other controller takes the run for an old one.
+    _header: File,
+    segment: u32,
+    file: File,
+    /// The bytes of the segment, and of all earlier files of this run.
+    written: u64,
+    earlier: u64,
+    scratch: Vec<u8>,
+}
+
+/// Why nothing more can be written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Full {
+    #[error("all recordings together reach the limit of {0} bytes (--record-limit), and this is the only one")]
+    Limit(u64),
+    #[error("{0}: {1}")]
+    Io(String, io::Error),
+}
+
+impl Header {
+    pub fn new(began: SystemTime, shards: usize, compiler: &str) -> Header {
+        let since = began.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Header {
+            format: FORMAT,
+            maple: env!("CARGO_PKG_VERSION").into(),
+            began: since.as_nanos(),
+            began_at: timestamp(began),
+            shards,
+            compiler: compiler.into(),
+        }
+    }
+
+    /// When the clock of the run was at zero.
+    pub fn began(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.began).unwrap_or(u64::MAX))
+    }
+
+    /// The header of the recording in this folder.
+    pub fn read(folder: &Path) -> Result<Header, RecordingError> {
+        let path = folder.join(HEADER);
+        let bytes = match segment::read_bounded(&path, MAX_HEADER) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(RecordingError::None(folder.into())),
+            Err(error) => return Err(RecordingError::io(&path, error)),
+        };
+        let value: serde_json::Value = serde_json::from_slice(&bytes)
+            .map_err(|error| RecordingError::damaged(&path, 0, format!("it is no header of a recording: {error}")))?;
+        // A header of another format may have other members.
+        let format = value["format"].as_u64().and_then(|format| u32::try_from(format).ok());
+        if let Some(format) = format.filter(|format| *format != FORMAT) {
+            return Err(RecordingError::Format { path, format });
+        }
+        let header: Header = serde_json::from_value(value)
+            .map_err(|error| RecordingError::damaged(&path, 0, format!("it is no header of a recording: {error}")))?;
+        let this = env!("CARGO_PKG_VERSION");
+        if header.maple != this {
+            return Err(RecordingError::Version { path: folder.into(), recorded: header.maple, this });
+        }
+        Ok(header)
+    }
+}
+
+/// The runs in a folder of recordings, oldest first.
+pub(crate) fn runs(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut runs = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.join(HEADER).is_file() {
+            runs.push(path);
+        }
+    }
+    // Their names are times.
+    runs.sort();
+    Ok(runs)
+}
+
+impl Files {
+    /// Makes the folder of a run.
+    pub fn create(all: &Path, limit: u64, header: &Header) -> Result<Files, RecordingError> {
+        if limit < LEAST {
+            return Err(RecordingError::Limit { limit, least: LEAST });
+        }
+        std::fs::create_dir_all(all).map_err(|error| RecordingError::io(all, error))?;
+        let folder = new_folder(all, header).map_err(|error| RecordingError::io(all, error))?;
+        let make = || -> io::Result<(File, File)> {
+            let mut about = private().open(folder.join(HEADER))?;
+            about.write_all(serde_json::to_string_pretty(header)?.as_bytes())?;
+            flock(&about, FlockOperation::LockExclusive)?;
+            Ok((about, private().open(segment::path(&folder, 1))?))
+        };
+        let (about, mut file) = make().map_err(|error| RecordingError::io(&folder, error))?;
+        let written = begin(&mut file).map_err(|error| RecordingError::io(&folder, error))? as u64;
+        let (all, scratch) = (all.to_owned(), Vec::new());
+        Ok(Files { folder, all, limit, _header: about, segment: 1, file, written, earlier: 0, scratch })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Appends a block, unless it is empty. It may take another segment, and the place of an earlier run.
+    pub fn append(&mut self, kind: u16, raw: &[u8]) -> Result<(), Full> {
+        if raw.is_empty() {
+            return Ok(());
+        }
+        let done = self.append_block(kind, raw);
+        done.map_err(|error| Full::Io(self.folder.display().to_string(), error))?;
+        if self.written >= SEGMENT.min(self.limit / 8) {
+            self.next_segment().map_err(|error| Full::Io(self.folder.display().to_string(), error))?;
+        }
+        self.make_room()
+    }
+
+    /// Writes why the recording ends, and nothing after that. The reader notices if it is missing.
+    pub fn end(mut self, why: &str) {
+        let done = self.append_block(kind::END, why.as_bytes()).and_then(|()| self.file.sync_data());
+        if let Err(error) = done {
+            tracing::error!("the end of the recording {}: {error}", self.folder.display());
+        }
+    }
+
+    fn append_block(&mut self, kind: u16, raw: &[u8]) -> io::Result<()> {
+        self.written += append(&mut self.file, kind, raw, &mut self.scratch)? as u64;
+        Ok(())
+    }
+
+    fn next_segment(&mut self) -> io::Result<()> {
+        self.earlier = size_of(&self.folder)?;
+        self.segment += 1;
+        self.file = private().open(segment::path(&self.folder, self.segment))?;
+        self.written = begin(&mut self.file)? as u64;
+        // Earlier runs change only when another controller records.
+        self.check_others()
+    }
+
+    /// Removes the oldest runs while all together reach the limit.
+    fn check_others(&self) -> io::Result<()> {
+        let mut others: Vec<(PathBuf, u64)> = Vec::new();
+        for run in runs(&self.all)?.into_iter().filter(|run| *run != self.folder) {
+            let size = size_of(&run)?;
+            others.push((run, size));
+        }
+        let mut total = self.earlier + SEGMENT.min(self.limit / 8) + others.iter().map(|(_, size)| size).sum::<u64>();
+        for (run, size) in others {
+            if total + RESERVE > self.limit && remove_run(&run)? {
+                total -= size;
+            }
+        }
+        Ok(())
+    }
+
+    fn make_room(&self) -> Result<(), Full> {
+        let own = self.earlier + self.written + RESERVE;
+        if own > self.limit { Err(Full::Limit(self.limit)) } else { Ok(()) }
+    }
+
+    /// Makes room for the first segment.
+    pub fn begin(&mut self, start: &[u8]) -> io::Result<()> {
+        self.earlier = size_of(&self.folder)?.saturating_sub(self.written);
+        self.check_others()?;
+        self.append_block(kind::START, start)
+    }
+}
+
+/// Files that only their owner can read.
+fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    options
+}
+
+/// Makes a folder with the time in its name.
+fn new_folder(all: &Path, header: &Header) -> io::Result<PathBuf> {
+    let time = header.began_at.replace(':', "-");
+    for number in 1.. {
+        let name = if number == 1 { time.clone() } else { format!("{time}-{number}") };
+        let folder = all.join(name);
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => {}
+            done => return done.map(|()| folder),
+        }
+    }
+    Err(io::Error::other("all names are taken"))
+}
+
+/// Removes a run, unless a controller is recording it. Only files that a recording has are removed.
+fn remove_run(run: &Path) -> io::Result<bool> {
+    let header = File::open(run.join(HEADER))?;
+    if flock(&header, FlockOperation::NonBlockingLockExclusive).is_err() {
+        return Ok(false);
+    }
+    for entry in std::fs::read_dir(run)? {
+        let (entry, is_policy) = entry.map(|entry| {
+            let is_policy = entry.file_name().to_string_lossy().starts_with("policy-");
+            (entry, is_policy)
+        })?;
+        let path = entry.path();
+        if is_policy && entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(path)?;
+        } else if path.extension().is_some_and(|suffix| suffix == "segment") {
+            std::fs::remove_file(path)?;
+        }
+    }
+    std::fs::remove_file(run.join(HEADER))?;
+    // Something else may be in it. Then the folder stays.
+    let _ = std::fs::remove_dir(run);
+    Ok(true)
+}
+
+/// Copies the files of a policy into a folder of the recording.
+pub(crate) fn copy_source(folder: &Path, number: u64, source: &PolicySource) -> Result<RecordedSource, RecordingError> {
+    let (name, files) = match source {
+        PolicySource::Builtin(name) => return Ok(RecordedSource::Builtin { name: name.clone() }),
+        PolicySource::Program => return Ok(RecordedSource::Program),
+        PolicySource::Files { name, files } => (name, files),
+    };
+    if files.iter().map(|(_, content)| content.len() as u64).sum::<u64>() > MAX_BYTES {
+        return Err(RecordingError::Policy(name.clone()));
+    }
+    let own = format!("policy-{number}");
+    let to = folder.join(&own);
+    let copy = || -> io::Result<()> {
+        DirBuilder::new().mode(0o700).create(&to)?;
+        for (path, content) in files {
+            private().open(to.join(path))?.write_all(content)?;
+        }
+        Ok(())
+    };
+    copy().map_err(|error| RecordingError::io(&to, error))?;
+    Ok(RecordedSource::Files { folder: own, name: name.clone(), hash: hash(files) })
+}
+
+fn hash(files: &[(PathBuf, Vec<u8>)]) -> String {
+    let mut files: Vec<&(PathBuf, Vec<u8>)> = files.iter().collect();
+    files.sort();
+    let parts = files.iter().flat_map(|(path, content)| [path.as_os_str().as_encoded_bytes(), content.as_slice()]);
+    Fingerprint::of(parts).to_string()
+}
+
+/// What stands for the files of a policy in this folder. None if they are too many bytes. What else is in it, such as
+/// what Python keeps of a file that it has compiled, does not count.
+pub(crate) fn hash_of(folder: &Path) -> io::Result<Option<String>> {
+    let (mut files, mut left) = (Vec::new(), MAX_BYTES);
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            let Ok(content) = segment::read_bounded(&entry.path(), left) else { return Ok(None) };
+            left -= content.len() as u64;
+            files.push((PathBuf::from(entry.file_name()), content));
+        }
+    }
+    Ok(Some(hash(&files)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let path = std::env::temp_dir().join(format!("maple-files-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&path);
+            Folder(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn header() -> Header {
+        Header::new(SystemTime::UNIX_EPOCH, 2, "maple")
+    }
+
+    /// Bytes that can't be compressed.
+    fn noise(count: usize) -> Vec<u8> {
+        let next = |state: &mut u64| {
+            *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            Some((*state >> 33) as u8)
+        };
+        std::iter::successors(Some(1u64), |state| Some(state.wrapping_mul(6364136223846793005).wrapping_add(1)))
+            .map(|mut state| next(&mut state).unwrap_or_default())
+            .take(count)
+            .collect()
+    }
+
+    #[test]
+    fn blocks_are_read_as_they_were_written_until_any_byte_where_the_file_ends() {
+        let all = Folder::new("torn");
+        let mut files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        let blocks = [noise(300), b"text".repeat(50), noise(2)];
+        for (number, block) in blocks.iter().enumerate() {
+            files.append(number as u16, block).expect("there is room");
+        }
+        let folder = files.folder().to_owned();
+        drop(files);
+        let path = segment::path(&folder, 1);
+        let whole = std::fs::read(&path).expect("it was written");
+        let mut ends = Vec::new();
+        for end in 0..=whole.len() {
+            std::fs::write(&path, &whole[..end]).expect("it can be written");
+            let (index, _) = segment::index(&folder).expect("what is there is whole");
+            let mut reader = segment::BlockReader::new(&folder);
+            for (number, block) in index.iter().enumerate() {
+                assert_eq!(reader.read(block).expect("it is whole"), blocks[number], "of {end} bytes");
+            }
+            ends.push(index.len());
+        }
+        assert!(ends.is_sorted() && ends.last() == Some(&3) && ends[whole.len() - 1] == 2);
+    }
+
+    #[test]
+    fn a_byte_that_changed_is_found() {
+        let all = Folder::new("changed");
+        let mut files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        files.append(0, &noise(100)).expect("there is room");
+        let folder = files.folder().to_owned();
+        drop(files);
+        let path = segment::path(&folder, 1);
+        let whole = std::fs::read(&path).expect("it was written");
+        for at in 0..whole.len() {
+            let mut other = whole.clone();
+            other[at] ^= 1;
+            std::fs::write(&path, &other).expect("it can be written");
+            let read = segment::index(&folder).and_then(|(index, is_torn)| {
+                let mut reader = segment::BlockReader::new(&folder);
+                let read = index.iter().map(|block| reader.read(block).map(drop)).collect::<Result<Vec<_>, _>>()?;
+                Ok((read.len(), is_torn))
+            });
+            assert!(matches!(read, Err(_) | Ok((0, true))), "byte {at}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_run_goes_when_all_reach_the_limit_and_a_run_of_its_own_ends() {
+        let all = Folder::new("limit");
+        let mut first = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        (0..6).for_each(|_| first.append(0, &noise(100_000)).expect("there is room"));
+        let earlier = first.folder().to_owned();
+        let mut second = Files::create(&all.0, LEAST, &header()).expect("another folder");
+        (0..3).for_each(|_| second.append(0, &noise(100_000)).expect("there is room"));
+        assert!(earlier.exists(), "it is being recorded");
+        first.end("it is over");
+        let mut full = None;
+        for _ in 0..20 {
+            if let Err(error) = second.append(0, &noise(100_000)) {
+                full = Some(error);
+                break;
+            }
+        }
+        assert!(!earlier.exists(), "it was the oldest");
+        assert!(matches!(full, Some(Full::Limit(LEAST))), "{full:?}");
+        second.end("the limit");
+        assert!(size_of(&all.0).expect("it is there") <= LEAST);
+    }
+
+    #[test]
+    fn another_format_or_version_is_refused_with_both_numbers() {
+        let all = Folder::new("version");
+        let files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        let folder = files.folder().to_owned();
+        drop(files);
+        assert_eq!(Header::read(&folder).expect("it is ours"), header());
+        let write = |header: &Header| {
+            let text = serde_json::to_string(header).expect("it is JSON");
+            std::fs::write(folder.join(HEADER), text).expect("it can be written");
+            Header::read(&folder).expect_err("it is another's").to_string()
+        };
+        let error = write(&Header { maple: "0.0.9".into(), ..header() });
+        assert!(error.contains("recorded by Maple 0.0.9") && error.contains(env!("CARGO_PKG_VERSION")), "{error}");
+        let error = write(&Header { format: 9, ..header() });
+        assert!(error.contains("has format 9, and this version of Maple reads format 1"), "{error}");
+        assert!(Header::read(&all.0).expect_err("no run").to_string().contains("has no recording"));
+    }
+
+    #[test]
+    fn files_of_a_policy_are_copied_for_their_owner_only() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let all = Folder::new("policy");
+        let files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        let source =
+            PolicySource::Files { name: "acl.py:strict".into(), files: vec![("acl.py".into(), b"pass".to_vec())] };
+        let recorded = copy_source(files.folder(), 3, &source).expect("it can be written");
+        assert!(matches!(&recorded, RecordedSource::Files { folder, name, .. }
+            if folder == "policy-3" && name == "acl.py:strict"));
+        let copy = files.folder().join("policy-3/acl.py");
+        assert_eq!(std::fs::read(&copy).expect("it was copied"), b"pass");
+        assert_eq!(std::fs::metadata(copy).expect("it is there").permissions().mode() & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,440 @@
+//! Recordings: all that reaches the engines of a run, so that it can be run again without a network.
+//!
+//! # What
+//!
+//! Engines are deterministic. So a recording has what determines them: the events of each turn with its time, how the
+//! engine's uses of the store lay between those of other shards ([`Engine::take_notes`](maple_core::engine::Engine)), what
+//! others wrote to the store, the options, the state at the start, and the files of each policy. It has a checksum of each
+//! message that was sent, so that a replay can tell whether it sends the same. Packets that are answered as hits change
+//! nothing, and are only counted. `crate::replay` runs it again.
+//!
+//! # Where
+//!
+//! Each run of a controller has a folder of its own in the folder that was asked for: `header.json`, segments, and the
+//! files of policies. A replay can begin only where the engines began: at the start of the run. So when all runs together
+//! reach the limit, the oldest *run* goes. If there is only this one, its recording ends, and says so.
+//!
+//! # How
+//!
+//! A shard appends each turn to a buffer. A thread takes the buffers several times a second, compresses them and
+//! writes. A shard waits for no disk: if a buffer is full, the recording ends, and says so.
+//!
+//! ```text
+//!  shard ── turn ──► buffer ──┐
+//!  shard ── turn ──► buffer ──┼── writer: compress, append ──► 00000001.segment, 00000002.segment, …
+//!  store ── write ─► buffer ──┘
+//! ```
+//!
+//! Keys, certificates and passwords are no events and no options of engines, so they are in no recording. State and
+//! policies are in it, and what these hold. So only its owner can read it.
+
+pub(crate) mod codec;
+pub(crate) mod events;
+mod files;
+mod outside;
+mod shard;
+mod source;
+mod values;
+
+pub(crate) mod segment;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::{Duration, SystemTime};
+
+use maple_core::engine::{Options, Time};
+use maple_core::ids::ShardId;
+use maple_core::policy::Policy;
+use maple_core::state::Store;
+use maple_wire::Dpid;
+
+use crate::time::Clock;
+use codec::Codec;
+use files::{Files, Full};
+pub(crate) use files::{Header, Start, hash_of, runs};
+use outside::OutsideWitness;
+pub(crate) use outside::read_all as read_outside;
+pub(crate) use shard::{ShardRecorder, Turn, checksum, sent};
+pub use source::{PolicySource, RecordedSource};
+pub(crate) use source::{SourceRecord, is_inside, read_all as read_sources};
+
+/// How often buffers are written.
+const PERIOD: Duration = Duration::from_millis(200);
+/// A buffer of more bytes is written at once.
+const HIGH: usize = 1 << 20;
+/// The most bytes of a buffer. Beyond that, the disk is too slow.
+const MAX_PENDING: usize = segment::MAX_BLOCK;
+
+/// Where and how a run is recorded.
+#[derive(Clone, Debug)]
+pub struct RecordOptions {
+    /// The folder of recordings.
+    pub folder: PathBuf,
+    /// The most bytes of all recordings there.
+    pub limit: u64,
+    /// Where the policy comes from.
+    pub policy: PolicySource,
+    /// The name of the compiler, for the replay.
+    pub compiler: String,
+}
+
+/// Why there is no recording.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordingError {
+    /// There is none.
+    #[error("{0} has no recording: maple run --record makes one")]
+    None(PathBuf),
+    /// The system refused something.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The files have another format.
+    #[error("{path} has format {format}, and this version of Maple reads format {known}", known = segment::FORMAT)]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// Its format.
+        format: u32,
+    },
+    /// Another version of Maple, whose engines may do otherwise.
+    #[error(
+        "{path} was recorded by Maple {recorded}, and this is Maple {this}: engines of different versions may decide \
+         otherwise, so replay it with that version"
+    )]
+    Version {
+        /// The recording.
+        path: PathBuf,
+        /// The version that recorded.
+        recorded: String,
+        /// This version.
+        this: &'static str,
+    },
+    /// Something in a file is not as it was written.
+    #[error("{path}, byte {offset}: {why}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        offset: u64,
+        /// What is wrong.
+        why: String,
+    },
+    /// The limit is too small.
+    #[error("recordings take at least {least} bytes, and the limit is {limit}")]
+    Limit {
+        /// The limit that was given.
+        limit: u64,
+        /// The lowest one.
+        least: u64,
+    },
+    /// The policy is too large.
+    #[error("the files of the policy {0} take more than 64 MiB")]
+    Policy(String),
+}
+
+impl RecordingError {
+    pub(crate) fn io(path: &Path, error: io::Error) -> RecordingError {
+        RecordingError::Io { path: path.to_owned(), error }
+    }
+
+    pub(crate) fn damaged(path: &Path, offset: u64, why: impl fmt::Display) -> RecordingError {
+        RecordingError::Damaged { path: path.to_owned(), offset, why: why.to_string() }
+    }
+}
+
+/// A recording that is being made. All copies are the same one.
+#[derive(Clone)]
+pub struct Recording(Arc<Shared>);
+
+/// The thread that writes a recording. It ends, with all written, when this is dropped.
+pub struct Writer {
+    recording: Recording,
+    store: Arc<Store>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What shards, the store and the writer share.
+pub(crate) struct Shared {
+    /// The folder of this run.
+    folder: PathBuf,
+    /// When the clock of the run was at zero.
+    began: SystemTime,
+    clock: Clock,
+    /// How often the store had moved at the start.
+    from: AtomicU64,
+    is_on: AtomicBool,
+    /// Why it has ended, if it ended by itself.
+    failure: Mutex<Option<String>>,
+    shards: Vec<Mutex<Vec<u8>>>,
+    outside: Mutex<Vec<u8>>,
+    sources: Mutex<Sources>,
+    wanted: Mutex<Wanted>,
+    wake: Condvar,
+}
+
+/// What the writer is to do next.
+#[derive(Debug, Default)]
+struct Wanted {
+    is_urgent: bool,
+    is_over: bool,
+}
+
+/// The policies of the run.
+#[derive(Default)]
+struct Sources {
+    /// Each with its number.
+    known: Vec<(Weak<dyn Policy>, u64)>,
+    next: u64,
+    /// Records to write.
+    pending: Vec<u8>,
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Recording").field(&self.0.folder).finish()
+    }
+}
+
+impl Shared {
+    /// How often the store had moved at the start.
+    pub fn from(&self) -> u64 {
+        self.from.load(Ordering::Relaxed)
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Ends the recording, and says why, once.
+    pub fn fail(&self, why: &str) {
+        if self.is_on.swap(false, Ordering::Relaxed) {
+            let at = timestamp_of(self.began, self.clock.now());
+            tracing::error!("the recording {} ends at {at}: {why}", self.folder.display());
+            *lock(&self.failure) = Some(why.to_owned());
+            self.wake(|wanted| wanted.is_urgent = true);
+        }
+    }
+
+    fn wake(&self, change: impl FnOnce(&mut Wanted)) {
+        change(&mut lock(&self.wanted));
+        self.wake.notify_one();
+    }
+
+    /// Appends a record of a shard.
+    pub fn append(&self, shard: ShardId, record: &[u8]) {
+        let Some(buffer) = self.shards.get(usize::from(shard.0)) else { return };
+        self.append_to(buffer, |out| out.extend_from_slice(record));
+    }
+
+    fn append_outside(&self, put: impl FnOnce(&mut Vec<u8>)) {
+        self.append_to(&self.outside, put);
+    }
+
+    fn append_to(&self, buffer: &Mutex<Vec<u8>>, put: impl FnOnce(&mut Vec<u8>)) {
+        let mut buffer = lock(buffer);
+        let before = buffer.len();
+        put(&mut buffer);
+        let after = buffer.len();
+        if after > MAX_PENDING {
+            buffer.truncate(before);
+            drop(buffer);
+            return self.fail("the disk is too slow, or a turn is too large");
+        }
+        drop(buffer);
+        if before < HIGH && after >= HIGH {
+            self.wake(|wanted| wanted.is_urgent = true);
+        }
+    }
+
+    /// Waits until there is something to write. Returns whether that is the last time.
+    fn wait(&self) -> bool {
+        let is_quiet = |wanted: &mut Wanted| !wanted.is_urgent && !wanted.is_over;
+        let waited = self.wake.wait_timeout_while(lock(&self.wanted), PERIOD, is_quiet);
+        let mut wanted = waited.unwrap_or_else(PoisonError::into_inner).0;
+        wanted.is_urgent = false;
+        wanted.is_over
+    }
+
+    /// Writes what has come. Mostly the shards' buffers are written by turns, so `spare` keeps their memory.
+    fn write(&self, files: &mut Files, spare: &mut Vec<u8>) -> Result<(), Full> {
+        let all = self.shards.iter().zip(0u16..).chain([(&self.outside, segment::kind::OUTSIDE)]);
+        for (buffer, kind) in all {
+            std::mem::swap(&mut *lock(buffer), spare);
+            files.append(kind, spare)?;
+            spare.clear();
+        }
+        let sources = std::mem::take(&mut lock(&self.sources).pending);
+        files.append(segment::kind::SOURCES, &sources)
+    }
+
+    /// The work of the writer.
+    fn run(&self, mut files: Files) {
+        let mut spare = Vec::new();
+        loop {
+            let is_last = self.wait();
+            // After a failure, shards and store append nothing any more.
+            let is_over = is_last || !self.is_on();
+            if let Err(full) = self.write(&mut files, &mut spare) {
+                self.fail(&full.to_string());
+                return files.end(&full.to_string());
+            }
+            if is_over {
+                let why = lock(&self.failure).clone();
+                return files.end(why.as_deref().unwrap_or("the controller stopped"));
+            }
+        }
+    }
+}
+
+impl Recording {
+    /// Begins a recording of a controller with so many shards, before any of them runs.
+    pub(crate) fn begin(
+        options: &RecordOptions,
+        (shards, engine): (usize, &Options),
+        (store, policy): (&Arc<Store>, &Arc<dyn Policy>),
+        clock: Clock,
+    ) -> Result<(Recording, Writer), RecordingError> {
+        let began = now_at_zero(&clock);
+        let header = Header::new(began, shards, &options.compiler);
+        let mut files = Files::create(&options.folder, options.limit, &header)?;
+        let shared = Arc::new(Shared {
+            folder: files.folder().to_owned(),
+            began,
+            clock,
+            from: AtomicU64::new(0),
+            is_on: AtomicBool::new(true),
+            failure: Mutex::default(),
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            outside: Mutex::default(),
+            sources: Mutex::default(),
+            wanted: Mutex::default(),
+            wake: Condvar::new(),
+        });
+        let (state, from) = store.attend(Arc::new(OutsideWitness(Arc::clone(&shared))));
+        shared.from.store(from, Ordering::Relaxed);
+        let mut start = Vec::new();
+        Start { options: engine.clone(), from, writes: state.of_users() }.put(&mut start);
+        let recording = Recording(Arc::clone(&shared));
+        recording.name_policy(policy, &options.policy)?;
+        let path = shared.folder.clone();
+        files.begin(&start).map_err(|error| RecordingError::io(&path, error))?;
+        let work = move || shared.run(files);
+        let thread = std::thread::Builder::new().name("record".into()).spawn(work);
+        let thread = Some(thread.map_err(|error| RecordingError::io(&path, error))?);
+        Ok((recording.clone(), Writer { recording, store: Arc::clone(store), thread }))
+    }
+
+    /// The folder of this run.
+    pub fn folder(&self) -> &Path {
+        &self.0.folder
+    }
+
+    /// Why it has ended, if it ended by itself.
+    pub fn failure(&self) -> Option<String> {
+        lock(&self.0.failure).clone()
+    }
+
+    /// The present moment, for people: `2026-11-26T04:15:11.000Z`.
+    pub fn now(&self) -> String {
+        timestamp_of(self.0.began, self.0.clock.now())
+    }
+
+    /// What is said of a crash: where the recording is, and when that was.
+    pub(crate) fn crash_text(&self) -> String {
+        match self.failure() {
+            None => format!("; maple replay {} comes there too, at {}", self.folder().display(), self.now()),
+            Some(_) => format!("; the recording {} had ended before", self.folder().display()),
+        }
+    }
+
+    /// Ends the recording, because something can't be repeated.
+    pub fn fail(&self, why: &str) {
+        self.0.fail(why);
+    }
+
+    /// The recorder of a shard.
+    pub(crate) fn shard(&self, shard: ShardId) -> ShardRecorder {
+        ShardRecorder::new(Arc::clone(&self.0), shard)
+    }
+
+    /// Says where a policy comes from that is to take the place of the one that runs.
+    ///
+    /// # Errors
+    /// [`RecordingError`] if its files can't be copied.
+    pub fn name_policy(&self, policy: &Arc<dyn Policy>, source: &PolicySource) -> Result<(), RecordingError> {
+        let mut sources = lock(&self.0.sources);
+        let number = sources.next;
+        let recorded = files::copy_source(&self.0.folder, number, source)?;
+        sources.add(policy, number, recorded);
+        Ok(())
+    }
+
+    /// Says that a policy lets `new` decide what enters at some switches, and `old` everything else.
+    pub fn name_canary(&self, policy: &Arc<dyn Policy>, of: (&Arc<dyn Policy>, &Arc<dyn Policy>), switches: &[Dpid]) {
+        let mut sources = lock(&self.0.sources);
+        let (Some(old), Some(new)) = (sources.number_of(of.0), sources.number_of(of.1)) else { return };
+        let number = sources.next;
+        sources.add(policy, number, RecordedSource::Canary { old, new, switches: switches.to_vec() });
+    }
+
+    /// This candidate is to be tried. If its policy has no source, the recording ends.
+    pub(crate) fn note_candidate(&self, candidate: u64, policy: &Arc<dyn Policy>) {
+        let mut sources = lock(&self.0.sources);
+        match sources.number_of(policy) {
+            Some(number) => SourceRecord::Candidate { candidate, number }.put(&mut sources.pending),
+            None => {
+                drop(sources);
+                self.0.fail("another policy is to run, and it is not known which files it comes from");
+            }
+        }
+    }
+}
+
+impl Sources {
+    fn add(&mut self, policy: &Arc<dyn Policy>, number: u64, source: RecordedSource) {
+        self.known.retain(|(known, _)| known.strong_count() > 0);
+        self.known.push((Arc::downgrade(policy), number));
+        self.next = number + 1;
+        SourceRecord::Source { number, source }.put(&mut self.pending);
+    }
+
+    fn number_of(&self, policy: &Arc<dyn Policy>) -> Option<u64> {
+        let is_it = |known: &Weak<dyn Policy>| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(policy));
+        self.known.iter().rev().find(|(known, _)| known.strong_count() > 0 && is_it(known)).map(|(_, number)| *number)
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.store.dismiss();
+        self.recording.0.wake(|wanted| wanted.is_over = true);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes the recording panicked");
+        }
+    }
+}
+
+/// When this clock was at zero.
+fn now_at_zero(clock: &Clock) -> SystemTime {
+    let since = Duration::from_nanos(clock.now().0);
+    SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+/// A time of a run as text.
+pub(crate) fn timestamp_of(began: SystemTime, at: Time) -> String {
+    crate::time::timestamp(began + Duration::from_nanos(at.0))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,72 @@
+//! What happens to the store besides what engines do: writes of other threads, and label ids that are kept.
+
+use std::sync::Arc;
+
+use maple_core::remembered::RememberedLabel;
+use maple_core::state::{Store, Witness, Write};
+
+use super::Shared;
+use super::codec::{Codec, Damaged, Reader, codec_enum};
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outside {
+    /// Someone published writes.
+    Wrote { writes: Vec<Write> },
+    /// Label ids were kept as a rehearsal gave them.
+    Rehearsed { labels: Vec<(RememberedLabel, u64)> },
+}
+
+codec_enum!(Outside { 0 => Wrote { writes }, 1 => Rehearsed { labels } });
+
+impl Outside {
+    /// Does it again.
+    pub fn repeat(self, store: &Store) {
+        match self {
+            Outside::Wrote { writes } => drop(store.update(|_| writes)),
+            Outside::Rehearsed { labels } => store.rehearse_labels(&labels),
+        }
+    }
+}
+
+/// Writes down what happens, with how often the store had moved before.
+pub(crate) struct OutsideWitness(pub Arc<Shared>);
+
+impl OutsideWitness {
+    fn note(&self, at: u64, what: &Outside) {
+        self.0.append_outside(|out| {
+            at.put(out);
+            what.put(out);
+        });
+    }
+}
+
+impl Witness for OutsideWitness {
+    fn wrote(&self, at: u64, writes: &[Write]) {
+        if self.0.is_on() {
+            self.note(at, &Outside::Wrote { writes: writes.to_vec() });
+        }
+    }
+
+    fn rehearsed(&self, at: u64, labels: &[(RememberedLabel, u64)]) {
+        if self.0.is_on() {
+            self.note(at, &Outside::Rehearsed { labels: labels.to_vec() });
+        }
+    }
+
+    fn watched(&self, _: u64) {
+        self.0.fail(
+            "a thread of the policy waits for something that is measured, or for an address, which no packet has asked \
+             for; a replay can't repeat that",
+        );
+    }
+}
+
+/// Reads all that a block holds.
+pub(crate) fn read_all(bytes: &[u8]) -> Result<Vec<(u64, Outside)>, Damaged> {
+    let (mut from, mut all) = (Reader::new(bytes), Vec::new());
+    while !from.is_empty() {
+        all.push(Codec::take(&mut from)?);
+    }
+    Ok(all)
+}

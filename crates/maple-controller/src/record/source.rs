@@ -1,0 +1,90 @@
+//! Where a policy comes from, so that a replay can load it again.
+
+use std::path::{Component, Path, PathBuf};
+
+use maple_wire::Dpid;
+
+use super::codec::{Codec, Damaged, Reader, codec_enum};
+
+/// The largest size of all files of a policy.
+pub(crate) const MAX_BYTES: u64 = 64 << 20;
+
+/// Where a policy comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PolicySource {
+    /// A policy that the command has, by its name, such as `builtin:flood`.
+    Builtin(String),
+    /// A policy in a file.
+    Files {
+        /// The file, and the name of the policy in it if one was given: `acl.py:strict`.
+        name: String,
+        /// The file and those beside it that may be part of the policy, by their names in the folder, with what they
+        /// hold.
+        files: Vec<(PathBuf, Vec<u8>)>,
+    },
+    /// A program with a policy of its own.
+    Program,
+}
+
+/// The same, as a recording holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordedSource {
+    /// A policy that the command has, by its name.
+    Builtin {
+        /// Its name.
+        name: String,
+    },
+    /// A policy in a file.
+    Files {
+        /// The folder in the recording that has the files.
+        folder: String,
+        /// The file in it, and the name of the policy in the file.
+        name: String,
+        /// What stands for the contents of the files.
+        hash: String,
+    },
+    /// A program with a policy of its own.
+    Program,
+    /// Two other policies, of which the new one decides what enters at some switches.
+    Canary {
+        /// The number of the old policy's source.
+        old: u64,
+        /// The number of the new policy's source.
+        new: u64,
+        /// The switches.
+        switches: Vec<Dpid>,
+    },
+}
+
+codec_enum!(RecordedSource {
+    0 => Builtin { name },
+    1 => Files { folder, name, hash },
+    2 => Program,
+    3 => Canary { old, new, switches },
+});
+
+/// A record about policies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SourceRecord {
+    /// The policy with this number, from 0 up, comes from there. Number 0 ran first.
+    Source { number: u64, source: RecordedSource },
+    /// This candidate is the policy with that number.
+    Candidate { candidate: u64, number: u64 },
+}
+
+codec_enum!(SourceRecord { 0 => Source { number, source }, 1 => Candidate { candidate, number } });
+
+/// Whether a path of a recording names something in its own folder.
+pub(crate) fn is_inside(path: &Path) -> bool {
+    let mut parts = path.components();
+    matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
+}
+
+/// Reads all records of a block.
+pub(crate) fn read_all(bytes: &[u8]) -> Result<Vec<SourceRecord>, Damaged> {
+    let (mut from, mut all) = (Reader::new(bytes), Vec::new());
+    while !from.is_empty() {
+        all.push(SourceRecord::take(&mut from)?);
+    }
+    Ok(all)
+}

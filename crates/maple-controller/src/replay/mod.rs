@@ -1,0 +1,275 @@
+//! Replays: a recording run again, without a network.
+//!
+//! Each engine of the recorded run has a thread. It gets the events of its turns at their times, and the gate (`gate.rs`)
+//! lets it use the store when it did. What it sends is compared with the checksums of what was sent. A replay begins
+//! with the run and goes on to its end, to a time, or to the first difference.
+//!
+//! Nothing runs in a replay besides the policy: no thread of its file, no timer, no listener. What these wrote is in the
+//! recording.
+
+mod gate;
+mod recorded;
+mod shard;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use maple_core::engine::{Conductor, Due, Engine, Options, Time};
+use maple_core::ids::ShardId;
+use maple_core::policy::Policy;
+use maple_core::state::Store;
+use maple_wire::Dpid;
+
+use crate::record::segment::kind;
+use crate::record::{RecordingError, read_outside};
+use gate::Gate;
+pub use recorded::Recorded;
+use shard::ShardReplay;
+
+/// How often progress is told.
+const TELL: Duration = Duration::from_millis(200);
+
+/// How a recording is run again.
+pub struct ReplayOptions<'a> {
+    /// The policies of the recording, by the numbers of [`Recorded::sources`].
+    pub policies: BTreeMap<u64, Arc<dyn Policy>>,
+    /// Changes options of engines that a recording does not have: the compiler.
+    pub prepare: &'a dyn Fn(&mut Options),
+    /// No turn after this time is run.
+    pub until: Option<Time>,
+    /// Is told how far it is, several times a second.
+    pub progress: &'a dyn Fn(&Counts),
+}
+
+/// How much was run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The time of the last turn.
+    pub at: Time,
+    /// Turns of engines.
+    pub turns: u64,
+    /// Events.
+    pub events: u64,
+    /// Messages to switches, the flow-mods among them.
+    pub messages: u64,
+    /// Flow-mods.
+    pub flow_mods: u64,
+}
+
+/// The first thing that was otherwise than recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstDifference {
+    /// The time of the turn.
+    pub at: Time,
+    /// The shard.
+    pub shard: ShardId,
+    /// The switch that the message is for, if it is about one.
+    pub switch: Option<Dpid>,
+    /// What differs, with the message that was sent now.
+    pub what: String,
+}
+
+/// What came of a replay.
+pub struct Replayed {
+    /// The engines as they are now, in the order of their shards. They can be asked, but get no further events.
+    pub engines: Vec<Engine>,
+    /// The state as it is now.
+    pub store: Arc<Store>,
+    /// How much was run.
+    pub counts: Counts,
+    /// What was otherwise than recorded first. None: every message was the same.
+    pub difference: Option<FirstDifference>,
+    /// Whether it ended before the recording says that the run did: something is missing at the end.
+    pub is_cut: bool,
+}
+
+/// What the threads of a replay share.
+struct Common {
+    gate: Arc<Gate>,
+    policies: BTreeMap<u64, Arc<dyn Policy>>,
+    candidates: BTreeMap<u64, u64>,
+    until: Option<Time>,
+    outcome: Mutex<Outcome>,
+    ended: Condvar,
+    at: AtomicU64,
+    turns: AtomicU64,
+    events: AtomicU64,
+    messages: AtomicU64,
+    flow_mods: AtomicU64,
+}
+
+#[derive(Default)]
+struct Outcome {
+    engines: BTreeMap<ShardId, Engine>,
+    /// The threads that have ended.
+    threads: usize,
+    difference: Option<FirstDifference>,
+    /// The first turn that could not be run, because it waits for something that does not come.
+    stuck: Option<FirstDifference>,
+    error: Option<RecordingError>,
+}
+
+impl Common {
+    fn new(recorded: &Recorded, policies: BTreeMap<u64, Arc<dyn Policy>>, until: Option<Time>) -> Common {
+        let [at, turns, events, messages, flow_mods] = std::array::from_fn(|_| AtomicU64::new(0));
+        Common {
+            gate: Arc::new(Gate::new(recorded.shards() + 1, recorded.start.from)),
+            policies,
+            candidates: recorded.candidates.clone(),
+            until,
+            outcome: Mutex::default(),
+            ended: Condvar::new(),
+            at,
+            turns,
+            events,
+            messages,
+            flow_mods,
+        }
+    }
+
+    /// What came of it, when all threads have ended.
+    fn replayed(self, recorded: &Recorded, store: Arc<Store>) -> Result<Replayed, RecordingError> {
+        let (counts, until) = (self.counts(), self.until);
+        let outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = outcome.error {
+            return Err(error);
+        }
+        let is_cut = until.is_none() && (recorded.end().is_none() || recorded.is_torn());
+        let engines = outcome.engines.into_values().collect();
+        // What a whole recording has must all be run.
+        let is_stuck = until.is_none() && !is_cut;
+        let difference = outcome.difference.or(outcome.stuck.filter(|_| is_stuck));
+        Ok(Replayed { engines, store, counts, difference, is_cut })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Outcome> {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn counts(&self) -> Counts {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Counts {
+            at: Time(get(&self.at)),
+            turns: get(&self.turns),
+            events: get(&self.events),
+            messages: get(&self.messages),
+            flow_mods: get(&self.flow_mods),
+        }
+    }
+
+    /// Something differs. Of several things, the first counts.
+    fn differs(&self, difference: FirstDifference) {
+        let mut outcome = self.lock();
+        if outcome.difference.as_ref().is_none_or(|first| difference.at < first.at) {
+            outcome.difference = Some(difference);
+        }
+        drop(outcome);
+        self.gate.release();
+    }
+
+    /// A turn can't be run, because what it waits for does not come.
+    fn waits_in_vain(&self, at: Time, shard: ShardId) {
+        let what = "this turn waits for something that other shards, or other threads, did and do not do now".into();
+        let stuck = FirstDifference { at, shard, switch: None, what };
+        let mut outcome = self.lock();
+        if outcome.stuck.as_ref().is_none_or(|first| at < first.at) {
+            outcome.stuck = Some(stuck);
+        }
+    }
+
+    fn fails(&self, error: RecordingError) {
+        self.lock().error.get_or_insert(error);
+        self.gate.release();
+    }
+
+    fn ends(&self, engine: Option<(ShardId, Engine)>) {
+        let mut outcome = self.lock();
+        outcome.engines.extend(engine);
+        outcome.threads += 1;
+        drop(outcome);
+        self.ended.notify_all();
+    }
+
+    /// Tells progress until so many threads have ended.
+    fn watch(&self, threads: usize, progress: &dyn Fn(&Counts)) {
+        let mut outcome = self.lock();
+        while outcome.threads < threads {
+            let waited = self.ended.wait_timeout(outcome, TELL).unwrap_or_else(PoisonError::into_inner);
+            drop(waited);
+            progress(&self.counts());
+            outcome = self.lock();
+        }
+    }
+}
+
+/// Runs a recording again.
+///
+/// # Errors
+/// [`RecordingError`] if the recording is damaged.
+pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replayed, RecordingError> {
+    let store = Store::new();
+    let writes = recorded.start.writes.clone();
+    store.update(|_| writes);
+    let mut engine_options = recorded.start.options.clone();
+    (options.prepare)(&mut engine_options);
+    let common = Common::new(recorded, options.policies, options.until);
+    let first = common.policies.get(&0).cloned();
+    let first = first.ok_or_else(|| RecordingError::damaged(recorded.folder(), 0, "it has no policy"))?;
+    let shards = recorded.shards();
+    std::thread::scope(|scope| {
+        for number in 0..shards {
+            let (common, store, policy, options) = (&common, &store, &first, engine_options.clone());
+            scope.spawn(move || run_shard(recorded, common, ShardId(number as u8), (store, policy, options)));
+        }
+        scope.spawn(|| {
+            if let Err(error) = repeat_outside(recorded, &common, &store, shards) {
+                common.fails(error);
+            }
+            common.gate.finish(shards);
+            common.ends(None);
+        });
+        common.watch(shards + 1, options.progress);
+    });
+    common.replayed(recorded, store)
+}
+
+/// The work of a shard's thread.
+fn run_shard(
+    recorded: &Recorded,
+    common: &Common,
+    shard: ShardId,
+    (store, policy, options): (&Arc<Store>, &Arc<dyn Policy>, Options),
+) {
+    let turns = recorded.blocks(shard.0.into());
+    let mut work = Some(|| {
+        let mut engine = Engine::new(shard, Arc::clone(store), Arc::clone(policy), options);
+        engine.replay(recorded.start.from, Arc::clone(&common.gate) as Arc<dyn Conductor>);
+        ShardReplay::new(common, shard, turns, recorded.folder()).run(engine)
+    });
+    policy.on_thread(&mut || {
+        let Some(work) = work.take() else { return };
+        let engine = catch_unwind(AssertUnwindSafe(work)).ok();
+        common.gate.finish(usize::from(shard.0));
+        common.ends(engine.map(|engine| (shard, engine)));
+    });
+}
+
+/// Does to the store what was done besides what engines did.
+fn repeat_outside(recorded: &Recorded, common: &Common, store: &Store, party: usize) -> Result<(), RecordingError> {
+    let mut blocks = recorded.blocks(kind::OUTSIDE);
+    while let Some(bytes) = blocks.next()? {
+        let all = read_outside(&bytes).map_err(|why| RecordingError::damaged(recorded.folder(), 0, why))?;
+        for (at, what) in all {
+            let due = Due { at, moves: true };
+            if !common.gate.await_use(party, due) {
+                return Ok(());
+            }
+            what.repeat(store);
+            common.gate.end_use(party, due);
+        }
+    }
+    Ok(())
+}

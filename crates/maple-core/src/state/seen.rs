@@ -1,0 +1,228 @@
+//! The order in which the store is used, for recordings.
+//!
+//! # What
+//!
+//! The store *moves* when something changes that another shard can see: a commit publishes writes, or a subscription is
+//! the first of its kind. What else an engine does with the store concerns its own leaves, labels and waits. So a use is
+//! determined by the engine's own uses before it, and by how often the store had moved. [`Seen`] says that number, and
+//! whether the use itself moved the store. Uses of different engines between two moves can change places.
+//!
+//! # How
+//!
+//! Each move happens under the lock of the state. The counter is odd while a move becomes visible. Who reads without the
+//! lock reads again if the counter has changed meanwhile. So a read is placed exactly, and costs two loads more, only
+//! where someone asks for its place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use maple_wire::Dpid;
+
+use super::store::{Restoring, StoreState};
+use super::written::{Author, Written};
+use super::{Cell, Commit, Conflict, ExclusiveCommit, Snapshot, Store, Txn, Write, sync};
+use crate::ids::LeafId;
+use crate::labels::{LabelIds, LabelKey, RehearsedLabel};
+use crate::network::Gauge;
+use crate::remembered::RememberedLabel;
+
+/// When the store was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// How often it had moved before.
+    pub at: u64,
+    /// Whether this use moved it.
+    pub moved: bool,
+}
+
+/// What happens to a store besides what engines do, in the order in which it happens.
+pub trait Witness: Send + Sync {
+    /// Someone has published writes. `at` is how often the store had moved before. The store is locked meanwhile.
+    fn wrote(&self, at: u64, writes: &[Write]);
+
+    /// The ids of labels were kept as a rehearsal gave them, each with its serial number.
+    fn rehearsed(&self, at: u64, labels: &[(RememberedLabel, u64)]);
+
+    /// Someone waits for what no one had asked for, so engines may measure or copy more because of that.
+    fn watched(&self, at: u64);
+}
+
+impl Store {
+    /// From now on tells `witness` what happens besides what engines do. Returns the state in which that begins, and how
+    /// often the store had moved.
+    pub fn attend(&self, witness: Arc<dyn Witness>) -> (Arc<Snapshot>, u64) {
+        let mut inner = self.lock();
+        inner.witness = Some(witness);
+        (self.snapshot(), self.moves.load(SeqCst) / 2)
+    }
+
+    /// No witness is told any more.
+    pub fn dismiss(&self) {
+        self.lock().witness = None;
+    }
+
+    /// Does something under the lock of the state.
+    pub(super) fn seen<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, Seen) {
+        let mut inner = self.lock();
+        let at = self.moves.load(SeqCst);
+        let done = work(&mut inner);
+        (done, Seen { at: at / 2, moved: self.moves.load(SeqCst) != at })
+    }
+
+    /// The same for something that depends on what other engines do between two moves.
+    fn alone<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, Seen) {
+        self.seen(|inner| {
+            let done = work(inner);
+            self.show(inner, || ());
+            done
+        })
+    }
+
+    /// Moves: makes visible what readers without the lock see.
+    pub(super) fn show<T>(&self, _locked: &mut StoreState, show: impl FnOnce() -> T) -> T {
+        self.moves.fetch_add(1, SeqCst);
+        let shown = show();
+        self.moves.fetch_add(1, SeqCst);
+        shown
+    }
+
+    /// How often the store has moved, once no move is under way.
+    fn settled_moves(&self) -> u64 {
+        loop {
+            let moves = self.moves.load(SeqCst);
+            if moves.is_multiple_of(2) {
+                return moves;
+            }
+            sync::step();
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Reads something without the lock.
+    pub(crate) fn read_seen<T>(&self, read: impl Fn(&Store) -> T) -> (T, Seen) {
+        loop {
+            let at = self.settled_moves();
+            let value = read(self);
+            if self.moves.load(SeqCst) == at {
+                return (value, Seen { at: at / 2, moved: false });
+            }
+        }
+    }
+
+    /// As [`Store::commit`].
+    pub(crate) fn commit_seen(&self, txn: Txn, reader: Option<LeafId>) -> (Result<Commit, Conflict>, Seen) {
+        let _pass = sync::read(&self.turnstile);
+        self.commit_past_turnstile(txn, reader, false)
+    }
+
+    /// As [`Store::update`].
+    pub(crate) fn update_seen(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> (Commit, Seen) {
+        self.update_by(&Author::Unknown, false, decide)
+    }
+
+    /// As [`Store::update_as`].
+    pub(crate) fn update_as_seen(
+        &self,
+        written: Written,
+        decide: impl FnOnce(&Snapshot) -> Vec<Write>,
+    ) -> (Commit, Seen) {
+        self.update_by(&Author::Known(Box::new(written), Vec::new()), false, decide)
+    }
+
+    /// As [`Store::is_current`].
+    pub(crate) fn is_current_seen(&self, leaf: LeafId) -> (bool, Seen) {
+        self.seen(|inner| inner.dependents.has(leaf))
+    }
+
+    /// As [`Store::forget`].
+    pub(crate) fn forget_seen(&self, leaf: LeafId) -> ((), Seen) {
+        self.seen(|inner| inner.dependents.forget(leaf))
+    }
+
+    /// As [`Store::dependents_of`].
+    pub(crate) fn dependents_of_seen(&self, cell: &Cell) -> (BTreeSet<LeafId>, Seen) {
+        self.seen(|inner| inner.dependents.of(cell))
+    }
+
+    /// The leaves that depend on a flood, of the network or of a part of it.
+    pub(crate) fn dependents_of_floods_seen(&self) -> (BTreeSet<LeafId>, Seen) {
+        self.seen(|inner| inner.dependents.of_floods())
+    }
+
+    /// What subscriptions need measured from the counters of this switch's ports.
+    pub(crate) fn wanted_of_ports(&self, dpid: Dpid) -> (BTreeSet<Gauge>, Seen) {
+        self.alone(|inner| {
+            let state = self.snapshot();
+            let ports = state.ports_of(dpid).map(|(port, _)| crate::network::Location::new(dpid, port));
+            let gauges = ports.flat_map(|at| [Gauge::Sent(at), Gauge::Received(at)]);
+            let mut wanted: BTreeSet<Gauge> = gauges.filter(|gauge| inner.dependents.wants(gauge)).collect();
+            if inner.dependents.want_use_of_links() {
+                wanted.extend(state.links_of(dpid).map(|(at, _)| Gauge::Sent(at)));
+            }
+            wanted
+        })
+    }
+
+    /// Whether a subscribed path depends on how much of links is used.
+    pub(crate) fn wants_use_of_links(&self) -> (bool, Seen) {
+        self.alone(|inner| inner.dependents.want_use_of_links())
+    }
+
+    /// What subscriptions need measured from the counters of this switch's rules.
+    pub(crate) fn wanted_of_rules(&self, dpid: Dpid) -> (BTreeSet<Gauge>, Seen) {
+        self.alone(|inner| {
+            let state = self.snapshot();
+            state.hosts_of(dpid).flat_map(|host| inner.dependents.wanted_traffic(host)).collect()
+        })
+    }
+
+    /// Works on the label ids of a switch of the caller's shard.
+    pub(crate) fn label_ids_seen<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> (T, Seen) {
+        let mut labels = sync::lock(&self.labels);
+        let at = self.settled_moves() / 2;
+        (work(labels.entry(switch).or_default()), Seen { at, moved: false })
+    }
+
+    /// The same for a switch of any shard.
+    pub(crate) fn other_label_ids_seen<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> (T, Seen) {
+        self.alone(|_| work(sync::lock(&self.labels).entry(switch).or_default()))
+    }
+
+    /// Keeps the ids of labels as a rehearsal gave them, each with its serial number.
+    pub fn rehearse_labels(&self, labels: &[(RememberedLabel, u64)]) {
+        let mut by_switch: BTreeMap<Dpid, Vec<RehearsedLabel>> = BTreeMap::new();
+        for (label, serial) in labels {
+            let key = LabelKey { port: label.port, id: label.id };
+            let rehearsed = RehearsedLabel { key, meaning: label.meaning, serial: *serial };
+            by_switch.entry(label.switch).or_default().push(rehearsed);
+        }
+        let mut inner = self.lock();
+        let mut all = sync::lock(&self.labels);
+        all.values_mut().for_each(|ids| ids.rehearse(&[]));
+        by_switch.into_iter().for_each(|(dpid, labels)| all.entry(dpid).or_default().rehearse(&labels));
+        drop(all);
+        let at = self.moves.load(SeqCst) / 2;
+        self.show(&mut inner, || ());
+        inner.witness.iter().for_each(|witness| witness.rehearsed(at, labels));
+    }
+
+    /// Reads the lists of switches that are restored.
+    pub(crate) fn restoring_seen<T>(&self, read: impl FnOnce(&Restoring) -> T) -> (T, Seen) {
+        let restoring = sync::lock(&self.restoring);
+        let at = self.settled_moves() / 2;
+        (read(&restoring), Seen { at, moved: false })
+    }
+
+    /// Changes these lists.
+    pub(crate) fn change_restoring_seen<T>(&self, work: impl FnOnce(&mut Restoring) -> T) -> (T, Seen) {
+        self.alone(|_| work(&mut sync::lock(&self.restoring)))
+    }
+}
+
+impl ExclusiveCommit<'_> {
+    /// As [`ExclusiveCommit::commit`].
+    pub(crate) fn commit_seen(&self, txn: Txn, reader: Option<LeafId>) -> (Result<Commit, Conflict>, Seen) {
+        self.store.commit_past_turnstile(txn, reader, false)
+    }
+}
