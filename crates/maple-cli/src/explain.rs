@@ -2,6 +2,7 @@
 
 mod dropped;
 mod live;
+mod recorded;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -11,10 +12,12 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use maple_controller::control::explain::{Explain, ExplainRequest, ExplainRule, to_text};
 use maple_controller::control::socket::{Live, Request, ask};
+use maple_controller::names::Names;
 use serde_json::Value;
 
 use crate::decode::ethernet_frames;
 use crate::options::default_control;
+use crate::policy::PolicyLoader;
 use crate::show::{hint, names};
 
 /// The most packets of a capture that are explained.
@@ -39,6 +42,12 @@ pub struct ExplainArgs {
     to: Option<String>,
     /// Where it enters [default: where its sender is]
     #[arg(long, value_name = "SWITCH:PORT")]
+    port: Option<String>,
+    /// In the place of a running controller, what `maple run --record FOLDER` has recorded
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["control", "rule", "matching", "dropped", "live", "no_counters"])]
+    recording: Option<PathBuf>,
+    /// When: a time such as 90s since the recording's start, 2026-11-26T04:15:11Z, or 04:15 [default: its end]
+    #[arg(long, value_name = "TIME", requires = "recording")]
     at: Option<String>,
     /// The whole frame as hex digits, from the Ethernet header on
     #[arg(long, value_name = "HEX", conflicts_with_all = ["fields", "to"])]
@@ -47,10 +56,10 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["fields", "to", "packet"])]
     pcap: Option<PathBuf>,
     /// The way back from a rule: the packet that it was made for, by the rule's cookie
-    #[arg(long, value_name = "COOKIE", group = "which_rule", conflicts_with_all = ["fields", "from", "to", "at", "packet", "pcap"])]
+    #[arg(long, value_name = "COOKIE", group = "which_rule", conflicts_with_all = ["fields", "from", "to", "port", "packet", "pcap"])]
     rule: Option<String>,
     /// The same, by the rule's match, as `maple show rules` prints it
-    #[arg(long = "match", value_name = "MATCH", group = "which_rule", conflicts_with_all = ["fields", "from", "to", "at", "packet", "pcap"])]
+    #[arg(long = "match", value_name = "MATCH", group = "which_rule", conflicts_with_all = ["fields", "from", "to", "port", "packet", "pcap"])]
     matching: Option<String>,
     /// The switch that has this rule [default: the first one that has it]
     #[arg(long, value_name = "SWITCH", requires = "which_rule")]
@@ -59,13 +68,13 @@ pub struct ExplainArgs {
     #[arg(long)]
     no_counters: bool,
     /// In the place of one packet: what was dropped in the last minutes, by source line and host
-    #[arg(long, conflicts_with_all = ["fields", "from", "to", "at", "packet", "pcap", "rule", "matching", "switch"])]
+    #[arg(long, conflicts_with_all = ["fields", "from", "to", "port", "packet", "pcap", "rule", "matching", "switch"])]
     dropped: bool,
     /// Of how many minutes, this one included (1 to 15)
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=15), requires = "dropped")]
     minutes: u64,
     /// Real packets of that kind, as they enter the network, with what happens to them
-    #[arg(long, requires = "from", conflicts_with_all = ["at", "packet", "pcap", "rule", "matching", "switch", "dropped"])]
+    #[arg(long, requires = "from", conflicts_with_all = ["port", "packet", "pcap", "rule", "matching", "switch", "dropped"])]
     live: bool,
     /// The controller's Unix socket [default: as in `maple run`]
     #[arg(long, value_name = "PATH")]
@@ -76,7 +85,10 @@ pub struct ExplainArgs {
 }
 
 /// Asks and prints the answer.
-pub fn main(args: &ExplainArgs) -> anyhow::Result<u8> {
+pub fn main(args: &ExplainArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
+    if let Some(folder) = &args.recording {
+        return args.of_recording(folder, loader);
+    }
     let control = args.control.clone().unwrap_or_else(default_control);
     if args.dropped {
         return dropped::main(&control, args.minutes, args.json);
@@ -87,27 +99,41 @@ pub fn main(args: &ExplainArgs) -> anyhow::Result<u8> {
     }
     let questions = args.questions()?;
     let names = names(&control);
-    let mut out = std::io::stdout().lock();
-    let mut answers = Vec::new();
-    for (number, question) in questions.iter().enumerate() {
-        let answer = ask(&control, &Request::Explain(question.clone())).map_err(hint)?;
-        if args.json {
-            answers.push(answer);
-            continue;
-        }
-        if number > 0 {
-            writeln!(out)?;
-        }
-        out.write_all(to_text(&answer, &names).as_bytes())?;
-    }
-    if args.json {
-        let all = if args.pcap.is_some() { Value::Array(answers) } else { answers.pop().unwrap_or_default() };
-        writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
-    }
-    Ok(0)
+    let answer = |question: &ExplainRequest| ask(&control, &Request::Explain(question.clone())).map_err(hint);
+    args.print(questions.iter().map(answer), &names)
 }
 
 impl ExplainArgs {
+    /// Asks a recording.
+    fn of_recording(&self, folder: &Path, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
+        let packet = |request| if let ExplainRequest::Packet(packet) = request { Some(packet) } else { None };
+        let questions: Vec<Explain> = self.questions()?.into_iter().filter_map(packet).collect();
+        let answers = recorded::answers(folder, self.at.as_deref(), &questions, loader)?;
+        self.print(answers.into_iter().map(Ok), &Names::new())
+    }
+
+    /// Prints answers as they come; JSON at the end.
+    fn print(&self, answers: impl Iterator<Item = anyhow::Result<Value>>, names: &Names) -> anyhow::Result<u8> {
+        let mut out = std::io::stdout().lock();
+        let mut all = Vec::new();
+        for (number, answer) in answers.enumerate() {
+            let answer = answer?;
+            if self.json {
+                all.push(answer);
+                continue;
+            }
+            if number > 0 {
+                writeln!(out)?;
+            }
+            out.write_all(to_text(&answer, names).as_bytes())?;
+        }
+        if self.json {
+            let all = if self.pcap.is_some() { Value::Array(all) } else { all.pop().unwrap_or_default() };
+            writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
+        }
+        Ok(0)
+    }
+
     /// What is asked, one question for each packet.
     fn questions(&self) -> anyhow::Result<Vec<ExplainRequest>> {
         let counters = self.no_counters.then_some(false);
@@ -118,7 +144,7 @@ impl ExplainArgs {
         let question = Explain {
             from: self.from.clone(),
             to: self.to.clone(),
-            at: self.at.clone(),
+            at: self.port.clone(),
             fields: fields(&self.fields)?,
             frame: self.packet.clone(),
             counters,

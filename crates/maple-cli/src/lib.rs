@@ -28,10 +28,10 @@ mod acl;
 mod check;
 mod doctor;
 mod emulate;
-mod explain;
 mod load;
 mod show;
 
+mod explain;
 mod plan;
 mod reload;
 mod replay;
@@ -115,7 +115,7 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::Load(args) => load::main(&args),
         Command::Decode(args) => decoded(args),
         Command::Show(args) => show::main(args),
-        Command::Explain(args) => explain::main(&args),
+        Command::Explain(args) => explain::main(&args, loader),
         Command::Doctor(args) => doctor::main(&args, loader.is_some()),
         Command::Config(ConfigArgs { command: ConfigCommand::Check { file } }) => config::check(&file),
         Command::Config(ConfigArgs { command: ConfigCommand::Show(_) }) => Ok(config::show(&command_line.origins)),

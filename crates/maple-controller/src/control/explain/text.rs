@@ -59,6 +59,12 @@ fn with_ids(answer: &Value) -> String {
     if answer.get("packet").is_none() {
         return out;
     }
+    if let Some(time) = answer["time"].as_str() {
+        let _ = writeln!(out, "at {time}");
+    }
+    if let Some(differs) = answer["differs"].as_str() {
+        let _ = writeln!(out, "the replay is not what was recorded, from {differs}");
+    }
     heading(answer, &mut out);
     for one in items(&answer["assumed"]) {
         let _ = writeln!(out, "  assumed: {}", plain(one));

@@ -1,0 +1,47 @@
+//! Explanations of packets at a moment of a recording: it is run again up to there, and its engines are asked.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use maple_controller::control::explain::{Context, Counts, Explain, to_json, with_assumed};
+use maple_controller::names::Names;
+use maple_controller::replay::Recorded;
+use maple_core::engine::Engines;
+use maple_core::explain::explain;
+use serde_json::{Value, json};
+
+use crate::policy::PolicyLoader;
+use crate::replay::Again;
+
+/// How long a run of a policy may take. Longer than when it was recorded, as the machine may be slower.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// The explanations of packets at this time of a recording; at its end if no time is given.
+pub fn answers(
+    folder: &Path,
+    at: Option<&str>,
+    questions: &[Explain],
+    loader: Option<&dyn PolicyLoader>,
+) -> anyhow::Result<Vec<Value>> {
+    let recorded = Recorded::open(folder)?;
+    let again = Again { until: at, limit: TIME_LIMIT, loader, own: None };
+    let replayed = again.run(&recorded, None, true)?;
+    let store = Arc::clone(&replayed.store);
+    let first = replayed.engines.first().context("the recording has no worker")?;
+    let (conditions, state, names) = (first.conditions(), store.snapshot(), Names::new());
+    let one = |question: &Explain| {
+        let packet = question.packet(&state, &names, &|mac| state.host(mac).cloned());
+        let (packet, assumed) = packet.map_err(|error| anyhow!("{error}"))?;
+        let explanation = explain(&mut Engines(replayed.engines.iter().collect()), &store, &conditions, packet);
+        let context = Context { store: &store, counts: &Counts::new(), loaded: None };
+        let mut answer = with_assumed(to_json(&explanation, &context), &assumed);
+        answer["time"] = json!(recorded.timestamp(replayed.counts.at));
+        if let Some(first) = &replayed.difference {
+            answer["differs"] = json!(format!("{}: {}", recorded.timestamp(first.at), first.what));
+        }
+        Ok(answer)
+    };
+    questions.iter().map(one).collect()
+}
