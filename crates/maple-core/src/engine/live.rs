@@ -75,6 +75,16 @@ pub struct LiveFilter {
     pub fields: Vec<Constraint>,
 }
 
+impl LiveFilter {
+    /// Whether a packet that entered there is one of these.
+    fn fits(&self, received: &ReceivedPacket, track_hosts: bool) -> bool {
+        let packet = received.packet();
+        let is = |one: &Constraint| packet.switch_value(one.field).is_some_and(|value| value & one.mask == one.value);
+        let from = Constraint::exact(Field::EthSrc, self.from.bits());
+        self.at == received.at && (!track_hosts || is(&from)) && self.fields.iter().all(is)
+    }
+}
+
 /// What a watch has to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LiveNews {
@@ -329,29 +339,40 @@ impl Engine {
         true
     }
 
-    /// A copy of a watched packet. The switch has let the packet itself go on.
+    /// A copy of a watched packet. The switch has let the packet itself go on. Of the rules of several watches that take
+    /// it, one has copied it, so it is told to all of them.
     pub(super) fn live_packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
-        let (now, number) = (self.now, live_number(self.options.epoch, packet_in.cookie));
-        let in_port = packet_in.in_port();
-        let Some(watch) = number.and_then(|number| self.live.0.get_mut(&number)) else { return };
+        let rule = live_number(self.options.epoch, packet_in.cookie);
+        let (Some(rule), Some(in_port)) = (rule, packet_in.in_port()) else { return };
+        let PacketIn { total_len, data, buffer_id, .. } = packet_in;
+        let total_len = usize::from(total_len).max(data.len());
+        let at = Location::new(dpid, in_port);
+        let received = ReceivedPacket { frame: data.into(), total_len, buffer_id, at };
+        let leaf = self.lookup(&received).and_then(|id| self.leaves.get(&id));
+        let leaf = leaf.map(|leaf| LiveAnswer { drops: leaf.drops(), origin: Arc::clone(&leaf.origin) });
+        let track_hosts = self.options.track_hosts;
+        let wants = |(number, watch): &(&u8, &Watch)| **number == rule || watch.filter.fits(&received, track_hosts);
+        let here = self.live.0.iter().filter(|(_, watch)| watch.filter.at == at);
+        let numbers: Vec<u8> = here.filter(wants).map(|(number, _)| *number).collect();
+        for number in numbers {
+            let (frame, leaf) = (Arc::clone(&received.frame), leaf.clone());
+            self.tell_copy(number, LiveNews::Packet { frame, total_len, leaf });
+        }
+    }
+
+    /// Tells a watch of a packet, unless it has got enough in this second.
+    fn tell_copy(&mut self, number: u8, packet: LiveNews) {
+        let now = self.now;
+        let Some(watch) = self.live.0.get_mut(&number) else { return };
         if watch.second + PERIOD <= now {
             (watch.second, watch.copies) = (now, 0);
         }
         watch.copies += 1;
-        let (copies, at) = (watch.copies, watch.filter.at);
-        if at.switch != dpid || in_port != Some(at.port) || copies > COPIES_A_SECOND {
-            return;
+        let (copies, token) = (watch.copies, watch.token);
+        if copies <= COPIES_A_SECOND {
+            self.live_news(token, packet);
         }
-        let PacketIn { total_len, data, buffer_id, .. } = packet_in;
-        let total_len = usize::from(total_len).max(data.len());
-        let received = ReceivedPacket { frame: data.into(), total_len, buffer_id, at };
-        let leaf = self.lookup(&received).and_then(|id| self.leaves.get(&id));
-        let leaf = leaf.map(|leaf| LiveAnswer { drops: leaf.drops(), origin: Arc::clone(&leaf.origin) });
-        let token = watch_token(&self.live, number);
-        self.live_news(token, LiveNews::Packet { frame: received.frame, total_len, leaf });
-        if copies == COPIES_A_SECOND
-            && let Some(number) = number
-        {
+        if copies == COPIES_A_SECOND {
             self.delete_live_rule(number);
             self.live_news(token, LiveNews::TooMany);
         }
@@ -370,10 +391,6 @@ impl Engine {
     fn live_news(&mut self, token: u64, news: LiveNews) {
         self.after.push(Effect::Live { token, news });
     }
-}
-
-fn watch_token(live: &LiveWatches, number: Option<u8>) -> u64 {
-    number.and_then(|number| live.0.get(&number)).map(|watch| watch.token).unwrap_or_default()
 }
 
 impl Watch {

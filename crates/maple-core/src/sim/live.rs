@@ -107,6 +107,19 @@ fn watched_packets_are_seen_and_go_their_way_and_f_never_gets_them() {
 }
 
 #[test]
+fn two_who_watch_the_same_packets_both_see_them() {
+    let mut sim = network(Version::Of13);
+    for (token, port) in [(1, Some(80)), (2, None), (3, Some(81))] {
+        sim.tell(Event::LiveBegin { token, filter: filter(port) });
+    }
+    sim.run_for(REST);
+    sim.inject(at(1, 1), udp(A, B, 80));
+    sim.run_for(REST);
+    assert_eq!([1, 2, 3].map(|token| packets(&sim, token).len()), [1, 1, 0]);
+    assert_eq!(sim.delivered.iter().filter(|one| one.at == at(2, 1)).count(), 1);
+}
+
+#[test]
 fn a_dropped_packet_is_told_with_its_line() {
     let mut sim = network(Version::Of13);
     sim.tell(Event::LiveBegin { token: 1, filter: filter(None) });

@@ -110,7 +110,7 @@ impl fmt::Display for DropCause {
                 f.write_str("the port is closed by the configuration, or the hosts of its segment use another port")
             }
             DropCause::NewPort => f.write_str("discovery did not find an edge port there in time"),
-            DropCause::UnknownLabel => f.write_str("it came over a link with an unknown label"),
+            DropCause::UnknownLabel => f.write_str("it came over a link without a label that is known"),
             DropCause::Truncated => f.write_str("only the beginning of the packet came to the controller"),
             DropCause::NoPort => f.write_str("the port does not exist or is down"),
             DropCause::Others => f.write_str("more kinds of drops at this port than are kept"),
