@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from maple import Table, atomically
 
 FIRST, SECOND = ("10.0.0.1", "10.0.0.3"), ("10.0.0.2", "10.0.0.3")
 
@@ -67,6 +68,16 @@ def test_the_next_flow_that_fits_does_not_wait_for_the_first(net):
     wait_for(net, {SECOND: (100, ((2, 3),))})
 
 
+def test_of_two_flows_that_fit_the_first_is_served(net):
+    demands = Table("demands")
+
+    def both():
+        demands[FIRST], demands[SECOND] = 60, 60
+
+    atomically(both)
+    wait_for(net, {FIRST: (60, ((1, 2), (2, 3)))})
+
+
 def test_a_request_that_changes_is_granted_anew(net):
     net.state["demands"][FIRST] = 40
     wait_for(net, {FIRST: (40, ((1, 2), (2, 3)))})
@@ -93,5 +104,12 @@ def test_the_capacity_is_what_the_environment_says(network, monkeypatch):
 
 def test_an_unknown_host_gets_nothing(net):
     net.state["demands"][("10.0.0.1", "10.0.0.77")] = 10
+    net.state["demands"][("10.0.0.77", "10.0.0.1")] = 10
     net.state["demands"][FIRST] = 20
     wait_for(net, {FIRST: (20, ((1, 2), (2, 3)))})
+
+
+def test_one_rule_answers_all_broadcasts(network):
+    net = network("linear:3", policy="bandwidth.py")
+    net.send("h1", eth_dst="ff:ff:ff:ff:ff:ff")
+    assert any("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00" in rule for rule in net.rules(1, table=1))

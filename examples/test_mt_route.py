@@ -30,6 +30,52 @@ def test_each_tenant_has_its_own_shortest_path(net):
     net.assert_delivered("blue1", "blue3", via=["s3", "s4"], only=True)
 
 
+def between(one, other, by, cost, addresses):
+    """A link between two switches, and a way round that costs so much."""
+    return {
+        "switches": [{"name": f"s{number}"} for number in (1, 2, 3, 4)],
+        "hosts": [{"name": f"h{at}", "switch": at, "ipv4": ip} for at, ip in zip((one, other), addresses, strict=True)],
+        "links": [
+            {"a": one, "b": other},
+            {"a": one, "b": by, "attributes": {"red": cost - 1, "blue": cost - 1}},
+            {"a": by, "b": other},
+        ],
+    }
+
+
+RED, BLUE = ("10.0.0.1", "10.0.1.1"), ("10.0.2.1", "10.0.3.1")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "tenant", "cost"), [("s1", "s2", RED, 5), ("s2", "s3", BLUE, 5), ("s3", "s4", BLUE, 2)]
+)
+def test_a_link_costs_its_tenant_so_much(network, one, other, tenant, cost):
+    by = next(name for name in ("s1", "s2", "s3", "s4") if name not in (one, other))
+    dear = network(between(one, other, by, cost, tenant), policy="mt_route.py")
+    dear.assert_delivered(f"h{one}", f"h{other}", via=[one, other], only=True)
+    if cost > 2:
+        cheap = network(between(one, other, by, cost - 1, tenant), policy="mt_route.py")
+        cheap.assert_delivered(f"h{one}", f"h{other}", via=[one, by, other], only=True)
+
+
+def test_of_two_ways_that_cost_the_same_the_one_by_the_lower_port_is_taken(network):
+    ways = {
+        "switches": [{"name": f"s{number}"} for number in (1, 2, 3, 4, 5)],
+        "hosts": [
+            {"name": "h1", "switch": "s3", "ipv4": "10.0.2.1"},
+            {"name": "h2", "switch": "s5", "ipv4": "10.0.3.1"},
+        ],
+        "links": [
+            {"a": "s3", "b": "s1", "attributes": {"blue": 2}},
+            {"a": "s1", "b": "s5"},
+            {"a": "s3", "b": "s4"},
+            {"a": "s4", "b": "s5"},
+        ],
+    }
+    # From s3 to s4 the link costs 2 for blue: as much as the one from s3 to s1.
+    network(ways, policy="mt_route.py").assert_delivered("h1", "h2", via=["s3", "s1", "s5"], only=True)
+
+
 def test_costs_are_the_tenants_own(net):
     # Without the link from s4 to s1 both have one way; without that from s1 to s2 red and blue meet at s3.
     net.link_down("s4", "s1")

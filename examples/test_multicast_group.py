@@ -42,3 +42,9 @@ def test_a_member_that_is_not_known_gets_nothing(network):
     net.send("h1", "h2")
     net.send("h3", "h2")
     net.assert_delivered("h1", "h3", ipv4_dst="239.1.1.2", udp_dst=5000, only=True)
+
+
+def test_one_rule_answers_all_broadcasts(network):
+    net = network("ring:4", policy="multicast_group.py")
+    net.send("h1", eth_dst="ff:ff:ff:ff:ff:ff", eth_type=0x88B5)
+    assert any("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00" in rule for rule in net.rules(1, table=1))

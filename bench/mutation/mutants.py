@@ -35,6 +35,7 @@ class Mutant:
 
     what: str
     line: int
+    text: str
     before: str
     after: str
     source: str
@@ -174,7 +175,8 @@ def _applied(source: str, node: ast.AST, what: str, new: str) -> Mutant | None:
     except SyntaxError:
         return None
     before = " ".join(source[start:end].split())
-    return Mutant(what, node.lineno, before, " ".join(new.split()), changed)  # type: ignore[attr-defined]
+    line = source.splitlines()[node.lineno - 1].strip()  # type: ignore[attr-defined]
+    return Mutant(what, node.lineno, line, before, " ".join(new.split()), changed)  # type: ignore[attr-defined]
 
 
 def _span(source: str, node: ast.AST) -> tuple[int, int]:

@@ -5,7 +5,7 @@ Each fault is one small change of one example (see mutants.py). The example's te
 test finds is printed with its difference. equivalent.txt names those that change nothing that a network can show, with
 the reason; they are counted apart.
 
-    bench/mutation/run.py [--only NAME] [--jobs N] [--limit SECONDS] [--json FILE]
+    bench/mutation/run.py [--only NAME] [--jobs N] [--limit SECONDS] [--json FILE] [--again FILE]
 """
 
 from __future__ import annotations
@@ -52,9 +52,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many run at once")
     parser.add_argument("--limit", type=float, default=120.0, metavar="SECONDS", help="for the tests of one fault")
     parser.add_argument("--share", type=float, default=95.0, metavar="PERCENT", help="the share that must be found")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="only what survived in the run that wrote this")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all faults and what became of them")
     options = parser.parse_args()
     equivalent = known_equivalents()
+    before = survivors(options.again) if options.again else None
     examples = sorted(test.stem.removeprefix("test_") for test in EXAMPLES.glob("test_*.py"))
     chosen = [name for name in examples if not options.only or name in options.only]
     if not chosen:
@@ -65,14 +67,15 @@ def main() -> int:
         if not passes(name, source, options.limit):
             print(f"{name}: its tests fail without any fault", file=sys.stderr)
             return 2
-        jobs += [(name, mutant) for mutant in mutants_of(source)]
+        faults = [(name, mutant) for mutant in mutants_of(source)]
+        jobs += [fault for fault in faults if before is None or key(*fault) in before]
     began = time.monotonic()
 
     def tried(job: tuple[str, Mutant]) -> Tried:
         name, mutant = job
         start = time.monotonic()
         is_killed = not passes(name, mutant.source, options.limit)
-        reason = equivalent.get((name, mutant.what, mutant.before, mutant.after))
+        reason = equivalent.get(key(name, mutant))
         if not is_killed and reason is None:
             print(f"{name}.py:{mutant.line}: {mutant.what}: survived", file=sys.stderr, flush=True)
         return Tried(name, mutant, is_killed, time.monotonic() - start, reason)
@@ -100,6 +103,17 @@ def passes(name: str, source: str, limit: float) -> bool:
         return done.returncode == 0
 
 
+def key(name: str, mutant: Mutant) -> tuple[str, str, str, str]:
+    """What tells a fault from others."""
+    return name, mutant.what, mutant.text, mutant.after
+
+
+def survivors(file: Path) -> set[tuple[str, str, str, str]]:
+    """The faults that an earlier run did not find."""
+    known = json.loads(file.read_text())
+    return {(one["example"], one["fault"], one["text"], one["after"]) for one in known if not one["killed"]}
+
+
 def known_equivalents() -> dict[tuple[str, str, str, str], str]:
     """The faults that are none, with the reason. A line has five parts, divided by tabs."""
     known = {}
@@ -108,7 +122,7 @@ def known_equivalents() -> dict[tuple[str, str, str, str], str]:
             continue
         parts = line.split("\t")
         if len(parts) != 5:
-            raise SystemExit(f"{KNOWN}:{number}: five parts are needed: example, fault, before, after, reason")
+            raise SystemExit(f"{KNOWN}:{number}: five parts are needed: example, fault, line, after, reason")
         known[(parts[0], parts[1], parts[2], parts[3])] = parts[4]
     return known
 
@@ -153,6 +167,7 @@ def as_json(result: Tried) -> dict[str, object]:
         "example": result.example,
         "line": mutant.line,
         "fault": mutant.what,
+        "text": mutant.text,
         "before": mutant.before,
         "after": mutant.after,
         "killed": result.is_killed,

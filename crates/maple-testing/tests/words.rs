@@ -95,12 +95,9 @@ fn claims_on_all_packets_are_proved_or_contradicted() {
     assert!(told.starts_with("the routes differ") && told.contains("other   "), "{told}");
     let closed = Network::new("linear:2", |_: &Packet, _: &Net| Route::drop());
     assert!(closed.assert_isolated(&["h1"], &["h2"]).is_proved());
-    let reads = Network::new(
-        "linear:2",
-        |pkt: &Packet, _: &Net| {
-            if pkt.eth_dst().get().0[5] == 77 { Route::flood() } else { Route::drop() }
-        },
-    );
+    let reads = Network::new("linear:2", |pkt: &Packet, _: &Net| {
+        if pkt.eth_dst().get().0 == [2, 7, 7, 7, 7, 7] { Route::flood() } else { Route::drop() }
+    });
     let explored = reads.assert_isolated(&["h1"], &["h2"]);
     assert!(!explored.is_proved() && explored.to_string().contains("no proof"), "{explored}");
 }
