@@ -480,9 +480,7 @@ def main():
         plot(results, options.plot)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
-    print(
-        json.dumps({name: without_stream(one) for name, one in results.items()}, indent=1)
-    )
+    print(json.dumps({name: without_stream(one) for name, one in results.items()}, indent=1))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 import subprocess
 import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from test_command import MAPLE, Running, maple, wait_for
@@ -17,7 +19,7 @@ from test_reload import stats
 POLICY = """
     from maple import Table, Var, drop, flood, policy
 
-    blocked, mode = Table("blocked"), Var("mode", "day")
+    blocked, mode = Table("blocked", persist=True), Var("mode", "day")
     seen, defaults = Table("seen", key=str, value=int), Table("defaults")
     defaults.update({"a": 1, "b": 2})
 
@@ -142,3 +144,62 @@ def test_what_can_not_be_taken_over_is_said_and_goes_on(
     emulated = maple("emulate", "linear:2", "--controller", first.address, "--traffic", "1s")
     assert emulated.returncode == 0, emulated.stdout + emulated.stderr
     assert second.poll() is None
+
+
+def ask(control: str, stream: socket.socket) -> dict[str, Any]:
+    """Asks a controller, as a process does that is to take over, and returns the copy of what it knows."""
+    stream.connect(control)
+    stream.sendall(b'{"takeover":{"tls":false}}\n')
+    return answer(stream)
+
+
+def answer(stream: socket.socket) -> dict[str, Any]:
+    line = b""
+    while not line.endswith(b"\n"):
+        line += stream.recv(1)
+    told, text = json.loads(line), b""
+    assert "error" not in told, told
+    while len(text) < told["ok"]:
+        text += stream.recv(told["ok"] - len(text))
+    decoded: dict[str, Any] = json.loads(text)
+    return decoded
+
+
+def test_what_changes_after_the_copy_follows_with_the_sockets(
+    start: Callable[..., Running], started: list[subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    first = start()
+
+    def change(*words: str) -> None:
+        done = maple("state", *words, "--control", first.control)
+        assert done.returncode == 0, done.stderr
+
+    change("set", "seen", "one", "1")
+    with socket.socket(socket.AF_UNIX) as stream:
+        copy = ask(first.control, stream)
+        assert ["seen", ["one"], [1]] in copy["state"] and copy["remembered"]["epoch"] > 0
+        # While one process gets ready, another one is refused.
+        with socket.socket(socket.AF_UNIX) as other, pytest.raises(AssertionError, match="taking over already"):
+            ask(first.control, other)
+    # It has ended before it was ready: nothing has happened.
+    change("set", "seen", "two", "2")
+    other_file = ["--state", str(tmp_path / "elsewhere"), "--control", first.control]
+    elsewhere = maple("run", str(tmp_path / "lists.py"), *other_file, "--takeover")
+    assert elsewhere.returncode == 1 and "a take-over needs the same file" in elsewhere.stderr, elsewhere
+    assert first.process.poll() is None
+    with socket.socket(socket.AF_UNIX) as stream:
+        copy = ask(first.control, stream)
+        assert [row for row in copy["state"] if row[0] == "seen"] == [["seen", ["one"], [1]], ["seen", ["two"], [2]]]
+        change("set", "seen", "two", "3")
+        change("delete", "seen", "one")
+        change("set", "blocked", "00:00:00:00:00:01", "true")
+        stream.sendall(b'{"takeover":"sockets"}\n')
+        handed = answer(stream)
+        changed = [["blocked", ["00:00:00:00:00:01"], [True]], ["seen", ["one"], []], ["seen", ["two"], [3]]]
+        assert handed["state"] == changed
+        assert handed["listeners"] == [False] and handed["connections"] == []
+        assert first.process.wait(20) == 0
+    # That process has gone too. The state file has everything.
+    again = start()
+    blocked = json.loads(maple("state", "get", "blocked", "--control", again.control).stdout)
+    assert blocked == [["00:00:00:00:00:01", True]]

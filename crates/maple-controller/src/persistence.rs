@@ -622,4 +622,43 @@ mod tests {
         assert!(writes.wait(1, long));
         assert!(!writes.wait(2, long));
     }
+
+    /// What a store holds that keeps these names.
+    fn store(value: i128) -> Arc<Store> {
+        let store = Store::new();
+        store.keep("mode");
+        store.update(|_| vec![Write::Var { name: "mode".into(), value: Some(Value::Int(value)) }]);
+        store
+    }
+
+    #[test]
+    fn a_file_that_another_process_has_is_opened_when_it_is_released() {
+        let path = std::env::temp_dir().join(format!("maple-released-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (first, _) = Persistence::open(&path, &store(1)).expect("a file");
+        let (second, names) = (store(2), ["mode".into()]);
+        let (release, released) = std::sync::mpsc::channel::<Release>();
+        let later = Persistence::open_later(&path, &second, &names, Some(7), released).expect("threads");
+        let commit = second.update(|_| vec![Write::Var { name: "mode".into(), value: Some(Value::Int(3)) }]);
+        let pending = later.pending_writes();
+        let version = commit.kept.expect("it is kept");
+        assert!(!pending.wait(version, Duration::from_millis(100)), "it is not on the disk");
+        drop(first);
+        release.send(Box::new(|| {})).expect("it waits");
+        assert!(pending.wait(version, Duration::from_secs(20)));
+        drop(later);
+        let third = store(0);
+        let (last, remembered) = Persistence::open(&path, &third).expect("the file");
+        assert_eq!(third.snapshot().var("mode"), Some(&Value::Int(3)));
+        assert_eq!(remembered.epoch, 8);
+        drop(last);
+        // Nobody releases it: it stays as it is, and nothing hangs.
+        let (release, released) = std::sync::mpsc::channel::<Release>();
+        drop(Persistence::open_later(&path, &store(9), &names, Some(9), released).expect("threads"));
+        drop(release);
+        let fourth = store(0);
+        let (_last, remembered) = Persistence::open(&path, &fourth).expect("the file");
+        assert_eq!((fourth.snapshot().var("mode"), remembered.epoch), (Some(&Value::Int(3)), 9));
+        std::fs::remove_file(path).expect("it was there");
+    }
 }

@@ -289,6 +289,25 @@ mod tests {
     }
 
     #[test]
+    fn what_becomes_known_later_belongs_to_switches_that_wait_or_is_returned() {
+        let around = |n| Surroundings { edges: vec![Location::new(Dpid(n), PortNo(1))], ..Surroundings::default() };
+        let (mut both, mut second) = (around(1), witness());
+        both.extend(&around(2));
+        second.at.switch = Dpid(2);
+        let restart = Restart::of(Time(1), Store::new(), departed([1, 2]), [Dpid(2)].into());
+        assert_eq!(restart.arrive(Dpid(2)), Arrival::Complete([Dpid(2)].into()), "it waits for no other");
+        restart.take(Dpid(2));
+        let others = restart.learn([(7, witness()), (8, second)], both);
+        let of = |switch: &Departed| (switch.rows.clone(), switch.surroundings.clone());
+        assert_eq!(
+            others.iter().map(|(dpid, switch)| (dpid.0, of(switch))).collect::<Vec<_>>(),
+            [(2, (vec![8], around(2)))]
+        );
+        assert_eq!(of(&restart.take(Dpid(1)).expect("it is known")), (vec![7], around(1)));
+        assert!(restart.has_restored([Dpid(1), Dpid(2)].iter()));
+    }
+
+    #[test]
     fn the_last_one_ends_the_wait() {
         let restart = Restart::new(Time(1), Store::new(), departed([1, 2]));
         assert_eq!(restart.arrive(Dpid(1)), Arrival::Waits);

@@ -285,3 +285,36 @@ fn change(store: &Store, state: Vec<Write>) -> Vec<Commit> {
     };
     state.into_iter().filter_map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use maple_core::network::{HostInfo, Location, Mac};
+    use maple_wire::PortNo;
+
+    use super::*;
+
+    #[test]
+    fn what_went_or_moved_since_the_copy_is_told_before_what_came() {
+        let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
+        let host = |location| HostInfo { location, ipv4: [].into(), ipv6: [].into() };
+        let (one, two) = (Mac([2, 0, 0, 0, 0, 1]), Mac([2, 0, 0, 0, 0, 2]));
+        let presumed = Surroundings {
+            links: vec![(at(1, 1), at(2, 1)), (at(1, 2), at(2, 2))],
+            edges: vec![at(1, 3), at(2, 3)],
+            hosts: vec![(one, host(at(1, 3))), (two, host(at(2, 3)))],
+            ..Surroundings::default()
+        };
+        assert!(corrections(&presumed, &presumed).is_empty());
+        let now = Surroundings {
+            links: vec![(at(2, 1), at(1, 1))],
+            edges: vec![at(1, 3)],
+            hosts: vec![(one, host(at(1, 3))), (two, host(at(1, 3)))],
+            ..Surroundings::default()
+        };
+        let told: Vec<String> = corrections(&presumed, &now).iter().map(|event| format!("{event:?}")).collect();
+        assert!(told[0].starts_with("LinkDown") && told[0].contains("2"), "{told:?}");
+        assert!(told[1].starts_with("PortIsNew"), "{told:?}");
+        assert!(told[2].starts_with("Write") && !told[2].contains("Some"), "{told:?}");
+        assert!(told[3].starts_with("Presume") && told.len() == 4, "{told:?}");
+    }
+}

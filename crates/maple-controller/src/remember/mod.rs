@@ -31,6 +31,7 @@ use maple_wire::Dpid;
 use redb::{AccessGuard, Database, ReadableTable, TableDefinition, TableError};
 
 use crate::late::LateDatabase;
+use crate::priority::lower_for_good;
 use crate::restart::{Departed, Restart, by_switch};
 use rows::to_json;
 pub(crate) use rows::{SurroundingsRow, WitnessRow, hex, unhex};
@@ -254,6 +255,8 @@ impl Remembering {
         let of_thread = Arc::clone(&journal);
         let work = move || {
             let Some(database) = database.wait() else { return };
+            // Nothing waits for it, and after a start there is much to write.
+            lower_for_good();
             let (mut written, mut version, mut was_quiet) = (String::new(), 0, false);
             loop {
                 let (rows, is_last) = of_thread.next();
@@ -405,7 +408,6 @@ fn read(leaves: &redb::Table<'_, u64, &str>, surroundings: &str) -> Result<BTree
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
     use std::net::Ipv6Addr;
 
     use maple_core::engine::Time;
@@ -497,6 +499,24 @@ mod tests {
         transaction.open_table(RUN).expect("a table").insert("format", "2").expect("a row");
         transaction.commit().expect("it is written");
         assert!(run(&database, Vec::new()).switches.is_empty());
+        std::fs::remove_file(path).expect("it was there");
+    }
+
+    #[test]
+    fn a_copy_and_what_changes_after_it_are_everything() {
+        let (database, path) = file();
+        run(&database, vec![(LeafId(5), Some(witness(1))), (LeafId(6), Some(witness(1)))]);
+        let restart = Arc::new(Restart::new(Time(1), Store::new(), BTreeMap::new()));
+        let (journal, database) = (Arc::new(LeafJournal::new(2)), Arc::new(LateDatabase::open(database)));
+        let archive = Archive { journal: Arc::clone(&journal), restart, database };
+        journal.note(vec![(LeafId(7), Some(witness(1)))]);
+        let copied = archive.copy().expect("it can be read");
+        journal.note(vec![(LeafId(8), Some(witness(2))), (LeafId(7), None)]);
+        assert_eq!((copied.epoch, copied.leaves.len()), (2, 2));
+        let row = |id| journal.row(LeafId(id));
+        let later = journal.end_copy().expect("it is not too much");
+        assert_eq!(later, [(row(7), None), (row(8), Some(witness(2)))].into());
+        assert_eq!(journal.end_copy(), None, "nothing is noted any more");
         std::fs::remove_file(path).expect("it was there");
     }
 

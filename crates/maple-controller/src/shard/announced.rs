@@ -107,8 +107,10 @@ impl Shard {
     }
 
     fn forget_announced(&mut self, connection: Option<ConnectionId>) {
-        let gone = self.announced.0.extract_if(.., |_, switch| switch.connection == connection);
-        self.events.extend(gone.map(|(dpid, _)| Event::SwitchDown { dpid }));
+        let is_gone = |switch: &Switch| switch.connection == connection;
+        let gone = self.announced.0.iter().filter(|(_, switch)| is_gone(switch)).map(|(dpid, _)| *dpid);
+        self.events.extend(gone.map(|dpid| Event::SwitchDown { dpid }));
+        self.announced.0.retain(|_, switch| !is_gone(switch));
     }
 }
 

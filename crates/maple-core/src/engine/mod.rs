@@ -207,6 +207,8 @@ pub struct Engine {
     live: live::LiveWatches,
 
     waiting: waiting::Waiting,
+    /// When the table of a switch with rules of an earlier run was built last.
+    last_built: Option<Time>,
     /// Requests for labels that came before all rules of an earlier run were known.
     early_requests: Vec<Acquire>,
     barrier_waits: await_barriers::BarrierWaits,
@@ -259,6 +261,7 @@ impl Engine {
             demand: measure::Demand::default(),
             live: live::LiveWatches::default(),
             waiting: waiting::Waiting::default(),
+            last_built: None,
             early_requests: Vec::new(),
             barrier_waits: await_barriers::BarrierWaits::default(),
             inbox: VecDeque::new(),

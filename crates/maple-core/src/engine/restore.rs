@@ -416,6 +416,7 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_built) else { return };
         restoring.is_built = true;
+        self.last_built = Some(self.now);
         for (id, reads) in std::mem::take(&mut restoring.specialisations) {
             switch.table.specialise(id, &reads);
         }
@@ -423,7 +424,7 @@ impl Engine {
         let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
         for id in ids {
             let specialisation = switch.table.tree().specialisation(id);
-            if let Some(leaf) = self.leaves.get_mut(&id) {
+            if let Some(leaf) = self.leaves.get_mut(&id).filter(|leaf| *leaf.specialisation != *specialisation) {
                 leaf.specialisation = specialisation.into();
                 self.leaves.mark_changed(id);
             }
@@ -475,7 +476,12 @@ impl Engine {
         if is_next_look {
             restoring.next_look = now + LOOK;
         }
-        let (next_look, is_confirmed) = (restoring.next_look, restoring.is_confirmed);
+        let (next_look, is_confirmed, is_built) = (restoring.next_look, restoring.is_confirmed, restoring.is_built);
+        if is_settled && !is_built && self.last_built == Some(now) {
+            // Packets are answered between two switches.
+            self.timers.insert((now + LOOK, Timer::Restore(dpid)));
+            return;
+        }
         if is_settled {
             self.build_restored(dpid);
         }

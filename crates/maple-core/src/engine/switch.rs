@@ -167,8 +167,10 @@ impl Switch {
         }
     }
 
-    /// The switch as it is now, without packets that wait, and without counters.
+    /// The switch as it is now, without packets that wait, and without counters. While it keeps the rules of an earlier
+    /// run, the copy does not know its rules.
     pub fn copy(&self, options: &Options) -> Switch {
+        let unknown = || Tables::new(options.first_xid, false);
         Switch {
             three_tables: self.three_tables,
             route_rules: self.route_rules.clone(),
@@ -179,7 +181,7 @@ impl Switch {
             changed_actions: self.changed_actions.clone(),
             renamed: self.renamed.clone(),
             labels: self.labels.clone(),
-            tables: self.tables.clone(),
+            tables: if self.restoring.is_some() { unknown() } else { self.tables.clone() },
             host_rules: self.host_rules.clone(),
             stale: self.stale,
             addresses: self.addresses.clone(),

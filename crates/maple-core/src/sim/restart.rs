@@ -19,6 +19,10 @@ pub(super) struct Memory {
     surroundings: Option<Arc<Surroundings>>,
     /// After a restart, until the rules of all switches were read.
     restoring: Option<Restoring>,
+    /// Switches whose rules were asked for and are not told yet, if they are held back.
+    unread: Option<BTreeSet<Dpid>>,
+    /// Whether another controller tells the new one which rules switches have: `None`, of some, and not all.
+    tells_rules: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -51,6 +55,24 @@ impl Sim {
     /// What the next run will know of where things are and what labels mean is what is so now.
     pub fn remember_surroundings(&mut self) {
         self.memory.surroundings = Some(Arc::new(Surroundings::of(&self.store)));
+    }
+
+    /// From now on switches do not say which rules they have, until [`Sim::tell_rules`].
+    pub fn hold_rules_back(&mut self) {
+        self.memory.unread = Some(BTreeSet::new());
+    }
+
+    /// Switches say which rules they have.
+    pub fn tell_rules(&mut self) {
+        for dpid in self.memory.unread.take().unwrap_or_default() {
+            let flows = self.switches.get(&dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
+            self.flows_read(dpid, flows);
+        }
+    }
+
+    /// At a restart another controller tells the new one which rules switches have, or does not.
+    pub fn restart_with_rules(&mut self, are_told: bool) {
+        self.memory.tells_rules = Some(are_told);
     }
 
     /// Forgets the witness packets of some leaves.
@@ -95,7 +117,8 @@ impl Sim {
         self.candidate = None;
         let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
         let flows = dpids.iter().map(|dpid| (*dpid, None)).collect();
-        let (waits_for_rules, up) = (self.random.below(2) == 0, BTreeSet::new());
+        let waits_for_rules = self.random.below(2) == 0 && self.memory.unread.is_none();
+        let up = BTreeSet::new();
         self.memory.restoring = Some(Restoring { witnesses, earlier, flows, up, waits_for_rules, presumed_by: None });
         for dpid in dpids {
             self.shards.insert(dpid, ShardId((dpid.0 % self.engines.len() as u64) as u8));
@@ -113,6 +136,10 @@ impl Sim {
 
     /// A switch was asked for its rules. The engine gets those of an earlier run after what is remembered.
     pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
+        if let Some(unread) = &mut self.memory.unread {
+            unread.insert(dpid);
+            return;
+        }
         let Some(restoring) = self.memory.restoring.as_mut().filter(|restoring| restoring.flows.contains_key(&dpid))
         else {
             return self.notify(dpid, Event::FlowsRead { dpid, flows });
@@ -157,6 +184,9 @@ impl Sim {
     /// What another controller tells of the rules of a switch, as at a take-over. It may miss some of them.
     fn told_flows(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
         let mut flows = self.switches.get(&dpid)?.flows.clone();
+        if let Some(are_told) = self.memory.tells_rules {
+            return are_told.then_some(flows);
+        }
         match self.random.below(4) {
             0 => flows.retain(|_| self.random.below(20) > 0),
             1 => {}

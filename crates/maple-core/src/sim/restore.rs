@@ -146,3 +146,42 @@ fn new_connections_during_a_restart_change_no_rule_of_others() {
         assert!(changes.len() >= 200);
     }
 }
+
+#[test]
+fn packets_are_answered_before_the_rules_of_an_earlier_run_are_known() {
+    for are_told in [false, true] {
+        let mut sim = ring_with(&Options::default(), connections(), 2, 2, Version::Of13);
+        for from in 1000..1100 {
+            send(&mut sim, at(1, 3), connection(from, 1));
+        }
+        let before: Vec<usize> = sim.switches.values().map(|switch| switch.flows.len()).collect();
+        sim.messages = Some(Vec::new());
+        sim.hold_rules_back();
+        sim.restart_with_rules(are_told);
+        sim.restart_controller(2);
+        sim.run_for(Duration::from_secs(1));
+        for from in 2000..2010 {
+            sim.inject(at(1, 3), connection(from, 1));
+            sim.run_for(Duration::from_millis(20));
+            let there = Delivery { at: at(2, 3), frame: connection(from, 1) };
+            assert_eq!(std::mem::take(&mut sim.delivered), [there], "told: {are_told}");
+        }
+        let changes = flow_mods(&mut sim);
+        assert!(changes.is_empty(), "told: {are_told}: {changes:?}");
+        sim.messages = Some(Vec::new());
+        sim.tell_rules();
+        sim.run();
+        // The new connections have rules now, and the others are what they were.
+        let changes = flow_mods(&mut sim);
+        let is_addition =
+            |message: &Message| matches!(message, Message::FlowMod(change) if change.command == FlowModCommand::Add);
+        assert!(
+            changes.iter().all(|(_, message)| is_addition(message)) && changes.len() == 10,
+            "told: {are_told}: {changes:?}"
+        );
+        let after: usize = sim.switches.values().map(|switch| switch.flows.len()).sum();
+        assert_eq!(after, before.iter().sum::<usize>() + 10);
+        assert_eq!(send(&mut sim, at(1, 3), connection(1050, 1)).len(), 1);
+        assert_eq!(send(&mut sim, at(1, 3), connection(2005, 1)).len(), 1);
+    }
+}
