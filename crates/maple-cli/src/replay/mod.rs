@@ -38,8 +38,7 @@ pub fn with(args: &ReplayArgs, loader: Option<&dyn PolicyLoader>, own: Option<Ar
     if args.json {
         loader.map(PolicyLoader::print_aside).transpose()?;
     }
-    let again =
-        Again { until: args.until.as_deref(), limit: args.policy_time_limit, loader, own };
+    let again = Again { until: args.until.as_deref(), limit: args.policy_time_limit, loader, own };
     let comparison = args.policy.as_deref().map(|name| again.comparison(name)).transpose()?;
     let recorded = Recorded::open(&args.folder)?;
     let (began, tells) = (Instant::now(), !args.json);
