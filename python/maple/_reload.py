@@ -60,7 +60,7 @@ def load_for_replay(path: str, name: str | None = None) -> Policy | type[_maple.
     folder = Path(path).resolve().parent
     for name_of, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if name_of.startswith("maple_policy_") or name_of != "__main__" and file is not None and _is_beside(file):
+        if name_of.startswith("maple_policy_") or (name_of != "__main__" and file is not None and _is_beside(file)):
             del sys.modules[name_of]
     importlib.invalidate_caches()
     _replayed.add(folder)

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use maple_core::remembered::RememberedLabel;
-use maple_core::state::{Store, Witness, Write};
+use maple_core::state::{KeptLabel, Store, Witness, Write};
 
 use super::Shared;
-use super::codec::{Codec, Damaged, Reader, codec_enum};
+use super::codec::{Codec, Damaged, Reader, codec_enum, codec_struct};
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,9 +13,10 @@ pub(crate) enum Outside {
     /// Someone published writes.
     Wrote { writes: Vec<Write> },
     /// Label ids were kept as a rehearsal gave them.
-    Rehearsed { labels: Vec<(RememberedLabel, u64)> },
+    Rehearsed { labels: Vec<KeptLabel> },
 }
 
+codec_struct!(KeptLabel { switch, port, id, meaning, serial });
 codec_enum!(Outside { 0 => Wrote { writes }, 1 => Rehearsed { labels } });
 
 impl Outside {
@@ -48,7 +48,7 @@ impl Witness for OutsideWitness {
         }
     }
 
-    fn rehearsed(&self, at: u64, labels: &[(RememberedLabel, u64)]) {
+    fn rehearsed(&self, at: u64, labels: &[KeptLabel]) {
         if self.0.is_on() {
             self.note(at, &Outside::Rehearsed { labels: labels.to_vec() });
         }

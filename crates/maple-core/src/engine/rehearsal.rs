@@ -33,8 +33,8 @@ use super::{Effect, Engine, Event, InstalledFlow, Options, TableRule};
 use crate::ids::{LeafId, ShardId, Time};
 use crate::labels::RehearsedLabel;
 use crate::policy::Policy;
-use crate::remembered::{Model, RememberedLabel, Surroundings, Witness};
-use crate::state::Store;
+use crate::remembered::{Model, Surroundings, Witness};
+use crate::state::{KeptLabel, Store};
 use crate::update::entry_key;
 
 /// The simulated time that a rehearsal takes at most, longer than a reroute may take.
@@ -319,7 +319,7 @@ impl Rehearsed {
     pub fn reserve(&self, store: &Store) {
         let named = |(switch, label): (Dpid, &RehearsedLabel)| {
             let RehearsedLabel { key, meaning, serial } = *label;
-            (RememberedLabel { switch, port: key.port, id: key.id, meaning }, serial)
+            KeptLabel { switch, port: key.port, id: key.id, meaning, serial }
         };
         let all = self.labels.iter().flat_map(|(dpid, labels)| labels.iter().map(|label| (*dpid, label)));
         store.rehearse_labels(&all.map(named).collect::<Vec<_>>());

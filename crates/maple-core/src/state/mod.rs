@@ -78,7 +78,7 @@ pub use kind::{DeclareError, Kind, Mismatch, Types};
 pub use query::{Answer, Function, Question};
 pub use rows::Rows;
 pub(crate) use seen::Seen;
-pub use seen::Witness;
+pub use seen::{KeptLabel, Witness};
 pub use selection::Selection;
 pub use snapshot::{Snapshot, SwitchInfo, Write};
 pub(crate) use store::Restoring;

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use maple_wire::Dpid;
+use maple_wire::{Dpid, PortNo};
 
 use super::store::{Restoring, StoreState};
 use super::written::{Author, Written};
@@ -25,7 +25,6 @@ use super::{Cell, Commit, Conflict, ExclusiveCommit, Snapshot, Store, Txn, Write
 use crate::ids::LeafId;
 use crate::labels::{LabelIds, LabelKey, RehearsedLabel};
 use crate::network::Gauge;
-use crate::remembered::RememberedLabel;
 
 /// When the store was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +35,28 @@ pub(crate) struct Seen {
     pub moved: bool,
 }
 
+/// A label of a rehearsal, whose id is kept for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptLabel {
+    /// The switch that it arrives at.
+    pub switch: Dpid,
+    /// The port that its packets arrive by; `None`: any link port.
+    pub port: Option<PortNo>,
+    /// The VLAN id.
+    pub id: u16,
+    /// A number for what is done with its packets.
+    pub meaning: u64,
+    /// Its serial number.
+    pub serial: u64,
+}
+
 /// What happens to a store besides what engines do, in the order in which it happens.
 pub trait Witness: Send + Sync {
     /// Someone has published writes. `at` is how often the store had moved before. The store is locked meanwhile.
     fn wrote(&self, at: u64, writes: &[Write]);
 
     /// The ids of labels were kept as a rehearsal gave them, each with its serial number.
-    fn rehearsed(&self, at: u64, labels: &[(RememberedLabel, u64)]);
+    fn rehearsed(&self, at: u64, labels: &[KeptLabel]);
 
     /// Someone waits for what no one had asked for, so engines may measure or copy more because of that.
     fn watched(&self, at: u64);
@@ -190,12 +204,11 @@ impl Store {
     }
 
     /// Keeps the ids of labels as a rehearsal gave them, each with its serial number.
-    pub fn rehearse_labels(&self, labels: &[(RememberedLabel, u64)]) {
+    pub fn rehearse_labels(&self, labels: &[KeptLabel]) {
         let mut by_switch: BTreeMap<Dpid, Vec<RehearsedLabel>> = BTreeMap::new();
-        for (label, serial) in labels {
-            let key = LabelKey { port: label.port, id: label.id };
-            let rehearsed = RehearsedLabel { key, meaning: label.meaning, serial: *serial };
-            by_switch.entry(label.switch).or_default().push(rehearsed);
+        for KeptLabel { switch, port, id, meaning, serial } in labels.iter().copied() {
+            let rehearsed = RehearsedLabel { key: LabelKey { port, id }, meaning, serial };
+            by_switch.entry(switch).or_default().push(rehearsed);
         }
         let mut inner = self.lock();
         let mut all = sync::lock(&self.labels);
