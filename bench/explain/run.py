@@ -1,8 +1,8 @@
 """Whether explanations are true: random packets, explained by Maple and traced by Open vSwitch, rule by rule.
 
 For each example a ring of four bridges, eight hosts, and random packets: each is sent, and then explained (`maple
-explain`) and traced (`ofproto/trace`, which follows it from bridge to bridge). Both must name the same rules on the same
-switches, and the switches must do what the policy decides. Root; see docs/benchmarks.md.
+explain`) and traced (`ofproto/trace`, which follows it from bridge to bridge). Both must name the same rules on the
+same switches, and the switches must do what the policy decides. Root; see docs/results/explain.md.
 """
 
 import argparse
@@ -17,7 +17,19 @@ from pathlib import Path
 from network import Controller, Ring, sh
 
 ROOT = Path(__file__).resolve().parents[2]
-EXAMPLES = ["acl", "bandwidth", "blocklist", "campus_login", "learning", "mt_route", "multicast_group", "parallel_paths", "secure_routing", "shortest_path", "topology"]
+EXAMPLES = [
+    "acl",
+    "bandwidth",
+    "blocklist",
+    "campus_login",
+    "learning",
+    "mt_route",
+    "multicast_group",
+    "parallel_paths",
+    "secure_routing",
+    "shortest_path",
+    "topology",
+]
 #: Packets that are sent before they are explained.
 BATCH = 100
 PORTS = [20, 22, 23, 25, 53, 80, 443, 8080, 1024, 32768, 40000, 65535]
@@ -39,7 +51,11 @@ def many(pkt, net):
 def frame(rng, source, hosts):
     """A random frame from a host."""
     target = rng.choice(hosts)
-    dst = target.mac if rng.random() < 0.9 else rng.choice([b"\xff" * 6, b"\x01\x00\x5e\x01\x01\x01", bytes([2, 0, 0, 0, 0, 9])])
+    dst = (
+        target.mac
+        if rng.random() < 0.9
+        else rng.choice([b"\xff" * 6, b"\x01\x00\x5e\x01\x01\x01", bytes([2, 0, 0, 0, 0, 9])])
+    )
     tag = struct.pack("!HH", 0x8100, rng.choice([5, 10, 100])) if rng.random() < 0.1 else b""
     head = dst + source.mac + tag
     kind = rng.random()
@@ -92,8 +108,12 @@ def prepared(name, folder):
 def check_example(name, args, folder):
     """Explains and traces packets of one example. Returns the counts of the table."""
     rng = random.Random(args.seed)
-    controller = Controller(args.maple, ROOT / f"examples/{name}.py", args.port, folder, environment=prepared(name, folder))
-    counts = dict.fromkeys(("packets", "same rules", "forwarded", "dropped", "other", "with line", "as f says", "by controller"), 0)
+    controller = Controller(
+        args.maple, ROOT / f"examples/{name}.py", args.port, folder, environment=prepared(name, folder)
+    )
+    counts = dict.fromkeys(
+        ("packets", "same rules", "forwarded", "dropped", "other", "with line", "as f says", "by controller"), 0
+    )
     try:
         with Ring(4, 2, args.port) as ring:
             until_known(controller, ring)
@@ -159,8 +179,21 @@ def latency(args, folder):
                 for _ in range(200):
                     src, dst = ring.hosts[0], rng.choice(ring.hosts[1:])
                     number = len(flows)
-                    head = dst.mac + src.mac + b"\x08\x00" + struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0) + src.ip + dst.ip
-                    packet = head + struct.pack("!HH", number % 60_000 + 1000, 80 + number // 60_000) + bytes(8) + b"\x50\x02\x10\x00" + bytes(4)
+                    head = (
+                        dst.mac
+                        + src.mac
+                        + b"\x08\x00"
+                        + struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0)
+                        + src.ip
+                        + dst.ip
+                    )
+                    packet = (
+                        head
+                        + struct.pack("!HH", number % 60_000 + 1000, 80 + number // 60_000)
+                        + bytes(8)
+                        + b"\x50\x02\x10\x00"
+                        + bytes(4)
+                    )
                     flows.append((src, packet))
                     src.socket.send(packet)
                 controller.at_rest()
@@ -171,7 +204,9 @@ def latency(args, folder):
                 times = []
                 for src, packet in rng.choices(flows, k=args.explanations):
                     began = time.perf_counter()
-                    answer = controller.ask({"explain": {"packet": question | {"frame": packet.hex(), "at": f"1:{src.port}"}}})
+                    answer = controller.ask(
+                        {"explain": {"packet": question | {"frame": packet.hex(), "at": f"1:{src.port}"}}}
+                    )
                     times.append((time.perf_counter() - began) * 1000)
                     assert answer["agrees"] is True, answer
                 times.sort()

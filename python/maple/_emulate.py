@@ -114,7 +114,7 @@ class Network:
         at: tuple[Switch | str, int] | None = None,
         **fields: object,
     ) -> Explanation:
-        """Why a packet goes where it goes: what the policy asks, which rules take it, and what would have to be different.
+        """Why a packet goes where it goes: what the policy asks, which rules take it, what would have to be different.
 
         Nothing changes by asking, and no time passes. Fields have the names that policies use.
 
@@ -124,7 +124,7 @@ class Network:
         :param src: who sends it: a host, its addresses, or a port such as ``"s1:1"``.
         :param dst: whom it is for.
         :param at: where it enters; where its sender is if ``None``.
-        :raises ValueError: if that means no packet: for an unknown host or field, and for values that a field can't have.
+        :raises ValueError: if that means no packet: an unknown host or field, or a value that a field can't have.
         """
         question: dict[str, object] = {"from": _name(src)}
         if dst is not None:

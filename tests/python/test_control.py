@@ -96,7 +96,9 @@ def test_a_controller_in_a_container_answers_those_outside(tmp_path: Path) -> No
     (tmp_path / "typed.py").write_text(textwrap.dedent(POLICY))
     control = str(tmp_path / "control.sock")
     command = [*MAPLE, "run", str(tmp_path / "typed.py"), "--listen", "127.0.0.1:0", "--control", control]
-    with subprocess.Popen(["unshare", "--pid", "--fork", "--kill-child", *command], stdout=subprocess.DEVNULL) as inside:
+    with subprocess.Popen(
+        ["unshare", "--pid", "--fork", "--kill-child", *command], stdout=subprocess.DEVNULL
+    ) as inside:
         try:
             wait_for("the control socket", lambda: Path(control).exists() or inside.poll() is not None)
             done = maple("state", "set", "mode", "night", "--var", "--control", control)

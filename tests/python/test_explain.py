@@ -3,12 +3,11 @@
 import json
 import subprocess
 import sys
+import textwrap
 import time
-from pathlib import Path
-
-import pytest
 
 import maple
+import pytest
 from maple import Mac, Table
 
 POLICY = '''
@@ -28,6 +27,15 @@ def acl(pkt, net):
         return drop()
     return net.shortest_path(net.locate(pkt.eth_src), net.locate(pkt.eth_dst))
 '''
+
+WRONG = """
+    from maple import policy
+
+    @policy
+    def wrong(pkt, net):
+        pkt.tcp_dst == 1
+        return 1 / 0
+    """
 
 
 @pytest.fixture
@@ -97,9 +105,9 @@ def test_nothing_changes_by_asking(net):
 
 def test_what_means_no_packet_is_an_error_that_says_so(net):
     for wrong, error in (
-        (dict(tcp_dest=1), "did you mean tcp_dst"),
-        (dict(tcp_dst="x"), "tcp_dst"),
-        (dict(tcp_dst=1, udp_dst=2), "udp_dst"),
+        ({"tcp_dest": 1}, "did you mean tcp_dst"),
+        ({"tcp_dst": "x"}, "tcp_dst"),
+        ({"tcp_dst": 1, "udp_dst": 2}, "udp_dst"),
     ):
         with pytest.raises(ValueError, match=error):
             net.explain("h1", "h2", **wrong)
@@ -109,7 +117,7 @@ def test_what_means_no_packet_is_an_error_that_says_so(net):
 
 def test_a_failing_policy_is_explained_with_its_traceback(tmp_path):
     file = tmp_path / "wrong.py"
-    file.write_text("from maple import policy\n\n\n@policy\ndef wrong(pkt, net):\n    pkt.tcp_dst == 1\n    return 1 / 0\n")
+    file.write_text(textwrap.dedent(WRONG))
     net = maple.emulate("linear:2", str(file))
     told = net.explain("h1", "h2", at=("s1", 1), tcp_dst=1)
     assert told.verdict == "failed" and "ZeroDivisionError" in told.json["why"]
@@ -182,4 +190,3 @@ def test_faults_of_the_command_name_what_is_wrong(running):
     ):
         done = running("explain", *arguments)
         assert done.returncode == 1 and error in done.stderr, (arguments, done)
-    assert Path(__file__).exists()
