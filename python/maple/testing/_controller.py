@@ -45,12 +45,16 @@ def free_port() -> int:
 class Controller:
     """A running ``maple run POLICY``."""
 
-    def __init__(self, policy: str, folder: Path) -> None:
+    def __init__(self, policy: str, folder: Path, costs: dict[str, list[dict[str, Any]]]) -> None:
         self.port = free_port()
         self._socket = folder / "control.sock"
         self._log = folder / "log"
         command = [sys.executable, "-m", "maple", "run", policy]
         command += ["--listen", f"127.0.0.1:{self.port}", "--control", str(self._socket)]
+        if costs:
+            file = folder / "weights.json"
+            file.write_text(json.dumps(costs))
+            command += ["--weights", str(file)]
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 command, stdout=log, stderr=log, env=os.environ | {"PYTHONUNBUFFERED": "1"}

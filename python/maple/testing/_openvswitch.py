@@ -7,6 +7,8 @@ hosts' sockets get.
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import os
 import shutil
 import subprocess
@@ -66,7 +68,7 @@ class OpenVSwitchNetwork(Network):
         self._undo: list[Callable[[], object]] = []
         self._prefix = f"mk{os.getpid() % 0x10000:x}n{next(_numbers) % 0x100:x}"
         try:
-            self._build(str(self._loaded.file), options.get("version", "1.3"))
+            self._build(str(self._loaded.file), options.get("version", "1.3"), self._costs(topology))
             if known_hosts:
                 self._introduce()
         except BaseException:
@@ -87,10 +89,30 @@ class OpenVSwitchNetwork(Network):
 
     # How it is built.
 
-    def _build(self, policy: str, version: str) -> None:
+    def _costs(self, topology: Topology) -> dict[str, list[dict[str, Any]]]:
+        """The costs in the topology's link attributes, as ``maple run --weights`` reads them."""
+        if isinstance(topology, (str, Path)):
+            shape, _, rest = str(topology).partition(":")
+            if shape == "ring":
+                closing = int(rest.split(",")[0])
+                return {"secure": [{"a": "1", "b": f"{closing:x}", "cost": closing}]}
+            if not str(topology).endswith(".json"):
+                return {}
+            said = json.loads((self._folder / topology).read_text(encoding="utf-8"))
+        else:
+            said = dict(topology)
+        dpids = {switch.name: switch.dpid for switch in self.switches}
+        costs: dict[str, list[dict[str, Any]]] = {}
+        for link in said.get("links", []):
+            for name, value in link.get("attributes", {}).items():
+                ends = {"a": f"{dpids[link['a']]:x}", "b": f"{dpids[link['b']]:x}"}
+                costs.setdefault(name, []).append({**ends, "cost": max(1, math.ceil(value))})
+        return costs
+
+    def _build(self, policy: str, version: str, costs: dict[str, list[dict[str, Any]]]) -> None:
         folder = Path(sh("mktemp", "-d", "--tmpdir", f"{self._prefix}-XXXX").strip())
         self._undo.append(lambda: shutil.rmtree(folder, ignore_errors=True))
-        self._controller = Controller(policy, folder)
+        self._controller = Controller(policy, folder, costs)
         self._undo.append(self._controller.stop)
         self._bridges = {switch.name: f"{self._prefix}{number:x}" for number, switch in enumerate(self.switches, 1)}
         for switch in self.switches:
