@@ -169,12 +169,13 @@ impl Files {
         if raw.is_empty() {
             return Ok(());
         }
+        self.check_room(raw.len())?;
         let done = self.append_block(kind, raw);
         done.map_err(|error| Full::Io(self.folder.display().to_string(), error))?;
         if self.written >= SEGMENT.min(self.limit / 8) {
             self.next_segment().map_err(|error| Full::Io(self.folder.display().to_string(), error))?;
         }
-        self.make_room()
+        Ok(())
     }
 
     /// Writes why the recording ends, and nothing after that. The reader notices if it is missing.
@@ -215,8 +216,9 @@ impl Files {
         Ok(())
     }
 
-    fn make_room(&self) -> Result<(), Full> {
-        let own = self.earlier + self.written + RESERVE;
+    /// Whether there is room for a block of so many bytes, however badly they compress.
+    fn check_room(&self, bytes: usize) -> Result<(), Full> {
+        let own = self.earlier + self.written + segment::most_bytes(bytes) + RESERVE;
         if own > self.limit { Err(Full::Limit(self.limit)) } else { Ok(()) }
     }
 

@@ -57,6 +57,11 @@ pub(crate) fn begin(file: &mut File) -> io::Result<usize> {
     Ok(START)
 }
 
+/// The most bytes that a block with so many bytes takes.
+pub(crate) fn most_bytes(raw: usize) -> u64 {
+    (HEADER + lz4_flex::block::get_maximum_output_size(raw)) as u64
+}
+
 /// Appends a block. Returns the bytes that it takes. `scratch` is for its memory only.
 pub(crate) fn append(file: &mut File, kind: u16, raw: &[u8], scratch: &mut Vec<u8>) -> io::Result<usize> {
     let most = lz4_flex::block::get_maximum_output_size(raw.len());

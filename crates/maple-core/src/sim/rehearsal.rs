@@ -21,8 +21,8 @@ use crate::trace::Cond;
 /// Reloads a policy in a network at rest. An error says which rules are others than a rehearsal said. In what order routes
 /// get ready can decide about priorities, so they are compared only if all is to be `exact`.
 pub fn reload_as_rehearsed(sim: &mut Sim, policy: &Arc<dyn Policy>, exact: bool) -> Result<Rehearsed, String> {
-    // Labels that are no longer used rest for a moment.
-    sim.run_for(Duration::from_secs(1));
+    // Labels that are no longer used rest for a moment, and a switch that is being restored waits for some.
+    sim.run_for(Duration::from_secs(3));
     let engines = sim.engines().iter().map(Engine::copy).collect();
     let rehearsal = match Rehearsal::new(engines) {
         Ok(rehearsal) => rehearsal,
