@@ -472,8 +472,7 @@ impl Engine {
         }
         let is_over = restoring.until.is_some_and(|until| until <= now) || decided + LONGEST_WAIT <= now;
         let is_settled = !any_waits || is_over;
-        let is_next_look = restoring.next_look <= now;
-        if is_next_look {
+        if restoring.next_look <= now {
             restoring.next_look = now + LOOK;
         }
         let (next_look, is_confirmed, is_built) = (restoring.next_look, restoring.is_confirmed, restoring.is_built);
@@ -493,7 +492,7 @@ impl Engine {
             });
         if have_all_waited {
             self.end_restore(dpid);
-        } else if is_next_look && (is_confirmed || !is_settled) {
+        } else if is_confirmed || !is_settled {
             self.timers.insert((next_look, Timer::Restore(dpid)));
         }
     }
