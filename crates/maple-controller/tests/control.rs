@@ -263,7 +263,11 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         ("{\"show\":".to_owned(), "", "not a request: EOF while parsing a value at line 2 column 0"),
         ("[]".to_owned(), "", "not a request: must be object, not []"),
         ("{}".to_owned(), "", "not a request: must have exactly one of explain, invalidate, reload, show, state"),
-        ("{\"shw\":1}".to_owned(), "shw", "shw: is unknown here; known names are explain, invalidate, reload, show, state"),
+        (
+            "{\"shw\":1}".to_owned(),
+            "shw",
+            "shw: is unknown here; known names are explain, invalidate, reload, show, state",
+        ),
         (
             "{\"show\":\"ports\"}".to_owned(),
             "show",
