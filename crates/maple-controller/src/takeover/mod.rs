@@ -7,7 +7,7 @@
 //! 1. For a copy of what the old one knows ([`Takeover::ask`]): tables and variables, what a restart is to know, and what
 //!    switches said of themselves. The old one goes on, and notes from then on what changes. The new one gets ready
 //!    (`controller/takeover.rs`): it presumes that everything is where it was, and f decides all remembered packets.
-//! 2. For what has changed since, and the sockets ([`Takeover::finish`]). Only now the old one stops: its shards end, and
+//! 2. For what has changed since, and the sockets (`Takeover::finish`). Only now the old one stops: its shards end, and
 //!    it sends its sockets (`SCM_RIGHTS`) at once. The new one goes on with them. Then the old one closes the state
 //!    file, and the stream when that is done. The new one opens the file then; what is to be written waits in memory.
 //!
