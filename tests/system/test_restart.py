@@ -1,5 +1,6 @@
 """The controller is killed and starts again, on Open vSwitch: what switches do for it goes on."""
 
+import functools
 import re
 import signal
 import subprocess
@@ -23,17 +24,18 @@ def test_a_restart_changes_no_rule_and_loses_no_ping(controller, lab, tmp_path, 
     net = lab(Ring(), maple, protocols)
     assert net.ping_all()[0] == 0
     net.wait_agreement(maple)
-    leaves = maple.count("leaves")
     before = {switch.name: net.flows(switch.name) for switch in net.switches}
     with net.running("h1", "ping", "-n", "-i", "0.01", net["h3"].IP()) as ping:
         for _ in range(2):
             # What is new is written twice a second.
             time.sleep(1.5)
+            leaves = maple.count("leaves")
             maple.process.send_signal(ends)
             maple.process.wait()
             maple = controller(POLICY, *state, port=maple.port)
             net.wait_known(maple)
-            wait_for("the leaves", lambda maple=maple: maple.count("leaves") >= leaves)
+            there = functools.partial(maple.count, "leaves")
+            wait_for(f"{leaves} leaves", lambda there=there, leaves=leaves: there() >= leaves or print(there()))
         # Discovery confirms what was presumed, or ends it.
         time.sleep(7)
         lost, sent = end_ping(ping)
