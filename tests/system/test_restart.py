@@ -44,8 +44,8 @@ def test_a_restart_changes_no_rule_and_loses_no_ping(controller, lab, tmp_path, 
     changes = maple.count("flow_mods")
     figure(f"{protocols}, {ends.name}: {lost} of {sent} pings lost over two restarts, {changes} flow-mods")
     assert lost == 0
-    # FIXME: in OpenFlow 1.0, where a label is of one arrival port, a flood's label may get another id in a restart. Then
-    # its rules change, and a leaf may be decided again by a packet.
+    # FIXME: in OpenFlow 1.0, where a label is of one arrival port, a flood's label may get another id in a restart.
+    # Then its rules change, and a leaf may be decided again by a packet.
     if protocols == "OpenFlow13":
         assert changes == 0
         assert {switch.name: net.flows(switch.name) for switch in net.switches} == before
