@@ -1,3 +1,5 @@
+//! A take-over in tests: what one process sends, and another receives.
+
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
