@@ -205,7 +205,7 @@ pub fn examine(
 }
 
 fn of_examined(examined: Examined, names: &Names) -> PyExamined {
-    let counterexample = examined.counterexample.map(|Counterexample { sample, why, lines, other }| {
+    let counterexample = examined.counterexample.map(|Counterexample { sample, why, lines, other, .. }| {
         (sample.frame.to_vec(), names.of(sample.at.switch), sample.at.port.0, why, lines, other)
     });
     let open = examined.open.map(|open| open.to_string());

@@ -133,7 +133,7 @@ impl Network {
         let state = other.map(Store::snapshot);
         let examined = self.laboratory.examine(Question { scope, claim }, state.as_deref(), PACKETS);
         let Examined { counterexample, coverage, open } = examined.unwrap_or_else(|error| panic!("{error}"));
-        if let Some(Counterexample { sample, why, lines, other }) = counterexample {
+        if let Some(Counterexample { sample, why, lines, other, .. }) = counterexample {
             let mut told = vec![why, format!("packet  {} at {}", summary(&sample.packet()), sample.at)];
             told.extend(lines.into_iter().map(|line| format!("policy  {line}")));
             told.extend(other.into_iter().map(|line| format!("other   {line}")));

@@ -67,6 +67,8 @@ pub struct Examined {
 pub struct Counterexample {
     /// The packet.
     pub sample: Sample,
+    /// The state on which it does so: later than the network's, if the policy writes.
+    pub state: Arc<Snapshot>,
     /// How it does so.
     pub why: String,
     /// What the policy asked and answered, line by line.
@@ -150,7 +152,7 @@ impl Judge<'_> {
 
     fn judge(&self, sample: &Sample, state: &Arc<Snapshot>, run: &Observation) -> Option<Counterexample> {
         let found = |why: String, lines: Vec<String>, other: Vec<String>| {
-            Some(Counterexample { sample: sample.clone(), why, lines, other })
+            Some(Counterexample { sample: sample.clone(), state: Arc::clone(state), why, lines, other })
         };
         match (self.claim, &run.answer) {
             (Claim::SameAs(other), _) => {

@@ -282,15 +282,12 @@ proptest! {
         let same = examined(one.clone(), |_| Claim::SameAs(Arc::new(one.clone())));
         prop_assert!(same.counterexample.is_none());
         let found = examined(one.clone(), |_| Claim::SameAs(Arc::new(other.clone())));
-        let Some(Counterexample { sample, .. }) = found.counterexample else { return Ok(()) };
-        let (store, hosts) = network();
-        let check = Check::new(Arc::new(one.clone()), Arc::clone(&store), hosts, true, 1);
+        let Some(Counterexample { sample, state, .. }) = found.counterexample else { return Ok(()) };
         let answer = |policy: &dyn Policy| {
-            let run = Run::new(sample.frame.clone(), sample.frame.len(), sample.at, store.begin(), true);
+            let txn = Txn::new(Arc::clone(&state));
+            let run = Run::new(Arc::clone(&sample.frame), sample.frame.len(), sample.at, txn, true);
             Observation::of(policy, &run).answer.ok()
         };
-        // What the policies learned on the way may matter, if they write.
-        prop_assert!(answer(&one) != answer(&other) || found.open == Some(Open::Writes));
-        drop(check);
+        prop_assert_ne!(answer(&one), answer(&other));
     }
 }
