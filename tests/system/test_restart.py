@@ -34,21 +34,16 @@ def test_a_restart_changes_no_rule_and_loses_no_ping(controller, lab, tmp_path, 
             maple.process.wait()
             maple = controller(POLICY, *state, port=maple.port)
             net.wait_known(maple)
-            if protocols == "OpenFlow13":
-                there = functools.partial(maple.count, "leaves")
-                wait_for(f"{leaves} leaves", lambda there=there, leaves=leaves: there() >= leaves)
+            there = functools.partial(maple.count, "leaves")
+            wait_for(f"{leaves} leaves", lambda there=there, leaves=leaves: there() >= leaves)
         # Discovery confirms what was presumed, or ends it.
         time.sleep(7)
         lost, sent = end_ping(ping)
     changes = maple.count("flow_mods")
-    changes = maple.count("flow_mods")
     figure(f"{protocols}, {ends.name}: {lost} of {sent} pings lost over two restarts, {changes} flow-mods")
     assert lost == 0
-    # FIXME: in OpenFlow 1.0, where a label is of one arrival port, a flood's label may get another id in a restart.
-    # Then its rules change, and a leaf may be decided again by a packet.
-    if protocols == "OpenFlow13":
-        assert changes == 0
-        assert {switch.name: net.flows(switch.name) for switch in net.switches} == before
+    assert changes == 0
+    assert {switch.name: net.flows(switch.name) for switch in net.switches} == before
     assert net.ping_all()[0] == 0
     assert maple.show("errors") == []
 

@@ -95,11 +95,14 @@ impl Shard {
             self.decide_times.record(took, decided);
         }
         self.batch = next_batch(self.batch, packets, took);
+        // What effects ask to presume is an event of the next turn.
+        let presumed = self.returns.take_presumed();
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             self.perform(now, effect);
         }
         self.effects = effects;
+        self.announce_presumed(presumed);
         self.free_departed();
     }
 

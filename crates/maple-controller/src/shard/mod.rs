@@ -334,7 +334,6 @@ impl Shard {
         self.run_timers(now);
         self.follow_discovery(now);
         self.run_engine(now);
-        self.announce_presumed();
         self.send_probes(now);
         self.write_sockets(now);
         self.check_load();

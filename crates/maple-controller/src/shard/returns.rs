@@ -1,8 +1,9 @@
 //! Switches that come back: after a restart of the controller, or after they disconnected (`restart.rs`).
 //!
-//! When the switches that wait for each other are up, one shard has its engine presume what was around them. Then it
-//! tells all shards, after the mail of that turn. Each shard has its engine restore the switches that it *expects* to,
-//! and its discovery takes for granted what the engine presumes. Rules that were read before are *held* here meanwhile.
+//! When the switches that wait for each other are up, one shard has its engine presume what was around them. When the
+//! engine has done so, it tells all shards, after the mail of that turn. Each shard has its engine restore the switches
+//! that it *expects* to, and its discovery takes for granted what the engine presumes. Rules that were read before are
+//! *held* here meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use crate::restart::{Arrival, Restart};
 pub(super) struct Returns {
     known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
     expected: Vec<Expected>,
-    /// What was around these switches is presumed in this turn.
+    /// The engine is to presume what was around these switches, and has not done so yet.
     presumed: Vec<Arc<BTreeSet<Dpid>>>,
 }
 
@@ -108,6 +109,11 @@ impl Returns {
         self.known.as_ref()?.0.on_deadline(now)
     }
 
+    /// The switches of which the engine presumes what was around them, once it has handled all its events.
+    pub fn take_presumed(&mut self) -> Vec<Arc<BTreeSet<Dpid>>> {
+        std::mem::take(&mut self.presumed)
+    }
+
     /// The next run is to know of these leaves.
     pub fn note(&self, leaves: Vec<(LeafId, Option<Witness>)>) {
         if let Some((_, journal)) = &self.known {
@@ -135,9 +141,9 @@ impl Shard {
         self.events.push(Event::Presume { earlier, switches });
     }
 
-    /// Tells all shards what was presumed in this turn.
-    pub(super) fn announce_presumed(&mut self) {
-        for switches in std::mem::take(&mut self.returns.presumed) {
+    /// Tells all shards what the engine has presumed.
+    pub(super) fn announce_presumed(&mut self, presumed: Vec<Arc<BTreeSet<Dpid>>>) {
+        for switches in presumed {
             self.outgoing.send_all(|| ShardMessage::Restore(Arc::clone(&switches)));
         }
     }

@@ -12,6 +12,7 @@ use crate::session::ENGINE_XIDS;
 use crate::shard::testing::{packet_in, reply};
 
 mod polls;
+mod returns;
 
 const SWITCH: Dpid = Dpid(7);
 const SECOND: u64 = 1_000_000_000;

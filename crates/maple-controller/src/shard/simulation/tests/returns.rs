@@ -1,0 +1,61 @@
+//! Switches of an earlier run come back while shards take turns in every order.
+
+use maple_core::network::{HostInfo, Location, Mac};
+use maple_core::remembered::{Surroundings, Witness};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::*;
+use crate::remember::LeafJournal;
+use crate::restart::{Departed, Restart};
+use crate::shard::returns::Returns;
+
+/// Each switch has a host and a leaf.
+const SWITCHES: [Dpid; 3] = [Dpid(1), Dpid(2), Dpid(3)];
+
+fn departed(dpid: Dpid) -> Departed {
+    let (at, mac) = (Location::new(dpid, PortNo(1)), [2, 0, 0, 0, 0, dpid.0 as u8]);
+    let frame: Arc<[u8]> = Frame::ethernet([2; 6], mac).ipv4([10; 4], [11; 4]).udp(1, 2).build().into();
+    let host = HostInfo { location: at, ipv4: Default::default(), ipv6: Default::default() };
+    let surroundings = Surroundings { edges: vec![at], hosts: vec![(Mac(mac), host)], ..Surroundings::default() };
+    let leaf = Witness { at, total_len: frame.len(), frame, specialisation: Box::default() };
+    Departed { leaves: vec![leaf], rows: vec![dpid.0], surroundings }
+}
+
+impl World {
+    /// A run after one that knew the switches.
+    fn after_a_restart() -> World {
+        let mut world = World::with(Arc::default(), Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
+        let earlier = SWITCHES.map(|dpid| (dpid, departed(dpid))).into();
+        let known =
+            (Arc::new(Restart::new(world.now, Arc::clone(&world.store), earlier)), Arc::new(LeafJournal::new(2)));
+        for simulated in &mut world.simulation.shards {
+            simulated.shard.returns = Returns::new(Some(known.clone()));
+        }
+        world
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// A step is the shard that takes a turn, the switch that answers after it, and the milliseconds that pass.
+    #[test]
+    fn every_leaf_is_decided_again_whichever_shard_is_quicker(steps in vec((0..2usize, 0..3usize, 0..10u64), 200)) {
+        let mut world = World::after_a_restart();
+        let lines = SWITCHES.map(|dpid| (dpid, world.connect(dpid.0 as usize % 2)));
+        for (shard, switch, milliseconds) in steps {
+            let (here, later) = std::mem::take(&mut world.batches).into_iter().partition(|batch| batch.to == shard);
+            world.batches = later;
+            Vec::into_iter(here).for_each(|batch| world.simulation.deliver(batch));
+            let said = world.simulation.turn(world.now, shard);
+            world.batches.extend(said);
+            let (dpid, line) = &lines[switch];
+            world.answer(*dpid, line);
+            world.now = after(world.now, Duration::from_millis(milliseconds));
+        }
+        world.settle_all(&[0, 1], &lines);
+        let leaves: u64 = (0..2).map(|shard| world.simulation.stats(shard).leaves).sum();
+        prop_assert_eq!(leaves, 3);
+    }
+}
