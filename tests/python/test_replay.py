@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from test_command import MAPLE, Running, maple, wait_for
+from test_plan import ask, at_rest, leaves
 
 LISTS = """
     import threading
@@ -57,6 +58,14 @@ STRICTER = """
         return net.shortest_path(src, dst) if src and dst else flood()
     """
 
+NONE = """
+    from maple import drop, policy
+
+    @policy
+    def none(pkt, net):
+        return drop() if pkt.eth_type == 0x806 else drop()
+    """
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -82,8 +91,9 @@ def start(folder: Path) -> Iterator[Callable[..., Running]]:
             one.process.wait()
 
 
-def replayed(folder: Path, *arguments: str, status: int = 0) -> dict[str, object]:
-    done = maple("replay", str(folder / "recordings"), "--json", *arguments)
+def replayed(folder: Path, *arguments: str, run: str = "", status: int = 0) -> dict[str, object]:
+    """What a replay tells: of the newest recording, or of this one."""
+    done = maple("replay", str(folder / "recordings" / run), "--json", *arguments)
     assert done.returncode == status, done.stdout + done.stderr
     told: dict[str, object] = json.loads(done.stdout)
     return told
@@ -140,6 +150,69 @@ def test_reload_and_state_from_outside_are_repeated(folder: Path, start: Callabl
     (run,) = (folder / "recordings").iterdir()
     assert (run / "policy-0/helper.py").read_text() == "DENIED = 22\n"
     assert (run / "policy-1/helper.py").read_text() == "DENIED = 443\n"
+
+
+@pytest.fixture
+def pinged(folder: Path, start: Callable[..., Running]) -> Iterator[Running]:
+    """A run with a network whose hosts have talked."""
+    running = start("--workers", "2", "--state", str(folder / "state"))
+    command = [*MAPLE, "emulate", "linear:2", "--controller", running.address, "--console"]
+    network = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    assert network.stdin is not None
+    network.stdin.write(b"pingall\n")
+    network.stdin.flush()
+    wait_for("decisions", lambda: leaves(running) >= 2)
+    yield running
+    network.kill()
+    network.wait()
+
+
+def test_plans_that_are_applied_and_canaries_are_repeated(folder: Path, pinged: Running) -> None:
+    at_rest(pinged)
+    # Every packet goes otherwise by this one.
+    (folder / "none.py").write_text(textwrap.dedent(NONE))
+    plan = str(folder / "plan.json")
+    for how in ([], ["--canary", "1"]):
+        assert ask(pinged, "plan", str(folder / "none.py"), "--out", plan).returncode == 2
+        done = ask(pinged, "apply", plan, *how)
+        assert done.returncode == 0, done.stderr
+        if how:
+            assert ask(pinged, "apply", "--rest").returncode == 0
+        at_rest(pinged)
+        assert ask(pinged, "rollback").returncode == 0
+        at_rest(pinged)
+    assert pinged.stop() == 0
+    told = replayed(folder)
+    assert told["identical"], told["difference"]
+    assert number(told, "flow_mods") > 10
+    (run,) = (folder / "recordings").iterdir()
+    assert (run / "policy-1/none.py").exists()
+
+
+def test_a_take_over_begins_another_recording_and_both_are_repeated(
+    folder: Path, pinged: Running, request: pytest.FixtureRequest
+) -> None:
+    at_rest(pinged)
+    # What is new is written twice a second.
+    time.sleep(1.5)
+    log = folder / "second"
+    places = ["--control", pinged.control, "--state", str(folder / "state"), "--listen", "127.0.0.1:0"]
+    record = ["--record", str(folder / "recordings")]
+    with log.open("w") as out:
+        command = [*MAPLE, "run", str(folder / "lists.py"), *places, "--takeover", *record]
+        second = subprocess.Popen(command, stdout=out, stderr=out)
+    request.addfinalizer(second.kill)
+    assert pinged.process.wait(20) == 0, pinged.log.read_text()
+    wait_for("the second", lambda: "took over 2 connections" in log.read_text())
+    wait_for("its decisions", lambda: leaves(pinged) >= 2)
+    at_rest(pinged)
+    second.terminate()
+    assert second.wait(20) == 0
+    runs = sorted(run.name for run in (folder / "recordings").iterdir())
+    assert len(runs) == 2
+    for run in runs:
+        told = replayed(folder, run=run)
+        assert told["identical"] and number(told, "events") > 10, told
 
 
 def test_what_a_thread_of_the_policy_wrote_is_repeated_and_the_thread_is_not(

@@ -8,9 +8,10 @@ use maple::App;
 use maple_controller::Handle;
 
 use crate::command_line::ParseError;
+use crate::explain::ExplainArgs;
 use crate::options::{CheckOptions, ReplayArgs, RunOptions};
 use crate::output::{exit_status, print_usage};
-use crate::{check, config, replay, run as run_command};
+use crate::{check, config, explain, replay, run as run_command};
 
 #[derive(Debug, Parser)]
 #[command(version, about = "A program for Maple: the options are those of `maple run`", max_term_width = 100)]
@@ -28,10 +29,12 @@ enum ProgramCommand {
     Check(CheckOptions),
     /// Run a recording of this program again, without a network, as `maple replay` does
     Replay(ReplayArgs),
+    /// Explain what the network does with a packet, as `maple explain` does; also in a recording of this program
+    Explain(Box<ExplainArgs>),
 }
 
-/// Runs an app with the options of `maple run` from the program's command line, until it stops. The subcommand
-/// `check` does what `maple check` does, and `replay` what `maple replay` does.
+/// Runs an app with the options of `maple run` from the program's command line, until it stops. The subcommands
+/// `check`, `replay` and `explain` do what those of `maple` do, with the program's policy.
 ///
 /// ```no_run
 /// use maple::prelude::*;
@@ -52,15 +55,16 @@ pub fn run(app: App) -> ExitCode {
     let (controller, started) = app.into_parts();
     let started = Box::new(move |handle: Handle| started.into_iter().for_each(|started| started(handle.clone())));
     let is_handlers = controller.handlers.is_some();
+    let unrecorded = || Err(anyhow::anyhow!("handlers can't be recorded, so there is no recording of this program"));
     exit_status(match command {
         Some(ProgramCommand::Check(_)) if is_handlers => {
             Err(anyhow::anyhow!("handlers can't be checked: what they read is not tracked"))
         }
         Some(ProgramCommand::Check(options)) => check::with(&options, controller, &[]),
-        Some(ProgramCommand::Replay(_)) if is_handlers => {
-            Err(anyhow::anyhow!("handlers can't be recorded, so there is no recording of this program"))
-        }
+        Some(ProgramCommand::Replay(_)) if is_handlers => unrecorded(),
         Some(ProgramCommand::Replay(args)) => replay::with(&args, None, Some(controller.policy)),
+        Some(ProgramCommand::Explain(_)) if is_handlers => unrecorded(),
+        Some(ProgramCommand::Explain(args)) => explain::main(&args, None, Some(controller.policy)),
         None if is_handlers => run_command::handlers::run(&options, controller, started),
         None => run_command::with(options, controller, started, None),
     })

@@ -7,17 +7,20 @@ mod recorded;
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use maple_controller::control::explain::{Explain, ExplainRequest, ExplainRule, to_text};
 use maple_controller::control::socket::{Live, Request, ask};
 use maple_controller::names::Names;
+use maple_core::policy::Policy;
 use serde_json::Value;
 
 use crate::decode::ethernet_frames;
 use crate::options::default_control;
 use crate::policy::PolicyLoader;
+use crate::replay::Again;
 use crate::show::{hint, names};
 
 /// The most packets of a capture that are explained.
@@ -84,10 +87,11 @@ pub struct ExplainArgs {
     json: bool,
 }
 
-/// Asks and prints the answer.
-pub fn main(args: &ExplainArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
+/// Asks and prints the answer. `own`: the policy of the program, if it has one of its own.
+pub fn main(args: &ExplainArgs, loader: Option<&dyn PolicyLoader>, own: Option<Arc<dyn Policy>>) -> anyhow::Result<u8> {
     if let Some(folder) = &args.recording {
-        return args.of_recording(folder, loader);
+        let again = Again { until: args.at.as_deref(), limit: recorded::TIME_LIMIT, loader, own };
+        return args.of_recording(folder, &again);
     }
     let control = args.control.clone().unwrap_or_else(default_control);
     if args.dropped {
@@ -105,10 +109,10 @@ pub fn main(args: &ExplainArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Re
 
 impl ExplainArgs {
     /// Asks a recording.
-    fn of_recording(&self, folder: &Path, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
+    fn of_recording(&self, folder: &Path, again: &Again<'_>) -> anyhow::Result<u8> {
         let packet = |request| if let ExplainRequest::Packet(packet) = request { Some(packet) } else { None };
         let questions: Vec<Explain> = self.questions()?.into_iter().filter_map(packet).collect();
-        let answers = recorded::answers(folder, self.at.as_deref(), &questions, loader)?;
+        let answers = recorded::answers(folder, again, &questions)?;
         self.print(answers.into_iter().map(Ok), &Names::new())
     }
 

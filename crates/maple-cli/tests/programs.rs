@@ -81,6 +81,24 @@ fn acl_is_obeyed_and_stops_what_it_denies() {
 }
 
 #[test]
+fn a_program_replays_and_explains_its_own_recordings() {
+    let folder = std::env::temp_dir().join(format!("maple-program-{}", std::process::id()));
+    let recordings = folder.to_str().expect("a name");
+    let network = ["--emulate", "ring:4", "--traffic", "4s", "--rate", "50", "--allow-drops"];
+    let recorded = run(example("acl"), &[&network[..], &["--record", recordings]].concat());
+    assert!(recorded.status.success(), "{}{}", text(&recorded.stdout), text(&recorded.stderr));
+    let replayed = run(example("acl"), &["replay", recordings]);
+    assert!(text(&replayed.stdout).contains("identical"), "{}{}", text(&replayed.stdout), text(&replayed.stderr));
+    let question =
+        ["--recording", recordings, "--at", "6s", "--from", "00:00:00:00:00:01", "--to", "00:00:00:00:00:02"];
+    let explained = run(example("acl"), &[&["explain"], &question[..], &["tcp_dst=23"]].concat());
+    let other = maple(&[&["explain"], &question[..]].concat());
+    std::fs::remove_dir_all(&folder).expect("the recordings are there");
+    assert!(text(&explained.stdout).contains("acl.rs:"), "{}{}", text(&explained.stdout), text(&explained.stderr));
+    assert_eq!(other.status.code(), Some(1), "the program is not known elsewhere: {}", text(&other.stdout));
+}
+
+#[test]
 fn mt_route_is_obeyed() {
     obeys_with("mt_route", &["--allow-drops"]);
 }

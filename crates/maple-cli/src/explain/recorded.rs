@@ -12,21 +12,14 @@ use maple_core::engine::Engines;
 use maple_core::explain::explain;
 use serde_json::{Value, json};
 
-use crate::policy::PolicyLoader;
 use crate::replay::Again;
 
 /// How long a run of a policy may take. Longer than when it was recorded, as the machine may be slower.
-const TIME_LIMIT: Duration = Duration::from_secs(10);
+pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// The explanations of packets at this time of a recording; at its end if no time is given.
-pub fn answers(
-    folder: &Path,
-    at: Option<&str>,
-    questions: &[Explain],
-    loader: Option<&dyn PolicyLoader>,
-) -> anyhow::Result<Vec<Value>> {
+/// The explanations of packets at the end of what is run again of a recording.
+pub fn answers(folder: &Path, again: &Again<'_>, questions: &[Explain]) -> anyhow::Result<Vec<Value>> {
     let recorded = Recorded::open(folder)?;
-    let again = Again { until: at, limit: TIME_LIMIT, loader, own: None };
     let replayed = again.run(&recorded, None, true)?;
     let store = Arc::clone(&replayed.store);
     let first = replayed.engines.first().context("the recording has no worker")?;
