@@ -20,10 +20,12 @@
 //! # Why it is correct
 //!
 //! What becomes of a question depends on the question and on the items before it, and these items are the path to the
-//! node. So a node that asks the same is what would have been written. While the node exists, the same question before
-//! it always becomes the same. If that was nothing, all packets that get there have the same answer. A test that a
-//! question becomes asks for parts of the question. So if the test fails, the question is denied, and nothing else
-//! becomes of it. The oracle is a recorder, [`Trace::lower`] and [`Tree::augment`].
+//! node. If it becomes several items, what comes next also depends on where it was asked: [`Trace::lower`] asks for what
+//! is left of a range in another way than for the same range when it is asked there. So a memo says how many items ago
+//! the question was asked. A node that asks the same is what would have been written. While the node exists, the same
+//! question before it always becomes the same. If that was nothing, all packets that get there have the same answer. A
+//! test that a question becomes asks for parts of the question. So if the test fails, the question is denied, and
+//! nothing else becomes of it. The oracle is a recorder, [`Trace::lower`] and [`Tree::augment`].
 //!
 //! # Cost
 //!
@@ -89,7 +91,7 @@ enum Question {
     End,
 }
 
-/// What becomes of a question that is asked right before a node.
+/// What becomes of a question before a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Becomes {
     /// Nothing: the answer is known there. If the question is whether a packet fits, this is the answer.
@@ -100,10 +102,12 @@ enum Becomes {
     FirstPart,
 }
 
-/// A question that was asked right before a node, and what became of it.
+/// A question that was asked right before a node, or so many items before it and not answered since, and what became of
+/// it.
 #[derive(Clone, Debug)]
 pub(super) struct QuestionMemo {
     question: Question,
+    ago: u32,
     becomes: Becomes,
 }
 
@@ -171,7 +175,7 @@ impl Tree {
         for NewMemo { depth, node, memo } in memos {
             if let Some(node) = node.filter(|_| depth < at.depth) {
                 let there = self.memos.of_mut(node);
-                if there.iter().all(|other| other.question != memo.question) {
+                if there.iter().all(|other| (&other.question, other.ago) != (&memo.question, memo.ago)) {
                     there.push(memo);
                 }
             } else if let Some(further) = depth.checked_sub(at.depth).filter(|further| *further < new) {
@@ -209,12 +213,14 @@ impl<'t> Replay<'t> {
         }
         let begin = self.at;
         while let (None, Some(node)) = (&self.written, self.at.here) {
+            let ago = self.at.depth - begin.depth;
             if let Node::Test { cond: there, .. } = self.tree.node(node)
                 && there == cond
+                && ago == 0
             {
                 return self.step(packet, node) == Branch::Outcome(true);
             }
-            match self.becomes(node, |question| matches!(question, Question::Fits(other) if other == cond)) {
+            match self.becomes(node, ago, |question| matches!(question, Question::Fits(other) if other == cond)) {
                 None => break,
                 Some(Becomes::Known(fits)) => return fits,
                 Some(Becomes::Node) => return self.step(packet, node) == Branch::Outcome(true),
@@ -241,7 +247,7 @@ impl<'t> Replay<'t> {
                 return value;
             }
             let is = |question: &Question| matches!(question, Question::Read(read) if **read == (field, mask));
-            match self.becomes(node, is) {
+            match self.becomes(node, 0, is) {
                 Some(Becomes::Node | Becomes::FirstPart) => _ = self.step(packet, node),
                 Some(Becomes::Known(_)) => {}
                 None => self.write_read(packet, field, mask),
@@ -278,14 +284,15 @@ impl<'t> Replay<'t> {
         Replayed { at, rest, short, memos, edits: tree.edits }
     }
 
-    /// What becomes of a question before a node, if that is known.
-    fn becomes(&mut self, node: NodeId, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
+    /// What becomes of a question that was asked so many items before a node, if that is known.
+    fn becomes(&mut self, node: NodeId, ago: usize, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
         let (memos, next) = match self.noted {
             Some((of, memos, last)) if of == node => (memos, last + 1),
             _ => (self.tree.memos.of(node), 0),
         };
-        let is_next = memos.get(next).is_some_and(|memo| is(&memo.question));
-        let at = if is_next { Some(next) } else { memos.iter().position(|memo| is(&memo.question)) };
+        let is = |memo: &QuestionMemo| memo.ago as usize == ago && is(&memo.question);
+        let is_next = memos.get(next).is_some_and(is);
+        let at = if is_next { Some(next) } else { memos.iter().position(is) };
         self.noted = Some((node, memos, at.unwrap_or(next)));
         at.map(|at| memos[at].becomes)
     }
@@ -384,8 +391,9 @@ impl<'t> Replay<'t> {
             };
             is_settled = becomes == Becomes::Node || matches!(item, Item::Test { outcome: false, .. });
             let node = at.here.filter(|node| at.depth == depth && tree.asks(*node, item));
-            if !question.is_item(item) {
-                memos.push(NewMemo { depth, node, memo: QuestionMemo { question: question.clone(), becomes } });
+            let ago = (depth - begin) as u32;
+            if ago > 0 || !question.is_item(item) {
+                memos.push(NewMemo { depth, node, memo: QuestionMemo { question: question.clone(), ago, becomes } });
             }
             if let Some(node) = node {
                 at.go(tree, node, Branch::of(item));
@@ -393,7 +401,8 @@ impl<'t> Replay<'t> {
         }
         if !is_settled {
             let node = at.here.filter(|_| at.depth == end);
-            memos.push(NewMemo { depth: end, node, memo: QuestionMemo { question, becomes: Becomes::Known(fits) } });
+            let memo = QuestionMemo { question, ago: (end - begin) as u32, becomes: Becomes::Known(fits) };
+            memos.push(NewMemo { depth: end, node, memo });
         }
     }
 }
@@ -401,25 +410,28 @@ impl<'t> Replay<'t> {
 impl QuestionMemo {
     /// For a read that specialises a leaf.
     pub(super) fn of_specialisation() -> QuestionMemo {
-        QuestionMemo { question: Question::End, becomes: Becomes::Node }
+        QuestionMemo { question: Question::End, ago: 0, becomes: Becomes::Node }
     }
 
     pub(super) fn is_of_specialisation(&self) -> bool {
         self.question == Question::End
     }
 
-    /// The condition, if the memo says that no packet that gets to the node fits it.
+    /// The condition that is asked at the node, if the memo says that no packet that gets there fits it.
     pub(super) fn denied(&self) -> Option<&Arc<Cond>> {
         match self {
-            QuestionMemo { question: Question::Fits(cond), becomes: Becomes::Known(false) } => Some(cond),
+            QuestionMemo { question: Question::Fits(cond), ago: 0, becomes: Becomes::Known(false) } => Some(cond),
             _ => None,
         }
     }
 
-    /// The condition that the node's test prefixes. Packets that fail the test don't fit it.
+    /// The condition that is asked at the node and that the node's test prefixes. Packets that fail the test don't fit
+    /// it.
     pub(super) fn begun(&self) -> Option<&Arc<Cond>> {
         match self {
-            QuestionMemo { question: Question::Fits(cond), becomes: Becomes::Node | Becomes::FirstPart } => Some(cond),
+            QuestionMemo { question: Question::Fits(cond), ago: 0, becomes: Becomes::Node | Becomes::FirstPart } => {
+                Some(cond)
+            }
             _ => None,
         }
     }

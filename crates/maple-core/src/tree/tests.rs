@@ -406,6 +406,27 @@ proptest! {
         }
     }
 
+    /// Two policies ask for one range, one of them after another range, which leaves little of the first to be asked.
+    #[test]
+    fn a_question_that_is_half_asked_is_not_taken_for_one_that_is_asked_there(values in vec(0..12u128, 1..8), first: bool) {
+        let asks = |lo, hi| {
+            let ranges = vec![Range { field: Field::TcpDst, lo, hi }];
+            Question::Fits { cond: Arc::new(Cond { all: Vec::new(), ranges }), ends: false }
+        };
+        let policies = [vec![asks(3, 10)], vec![asks(1, 3), asks(3, 10)]];
+        let (mut written, mut followed) = (Tree::new(), Tree::new());
+        let can = Capabilities::of_abstract_headers();
+        for (number, value) in values.into_iter().enumerate() {
+            let policy = &policies[(number + usize::from(first)) % 2];
+            let packet = Headers([(Field::Ipv4Src, 0), (Field::TcpDst, value), (Field::Ipv6Src, 0)]);
+            let (mut writer, mut replay) = (Writer(Default::default(), can.clone()), followed.begin_replay(&can));
+            prop_assert_eq!(run(policy, &packet, &mut writer), run(policy, &packet, &mut replay));
+            let (run, leaf) = (replay.finish(&packet), LeafId(number as u64));
+            prop_assert_eq!(followed.insert_replayed(run, leaf), written.augment(writer.0.items_from(0), leaf));
+            prop_assert_eq!(followed.render(), written.render());
+        }
+    }
+
     /// One policy: a packet that gets to the leaf of another packet would have got the same answers.
     #[test]
     fn packets_that_get_to_a_leaf_of_a_followed_run_get_its_answers(
