@@ -19,7 +19,7 @@ PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-explain bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
+.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-explain bench-record bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -33,6 +33,7 @@ help:
 	@echo 'make bench-restart  what a restart and a reload cost the traffic on Open vSwitch, beside os-ken and Faucet (root; five minutes)'
 	@echo 'make bench-exchange  all rules of a switch are exchanged while packets flow (root, Open vSwitch; five minutes)'
 	@echo 'make bench-explain  random packets, explained and traced on Open vSwitch (root; an hour for all examples)'
+	@echo 'make bench-record  what recording costs, and an hour that is recorded and replayed (an hour and a quarter)'
 	@echo 'make bench-tls  what TLS costs the controller: packet-ins a core, reconnects of 5,000 switches (five minutes)'
 	@echo 'make bench-mutation  faults in the examples, and how many of them the examples own tests find (some minutes)'
 	@echo 'make lint   rustfmt, clippy, licences and versions of dependencies, ruff, mypy, stubtest, links of the documentation'

@@ -105,6 +105,15 @@ class Ring:
                 rules.append((self.names.index(at) + 1, int(found[1]), int(found[2]), int(found[3] or "0", 16)))
         return sorted(rules), text
 
+    def actions(self, rules):
+        """Rules as `trace` gives them, with their actions in the place of their cookies; sorted."""
+        there = {}
+        for number, bridge in enumerate(self.names, 1):
+            for line in sh("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", bridge).splitlines():
+                if found := re.match(r" cookie=(0x[0-9a-f]+), .*table=(\d+), .*priority=(\d+).* actions=(.*)$", line):
+                    there.setdefault((number, int(found[2]), int(found[3]), int(found[1], 16)), set()).add(found[4])
+        return sorted((*rule[:3], sorted(there.get(rule, {"no rule"}))) for rule in rules)
+
     def _appctl(self, method, *parameters):
         if self.trace_socket is None:
             pid = (RUN / "ovs-vswitchd.pid").read_text().strip()
