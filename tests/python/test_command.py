@@ -51,6 +51,8 @@ class Running:
         return json.loads(done.stdout)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> int:
+        # It is shown if the test fails.
+        print(self.log.read_text())
         self.process.send_signal(how)
         return self.process.wait(10)
 
