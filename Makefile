@@ -170,9 +170,9 @@ debian-packages:
 
 # What the benchmarks on Open vSwitch and Mininet needs besides what the tests do.
 bench-packages: system-packages
-	@if ! $(SYSTEM_PYTHON) -c 'import matplotlib' 2>/dev/null || ! which httperf iperf3 >/dev/null; then \
+	@if ! $(SYSTEM_PYTHON) -c 'import matplotlib' 2>/dev/null || ! which fping httperf iperf3 >/dev/null; then \
 	    apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-	        httperf iperf3 python3-matplotlib; \
+	        fping httperf iperf3 python3-matplotlib; \
 	fi
 
 lint: $(TOOLS) $(CARGO_DENY)
