@@ -54,7 +54,7 @@ impl Engine {
             Some((_, PortKind::Shared { with, .. })) => {
                 Admission::Refused(format!("the port is shut: the hosts of its segment enter at {with}"))
             }
-            Some(_) if is_discovery_frame(&Packet::new(&packet.frame, at.port.0)) => {
+            Some(_) if is_discovery_frame(&Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len())) => {
                 refused("it is of a type that only link discovery uses, so it ends at the controller")
             }
             Some((_, PortKind::Middlebox)) => Admission::Decided(Vec::new()),
@@ -66,7 +66,7 @@ impl Engine {
     /// The same for the host that sends it.
     fn admit_sender(&self, state: &Snapshot, packet: &Entering) -> Admission {
         let at = packet.at;
-        let headers = Packet::new(&packet.frame, at.port.0);
+        let headers = Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len());
         let address = |field| Mac::from_bits(headers.switch_value(field).unwrap_or_default());
         let mac = address(Field::EthSrc);
         if mac == PROBE_MAC || address(Field::EthDst) == PROBE_MAC {

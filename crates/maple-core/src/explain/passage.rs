@@ -96,7 +96,7 @@ impl Passage {
 impl Passing<'_> {
     /// Passes one table. Returns the next one.
     fn table(&mut self, tables: &dyn TableRules, table: u8, metadata: &mut u64) -> Option<u8> {
-        let packet = Packet::new(&self.frame, self.in_port.0);
+        let packet = Packet::with_wire_len(&self.frame, self.in_port.0, self.frame.len());
         let carried = *metadata;
         let value = |field| match field {
             Field::Metadata => Some(u128::from(carried)),
@@ -177,12 +177,12 @@ fn rewrite(action: &Action, frame: &mut Vec<u8>) -> bool {
 
 /// Sets a field of the VLAN tag; gives the frame a tag if it has none (1.0 §5.2.4).
 fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> Result<(), rewrite::RewriteError> {
-    let is_tagged = Packet::new(frame, 0).switch_value(Field::VlanPcp).is_some();
+    let is_tagged = Packet::with_wire_len(frame, 0, frame.len()).switch_value(Field::VlanPcp).is_some();
     let pushed = if is_tagged { Ok(()) } else { rewrite::push_vlan(frame, VLAN_TYPE) };
     pushed.and_then(|()| rewrite::set_field(frame, &Constraint::exact(field, value)))
 }
 
 fn set_either(frame: &mut [u8], tcp: Field, udp: Field, port: u16) -> Result<(), rewrite::RewriteError> {
-    let has_tcp = Packet::new(frame, 0).switch_value(tcp).is_some();
+    let has_tcp = Packet::with_wire_len(frame, 0, frame.len()).switch_value(tcp).is_some();
     rewrite::set_field(frame, &Constraint::exact(if has_tcp { tcp } else { udp }, u128::from(port)))
 }

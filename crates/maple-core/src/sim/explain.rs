@@ -87,6 +87,17 @@ fn a_forwarded_packet_is_followed_over_all_switches() {
     }
 }
 
+/// A datagram that claims to be longer than its frame has no ports: rules for ports don't take it.
+#[test]
+fn a_frame_that_is_shorter_than_it_says_is_followed_as_switches_see_it() {
+    let mut sim = acquainted(Version::Of13);
+    let mut broken = udp(A, B, 23);
+    (broken[16], broken[17]) = (0xff, 0xff);
+    assert_eq!(send(&mut sim, at(1, 3), broken.clone()).len(), 1);
+    let told = explained(&sim, at(1, 3), broken);
+    assert_eq!((verdict(&told), told.agrees()), (Verdict::Forwarded, Some(true)), "{told:?}");
+}
+
 #[test]
 fn what_the_policy_never_sees_is_said() {
     let mut sim = acquainted(Version::Of13);
