@@ -7,6 +7,7 @@ import re
 import subprocess
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +52,26 @@ def running(tmp_path: Path) -> Iterator[Running]:
     one.process.wait()
 
 
-@pytest.fixture
-def emulated(running: Running) -> Iterator[subprocess.Popen[bytes]]:
+@contextmanager
+def talked(running: Running) -> Iterator[subprocess.Popen[bytes]]:
     """An emulated network of the controller, whose hosts have talked: nothing is decided any more."""
     command = [*MAPLE, "emulate", "linear:2", "--controller", running.address, "--console"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    assert process.stdin is not None
-    process.stdin.write(b"pingall\n")
-    process.stdin.flush()
-    wait_for("decisions", lambda: leaves(running) >= 2)
-    yield process
-    process.kill()
-    process.wait()
+    try:
+        assert process.stdin is not None
+        process.stdin.write(b"pingall\n")
+        process.stdin.flush()
+        wait_for("decisions", lambda: leaves(running) >= 2)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def emulated(running: Running) -> Iterator[subprocess.Popen[bytes]]:
+    with talked(running) as process:
+        yield process
 
 
 def leaves(running: Running) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from test_command import MAPLE, Running, maple, wait_for
-from test_plan import ask, at_rest, leaves
+from test_plan import ask, at_rest, leaves, talked
 
 LISTS = """
     import threading
@@ -156,15 +156,8 @@ def test_reload_and_state_from_outside_are_repeated(folder: Path, start: Callabl
 def pinged(folder: Path, start: Callable[..., Running]) -> Iterator[Running]:
     """A run with a network whose hosts have talked."""
     running = start("--workers", "2", "--state", str(folder / "state"))
-    command = [*MAPLE, "emulate", "linear:2", "--controller", running.address, "--console"]
-    network = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    assert network.stdin is not None
-    network.stdin.write(b"pingall\n")
-    network.stdin.flush()
-    wait_for("decisions", lambda: leaves(running) >= 2)
-    yield running
-    network.kill()
-    network.wait()
+    with talked(running):
+        yield running
 
 
 def test_plans_that_are_applied_and_canaries_are_repeated(folder: Path, pinged: Running) -> None:

@@ -107,6 +107,7 @@ enum Becomes {
 #[derive(Clone, Debug)]
 pub(super) struct QuestionMemo {
     question: Question,
+    /// How many items before the node it was asked.
     ago: u32,
     becomes: Becomes,
 }
