@@ -5,13 +5,15 @@
 //! that may be Maple's: in 1.3 those with Maple's cookies; in 1.0, which cannot select by cookie, all rules. The rules
 //! are gone when the switch answers the barrier request that follows.
 
+use std::time::Duration;
+
 use maple_core::engine::{InstalledFlow, OWN_COOKIES, Time};
 use maple_wire::msg::stats::{FlowStats, ReplyBody};
 use maple_wire::msg::{FlowMod, FlowModCommand, StatsReply};
 use maple_wire::{Action, Constraint, Instruction, Match, Message, Version};
 
 use super::describe::stats_request;
-use super::pieces::{Next, Pieces};
+use super::pieces::{Next, Pieces, REST, Turn};
 use super::{CloseReason, Output, ProtocolWarning, Session};
 use crate::time::after;
 
@@ -23,31 +25,31 @@ const ALL_TABLES: u8 = 0xff;
 /// A read in progress.
 #[derive(Debug)]
 pub(super) struct FlowReading {
-    /// The open request.
-    xid: u32,
+    turn: Turn,
     pieces: Pieces,
     flows: Vec<InstalledFlow>,
     /// The memory of `flows`.
     bytes: usize,
-    /// When the next part is due.
-    deadline: Time,
-    /// The switch did not report its rules; `xid` is the barrier request after their deletion.
+    /// When the next part is due, if one is.
+    part_due: Time,
+    /// The switch did not report its rules; what it answers is the barrier request after their deletion.
     is_deleting: bool,
 }
 
 impl FlowReading {
+    /// When the switch is asked for the next piece, or must have answered.
     pub(super) fn deadline(&self) -> Time {
-        self.deadline
+        self.turn.rest_until().unwrap_or(self.part_due)
     }
 
     /// Whether a reply with this id answers the read.
     pub(super) fn is_answer(&self, xid: u32) -> bool {
-        self.xid == xid && !self.is_deleting
+        self.turn == Turn::Answer(xid) && !self.is_deleting
     }
 
     /// Whether an answer with this id confirms the deletion.
     pub(super) fn is_deleted_by(&self, xid: u32) -> bool {
-        self.xid == xid && self.is_deleting
+        self.turn == Turn::Answer(xid) && self.is_deleting
     }
 }
 
@@ -60,8 +62,17 @@ impl Session {
     }
 
     fn begin_reading(&mut self, now: Time, xid: u32, pieces: Pieces, is_deleting: bool) {
-        let deadline = after(now, self.deadlines.request);
-        self.reading = Some(FlowReading { xid, pieces, flows: Vec::new(), bytes: 0, deadline, is_deleting });
+        let (turn, part_due) = (Turn::Answer(xid), after(now, self.deadlines.request));
+        self.reading = Some(FlowReading { turn, pieces, flows: Vec::new(), bytes: 0, part_due, is_deleting });
+    }
+
+    /// Asks for the next piece, if a rest is over.
+    pub(super) fn go_on_reading(&mut self, now: Time, out: &mut Vec<Output>) {
+        let is_due = |reading: &&FlowReading| reading.turn.rest_until().is_some_and(|until| until <= now);
+        let Some(pieces) = self.reading.as_ref().filter(is_due).map(|reading| reading.pieces) else { return };
+        let turn = Turn::Answer(self.request(stats_request(pieces.request()), out));
+        let part_due = after(now, self.deadlines.request);
+        self.reading.iter_mut().for_each(|reading| (reading.turn, reading.part_due) = (turn, part_due));
     }
 
     /// Handles one part of the rules.
@@ -69,23 +80,23 @@ impl Session {
         let Some(reading) = &mut self.reading else { return };
         let more = reply.more();
         let ReplyBody::Flow(part) = reply.body else { return };
-        let is_kept = !reading.pieces.is_sample();
+        let is_sample = reading.pieces.is_sample();
         let next = reading.pieces.on_part(&part, more);
-        for flow in part.into_iter().filter(|_| is_kept).map(installed) {
+        for flow in part.into_iter().filter(|_| !is_sample).map(installed) {
             reading.bytes += size(&flow);
             reading.flows.push(flow);
         }
         if reading.bytes > MAX_BYTES {
             return self.end(CloseReason::TooMany("bytes of rules", MAX_BYTES), out);
         }
-        reading.deadline = after(now, self.deadlines.request);
-        let pieces = reading.pieces;
-        self.ignores_cookies |= pieces.ignores_cookies();
+        reading.part_due = after(now, self.deadlines.request);
+        self.ignores_cookies |= reading.pieces.ignores_cookies();
         match next {
             Next::Part => {}
             Next::Piece => {
-                let xid = self.request(stats_request(pieces.request()), out);
-                self.reading.iter_mut().for_each(|reading| reading.xid = xid);
+                let rest = if is_sample { Duration::ZERO } else { REST };
+                reading.turn = Turn::Ask(after(now, rest));
+                self.go_on_reading(now, out);
             }
             Next::Nothing => self.end_reading(out),
         }

@@ -256,7 +256,8 @@ impl Session {
             Phase::Describe(describe) => Some(describe.deadline().min(self.keepalive.deadline(&self.deadlines, false))),
             Phase::Claimed(_) | Phase::Up => {
                 let keepalive = self.keepalive.deadline(&self.deadlines, self.reading.is_some());
-                Some(self.reading.as_ref().map_or(keepalive, |reading| keepalive.min(reading.deadline())))
+                let reading = self.reading.as_ref().map(FlowReading::deadline);
+                Some(reading.into_iter().chain(self.next_piece()).fold(keepalive, Time::min))
             }
             Phase::Closed => None,
         }
@@ -266,6 +267,10 @@ impl Session {
     pub fn on_timer(&mut self, now: Time, out: &mut Vec<Output>) {
         let within = self.deadlines.handshake;
         let timed_out = |waiting_for| CloseReason::HandshakeTimeout { waiting_for, within };
+        if self.is_up() {
+            self.go_on_reading(now, out);
+            self.ask_for_pieces(now, out);
+        }
         match &self.phase {
             Phase::Hello(deadline) if *deadline <= now => self.fail(0, timed_out("hello"), &[], out),
             Phase::Features(deadline) if *deadline <= now => self.fail(0, timed_out("features"), &[], out),

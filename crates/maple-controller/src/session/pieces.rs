@@ -3,11 +3,14 @@
 //! A switch that reports many rules may do nothing else meanwhile. Open vSwitch in user space forwards no packet while
 //! it writes an answer, which takes about 4 µs a rule: of three switches with 3,300 rules each, 40 ms, in which the
 //! queues of their ports run over. So a switch with 1.3, which selects rules by the bits of their cookies, is asked for
-//! some hundreds at a time, and for the next ones when it has answered. In between it forwards packets.
+//! some hundreds at a time. After each answer it has a [`REST`], in which it forwards packets. Without these, reading the
+//! rules of three switches took a third of the time of the thread that forwards their packets, for a tenth of a second.
 //!
 //! Maple numbers its cookies, so each value of the lowest bits has about as many rules. How many there are shows a
 //! sample, which is asked for first: the rules with one of [`SAMPLED`] values. A switch that ignores the cookie reports
 //! others in the sample too, and is asked for everything at once, as one with 1.0 is.
+
+use std::time::Duration;
 
 use maple_core::engine::Time;
 use maple_wire::msg::stats::{FlowStats, FlowStatsRequest, MORE, ReplyBody, RequestBody};
@@ -16,7 +19,10 @@ use maple_wire::{Message, Version};
 
 use super::describe::stats_request;
 use super::{Output, Session};
+use crate::time::after;
 
+/// How long a switch is asked for nothing between two pieces.
+pub(super) const REST: Duration = Duration::from_millis(8);
 /// About so many rules are asked for at once.
 const RULES_A_PIECE: u64 = 128;
 /// The sample is the rules with one of so many values of the lowest bits, and there are at most so many pieces.
@@ -96,61 +102,99 @@ impl Pieces {
 pub(super) struct AllRules {
     /// Its transaction id.
     xid: u32,
-    /// That of the piece that the switch was asked for.
-    open: u32,
+    turn: Turn,
     pieces: Pieces,
+}
+
+/// What comes next of a request in pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The answer with this transaction id.
+    Answer(u32),
+    /// The next piece, which the switch is asked for at this time.
+    Ask(Time),
+}
+
+impl Turn {
+    /// When the switch is asked again.
+    pub fn rest_until(self) -> Option<Time> {
+        match self {
+            Turn::Answer(_) => None,
+            Turn::Ask(at) => Some(at),
+        }
+    }
 }
 
 impl Session {
     /// Asks the switch for all its rules. The answer, or an error, is delivered with this transaction id.
     pub fn ask_for_all_rules(&mut self, now: Time, xid: u32, out: &mut Vec<Output>) {
         let pieces = self.first_piece();
-        let open = self.ask_for_piece(now, pieces, out);
-        self.all_rules.push(AllRules { xid, open, pieces });
+        let turn = self.ask_for_piece(now, pieces, out);
+        self.all_rules.push(AllRules { xid, turn, pieces });
     }
 
     pub(super) fn first_piece(&self) -> Pieces {
         Pieces::new(self.version == Version::Of13 && !self.ignores_cookies)
     }
 
-    fn ask_for_piece(&mut self, now: Time, pieces: Pieces, out: &mut Vec<Output>) -> u32 {
+    fn ask_for_piece(&mut self, now: Time, pieces: Pieces, out: &mut Vec<Output>) -> Turn {
         let xid = self.request(stats_request(pieces.request()), out);
         self.expect(now, xid);
-        xid
+        Turn::Answer(xid)
+    }
+
+    /// Asks for the pieces whose rest is over.
+    pub(super) fn ask_for_pieces(&mut self, now: Time, out: &mut Vec<Output>) {
+        for at in 0..self.all_rules.len() {
+            let AllRules { turn, pieces, .. } = self.all_rules[at];
+            if turn.rest_until().is_some_and(|until| until <= now) {
+                self.all_rules[at].turn = self.ask_for_piece(now, pieces, out);
+            }
+        }
+    }
+
+    /// When the first of these is asked for.
+    pub(super) fn next_piece(&self) -> Option<Time> {
+        self.all_rules.iter().filter_map(|request| request.turn.rest_until()).min()
+    }
+
+    /// The engine's request that an answer with this id belongs to.
+    fn all_rules_of(&self, open: u32) -> Option<usize> {
+        self.all_rules.iter().position(|request| request.turn == Turn::Answer(open))
     }
 
     /// Whether an answer with this id belongs to a request of the engine's for all rules.
     pub(super) fn is_piece(&self, xid: u32) -> bool {
-        self.all_rules.iter().any(|request| request.open == xid)
+        self.all_rules_of(xid).is_some()
     }
 
     /// Handles a part of a piece.
     pub(super) fn piece_part(&mut self, now: Time, open: u32, reply: StatsReply, out: &mut Vec<Output>) {
-        let Some(at) = self.all_rules.iter().position(|request| request.open == open) else { return };
+        let Some(at) = self.all_rules_of(open) else { return };
         let ReplyBody::Flow(flows) = &reply.body else { return };
         let AllRules { xid, mut pieces, .. } = self.all_rules[at];
-        let is_kept = !pieces.is_sample();
+        let is_sample = pieces.is_sample();
         let next = pieces.on_part(flows, reply.more());
         self.ignores_cookies |= pieces.ignores_cookies();
-        if is_kept {
+        if !is_sample {
             let flags = if next == Next::Nothing { reply.flags } else { reply.flags | MORE };
             out.push(Output::Deliver { xid, message: Message::StatsReply(StatsReply { flags, ..reply }) });
         }
+        self.all_rules[at].pieces = pieces;
         if next == Next::Part {
-            self.all_rules[at].pieces = pieces;
             return;
         }
         self.keepalive.answered(open);
-        self.all_rules.remove(at);
-        if next == Next::Piece {
-            let open = self.ask_for_piece(now, pieces, out);
-            self.all_rules.push(AllRules { xid, open, pieces });
+        match next {
+            Next::Piece if is_sample => self.all_rules[at].turn = self.ask_for_piece(now, pieces, out),
+            Next::Piece => self.all_rules[at].turn = Turn::Ask(after(now, REST)),
+            Next::Part | Next::Nothing => drop(self.all_rules.remove(at)),
         }
     }
 
     /// The switch refuses to report rules. If it was asked for the sample, it may not know how to select rules.
     pub(super) fn piece_refused(&mut self, now: Time, open: u32, error: ErrorMsg, out: &mut Vec<Output>) {
-        let Some(at) = self.all_rules.iter().position(|request| request.open == open) else { return };
+        let Some(at) = self.all_rules_of(open) else { return };
         self.keepalive.answered(open);
         let AllRules { xid, pieces, .. } = self.all_rules.remove(at);
         if pieces.is_sample() {

@@ -92,6 +92,11 @@ impl Peer {
         self.session.on_timer(self.now, &mut self.out);
     }
 
+    /// Whether the session waits to ask for the next piece of the rules.
+    fn is_at_rest(&self) -> bool {
+        self.session.deadline().is_some_and(|at| at <= later(self.now, super::pieces::REST))
+    }
+
     /// The messages that the session has sent since the last call; other outputs stay.
     fn sent(&mut self) -> Vec<(u32, Message)> {
         let (mut sent, mut rest) = (Vec::new(), Vec::new());

@@ -2,6 +2,7 @@
 
 use maple_wire::msg::stats::{FlowStats, RequestBody};
 
+use super::super::pieces::REST;
 use super::*;
 
 #[test]
@@ -46,7 +47,11 @@ fn answer(peer: &mut Peer, rules: &[u64], selects: bool) -> (Vec<usize>, Vec<Out
             out.into_iter().partition(|output| matches!(output, Output::Send { .. }));
         rest.extend(others);
         let Some(Output::Send { xid, message: Message::StatsRequest(request) }) = sent.first() else {
-            return (asked, rest);
+            if !peer.is_at_rest() {
+                return (asked, rest);
+            }
+            peer.waits(REST);
+            continue;
         };
         let RequestBody::Flow(request) = &request.body else { panic!("{request:?}") };
         let is_meant = |cookie: &&u64| !selects || **cookie & request.cookie_mask == request.cookie;
@@ -76,6 +81,35 @@ fn rules_are_read_in_pieces_by_their_cookies() {
         assert!(read == wanted, "each once, also those that others have made");
         let most = if count > 131_072 { count as usize / 256 + 4 } else { 1_040 };
         assert!(asked.iter().all(|asked| *asked <= most), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_switch_rests_after_each_piece_but_not_after_the_sample() {
+    for is_of_engine in [false, true] {
+        let mut peer = Peer::up(Version::Of13);
+        if is_of_engine {
+            peer.session.ask_for_all_rules(peer.now, ENGINE_XIDS, &mut peer.out);
+        } else {
+            peer.session.read_flows(peer.now, &mut peer.out);
+        }
+        let (sample, _) = peer.sent()[0];
+        peer.says(Version::Of13, sample, &part(0, vec![rule(0x5a); 4]));
+        let (first, _) = peer.sent()[0];
+        peer.says(Version::Of13, first, &part(0, vec![rule(0x100); 100]));
+        assert!(peer.is_at_rest());
+        peer.waits(REST - Duration::from_micros(1));
+        assert_eq!(peer.sent(), [], "it rests");
+        peer.waits(Duration::from_micros(1));
+        let sent = peer.sent();
+        let [(second, Message::StatsRequest(request))] = &sent[..] else { panic!("{sent:?}") };
+        assert!(matches!(&request.body, RequestBody::Flow(request) if (request.cookie, request.cookie_mask) == (1, 7)));
+        assert!(!peer.is_at_rest());
+        // An answer that comes twice is none to the next piece.
+        peer.says(Version::Of13, first, &part(0, vec![rule(0x100); 100]));
+        assert_eq!(peer.sent(), []);
+        peer.says(Version::Of13, *second, &part(0, vec![rule(0x101); 100]));
+        assert!(peer.is_at_rest());
     }
 }
 
