@@ -55,6 +55,9 @@ def test_more_flows_than_fit_all_get_the_policy_s_answer(controller, lab, figure
     assert 0 < refused < 20, "the table has said that it is full, and was believed"
     assert evicted > 0
     assert all("TABLE_FULL" in error["text"] for error in maple.show("errors"))
+    (switch,) = maple.show({"tables": "1"})
+    (of_table,) = [one for one in switch["tables"] if one["table"] == table]
+    assert of_table == {"table": table, "rules": in_table(), "most": LIMIT}
     figure(
         f"table of {LIMIT} rules ({protocols}): {pings} pings of {flows} flows, at most {most} rules, "
         f"{refused} refused, {evicted} leaves evicted"

@@ -602,6 +602,11 @@ pub enum ShowWhat {
     },
     /// The switches, a line each
     Switches,
+    /// How large the tables of a switch, or of all, are, and how full
+    Tables {
+        /// Its name, or its datapath id in hex digits
+        switch: Option<String>,
+    },
     /// The ports of a switch, or of all, with their counters
     Ports {
         /// Its name, or its datapath id in hex digits

@@ -23,6 +23,7 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
     let what = match &args.what {
         ShowWhat::Topology { watch } => return topology::main(&control, *watch, args.json),
         ShowWhat::Rules { switch, .. } => Show::Rules(switch.clone()),
+        ShowWhat::Tables { switch } => Show::Tables(switch.clone()),
         ShowWhat::Ports { switch, watch } => return Counters::Ports(switch.clone()).show(&control, *watch, args.json),
         ShowWhat::Flows { switch, top, watch } => {
             return Counters::Flows(switch.clone(), *top as usize).show(&control, *watch, args.json);
@@ -85,6 +86,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
     match what {
         Show::Rules(_) => names.in_text(&rules::text(answer, true)),
         Show::Switches | Show::Ports(_) | Show::Flows(_) => items(answer).map(|one| switch(one, names)).collect(),
+        Show::Tables(_) => names.in_text(&items(answer).map(tables).collect::<String>()),
         Show::Names => [("switches", "switch"), ("hosts", "mac")].map(|(kind, id)| named(&answer[kind], id)).concat(),
         Show::Links => each(|link| format!("{} - {}\n", location(&link[0]), location(&link[1]))),
         Show::Hosts => items(answer).map(|one| host(one, names)).collect(),
@@ -119,6 +121,20 @@ fn switch(switch: &Value, names: &Names) -> String {
         count("link"),
         count("edge"),
     )
+}
+
+/// A switch's tables in a line each, or that it did not say them.
+fn tables(switch: &Value) -> String {
+    let id = plain(&switch["switch"]);
+    let known = |value: &Value| value.as_u64().map_or_else(|| "?".to_owned(), |number| number.to_string());
+    let line = |table: &Value| {
+        let (rules, most) = (known(&table["rules"]), known(&table["most"]));
+        format!("switch {id} table {}: {rules} of at most {most} rules\n", plain(&table["table"]))
+    };
+    match switch["tables"].as_array() {
+        Some(tables) => tables.iter().map(line).collect(),
+        None => format!("switch {id} does not say how large its tables are\n"),
+    }
 }
 
 /// An id with its name.

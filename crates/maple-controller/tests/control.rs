@@ -166,6 +166,8 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
         json!({ "show": { "rules": null } }),
         json!({ "show": { "rules": "1" } }),
         json!({ "show": { "ports": null } }),
+        json!({ "show": { "tables": null } }),
+        json!({ "show": { "tables": "1" } }),
         json!({ "show": { "flows": null } }),
         json!({ "state": { "set": { "place": key, "value": { "word": "true" }, "settled": true } } }),
         json!({ "state": { "get": key } }),

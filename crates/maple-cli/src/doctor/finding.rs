@@ -122,6 +122,8 @@ ids! {
     NoBundles "no-bundles",
     /// A switch can't limit packets as the policy demands.
     NoMeters "no-meters",
+    /// A table is nearly full.
+    TableNearlyFull "table-nearly-full",
     /// A table is full.
     TableFull "table-full",
     /// A switch refuses rules.

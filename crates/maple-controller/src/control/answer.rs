@@ -21,10 +21,14 @@ use super::request::{Invalidate, Reload, Request, RequestError, Show};
 use super::{Handle, ReportedError, dropped, explain, state};
 use crate::log::Entry;
 use crate::names::Names;
+use crate::session::TableSize;
 use crate::status::{Stats, SwitchPort, SwitchStatus};
 
 /// How long to wait for the switches' counters. After that the answer has the last known ones.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The tables below this one may have rules of Maple's.
+const TABLES: u8 = 4;
 
 /// Answers a request, or says why it is refused.
 pub(super) fn answer(handle: &Handle, peer: Peer, request: Result<Request, RequestError>) -> Value {
@@ -42,6 +46,7 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
             handle.switches().iter().map(|status| switch(&state, status)).collect()
         }
         Request::Show(Show::Ports(switch)) => ports(handle, switch.as_deref())?,
+        Request::Show(Show::Tables(switch)) => tables(handle, switch.as_deref())?,
         Request::Show(Show::Flows(switch)) => flows(handle, switch.as_deref())?,
         Request::Show(Show::Names) => handle.names().to_json(),
         Request::Show(Show::Links) => handle.links().iter().map(|(a, b)| json!([location(*a), location(*b)])).collect(),
@@ -112,6 +117,19 @@ fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
             json!({ "switch": switch.dpid.to_string(), "rules": rules, "counted_seconds_ago": age.map(seconds) })
         })
         .collect())
+}
+
+/// The tables of one switch or of all that have rules or may have Maple's: one object for each switch.
+fn tables(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
+    let (_, switches) = selected(handle, "show.tables", only)?;
+    let ids: Vec<Dpid> = switches.iter().map(|switch| switch.dpid).collect();
+    let has_some = |table: &&TableSize| table.rules.is_some_and(|rules| rules > 0) || table.table < TABLES;
+    let table = |table: &TableSize| json!({ "table": table.table, "rules": table.rules, "most": table.most });
+    let one = |(switch, sizes): (&SwitchStatus, Option<Vec<TableSize>>)| {
+        let tables = sizes.map(|sizes| sizes.iter().filter(has_some).map(table).collect::<Value>());
+        json!({ "switch": switch.dpid.to_string(), "tables": tables })
+    };
+    Ok(switches.iter().zip(handle.table_sizes(&ids)).map(one).collect())
 }
 
 /// The requested switch, if only one is requested, and the switches to show.

@@ -51,6 +51,7 @@ use crate::notice::{Notice, Notices};
 use crate::persistence::PendingWrites;
 use crate::record::Recording;
 use crate::remember::Archive;
+use crate::session::TableSize;
 use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
 use crate::shard::registry::Registry;
 use crate::status::{ShardMetrics, Stats, SwitchStatus};
@@ -62,6 +63,12 @@ const SHARD_TIMEOUT: Duration = Duration::from_secs(5);
 const FRESH: Duration = Duration::from_millis(1200);
 /// How long switches have for saying what single rules have counted.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
+/// How long switches have for saying how large their tables are.
+const TABLES_PATIENCE: Duration = Duration::from_secs(2);
+/// How long all of them together have.
+const ALL_TABLES_PATIENCE: Duration = Duration::from_secs(10);
+/// How many of them are asked at once: an answer may have hundreds of kilobytes.
+const ASKED_AT_ONCE: usize = 16;
 /// How often [`Handle::count`] checks whether the switches have answered.
 const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -253,6 +260,24 @@ impl Handle {
         let asked: Vec<_> = rules.into_iter().map(ask).collect();
         let deadline = Instant::now() + COUNT_PATIENCE;
         asked.into_iter().map(|answer| answer?.recv_deadline(deadline).ok().flatten()).collect()
+    }
+
+    /// How large the tables of switches are, and how full. `None` if a switch does not say it in time.
+    pub(crate) fn table_sizes(&self, switches: &[Dpid]) -> Vec<Option<Vec<TableSize>>> {
+        let ask = |dpid: &Dpid| {
+            let shard = self.shared.registry.shard_of(*dpid)?;
+            let (sender, receiver) = bounded(1);
+            let query = ShardQuery::TableSizes(*dpid, sender);
+            self.shared.mailboxes.get(usize::from(shard.0))?.send(ShardMessage::Query(query));
+            Some(receiver)
+        };
+        let end = Instant::now() + ALL_TABLES_PATIENCE;
+        let some_of = |some: &[Dpid]| {
+            let asked: Vec<_> = some.iter().map(ask).collect();
+            let deadline = end.min(Instant::now() + TABLES_PATIENCE);
+            asked.into_iter().map(move |answer| answer?.recv_deadline(deadline).ok()).collect::<Vec<_>>()
+        };
+        switches.chunks(ASKED_AT_ONCE).flat_map(some_of).collect()
     }
 
     /// Requests fresh counters from all switches, or from one of them. Returns when all have answered, or after

@@ -68,6 +68,8 @@ pub enum Show {
     Rules(Option<String>),
     /// The switches with their ports.
     Switches,
+    /// How large the tables of this switch (hex digits), or of all, are, and how full.
+    Tables(Option<String>),
     /// The port counters of this switch (hex digits), or of all.
     Ports(Option<String>),
     /// The traffic between hosts that enters at this switch (hex digits), or at any.

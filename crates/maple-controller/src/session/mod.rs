@@ -25,6 +25,7 @@ mod keepalive;
 mod negotiate;
 mod output;
 mod pieces;
+mod table_sizes;
 
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,8 @@ pub use negotiate::Incompatible;
 use negotiate::{negotiate, our_hello};
 pub use output::{CloseReason, Output, ProtocolWarning, SwitchInfo};
 use pieces::AllRules;
+pub use table_sizes::TableSize;
+use table_sizes::TableSizes;
 
 /// The lowest transaction id of the engine and of handlers.
 pub const ENGINE_XIDS: u32 = 0x8000_0000;
@@ -125,6 +128,8 @@ pub struct Session {
     reading: Option<FlowReading>,
     /// The engine's open requests for all rules.
     all_rules: Vec<AllRules>,
+    /// The open question about its tables.
+    table_sizes: TableSizes,
     /// Whether the switch reports all rules when it is asked for those with some cookies.
     ignores_cookies: bool,
     /// The open request for the switch's configuration.
@@ -146,6 +151,7 @@ impl Session {
             keepalive: Keepalive::new(now),
             reading: None,
             all_rules: Vec::new(),
+            table_sizes: TableSizes::default(),
             ignores_cookies: false,
             config_request: None,
             next_xid: 1,
@@ -197,6 +203,8 @@ impl Session {
         self.keepalive.received(now);
         match Message::decode(bytes) {
             Ok((_, message)) => self.dispatch(now, header, message, bytes, out),
+            // Nobody needs it, so what can't be read is no answer.
+            Err(_) if self.table_sizes.awaits(header.xid) => self.table_sizes_end(header.xid, out),
             Err(error) => self.fail(header.xid, CloseReason::Malformed(error), bytes, out),
         }
     }
@@ -345,6 +353,13 @@ impl Session {
             }
             (Phase::Up, Message::StatsReply(reply)) if is_piece => {
                 self.piece_part(now, header.xid, reply, out);
+            }
+            (Phase::Up, Message::StatsReply(reply)) if self.table_sizes.awaits(header.xid) => {
+                self.table_sizes_part(header.xid, &reply, out);
+            }
+            (Phase::Up, Message::Error(error)) if self.table_sizes.awaits(header.xid) => {
+                self.warn(ProtocolWarning::Refused(error.kind, error.code), out);
+                self.table_sizes_end(header.xid, out);
             }
             (_, message) => self.outside_handshake(header, message, bytes, out),
         }

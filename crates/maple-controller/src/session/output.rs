@@ -8,6 +8,7 @@ use maple_wire::msg::stats::Desc;
 use maple_wire::{Dpid, Error, Message, Port, Version};
 
 use super::negotiate::Incompatible;
+use super::table_sizes::TableSize;
 use crate::printable::printable;
 use crate::tls::NotThisSwitch;
 
@@ -27,6 +28,8 @@ pub enum Output {
     Up(Box<SwitchInfo>),
     /// All rules of the switch, as `Session::read_flows` requested.
     Flows(Vec<InstalledFlow>),
+    /// The switch's tables, as `Session::ask_for_table_sizes` requested.
+    TableSizes(Vec<TableSize>),
     /// Pass this message to the engine or the handler: packet-in, port-status, flow-removed, error, barrier reply or
     /// statistics.
     Deliver {

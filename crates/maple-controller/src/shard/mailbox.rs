@@ -27,6 +27,7 @@ use super::socket::Socket;
 use super::sockets::ListeningSocket;
 use super::sync::{self, Fault};
 use crate::discovery::PeerMessage;
+use crate::session::TableSize;
 use crate::status::{ShardMetrics, ShardStats, SwitchStatus};
 use crate::takeover::{CopiedSwitch, HandedConnection};
 
@@ -134,6 +135,8 @@ pub(crate) enum ShardQuery {
     Copy(Sender<EngineCopy>),
     /// What a rule of this table has counted. `None` if the switch does not say.
     CountRule(Dpid, u8, Rule, Sender<Option<RuleCount>>),
+    /// How large a switch's tables are. Nothing is sent if it does not say.
+    TableSizes(Dpid, Sender<Vec<TableSize>>),
     /// Something short about the engine, as it is now. The closure sends the answer.
     Inspect(Box<dyn FnOnce(&Engine) + Send>),
 }

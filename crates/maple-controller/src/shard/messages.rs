@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crossbeam_channel::Sender;
 use maple_core::engine::{Counted, Event, Time};
 use maple_wire::Dpid;
 
@@ -11,7 +12,7 @@ use super::registry::ConnectionId;
 use super::{Shard, sync};
 use crate::discovery::PeerMessage;
 use crate::printable::printable;
-use crate::session::{CloseReason, SwitchInfo};
+use crate::session::{CloseReason, SwitchInfo, TableSize};
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
 use crate::takeover::CopiedSwitch;
 use crate::time::until;
@@ -212,6 +213,10 @@ impl Shard {
                 self.events.push(Event::CountRule { dpid, token, table, rule });
                 true
             }
+            ShardQuery::TableSizes(dpid, to) => {
+                self.ask_for_table_sizes(dpid, to);
+                true
+            }
             ShardQuery::Inspect(look) => {
                 look(&self.engine);
                 true
@@ -219,6 +224,21 @@ impl Shard {
             ShardQuery::Copies(to) => to.send(self.copied_switches()).is_ok(),
             ShardQuery::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
         };
+    }
+
+    /// Asks a switch how large its tables are.
+    fn ask_for_table_sizes(&mut self, dpid: Dpid, to: Sender<Vec<TableSize>>) {
+        let Some(slot) = self.by_dpid.get(&dpid).copied() else { return };
+        let Some(connection) = self.connections.get(slot) else { return };
+        let id = connection.id;
+        let Some(session) = connection.session() else { return };
+        session.ask_for_table_sizes(&mut self.outputs);
+        if self.sizing.len() == MOST_COUNTING {
+            // The oldest question was to a switch that has gone, or never answers.
+            self.sizing.remove(0);
+        }
+        self.sizing.push((id, to));
+        self.act(self.clock.now(), slot);
     }
 }
 

@@ -80,7 +80,7 @@ use crate::notice::{Notices, RefusalFilter};
 use crate::record::ShardRecorder;
 use crate::remember::LeafJournal;
 use crate::restart::Restart;
-use crate::session::{Deadlines, Output};
+use crate::session::{Deadlines, Output, TableSize};
 use crate::time::{Clock, before, until};
 use crate::tls::Tls;
 use announced::Announced;
@@ -89,7 +89,7 @@ use effects::MAX_BATCH;
 use mailbox::{Outgoing, Released, ShardMessage};
 use migration::LoadMonitor;
 pub use outbox::QueueLimits;
-use registry::Registry;
+use registry::{ConnectionId, Registry};
 use returns::Returns;
 use session_output::DepartedSwitch;
 use slots::Slots;
@@ -205,6 +205,8 @@ pub(crate) struct Shard {
     settling: FxHashMap<u64, Sender<()>>,
     /// Those who want to know what rules have counted, by the numbers of their questions.
     counting: BTreeMap<u64, Sender<Option<RuleCount>>>,
+    /// Who wants to know how large a switch's tables are.
+    sizing: Vec<(ConnectionId, Sender<Vec<TableSize>>)>,
     /// Those who watch packets, by the numbers of their watches. There are as many as control clients at most.
     live: FxHashMap<u64, Sender<LiveNews>>,
     last_settle_token: u64,
@@ -277,6 +279,7 @@ impl Shard {
             fences: Vec::new(),
             settling: FxHashMap::default(),
             counting: BTreeMap::new(),
+            sizing: Vec::new(),
             tried: None,
             adopted: None,
             live: FxHashMap::default(),

@@ -13,7 +13,7 @@ use super::mailbox::ShardMessage;
 use super::registry::ConnectionId;
 use crate::discovery::{ProbeOrigin, is_probe};
 use crate::notice::Notice;
-use crate::session::{CloseReason, Output, ProtocolWarning, SwitchInfo, apply_port_status};
+use crate::session::{CloseReason, Output, ProtocolWarning, SwitchInfo, TableSize, apply_port_status};
 
 /// A switch whose connection has ended. Its datapath id stays taken until the engine has handled the end. The engine
 /// then deletes the switch's state, which must not be state that a new connection has written, perhaps on another
@@ -52,6 +52,7 @@ impl Shard {
             Output::Claim(dpid) => self.claim(now, slot, dpid),
             Output::Up(info) => self.switch_up(now, slot, *info),
             Output::Flows(flows) => self.flows_read(now, slot, flows),
+            Output::TableSizes(tables) => self.table_sizes_read(slot, &tables),
             Output::Alive => self.answer_claimants(slot, true),
             Output::Warning { warning, first } => self.warn(slot, warning, first),
             Output::Close(reason) => self.close(now, slot, reason),
@@ -198,6 +199,15 @@ impl Shard {
             self.discovery.switch_up(now, dpid, &switch.ports, &mut self.discovered);
         }
         self.events.push(Event::FlowsRead { dpid, flows });
+    }
+
+    /// A switch has said how large its tables are.
+    fn table_sizes_read(&mut self, slot: usize, tables: &[TableSize]) {
+        let Some(connection) = self.connections.get(slot).map(|connection| connection.id) else { return };
+        for (_, to) in self.sizing.extract_if(.., |(of, _)| *of == connection) {
+            // The thread may have stopped waiting.
+            let _ = to.send(tables.to_vec());
+        }
     }
 
     /// Tells the claimants of this connection's switch whether the connection is alive.

@@ -3,6 +3,7 @@
 mod counters;
 mod problems;
 mod switches;
+mod tables;
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -15,6 +16,7 @@ use serde_json::Value;
 use super::command::within;
 use super::finding::{Finding, Id, Level, Report, quoted};
 use super::ovs::Listening;
+use tables::Tables;
 
 /// How long all answers may take.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -28,6 +30,7 @@ pub struct Controller {
     stats: Value,
     errors: Value,
     names: Value,
+    tables: Tables,
     /// Its process, if it is visible from here.
     process: Option<u32>,
 }
@@ -60,7 +63,7 @@ impl Controller {
         let path = control.to_owned();
         let answers = within(TIME_LIMIT, move || answers(&path));
         let silent = || Silence::Silent(format!("it does not answer within {} s", TIME_LIMIT.as_secs()));
-        answers.ok_or_else(silent)?.map_err(|error| match &error {
+        let said = answers.ok_or_else(silent)?.map_err(|error| match &error {
             AskError::Unreachable { error: cause, .. } if cause.kind() != ErrorKind::PermissionDenied => {
                 Silence::Absent(error.to_string())
             }
@@ -70,14 +73,16 @@ impl Controller {
             | AskError::RefusedByOlder { .. }
             | AskError::OtherProtocol { .. } => Silence::Closed(error.to_string()),
             AskError::Io(_) | AskError::InvalidAnswer(_) | AskError::Closed => Silence::Silent(error.to_string()),
-        })
+        })?;
+        let tables = Tables::ask(control, &said.other_switches());
+        Ok(Controller { tables, ..said })
     }
 
     /// One that says this.
     #[cfg(test)]
     pub fn of(about: Value, switches: Value, stats: Value, errors: Value) -> Controller {
         let process = about["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-        Controller { about, switches, stats, errors, names: Value::Null, process }
+        Controller { about, switches, stats, errors, names: Value::Null, tables: Tables::default(), process }
     }
 
     /// The names of its switches.
@@ -140,11 +145,16 @@ impl Controller {
 
     /// The switches that say that they are Open vSwitch, by number and id.
     pub fn open_vswitches(&self) -> Vec<(u64, String)> {
-        let is_one = |switch: &&Value| text(&switch["description"]).contains("Open vSwitch");
         items(&self.switches)
-            .filter(is_one)
+            .filter(|switch| is_open_vswitch(switch))
             .filter_map(|one| Some((number_of(one)?, text(&one["switch"]).to_owned())))
             .collect()
+    }
+
+    /// The ids of the switches that do not say that they are Open vSwitch.
+    fn other_switches(&self) -> Vec<String> {
+        let others = items(&self.switches).filter(|switch| !is_open_vswitch(switch));
+        others.map(|switch| text(&switch["switch"]).to_owned()).collect()
     }
 
     /// Looks at all of it. `control`: its socket.
@@ -156,6 +166,8 @@ impl Controller {
         report.all(self.of_itself(control));
         let listening = self.listening().and_then(|all| all.first().copied());
         report.all(switches::findings(&self.switches, listening));
+        self.tables.seen().into_iter().for_each(|seen| report.looked_at(seen));
+        report.all(self.tables.findings());
         report.all(counters::findings(&self.stats));
         report.all(problems::findings(&self.errors, &self.stats));
     }
@@ -216,6 +228,7 @@ fn answers(path: &Path) -> Result<Controller, AskError> {
         switches: show(Show::Switches)?,
         errors: show(Show::Errors)?,
         names: optional(Show::Names)?,
+        tables: Tables::default(),
         process: process(path).ok().filter(|pid| *pid != 0),
     })
 }
@@ -232,6 +245,10 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+fn is_open_vswitch(switch: &Value) -> bool {
+    text(&switch["description"]).contains("Open vSwitch")
 }
 
 fn number_of(switch: &Value) -> Option<u64> {

@@ -110,3 +110,35 @@ fn nobody_at_the_socket_is_no_finding_and_one_who_is_silent_is() {
     let text = silent(Path::new("/run/c"), "it does not answer within 10 s").plain();
     assert!(text.starts_with("error controller-silent: the controller at /run/c: it does not answer"), "{text}");
 }
+
+#[test]
+fn tables_that_are_nearly_full_are_told_with_their_sizes() {
+    let said = |rules: Value, most: Value| {
+        let tables = json!([{ "table": 0, "rules": 3, "most": 4000 }, { "table": 1, "rules": rules, "most": most }]);
+        let tables = Tables::of(vec![json!({ "switch": "0000000000000002", "tables": tables })]);
+        Controller { tables, ..Controller::of(about(), json!([switch("1.3", 4, true, 0)]), json!({}), json!([])) }
+    };
+    for (rules, most) in
+        [(json!(899), json!(1000)), (json!(0), json!(0)), (json!(null), json!(10)), (json!(5), json!(null))]
+    {
+        assert_eq!(found_in(&said(rules, most)), [""; 0]);
+    }
+    let full = said(json!(900), json!(1000));
+    assert_eq!(found_in(&full), ["warning table-nearly-full"]);
+    let mut report = Report::default();
+    full.look(Path::new("/run/c"), &mut report);
+    let text = report.findings()[0].plain();
+    assert!(text.contains("switch 0000000000000002: table 1 has 900 of at most 1000 rules"), "{text}");
+    assert_eq!(report.seen()[1], "how full tables are: 1 of 1 switches say it");
+    let silent = Tables::of(vec![json!({ "switch": "0000000000000002", "tables": null })]);
+    assert_eq!(silent.seen().as_deref(), Some("how full tables are: 0 of 1 switches say it"));
+    assert_eq!(Tables::default().seen(), None);
+}
+
+#[test]
+fn open_vswitch_is_not_asked_for_its_tables() {
+    let mut other = switch("1.3", 4, true, 0);
+    (other["description"], other["switch"]) = (json!("Zodiac FX"), json!("0000000000000009"));
+    let one = Controller::of(about(), json!([switch("1.3", 254, true, 0), other]), json!({}), json!([]));
+    assert_eq!(one.other_switches(), ["0000000000000009"]);
+}

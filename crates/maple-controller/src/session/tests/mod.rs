@@ -4,6 +4,7 @@ mod handshake;
 mod liveness;
 mod rules;
 mod streams;
+mod tables;
 
 use maple_wire::msg::stats::{Desc, ReplyBody};
 use maple_wire::msg::{
