@@ -8,9 +8,11 @@ use maple::App;
 use maple_controller::Handle;
 
 use crate::command_line::ParseError;
+use crate::config::Merged;
 use crate::explain::ExplainArgs;
 use crate::options::{CheckOptions, ReplayArgs, RunOptions};
 use crate::output::{exit_status, print_usage};
+use crate::values::with_values;
 use crate::{check, config, explain, replay, run as run_command};
 
 #[derive(Debug, Parser)]
@@ -73,12 +75,14 @@ pub fn run(app: App) -> ExitCode {
 
 /// Parses the program's command line, and the configuration that it names.
 fn parse(arguments: Vec<OsString>) -> Result<Program, ParseError> {
-    let given = Program::command().try_get_matches_from(&arguments)?;
+    let definition = || with_values(Program::command());
+    let given = definition().try_get_matches_from(&arguments)?;
     match config::merge(arguments, 1, &given).map_err(ParseError::Config)? {
         None => Ok(Program::from_arg_matches(&given)?),
-        Some((arguments, config)) => {
-            let mut program = Program::from_arg_matches(&Program::command().try_get_matches_from(arguments)?)?;
+        Some(Merged { arguments, config, configured }) => {
+            let mut program = Program::from_arg_matches(&definition().try_get_matches_from(arguments)?)?;
             program.options.network = config.network;
+            program.options.configured = Some(configured);
             Ok(program)
         }
     }

@@ -6,7 +6,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::acl::AclArgs;
 use crate::bench::BenchArgs;
-use crate::config::{self, Config, ConfigArgs, Origins};
+use crate::config::{self, Config, ConfigArgs, Merged, Origins};
 use crate::decode::DecodeArgs;
 use crate::explain::ExplainArgs;
 use crate::manual::{CompletionsArgs, ManArgs};
@@ -16,6 +16,7 @@ use crate::options::{
 };
 use crate::policy_tests::TestArgs;
 use crate::state::StateArgs;
+use crate::values::with_values;
 
 /// A network that behaves as if one function ran on every packet.
 #[derive(Debug, Parser)]
@@ -43,12 +44,22 @@ impl From<clap::Error> for ParseError {
     }
 }
 
+/// The definition of the command line.
+pub fn definition() -> clap::Command {
+    let of_config = |command: clap::Command| if command.get_name() == "show" { with_values(command) } else { command };
+    CommandLine::command().mut_subcommands(|command| match command.get_name() {
+        "run" => with_values(command),
+        "config" => command.mut_subcommands(of_config),
+        _ => command,
+    })
+}
+
 /// Parses a command line, and the configuration that it names.
 ///
 /// # Errors
 /// [`ParseError`].
 pub fn parse(arguments: Vec<OsString>) -> Result<CommandLine, ParseError> {
-    let given = CommandLine::command().try_get_matches_from(&arguments)?;
+    let given = definition().try_get_matches_from(&arguments)?;
     // Where the arguments of `maple run` begin.
     let run = match given.subcommand() {
         Some(("run", run)) => Some((2, run)),
@@ -57,14 +68,15 @@ pub fn parse(arguments: Vec<OsString>) -> Result<CommandLine, ParseError> {
     };
     let Some((place, run)) = run else { return Ok(CommandLine::from_arg_matches(&given)?) };
     let merged = config::merge(arguments, place, run).map_err(ParseError::Config)?;
-    let Some((arguments, config)) = merged else {
+    let Some(Merged { arguments, config, configured }) = merged else {
         let origins = Origins::of(run, run, Config::default());
         return Ok(CommandLine { origins, ..CommandLine::from_arg_matches(&given)? });
     };
-    let all = CommandLine::command().try_get_matches_from(arguments)?;
+    let all = definition().try_get_matches_from(arguments)?;
     let mut parsed = CommandLine::from_arg_matches(&all)?;
     if let Command::Run(args) = &mut parsed.command {
         args.options.network = config.network.clone();
+        args.options.configured = Some(configured);
     }
     let matches = all.subcommand_matches("config").and_then(|config| config.subcommand_matches("show"));
     parsed.origins = Origins::of(run, matches.unwrap_or(run), config);
@@ -131,15 +143,16 @@ mod tests {
 
     #[test]
     fn the_command_line_is_well_formed() {
-        CommandLine::command().debug_assert();
+        definition().debug_assert();
     }
 
     #[test]
     fn options_that_would_do_nothing_are_refused() {
-        let refusal = |text: &str| match CommandLine::try_parse_from(text.split(' ')).map(|line| line.command) {
+        let refusal = |text: &str| match parse(text.split(' ').map(OsString::from).collect()).map(|line| line.command) {
             Ok(Command::Run(args)) => args.refusal(),
             Ok(Command::Emulate(args)) => args.refusal(),
-            other => panic!("{text}: {other:?}"),
+            Ok(other) => panic!("{text}: {other:?}"),
+            Err(_) => panic!("{text} is wrong"),
         };
         for option in ["--of 1.0", "--traffic 1s", "--rate 5", "--seed 2", "--check off"] {
             let error = refusal(&format!("maple run builtin:flood {option}")).expect(option);

@@ -1,6 +1,7 @@
-//! What a configuration declares of the network, in the options of `maple run`.
+//! What a configuration says, in the options of `maple run`: where from, and what it declares of the network.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -23,6 +24,30 @@ impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file.display(), self.line)
     }
+}
+
+/// An option that a file sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The option's id in the definition of the command line.
+    pub id: String,
+    /// Its key.
+    pub key: String,
+    /// The arguments that say the same.
+    pub arguments: Vec<OsString>,
+    /// Where.
+    pub at: Place,
+}
+
+/// Where options are from, so that they can be read again.
+#[derive(Clone, Debug)]
+pub struct Configured {
+    /// The file.
+    pub file: PathBuf,
+    /// The options that it sets.
+    pub settings: Vec<Setting>,
+    /// The arguments of the command line, which have precedence.
+    pub given: Vec<OsString>,
 }
 
 /// A cost of links.

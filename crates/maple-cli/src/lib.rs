@@ -53,8 +53,7 @@ use std::process::ExitCode;
 pub use app::run;
 pub use policy::{Loaded, PolicyLoader, Suspicion};
 
-use clap::CommandFactory as _;
-use command_line::{Command, CommandLine, ParseError};
+use command_line::{Command, ParseError};
 use config::{ConfigArgs, ConfigCommand};
 use output::{exit_status, print_usage};
 
@@ -122,8 +121,8 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
         Command::State(args) => state::main(args),
         Command::Acl(args) => acl::run(&args, loader),
         Command::Schema => state::print_schema(),
-        Command::Completions(args) => manual::completions(CommandLine::command(), args.shell),
-        Command::Man(args) => manual::man(CommandLine::command(), &args.folder),
+        Command::Completions(args) => manual::completions(command_line::definition(), args.shell),
+        Command::Man(args) => manual::man(command_line::definition(), &args.folder),
         Command::Bench(args) => bench::main(args, loader.and_then(PolicyLoader::filters)),
     })
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{Write as _, stderr};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use clap::ValueEnum;
@@ -59,7 +60,7 @@ pub fn threshold(text: &str) -> Result<Threshold, String> {
 }
 
 /// The log as it is written.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Logging {
     /// The form.
     pub format: LogFormat,
@@ -110,9 +111,16 @@ impl Logging {
     pub fn install(&self) {
         use tracing_subscriber::EnvFilter;
         let selected = EnvFilter::try_from_default_env().ok();
-        let messages = Messages { logging: self.clone(), is_selected: selected.is_some() };
+        let messages = Messages { is_selected: selected.is_some() };
+        *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(self.clone()));
         // There may be one.
         let _ = tracing_subscriber::registry().with(selected).with(messages).try_init();
+    }
+
+    /// Takes the place of the log that is installed.
+    pub fn replace(&self) {
+        *CURRENT.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(self.clone()));
+        tracing::callsite::rebuild_interest_cache();
     }
 }
 
@@ -130,22 +138,30 @@ fn prefixed(level: Level, text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// The log that is installed.
+static CURRENT: RwLock<Option<Arc<Logging>>> = RwLock::new(None);
+
+fn current() -> Arc<Logging> {
+    CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone().unwrap_or_default()
+}
+
 /// Writes the messages of the program's parts.
 struct Messages {
-    logging: Logging,
     /// Whether `RUST_LOG` says what is written.
     is_selected: bool,
 }
 
 impl Messages {
-    /// Whether messages of this place in the program are written. That never changes, so those that are not cost nothing.
+    /// Whether messages of this place in the program are written. This is asked once for each, and again when the log
+    /// changes, so those that are not written cost nothing.
     fn wants(&self, about: &Metadata<'_>) -> bool {
         // Notices are in the log already.
         if about.target() == NOTICES {
             return false;
         }
-        let default = if self.logging.verbose { Level::Debug } else { Level::Error };
-        let lowest = self.logging.threshold(area_of_module(about.target()), default);
+        let logging = current();
+        let default = if logging.verbose { Level::Debug } else { Level::Error };
+        let lowest = logging.threshold(area_of_module(about.target()), default);
         let is_wanted = lowest.is_some_and(|lowest| level_of(about) <= lowest);
         self.is_selected || about.target().starts_with("maple") && is_wanted
     }
@@ -167,7 +183,7 @@ impl<S: Subscriber> Layer<S> for Messages {
         let text = printable_lines(&format!("{}{}", text.message, text.fields));
         let area = area_of_module(about.target());
         // Whoever has closed standard error does not want to hear, and that is no reason to end.
-        let _ = writeln!(stderr().lock(), "{}", self.logging.line(SystemTime::now(), level_of(about), area, &text));
+        let _ = writeln!(stderr().lock(), "{}", current().line(SystemTime::now(), level_of(about), area, &text));
     }
 }
 

@@ -14,7 +14,7 @@ use maple_core::engine::LabelRange;
 use maple_load::TlsVersion;
 use maple_wire::Version;
 
-use crate::declared::Network;
+use crate::declared::{Configured, Network};
 use crate::logging::{LogFormat, Logging, Threshold, threshold};
 use crate::service;
 use crate::usage_error::usage_error;
@@ -32,7 +32,7 @@ pub struct RunArgs {
     /// How long a run of a Python policy may take before it is stopped and its packet dropped
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub policy_time_limit: Duration,
-    /// Load the policy again whenever its file, or another .py, .yaml or .yml beside it, has changed
+    /// Load the policy again whenever its file, another .py, .yaml or .yml beside it, or the configuration has changed
     #[arg(long)]
     pub watch: bool,
     #[command(flatten)]
@@ -152,13 +152,13 @@ pub struct TlsArgs {
     #[arg(long, value_name = "FILE", requires = "tls_ca")]
     pub tls_crl: Vec<PathBuf>,
     /// Switches need no certificate: whatever reaches the port may be any switch
-    #[arg(long, requires = "tls_cert", conflicts_with = "tls_ca")]
+    #[arg(long)]
     pub tls_no_client_cert: bool,
     /// Which certificate may be which switch: a file of lines such as 1,2 sha256:9b6e… (docs/tls.md)
     #[arg(long, value_name = "FILE", requires = "tls_ca")]
     pub tls_switches: Option<PathBuf>,
     /// A switch that is not in --tls-switches is added there with the first certificate that claims to be it
-    #[arg(long, requires = "tls_switches")]
+    #[arg(long)]
     pub tls_trust_on_first_use: bool,
 }
 
@@ -223,7 +223,7 @@ pub struct RunOptions {
     pub audit: Option<Pause>,
     /// Go on with the connections of the controller that runs with the same control socket, which ends then: no switch
     /// reconnects. Its tables and variables are taken over too; rules stay as they are with the same --state file
-    #[arg(long, conflicts_with = "emulate")]
+    #[arg(long)]
     pub takeover: bool,
     /// Send each switch at most so many changes of rules a second, for hardware that writes them slowly [default: all at
     /// once]
@@ -290,6 +290,9 @@ pub struct RunOptions {
     /// What the configuration says of the network.
     #[arg(skip)]
     pub network: Network,
+    /// The configuration, if there is one.
+    #[arg(skip)]
+    pub configured: Option<Configured>,
 }
 
 /// `maple check`.
@@ -397,6 +400,22 @@ impl RunOptions {
 
     /// Checks the options together: those of an emulated network have no effect without one.
     pub fn refusal(&self) -> Option<clap::Error> {
+        // `--takeover=false` contradicts nothing, and needs nothing.
+        let takes_over = self.takeover && self.emulate.is_some();
+        let needs_none = self.tls.tls_no_client_cert && self.tls.tls_ca.is_some();
+        let pairs = [(takes_over, "--takeover", "--emulate"), (needs_none, "--tls-no-client-cert", "--tls-ca")];
+        if let Some((_, a, b)) = pairs.into_iter().find(|(is_given, ..)| *is_given) {
+            let text = format!("the argument {a} cannot be used with {b}\n");
+            return Some(clap::Error::raw(ErrorKind::ArgumentConflict, text));
+        }
+        let tls = &self.tls;
+        let needs = [
+            (tls.tls_no_client_cert && tls.tls_cert.is_none(), "--tls-no-client-cert needs --tls-cert"),
+            (tls.tls_trust_on_first_use && tls.tls_switches.is_none(), "--tls-trust-on-first-use needs --tls-switches"),
+        ];
+        if let Some((_, text)) = needs.into_iter().find(|(is_missing, _)| *is_missing) {
+            return Some(refused(text.into()));
+        }
         let EmulationArgs { of, traffic, rate, seed, console, script } = &self.emulation;
         let given = [
             ("--of", of.is_some()),

@@ -6,9 +6,9 @@
 use std::fmt::Write as _;
 
 use clap::builder::PossibleValue;
-use clap::{Arg, Command, CommandFactory};
+use clap::{Arg, Command};
 
-use crate::command_line::CommandLine;
+use crate::command_line::definition;
 
 /// The whole page.
 ///
@@ -18,7 +18,7 @@ use crate::command_line::CommandLine;
 /// assert!(page.contains("\n## maple run\n"));
 /// ```
 pub fn markdown() -> String {
-    let mut maple = CommandLine::command();
+    let mut maple = definition();
     maple.build();
     let mut page = String::from("# Command line\n\n");
     page.push_str("This page is made from the program's own definitions; `maple COMMAND --help` prints the same.\n\n");
@@ -80,6 +80,7 @@ fn spelling(argument: &Arg) -> String {
     match (flags.is_empty(), values.is_empty()) {
         (true, _) => values,
         (false, true) => flags.join(", "),
+        (false, false) if argument.is_require_equals_set() => format!("{}[={values}]", flags.join(", ")),
         (false, false) => format!("{} {values}", flags.join(", ")),
     }
 }
@@ -96,7 +97,7 @@ fn meaning(argument: &Arg) -> String {
     }
     let defaults: Vec<String> =
         argument.get_default_values().iter().map(|value| format!("`{}`", value.to_string_lossy())).collect();
-    if argument.get_action().takes_values() && !defaults.is_empty() {
+    if argument.get_action().takes_values() && !argument.is_hide_default_value_set() && !defaults.is_empty() {
         let _ = write!(text, " (default: {})", defaults.join(", "));
     }
     text

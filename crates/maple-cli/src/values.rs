@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use clap::ValueEnum;
+use clap::{ArgAction, Command, ValueEnum};
 use maple_controller::control::socket::Tolerance;
 use maple_core::engine::LabelRange;
 use maple_core::oracles::Strategy;
@@ -213,6 +213,23 @@ pub fn version(text: &str) -> Result<Version, String> {
         "1.3" => Ok(Version::Of13),
         _ => Err(format!("OpenFlow {text} is not supported; 1.0 and 1.3 are")),
     }
+}
+
+/// Lets flags take a value too: `--watch=false` takes back what a configuration says.
+pub fn with_values(command: Command) -> Command {
+    command.mut_args(|arg| match arg.get_action() {
+        ArgAction::SetTrue => arg
+            .action(ArgAction::Set)
+            .num_args(0..=1)
+            .require_equals(true)
+            .value_parser(clap::value_parser!(bool))
+            .value_name("true|false")
+            .default_value("false")
+            .default_missing_value("true")
+            .hide_possible_values(true)
+            .hide_default_value(true),
+        _ => arg,
+    })
 }
 
 #[cfg(test)]

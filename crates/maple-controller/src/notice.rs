@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use arc_swap::ArcSwap;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::Location;
 use maple_core::engine::{Time, ViolationKey};
@@ -168,7 +169,7 @@ impl std::fmt::Display for Notice {
 /// Publishes notices: to the log, to a queue, and, if they are errors, to the list of recent errors.
 #[derive(Clone, Debug)]
 pub(crate) struct Notices {
-    names: Arc<Names>,
+    names: Arc<ArcSwap<Names>>,
     log: Arc<Log>,
     sender: Sender<Notice>,
     recent: Arc<Mutex<VecDeque<Notice>>>,
@@ -183,6 +184,7 @@ impl Notices {
     pub fn new(names: Arc<Names>) -> (Notices, Receiver<Notice>) {
         let (sender, receiver) = bounded(CAPACITY);
         let (log, recent) = (Arc::default(), Arc::default());
+        let names = Arc::new(ArcSwap::new(names));
         (Notices { names, log, sender, recent, failures: Arc::default(), violations: Arc::default() }, receiver)
     }
 
@@ -192,13 +194,18 @@ impl Notices {
     }
 
     /// The names of switches and hosts.
-    pub fn names(&self) -> &Arc<Names> {
-        &self.names
+    pub fn names(&self) -> Arc<Names> {
+        self.names.load_full()
+    }
+
+    /// People read these names from now on.
+    pub fn rename(&self, names: Names) {
+        self.names.store(Arc::new(names));
     }
 
     /// Publishes a notice. Never blocks: a notice that does not fit into the queue is only in the log.
     pub fn publish(&self, notice: Notice) {
-        let text = self.names.in_text(&notice.to_string());
+        let text = self.names.load().in_text(&notice.to_string());
         let (source, area) = about(&notice);
         let level = if notice.is_error() { Level::Warning } else { Level::Info };
         let line = Line { source, level, area, text: text.clone(), error: policy_error(&notice) };

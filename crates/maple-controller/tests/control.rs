@@ -133,7 +133,8 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
             let drop = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
             let reload = |tolerate: Tolerance| {
                 let reloaded = handle.reload(drop.clone(), tolerate).map_err(|error| error.to_string())?;
-                Ok(ReloadAnswer::Reloaded(reloaded, vec!["a warning".to_owned()]))
+                let (warnings, restart) = (vec!["a warning".to_owned()], vec!["listen".to_owned()]);
+                Ok(ReloadAnswer::Reloaded { reloaded, warnings, restart })
             };
             let answer = match &request.task {
                 ReloadTask::Reload { tolerate, .. } => reload(*tolerate),

@@ -12,35 +12,28 @@ use toml_edit::Value;
 
 use super::TABLES;
 use super::document::{Entry, Section};
-use crate::declared::Place;
+use crate::declared::Setting;
 use crate::options::RunArgs;
+use crate::values::with_values;
 
 /// Prefixes of options that may be tables.
 const SECTIONS: [&str; 4] = ["tls", "metrics", "log", "max"];
 /// What only the command line can say.
 const NOT_IN_FILE: [&str; 3] = ["config", "help", "version"];
 
-/// An option that a file sets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setting {
-    /// The option's id in the definition of the command line.
-    pub id: String,
-    /// The arguments that say the same.
-    pub arguments: Vec<OsString>,
-    /// Where.
-    pub at: Place,
-}
-
 /// The definition of `maple run`.
 pub fn definition() -> Command {
-    RunArgs::augment_args(Command::new("run").no_binary_name(true).disable_help_flag(true))
+    with_values(RunArgs::augment_args(Command::new("run").no_binary_name(true).disable_help_flag(true)))
 }
 
 /// The options that a file may set, with their keys.
 pub fn keys(command: &Command) -> Vec<(String, &Arg)> {
-    let key = |arg: &Arg| arg.get_long().map_or_else(|| arg.get_id().to_string(), str::to_owned);
     let is_open = |(key, _): &(String, &Arg)| !NOT_IN_FILE.contains(&key.as_str());
-    command.get_arguments().map(|arg| (key(arg), arg)).filter(is_open).collect()
+    command.get_arguments().map(|arg| (key_of(arg), arg)).filter(is_open).collect()
+}
+
+fn key_of(arg: &Arg) -> String {
+    arg.get_long().map_or_else(|| arg.get_id().to_string(), str::to_owned)
 }
 
 /// Reads the options of a document.
@@ -77,6 +70,11 @@ pub fn read(root: &mut Section<'_>, folder: &Path) -> Vec<Setting> {
     settings
 }
 
+/// Whether an option is a flag, which is there or not.
+pub fn is_flag(arg: &Arg) -> bool {
+    arg.get_value_parser().type_id() == TypeId::of::<bool>()
+}
+
 /// Whether an option has this name.
 pub fn is_option(name: &str) -> bool {
     keys(&definition()).iter().any(|(key, _)| key == name)
@@ -95,7 +93,7 @@ fn setting(command: &Command, arg: &Arg, entry: &Entry<'_>, folder: &Path) -> Op
             entry.wrong("this is text, a number, true or false, or an array of these");
             None
         })?;
-    let arguments: Vec<OsString> = if arg.get_action().takes_values() {
+    let arguments: Vec<OsString> = if !is_flag(arg) {
         if entry.is_array() && !matches!(arg.get_action(), ArgAction::Append) {
             entry.wrong("this is one value, not an array");
             return None;
@@ -119,7 +117,7 @@ fn setting(command: &Command, arg: &Arg, entry: &Entry<'_>, folder: &Path) -> Op
             return None;
         }
     }
-    Some(Setting { id: arg.get_id().to_string(), arguments, at: entry.at.clone() })
+    Some(Setting { id: arg.get_id().to_string(), key: key_of(arg), arguments, at: entry.at.clone() })
 }
 
 fn argument(arg: &Arg, value: &str) -> OsString {
@@ -136,9 +134,7 @@ fn text(arg: &Arg, value: &Value) -> Option<String> {
         Value::String(text) => text.value().clone(),
         Value::Integer(number) => number.value().to_string(),
         Value::Float(number) => number.value().to_string(),
-        Value::Boolean(truth) if is_switch && arg.get_action().takes_values() => {
-            if *truth.value() { "on" } else { "off" }.into()
-        }
+        Value::Boolean(truth) if is_switch => if *truth.value() { "on" } else { "off" }.into(),
         Value::Boolean(truth) => truth.value().to_string(),
         Value::Datetime(_) | Value::Array(_) | Value::InlineTable(_) => return None,
     })
@@ -178,8 +174,14 @@ fn what_is_wrong(error: &clap::Error) -> Option<String> {
 
 /// The arguments of those settings that the command line does not say itself.
 pub fn arguments(settings: &[Setting], given: &ArgMatches) -> Vec<OsString> {
-    let is_given = |id: &str| {
-        given.try_contains_id(id).is_ok_and(|known| known) && given.value_source(id) == Some(ValueSource::CommandLine)
-    };
-    settings.iter().filter(|setting| !is_given(&setting.id)).flat_map(|setting| setting.arguments.clone()).collect()
+    settings
+        .iter()
+        .filter(|setting| !is_given(given, &setting.id))
+        .flat_map(|setting| setting.arguments.clone())
+        .collect()
+}
+
+/// Whether the command line says this option itself.
+pub fn is_given(given: &ArgMatches, id: &str) -> bool {
+    given.try_contains_id(id).is_ok_and(|known| known) && given.value_source(id) == Some(ValueSource::CommandLine)
 }

@@ -9,8 +9,9 @@ use clap::{Arg, ArgMatches, Args, Subcommand};
 use maple_core::network::{Facts, PortSet};
 use maple_wire::Dpid;
 
-use super::{Config, Setting, arguments};
-use crate::declared::Network;
+use super::arguments::is_flag;
+use super::{Config, arguments};
+use crate::declared::{Network, Setting};
 use crate::options::RunArgs;
 use crate::output::print_line;
 
@@ -100,7 +101,7 @@ fn origin(key: String, arg: &Arg, given: &ArgMatches, all: &ArgMatches, settings
         (Some(ValueSource::CommandLine), _) => (Some(value(arg, given)), "command line".to_owned()),
         (_, Some(setting)) => (Some(value(arg, all)), setting.at.to_string()),
         _ => {
-            let has_value = arg.get_action().takes_values() && source(all).is_some();
+            let has_value = !is_flag(arg) && source(all).is_some();
             let chosen = if has_value { Some(value(arg, all)) } else { default(arg) };
             (chosen, "default".to_owned())
         }
@@ -110,7 +111,7 @@ fn origin(key: String, arg: &Arg, given: &ArgMatches, all: &ArgMatches, settings
 
 /// A value as TOML.
 fn value(arg: &Arg, matches: &ArgMatches) -> String {
-    if !arg.get_action().takes_values() {
+    if is_flag(arg) {
         return matches.get_flag(arg.get_id().as_str()).to_string();
     }
     let raw = matches.get_raw(arg.get_id().as_str()).into_iter().flatten();
@@ -125,7 +126,7 @@ fn toml_string(text: &str) -> String {
 
 /// What the help says of the default.
 fn default(arg: &Arg) -> Option<String> {
-    if !arg.get_action().takes_values() {
+    if is_flag(arg) {
         return Some("false".into());
     }
     let help = arg.get_help()?.to_string();
@@ -206,7 +207,7 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
-    use crate::config::merge;
+    use crate::config::{Merged, merge};
 
     #[test]
     fn each_value_has_its_origin() {
@@ -218,7 +219,7 @@ mod tests {
         std::fs::write(&file, content).expect("a file");
         let arguments: Vec<OsString> = vec!["--config".into(), file.clone().into(), "--workers".into(), "4".into()];
         let given = arguments::definition().try_get_matches_from(&arguments).expect("they are right");
-        let (all, config) = merge(arguments, 0, &given).expect("a right file").expect("a file");
+        let Merged { arguments: all, config, .. } = merge(arguments, 0, &given).expect("a right file").expect("a file");
         let all = arguments::definition().try_get_matches_from(all).expect("they are right");
         let text = text(&Origins::of(&given, &all, config));
         std::fs::remove_dir_all(&folder).expect("it is there");

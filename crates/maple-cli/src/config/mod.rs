@@ -4,6 +4,7 @@
 //! The options in it become arguments in front of those of the command line. So the parser of the command line is the
 //! only one that knows what an option's value may be.
 
+mod again;
 mod arguments;
 mod command;
 mod document;
@@ -15,10 +16,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::{ArgMatches, FromArgMatches as _};
 
-use crate::declared::Network;
+use crate::declared::{Configured, Network, Setting};
 use crate::options::{RunArgs, RunOptions};
 use crate::usage_error::OrUsageError as _;
-pub use arguments::Setting;
+pub use again::{Again, read_again};
 pub use command::{ConfigArgs, ConfigCommand, Origins, check, show};
 pub use document::Problem;
 
@@ -65,21 +66,28 @@ impl Config {
     }
 }
 
+/// A command line together with the configuration that it names.
+pub struct Merged {
+    /// The arguments to parse in the place of the given ones.
+    pub arguments: Vec<OsString>,
+    /// The configuration.
+    pub config: Config,
+    /// Where it is from.
+    pub configured: Configured,
+}
+
 /// The configuration that a command line names, and the arguments to parse in its place: those of the file stand at
 /// `place`, before the given ones. `None` if it names none.
 ///
 /// # Errors
 /// Those of the file.
-pub fn merge(
-    mut arguments: Vec<OsString>,
-    place: usize,
-    given: &ArgMatches,
-) -> anyhow::Result<Option<(Vec<OsString>, Config)>> {
+pub fn merge(mut arguments: Vec<OsString>, place: usize, given: &ArgMatches) -> anyhow::Result<Option<Merged>> {
     let Some(file) = file(given) else { return Ok(None) };
     let config = Config::read(&file).or_usage_error()?;
     let of_file = arguments::arguments(&config.settings, given);
+    let configured = Configured { file, settings: config.settings.clone(), given: arguments[place..].to_vec() };
     arguments.splice(place..place, of_file);
-    Ok(Some((arguments, config)))
+    Ok(Some(Merged { arguments, config, configured }))
 }
 
 /// The options of `maple run` that a file says.

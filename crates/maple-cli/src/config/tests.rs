@@ -36,7 +36,7 @@ fn strings(matches: &ArgMatches, id: &str) -> Vec<String> {
 
 /// A value that an option takes.
 fn sample(arg: &Arg) -> String {
-    if !arg.get_action().takes_values() {
+    if arguments::is_flag(arg) {
         return "true".into();
     }
     if let Some(value) = arg.get_possible_values().first() {
@@ -87,6 +87,30 @@ fn the_command_line_has_precedence_over_the_file_and_the_file_over_defaults() {
     let both = matches(file, &["builtin:hub", "--listen", "3"]);
     assert_eq!((strings(&both, "listen"), strings(&both, "policy")), (vec!["3".into()], vec!["builtin:hub".into()]));
     assert_eq!(strings(&both, "workers"), ["2"]);
+}
+
+#[test]
+fn a_flag_that_the_file_sets_can_be_taken_back() {
+    let command = arguments::definition();
+    let flags: Vec<String> =
+        arguments::keys(&command).into_iter().filter(|(_, arg)| arguments::is_flag(arg)).map(|(key, _)| key).collect();
+    assert!(flags.len() > 5 && flags.contains(&"watch".to_owned()), "{flags:?}");
+    // What some of them need.
+    let others = "tls-cert = \"c\"\ntls-key = \"k\"\ntls-ca = \"a\"\ntls-switches = \"s\"\n";
+    for flag in flags {
+        let (file, id) = (format!("{others}{flag} = true\n"), flag.replace('-', "_"));
+        let is_set = |given: &[&str]| matches(&file, given).get_flag(&id);
+        assert_eq!([is_set(&[]), is_set(&[&format!("--{flag}=false")])], [true, false], "{flag}");
+        let file = others.to_owned();
+        let is_set = |given: &[&str]| matches(&file, given).get_flag(&id);
+        assert_eq!(
+            [&format!("--{flag}"), &format!("--{flag}=true")].map(|given| is_set(&[given])),
+            [true; 2],
+            "{flag}"
+        );
+    }
+    assert!(arguments::definition().try_get_matches_from(["--watch", "false"]).is_ok_and(|all| all.get_flag("watch")));
+    assert!(arguments::definition().try_get_matches_from(["--watch=no"]).is_err());
 }
 
 #[test]

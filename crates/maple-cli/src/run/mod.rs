@@ -4,8 +4,10 @@ mod emulated;
 pub(crate) mod handlers;
 
 mod check;
+mod costs;
 mod history;
 mod progress;
+mod reconfigure;
 mod reload;
 mod rules;
 mod summary;
@@ -33,7 +35,8 @@ use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::{Compiler, OnOff, Pause};
 use crate::{builtin, descriptors, signal, weights};
 use progress::Lines;
-use reload::Reloading;
+use reconfigure::Reconfiguring;
+use reload::{Hangup, Reloading};
 use tls::Renewal;
 
 /// The counts of packets on which the policy failed that are reported: the tenth, the hundredth, and so on.
@@ -138,8 +141,16 @@ pub fn with(
     let mut chosen = chosen(&options, loaded)?;
     let (policy, track_hosts) = (Arc::clone(&chosen.policy), chosen.engine.track_hosts);
     chosen.record = recorded(&options, reloading.as_ref())?;
-    let serve =
-        reloading.filter(|_| topology.is_none()).map(|reloading| reloading.under(&options, &chosen)).transpose()?;
+    let reconfiguring =
+        if topology.is_none() { Reconfiguring::of(&options, &chosen, reloading.is_some())? } else { None };
+    let mut reconfigures = None;
+    let serve = match reloading.filter(|_| topology.is_none()) {
+        Some(reloading) => Some(reloading.under(&options, &chosen, reconfiguring)?),
+        None => {
+            reconfigures = reconfiguring.map(Hangup::new).transpose()?;
+            None
+        }
+    };
     let takes_over = options.takeover;
     let mut renewal = Renewal::of(&chosen)?;
     // Before another controller ends in favour of this one.
@@ -181,6 +192,9 @@ pub fn with(
                 }
                 if let Some(reloads) = &mut reloads {
                     reloads.look(&mut lines);
+                }
+                if let Some(reconfigures) = &mut reconfigures {
+                    reconfigures.look(&handle, &mut lines);
                 }
                 if let Some(successor) = handle.successor() {
                     return hand_over(controller, successor, &mut lines);

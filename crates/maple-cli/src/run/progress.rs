@@ -23,12 +23,12 @@ pub struct Lines {
 
 impl Lines {
     /// Plain lines, with these names of switches and hosts.
-    pub fn new(names: &Arc<Names>, logging: Logging) -> Lines {
-        Lines { status: None, names: Arc::clone(names), logging, next: 0 }
+    pub fn new(names: Arc<Names>, logging: Logging) -> Lines {
+        Lines { status: None, names, logging, next: 0 }
     }
 
     /// With a bar for the time of the traffic, if standard output is a terminal.
-    pub fn with_bar(traffic: Duration, names: &Arc<Names>, logging: Logging) -> Lines {
+    pub fn with_bar(traffic: Duration, names: Arc<Names>, logging: Logging) -> Lines {
         if !std::io::stdout().is_terminal() || logging.format != LogFormat::Text {
             return Lines::new(names, logging);
         }
@@ -37,6 +37,19 @@ impl Lines {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(100));
         Lines { status: Some(bar), ..Lines::new(names, logging) }
+    }
+
+    /// From now on switches and hosts have these names.
+    pub fn rename(&mut self, names: Arc<Names>) {
+        self.names = names;
+    }
+
+    /// From now on the log is written so.
+    pub fn log_as(&mut self, logging: Logging) {
+        if logging != self.logging {
+            logging.replace();
+            self.logging = logging;
+        }
     }
 
     /// Prints a line that is no event.

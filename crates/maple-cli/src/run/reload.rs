@@ -1,4 +1,4 @@
-//! Reload: on request, on SIGHUP, and when the policy's file has changed.
+//! Reload: on request, on SIGHUP, and when the policy's file, or the configuration, has changed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,7 @@ use maple_core::state::Write;
 use maple_wire::Dpid;
 
 use super::progress::Lines;
+use super::reconfigure::{Reconfigured, Reconfiguring};
 use crate::builtin;
 use crate::options::{RunArgs, RunOptions};
 use crate::policy::{Loaded, PolicyLoader, PolicyName, load_again, load_aside, newest, source, sources, suspicions};
@@ -28,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(500);
 /// How the policy of `maple run` is loaded again.
 pub struct Reloading<'a> {
     policy: String,
+    /// The policy that the command line and the configuration name, when it was loaded last.
+    configured: String,
     limit: Duration,
     loader: Option<&'a dyn PolicyLoader>,
     /// Whether to look for changed files.
@@ -41,6 +44,8 @@ pub struct Unserved<'a> {
     // What only a new start can change.
     track_hosts: bool,
     snooping: Snooping,
+    /// The configuration, if there is one.
+    reconfiguring: Option<Reconfiguring>,
     /// Whether a SIGHUP came.
     hangup: Arc<AtomicBool>,
     /// The newest file of the policy when it was loaded.
@@ -64,7 +69,8 @@ pub struct Reloads<'a> {
 impl<'a> Reloading<'a> {
     /// For this policy and these arguments.
     pub fn new(policy: &str, args: &RunArgs, loader: Option<&'a dyn PolicyLoader>) -> Reloading<'a> {
-        Reloading { policy: policy.to_owned(), limit: args.policy_time_limit, loader, watches: args.watch }
+        let (policy, configured) = (policy.to_owned(), policy.to_owned());
+        Reloading { policy, configured, limit: args.policy_time_limit, loader, watches: args.watch }
     }
 
     /// The policy's name.
@@ -73,7 +79,12 @@ impl<'a> Reloading<'a> {
     }
 
     /// For a controller with these options.
-    pub fn under(self, options: &'a RunOptions, chosen: &ControllerOptions) -> anyhow::Result<Unserved<'a>> {
+    pub fn under(
+        self,
+        options: &'a RunOptions,
+        chosen: &ControllerOptions,
+        reconfiguring: Option<Reconfiguring>,
+    ) -> anyhow::Result<Unserved<'a>> {
         let (track_hosts, snooping) = (chosen.engine.track_hosts, chosen.snooping.clone());
         let (hangup, newest) = (signal::hangup_flag()?, newest(&self.policy));
         let current = Arc::clone(&chosen.policy);
@@ -82,6 +93,7 @@ impl<'a> Reloading<'a> {
             options,
             track_hosts,
             snooping,
+            reconfiguring,
             hangup,
             newest,
             current,
@@ -103,7 +115,7 @@ impl Reloads<'_> {
     pub fn look(&mut self, lines: &mut Lines) {
         while let Ok(request) = self.requests.try_recv() {
             let outcome = match request.task.clone() {
-                ReloadTask::Reload { policy, tolerate } => self.reload(policy, tolerate, None, lines),
+                ReloadTask::Reload { policy, tolerate } => self.reload_all(policy, tolerate, lines),
                 ReloadTask::Plan { policy } => {
                     let name = policy.unwrap_or_else(|| self.of.reloading.policy.clone());
                     let plan =
@@ -123,7 +135,7 @@ impl Reloads<'_> {
         if self.of.hangup.swap(false, Ordering::SeqCst) || has_changed {
             service::tell("RELOADING=1");
             // What came of it was printed.
-            drop(self.reload(None, Tolerance::Count(0), None, lines));
+            drop(self.reload_all(None, Tolerance::Count(0), lines));
             service::tell("READY=1");
         }
     }
@@ -136,6 +148,41 @@ impl Reloads<'_> {
         let newest = newest(&self.of.reloading.policy);
         // A file that is being replaced may be missing for a moment.
         newest.is_some() && newest != self.of.newest
+            || self.of.reconfiguring.as_ref().is_some_and(Reconfiguring::has_changed)
+    }
+
+    /// Reads the configuration again, and then the policy, unless something is wrong with the configuration.
+    fn reload_all(
+        &mut self,
+        policy: Option<String>,
+        tolerate: Tolerance,
+        lines: &mut Lines,
+    ) -> Result<ReloadAnswer, String> {
+        let is_canary = self.of.canary.is_some();
+        let Some(reconfiguring) = self.of.reconfiguring.as_mut().filter(|_| !is_canary) else {
+            return self.reload(policy, tolerate, None, lines);
+        };
+        let Reconfigured { args, restart, warnings } = match reconfiguring.apply(&self.handle, lines) {
+            Ok(configured) => configured,
+            Err(error) => {
+                self.of.newest = newest(&self.of.reloading.policy);
+                return Err(not_read_again(&error, lines));
+            }
+        };
+        (self.of.reloading.limit, self.of.reloading.watches) = (args.policy_time_limit, args.watch);
+        let named = args.policy.unwrap_or_default();
+        // Another policy than the configuration's may run, until the configuration names another one.
+        let policy = policy.or_else(|| (named != self.of.reloading.configured).then(|| named.clone()));
+        let mut answer = self.reload(policy, tolerate, None, lines).inspect_err(|_| {
+            // One that was not loaded is not watched.
+            self.of.newest = newest(&self.of.reloading.policy);
+        })?;
+        self.of.reloading.configured = named;
+        if let ReloadAnswer::Reloaded { warnings: all, restart: keys, .. } = &mut answer {
+            all.splice(0..0, warnings);
+            *keys = restart;
+        }
+        Ok(answer)
     }
 
     fn reload(
@@ -160,7 +207,7 @@ impl Reloads<'_> {
             }
             Err(error) => lines.print_event(&format!("warning: policy {name} not reloaded: {error}")),
         }
-        outcome.map(|reloaded| ReloadAnswer::Reloaded(reloaded, warnings))
+        outcome.map(|reloaded| answer_of(reloaded, warnings))
     }
 
     fn try_to(&mut self, name: &str, tolerate: Tolerance, canary: Option<&[Dpid]>) -> anyhow::Result<Reloaded> {
@@ -239,7 +286,7 @@ impl Reloads<'_> {
         self.check_no_canary()?;
         let connected: Vec<Dpid> = self.handle.switches().iter().map(|switch| switch.dpid).collect();
         let canary = canary
-            .map(|canary| canary.of(&connected, self.handle.names()))
+            .map(|canary| canary.of(&connected, &self.handle.names()))
             .transpose()
             .map_err(|error| anyhow!(error))?;
         let plan = self.plan(&name)?;
@@ -283,7 +330,7 @@ impl Reloads<'_> {
             self.of.reloading.policy, trial.same, trial.leaves, trial.failed
         ));
         (self.of.current, self.of.canary) = (policy, None);
-        Ok(ReloadAnswer::Reloaded(reloaded, Vec::new()))
+        Ok(answer_of(reloaded, Vec::new()))
     }
 
     /// Runs the policy again that ran before the last reload, whatever it fails on.
@@ -308,7 +355,7 @@ impl Reloads<'_> {
         (self.of.current, self.of.former, self.of.canary) = (former, None, None);
         self.of.newest = newest(&name);
         self.of.reloading.policy = name;
-        Ok(ReloadAnswer::Reloaded(reloaded, Vec::new()))
+        Ok(answer_of(reloaded, Vec::new()))
     }
 
     /// The policy, if it needs nothing that only a new start can change.
@@ -330,5 +377,38 @@ impl Reloads<'_> {
             bail!("it snoops on other packets than the policy that runs, which needs a new start");
         }
         Ok(loaded.policy)
+    }
+}
+
+fn answer_of(reloaded: Reloaded, warnings: Vec<String>) -> ReloadAnswer {
+    ReloadAnswer::Reloaded { reloaded, warnings, restart: Vec::new() }
+}
+
+/// Says why a configuration changes nothing. Returns that as an answer.
+fn not_read_again(error: &anyhow::Error, lines: &mut Lines) -> String {
+    let text = format!("nothing is changed, since something is wrong in the configuration: {error:#}");
+    lines.print_event(&format!("warning: {}", text.replace("\nmaple: ", "; ")));
+    text
+}
+
+/// Reads the configuration of a program again, whose policy can't be loaded again, on SIGHUP.
+pub struct Hangup {
+    reconfiguring: Reconfiguring,
+    hangup: Arc<AtomicBool>,
+}
+
+impl Hangup {
+    /// For this configuration.
+    pub fn new(reconfiguring: Reconfiguring) -> anyhow::Result<Hangup> {
+        Ok(Hangup { reconfiguring, hangup: signal::hangup_flag()? })
+    }
+
+    /// Reads it again if a SIGHUP came.
+    pub fn look(&mut self, handle: &Handle, lines: &mut Lines) {
+        if self.hangup.swap(false, Ordering::SeqCst)
+            && let Err(error) = self.reconfiguring.apply(handle, lines)
+        {
+            drop(not_read_again(&error, lines));
+        }
     }
 }

@@ -77,7 +77,7 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
             let field = format!("explain.{form}.{}", refusal.field);
             RequestError::at(field.trim_end_matches('.'), refusal.text)
         })?,
-        Request::Invalidate(what) => json!(handle.invalidate(selection(handle.names(), what)?)),
+        Request::Invalidate(what) => json!(handle.invalidate(selection(&handle.names(), what)?)),
     })
 }
 
@@ -85,18 +85,18 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
 fn reload(handle: &Handle, task: ReloadTask) -> Result<Value, RequestError> {
     let answer = handle.ask_for_reload(task).map_err(|error| RequestError::at("", error))?;
     Ok(match answer {
-        ReloadAnswer::Reloaded(done, warnings) => reloaded(&done, &warnings),
+        ReloadAnswer::Reloaded { reloaded: done, warnings, restart } => reloaded(&done, &warnings, &restart),
         ReloadAnswer::Planned(plan) => plan.to_json(),
     })
 }
 
 /// How a reload went.
-fn reloaded(done: &Reloaded, warnings: &[String]) -> Value {
+fn reloaded(done: &Reloaded, warnings: &[String], restart: &[String]) -> Value {
     let Reloaded { trial, took, is_settled } = done;
     let Trial { leaves, same, failed, .. } = trial;
     json!({
         "packets": leaves, "same": same, "failed": failed, "errors": errors(&trial.errors),
-        "seconds": seconds(*took), "settled": is_settled, "warnings": warnings,
+        "seconds": seconds(*took), "settled": is_settled, "warnings": warnings, "restart": restart,
     })
 }
 

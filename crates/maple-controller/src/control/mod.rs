@@ -355,8 +355,13 @@ impl Handle {
     }
 
     /// The names of switches and hosts.
-    pub fn names(&self) -> &Arc<Names> {
+    pub fn names(&self) -> Arc<Names> {
         self.shared.notices.names()
+    }
+
+    /// Switches and hosts have other names from now on.
+    pub fn rename(&self, names: Names) {
+        self.shared.notices.rename(names);
     }
 
     /// The lines of the log from this number on that are still kept. Waits for one, at most for this time.

@@ -144,8 +144,15 @@ pub enum ReloadTask {
 /// What came of a [`ReloadTask`].
 #[derive(Debug)]
 pub enum ReloadAnswer {
-    /// Another policy runs; with warnings about it.
-    Reloaded(Reloaded, Vec<String>),
+    /// Another policy runs.
+    Reloaded {
+        /// How that went.
+        reloaded: Reloaded,
+        /// Warnings about the policy, and about the configuration that was read again with it.
+        warnings: Vec<String>,
+        /// The keys of that configuration that changed and need a restart.
+        restart: Vec<String>,
+    },
     /// What would change.
     Planned(Box<Plan>),
 }

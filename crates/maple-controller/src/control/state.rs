@@ -96,8 +96,8 @@ pub(super) fn answer(handle: &Handle, peer: Peer, request: &StateRequest) -> Res
         StateRequest::Set { place, value, settled } => {
             let place = target(handle, place, "state.set.place")?;
             let value = match &place {
-                Target::Key(table, _) => value_of(handle.store(), handle.names(), table, value),
-                Target::Var(name) => var_of(handle.store(), handle.names(), name, value),
+                Target::Key(table, _) => value_of(handle.store(), &handle.names(), table, value),
+                Target::Var(name) => var_of(handle.store(), &handle.names(), name, value),
             };
             let value = value.map_err(|error| RequestError::at("state.set.value", error))?;
             change(handle, &place, Some(value), *settled, ("set", peer))
@@ -120,7 +120,7 @@ fn target(handle: &Handle, place: &Place, at: &str) -> Result<Target, RequestErr
     match &place.in_use(handle) {
         Place::Var(name) => Ok(Target::Var(name.as_str().into())),
         Place::Key(table, key) => {
-            let key = key_of(handle.store(), handle.names(), table, key)
+            let key = key_of(handle.store(), &handle.names(), table, key)
                 .map_err(|error| RequestError::at(&format!("{at}.key[1]"), error))?;
             Ok(Target::Key(table.as_str().into(), key))
         }
@@ -285,7 +285,7 @@ fn cell(handle: &Handle, place: &Place, at: &str) -> Result<Cell, RequestError> 
         Place::Var(name) => Cell::Var(name.as_str().into()),
         Place::Table(name) => Cell::TableAll(name.as_str().into()),
         Place::Key(table, key) => {
-            let key = key_of(handle.store(), handle.names(), table, key)
+            let key = key_of(handle.store(), &handle.names(), table, key)
                 .map_err(|error| RequestError::at(&format!("{at}.key[1]"), error))?;
             Cell::Table(table.as_str().into(), key)
         }

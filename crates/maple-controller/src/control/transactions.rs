@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crossbeam_channel::{Sender, bounded};
 use maple_core::Source;
 use maple_core::engine::{BARRIER_ROUNDS, Event};
+use maple_core::network::Facts;
 use maple_core::state::{Commit, Mismatch, Patience, Stop, Stopped, Tx, Write, Writer, Written};
 
 use super::{Handle, SHARD_TIMEOUT};
@@ -149,6 +150,17 @@ impl Handle {
             _ if !is_confirmed => Err(ChangeError::Unconfirmed),
             _ => Ok(()),
         }
+    }
+
+    /// Declares something else of ports and hosts, and returns when every shard goes by it.
+    ///
+    /// # Errors
+    /// [`ChangeError::Unconfirmed`].
+    pub fn declare(&self, facts: Arc<Facts>) -> Result<(), ChangeError> {
+        let told = self.shared.mailboxes.iter().all(|mailbox| mailbox.send(ShardMessage::Declare(Arc::clone(&facts))));
+        // Messages about ports and hosts that follow from it reach other shards with the first turn.
+        let is_confirmed = told && (0..2).all(|_| self.wait_for_all(ShardMessage::Fence, SHARD_TIMEOUT));
+        if is_confirmed { Ok(()) } else { Err(ChangeError::Unconfirmed) }
     }
 
     /// Waits until no switch has a rule that depends on a value replaced before this call. The switches confirm that by

@@ -10,7 +10,9 @@ use std::time::{Duration, SystemTime};
 use core_affinity::CoreId;
 use crossbeam_channel::Receiver;
 use maple_core::engine::{Engine, ShardId, Time};
+use maple_core::network::Facts;
 use maple_core::snooped::LEASES;
+use maple_core::state::Write;
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
 
@@ -54,6 +56,11 @@ impl Basics {
         let snoop = if snoops { Some(subscribe_snooper(&mut options)?) } else { None };
         let subscriptions = Subscriptions::new(std::mem::take(&mut options.subscriptions))?;
         options.engine.listener_filters = Arc::clone(subscriptions.conditions());
+        if *options.engine.facts != Facts::default() {
+            // Before a recording begins.
+            let facts = Write::Facts(Arc::clone(&options.engine.facts));
+            drop(options.store.update(|_| vec![facts]));
+        }
         let workers = if options.workers == 0 { cores().len().clamp(1, MAX_WORKERS) } else { options.workers };
         if workers > MAX_WORKERS {
             return Err(StartError::TooManyWorkers(workers));

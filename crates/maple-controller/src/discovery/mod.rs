@@ -28,6 +28,7 @@
 //!
 //! Cost: one heap entry for each port; O(log ports) for each probe sent or received.
 
+mod declare;
 mod frame;
 mod port;
 

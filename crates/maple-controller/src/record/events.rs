@@ -77,6 +77,7 @@ mod tag {
     pub const LIVE_BEGIN: u8 = 31;
     pub const LIVE_GO_ON: u8 = 32;
     pub const LIVE_END: u8 = 33;
+    pub const DECLARE: u8 = 34;
 }
 
 impl Events {
@@ -130,6 +131,7 @@ impl Events {
             }
             Event::LiveGoOn(token) => (tag::LIVE_GO_ON, *token).put(out),
             Event::LiveEnd(token) => (tag::LIVE_END, *token).put(out),
+            Event::Declare(facts) => (tag::DECLARE, Arc::clone(facts)).put(out),
             Event::SwitchUp { .. }
             | Event::SwitchDown { .. }
             | Event::PortStatus { .. }
@@ -234,6 +236,7 @@ impl Events {
             tag::LIVE_BEGIN => Event::LiveBegin { token: Codec::take(from)?, filter: Codec::take(from)? },
             tag::LIVE_GO_ON => Event::LiveGoOn(Codec::take(from)?),
             tag::LIVE_END => Event::LiveEnd(Codec::take(from)?),
+            tag::DECLARE => Event::Declare(Codec::take(from)?),
             tag::PRESUME => Event::Presume { earlier: Arc::new(Codec::take(from)?), switches: Codec::take(from)? },
             _ => {
                 let dpid = Codec::take(from)?;
@@ -414,7 +417,7 @@ fn reason(number: u8) -> PacketInReason {
 
 #[cfg(test)]
 mod tests {
-    use maple_core::network::Location;
+    use maple_core::network::{Facts, HostFacts, Location, Mac};
     use maple_core::state::Write;
     use maple_wire::msg::{Features, NO_BUFFER};
     use maple_wire::{Instruction, PortNo};
@@ -471,6 +474,7 @@ mod tests {
             Event::SwitchError { dpid, xid: 5, error: ErrorMsg { kind: 3, code: 1, data: vec![1, 2] } },
             Event::LinkUp { a: at, b: at },
             Event::Write(vec![Write::Weight("cost".into())]),
+            Event::Declare(Arc::new(Facts::new([].into(), [(Mac([2; 6]), HostFacts::default())].into()))),
             Event::Tick,
         ]
     }

@@ -20,7 +20,7 @@ use std::time::Duration;
 use maple_core::engine::{Conductor, Due, Engine, Options, Time};
 use maple_core::ids::ShardId;
 use maple_core::policy::Policy;
-use maple_core::state::Store;
+use maple_core::state::{Store, Write};
 use maple_wire::Dpid;
 
 use crate::record::segment::kind;
@@ -212,7 +212,8 @@ impl Common {
 pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replayed, RecordingError> {
     let store = Store::new();
     let writes = recorded.start.writes.clone();
-    store.update(|_| writes);
+    let facts = Arc::clone(&recorded.start.options.facts);
+    store.update(|_| writes.into_iter().chain([Write::Facts(facts)]).collect());
     let mut engine_options = recorded.start.options.clone();
     (options.prepare)(&mut engine_options);
     let common = Common::new(recorded, options.policies, options.until);

@@ -1,5 +1,6 @@
 //! Runs the engine, and performs the effects of the engine and of discovery.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{Effect, Event, LiveNews, Time};
@@ -9,7 +10,7 @@ use maple_wire::msg::{ErrorMsg, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid, Message, PortNo, Version};
 
 use super::Shard;
-use super::connection::ConnectionState;
+use super::connection::{Connection, ConnectionState};
 use super::mailbox::ShardMessage;
 use crate::discovery::{Anomaly, Attachment, DiscoveryOutput, PeerMessage};
 use crate::notice::Notice;
@@ -39,6 +40,20 @@ impl Shard {
             std::mem::swap(&mut outputs, &mut self.discovered);
         }
         self.discovered = outputs;
+    }
+
+    /// Tells discovery what is declared now. The engine refuses until then what was declared otherwise before.
+    pub(super) fn follow_declaration(&mut self, now: Time) {
+        let Some(facts) = self.declared.take() else { return };
+        // The other switches come to discovery later.
+        let of = |connection: &Connection| {
+            let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);
+            let is_known = switch.in_use && self.by_dpid.get(&dpid) == Some(&connection.id.slot);
+            is_known.then(|| (dpid, Arc::clone(&switch.ports)))
+        };
+        let switches: Vec<_> = self.connections.iter().filter_map(of).collect();
+        let switches = switches.iter().map(|(dpid, ports)| (*dpid, &ports[..]));
+        self.discovery.declare(now, &facts, switches, &mut self.discovered);
     }
 
     fn perform_discovery(&mut self, now: Time, output: DiscoveryOutput) {

@@ -16,7 +16,7 @@ use maple_core::engine::{
     Candidate, Counted, Dropped, Engine, EngineCopy, Event, LiveFilter, LiveNews, Mail, PortCount, RuleCount, ShardId,
     TableRule, Traffic, Trial, ViolationKey,
 };
-use maple_core::network::Location;
+use maple_core::network::{Facts, Location};
 use maple_core::rule::Rule;
 use maple_wire::Dpid;
 use mio::Waker;
@@ -44,6 +44,8 @@ pub(crate) enum ShardMessage {
     Mail(Mail),
     /// An event for the engine, from another thread.
     Event(Box<Event>),
+    /// Something else is declared of ports and hosts.
+    Declare(Arc<Facts>),
     /// A message from another shard's discovery, about this port.
     Discovery(Location, PeerMessage),
     /// Find out whether your connection `owner` is alive: the connection `claimant` claims the same switch.

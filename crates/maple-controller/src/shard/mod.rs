@@ -67,7 +67,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use maple_core::engine::{Effect, Engine, Event, Histogram, LiveNews, RuleCount, ShardId, Time, Trial};
-use maple_core::network::Location;
+use maple_core::network::{Facts, Location};
 use maple_wire::Dpid;
 use mio::{Events, Poll, Token};
 use rustc_hash::FxHashMap;
@@ -162,6 +162,8 @@ pub(crate) struct Shard {
     /// A write buffer that no connection uses now.
     spare_buffer: Vec<u8>,
     discovery: Discovery,
+    /// What discovery is to be told that is declared, once the engine knows it.
+    declared: Option<Arc<Facts>>,
     notices: Notices,
     refusals: RefusalFilter,
     counters: Counters,
@@ -254,6 +256,7 @@ impl Shard {
             replies: Replies::default(),
             spare_buffer: Vec::new(),
             discovery: parts.discovery,
+            declared: None,
             notices: parts.notices,
             refusals: RefusalFilter::default(),
             counters: Counters::default(),
@@ -337,6 +340,7 @@ impl Shard {
         self.run_timers(now);
         self.follow_discovery(now);
         self.run_engine(now);
+        self.follow_declaration(now);
         self.send_probes(now);
         self.write_sockets(now);
         self.check_load();

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 use maple_core::engine::{Engine, Event, Options, ShardId, Stats, TableRule, Time, ViolationKey};
+use maple_core::network::Facts;
 use maple_core::policy::Policy;
 use maple_core::state::Store;
 use maple_wire::Dpid;
@@ -229,6 +230,11 @@ impl Simulation {
         self.send(shard, vec![ShardMessage::Event(Box::new(event))]);
     }
 
+    /// Declares something else of ports and hosts to a shard, for its next turn.
+    pub fn declare(&mut self, shard: usize, facts: &Arc<Facts>) {
+        self.send(shard, vec![ShardMessage::Declare(Arc::clone(facts))]);
+    }
+
     /// Delivers a batch to its shard.
     pub fn deliver(&mut self, batch: Batch) {
         self.send(batch.to, batch.messages);
@@ -347,7 +353,8 @@ impl SimulatedShard {
             inbox,
             outgoing: Outgoing::new(id, mailboxes),
             discovery: Discovery::new(Key(*b"whole networks!!"), Timing::default(), u64::from(id.0))
-                .without(options.engine.middleboxes.clone()),
+                .without(options.engine.middleboxes.clone())
+                .with_facts(Arc::clone(&options.engine.facts)),
             notices: notices.clone(),
             subscriptions,
             handlers: None,

@@ -148,7 +148,7 @@ pub enum TlsError {
 /// that comes ([`TlsFiles::trusts_first_use`]).
 #[derive(Debug)]
 pub struct Tls {
-    files: TlsFiles,
+    files: Mutex<TlsFiles>,
     config: ArcSwap<ServerConfig>,
     switches: Mutex<Option<Switches>>,
     read: Mutex<Read>,
@@ -187,7 +187,7 @@ impl Tls {
             config: ArcSwap::from_pointee(config),
             switches: Mutex::new(switches),
             read: Mutex::new(Read { newest, not_after }),
-            files,
+            files: Mutex::new(files),
         })
     }
 
@@ -196,12 +196,28 @@ impl Tls {
     /// # Errors
     /// As [`Tls::open`].
     pub fn reload(&self) -> Result<(), TlsError> {
-        let newest = times(&self.files);
+        self.read_again(lock(&self.files).clone())
+    }
+
+    /// Reads all files again, with these certificates of switches besides the file of switches. If anything is wrong,
+    /// nothing changes.
+    ///
+    /// # Errors
+    /// As [`Tls::open`].
+    pub fn bind(&self, declared: Vec<(Dpid, String)>) -> Result<(), TlsError> {
+        let files = TlsFiles { declared, ..lock(&self.files).clone() };
+        self.read_again(files.clone())?;
+        *lock(&self.files) = files;
+        Ok(())
+    }
+
+    fn read_again(&self, files: TlsFiles) -> Result<(), TlsError> {
+        let newest = times(&files);
         // What is wrong is not told again before files change again.
         lock(&self.read).newest.clone_from(&newest);
         // Held meanwhile, so that no switch is added that would be forgotten.
         let mut switches = lock(&self.switches);
-        let fresh = Tls::open(self.files.clone())?;
+        let fresh = Tls::open(files)?;
         *switches = lock(&fresh.switches).take();
         self.config.store(fresh.config.load_full());
         lock(&self.read).not_after = lock(&fresh.read).not_after;
@@ -213,7 +229,7 @@ impl Tls {
     /// # Errors
     /// As [`Tls::open`], once for each change.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
-        if lock(&self.read).newest == times(&self.files) {
+        if lock(&self.read).newest == times(&lock(&self.files)) {
             return Ok(false);
         }
         self.reload().map(|()| true)

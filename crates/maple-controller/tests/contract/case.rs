@@ -1,7 +1,9 @@
 //! A case: everything that a whole-network sequence depends on, as data that can be printed and made smaller.
 
 use std::fmt;
+use std::sync::Arc;
 
+use maple_core::network::Facts;
 use maple_core::oracles::Strategy;
 use maple_core::sim::cases::{Change, HostAddresses, PacketSpec, Program, World};
 use maple_core::{Location, Mac};
@@ -96,6 +98,8 @@ pub enum Event {
     Slow(Dpid, ControlFaults),
     /// The state is written from outside.
     Write(Change),
+    /// Something else is declared of ports and hosts.
+    Declare(Arc<Facts>),
     /// Everything is invalidated.
     InvalidateAll,
     /// Everything about a host is invalidated.

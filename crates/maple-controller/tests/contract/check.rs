@@ -14,7 +14,7 @@ use std::fmt;
 
 use maple_core::Mac;
 use maple_core::engine::Stats;
-use maple_core::network::{Location, PortKind};
+use maple_core::network::{Location, PortKind, PortRole};
 use maple_emulator::network::{Delivery, Drop, Entry, FrameId, Origin, Outcome};
 use maple_emulator::switch::Lost;
 use maple_emulator::time::{MILLISECOND, Time};
@@ -425,7 +425,7 @@ fn out_of_control(
     all
 }
 
-/// Whether a link or switch came or went, as the controller saw it.
+/// Whether a link or switch came or went, or a port was closed or opened, as the controller saw it.
 fn topology_changed(world: &World, begin: Time, end: Time) -> bool {
     let skeleton = |state: &State| {
         let links: Vec<_> = state
@@ -434,7 +434,10 @@ fn topology_changed(world: &World, begin: Time, end: Time) -> bool {
             .filter(|(_, info)| matches!(info.kind, PortKind::Link(_)))
             .map(|(a, b)| (*a, *b))
             .collect();
-        (state.switches.clone(), links)
+        // What is under way to a port that is closed is dropped there.
+        let is_closed = |at: &&Location| state.facts.role(**at) == PortRole::Closed;
+        let closed: Vec<_> = state.ports.keys().filter(is_closed).copied().collect();
+        (state.switches.clone(), links, closed)
     };
     let times = || world.history.windows(2).filter(|pair| (begin..=end).contains(&pair[1].0));
     times().any(|pair| skeleton(&pair[0].1) != skeleton(&pair[1].1))

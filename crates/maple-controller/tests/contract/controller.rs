@@ -13,6 +13,7 @@ use maple_controller::session::ENGINE_XIDS;
 use maple_controller::simulation::{Batch, Line, Simulation, SimulationOptions};
 use maple_controller::{Deadlines, Notice, QueueLimits};
 use maple_core::engine::{Event, Options, Stats, TableRule, Time};
+use maple_core::network::Facts;
 use maple_core::sim::cases::WEIGHT;
 use maple_core::state::{Snapshot, Write};
 use maple_core::{Policy, Report, Store};
@@ -127,6 +128,14 @@ impl Controller {
         let shard = self.any_shard();
         self.simulation.send_event(shard, event);
         self.came_in(now, shard);
+    }
+
+    /// Declares something else of ports and hosts.
+    pub fn declare(&mut self, now: Time, facts: &Arc<Facts>) {
+        for shard in 0..self.turns.len() {
+            self.simulation.declare(shard, facts);
+            self.came_in(now, shard);
+        }
     }
 
     /// Takes what a switch has said.

@@ -119,9 +119,13 @@ fn admit(state: &mut State, track_hosts: bool, arrival: Arrival) -> Result<(), &
     }
     let source = arrival.mac(Field::EthSrc);
     if source.is_host() {
+        let declared = state.facts.place(source);
+        if declared.is_some_and(|place| place != arrival.at) {
+            return Err("declared elsewhere");
+        }
         match state.hosts.get(&source).copied() {
             Some(place) if place == arrival.at => {}
-            Some(place) if state.edge_ports().contains(&place) => return Err("host elsewhere"),
+            Some(place) if declared.is_none() && state.edge_ports().contains(&place) => return Err("host elsewhere"),
             _ => {
                 state.hosts.insert(source, arrival.at);
             }

@@ -1,8 +1,9 @@
 //! A plain model of the state that policies depend on, and how it is taken from a snapshot or from the network itself.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use maple_core::network::{Location, PortInfo, PortKind};
+use maple_core::network::{Facts, Location, PortInfo, PortKind};
 use maple_core::sim::cases::{TABLES, VARS, WEIGHT};
 use maple_core::{Mac, Snapshot, Value};
 use maple_wire::{Dpid, PortNo, Version};
@@ -16,6 +17,8 @@ pub struct State {
     pub ports: BTreeMap<Location, PortInfo>,
     /// Where hosts are.
     pub hosts: BTreeMap<Mac, Location>,
+    /// What is declared of ports and hosts.
+    pub facts: Arc<Facts>,
     /// The policy's tables.
     pub tables: BTreeMap<(&'static str, Value), Value>,
     /// The policy's variables.
@@ -37,6 +40,7 @@ impl State {
             switches: snapshot.switches().map(|(dpid, info)| (dpid, info.version)).collect(),
             ports: dpids.iter().flat_map(|dpid| ports(*dpid)).collect(),
             hosts: snapshot.hosts().map(|(mac, host)| (*mac, host.location)).collect(),
+            facts: snapshot.facts(),
             tables: TABLES.into_iter().flat_map(entries).collect(),
             vars: VARS.into_iter().filter_map(|name| Some((name, snapshot.var(name)?.clone()))).collect(),
             costs: costs.filter(|(_, cost)| *cost != 1).collect(),

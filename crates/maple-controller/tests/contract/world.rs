@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_core::engine::{self, Options, Selection};
-use maple_core::network::{Location, PortInfo, PortKind};
+use maple_core::network::{Location, PortInfo, PortKind, PortRole};
 use maple_core::sim::cases::Program;
 use maple_emulator::Network;
 use maple_emulator::network::{ControlFaults, FrameId, NetworkOptions};
@@ -232,6 +232,10 @@ impl<'a> World<'a> {
             Event::Slow(dpid, faults) => network.control_faults(*dpid, *faults),
             Event::Lose(dpid, number) => return self.lose(*dpid, *number),
             Event::Write(change) => return self.tell(change.event()),
+            Event::Declare(facts) => {
+                self.controller.declare(engine::Time(now), facts);
+                return;
+            }
             Event::InvalidateAll => return self.tell(engine::Event::Invalidate(Selection::All)),
             Event::InvalidateHost(host) => {
                 return self.tell(engine::Event::Invalidate(Selection::Host(host_mac(*host))));
@@ -332,6 +336,7 @@ impl<'a> World<'a> {
     /// Switches and ports as they are.
     fn truth(&self) -> State {
         let mut state = State::default();
+        let facts = Arc::clone(&self.state().facts);
         let ends: BTreeMap<Location, Location> =
             self.case.links.iter().flat_map(|link| [(link.a, link.b), (link.b, link.a)]).collect();
         let is_up = |at: &Location| {
@@ -344,7 +349,7 @@ impl<'a> World<'a> {
             for port in switch.ports().keys() {
                 let at = Location::new(*dpid, *port);
                 let kind = match ends.get(&at) {
-                    _ if !is_up(&at) => PortKind::New,
+                    _ if !is_up(&at) || facts.role(at) == PortRole::Closed => PortKind::New,
                     Some(far) => PortKind::Link(*far),
                     None => PortKind::Edge,
                 };

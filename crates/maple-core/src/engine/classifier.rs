@@ -62,7 +62,8 @@ pub(super) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, c
         rules.push(rule(PROBES, Match::any().exact(Field::EthDst, PROBE_MAC.bits()), to_controller()));
     }
     let from = |port: PortNo| Match::any().with(from_port(port));
-    let is_closed = |port| options.facts.role(Location::new(switch.dpid, port)) == PortRole::Closed;
+    let facts = state.facts();
+    let is_closed = |port| facts.role(Location::new(switch.dpid, port)) == PortRole::Closed;
     let ports = || state.ports_of(switch.dpid).filter(|(port, _)| !is_virtual(*port));
     if !switch.three_tables {
         let shut = ports().filter(|(port, info)| matches!(info.kind, PortKind::Shared { .. }) || is_closed(*port));

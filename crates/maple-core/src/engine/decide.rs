@@ -137,8 +137,7 @@ impl Engine {
         let kind = state.port(received.at).map(|port| port.kind);
         let source = Mac::from_bits(received.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
         let known = || state.host(source).map(|host| host.location);
-        let elsewhere =
-            || [known(), self.options.facts.place(source)].into_iter().flatten().any(|at| at != received.at);
+        let elsewhere = || [known(), state.facts().place(source)].into_iter().flatten().any(|at| at != received.at);
         match kind {
             Some(PortKind::Edge) => !(self.options.track_hosts && elsewhere()),
             kind => kind == Some(PortKind::Middlebox),

@@ -12,7 +12,7 @@ use super::messages::Mail;
 use super::polls::RuleCount;
 use super::reload::{Candidate, Trial};
 use crate::ids::{LeafId, ShardId};
-use crate::network::{Location, OwnFrame};
+use crate::network::{Facts, Location, OwnFrame};
 use crate::remembered::{Surroundings, Witness};
 use crate::report::{Counted, Report};
 use crate::rule::Rule;
@@ -195,6 +195,9 @@ pub enum Event {
         /// The port.
         port: Location,
     },
+    /// Something else is declared of ports and hosts from now on. To every shard. What is known of ports and does not agree
+    /// with it is dropped, so discovery tells all that it has found again afterwards.
+    Declare(Arc<Facts>),
     /// A message from another shard.
     Mail(Mail),
     /// Sends a frame out of an edge port of a switch of this shard. The frame is lost if there is no such edge port.

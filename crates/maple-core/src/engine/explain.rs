@@ -42,7 +42,7 @@ impl Engine {
     pub fn admit(&self, packet: &Entering) -> Admission {
         let (state, at) = (self.store.snapshot(), packet.at);
         let refused = |why: &str| Admission::Refused(why.to_owned());
-        let role = self.options.facts.role(at);
+        let role = state.facts().role(at);
         match state.port(at).map(|port| (port.up, port.kind)) {
             None => refused("the switch has no such port"),
             Some((false, _)) => refused("the port is down"),
@@ -75,11 +75,12 @@ impl Engine {
         if !mac.is_host() {
             return Admission::Decided(Vec::new());
         }
-        if let Some(place) = self.options.facts.place(mac).filter(|place| *place != at) {
+        let facts = state.facts();
+        if let Some(place) = facts.place(mac).filter(|place| *place != at) {
             return Admission::Refused(format!("{mac} is declared to be at {place}, and is accepted nowhere else"));
         }
         let announced = if is_announcement(&headers) { announcement(&headers) } else { None };
-        let announced = announced.filter(|ip| self.options.facts.owner(*ip).is_none_or(|owner| owner == mac));
+        let announced = announced.filter(|ip| facts.owner(*ip).is_none_or(|owner| owner == mac));
         match state.host(mac) {
             Some(host) if host.location != at => Admission::Refused(format!(
                 "{mac} is at {}: its packets are dropped here unless it has moved, which the controller finds out",
@@ -95,7 +96,7 @@ impl Engine {
             }
             None => {
                 let info = HostInfo { location: at, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
-                let addresses: Vec<_> = announced.into_iter().chain(self.options.facts.addresses(mac)).collect();
+                let addresses: Vec<_> = announced.into_iter().chain(facts.addresses(mac)).collect();
                 Admission::Decided(with_addresses(state, mac, info, &addresses))
             }
         }

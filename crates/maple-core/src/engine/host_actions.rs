@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use maple_wire::msg::stats::{FlowStatsRequest, RequestBody, StatsRequest};
 use maple_wire::msg::{Message, NO_BUFFER, PacketOut};
@@ -34,7 +33,7 @@ impl Engine {
             SourceCheck::Accepted => {}
             SourceCheck::Elsewhere => {
                 self.stats.spoofed_drops += 1;
-                let place = state.host(mac).map(|host| host.location).or_else(|| self.options.facts.place(mac));
+                let place = state.host(mac).map(|host| host.location).or_else(|| state.facts().place(mac));
                 self.drop_packet(received, place.map_or(DropCause::NotAdmissible, DropCause::Elsewhere));
             }
             SourceCheck::TooManyHosts => {
@@ -97,15 +96,12 @@ impl Engine {
     }
 
     fn learn_host(&mut self, mac: Mac, at: Location, ip: Option<IpAddr>) {
-        let facts = Arc::clone(&self.options.facts);
-        if facts.place(mac).is_some_and(|place| place != at) {
-            return;
-        }
-        let addresses: Vec<IpAddr> = ip.into_iter().chain(facts.addresses(mac)).collect();
         let mut new = false;
         let commit = self.store.update(|state| {
+            let facts = state.facts();
+            let addresses: Vec<IpAddr> = ip.into_iter().chain(facts.addresses(mac)).collect();
             let is_edge = state.port(at).is_some_and(|port| port.kind == PortKind::Edge);
-            new = is_edge && state.host(mac).is_none();
+            new = is_edge && state.host(mac).is_none() && facts.place(mac).is_none_or(|place| place == at);
             let info = HostInfo { location: at, ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
             if new { with_addresses(state, mac, info, &addresses) } else { Vec::new() }
         });
@@ -118,14 +114,12 @@ impl Engine {
     }
 
     fn bind_address(&mut self, mac: Mac, at: Location, ip: IpAddr, instead: Option<IpAddr>) {
-        let facts = Arc::clone(&self.options.facts);
-        let is_own = |ip: IpAddr| facts.owner(ip) == Some(mac);
-        if facts.owner(ip).is_some() && !is_own(ip) {
-            return;
-        }
-        let instead = instead.filter(|old| !is_own(*old));
         let commit = self.store.update(|state| {
-            let Some(host) = state.host(mac).filter(|host| host.location == at) else { return Vec::new() };
+            let facts = state.facts();
+            let is_anothers = facts.owner(ip).is_some_and(|owner| owner != mac);
+            let host = state.host(mac).filter(|host| host.location == at && !is_anothers);
+            let Some(host) = host else { return Vec::new() };
+            let instead = instead.filter(|old| facts.owner(*old) != Some(mac));
             let mut info = host.clone();
             instead.iter().for_each(|old| info.remove(*old));
             with_addresses(state, mac, info, &[ip])
@@ -134,11 +128,9 @@ impl Engine {
     }
 
     fn unbind_address(&mut self, mac: Mac, at: Location, ip: IpAddr) {
-        if self.options.facts.owner(ip) == Some(mac) {
-            return;
-        }
         let commit = self.store.update(|state| {
-            let owns = |host: &&HostInfo| host.location == at && host.addresses().any(|own| own == ip);
+            let is_declared = state.facts().owner(ip) == Some(mac);
+            let owns = |host: &&HostInfo| !is_declared && host.location == at && host.addresses().any(|own| own == ip);
             let Some(host) = state.host(mac).filter(owns) else { return Vec::new() };
             let mut info = host.clone();
             info.remove(ip);
@@ -148,13 +140,11 @@ impl Engine {
     }
 
     fn move_host(&mut self, mac: Mac, from: Location, to: Location, why: MoveReason) {
-        if self.options.facts.place(mac).is_some_and(|place| place != to) {
-            return;
-        }
         let mut moved = false;
         let commit = self.store.update(|state| {
+            let may_be = state.facts().place(mac).is_none_or(|place| place == to);
             let is_edge = state.port(to).is_some_and(|port| port.kind == PortKind::Edge);
-            match state.host(mac).filter(|host| host.location == from && is_edge) {
+            match state.host(mac).filter(|host| host.location == from && is_edge && may_be) {
                 Some(host) => {
                     moved = true;
                     vec![Write::Host { mac, info: Some(HostInfo { location: to, ..host.clone() }) }]

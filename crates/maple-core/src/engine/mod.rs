@@ -34,7 +34,7 @@
 //! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send`, `live` (people watch) |
 //! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `comparison`, `rehearsal`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
-//! | topology and hosts | `topology`, `segments`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
+//! | topology and hosts | `topology`, `segments`, `declare`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `capacity`, `eviction`, `await_barriers` |
 //! | counters and views | `polls`, `rule_counts`, `measure`, `traffic`, `drops/`, `dropped`, `view`, `explain`, `reports` |
 
@@ -46,9 +46,10 @@ use maple_wire::msg::Message;
 
 use crate::capabilities::Capabilities;
 use crate::labels::Acquire;
+use crate::network::Facts;
 use crate::policy::Policy;
 use crate::report::Report;
-use crate::state::{AddressKinds, Snapshot, Store};
+use crate::state::{AddressKinds, Snapshot, Store, Write};
 
 // In and out: events, effects, options, counts, timers.
 mod event;
@@ -97,6 +98,7 @@ mod route_use;
 mod routes;
 
 // Topology and hosts: events become tracked state.
+mod declare;
 mod flaps;
 mod host_actions;
 mod host_rules;
@@ -233,6 +235,12 @@ impl Engine {
         }
         if !options.track_hosts {
             store.know_no_hosts();
+        }
+        // The first engine's are those of all. Later ones come as events.
+        if !store.snapshot().has_facts() && *options.facts != Facts::default() {
+            let facts = Write::Facts(Arc::clone(&options.facts));
+            // Nothing depends on them yet.
+            drop(store.update(|state| if state.has_facts() { Vec::new() } else { vec![facts] }));
         }
         let hosts = hosts::Hosts::new(&options);
         let leaves = Leaves::new(options.remember);
@@ -386,6 +394,7 @@ impl Engine {
             Event::SegmentLeft { port } => self.segment_left(port),
             Event::PortIsEdge { port } => self.port_is_edge(port),
             Event::PortIsNew { port } => self.port_is_new(port),
+            Event::Declare(facts) => self.declare(&facts),
             Event::Mail(mail) => self.inbox.push_back(mail.message),
             Event::Send(own) => self.send_listener_frame(&own),
             Event::Invalidate(selection) => self.invalidate(&selection),

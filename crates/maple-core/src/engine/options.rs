@@ -48,7 +48,7 @@ pub struct Options {
     pub quarantine: Duration,
     /// The same if the switch with the last rule has disconnected, so that it cannot confirm anything.
     pub lost_quarantine: Duration,
-    /// What the configuration declares of ports and hosts.
+    /// What the configuration declares of ports and hosts; at first, since [`super::Event::Declare`] changes it.
     pub facts: Arc<Facts>,
     /// Ports with a transparent middlebox behind them. A middlebox forwards packets without changing their source. So
     /// no host is learned or checked at these ports, and floods leave them out.

@@ -36,7 +36,7 @@ impl Engine {
         match kind {
             None => self.refuse(&received, DropCause::NoPort, |stats| &mut stats.bad_packet_ins),
             Some(_) if is_discovery_frame(&received.packet()) => {}
-            Some(PortKind::New) if self.options.facts.role(at) == PortRole::Closed => {
+            Some(PortKind::New) if self.store.snapshot().facts().role(at) == PortRole::Closed => {
                 self.refuse(&received, DropCause::Closed, |stats| &mut stats.closed_drops);
             }
             Some(PortKind::New) => self.new_port_packet_in(received),

@@ -120,20 +120,21 @@ impl Engine {
             all.unsettled.extend(switches);
         });
         let mut reports = Vec::new();
-        let (options, facts) = (&self.options, &*self.options.facts);
+        let options = &self.options;
         let commit = self.store.update(|state| {
             reports.clear();
+            let facts = state.facts();
             // Switches that left at different times may tell different things of one port, or of one host.
             let mut ports: BTreeMap<Location, PortKind> = BTreeMap::new();
             let is_new = |at: &Location| state.port(*at) == Some(PortInfo { up: true, kind: PortKind::New });
             for (a, b) in &earlier.links {
-                let is_free = |at: &Location| is_new(at) && may_be_joined(facts, *at);
+                let is_free = |at: &Location| is_new(at) && may_be_joined(&facts, *at);
                 if a != b && [a, b].into_iter().all(|at| is_free(at) && !ports.contains_key(at)) {
                     ports.extend([(*a, PortKind::Link(*b)), (*b, PortKind::Link(*a))]);
                     reports.push(Report::LinkUp(*a.min(b), *a.max(b)));
                 }
             }
-            for at in earlier.edges.iter().filter(|at| is_new(at) && may_be_edge(facts, **at)) {
+            for at in earlier.edges.iter().filter(|at| is_new(at) && may_be_edge(&facts, **at)) {
                 let is_middlebox = options.middleboxes.contains(at);
                 ports.entry(*at).or_insert(if is_middlebox { PortKind::Middlebox } else { PortKind::Edge });
             }

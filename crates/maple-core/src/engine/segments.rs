@@ -28,7 +28,6 @@
 mod edit;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use maple_wire::{Field, Packet, PortNo};
 
@@ -40,7 +39,7 @@ use crate::network::{Facts, Location, Mac, PortKind, PortRole};
 use crate::report::Report;
 use crate::state::Snapshot;
 use edit::{Segment, may_be_designated};
-pub(super) use edit::{form, leave};
+pub(super) use edit::{disjoin, form, leave};
 
 /// The first number of virtual ports. No packet enters or leaves by a virtual port, and no switch has a real port with
 /// such a number.
@@ -70,7 +69,7 @@ impl Engine {
 
     /// A port has left its segment, or the segment has dissolved.
     pub(super) fn segment_left(&mut self, at: Location) {
-        let commit = self.store.update(|state| leave(state, &self.options.facts, &[at].into()));
+        let commit = self.store.update(|state| leave(state, &[at].into()));
         self.apply_commit(commit);
     }
 
@@ -86,9 +85,15 @@ impl Engine {
         // Packets that were in flight when the port became a link port prove nothing.
         let is_settled =
             switch.linked.get(&at.port).is_some_and(|since| *since + self.options.new_port_hold <= self.now);
-        let peer = self.store.snapshot().peer(at);
+        let state = self.store.snapshot();
+        let (peer, facts) = (state.peer(at), state.facts());
         if let Some(peer) = peer.filter(|peer| {
-            !self.is_declared_link(at, *peer) && mac.is_host() && !is_tagged && !is_devices && !is_chatter && is_settled
+            !is_declared_link(&facts, at, *peer)
+                && mac.is_host()
+                && !is_tagged
+                && !is_devices
+                && !is_chatter
+                && is_settled
         }) {
             self.send_to_shard_of(peer.switch, EngineMessage::UnexpectedHost { mac, at: peer, seen: at });
         }
@@ -98,29 +103,28 @@ impl Engine {
     pub(super) fn unexpected_host_seen(&mut self, mac: Mac, at: Location, seen: Location) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         let is_own = switch.addresses.values().any(|own| *own == mac);
-        if !is_own && self.store.snapshot().peer(at) == Some(seen) && !self.is_declared_link(at, seen) {
+        let state = self.store.snapshot();
+        if !is_own && state.peer(at) == Some(seen) && !is_declared_link(&state.facts(), at, seen) {
             self.form_segment(&[at, seen].into(), Some(mac));
         }
     }
 
-    /// Whether one of these ports is declared a link port, so that nothing that a host sends ends their link.
-    pub(super) fn is_declared_link(&self, a: Location, b: Location) -> bool {
-        [a, b].into_iter().any(|at| self.options.facts.role(at) == PortRole::Link)
-    }
-
     /// Forms one segment of these ports, with one designated port. Ports that can be on none are left out.
     fn form_segment(&mut self, ports: &BTreeSet<Location>, host: Option<Mac>) {
-        let facts = Arc::clone(&self.options.facts);
+        let facts = self.store.snapshot().facts();
         let ports: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_joined(&facts, *at)).collect();
         let hosts = self.pinned_hosts(&facts, &ports);
         let mut formed = None;
         let commit = self.store.update(|state| {
-            let up: BTreeSet<Location> = ports.iter().copied().filter(|at| is_up(state, *at)).collect();
+            // Another shard may have declared something else just now.
+            let facts = state.facts();
+            let is_open = |at: &Location| is_up(state, *at) && may_be_joined(&facts, *at);
+            let up: BTreeSet<Location> = ports.iter().copied().filter(is_open).collect();
             if up.len() < 2 {
                 return Vec::new();
             }
             let before = up.first().and_then(|at| Segment::of(state, *at));
-            let writes = form(state, &facts, &up, &BTreeSet::new());
+            let writes = form(state, &up, &BTreeSet::new());
             formed = if writes.is_empty() { None } else { Some((up, before)) };
             writes
         });
@@ -172,6 +176,16 @@ fn is_chatter(packet: &Packet<'_>) -> bool {
 pub(super) fn has_hosts_between(state: &Snapshot, a: Location, b: Location) -> bool {
     Segment::of(state, a)
         .is_some_and(|segment| segment.members().contains(&b) && state.hosts_at(segment.designated).next().is_some())
+}
+
+/// Whether one of these ports is declared a link port, so that nothing that a host sends ends their link.
+pub(super) fn is_declared_link(facts: &Facts, a: Location, b: Location) -> bool {
+    [a, b].into_iter().any(|at| facts.role(at) == PortRole::Link)
+}
+
+/// Whether a segment's hosts enter and leave by this port.
+pub(super) fn is_segments_port(state: &Snapshot, at: Location) -> bool {
+    Segment::of(state, at).is_some()
 }
 
 /// Whether something may join this port with ports of other switches.

@@ -2,13 +2,12 @@
 //! dependencies.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Port, Version};
 
 use super::measure::speed;
-use super::segments::{form, has_hosts_between, is_physical, is_virtual, leave, may_be_joined};
+use super::segments::{form, has_hosts_between, is_declared_link, is_physical, is_virtual, leave, may_be_joined};
 use super::switch::{Stale, Switch};
 use super::tables::Waiter;
 use super::{Effect, Engine};
@@ -29,9 +28,9 @@ impl Engine {
         switch.host_rules.set_kinds(self.address_kinds);
         switch.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();
         self.switches.insert(dpid, Box::new(switch));
-        let (shard, facts) = (self.shard, Arc::clone(&self.options.facts));
+        let shard = self.shard;
         let commit = self.store.update(|state| {
-            let mut writes = switch_removal(state, &facts, dpid);
+            let mut writes = switch_removal(state, dpid);
             writes.push(Write::Switch { dpid, info: Some(SwitchInfo { shard, version }) });
             writes.extend(ports.iter().filter(|port| is_physical(port.number)).map(|port| new_port(dpid, port)));
             // What was known of its ports is removed by the first writes.
@@ -70,10 +69,10 @@ impl Engine {
         self.hosts.forget_switch(dpid);
         // The switch may already be connected to another shard. What that shard has written stays.
         let (shard, hosts) = (self.shard, self.lost_hosts(self.ports_of(dpid)));
-        let (mut is_ours, facts) = (false, Arc::clone(&self.options.facts));
+        let mut is_ours = false;
         let commit = self.store.update(|state| {
             is_ours = state.shard_of(dpid) == Some(shard);
-            if is_ours { switch_removal(state, &facts, dpid) } else { Vec::new() }
+            if is_ours { switch_removal(state, dpid) } else { Vec::new() }
         });
         self.apply_commit(commit);
         if is_ours {
@@ -93,11 +92,11 @@ impl Engine {
         if deleted || self.store.snapshot().port(at).is_some_and(|port| port.up != status.port.is_up()) {
             self.forget_new_port_packets(at);
         }
-        let (up, facts) = (status.port.is_up(), Arc::clone(&self.options.facts));
+        let up = status.port.is_up();
         let commit = self.store.update(|state| {
             let old = state.port(at);
             if deleted {
-                return port_detachment(state, &facts, at)
+                return port_detachment(state, at)
                     .into_iter()
                     .chain(host_removals(state, at))
                     .chain([port_removal(at)])
@@ -109,11 +108,7 @@ impl Engine {
                 // Something else may be behind the port now.
                 _ => {
                     let info = Some(PortInfo { up, kind: PortKind::New });
-                    port_detachment(state, &facts, at)
-                        .into_iter()
-                        .chain([Write::Port { at, info }])
-                        .chain(speed)
-                        .collect()
+                    port_detachment(state, at).into_iter().chain([Write::Port { at, info }]).chain(speed).collect()
                 }
             }
         });
@@ -125,25 +120,23 @@ impl Engine {
     }
 
     pub(super) fn link_up(&mut self, a: Location, b: Location) {
-        let facts = Arc::clone(&self.options.facts);
-        let may_be_link = [a, b].into_iter().all(|at| may_be_joined(&facts, at));
-        if a == b || !may_be_link || self.store.snapshot().peer(a) == Some(b) {
+        if a == b || self.store.snapshot().peer(a) == Some(b) {
             return;
         }
-        let is_declared = self.is_declared_link(a, b);
         let hosts = self.lost_hosts([a, b]);
         let mut linked = false;
         let commit = self.store.update(|state| {
-            let is_up = |at| state.port(at).is_some_and(|port| port.up);
+            let facts = state.facts();
+            let may_be_link = |at| state.port(at).is_some_and(|port| port.up) && may_be_joined(&facts, at);
             // Both ends may be heard at once, by two shards.
-            if !is_up(a) || !is_up(b) || state.peer(a) == Some(b) {
+            if !may_be_link(a) || !may_be_link(b) || state.peer(a) == Some(b) {
                 return Vec::new();
             }
-            if has_hosts_between(state, a, b) && !is_declared {
-                return form(state, &facts, &[a, b].into(), &BTreeSet::new());
+            if has_hosts_between(state, a, b) && !is_declared_link(&facts, a, b) {
+                return form(state, &[a, b].into(), &BTreeSet::new());
             }
             linked = true;
-            let mut writes = leave(state, &facts, &[a, b].into());
+            let mut writes = leave(state, &[a, b].into());
             for (at, peer) in [(a, b), (b, a)] {
                 writes.extend(link_removal(state, at));
                 writes.extend(host_removals(state, at));
@@ -162,14 +155,13 @@ impl Engine {
     }
 
     pub(super) fn link_down(&mut self, a: Location, b: Location) {
-        let facts = Arc::clone(&self.options.facts);
         let mut unlinked = false;
         let commit = self.store.update(|state| {
             let linked = |at, to| state.port(at).is_some_and(|port| port.kind == PortKind::Link(to));
             unlinked = linked(a, b) || linked(b, a);
             // A link with hosts in between is a segment.
             if !unlinked {
-                return leave(state, &facts, &[a].into());
+                return leave(state, &[a].into());
             }
             link_removal(state, a).into_iter().chain(link_removal(state, b)).collect()
         });
@@ -180,13 +172,10 @@ impl Engine {
     }
 
     pub(super) fn port_is_edge(&mut self, at: Location) {
-        if !may_be_edge(&self.options.facts, at) {
-            return;
-        }
         let is_middlebox = self.options.middleboxes.contains(&at);
         let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
         let commit = self.store.update(|state| match state.port(at) {
-            Some(PortInfo { up, kind: PortKind::New }) => {
+            Some(PortInfo { up, kind: PortKind::New }) if may_be_edge(&state.facts(), at) => {
                 vec![Write::Port { at, info: Some(PortInfo { up, kind }) }]
             }
             _ => Vec::new(),
@@ -196,13 +185,10 @@ impl Engine {
     }
 
     pub(super) fn port_is_new(&mut self, at: Location) {
-        if self.options.facts.role(at) == PortRole::Edge {
-            return;
-        }
         let hosts = self.lost_hosts([at]);
         let mut changed = false;
         let commit = self.store.update(|state| match state.port(at) {
-            Some(PortInfo { up, kind: PortKind::Edge }) => {
+            Some(PortInfo { up, kind: PortKind::Edge }) if state.facts().role(at) != PortRole::Edge => {
                 changed = true;
                 let make_new = Write::Port { at, info: Some(PortInfo { up, kind: PortKind::New }) };
                 host_removals(state, at).into_iter().chain([make_new]).collect()
@@ -250,9 +236,9 @@ fn port_removal(at: Location) -> Write {
 }
 
 /// The writes that remove a switch and everything at it.
-fn switch_removal(state: &Snapshot, facts: &Facts, dpid: Dpid) -> Vec<Write> {
+fn switch_removal(state: &Snapshot, dpid: Dpid) -> Vec<Write> {
     let all: BTreeSet<Location> = state.ports_of(dpid).map(|(port, _)| Location::new(dpid, port)).collect();
-    let mut writes = leave(state, facts, &all);
+    let mut writes = leave(state, &all);
     for (port, _) in state.ports_of(dpid).filter(|(port, _)| !is_virtual(*port)) {
         let at = Location::new(dpid, port);
         writes.extend(link_removal(state, at));
@@ -266,8 +252,8 @@ fn switch_removal(state: &Snapshot, facts: &Facts, dpid: Dpid) -> Vec<Write> {
 }
 
 /// The writes that end what is at a port: its link, or its membership of a segment.
-fn port_detachment(state: &Snapshot, facts: &Facts, at: Location) -> Vec<Write> {
-    link_removal(state, at).into_iter().chain(leave(state, facts, &[at].into())).collect()
+fn port_detachment(state: &Snapshot, at: Location) -> Vec<Write> {
+    link_removal(state, at).into_iter().chain(leave(state, &[at].into())).collect()
 }
 
 /// The writes that end the link at a port. Both ends become new ports.

@@ -16,40 +16,43 @@ use crate::policy::{Net, PacketHandle};
 use crate::report::{MoveReason, Report};
 use crate::route::Route;
 
-const C: Mac = Mac([0, 0, 0, 0, 0, 0xc]);
-const VERSIONS: [Version; 2] = [Version::Of10, Version::Of13];
+pub(super) const C: Mac = Mac([0, 0, 0, 0, 0, 0xc]);
+pub(super) const VERSIONS: [Version; 2] = [Version::Of10, Version::Of13];
 
-fn v4(last: u8) -> Ipv4Addr {
+pub(super) fn v4(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, last)
 }
 
-fn announce(mac: Mac, ip: Ipv4Addr) -> Vec<u8> {
+pub(super) fn announce(mac: Mac, ip: Ipv4Addr) -> Vec<u8> {
     Frame::ethernet([0xff; 6], mac.0).arp_request(ip, ip)
 }
 
-fn ports(of: u32) -> PortSet {
+pub(super) fn ports(of: u32) -> PortSet {
     PortSet(vec![of..=of])
 }
 
-fn pinned(hosts: &[(Mac, Option<Location>, u8)]) -> BTreeMap<Mac, HostFacts> {
+pub(super) fn pinned(hosts: &[(Mac, Option<Location>, u8)]) -> BTreeMap<Mac, HostFacts> {
     let facts = |at, ip| HostFacts { at, addresses: [IpAddr::V4(v4(ip))].into() };
     hosts.iter().map(|(mac, at, ip)| (*mac, facts(*at, *ip))).collect()
 }
 
-fn options(switches: impl IntoIterator<Item = (u64, SwitchFacts)>, hosts: BTreeMap<Mac, HostFacts>) -> Options {
+pub(super) fn options(
+    switches: impl IntoIterator<Item = (u64, SwitchFacts)>,
+    hosts: BTreeMap<Mac, HostFacts>,
+) -> Options {
     let switches = switches.into_iter().map(|(dpid, facts)| (Dpid(dpid), facts)).collect();
     Options { facts: Arc::new(Facts::new(switches, hosts)), ..Options::default() }
 }
 
-fn kind(sim: &Sim, at: Location) -> Option<PortKind> {
+pub(super) fn kind(sim: &Sim, at: Location) -> Option<PortKind> {
     sim.store.snapshot().port(at).map(|port| port.kind)
 }
 
-fn place(sim: &Sim, mac: Mac) -> Option<Location> {
+pub(super) fn place(sim: &Sim, mac: Mac) -> Option<Location> {
     sim.store.snapshot().host(mac).map(|host| host.location)
 }
 
-fn addresses(sim: &Sim, mac: Mac) -> Vec<IpAddr> {
+pub(super) fn addresses(sim: &Sim, mac: Mac) -> Vec<IpAddr> {
     sim.store.snapshot().host(mac).map(|host| host.addresses().collect()).unwrap_or_default()
 }
 
@@ -278,6 +281,27 @@ fn a_host_that_is_known_elsewhere_comes_to_its_declared_place_at_once() {
     assert_eq!(why, Some(MoveReason::Declared));
 }
 
+/// Whether everything in the state agrees with what is declared.
+pub(super) fn check_facts(sim: &Sim, facts: &Facts, context: &str) {
+    let state = sim.store.snapshot();
+    for at in sim.dpids().into_iter().flat_map(|dpid| sim.ports_of(dpid)) {
+        let kind = state.port(at).map(|port| port.kind);
+        let is_allowed = match facts.role(at) {
+            PortRole::Any => true,
+            PortRole::Edge => matches!(kind, None | Some(PortKind::New | PortKind::Edge)),
+            PortRole::Link => !matches!(kind, Some(PortKind::Edge | PortKind::Middlebox)),
+            PortRole::Closed => matches!(kind, None | Some(PortKind::New)),
+        };
+        assert!(is_allowed, "{context}: {at} is {kind:?}");
+    }
+    for (mac, host) in state.hosts() {
+        assert!(facts.place(*mac).is_none_or(|place| place == host.location), "{context}: {mac} at {}", host.location);
+        let foreign = host.addresses().find(|ip| facts.owner(*ip).is_some_and(|owner| owner != *mac));
+        assert_eq!(foreign, None, "{context}: {mac}");
+        assert!(facts.addresses(*mac).all(|ip| state.host_by_ip(ip) == Some(*mac)), "{context}: {mac}");
+    }
+}
+
 /// Discovery finds anything, hosts send from anywhere with any source, ports and switches fail.
 #[test]
 fn declared_facts_hold_whatever_happens() {
@@ -311,28 +335,8 @@ fn declared_facts_hold_whatever_happens() {
                 _ => delivered = send(&mut sim, a, udp(from, to, 80)),
             }
             sim.run();
-            let state = sim.store.snapshot();
             let context = format!("seed {seed}, step {step}");
-            for at in &all {
-                let kind = state.port(*at).map(|port| port.kind);
-                let is_allowed = match facts.role(*at) {
-                    PortRole::Any => true,
-                    PortRole::Edge => matches!(kind, None | Some(PortKind::New | PortKind::Edge)),
-                    PortRole::Link => !matches!(kind, Some(PortKind::Edge | PortKind::Middlebox)),
-                    PortRole::Closed => matches!(kind, None | Some(PortKind::New)),
-                };
-                assert!(is_allowed, "{context}: {at} is {kind:?}");
-            }
-            for (mac, host) in state.hosts() {
-                assert!(
-                    facts.place(*mac).is_none_or(|place| place == host.location),
-                    "{context}: {mac} at {}",
-                    host.location
-                );
-                let foreign = host.addresses().find(|ip| facts.owner(*ip).is_some_and(|owner| owner != *mac));
-                assert_eq!(foreign, None, "{context}: {mac}");
-                assert!(facts.addresses(*mac).all(|ip| state.host_by_ip(ip) == Some(*mac)), "{context}: {mac}");
-            }
+            check_facts(&sim, &facts, &context);
             if facts.place(from).is_some_and(|place| place != a) {
                 // The physical ring carries what the test injects at ports that are not links for the controller.
                 let others: Vec<&Delivery> = delivered.iter().filter(|delivery| delivery.at != a).collect();

@@ -67,6 +67,8 @@ mod ports;
 #[cfg(test)]
 mod recheck;
 #[cfg(test)]
+mod redeclared;
+#[cfg(test)]
 mod rehearsal;
 #[cfg(test)]
 mod reload;

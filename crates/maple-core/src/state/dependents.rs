@@ -287,8 +287,8 @@ impl Dependents {
                         before.traffic_from(*mac).for_each(|gauge| self.suspect_rate(&mut suspects, &gauge));
                     }
                 }
-                // No run depends on what a place was declared to hold.
-                Write::Types { .. } | Write::Kind { .. } => {}
+                // No run depends on what a place was declared to hold. Of ports and hosts it sees what follows from facts.
+                Write::Types { .. } | Write::Kind { .. } | Write::Facts(_) => {}
                 Write::Weight(name) | Write::Cost { name, .. } => {
                     self.suspect(&mut suspects, [Cell::Weights]);
                     suspects.extend(self.topology.iter().filter(|cell| cell.is_path_by(name)).cloned());

@@ -11,7 +11,7 @@ use super::kind::{Declarations, Kind, Mismatch, Types};
 use super::query::Memo;
 use super::{History, Name, Rows, Value};
 use crate::ids::ShardId;
-use crate::network::{Gauge, HostInfo, LinkName, Location, Mac, PortInfo, PortKind, Scale, UTILISATION};
+use crate::network::{Facts, Gauge, HostInfo, LinkName, Location, Mac, PortInfo, PortKind, Scale, UTILISATION};
 
 /// One consistent, immutable view of all tracked state. Cloning it is a few pointer copies.
 #[derive(Clone, Default, Debug)]
@@ -30,6 +30,8 @@ pub struct Snapshot {
     vars: OrdMap<Name, Value>,
     /// Few, and usually declared before the first packet.
     declared: Arc<Declarations>,
+    /// What is declared of ports and hosts; `None`: nothing was ever declared.
+    facts: Option<Arc<Facts>>,
     costs: OrdMap<Name, OrdMap<LinkName, u64>>,
     switches: OrdMap<Dpid, SwitchInfo>,
     ports: OrdMap<Location, PortInfo>,
@@ -105,6 +107,9 @@ pub enum Write {
         /// The cost; `None` is the default, 1.
         cost: Option<u64>,
     },
+    /// Declares something else of ports and hosts: only by [`crate::engine::Event::Declare`], with what follows from it,
+    /// and when engines are made.
+    Facts(Arc<Facts>),
     /// A switch connected or left.
     Switch {
         /// The switch.
@@ -191,6 +196,16 @@ impl Snapshot {
     /// The type of a variable, if it was declared.
     pub fn kind(&self, var: &str) -> Option<&Arc<Kind>> {
         self.declared.var(var)
+    }
+
+    /// What is declared of ports and hosts.
+    pub fn facts(&self) -> Arc<Facts> {
+        self.facts.clone().unwrap_or_default()
+    }
+
+    /// Whether something was ever declared of ports and hosts.
+    pub(crate) fn has_facts(&self) -> bool {
+        self.facts.is_some()
     }
 
     /// A value as the variable keeps it.
@@ -405,6 +420,7 @@ impl Snapshot {
                 put(self.costs.entry(name.clone()).or_default(), link, *cost);
                 self.change_links();
             }
+            Write::Facts(facts) => self.facts = Some(Arc::clone(facts)),
             Write::Switch { dpid, info } => {
                 put(&mut self.switches, dpid, *info);
                 self.change_links();

@@ -112,7 +112,7 @@ pub(super) fn answer(handle: &Handle, request: &ExplainRequest) -> Result<Value,
         ExplainRequest::Packet(question) => question,
     };
     let state = handle.snapshot();
-    let (packet, assumed) = question.packet(&state, handle.names(), &|mac| state.host(mac).cloned())?;
+    let (packet, assumed) = question.packet(&state, &handle.names(), &|mac| state.host(mac).cloned())?;
     let answer = explained(handle, packet, question.counters != Some(false));
     Ok(with_assumed(answer, &assumed))
 }

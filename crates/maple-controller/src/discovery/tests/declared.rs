@@ -97,3 +97,63 @@ fn a_switch_that_is_gone_leaves_nothing() {
     world.down(1);
     assert!(world.shards.iter().all(|shard| shard.edges.is_empty()));
 }
+
+/// Declares something else of the first switch while both are connected.
+fn declare(world: &mut World, facts: SwitchFacts) {
+    let facts = Arc::new(Facts::new([(Dpid(1), facts)].into(), [].into()));
+    let (now, ports) = (world.now, [1, 2].map(super::port));
+    for dpid in [1, 2] {
+        let shard = world.shard(Dpid(dpid));
+        let switches = [(Dpid(dpid), &ports[..])];
+        world.with(shard, |discovery, out| discovery.declare(now, &facts, switches.into_iter(), out));
+    }
+}
+
+#[test]
+fn a_link_between_ports_that_become_link_ports_stays_and_what_is_known_is_told_again() {
+    let mut world = wired(SwitchFacts::default());
+    world.run(Duration::from_secs(10));
+    let (linked, sent) = (Attachment::Link(at(2, 1)), world.sent.len());
+    assert_eq!(world.attachment(at(1, 1)), linked);
+    for facts in [SwitchFacts { link: first(), ..SwitchFacts::default() }, SwitchFacts::default()] {
+        world.attachments.clear();
+        world.forgets = true;
+        declare(&mut world, facts);
+        world.forgets = false;
+        let all = [at(1, 1), at(1, 2), at(2, 1), at(2, 2)].map(|at| world.attachment(at));
+        assert_eq!(all, [linked.clone(), Attachment::Edge, Attachment::Link(at(1, 1)), Attachment::Edge]);
+        assert_eq!(world.sent.len(), sent, "nothing is probed anew");
+    }
+}
+
+#[test]
+fn a_port_that_is_no_edge_port_any_more_is_looked_at_and_found_to_be_a_link() {
+    let mut world = wired(SwitchFacts { edge: first(), ..SwitchFacts::default() });
+    world.run(Duration::from_secs(10));
+    assert_eq!((world.attachment(at(1, 1)), world.attachment(at(2, 1))), (Attachment::Edge, Attachment::New));
+    world.forgets = true;
+    declare(&mut world, SwitchFacts::default());
+    assert_eq!(world.attachment(at(1, 1)), Attachment::Edge, "until a switch is found");
+    world.run(Duration::from_secs(10));
+    let ends = [at(1, 1), at(2, 1)].map(|at| world.attachment(at));
+    assert_eq!(ends, [Attachment::Link(at(2, 1)), Attachment::Link(at(1, 1))]);
+    declare(&mut world, SwitchFacts { edge: first(), ..SwitchFacts::default() });
+    world.run(Duration::from_secs(60));
+    assert_eq!((world.attachment(at(1, 1)), world.attachment(at(2, 1))), (Attachment::Edge, Attachment::New));
+}
+
+#[test]
+fn a_port_that_is_closed_and_opened_again_is_found_again() {
+    let mut world = wired(SwitchFacts::default());
+    world.run(Duration::from_secs(10));
+    world.forgets = true;
+    declare(&mut world, SwitchFacts { ports: Some(PortSet(vec![2..=2])), ..SwitchFacts::default() });
+    world.sent.clear();
+    world.run(Duration::from_secs(60));
+    assert_eq!(world.attachment(at(2, 1)), Attachment::Edge);
+    assert!(world.sent.iter().all(|(_, from)| *from != at(1, 1)));
+    declare(&mut world, SwitchFacts::default());
+    world.run(Duration::from_secs(10));
+    let ends = [at(1, 1), at(2, 1)].map(|at| world.attachment(at));
+    assert_eq!(ends, [Attachment::Link(at(2, 1)), Attachment::Link(at(1, 1))]);
+}

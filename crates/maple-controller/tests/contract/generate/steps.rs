@@ -1,13 +1,17 @@
 //! What happens in a case: packets and events.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use maple_core::Location;
+use maple_core::network::{Facts, HostFacts, PortSet, SwitchFacts};
 use maple_core::sim::cases::World;
 use maple_emulator::network::ControlFaults;
 use maple_emulator::time::{MICROSECOND, MILLISECOND};
 use maple_wire::{Dpid, PortNo};
 
 use super::{Dice, Flavour};
-use crate::case::{Case, Event, Step};
+use crate::case::{Case, Event, Step, host_mac};
 
 impl Dice {
     /// Packets and events, some close together and some far apart.
@@ -70,7 +74,38 @@ impl Dice {
         }
     }
 
+    /// Facts that agree with the network; where anything may happen also some that close ports or say that hosts are
+    /// elsewhere.
+    fn facts(&mut self, case: &Case, flavour: Flavour) -> Arc<Facts> {
+        let is_hard = flavour == Flavour::Hard;
+        let some = |dice: &mut Dice, ports: &[PortNo]| {
+            PortSet(ports.iter().filter(|_| dice.one_in(2)).map(|port| port.0..=port.0).collect())
+        };
+        let mut switches = BTreeMap::new();
+        for dpid in case.dpids().into_iter().filter(|_| self.one_in(2)).collect::<Vec<_>>() {
+            let of = |at: &Location| (at.switch == dpid).then_some(at.port);
+            let hosts: Vec<PortNo> = case.hosts.iter().filter_map(of).collect();
+            let links: Vec<PortNo> =
+                case.links.iter().flat_map(|link| [link.a, link.b]).filter_map(|at| of(&at)).collect();
+            let (edge, link) = (some(self, &hosts), some(self, &links));
+            // A link with one end closed looks like hosts at the other end, and nothing comes out there.
+            let used =
+                edge.0.iter().cloned().chain(some(self, &hosts).0).chain(links.iter().map(|port| port.0..=port.0));
+            let ports = (is_hard && self.one_in(4)).then(|| PortSet(used.collect()));
+            switches.insert(dpid, SwitchFacts { ports, edge, link, max_hosts: Vec::new() });
+        }
+        let mut hosts = BTreeMap::new();
+        for host in (0..case.hosts.len()).filter(|_| self.one_in(3)).collect::<Vec<_>>() {
+            let place = if is_hard && self.one_in(3) { self.pick(&case.hosts) } else { case.hosts[host] };
+            hosts.insert(host_mac(host), HostFacts { at: case.track_hosts.then_some(place), ..HostFacts::default() });
+        }
+        Arc::new(Facts::new(switches, hosts))
+    }
+
     fn event(&mut self, case: &Case, world: &World, flavour: Flavour) -> Event {
+        if self.one_in(8) {
+            return Event::Declare(self.facts(case, flavour));
+        }
         if flavour != Flavour::Hard || self.one_in(3) {
             return match self.below(10) {
                 0 => Event::InvalidateAll,

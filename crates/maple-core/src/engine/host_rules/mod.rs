@@ -143,23 +143,42 @@ impl HostRules {
             self.hosts.entry(key).or_default().is_here = true;
             self.ports.entry(port).or_default().hosts += 1;
             self.mark_dirty(key);
-        } else if !is_here
-            && was_here
-            && let Some(host) = self.hosts.remove(&key)
-        {
-            let entry = self.ports.entry(port).or_default();
-            entry.hosts -= 1;
-            entry.muted -= usize::from(host.muted);
-            entry.count -= host.has.count();
-            self.count -= host.has.count();
-            entry.waiting -= usize::from(self.waiting.remove(&key));
-            self.dirty.remove(&key);
-            self.dirty_ports.insert(port);
-            let rules = host.has.each().map(|kind| Change::Delete(self.rule(kind, port, mac)));
-            self.gone.extend(rules.collect::<Vec<_>>());
+        } else if !is_here && was_here {
+            self.remove(key);
             if self.declared.contains(&key) {
                 self.hosts.insert(key, Host::default());
                 self.dirty.insert(key);
+            }
+        }
+    }
+
+    /// Forgets a host, and deletes its rules.
+    fn remove(&mut self, key: (PortNo, Mac)) {
+        let Some(host) = self.hosts.remove(&key) else { return };
+        let (port, mac) = key;
+        let entry = self.ports.entry(port).or_default();
+        entry.hosts -= usize::from(host.is_here);
+        entry.muted -= usize::from(host.muted);
+        entry.count -= host.has.count();
+        self.count -= host.has.count();
+        entry.waiting -= usize::from(self.waiting.remove(&key));
+        self.dirty.remove(&key);
+        self.dirty_ports.insert(port);
+        let rules = host.has.each().map(|kind| Change::Delete(self.rule(kind, port, mac)));
+        self.gone.extend(rules.collect::<Vec<_>>());
+    }
+
+    /// Other hosts have fixed places at this switch from now on.
+    pub fn declare(&mut self, declared: BTreeSet<(PortNo, Mac)>) {
+        let before = std::mem::replace(&mut self.declared, declared);
+        let new: Vec<(PortNo, Mac)> = self.declared.difference(&before).copied().collect();
+        for key in new {
+            self.hosts.entry(key).or_default();
+            self.mark_dirty(key);
+        }
+        for key in before {
+            if !self.declared.contains(&key) && self.hosts.get(&key).is_some_and(|host| !host.is_here) {
+                self.remove(key);
             }
         }
     }

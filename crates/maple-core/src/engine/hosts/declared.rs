@@ -6,12 +6,14 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use maple_wire::Dpid;
 
 use super::{HostAction, Hosts, Sender};
-use crate::network::{Location, Mac};
+use crate::network::{Facts, Location, Mac};
 use crate::report::Report;
+use crate::state::Snapshot;
 
 /// The maximum number of reports of each kind about a port.
 const MAX_REPORTED: usize = 8;
@@ -66,6 +68,25 @@ impl Hosts {
             out.push(HostAction::Report(Report::AddressOfAnother { mac, at, ip, owner }));
         }
         Sender { announces: None, ..sender }
+    }
+
+    /// Something else is declared from now on, as the state has it. Returns the hosts that are too many now.
+    pub fn declare(&mut self, state: &Snapshot, facts: &Arc<Facts>, out: &mut Vec<HostAction>) -> Vec<(Location, Mac)> {
+        let before = std::mem::replace(&mut self.facts, Arc::clone(facts));
+        (self.misplaced, self.foreign) = Default::default();
+        // The messages that say so may come later.
+        let is_gone = |(at, mac): &&(Location, Mac)| state.host(*mac).is_none_or(|host| host.location != *at);
+        let gone: Vec<(Location, Mac)> = self.known.keys().filter(is_gone).copied().collect();
+        gone.into_iter().for_each(|(at, mac)| self.on_departure(mac, at));
+        for ((at, mac), known) in &mut self.known {
+            let (at, mac) = (*at, *mac);
+            known.announced.retain(|(ip, _)| facts.owner(*ip).is_none_or(|owner| owner == mac));
+            // An address that only was declared goes. One that the host has announced ages as any other.
+            let announced = |ip: &IpAddr| known.announced.iter().any(|(own, _)| own == ip);
+            let undeclared = before.addresses(mac).filter(|ip| facts.owner(*ip) != Some(mac) && !announced(ip));
+            out.extend(undeclared.map(|ip| HostAction::Unbind { mac, at, ip }));
+        }
+        self.apply_maxima(out)
     }
 
     /// The maximum number of hosts at a port.

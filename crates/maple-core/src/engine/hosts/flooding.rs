@@ -94,6 +94,32 @@ impl Hosts {
         true
     }
 
+    /// Ports have other maxima: forgets hosts of those that have too many now, the longest silent ones first, and lets
+    /// guarded ports try again. Returns the hosts that were forgotten.
+    pub(super) fn apply_maxima(&mut self, out: &mut Vec<HostAction>) -> Vec<(Location, Mac)> {
+        let mut forgotten = Vec::new();
+        let Flooding { guarded, .. } = std::mem::take(&mut self.flooding);
+        out.extend(guarded.into_keys().map(|at| HostAction::Guard { at, on: false }));
+        let full: Vec<Location> =
+            self.per_port.iter().filter(|(at, count)| **count > self.most_at(**at)).map(|(at, _)| *at).collect();
+        for at in full {
+            // Hosts with a fixed place come on top.
+            let mut hosts: Vec<(Time, Mac)> = self
+                .at_port(at)
+                .filter(|(mac, _)| !self.is_in_fixed_place(*mac, at))
+                .map(|(mac, known)| (known.last_active, mac))
+                .collect();
+            hosts.sort();
+            let surplus = hosts.len().saturating_sub(self.most_at(at));
+            for (_, mac) in hosts.into_iter().take(surplus) {
+                self.on_departure(mac, at);
+                out.push(HostAction::Forget { mac, at });
+                forgotten.push((at, mac));
+            }
+        }
+        forgotten
+    }
+
     /// A port was guarded for long enough.
     pub fn on_guard_timer(&mut self, now: Time, at: Location, out: &mut Vec<HostAction>) {
         if self.flooding.guarded.get(&at).is_some_and(|until| *until <= now) {

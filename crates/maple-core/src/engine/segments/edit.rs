@@ -2,6 +2,7 @@
 //! them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use maple_wire::{Dpid, PortNo};
 
@@ -11,17 +12,13 @@ use crate::state::{Snapshot, Write};
 
 /// The writes that make these ports, which are up, one segment. The ports in `gone` leave their segments. If none of the
 /// ports may be an edge port, there is no segment: all are new.
-pub(in crate::engine) fn form(
-    state: &Snapshot,
-    facts: &Facts,
-    ports: &BTreeSet<Location>,
-    gone: &BTreeSet<Location>,
-) -> Vec<Write> {
+pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone: &BTreeSet<Location>) -> Vec<Write> {
+    let facts = state.facts();
     let old: Vec<Segment> = segments_of(state, ports.iter().chain(gone));
     let is_designated = |at: &&Location| old.iter().any(|segment| segment.designated == **at);
-    let open: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_designated(facts, *at)).collect();
+    let open: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_designated(&facts, *at)).collect();
     let Some(designated) = open.iter().find(is_designated).or(open.first()).copied() else {
-        return separate(state, facts, &old, ports);
+        return separate(state, &old, ports);
     };
     if let [same] = &old[..]
         && same.designated == designated
@@ -29,7 +26,7 @@ pub(in crate::engine) fn form(
     {
         return Vec::new();
     }
-    let mut edit = TopologyEdit::new(state, facts);
+    let mut edit = TopologyEdit::new(state);
     for segment in &old {
         segment.end(&mut edit);
     }
@@ -57,8 +54,8 @@ pub(super) fn may_be_designated(facts: &Facts, at: Location) -> bool {
 }
 
 /// The writes that end what joins these ports.
-fn separate(state: &Snapshot, facts: &Facts, old: &[Segment], ports: &BTreeSet<Location>) -> Vec<Write> {
-    let mut edit = TopologyEdit::new(state, facts);
+fn separate(state: &Snapshot, old: &[Segment], ports: &BTreeSet<Location>) -> Vec<Write> {
+    let mut edit = TopologyEdit::new(state);
     old.iter().for_each(|segment| segment.end(&mut edit));
     for at in ports {
         if let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(*at) {
@@ -70,19 +67,35 @@ fn separate(state: &Snapshot, facts: &Facts, old: &[Segment], ports: &BTreeSet<L
 }
 
 /// The writes that remove these ports from their segments. They become new ports.
-pub(in crate::engine) fn leave(state: &Snapshot, facts: &Facts, gone: &BTreeSet<Location>) -> Vec<Write> {
+pub(in crate::engine) fn leave(state: &Snapshot, gone: &BTreeSet<Location>) -> Vec<Write> {
     let mut writes = Vec::new();
     for segment in segments_of(state, gone.iter()) {
         let left: BTreeSet<Location> = segment.members().difference(gone).copied().collect();
         if left.len() > 1 {
-            writes.extend(form(state, facts, &left, &(&segment.members() & gone)));
+            writes.extend(form(state, &left, &(&segment.members() & gone)));
         } else {
-            let mut edit = TopologyEdit::new(state, facts);
+            let mut edit = TopologyEdit::new(state);
             segment.end(&mut edit);
             writes.extend(edit.writes());
         }
     }
     writes
+}
+
+/// The writes that end what joins these ports with others: links and segments. They become new ports, and so do those at
+/// the other ends. Hosts stay where they are.
+pub(in crate::engine) fn disjoin(state: &Snapshot, ports: &BTreeSet<Location>) -> Vec<Write> {
+    let mut edit = TopologyEdit::new(state);
+    segments_of(state, ports.iter()).iter().for_each(|segment| segment.end(&mut edit));
+    for at in ports {
+        edit.make_new(*at);
+        if let Some(PortInfo { kind: PortKind::Link(peer), .. }) = state.port(*at)
+            && state.port(peer).is_some_and(|port| port.kind == PortKind::Link(*at))
+        {
+            edit.make_new(peer);
+        }
+    }
+    edit.writes()
 }
 
 /// The segments of these ports, each once.
@@ -150,14 +163,14 @@ impl Segment {
 /// The ports and hosts as they are to be.
 pub(super) struct TopologyEdit<'a> {
     state: &'a Snapshot,
-    facts: &'a Facts,
+    facts: Arc<Facts>,
     ports: BTreeMap<Location, Option<PortInfo>>,
     hosts: BTreeMap<Mac, Option<HostInfo>>,
 }
 
 impl<'a> TopologyEdit<'a> {
-    fn new(state: &'a Snapshot, facts: &'a Facts) -> TopologyEdit<'a> {
-        TopologyEdit { state, facts, ports: BTreeMap::new(), hosts: BTreeMap::new() }
+    fn new(state: &'a Snapshot) -> TopologyEdit<'a> {
+        TopologyEdit { state, facts: state.facts(), ports: BTreeMap::new(), hosts: BTreeMap::new() }
     }
 
     /// Sets the kind of a port that exists.

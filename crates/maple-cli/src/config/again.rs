@@ -1,0 +1,66 @@
+//! A configuration is read again while the controller runs.
+
+use std::collections::BTreeMap;
+
+use anyhow::anyhow;
+use clap::FromArgMatches as _;
+
+use super::{Config, arguments};
+use crate::declared::{Configured, Place, Setting};
+use crate::options::RunArgs;
+
+/// A configuration that was read again.
+pub struct Again {
+    /// What a controller would be started with now.
+    pub args: RunArgs,
+    /// Where that is from.
+    pub configured: Configured,
+    /// The options that have changed, by their ids, with their keys. Those that the command line says are not among them.
+    pub changed: BTreeMap<String, String>,
+}
+
+impl Configured {
+    /// Where the file says this option, if it does; else the file as a whole.
+    pub fn place_of(&self, id: &str) -> Place {
+        let setting = self.settings.iter().find(|setting| setting.id == id);
+        setting.map_or(Place { file: self.file.clone(), line: 1 }, |setting| setting.at.clone())
+    }
+}
+
+/// Reads a configuration again, and compares its options with those of `before`.
+///
+/// # Errors
+/// All that is wrong, a line for each.
+pub fn read_again(before: &Configured) -> anyhow::Result<Again> {
+    let config = Config::read(&before.file)?;
+    let wrong = |error: clap::Error| {
+        let text = error.to_string();
+        // What follows is about the command line.
+        let lines: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
+        let text = lines.join(" ");
+        let text = text.trim_start_matches("error: ");
+        anyhow!("{}: {text}", before.file.display())
+    };
+    let given = arguments::definition().try_get_matches_from(&before.given).map_err(wrong)?;
+    let mut all = arguments::arguments(&config.settings, &given);
+    all.extend(before.given.iter().cloned());
+    let matches = arguments::definition().try_get_matches_from(all).map_err(wrong)?;
+    let mut args = RunArgs::from_arg_matches(&matches).map_err(wrong)?;
+    if let Some(refusal) = args.options.refusal() {
+        return Err(wrong(refusal));
+    }
+    let changed = changes(&before.settings, &config.settings).into_iter();
+    let changed = changed.filter(|(id, _)| !arguments::is_given(&given, id)).collect();
+    args.options.network = config.network;
+    let configured = Configured { settings: config.settings, ..before.clone() };
+    Ok(Again { args, configured, changed })
+}
+
+/// The options that differ: their ids, with their keys.
+fn changes(before: &[Setting], now: &[Setting]) -> BTreeMap<String, String> {
+    let says = |all: &[Setting], of: &Setting| {
+        all.iter().find(|setting| setting.id == of.id).map(|setting| setting.arguments.clone()).unwrap_or_default()
+    };
+    let differs = |of: &&Setting| says(before, of) != says(now, of);
+    before.iter().chain(now).filter(differs).map(|of| (of.id.clone(), of.key.clone())).collect()
+}

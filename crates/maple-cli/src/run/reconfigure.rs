@@ -1,0 +1,187 @@
+//! The configuration of a running controller is read again: on request, on SIGHUP, and when the file has changed.
+//!
+//! A file in which anything is wrong changes nothing. Otherwise names, what is declared of ports and hosts, certificates
+//! of switches, costs of links and the log are from then on as it says. Options that have changed and need a restart are
+//! named.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use anyhow::{anyhow, bail};
+use maple_controller::tls::Tls;
+use maple_controller::{ControllerOptions, Handle};
+use maple_core::Location;
+use maple_core::state::{Writer, Written};
+
+use super::costs::Costs;
+use super::progress::Lines;
+use super::tls;
+use crate::config::{Again, read_again};
+use crate::declared::{Configured, Network};
+use crate::options::{RunArgs, RunOptions};
+
+/// Options that are followed while the controller runs, by their ids.
+const FOLLOWED: [&str; 7] = ["policy", "policy_time_limit", "watch", "weights", "log", "log_format", "verbose"];
+
+/// The configuration that a controller has.
+pub struct Reconfiguring {
+    /// The file as it was when the controller started. Options that need a restart are as there.
+    started: Configured,
+    /// Whether it, or the command line, names the policy. A program has its own.
+    needs_policy: bool,
+    /// The places that options named then.
+    places: Places,
+    /// What is in effect.
+    network: Network,
+    costs: Costs,
+    tls: Option<Arc<Tls>>,
+    track_hosts: bool,
+    /// When the file was changed last.
+    modified: Option<SystemTime>,
+}
+
+/// Ports that options name, by names of switches.
+#[derive(PartialEq, Eq)]
+struct Places {
+    middleboxes: Vec<Location>,
+    dhcp_servers: Vec<Location>,
+}
+
+/// What came of a configuration that was read again.
+pub struct Reconfigured {
+    /// What a controller would be started with now.
+    pub args: RunArgs,
+    /// The keys that changed and need a restart.
+    pub restart: Vec<String>,
+    /// Warnings.
+    pub warnings: Vec<String>,
+}
+
+/// A configuration that can be put into effect.
+struct Checked {
+    again: Again,
+    costs: Costs,
+    restart: Vec<String>,
+}
+
+impl Reconfiguring {
+    /// Of a controller with these options; `None` if it has no configuration. `needs_policy`: the policy is named there.
+    ///
+    /// # Errors
+    /// If the file of `--weights` is wrong.
+    pub fn of(
+        options: &RunOptions,
+        chosen: &ControllerOptions,
+        needs_policy: bool,
+    ) -> anyhow::Result<Option<Reconfiguring>> {
+        let Some(started) = options.configured.clone() else { return Ok(None) };
+        Ok(Some(Reconfiguring {
+            modified: modified(&started),
+            needs_policy,
+            started,
+            places: Places::of(options)?,
+            network: options.network.clone(),
+            costs: Costs::of(options)?,
+            tls: chosen.tls.clone(),
+            track_hosts: chosen.engine.track_hosts,
+        }))
+    }
+
+    /// Whether the file has changed since it was read.
+    pub fn has_changed(&self) -> bool {
+        let now = modified(&self.started);
+        // A file that is being replaced may be missing for a moment.
+        now.is_some() && now != self.modified
+    }
+
+    /// Reads the file again, and puts it into effect.
+    ///
+    /// # Errors
+    /// All that is wrong with it. Nothing has changed then.
+    pub fn apply(&mut self, handle: &Handle, lines: &mut Lines) -> anyhow::Result<Reconfigured> {
+        self.modified = modified(&self.started);
+        let Checked { again, costs, restart } = self.check()?;
+        let options = &again.args.options;
+        let network = options.network.clone();
+        // This is the last thing that can fail.
+        if let Some(tls) = self.tls.as_ref().filter(|_| network.certificates != self.network.certificates) {
+            tls.bind(network.certificates.clone()).map_err(|error| anyhow!("{}: {error}", self.file()))?;
+        }
+        let mut unconfirmed = false;
+        if network.names != self.network.names {
+            handle.rename(network.names.clone());
+            lines.rename(handle.names());
+        }
+        if network.facts != self.network.facts {
+            unconfirmed |= handle.declare(Arc::new(network.facts.clone())).is_err();
+        }
+        for (by, writes) in costs.since(&self.costs, &Writer::File(self.file().into())) {
+            unconfirmed |= handle.change_as(writes, Written { by, at: SystemTime::now() }).is_err();
+        }
+        lines.log_as(options.logging());
+        (self.network, self.costs) = (network, costs);
+        let mut warnings = Vec::new();
+        if unconfirmed {
+            warnings.push(format!("{}: not all workers have confirmed in time that they go by it", self.file()));
+        }
+        if !restart.is_empty() {
+            let keys = restart.join(", ");
+            warnings.push(format!(
+                "{keys}: changed in {}; a restart (or `maple run --takeover`) applies them",
+                self.file()
+            ));
+        }
+        lines.print_event(&format!("configuration {} read again", self.file()));
+        warnings.iter().for_each(|warning| lines.print_event(&format!("warning: {warning}")));
+        Ok(Reconfigured { args: again.args, restart, warnings })
+    }
+
+    /// Reads the file, and checks it as a start does.
+    fn check(&self) -> anyhow::Result<Checked> {
+        let again = read_again(&self.started)?;
+        let (options, configured) = (&again.args.options, &again.configured);
+        let network = &options.network;
+        if self.needs_policy && again.args.policy.is_none() {
+            bail!("{}: a policy is missing", self.file());
+        }
+        let placed = network.facts.hosts().find(|(_, host)| host.at.is_some());
+        if let Some((mac, _)) = placed.filter(|_| !self.track_hosts) {
+            let name = network.names.of_host(*mac).unwrap_or_default();
+            let place = network.places.get(name).map(ToString::to_string).unwrap_or_default();
+            bail!("{place}: hosts.{name}.at: hosts with a fixed place need host tracking, and that is off");
+        }
+        let files = tls::files(&options.tls, &options.listen, network);
+        files.map_err(|error| anyhow!("{}: {error}", self.file()))?;
+        let costs =
+            Costs::of(options).map_err(|error| anyhow!("{}: weights: {error:#}", configured.place_of("weights")))?;
+        let places = Places::of(options).map_err(|error| {
+            let of = if options.middleboxes().is_err() { "middlebox" } else { "dhcp_server" };
+            anyhow!("{}: {}: {error}", configured.place_of(of), of.replace('_', "-"))
+        })?;
+        let mut changed = again.changed.clone();
+        changed.retain(|id, _| !FOLLOWED.contains(&id.as_str()));
+        // A name may mean another switch now.
+        if places.middleboxes != self.places.middleboxes {
+            changed.insert("middlebox".into(), "middlebox".into());
+        }
+        if places.dhcp_servers != self.places.dhcp_servers {
+            changed.insert("dhcp_server".into(), "dhcp-server".into());
+        }
+        let restart = changed.into_values().collect();
+        Ok(Checked { again, costs, restart })
+    }
+
+    fn file(&self) -> String {
+        self.started.file.display().to_string()
+    }
+}
+
+impl Places {
+    fn of(options: &RunOptions) -> anyhow::Result<Places> {
+        Ok(Places { middleboxes: options.middleboxes()?, dhcp_servers: options.dhcp_servers()? })
+    }
+}
+
+fn modified(configured: &Configured) -> Option<SystemTime> {
+    std::fs::metadata(&configured.file).and_then(|about| about.modified()).ok()
+}

@@ -1,0 +1,56 @@
+//! Something else is declared of ports while the controller runs.
+
+use std::sync::Arc;
+
+use maple_core::engine::Time;
+use maple_core::network::{Facts, Location, PortRole};
+use maple_wire::{Dpid, Port};
+
+use super::{Attachment, Discovery, DiscoveryOutput};
+
+impl Discovery {
+    /// Something else is declared of ports from now on; `switches` are those that are connected, with their ports. Outputs
+    /// everything that is known of ports that are up, also what is known already.
+    pub fn declare<'a>(
+        &mut self,
+        now: Time,
+        facts: &Arc<Facts>,
+        switches: impl Iterator<Item = (Dpid, &'a [Port])>,
+        out: &mut Vec<DiscoveryOutput>,
+    ) {
+        let before = std::mem::replace(&mut self.facts, Arc::clone(facts));
+        let is_looked_at = |role| matches!(role, PortRole::Any | PortRole::Link);
+        for (dpid, ports) in switches {
+            for port in ports {
+                let at = Location::new(dpid, port.number);
+                let (old, new) = (before.role(at), facts.role(at));
+                if old == new || is_looked_at(old) && is_looked_at(new) {
+                    self.conclude(now, at, out);
+                } else {
+                    self.port_down(now, at, out);
+                    self.port_up(now, dpid, port, out);
+                    // Hosts are there until a switch is found.
+                    if let Some(port) =
+                        self.ports.get_mut(&at).filter(|_| (old, new) == (PortRole::Edge, PortRole::Any))
+                    {
+                        port.attachment = Attachment::Edge;
+                    }
+                }
+                let found = match self.ports.get(&at) {
+                    Some(port) => port.attachment.clone(),
+                    None if self.is_unprobed_edge(at, port) => Attachment::Edge,
+                    None => Attachment::New,
+                };
+                if found != Attachment::New {
+                    out.push(DiscoveryOutput::Attachment { at, now: found.clone(), before: found });
+                }
+            }
+        }
+    }
+
+    /// Whether this is an edge port without being probed.
+    fn is_unprobed_edge(&self, at: Location, port: &Port) -> bool {
+        let is_excluded = || self.unprobed.contains(&at) && self.facts.role(at) != PortRole::Closed;
+        port.is_up() && (self.edges.contains_key(&at) || is_excluded())
+    }
+}
