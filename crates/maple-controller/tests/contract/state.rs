@@ -40,7 +40,7 @@ impl State {
             switches: snapshot.switches().map(|(dpid, info)| (dpid, info.version)).collect(),
             ports: dpids.iter().flat_map(|dpid| ports(*dpid)).collect(),
             hosts: snapshot.hosts().map(|(mac, host)| (*mac, host.location)).collect(),
-            facts: snapshot.facts(),
+            facts: Arc::clone(snapshot.facts()),
             tables: TABLES.into_iter().flat_map(entries).collect(),
             vars: VARS.into_iter().filter_map(|name| Some((name, snapshot.var(name)?.clone()))).collect(),
             costs: costs.filter(|(_, cost)| *cost != 1).collect(),

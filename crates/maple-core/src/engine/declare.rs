@@ -31,7 +31,7 @@ impl Engine {
         let mut reports = Vec::new();
         let commit = self.store.update(|state| {
             // The first shard that hears of it does this for all.
-            let writes = if state.facts() == *facts { Vec::new() } else { declaration(state, facts) };
+            let writes = if state.facts() == facts { Vec::new() } else { declaration(state, facts) };
             reports = told(state, &writes);
             writes
         });

@@ -128,13 +128,13 @@ impl Engine {
             let mut ports: BTreeMap<Location, PortKind> = BTreeMap::new();
             let is_new = |at: &Location| state.port(*at) == Some(PortInfo { up: true, kind: PortKind::New });
             for (a, b) in &earlier.links {
-                let is_free = |at: &Location| is_new(at) && may_be_joined(&facts, *at);
+                let is_free = |at: &Location| is_new(at) && may_be_joined(facts, *at);
                 if a != b && [a, b].into_iter().all(|at| is_free(at) && !ports.contains_key(at)) {
                     ports.extend([(*a, PortKind::Link(*b)), (*b, PortKind::Link(*a))]);
                     reports.push(Report::LinkUp(*a.min(b), *a.max(b)));
                 }
             }
-            for at in earlier.edges.iter().filter(|at| is_new(at) && may_be_edge(&facts, **at)) {
+            for at in earlier.edges.iter().filter(|at| is_new(at) && may_be_edge(facts, **at)) {
                 let is_middlebox = options.middleboxes.contains(at);
                 ports.entry(*at).or_insert(if is_middlebox { PortKind::Middlebox } else { PortKind::Edge });
             }

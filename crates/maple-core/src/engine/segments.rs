@@ -88,7 +88,7 @@ impl Engine {
         let state = self.store.snapshot();
         let (peer, facts) = (state.peer(at), state.facts());
         if let Some(peer) = peer.filter(|peer| {
-            !is_declared_link(&facts, at, *peer)
+            !is_declared_link(facts, at, *peer)
                 && mac.is_host()
                 && !is_tagged
                 && !is_devices
@@ -104,21 +104,22 @@ impl Engine {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         let is_own = switch.addresses.values().any(|own| *own == mac);
         let state = self.store.snapshot();
-        if !is_own && state.peer(at) == Some(seen) && !is_declared_link(&state.facts(), at, seen) {
+        if !is_own && state.peer(at) == Some(seen) && !is_declared_link(state.facts(), at, seen) {
             self.form_segment(&[at, seen].into(), Some(mac));
         }
     }
 
     /// Forms one segment of these ports, with one designated port. Ports that can be on none are left out.
     fn form_segment(&mut self, ports: &BTreeSet<Location>, host: Option<Mac>) {
-        let facts = self.store.snapshot().facts();
-        let ports: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_joined(&facts, *at)).collect();
-        let hosts = self.pinned_hosts(&facts, &ports);
+        let snapshot = self.store.snapshot();
+        let facts = snapshot.facts();
+        let ports: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_joined(facts, *at)).collect();
+        let hosts = self.pinned_hosts(facts, &ports);
         let mut formed = None;
         let commit = self.store.update(|state| {
             // Another shard may have declared something else just now.
             let facts = state.facts();
-            let is_open = |at: &Location| is_up(state, *at) && may_be_joined(&facts, *at);
+            let is_open = |at: &Location| is_up(state, *at) && may_be_joined(facts, *at);
             let up: BTreeSet<Location> = ports.iter().copied().filter(is_open).collect();
             if up.len() < 2 {
                 return Vec::new();
@@ -134,7 +135,7 @@ impl Engine {
             .into_iter()
             .filter(|(mac, _)| state.host(*mac).is_none())
             .for_each(|(mac, at)| self.report(Report::HostLost { mac, at }));
-        if let Some(at) = ports.first().copied().filter(|_| !ports.iter().any(|at| may_be_designated(&facts, *at))) {
+        if let Some(at) = ports.first().copied().filter(|_| !ports.iter().any(|at| may_be_designated(facts, *at))) {
             let others = ports.iter().copied().skip(1).collect();
             self.report_once(Report::SegmentOfLinks { at, others }, &format!("segment of link ports {ports:?}"));
         }

@@ -127,12 +127,12 @@ impl Engine {
         let mut linked = false;
         let commit = self.store.update(|state| {
             let facts = state.facts();
-            let may_be_link = |at| state.port(at).is_some_and(|port| port.up) && may_be_joined(&facts, at);
+            let may_be_link = |at| state.port(at).is_some_and(|port| port.up) && may_be_joined(facts, at);
             // Both ends may be heard at once, by two shards.
             if !may_be_link(a) || !may_be_link(b) || state.peer(a) == Some(b) {
                 return Vec::new();
             }
-            if has_hosts_between(state, a, b) && !is_declared_link(&facts, a, b) {
+            if has_hosts_between(state, a, b) && !is_declared_link(facts, a, b) {
                 return form(state, &[a, b].into(), &BTreeSet::new());
             }
             linked = true;
@@ -175,7 +175,7 @@ impl Engine {
         let is_middlebox = self.options.middleboxes.contains(&at);
         let kind = if is_middlebox { PortKind::Middlebox } else { PortKind::Edge };
         let commit = self.store.update(|state| match state.port(at) {
-            Some(PortInfo { up, kind: PortKind::New }) if may_be_edge(&state.facts(), at) => {
+            Some(PortInfo { up, kind: PortKind::New }) if may_be_edge(state.facts(), at) => {
                 vec![Write::Port { at, info: Some(PortInfo { up, kind }) }]
             }
             _ => Vec::new(),

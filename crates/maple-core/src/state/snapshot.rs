@@ -1,7 +1,7 @@
 //! One consistent view of all tracked state, and the writes that lead from one view to the next.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use imbl::{OrdMap, OrdSet};
 use maple_wire::{Dpid, PortNo, Version};
@@ -199,8 +199,9 @@ impl Snapshot {
     }
 
     /// What is declared of ports and hosts.
-    pub fn facts(&self) -> Arc<Facts> {
-        self.facts.clone().unwrap_or_default()
+    pub fn facts(&self) -> &Arc<Facts> {
+        static NOTHING: LazyLock<Arc<Facts>> = LazyLock::new(Arc::default);
+        self.facts.as_ref().unwrap_or(&NOTHING)
     }
 
     /// Whether something was ever declared of ports and hosts.

@@ -2,7 +2,6 @@
 //! them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use maple_wire::{Dpid, PortNo};
 
@@ -16,7 +15,7 @@ pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone
     let facts = state.facts();
     let old: Vec<Segment> = segments_of(state, ports.iter().chain(gone));
     let is_designated = |at: &&Location| old.iter().any(|segment| segment.designated == **at);
-    let open: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_designated(&facts, *at)).collect();
+    let open: BTreeSet<Location> = ports.iter().copied().filter(|at| may_be_designated(facts, *at)).collect();
     let Some(designated) = open.iter().find(is_designated).or(open.first()).copied() else {
         return separate(state, &old, ports);
     };
@@ -163,7 +162,7 @@ impl Segment {
 /// The ports and hosts as they are to be.
 pub(super) struct TopologyEdit<'a> {
     state: &'a Snapshot,
-    facts: Arc<Facts>,
+    facts: &'a Facts,
     ports: BTreeMap<Location, Option<PortInfo>>,
     hosts: BTreeMap<Mac, Option<HostInfo>>,
 }
