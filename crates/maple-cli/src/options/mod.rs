@@ -1,0 +1,41 @@
+//! The options of the commands.
+
+mod emulate;
+mod load;
+mod policy;
+mod run;
+mod show;
+
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+
+pub use emulate::{EmulateArgs, EmulationArgs};
+pub use load::{LoadArgs, LoadMode};
+pub use policy::{ApplyArgs, CheckArgs, CheckOptions, PlanArgs, ReloadArgs, ReplayArgs, RollbackArgs};
+pub use run::{RunArgs, RunOptions, TlsArgs};
+pub use show::{DoctorArgs, ShowArgs, ShowWhat};
+
+use crate::service;
+
+/// Where commands look for the control socket: `$MAPLE_CONTROL`, or in the user's own folder, or that of a controller that
+/// the system runs.
+pub fn default_control() -> PathBuf {
+    own_control().unwrap_or_else(maple_controller::control::socket::find)
+}
+
+/// Where a controller makes its control socket: `$MAPLE_CONTROL`, or in the folder that the service manager gives, or in
+/// the user's own folder.
+pub fn control_of_controller() -> PathBuf {
+    own_control().unwrap_or_else(maple_controller::control::socket::default_path)
+}
+
+fn own_control() -> Option<PathBuf> {
+    let named = std::env::var_os("MAPLE_CONTROL").map(PathBuf::from);
+    named.or_else(|| service::in_folder("RUNTIME_DIRECTORY", "control.sock"))
+}
+
+/// That an option is missing which another one needs.
+fn refused(what: String) -> clap::Error {
+    clap::Error::raw(ErrorKind::MissingRequiredArgument, format!("{what}\n"))
+}

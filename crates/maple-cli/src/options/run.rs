@@ -1,0 +1,260 @@
+//! The options of `maple run`.
+
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use clap::error::ErrorKind;
+use maple_core::Location;
+use maple_core::engine::LabelRange;
+
+use super::{EmulationArgs, refused};
+use crate::declared::{Configured, Network};
+use crate::logging::{LogFormat, Logging, Threshold, threshold};
+use crate::usage_error::usage_error;
+use crate::values::{
+    Compiler, Listen, OnOff, Pause, bytes, duration, labels, listen, max_rules, metrics_address, pause,
+};
+
+/// `maple run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The policy: FILE.py, FILE.py:NAME, or one of builtin:flood, builtin:shortest-path, builtin:secure-routing; or
+    /// one of the handlers builtin:learning-switch, builtin:hub [default: what the configuration says]
+    pub policy: Option<String>,
+    /// How long a run of a Python policy may take before it is stopped and its packet dropped
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub policy_time_limit: Duration,
+    /// Load the policy again whenever its file, another .py, .yaml or .yml beside it, or the configuration has changed
+    #[arg(long)]
+    pub watch: bool,
+    #[command(flatten)]
+    pub options: RunOptions,
+}
+
+/// The options about TLS.
+#[derive(Clone, Debug, Default, Args)]
+pub struct TlsArgs {
+    /// The controller's certificate for TLS, and those that link it to an authority (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key of --tls-cert (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// The authorities that sign the certificates of switches (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_ca: Option<PathBuf>,
+    /// Certificates of switches that were revoked, several files allowed (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    pub tls_crl: Vec<PathBuf>,
+    /// Switches need no certificate: whatever reaches the port may be any switch
+    #[arg(long)]
+    pub tls_no_client_cert: bool,
+    /// Which certificate may be which switch: a file of lines such as 1,2 sha256:9b6e… (docs/tls.md)
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    pub tls_switches: Option<PathBuf>,
+    /// A switch that is not in --tls-switches is added there with the first certificate that claims to be it
+    #[arg(long)]
+    pub tls_trust_on_first_use: bool,
+}
+
+/// The options of `maple run` that policies in Rust have too.
+#[derive(Clone, Debug, Args)]
+pub struct RunOptions {
+    /// Configuration file, in TOML: all these options, and names and facts of switches and hosts. Options given here have
+    /// precedence [default: without a policy /etc/maple/maple.toml]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Address to listen on for switches, several allowed; tls: before it for TLS, tcp: for none [default: 0.0.0.0:6653,
+    /// with TLS if there is --tls-cert; with --emulate 127.0.0.1 and any port]
+    #[arg(long, value_name = "ADDR", value_parser = listen)]
+    pub listen: Vec<Listen>,
+    #[command(flatten)]
+    pub tls: TlsArgs,
+    /// Worker threads, each with its own switches [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub workers: Option<u8>,
+    /// Cores that the workers stay on, in turn: 0,2,… [default: all that this process may use]
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub cores: Vec<usize>,
+    /// Collect the answers to one read and write them together. Off: each answer is a write of its own, to measure what
+    /// that costs. Handlers only [default: on]
+    #[arg(long, value_name = "on|off")]
+    pub batch: Option<OnOff>,
+    /// Learn where hosts are and check it. Off: net.locate is an error [default: what the policy says]
+    #[arg(long, value_name = "on|off")]
+    pub track_hosts: Option<OnOff>,
+    /// Ports with a transparent middlebox behind them, such as 1:3,core1:4. No host is learned there, the policy decides
+    /// packets from any source, and floods leave these ports out [default: none]
+    #[arg(long, value_name = "SWITCH:PORT,…", value_delimiter = ',')]
+    pub middlebox: Vec<String>,
+    /// VLAN ids for the labels that packets carry from switch to switch, for networks with VLAN-aware equipment between
+    /// switches [default: 1-4094]
+    #[arg(long, value_name = "FIRST-LAST", value_parser = labels)]
+    pub labels: Option<LabelRange>,
+    /// The compiler that makes the rules: Maple's own, or the paper's [default: maple]
+    #[arg(long, value_enum, value_name = "maple|paper")]
+    pub compiler: Option<Compiler>,
+    /// Maximum number of rules in a switch; those that are used least give way [default: until it says that it
+    /// is full]
+    #[arg(long, value_name = "N", value_parser = max_rules)]
+    pub max_rules: Option<u32>,
+    /// Maximum number of traces that are kept for a switch [default: no bound]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_traces: Option<u32>,
+    /// Maximum number of hosts at a port; packets from others are dropped there [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_hosts_per_port: Option<u32>,
+    /// Maximum number of hosts at a switch; its ports share them [default: 16384]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_hosts: Option<u32>,
+    /// How long a host may be silent before it is forgotten [default: 300]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(4..=86400))]
+    pub host_timeout: Option<u32>,
+    /// Time between requests for the counters that the policy asks about; 0: never, so all rates are 0 [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = pause)]
+    pub poll: Option<Pause>,
+    /// Time between comparisons of a switch's rules with those that it is to have; 0: only when it connects [default: 1m]
+    #[arg(long, value_name = "TIME", value_parser = pause)]
+    pub audit: Option<Pause>,
+    /// Go on with the connections of the controller that runs with the same control socket, which ends then: no switch
+    /// reconnects. Its tables and variables are taken over too; rules stay as they are with the same --state file
+    #[arg(long)]
+    pub takeover: bool,
+    /// Send each switch at most so many changes of rules a second, for hardware that writes them slowly [default: all at
+    /// once]
+    #[arg(long, value_name = "NUMBER")]
+    pub flow_mod_rate: Option<NonZeroU32>,
+    /// Listen to these protocols, for net.members and net.lease: igmp, mld, dhcp [default: what the policy says]
+    #[arg(long, value_name = "PROTOCOL,…", value_delimiter = ',', value_parser = ["igmp", "mld", "dhcp"])]
+    pub snoop: Vec<String>,
+    /// Edge port where DHCP servers are believed, several allowed; its switch's name or datapath id in hex digits
+    /// [default: what the policy says]
+    #[arg(long, value_name = "SWITCH:PORT")]
+    pub dhcp_server: Vec<String>,
+    /// Ask hosts for their multicast groups, if no router does
+    #[arg(long)]
+    pub querier: bool,
+    /// Leaves that a worker checks each second by running the policy again; 0: none [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=1000))]
+    pub check_rate: Option<u32>,
+    /// JSON file with link costs by name: {"secure": [{"a": "1", "b": "2", "cost": 10}]}, with datapath ids in hex
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// File for the tables and variables that survive a restart (persist=True)
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+    /// Record all that reaches the controller into a folder of its own in this folder, for `maple replay`
+    #[arg(long, value_name = "FOLDER")]
+    pub record: Option<PathBuf>,
+    /// The most bytes of all recordings in that folder: 500MiB, 2GiB. At the limit the oldest runs go, and this run's
+    /// recording ends if it is the only one [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = bytes, requires = "record")]
+    pub record_limit: Option<u64>,
+    /// Unix socket for `maple show`, or `none` [default: $MAPLE_CONTROL or control.sock in a folder of the user's own;
+    /// none with --emulate]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Address where Prometheus finds metrics, at http://ADDR/metrics; of a port alone, the loopback interface's
+    /// [default: none are exported]
+    #[arg(long, value_name = "ADDR", value_parser = metrics_address)]
+    pub metrics: Option<SocketAddr>,
+    /// Emulate this network: single:N, linear:N, ring:N, tree:DEPTH,FANOUT, fattree:K, or FILE.json
+    #[arg(long, value_name = "TOPOLOGY")]
+    pub emulate: Option<String>,
+    #[command(flatten)]
+    pub emulation: EmulationArgs,
+    /// Compare every delivery on the emulated network with the policy's answer [default: on]
+    #[arg(long, value_name = "on|off")]
+    pub check: Option<OnOff>,
+    /// The policy drops packets on purpose: flows that do not end because of it are no failure
+    #[arg(long)]
+    pub allow_drops: bool,
+    /// Count the heap's bytes, for `maple show stats`; the program becomes a little slower
+    #[arg(long)]
+    pub count_heap: bool,
+    /// Log what sessions and shards do
+    #[arg(long, short)]
+    pub verbose: bool,
+    /// Form of the log: for people, JSON objects, or lines for systemd's journal [default: text]
+    #[arg(long, value_enum, value_name = "text|json|journald")]
+    pub log_format: Option<LogFormat>,
+    /// Lowest level of lines in the log: off, error, warning, info or debug, of an area or of all. Areas are control,
+    /// hosts, policy, rules, run, session, state and topology [default: info]
+    #[arg(long, value_name = "[AREA=]LEVEL,…", value_delimiter = ',', value_parser = threshold)]
+    pub log: Vec<Threshold>,
+    /// What the configuration says of the network.
+    #[arg(skip)]
+    pub network: Network,
+    /// The configuration, if there is one.
+    #[arg(skip)]
+    pub configured: Option<Configured>,
+}
+
+impl RunArgs {
+    /// Checks the options together: there has to be a policy.
+    pub fn refusal(&self) -> Option<clap::Error> {
+        let what = "a policy is missing: name one, or a configuration with one (--config FILE)";
+        if self.policy.is_none() { Some(refused(what.into())) } else { self.options.refusal() }
+    }
+}
+
+impl RunOptions {
+    /// How the log is written.
+    pub fn logging(&self) -> Logging {
+        Logging::new(self.log_format.unwrap_or_default(), &self.log, self.verbose)
+    }
+
+    /// The ports with a middlebox behind them.
+    pub fn middleboxes(&self) -> anyhow::Result<Vec<Location>> {
+        self.locations(&self.middlebox)
+    }
+
+    /// The ports where DHCP servers are believed.
+    pub fn dhcp_servers(&self) -> anyhow::Result<Vec<Location>> {
+        self.locations(&self.dhcp_server)
+    }
+
+    fn locations(&self, texts: &[String]) -> anyhow::Result<Vec<Location>> {
+        let location = |text: &String| self.network.names.location(text).map_err(|error| usage_error(anyhow!(error)));
+        texts.iter().map(location).collect()
+    }
+
+    /// Checks the options together: those of an emulated network have no effect without one.
+    pub fn refusal(&self) -> Option<clap::Error> {
+        // `--takeover=false` contradicts nothing, and needs nothing.
+        let takes_over = self.takeover && self.emulate.is_some();
+        let needs_none = self.tls.tls_no_client_cert && self.tls.tls_ca.is_some();
+        let pairs = [(takes_over, "--takeover", "--emulate"), (needs_none, "--tls-no-client-cert", "--tls-ca")];
+        if let Some((_, a, b)) = pairs.into_iter().find(|(is_given, ..)| *is_given) {
+            let text = format!("the argument {a} cannot be used with {b}\n");
+            return Some(clap::Error::raw(ErrorKind::ArgumentConflict, text));
+        }
+        let tls = &self.tls;
+        let needs = [
+            (tls.tls_no_client_cert && tls.tls_cert.is_none(), "--tls-no-client-cert needs --tls-cert"),
+            (tls.tls_trust_on_first_use && tls.tls_switches.is_none(), "--tls-trust-on-first-use needs --tls-switches"),
+        ];
+        if let Some((_, text)) = needs.into_iter().find(|(is_missing, _)| *is_missing) {
+            return Some(refused(text.into()));
+        }
+        let EmulationArgs { of, traffic, rate, seed, console, script } = &self.emulation;
+        let given = [
+            ("--of", of.is_some()),
+            ("--traffic", traffic.is_some()),
+            ("--rate", rate.is_some()),
+            ("--seed", seed.is_some()),
+            ("--console", *console),
+            ("--script", script.is_some()),
+            ("--check", self.check.is_some()),
+            ("--allow-drops", self.allow_drops),
+        ];
+        let (name, _) = given.into_iter().find(|(_, is_given)| *is_given && self.emulate.is_none())?;
+        Some(refused(format!(
+            "{name} needs --emulate TOPOLOGY: only an emulated network has switches and hosts of ours"
+        )))
+    }
+}

@@ -1,0 +1,118 @@
+//! The options of `maple show` and `maple doctor`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// `maple show`.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// What to show
+    #[command(subcommand)]
+    pub what: ShowWhat,
+    /// The controller's Unix socket [default: as for `maple run`]
+    #[arg(long, value_name = "PATH", global = true)]
+    pub control: Option<PathBuf>,
+    /// Print the answer as JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What can be shown.
+#[derive(Debug, Subcommand)]
+pub enum ShowWhat {
+    /// The rules of a switch, or of all, and why they are there
+    Rules {
+        /// Its name, or its datapath id in hex digits
+        switch: Option<String>,
+        /// Only rules of this table
+        #[arg(long, value_name = "N")]
+        table: Option<u8>,
+        /// Only rules that name this host: its name, or a MAC or IP address
+        #[arg(long, value_name = "ADDRESS")]
+        host: Option<String>,
+        /// Only rules that this line of the policy decided: FILE:LINE, or the end of that
+        #[arg(long, value_name = "FILE:LINE")]
+        line: Option<String>,
+        /// Show all rules, even if there are many
+        #[arg(long)]
+        all: bool,
+    },
+    /// The switches, a line each
+    Switches,
+    /// How large the tables of a switch, or of all, are, and how full
+    Tables {
+        /// Its name, or its datapath id in hex digits
+        switch: Option<String>,
+    },
+    /// The ports of a switch, or of all, with their counters
+    Ports {
+        /// Its name, or its datapath id in hex digits
+        switch: Option<String>,
+        /// Keep running, and refresh the rates each second
+        #[arg(long)]
+        watch: bool,
+    },
+    /// What hosts send to each other, the busiest pairs first
+    Flows {
+        /// Only what enters at this switch: its name, or its datapath id in hex digits
+        switch: Option<String>,
+        /// How many pairs of hosts to show
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+        top: u32,
+        /// Keep running, and refresh the rates each second
+        #[arg(long)]
+        watch: bool,
+    },
+    /// The names that the configuration gives to switches and hosts
+    Names,
+    /// The links between switches
+    Links,
+    /// The hosts and where they are
+    Hosts,
+    /// The multicast groups and the ports that belong to them
+    Groups,
+    /// The DHCP leases, and where their hosts are
+    Leases,
+    /// The switches with the links and hosts behind their ports
+    Topology {
+        /// Keep running, and show changes
+        #[arg(long)]
+        watch: bool,
+    },
+    /// The controller itself: its version and process, where it listens, its state file
+    Controller,
+    /// All counters
+    Stats,
+    /// Recent errors
+    Errors,
+    /// The version of the controller, and what it speaks, reads and writes
+    Version,
+    /// The latest lines of the log
+    Log {
+        /// Keep running, and print lines as they come
+        #[arg(long)]
+        follow: bool,
+    },
+}
+
+/// `maple doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// A configuration of `maple run`: whether what it names is there and in order [default: /etc/maple/maple.toml if
+    /// that is there]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Look only at these bridges of Open vSwitch, several allowed [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub bridge: Vec<String>,
+    /// Print what can be found
+    #[arg(long)]
+    pub list: bool,
+    /// The controller's Unix socket [default: what the configuration says, or as in `maple run`]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
