@@ -3,6 +3,8 @@
 //! A background thread watches a file (`blocklist.txt` in this folder, or the one in the environment variable
 //! `MAPLE_BLOCKLIST`) and keeps the table `blocked` equal to it. The table is tracked state: when a host enters or
 //! leaves it, Maple takes back exactly the rules that depend on this host, and runs the policy for its next packets.
+//!
+//! A host in it neither sends nor is sent to. Broadcasts of others still reach it: a flood leaves by all edge ports.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
