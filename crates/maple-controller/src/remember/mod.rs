@@ -41,7 +41,7 @@ pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("ma
 
 /// The format of what is remembered.
 pub(crate) const FORMAT: &str = "1";
-/// The format of tables and variables (`persistence.rs`). A file of another one is refused: they can't be made anew.
+/// The format of tables and variables (`persistence/`). A file of another one is refused: they can't be made anew.
 pub(crate) const STATE_FORMAT: &str = "1";
 /// The row that has that format. A file without it has format 1.
 pub(crate) const STATE_FORMAT_KEY: &str = "rows";

@@ -20,29 +20,27 @@
 //! names, because a table that was emptied must stay empty. A row of `remember.rs` has the format of both. A new file is
 //! created under a temporary name and then linked.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+mod error;
+mod file;
+
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use maple_core::state::{Cell, Journal, Mismatch, Name, Snapshot, Store, Value, Write, Writer, Written};
+use maple_core::state::{Cell, Journal, Name, Store, Value, Write, Writer, Written};
 use maple_wire::Dpid;
-use redb::{Database, ReadableTable, StorageError, TableDefinition, TableError, TableHandle};
-use serde_json::json;
+use redb::Database;
 
 use crate::late::LateDatabase;
 use crate::priority::lower_for_good;
-use crate::remember::{
-    Archive, Failed, LeafJournal, RUN, Remembered, Remembering, STATE_FORMAT, STATE_FORMAT_KEY, begin, begin_known,
-};
+use crate::remember::{Archive, Failed, LeafJournal, Remembered, Remembering, begin, begin_known};
 use crate::restart::{Departed, Restart};
-use crate::state_json::{from_json, to_json};
+pub use error::PersistenceError;
+use file::{cell, convert_to_types, hold, open, put};
 
-const ROWS: TableDefinition<'_, &str, &str> = TableDefinition::new("maple state");
-const NAMES: TableDefinition<'_, &str, ()> = TableDefinition::new("maple names");
 /// How long a released file may be in use still, and how often it is tried.
 const RELEASE: Duration = Duration::from_secs(10);
 const RELEASE_LOOK: Duration = Duration::from_millis(5);
@@ -51,91 +49,6 @@ const END_LOOK: Duration = Duration::from_millis(50);
 
 /// Waits until another process has closed the file.
 pub(crate) type Release = Box<dyn FnOnce() + Send>;
-
-/// Why state cannot be persistent.
-#[derive(Debug, thiserror::Error)]
-pub enum PersistenceError {
-    /// The file can't be used.
-    #[error("the state file {path}: {error}")]
-    File {
-        /// Its path.
-        path: PathBuf,
-        /// The error.
-        error: Box<redb::Error>,
-    },
-    /// The file can't be created.
-    #[error("the state file {path}: {error}")]
-    Create {
-        /// Its path.
-        path: PathBuf,
-        /// The error.
-        error: std::io::Error,
-    },
-    /// The file can't be read.
-    #[error("can't read the state file {path}: {error}")]
-    Read {
-        /// Its path.
-        path: PathBuf,
-        /// The error.
-        error: std::io::Error,
-    },
-    /// The file exists and is not Maple's.
-    #[error("{0} is not a state file of Maple; it was not changed")]
-    NotOurs(PathBuf),
-    /// Another version of Maple has written the file.
-    #[error(
-        "the state file {path} has format {format}, and this version of Maple reads format {STATE_FORMAT}; it was not changed"
-    )]
-    Format {
-        /// Its path.
-        path: PathBuf,
-        /// Its format.
-        format: String,
-    },
-    /// The file is damaged.
-    #[error(
-        "the state file {path} is damaged ({what}); it was not changed: replace it by a copy, or delete it to start without state"
-    )]
-    Damaged {
-        /// Its path.
-        path: PathBuf,
-        /// How the damage shows.
-        what: String,
-    },
-    /// Another process uses the file.
-    #[error("another process uses the state file {0}")]
-    InUse(PathBuf),
-    /// A row of the file is invalid.
-    #[error("the state file {path}: {row} is no row of persistent state")]
-    Row {
-        /// The file's path.
-        path: PathBuf,
-        /// The row's key.
-        row: String,
-    },
-    /// A value in the file does not have the declared type of its table or variable.
-    #[error("the state file {path}: {mismatch}; it was not changed")]
-    Type {
-        /// The file's path.
-        path: PathBuf,
-        /// The value and the types.
-        mismatch: Mismatch,
-    },
-    /// Two keys in the file are the same key under the declared type of their table.
-    #[error("the state file {path}: {place:?} occurs in two spellings; it was not changed")]
-    DuplicateKey {
-        /// The file's path.
-        path: PathBuf,
-        /// The table and the key.
-        place: Cell,
-    },
-    /// The thread can't be started.
-    #[error("can't start the thread that writes the state file: {0}")]
-    Thread(#[from] std::io::Error),
-    /// A table or variable is persistent, but there is no file.
-    #[error("{0} must survive a restart; name a file for it with --state FILE")]
-    NoFile(String),
-}
 
 /// Writes persistent state to the file, in a thread of its own.
 pub(crate) struct Persistence {
@@ -170,12 +83,6 @@ struct Pending {
     stopped: bool,
     /// The thread must stop after what is pending now. Later writes are refused, so that they do not delay the end.
     ending: bool,
-}
-
-/// The contents of the file.
-struct Contents {
-    names: Vec<Name>,
-    writes: Vec<Write>,
 }
 
 impl Persistence {
@@ -311,33 +218,6 @@ fn open_released(path: &Path, store: &Store, epoch: Option<u16>) -> Result<Datab
     Ok(database)
 }
 
-/// Makes the file hold what the store keeps. Mostly it does already.
-fn hold(database: &Database, there: Contents, store: &Store) -> Result<(), Failed> {
-    let (names, kept) = store.kept_contents();
-    let there: BTreeMap<Cell, Option<Value>> = there.writes.iter().filter_map(cell).collect();
-    let wanted: BTreeMap<Cell, Option<Value>> = kept.iter().filter_map(cell).collect();
-    let transaction = database.begin_write()?;
-    {
-        let mut rows = transaction.open_table(ROWS)?;
-        let mut known = transaction.open_table(NAMES)?;
-        for name in &names {
-            known.insert(&**name, ())?;
-        }
-        for gone in there.keys().filter(|cell| !wanted.contains_key(cell)) {
-            if let Some((_, row)) = row(gone) {
-                rows.remove(row.as_str())?;
-            }
-        }
-        for (cell, value) in wanted.iter().filter(|(cell, value)| there.get(cell) != Some(value)) {
-            if let (Some((_, row)), Some(value)) = (row(cell), value) {
-                rows.insert(row.as_str(), to_json(value).to_string().as_str())?;
-            }
-        }
-    }
-    transaction.commit()?;
-    Ok(())
-}
-
 impl PendingWrites {
     /// Waits until the commit with this version is on the disk. `false` if that takes too long, or if the commit came
     /// after the end.
@@ -387,20 +267,7 @@ impl Journal for PendingWrites {
 /// Writes pending writes until the end, each time all of them in one transaction.
 fn write_until_end(database: &Database, pending: &PendingWrites) -> Result<(), Failed> {
     while let Some((cells, newest)) = pending.take() {
-        let transaction = database.begin_write()?;
-        {
-            let mut rows = transaction.open_table(ROWS)?;
-            let mut names = transaction.open_table(NAMES)?;
-            for (cell, value) in &cells {
-                let Some((name, row)) = row(cell) else { continue };
-                match value {
-                    Some(value) => drop(rows.insert(row.as_str(), to_json(value).to_string().as_str())?),
-                    None => drop(rows.remove(row.as_str())?),
-                }
-                names.insert(&**name, ())?;
-            }
-        }
-        transaction.commit()?;
+        put(database, &cells)?;
         pending.lock().written = newest;
         pending.progress.notify_all();
     }
@@ -414,194 +281,6 @@ pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTree
     store.load_kept(&contents.names, contents.writes);
     let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
     Ok(begin(&database).map_err(failed)?.switches)
-}
-
-impl PersistenceError {
-    /// The same error, about the file at this path.
-    fn about(mut self, of: &Path) -> PersistenceError {
-        match &mut self {
-            PersistenceError::File { path, .. }
-            | PersistenceError::Create { path, .. }
-            | PersistenceError::Read { path, .. }
-            | PersistenceError::NotOurs(path)
-            | PersistenceError::Format { path, .. }
-            | PersistenceError::Damaged { path, .. }
-            | PersistenceError::InUse(path)
-            | PersistenceError::Row { path, .. }
-            | PersistenceError::Type { path, .. }
-            | PersistenceError::DuplicateKey { path, .. } => *path = of.to_owned(),
-            PersistenceError::Thread(_) | PersistenceError::NoFile(_) => {}
-        }
-        self
-    }
-}
-
-/// Opens the file, or creates it.
-fn open(path: &Path) -> Result<(Database, Contents), PersistenceError> {
-    if !path.try_exists().map_err(|error| PersistenceError::Create { path: path.to_owned(), error })? {
-        create(path)?;
-    }
-    // On missing or damaged pages redb returns an error or panics.
-    let opened = catch_unwind(AssertUnwindSafe(|| {
-        let mut database = Database::open(path)?;
-        database.check_integrity()?;
-        let contents = match format(&database)? {
-            Some(other) if other != STATE_FORMAT => Err(other),
-            _ => Ok(contents(&database)?),
-        };
-        Ok::<_, Failed>((database, contents))
-    }));
-    let damaged = |what: String| PersistenceError::Damaged { path: path.to_owned(), what };
-    let (database, contents) =
-        opened.map_err(|_| damaged("parts are missing".into()))?.map_err(|Failed(error)| match *error {
-            redb::Error::DatabaseAlreadyOpen => PersistenceError::InUse(path.to_owned()),
-            redb::Error::Io(io) if io.kind() == std::io::ErrorKind::InvalidData => {
-                PersistenceError::NotOurs(path.to_owned())
-            }
-            redb::Error::Corrupted(what) => damaged(what),
-            error => PersistenceError::File { path: path.to_owned(), error: Box::new(error) },
-        })?;
-    let contents = contents.map_err(|format| PersistenceError::Format { path: path.to_owned(), format })?;
-    let Some((names, rows)) = contents else { return Err(PersistenceError::NotOurs(path.to_owned())) };
-    let writes = rows
-        .into_iter()
-        .map(|(row, value)| write(&row, &value).ok_or_else(|| PersistenceError::Row { path: path.to_owned(), row }));
-    Ok((database, Contents { names, writes: writes.collect::<Result<_, _>>()? }))
-}
-
-/// Converts the contents to the declared types, which may have changed since the file was written. Also rewrites the
-/// file, so that a key whose spelling has changed does not occur twice.
-fn convert_to_types(
-    path: &Path,
-    database: &Database,
-    contents: &mut Contents,
-    state: &Snapshot,
-) -> Result<(), PersistenceError> {
-    let mut changed = Vec::new();
-    for write in &mut contents.writes {
-        let normal =
-            state.normalise(write).map_err(|mismatch| PersistenceError::Type { path: path.to_owned(), mismatch })?;
-        if let Some(normal) = normal {
-            changed.push((std::mem::replace(write, normal.clone()), normal));
-        }
-    }
-    if changed.is_empty() {
-        return Ok(());
-    }
-    let mut places = BTreeSet::new();
-    for (place, _) in contents.writes.iter().filter_map(cell) {
-        if !places.insert(place.clone()) {
-            return Err(PersistenceError::DuplicateKey { path: path.to_owned(), place });
-        }
-    }
-    let rewrite = || -> Result<(), Failed> {
-        let transaction = database.begin_write()?;
-        {
-            let mut rows = transaction.open_table(ROWS)?;
-            let row_of = |write: &Write| cell(write).and_then(|(cell, _)| row(&cell).map(|(_, row)| row));
-            for old in changed.iter().filter_map(|(old, _)| row_of(old)) {
-                rows.remove(old.as_str())?;
-            }
-            for (place, value) in changed.iter().filter_map(|(_, new)| cell(new)) {
-                if let (Some((_, row)), Some(value)) = (row(&place), value) {
-                    rows.insert(row.as_str(), to_json(&value).to_string().as_str())?;
-                }
-            }
-        }
-        transaction.commit()?;
-        Ok(())
-    };
-    rewrite().map_err(|Failed(error)| PersistenceError::File { path: path.to_owned(), error })
-}
-
-/// Creates an empty file. An unfinished file is never visible at `path`.
-fn create(path: &Path) -> Result<(), PersistenceError> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.new", std::process::id()));
-    let temporary = PathBuf::from(temporary);
-    let made = || -> Result<(), Failed> {
-        let database = Database::create(&temporary)?;
-        let transaction = database.begin_write()?;
-        transaction.open_table(ROWS)?;
-        transaction.open_table(NAMES)?;
-        transaction.commit()?;
-        Ok(())
-    };
-    let failed = |error: std::io::Error| PersistenceError::Create { path: path.to_owned(), error };
-    made().map_err(|Failed(error)| match *error {
-        redb::Error::Io(error) => failed(error),
-        error => PersistenceError::File { path: path.to_owned(), error: Box::new(error) },
-    })?;
-    // A link, unlike a rename, never replaces a file that another process has created meanwhile.
-    let linked = match std::fs::hard_link(&temporary, path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    };
-    let removed = std::fs::remove_file(&temporary);
-    linked.and(removed).and_then(|()| sync_folder(path)).map_err(failed)
-}
-
-/// Makes the folder's entry durable.
-fn sync_folder(path: &Path) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::File::open(folder)?.sync_all()
-}
-
-/// The format of the file; `None` if it does not say.
-fn format(database: &Database) -> Result<Option<String>, Failed> {
-    match database.begin_read()?.open_table(RUN) {
-        Ok(run) => Ok(run.get(STATE_FORMAT_KEY)?.map(|format| format.value().to_owned())),
-        Err(TableError::TableDoesNotExist(_)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The persistent names, and the rows.
-type Rows = (Vec<Name>, Vec<(String, String)>);
-
-/// Reads the file; `None` if it is another program's.
-fn contents(database: &Database) -> Result<Option<Rows>, Failed> {
-    let transaction = database.begin_read()?;
-    if !transaction.list_tables()?.any(|table| table.name() == ROWS.name()) {
-        return Ok(None);
-    }
-    let mut rows = Vec::new();
-    for row in transaction.open_table(ROWS)?.iter()? {
-        let (key, value) = row?;
-        rows.push((key.value().to_owned(), value.value().to_owned()));
-    }
-    let names = transaction.open_table(NAMES)?;
-    let names = names.iter()?.map(|name| Ok(name?.0.value().into())).collect::<Result<_, StorageError>>()?;
-    Ok(Some((names, rows)))
-}
-
-/// The cell and the value of a write; `None` if it is no table or variable.
-fn cell(write: &Write) -> Option<(Cell, Option<Value>)> {
-    match write {
-        Write::Table { table, key, value } => Some((Cell::Table(table.clone(), key.clone()), value.clone())),
-        Write::Var { name, value } => Some((Cell::Var(name.clone()), value.clone())),
-        _ => None,
-    }
-}
-
-/// The key of a cell's row, and the name of its table or variable.
-fn row(cell: &Cell) -> Option<(&Name, String)> {
-    match cell {
-        Cell::Table(table, key) => Some((table, json!([&**table, to_json(key)]).to_string())),
-        Cell::Var(name) => Some((name, json!([&**name]).to_string())),
-        _ => None,
-    }
-}
-
-/// Decodes a row of the file.
-fn write(row: &str, value: &str) -> Option<Write> {
-    let place: serde_json::Value = serde_json::from_str(row).ok()?;
-    let value = Some(from_json(&serde_json::from_str(value).ok()?).ok()?);
-    match place.as_array()?.as_slice() {
-        [name] => Some(Write::Var { name: name.as_str()?.into(), value }),
-        [table, key] => Some(Write::Table { table: table.as_str()?.into(), key: from_json(key).ok()?, value }),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
