@@ -13,7 +13,7 @@ use maple_wire::msg::{FlowMod, FlowModCommand, StatsReply};
 use maple_wire::{Action, Constraint, Instruction, Match, Message, Version};
 
 use super::describe::stats_request;
-use super::pieces::{Next, Pieces, REST, Turn};
+use super::pieces::{Next, Pieces, Turn};
 use super::{CloseReason, Output, ProtocolWarning, Session};
 use crate::time::after;
 
@@ -94,7 +94,7 @@ impl Session {
         match next {
             Next::Part => {}
             Next::Piece => {
-                let rest = if is_sample { Duration::ZERO } else { REST };
+                let rest = if is_sample { Duration::ZERO } else { reading.pieces.rest() };
                 reading.turn = Turn::Ask(after(now, rest));
                 self.go_on_reading(now, out);
             }

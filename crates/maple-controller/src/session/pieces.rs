@@ -3,8 +3,8 @@
 //! A switch that reports many rules may do nothing else meanwhile. Open vSwitch in user space forwards no packet while
 //! it writes an answer, which takes about 4 µs a rule: of three switches with 3,300 rules each, 40 ms, in which the
 //! queues of their ports run over. So a switch with 1.3, which selects rules by the bits of their cookies, is asked for
-//! some hundreds at a time. After each answer it has a [`REST`], in which it forwards packets. Without these, reading the
-//! rules of three switches took a third of the time of the thread that forwards their packets, for a tenth of a second.
+//! some hundreds at a time. After each answer it rests ([`REST`]), and forwards packets. Without rests, reading the rules
+//! of three switches took a third of the time of the thread that forwards their packets, for a tenth of a second.
 //!
 //! Maple numbers its cookies, so each value of the lowest bits has about as many rules. How many there are shows a
 //! sample, which is asked for first: the rules with one of [`SAMPLED`] values. A switch that ignores the cookie reports
@@ -21,8 +21,10 @@ use super::describe::stats_request;
 use super::{Output, Session};
 use crate::time::after;
 
-/// How long a switch is asked for nothing between two pieces.
+/// How long a switch is asked for nothing between two pieces, at most.
 pub(super) const REST: Duration = Duration::from_millis(8);
+/// How long all rests together take at most: people wait for counters.
+const ALL_RESTS: Duration = Duration::from_secs(1);
 /// About so many rules are asked for at once.
 const RULES_A_PIECE: u64 = 128;
 /// The sample is the rules with one of so many values of the lowest bits, and there are at most so many pieces.
@@ -68,6 +70,12 @@ impl Pieces {
     /// Whether the switch is asked for the sample. Its rules are reported again later.
     pub fn is_sample(&self) -> bool {
         self.sampled.is_some()
+    }
+
+    /// How long the switch rests after a piece.
+    pub fn rest(&self) -> Duration {
+        let pieces = u32::try_from(self.mask + 1).unwrap_or(u32::MAX);
+        REST.min(ALL_RESTS / pieces)
     }
 
     /// Whether the switch reports rules that it was not asked for.
@@ -187,7 +195,7 @@ impl Session {
         self.keepalive.answered(open);
         match next {
             Next::Piece if is_sample => self.all_rules[at].turn = self.ask_for_piece(now, pieces, out),
-            Next::Piece => self.all_rules[at].turn = Turn::Ask(after(now, REST)),
+            Next::Piece => self.all_rules[at].turn = Turn::Ask(after(now, pieces.rest())),
             Next::Part | Next::Nothing => drop(self.all_rules.remove(at)),
         }
     }

