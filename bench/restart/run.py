@@ -223,7 +223,7 @@ class NewFlows:
 def priority_of_openvswitch():
     """Lets Open vSwitch's priority hold against all programs, as it is meant to.
 
-    Debian starts it with nice -10. Where Linux groups programs by session (autogroup), that holds within its group only.
+    Debian starts it with nice -10. Where Linux groups programs by session (autogroup), that holds in its session only.
     """
     pid = int(Path("/var/run/openvswitch/ovs-vswitchd.pid").read_text())
     group = Path(f"/proc/{pid}/autogroup")
