@@ -77,8 +77,17 @@ impl Controller {
         self.control.take();
         self.metrics.take();
         let mut handed = HandedOver::default();
-        let (to, released) = crossbeam_channel::unbounded();
         let mailboxes = &self.handle.shared().mailboxes;
+        // First all of them stop reading, so that nothing comes for one that has given up its sockets.
+        let (to, finished) = crossbeam_channel::unbounded();
+        for mailbox in mailboxes {
+            mailbox.send(ShardMessage::Finish(to.clone()));
+        }
+        drop(to);
+        for _ in mailboxes {
+            finished.recv_timeout(HAND_OVER).map_err(io::Error::other)?;
+        }
+        let (to, released) = crossbeam_channel::unbounded();
         for mailbox in mailboxes {
             mailbox.send(ShardMessage::HandOver(to.clone()));
         }

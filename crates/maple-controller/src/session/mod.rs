@@ -33,7 +33,7 @@ mod tests;
 use std::time::Duration;
 
 use maple_core::engine::Time;
-use maple_wire::msg::{ErrorMsg, Header};
+use maple_wire::msg::{ErrorMsg, Header, PacketIn};
 use maple_wire::{Dpid, Error, Message, Version};
 
 use crate::printable::printable;
@@ -56,7 +56,7 @@ pub const ENGINE_XIDS: u32 = 0x8000_0000;
 /// The first transaction id of a session on a connection that was handed over. The session before counted from 1.
 const RESUMED_XIDS: u32 = ENGINE_XIDS / 2;
 /// The maximum number of packets that such a session keeps until the handshake is done.
-const MAX_EARLY: usize = 4096;
+pub(crate) const MAX_EARLY: usize = 4096;
 
 /// Message type of a hello, in every version.
 const TYPE_HELLO: u8 = 0;
@@ -162,12 +162,19 @@ impl Session {
         session
     }
 
-    /// A session on a connection that another process served until now, in this version. Requests the features. Packets
-    /// that come before the handshake is done are delivered after it.
-    pub fn resumed(now: Time, deadlines: Deadlines, version: Version, out: &mut Vec<Output>) -> Session {
+    /// A session on a connection that another process served until now, in this version. Requests the features. These
+    /// packets, and those that come before the handshake is done, are delivered after it.
+    pub fn resumed(
+        now: Time,
+        deadlines: Deadlines,
+        version: Version,
+        packets: Vec<PacketIn>,
+        out: &mut Vec<Output>,
+    ) -> Session {
         // The hello was exchanged long ago.
         let new = Session::new(now, deadlines, &mut Vec::new());
-        let mut session = Session { next_xid: RESUMED_XIDS, early: Some(Vec::new()), ..new };
+        let early = packets.into_iter().map(|packet| (0, Message::PacketIn(packet))).collect();
+        let mut session = Session { next_xid: RESUMED_XIDS, early: Some(early), ..new };
         session.negotiated(now, version, out);
         session
     }

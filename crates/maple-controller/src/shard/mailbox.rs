@@ -84,7 +84,10 @@ pub(crate) enum ShardMessage {
     Listen(Vec<ListeningSocket>),
     /// Close all connections and end.
     Stop,
-    /// The same, but do not close what another process can go on with: send it here.
+    /// Read no more from sockets. Reply when the packets that were read are decided, and all messages to other shards
+    /// are sent. [`ShardMessage::HandOver`] follows.
+    Finish(Sender<()>),
+    /// Close all connections and end, but do not close what another process can go on with: send it here.
     HandOver(Sender<Released>),
     /// Migrate this switch to another shard, if you serve it.
     #[cfg(test)]

@@ -18,6 +18,16 @@ use crate::status::{ShardStats, SwitchPort, SwitchStatus};
 use crate::takeover::CopiedSwitch;
 use crate::time::until;
 
+/// How long a shard that reads no more decides the packets that it has read. The others are handed over.
+const LAST_WORK: Duration = Duration::from_millis(20);
+
+/// A shard that reads no more from its sockets.
+pub(super) struct Finishing {
+    since: Time,
+    /// Who waits until it is done.
+    to: Option<Sender<()>>,
+}
+
 /// The most questions about what rules have counted that a shard keeps in mind.
 const MOST_COUNTING: usize = 1024;
 
@@ -69,6 +79,7 @@ impl Shard {
             ShardMessage::AllResumed => self.all_resumed(),
             ShardMessage::Listen(sockets) => self.listen(sockets),
             ShardMessage::Stop => self.stopping = true,
+            ShardMessage::Finish(to) => self.finishing = Some(Finishing { since: now, to: Some(to) }),
             ShardMessage::HandOver(to) => (self.stopping, self.handing_over) = (true, Some(to)),
             #[cfg(test)]
             ShardMessage::MigrateSwitch(dpid, to) => {
@@ -128,9 +139,15 @@ impl Shard {
         if self.outgoing.is_congested() {
             return;
         }
+        // The other threads may have stopped waiting.
         for to in self.fences.drain(..) {
-            // The other thread may have stopped waiting.
             let _ = to.send(());
+        }
+        let is_done = self.events.is_empty() && self.backlog.is_empty() && !self.outgoing.has_own();
+        if let Some(finishing) = &mut self.finishing
+            && (is_done || until(finishing.since, self.clock.now()) >= LAST_WORK)
+        {
+            finishing.to.take().into_iter().for_each(|to| _ = to.send(()));
         }
     }
 

@@ -87,6 +87,7 @@ use announced::Announced;
 use backlog::Backlog;
 use effects::MAX_BATCH;
 use mailbox::{Outgoing, Released, ShardMessage};
+use messages::Finishing;
 use migration::LoadMonitor;
 pub use outbox::QueueLimits;
 use registry::{ConnectionId, Registry};
@@ -222,6 +223,8 @@ pub(crate) struct Shard {
     /// so the data came during the previous turn at the earliest.
     arrivals_since: Time,
     stopping: bool,
+    /// Another process will go on with the connections: nothing is read from sockets any more.
+    finishing: Option<Finishing>,
     /// Another process goes on with the connections.
     handing_over: Option<Sender<Released>>,
     /// Whether to print the engine's events and effects.
@@ -290,6 +293,7 @@ impl Shard {
             began: Time(0),
             arrivals_since: Time(0),
             stopping: false,
+            finishing: None,
             handing_over: None,
             #[cfg(feature = "simulation")]
             is_traced: false,
@@ -350,9 +354,10 @@ impl Shard {
 
     /// How long the poll may block.
     fn timeout(&self) -> Option<Duration> {
-        let can_read = !self.to_read.is_empty() && !self.outgoing.is_congested();
+        let can_read = !self.to_read.is_empty() && self.reads();
         let has_events = !self.events.is_empty() || !self.backlog.is_empty();
-        if can_read || self.outgoing.has_own() || has_events || self.listeners.are_ready() {
+        if can_read || self.outgoing.has_own() || has_events || (self.listeners.are_ready() && self.finishing.is_none())
+        {
             return Some(Duration::ZERO);
         }
         let timer = self.timers.peek().map(|Reverse((time, _))| *time);

@@ -1,12 +1,15 @@
 //! A shard's sockets: accepts, reads, writes and closes them.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::{self, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_core::engine::Time;
+use maple_core::engine::{Event, Time};
+use maple_wire::Dpid;
+use maple_wire::msg::PacketIn;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Token};
 
@@ -15,7 +18,7 @@ use super::mailbox::{Released, ShardMessage};
 use super::socket::Socket;
 use super::tls_socket::TlsSocket;
 use super::{FIRST_CONNECTION, FIRST_LISTENER, Shard};
-use crate::session::{CloseReason, Session};
+use crate::session::{CloseReason, MAX_EARLY, Session};
 use crate::takeover::HandedConnection;
 use crate::time::{after, until};
 use crate::tls::Tls;
@@ -24,8 +27,7 @@ use crate::tls::Tls;
 const ACCEPT_SHARE: usize = 64;
 /// The most connections whose TLS handshake goes on in one turn. Each may take some milliseconds, and the others wait.
 const HANDSHAKE_SHARE: usize = 4;
-/// How long packets that wait are answered, and how long output is written, before connections are handed over.
-const LAST_WORK: Duration = Duration::from_millis(20);
+/// How long output is written before connections are handed over.
 const LAST_WRITE: Duration = Duration::from_millis(500);
 /// How long accepting pauses when the system is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -138,7 +140,7 @@ impl Shard {
     /// Accepts a bounded number of connections, and assigns each to the shard with the fewest.
     pub(super) fn accept(&mut self, now: Time) {
         self.listeners.paused_until.take_if(|until| *until <= now);
-        if !self.listeners.are_ready() {
+        if !self.listeners.are_ready() || self.finishing.is_some() {
             return;
         }
         for _ in 0..ACCEPT_SHARE {
@@ -184,7 +186,7 @@ impl Shard {
 
     /// Goes on with a connection of another process. Its switch is asked what it is, as if it had just connected.
     pub(super) fn resume(&mut self, now: Time, handed: HandedConnection) {
-        let HandedConnection { socket, dpid, version, partial } = handed;
+        let HandedConnection { socket, dpid, version, partial, packets } = handed;
         let (peer, set) = (socket.peer_addr(), socket.set_nonblocking(true));
         let (Ok(peer), Ok(())) = (peer, set) else {
             tracing::warn!("a connection ended while it was handed over");
@@ -193,7 +195,7 @@ impl Shard {
         let id = self.connections.reserve();
         let mut socket = Socket::Tcp(TcpStream::from_std(socket));
         let registered = socket.register(self.poll.registry(), token(id.slot));
-        let session = Session::resumed(now, self.deadlines, version, &mut self.outputs);
+        let session = Session::resumed(now, self.deadlines, version, packets, &mut self.outputs);
         let mut connection = Box::new(Connection::new(id, socket, peer, session));
         if let ConnectionState::Open { framer, .. } = &mut connection.state {
             framer.begin_with(&partial);
@@ -210,16 +212,30 @@ impl Shard {
     /// At the end: takes what another process can go on with, if one has asked.
     pub(super) fn hand_over(&mut self) {
         let Some(to) = self.handing_over.take() else { return };
-        let began = self.clock.now();
-        // Packets that wait get their answers.
-        while (!self.events.is_empty() || !self.backlog.is_empty()) && until(began, self.clock.now()) < LAST_WORK {
-            self.run_engine(self.clock.now());
-        }
         let listeners = self.listeners.release(self.poll.registry());
+        let mut packets: BTreeMap<Dpid, Vec<PacketIn>> = BTreeMap::new();
+        for (dpid, packet) in self.take_unanswered() {
+            packets.entry(dpid).or_default().push(packet);
+        }
         let slots: Vec<usize> = self.connections.iter().map(|connection| connection.id.slot).collect();
-        let connections = slots.into_iter().filter_map(|slot| self.release(slot)).collect();
+        let mut connections: Vec<HandedConnection> = slots.into_iter().filter_map(|slot| self.release(slot)).collect();
+        for connection in &mut connections {
+            connection.packets = packets.remove(&connection.dpid).unwrap_or_default();
+            connection.packets.truncate(MAX_EARLY);
+        }
         // If the other thread has given up, they are closed.
         drop(to.send(Released { listeners, connections }));
+    }
+
+    /// Takes the packets that were read and have no answer yet, oldest first.
+    fn take_unanswered(&mut self) -> Vec<(Dpid, PacketIn)> {
+        let mut packets = self.engine.take_unanswered();
+        packets.extend(std::mem::take(&mut self.events).into_iter().filter_map(|event| match event {
+            Event::PacketIn { dpid, packet_in } => Some((dpid, packet_in)),
+            _ => None,
+        }));
+        packets.extend(std::iter::from_fn(|| self.backlog.pop()));
+        packets
     }
 
     /// Takes a connection without ending it, if all output is written and nothing but a policy serves it.
@@ -247,12 +263,17 @@ impl Shard {
         connection.socket.deregister(self.poll.registry()).ok()?;
         self.registry.release(dpid, id);
         self.registry.remove_connection(self.id);
-        Some(HandedConnection { socket: socket.into(), dpid, version, partial })
+        Some(HandedConnection { socket: socket.into(), dpid, version, partial, packets: Vec::new() })
+    }
+
+    /// Whether sockets are read now.
+    pub(super) fn reads(&self) -> bool {
+        !self.outgoing.is_congested() && self.finishing.is_none()
     }
 
     /// Reads each ready socket once.
     pub(super) fn read_sockets(&mut self, now: Time) {
-        if self.outgoing.is_congested() {
+        if !self.reads() {
             return;
         }
         let mut handshakes = 0;

@@ -11,6 +11,10 @@
 //!    it sends its sockets (`SCM_RIGHTS`) at once. The new one goes on with them. Then the old one closes the state
 //!    file, and the stream when that is done. The new one opens the file then; what is to be written waits in memory.
 //!
+//! Packets that have no answer yet come with their connections: those that wait for their rules, or for the policy. The
+//! new process treats them as if their switches had just sent them. So that none is on its way from one shard of the
+//! old process to another, all shards stop reading before the first one gives up its sockets.
+//!
 //! The new one asks each switch for its features and description again, over the same connection, so nothing about the
 //! old session has to be known but its version, and the start of a message that had not arrived whole.
 //!
@@ -37,7 +41,7 @@ mod rows;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -45,6 +49,7 @@ use std::time::Duration;
 
 use maple_core::remembered::{Surroundings, Witness};
 use maple_core::state::{Cell, Name, Snapshot, Store, Write as StateWrite};
+use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Version};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -52,7 +57,7 @@ use serde_json::{Value, json};
 
 use crate::remember::{Archive, Rows, SurroundingsRow, WitnessRow};
 pub(crate) use rows::CopiedSwitch;
-use rows::{ConnectionRow, CopyRow, HandedRow, RememberedRow, StateRow, SwitchRow, version};
+use rows::{ConnectionRow, CopyRow, HandedRow, RememberedRow, StateRow, SwitchRow};
 
 /// What a process that wants to take over says, without or with certificates for TLS.
 pub(crate) fn request(has_tls: bool) -> &'static str {
@@ -127,6 +132,8 @@ pub(crate) struct HandedConnection {
     pub version: Version,
     /// The start of a message.
     pub partial: Vec<u8>,
+    /// Packets that have no answer yet.
+    pub packets: Vec<PacketIn>,
 }
 
 /// A process that has a copy and wants the sockets. Dropping it says that the state file is closed.
@@ -171,15 +178,8 @@ impl Takeover {
         let HandedRow { listeners, connections, names, state, leaves, surroundings } = receive(&mut self.stream)?;
         let mut sockets = descriptors::receive(&self.stream, listeners.len() + connections.len())?;
         let of_switches = sockets.split_off(listeners.len());
-        let connection = |(row, socket): (ConnectionRow, _)| {
-            let ConnectionRow { version: number, dpid, partial } = row;
-            Ok(HandedConnection {
-                socket: TcpStream::from(socket),
-                dpid: Dpid(dpid),
-                version: version(number)?,
-                partial,
-            })
-        };
+        let connection =
+            |(row, socket): (ConnectionRow, OwnedFd)| ConnectionRow::connection(row, TcpStream::from(socket));
         let handed = HandedOver {
             listeners: sockets.into_iter().map(TcpListener::from).zip(listeners).collect(),
             connections: connections.into_iter().zip(of_switches).map(connection).collect::<io::Result<_>>()?,
@@ -203,14 +203,9 @@ impl Successor {
     /// # Errors
     /// If that process has gone.
     pub(crate) fn send(&mut self, handed: &HandedOver) -> io::Result<()> {
-        let connection = |one: &HandedConnection| ConnectionRow {
-            version: one.version as u8,
-            dpid: one.dpid.0,
-            partial: one.partial.clone(),
-        };
         let row = HandedRow {
             listeners: handed.listeners.iter().map(|(_, is_tls)| *is_tls).collect(),
-            connections: handed.connections.iter().map(connection).collect(),
+            connections: handed.connections.iter().map(ConnectionRow::of).collect::<io::Result<_>>()?,
             names: handed.names.iter().map(ToString::to_string).collect(),
             state: handed.state.iter().filter_map(StateRow::of).collect(),
             leaves: handed.leaves.iter().map(|(row, leaf)| (*row, leaf.as_ref().map(WitnessRow::of))).collect(),

@@ -1,18 +1,18 @@
 //! What two processes send each other at a take-over, as JSON.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 
 use maple_core::engine::InstalledFlow;
 use maple_core::state::Write as StateWrite;
 use maple_wire::msg::stats::{FlowStats, ReplyBody};
-use maple_wire::msg::{PortReason, PortStatus, StatsReply};
-use maple_wire::{Message, Version};
+use maple_wire::msg::{PacketIn, PortReason, PortStatus, StatsReply};
+use maple_wire::{Dpid, Message, Version};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::invalid;
+use super::{HandedConnection, invalid};
 use crate::remember::{SurroundingsRow, WitnessRow, hex, unhex};
 use crate::session::{SwitchInfo, installed};
 use crate::state_json::{from_json, to_json};
@@ -59,6 +59,30 @@ pub(super) struct ConnectionRow {
     pub dpid: u64,
     /// The start of a message.
     pub partial: Vec<u8>,
+    /// Packets without an answer as messages, in hexadecimal digits. Earlier versions drop them.
+    #[serde(default)]
+    pub packets: Vec<String>,
+}
+
+impl ConnectionRow {
+    /// # Errors
+    /// If its version can't express what its switch has sent.
+    pub fn of(connection: &HandedConnection) -> io::Result<ConnectionRow> {
+        let HandedConnection { socket: _, dpid, version, partial, packets } = connection;
+        let packet = |packet: &PacketIn| Ok(hex(&encoded(*version, &Message::PacketIn(packet.clone()))?));
+        let packets = packets.iter().map(packet).collect::<io::Result<_>>()?;
+        Ok(ConnectionRow { version: *version as u8, dpid: dpid.0, partial: partial.clone(), packets })
+    }
+
+    pub fn connection(self, socket: TcpStream) -> io::Result<HandedConnection> {
+        let ConnectionRow { version: number, dpid, partial, packets } = self;
+        let packet = |text: String| match decoded(&unhex(&text).ok_or_else(|| invalid("no hexadecimal digits"))?)? {
+            Message::PacketIn(packet) => Ok(packet),
+            _ => Err(invalid("no packet")),
+        };
+        let packets = packets.into_iter().map(packet).collect::<io::Result<_>>()?;
+        Ok(HandedConnection { socket, dpid: Dpid(dpid), version: version(number)?, partial, packets })
+    }
 }
 
 /// A write to a table or variable: its name, its key if it is a table, and the value if there is one now.
@@ -120,11 +144,7 @@ impl SwitchRow {
     pub fn of(switch: CopiedSwitch) -> io::Result<SwitchRow> {
         let CopiedSwitch { info, rules: all_rules } = switch;
         let SwitchInfo { version, features, ports, description, has_bundles } = info;
-        let encoded = |message: Message| {
-            let mut bytes = Vec::new();
-            message.encode(version, 0, &mut bytes).map_err(io::Error::other)?;
-            Ok(bytes)
-        };
+        let encoded = |message: Message| encoded(version, &message);
         let rules = |rules: &[InstalledFlow]| {
             let all = rules.iter().cloned().map(statistics).collect();
             encoded(Message::StatsReply(StatsReply::new(ReplyBody::Flow(all)))).map(|bytes| hex(&bytes))
@@ -142,7 +162,6 @@ impl SwitchRow {
     }
 
     pub fn switch(self) -> io::Result<CopiedSwitch> {
-        let decoded = |bytes: &[u8]| Message::decode(bytes).map(|(_, message)| message).map_err(io::Error::other);
         let Message::FeaturesReply(features) = decoded(&self.features)? else { return Err(invalid("no features")) };
         let Message::StatsReply(StatsReply { body: ReplyBody::Desc(description), .. }) = decoded(&self.description)?
         else {
@@ -185,8 +204,18 @@ fn statistics(rule: InstalledFlow) -> FlowStats {
     }
 }
 
+fn encoded(version: Version, message: &Message) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    message.encode(version, 0, &mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
+fn decoded(bytes: &[u8]) -> io::Result<Message> {
+    Message::decode(bytes).map(|(_, message)| message).map_err(io::Error::other)
+}
+
 /// The version of OpenFlow with this number.
-pub(super) fn version(number: u8) -> io::Result<Version> {
+fn version(number: u8) -> io::Result<Version> {
     let known = [Version::Of10, Version::Of13].into_iter().find(|known| *known as u8 == number);
     known.ok_or_else(|| invalid("an unknown version of OpenFlow"))
 }

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use maple_core::engine::InstalledFlow;
 use maple_core::network::Location;
-use maple_wire::msg::Features;
 use maple_wire::msg::stats::Desc;
+use maple_wire::msg::{Features, NO_BUFFER, PacketInReason};
 use maple_wire::{Action, Field, Instruction, Match, Port, PortNo};
 
 use super::*;
@@ -91,6 +91,18 @@ fn switch(version: Version) -> CopiedSwitch {
     CopiedSwitch { info, rules: (0..300).map(rule).collect() }
 }
 
+fn packet_in(version: Version, size: u8) -> PacketIn {
+    PacketIn {
+        buffer_id: NO_BUFFER,
+        total_len: 1500,
+        reason: PacketInReason::NoMatch,
+        table_id: 0,
+        cookie: if version == Version::Of10 { u64::MAX } else { 5 },
+        pipeline: Match::any().exact(Field::InPort, 2),
+        data: vec![7; usize::from(size)],
+    }
+}
+
 #[test]
 fn a_copy_has_the_state_and_what_switches_have_said() {
     let store = Store::new();
@@ -115,7 +127,8 @@ fn sockets_arrive_open_and_in_order_with_what_is_to_be_known_of_them() {
         let (_, near, other) = pair();
         let version = if n.is_multiple_of(3) { Version::Of10 } else { Version::Of13 };
         let (dpid, partial) = (Dpid(n.into()), vec![n; usize::from(n % 4)]);
-        connections.push(HandedConnection { socket: near, dpid, version, partial });
+        let packets = (0..n % 3).map(|size| packet_in(version, size)).collect();
+        connections.push(HandedConnection { socket: near, dpid, version, partial, packets });
         far.push(other);
     }
     let state = vec![
@@ -145,6 +158,8 @@ fn sockets_arrive_open_and_in_order_with_what_is_to_be_known_of_them() {
         let is_old = connection.version == Version::Of10;
         assert_eq!((connection.partial.len(), is_old), (usize::from(n % 4), n % 3 == 0));
         assert_eq!(connection.dpid, Dpid(n.into()));
+        let packets: Vec<PacketIn> = (0..n % 3).map(|size| packet_in(connection.version, size)).collect();
+        assert_eq!(connection.packets, packets);
         far.write_all(&[n]).expect("it is open");
         let mut byte = [0];
         (&connection.socket).read_exact(&mut byte).expect("it is open");

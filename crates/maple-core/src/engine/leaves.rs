@@ -4,7 +4,7 @@
 //! The only access to a leaf that can change it is [`Leaves::get_mut`], and that forgets the leaf's answer. So a
 //! remembered answer is always the one that the leaf would give now.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use super::ShardId;
 use super::cache::VersionedCache;
 use super::drops::Origin;
 use super::leaf::Leaf;
+use super::received_packet::ReceivedPacket;
 use crate::ids::LeafId;
 use crate::trace::{Source, Trace};
 
@@ -85,9 +86,11 @@ impl Leaves {
         self.all.get_mut(id).map(|leaf| &mut **leaf)
     }
 
-    /// Forgets the packets that wait for the installation of leaves.
-    pub fn drop_held(&mut self) {
-        self.all.values_mut().for_each(|leaf| leaf.held = None);
+    /// Removes and returns the packets that wait for the installation of leaves.
+    pub fn take_held(&mut self) -> Vec<ReceivedPacket> {
+        let held = self.all.iter_mut().filter_map(|(id, leaf)| leaf.held.take().map(|held| (*id, held.packets)));
+        let by_leaf: BTreeMap<LeafId, Vec<ReceivedPacket>> = held.collect();
+        by_leaf.into_values().flatten().collect()
     }
 
     /// Adds a leaf.

@@ -53,6 +53,11 @@ impl NewPortPackets {
 }
 
 impl Engine {
+    /// Removes and returns all packets that wait for their port to be classified.
+    pub(super) fn take_new_port_packets(&mut self) -> Vec<ReceivedPacket> {
+        self.switches.values_mut().flat_map(|switch| switch.new_port_packets.take(|_, _| true)).collect()
+    }
+
     /// Holds a packet from a port whose kind is not known yet.
     pub(super) fn new_port_packet_in(&mut self, received: ReceivedPacket) {
         let dpid = received.at.switch;

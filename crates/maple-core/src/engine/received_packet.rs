@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use maple_wire::{Constraint, Field, Packet, PortNo};
+use maple_wire::msg::{PacketIn, PacketInReason};
+use maple_wire::{Constraint, Field, Match, Packet, PortNo};
 
 use crate::network::Location;
 use crate::trace::Fields;
@@ -36,6 +37,19 @@ impl ReceivedPacket {
     /// Whether all its bytes are here.
     pub fn is_whole(&self) -> bool {
         self.frame.len() >= self.total_len
+    }
+
+    /// The packet as a switch sends it that has no rule for it.
+    pub fn into_packet_in(self) -> PacketIn {
+        PacketIn {
+            buffer_id: self.buffer_id,
+            total_len: u16::try_from(self.total_len).unwrap_or(u16::MAX),
+            reason: PacketInReason::NoMatch,
+            table_id: 0,
+            cookie: u64::MAX,
+            pipeline: Match::any().exact(Field::InPort, u128::from(self.at.port.0)),
+            data: self.frame.to_vec(),
+        }
     }
 }
 

@@ -93,7 +93,7 @@ impl Engine {
         copy.now = self.now;
         copy.address_kinds = self.address_kinds;
         copy.leaves = self.leaves.clone();
-        copy.leaves.drop_held();
+        drop(copy.leaves.take_held());
         copy.routes = self.routes.clone();
         copy.former = self.former.clone();
         copy.switches =

@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_wire::Dpid;
+use maple_wire::msg::PacketIn;
 
+use super::Engine;
 use super::drops::Origin;
 use super::received_packet::ReceivedPacket;
 use crate::ids::LeafId;
@@ -89,6 +91,12 @@ impl Waiting {
         names
     }
 
+    /// Removes and returns all packets.
+    pub fn take_all(&mut self) -> Vec<ReceivedPacket> {
+        self.release_all();
+        std::mem::take(&mut self.misses)
+    }
+
     /// Removes the packets of a switch that has disconnected. Returns the ids of those that were parked.
     pub fn forget_switch(&mut self, dpid: Dpid) -> Vec<LeafId> {
         self.misses.retain(|packet| packet.at.switch != dpid);
@@ -96,6 +104,16 @@ impl Waiting {
         let gone: Vec<LeafId> = gone.collect();
         self.parked.retain(|_, (packet, _)| packet.at.switch != dpid);
         gone
+    }
+}
+
+impl Engine {
+    /// Takes the packets that have no answer yet, so that another process can give it: those that wait for labels, for
+    /// what f read to change, or for their port to be classified. f may run on them again, because a run that waits has
+    /// written nothing. To be called at the end.
+    pub fn take_unanswered(&mut self) -> Vec<(Dpid, PacketIn)> {
+        let packets = [self.leaves.take_held(), self.waiting.take_all(), self.take_new_port_packets()];
+        packets.into_iter().flatten().map(|packet| (packet.at.switch, packet.into_packet_in())).collect()
     }
 }
 

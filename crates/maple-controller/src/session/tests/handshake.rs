@@ -249,7 +249,10 @@ fn a_description_with_control_characters_is_printed_without_them() {
 fn a_connection_that_was_handed_over_is_asked_again_and_its_packets_are_kept() {
     for version in BOTH {
         let (now, mut out) = (Time(1_000_000_000), Vec::new());
-        let session = Session::resumed(now, Deadlines::default(), version, &mut out);
+        let Message::PacketIn(packet) = packet_in() else { unreachable!() };
+        // It waited in the process before.
+        let waiting = PacketIn { data: vec![9; 4], ..packet };
+        let session = Session::resumed(now, Deadlines::default(), version, vec![waiting.clone()], &mut out);
         let mut peer = Peer { session, now, out };
         let sent = peer.sent();
         let [(xid, Message::FeaturesRequest)] = &sent[..] else { panic!("{sent:?}") };
@@ -265,6 +268,8 @@ fn a_connection_that_was_handed_over_is_asked_again_and_its_packets_are_kept() {
         let up = peer.out.iter().position(|output| matches!(output, Output::Up(_))).expect("it is up");
         let is_packet = |output: &Output| matches!(output, Output::Deliver { message: Message::PacketIn(_), .. });
         assert_eq!(peer.out[..up].iter().filter(|output| is_packet(output)).count(), 0);
-        assert_eq!(peer.out[up..].iter().filter(|output| is_packet(output)).count(), 2);
+        let packets: Vec<&Output> = peer.out[up..].iter().filter(|output| is_packet(output)).collect();
+        assert_eq!(packets.len(), 3);
+        assert!(matches!(packets[0], Output::Deliver { message: Message::PacketIn(first), .. } if *first == waiting));
     }
 }

@@ -1,10 +1,11 @@
-//! A switch that connects to another shard before this shard has noticed its disconnection.
+//! A switch that connects to another shard before this shard has noticed its disconnection, and the end of a shard that
+//! hands its switches over.
 
 use std::sync::Arc;
 
 use maple_wire::msg::stats::Desc;
-use maple_wire::msg::{Features, PortReason, PortStatus};
-use maple_wire::{Dpid, Port, PortNo, Version};
+use maple_wire::msg::{Features, NO_BUFFER, PacketIn, PacketInReason, PortReason, PortStatus};
+use maple_wire::{Dpid, Field, Match, Port, PortNo, Version};
 
 use crate::engine::{Effect, Engine, Event, Options, ShardId, Time};
 use crate::network::Location;
@@ -59,4 +60,24 @@ fn a_shard_that_loses_a_switch_keeps_what_another_shard_has_written_about_it() {
     new.handle(Time(5), &mut vec![Event::SwitchDown { dpid: SWITCH }], &mut out);
     assert_eq!(store.snapshot().shard_of(SWITCH), None);
     assert!(out.iter().any(down));
+}
+
+#[test]
+fn at_the_end_packets_of_new_ports_are_taken_as_they_came() {
+    let policy = |_: &PacketHandle, _: &Net| Route::drop();
+    let mut engine = Engine::new(ShardId(0), Store::new(), Arc::new(policy), Options::default());
+    let packet_in = PacketIn {
+        buffer_id: NO_BUFFER,
+        total_len: 100,
+        reason: PacketInReason::NoMatch,
+        table_id: 0,
+        cookie: u64::MAX,
+        pipeline: Match::any().exact(Field::InPort, 1),
+        data: vec![7; 60],
+    };
+    let arrived = Event::PacketIn { dpid: SWITCH, packet_in: packet_in.clone() };
+    let mut out = Vec::new();
+    engine.handle(Time(1), &mut vec![up(), arrived], &mut out);
+    assert_eq!(engine.take_unanswered(), [(SWITCH, packet_in)]);
+    assert_eq!(engine.take_unanswered(), [], "only once");
 }
