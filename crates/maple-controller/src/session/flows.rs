@@ -56,8 +56,8 @@ impl FlowReading {
 impl Session {
     /// Requests all rules; [`Output::Flows`] follows. A read in progress starts again.
     pub fn read_flows(&mut self, now: Time, out: &mut Vec<Output>) {
-        let pieces = self.first_piece();
-        let xid = self.request(stats_request(pieces.request()), out);
+        let mut pieces = self.first_piece();
+        let xid = self.request(stats_request(pieces.request(now)), out);
         self.begin_reading(now, xid, pieces, false);
     }
 
@@ -68,11 +68,11 @@ impl Session {
 
     /// Asks for the next piece, if a rest is over.
     pub(super) fn go_on_reading(&mut self, now: Time, out: &mut Vec<Output>) {
-        let is_due = |reading: &&FlowReading| reading.turn.rest_until().is_some_and(|until| until <= now);
-        let Some(pieces) = self.reading.as_ref().filter(is_due).map(|reading| reading.pieces) else { return };
-        let turn = Turn::Answer(self.request(stats_request(pieces.request()), out));
-        let part_due = after(now, self.deadlines.request);
-        self.reading.iter_mut().for_each(|reading| (reading.turn, reading.part_due) = (turn, part_due));
+        let is_due = |reading: &mut FlowReading| reading.turn.rest_until().is_some_and(|until| until <= now);
+        let Some(mut reading) = self.reading.take_if(is_due) else { return };
+        reading.turn = Turn::Answer(self.request(stats_request(reading.pieces.request(now)), out));
+        reading.part_due = after(now, self.deadlines.request);
+        self.reading = Some(reading);
     }
 
     /// Handles one part of the rules.
@@ -94,7 +94,7 @@ impl Session {
         match next {
             Next::Part => {}
             Next::Piece => {
-                let rest = if is_sample { Duration::ZERO } else { reading.pieces.rest() };
+                let rest = if is_sample { Duration::ZERO } else { reading.pieces.rest(now) };
                 reading.turn = Turn::Ask(after(now, rest));
                 self.go_on_reading(now, out);
             }

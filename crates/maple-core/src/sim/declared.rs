@@ -17,6 +17,7 @@ use crate::report::{MoveReason, Report};
 use crate::route::Route;
 
 pub(super) const C: Mac = Mac([0, 0, 0, 0, 0, 0xc]);
+pub(super) const D: Mac = Mac([0, 0, 0, 0, 0, 0xd]);
 pub(super) const VERSIONS: [Version; 2] = [Version::Of10, Version::Of13];
 
 pub(super) fn v4(last: u8) -> Ipv4Addr {
@@ -302,6 +303,29 @@ pub(super) fn check_facts(sim: &Sim, facts: &Facts, context: &str) {
     }
 }
 
+/// One random event of a network. Returns the port and the source of the packet that was sent, if it was one, and where
+/// it arrived.
+pub(super) fn event(sim: &mut Sim, random: &mut Random, all: &[Location]) -> (Location, Mac, Vec<Delivery>) {
+    let (a, b, c) = (*random.pick(all), *random.pick(all), *random.pick(all));
+    let macs = [A, B, C, D];
+    let (from, to) = (*random.pick(&macs), *random.pick(&macs));
+    let mut delivered = Vec::new();
+    match random.below(10) {
+        0 => sim.tell(Event::LinkUp { a, b }),
+        1 => sim.tell(Event::LinkDown { a, b }),
+        2 => sim.tell(Event::PortIsEdge { port: a }),
+        3 => sim.tell(Event::PortIsNew { port: a }),
+        4 => sim.tell(Event::Segment { ports: [a, b, c].into() }),
+        5 => sim.tell(Event::SegmentLeft { port: a }),
+        6 => sim.set_port(a, random.chance(70)),
+        7 if random.one_in(4) => sim.restart(a.switch),
+        8 => drop(send(sim, a, announce(from, v4(0xa + random.below(4) as u8)))),
+        _ => delivered = send(sim, a, udp(from, to, 80)),
+    }
+    sim.run();
+    (a, from, delivered)
+}
+
 /// Discovery finds anything, hosts send from anywhere with any source, ports and switches fail.
 #[test]
 fn declared_facts_hold_whatever_happens() {
@@ -317,24 +341,8 @@ fn declared_facts_hold_whatever_happens() {
         let version = VERSIONS[random.below(2)];
         let mut sim = ring_with(&options, Arc::new(shortest), 4, 1 + random.below(3) as u8, version);
         let all: Vec<Location> = sim.dpids().into_iter().flat_map(|dpid| sim.ports_of(dpid)).collect();
-        let macs = [A, B, C, Mac([0, 0, 0, 0, 0, 0xd])];
         for step in 0..60 {
-            let (a, b, c) = (*random.pick(&all), *random.pick(&all), *random.pick(&all));
-            let (from, to) = (*random.pick(&macs), *random.pick(&macs));
-            let mut delivered: Vec<Delivery> = Vec::new();
-            match random.below(10) {
-                0 => sim.tell(Event::LinkUp { a, b }),
-                1 => sim.tell(Event::LinkDown { a, b }),
-                2 => sim.tell(Event::PortIsEdge { port: a }),
-                3 => sim.tell(Event::PortIsNew { port: a }),
-                4 => sim.tell(Event::Segment { ports: [a, b, c].into() }),
-                5 => sim.tell(Event::SegmentLeft { port: a }),
-                6 => sim.set_port(a, random.chance(70)),
-                7 if random.one_in(4) => sim.restart(a.switch),
-                8 => drop(send(&mut sim, a, announce(from, v4(0xa + random.below(4) as u8)))),
-                _ => delivered = send(&mut sim, a, udp(from, to, 80)),
-            }
-            sim.run();
+            let (a, from, delivered) = event(&mut sim, &mut random, &all);
             let context = format!("seed {seed}, step {step}");
             check_facts(&sim, &facts, &context);
             if facts.place(from).is_some_and(|place| place != a) {

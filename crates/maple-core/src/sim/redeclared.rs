@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use maple_wire::Version;
 
-use super::declared::{C, VERSIONS, addresses, announce, check_facts, kind, options, pinned, place, ports, v4};
+use super::declared::{
+    C, D, VERSIONS, addresses, announce, check_facts, event, kind, options, pinned, place, ports, v4,
+};
 use super::scripts::{A, B, at, ring_with, send, shortest, stats, udp};
 use super::{Channel, Delivery, Happening, Random, Sim};
 use crate::engine::{Event, Options, ShardId};
@@ -16,8 +18,6 @@ use crate::policy::{Net, PacketHandle};
 use crate::report::Report;
 use crate::route::Route;
 use crate::state::{Snapshot, Write};
-
-const D: Mac = Mac([0, 0, 0, 0, 0, 0xd]);
 
 impl Sim {
     /// Something else is declared from now on, and in the next run of the controller.
@@ -301,26 +301,6 @@ fn some_facts(random: &mut Random) -> Arc<Facts> {
         }
     }
     facts(switches, pinned(&hosts))
-}
-
-/// One random event of a network, without facts.
-fn event(sim: &mut Sim, random: &mut Random, all: &[Location]) {
-    let (a, b, c) = (*random.pick(all), *random.pick(all), *random.pick(all));
-    let macs = [A, B, C, D];
-    let (from, to) = (*random.pick(&macs), *random.pick(&macs));
-    match random.below(10) {
-        0 => sim.tell(Event::LinkUp { a, b }),
-        1 => sim.tell(Event::LinkDown { a, b }),
-        2 => sim.tell(Event::PortIsEdge { port: a }),
-        3 => sim.tell(Event::PortIsNew { port: a }),
-        4 => sim.tell(Event::Segment { ports: [a, b, c].into() }),
-        5 => sim.tell(Event::SegmentLeft { port: a }),
-        6 => sim.set_port(a, random.chance(70)),
-        7 if random.one_in(4) => sim.restart(a.switch),
-        8 => drop(send(sim, a, announce(from, v4(0xa + random.below(4) as u8)))),
-        _ => drop(send(sim, a, udp(from, to, 80))),
-    }
-    sim.run();
 }
 
 /// Lets everything go that was found or learned, and then has it found and learned again. Returns what the network does
