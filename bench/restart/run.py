@@ -209,9 +209,13 @@ class NewFlows:
         known = list(self.arrived)
         since = [took for _, sent, took in known if sent >= at - 0.1]
         before = [took for _, sent, took in known if sent < at - 0.1]
+        # When those before the lost ones were sent.
+        pairs = itertools.pairwise(sorted(known))
+        lost = [round(a[1] - at, 2) for a, b in pairs for _ in range(a[0] + 1, b[0])]
         return {
             "new_flows": len(known),
-            "new_flows_lost": max(number for number, *_ in known) + 1 - len(known),
+            "new_flows_lost": len(lost),
+            "new_flows_lost_at": lost,
             "new_flow_longest_before": round(max(before), 3),
             "new_flow_longest": round(max(since), 3),
             "new_flows_slow_at": [round(sent - at, 2) for _, sent, took in known if took > 0.05 and sent >= at - 0.1],

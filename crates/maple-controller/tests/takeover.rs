@@ -3,7 +3,7 @@
 mod common;
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,21 +21,32 @@ use maple_wire::{Action, Dpid, Field, Message, PortNo, Version};
 const GATED: u16 = 0x88b5;
 /// Others take the way to the other switch at once.
 const PLAIN: u16 = 0x88b6;
+const OTHER: u16 = 0x88b7;
 /// The port of each switch that leads to the other one.
 const BETWEEN: PortNo = PortNo(2);
 
-/// The socket by which one controller takes over from another, which goes with its test.
-struct Control(PathBuf);
+/// Where both controllers have their control socket and their state file. It goes with its test.
+struct Folder(PathBuf);
 
-impl Control {
-    fn new(name: &str) -> Control {
-        Control(std::env::temp_dir().join(format!("maple-takeover-{name}-{}", std::process::id())))
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("maple-takeover-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("it can be made");
+        Folder(path)
+    }
+
+    fn control(&self) -> PathBuf {
+        self.0.join("control.sock")
+    }
+
+    fn state(&self) -> PathBuf {
+        self.0.join("state")
     }
 }
 
-impl Drop for Control {
+impl Drop for Folder {
     fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.0));
+        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
@@ -48,13 +59,14 @@ fn policy(pkt: &PacketHandle, net: &Net) -> Route {
     net.locate(pkt.eth_src()).map_or(Route::drop(), |from| net.shortest_path(from, to))
 }
 
-fn options(control: &Path) -> ControllerOptions {
+fn options(folder: &Folder, remembers: bool) -> ControllerOptions {
     let mut options = ControllerOptions::new(Arc::new(policy));
     options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     (options.workers, options.pin) = (2, false);
     // Nothing is given up while the test goes on.
     (options.engine.hold, options.engine.new_port_hold) = (LONG, LONG);
-    options.control = Some(control.to_owned());
+    options.control = Some(folder.control());
+    options.state_file = remembers.then(|| folder.state());
     options
 }
 
@@ -62,6 +74,9 @@ fn options(control: &Path) -> ControllerOptions {
 struct Switches {
     peers: [Peer; 2],
     confirms: bool,
+    /// The second one answers nothing, and has these messages to answer.
+    is_silent: bool,
+    unanswered: Vec<(u32, Message)>,
     /// What they were told to send of the packets of [`frame`].
     sent: Vec<(Dpid, PacketOut)>,
 }
@@ -69,7 +84,7 @@ struct Switches {
 impl Switches {
     fn connect(address: SocketAddr, version: Version) -> Switches {
         let peers = [1, 2].map(|dpid| Peer::begin(address, version, dpid));
-        Switches { peers, confirms: true, sent: Vec::new() }
+        Switches { peers, confirms: true, is_silent: false, unanswered: Vec::new(), sent: Vec::new() }
     }
 
     /// Serves the controller until something holds.
@@ -82,9 +97,13 @@ impl Switches {
     }
 
     fn serve(&mut self) {
+        if !self.is_silent {
+            self.unanswered.drain(..).for_each(|(xid, message)| self.peers[1].answer(xid, &message));
+        }
         for (here, there) in [(0, 1), (1, 0)] {
             while let Some((header, message)) = self.peers[here].receive(Duration::from_millis(2)) {
                 match message {
+                    message if here == 1 && self.is_silent => self.unanswered.push((header.xid, message)),
                     Message::BarrierRequest if !self.confirms => {}
                     Message::PacketOut(out) if is_ours(&out) => self.sent.push((self.peers[here].dpid, out)),
                     Message::PacketOut(out) if outputs(&out) == [BETWEEN] => {
@@ -111,7 +130,7 @@ fn frame(kind: u16) -> Vec<u8> {
 }
 
 fn is_ours(out: &PacketOut) -> bool {
-    [GATED, PLAIN].iter().any(|kind| out.data == frame(*kind))
+    [GATED, PLAIN, OTHER].iter().any(|kind| out.data == frame(*kind))
 }
 
 fn outputs(out: &PacketOut) -> Vec<PortNo> {
@@ -123,7 +142,7 @@ fn outputs(out: &PacketOut) -> Vec<PortNo> {
 }
 
 /// One controller takes over from another. The switches serve both meanwhile.
-fn take_over(old: Controller, control: &Path, switches: &mut Switches) -> Controller {
+fn take_over(old: Controller, folder: &Folder, remembers: bool, switches: &mut Switches) -> Controller {
     let handle = old.handle();
     handle.serve_successors();
     thread::scope(|scope| {
@@ -138,8 +157,8 @@ fn take_over(old: Controller, control: &Path, switches: &mut Switches) -> Contro
             panic!("nobody takes over");
         });
         let new = scope.spawn(|| {
-            let takeover = Takeover::ask(control, false).expect("the other one answers");
-            Controller::take_over(options(control), takeover).expect("it takes over")
+            let takeover = Takeover::ask(&folder.control(), false).expect("the other one answers");
+            Controller::take_over(options(folder, remembers), takeover).expect("it takes over")
         });
         switches.until("a take-over", |_| old.is_finished() && new.is_finished());
         assert_eq!(old.join().expect("it ends"), 2, "both connections are handed over");
@@ -147,17 +166,17 @@ fn take_over(old: Controller, control: &Path, switches: &mut Switches) -> Contro
     })
 }
 
-fn decided(handle: &Handle) -> u64 {
+fn count(handle: &Handle, name: &str) -> u64 {
     let stats = handle.stats();
-    let named = |name: &str| stats.total.engine.iter().find(|(n, _)| *n == name).map(|(_, count)| count);
-    named("misses").expect("it is counted")
+    let named = stats.total.engine.iter().find(|(n, _)| *n == name).map(|(_, count)| count);
+    named.expect("it is counted")
 }
 
 #[test]
 fn packets_that_wait_in_the_old_process_are_answered_by_the_new_one_each_once() {
     for version in [Version::Of10, Version::Of13] {
-        let control = Control::new(&format!("waiting-{version}"));
-        let old = Controller::start(options(&control.0)).expect("it starts");
+        let folder = Folder::new(&format!("waiting-{version}"));
+        let old = Controller::start(options(&folder, false)).expect("it starts");
         let handle = old.handle();
         let mut switches = Switches::connect(handle.addresses()[0], version);
         switches.until("a link", |_| handle.links().len() == 1);
@@ -165,11 +184,11 @@ fn packets_that_wait_in_the_old_process_are_answered_by_the_new_one_each_once() 
         switches.confirms = false;
         switches.peers[0].send(0, &packet_in(1, frame(PLAIN)));
         switches.peers[0].send(0, &packet_in(1, frame(GATED)));
-        switches.until("two decisions", |_| decided(&handle) == 2);
+        switches.until("two decisions", |_| count(&handle, "misses") == 2);
         (0..50).for_each(|_| switches.serve());
         assert_eq!(switches.sent(), [], "{version}: both wait");
         switches.confirms = true;
-        let new = take_over(old, &control.0, &mut switches);
+        let new = take_over(old, &folder, false, &mut switches);
         let handle = new.handle();
         let on_its_way = |kind| (1, vec![BETWEEN], kind);
         switches.until("an answer to the packet that waited for rules", |switches| !switches.sent.is_empty());
@@ -181,4 +200,31 @@ fn packets_that_wait_in_the_old_process_are_answered_by_the_new_one_each_once() 
         assert_eq!(switches.sent(), [on_its_way(PLAIN), on_its_way(GATED)], "{version}: once each");
         new.stop();
     }
+}
+
+#[test]
+fn a_packet_from_a_switch_that_is_up_waits_for_the_switch_where_it_leaves() {
+    let folder = Folder::new("egress");
+    let old = Controller::start(options(&folder, true)).expect("it starts");
+    let handle = old.handle();
+    let mut switches = Switches::connect(handle.addresses()[0], Version::Of13);
+    switches.until("a link", |_| handle.links().len() == 1);
+    switches.peers[0].send(0, &packet_in(1, frame(PLAIN)));
+    switches.until("an answer", |switches| !switches.sent.is_empty());
+    // What is new is written twice a second.
+    let later = Instant::now() + Duration::from_millis(1500);
+    switches.until("that is on disk", |_| Instant::now() > later);
+    switches.sent.clear();
+    switches.is_silent = true;
+    let new = take_over(old, &folder, true, &mut switches);
+    let handle = new.handle();
+    switches.peers[0].send(0, &packet_in(1, frame(OTHER)));
+    switches.until("that it is sent without a rule", |_| count(&handle, "sent_by_controller") == 1);
+    (0..50).for_each(|_| switches.serve());
+    assert_eq!(switches.sent(), [], "the switch does not answer yet");
+    switches.is_silent = false;
+    switches.until("the packet", |switches| !switches.sent.is_empty());
+    (0..50).for_each(|_| switches.serve());
+    assert_eq!(switches.sent(), [(2, vec![PortNo(1)], OTHER)]);
+    new.stop();
 }

@@ -204,7 +204,10 @@ impl Session {
         let turn = match next {
             Next::Piece if is_sample => self.ask_for_piece(now, &mut pieces, out),
             Next::Piece => Turn::Ask(after(now, pieces.rest(now))),
-            Next::Part | Next::Nothing => return drop(self.all_rules.remove(at)),
+            Next::Part | Next::Nothing => {
+                self.all_rules.remove(at);
+                return;
+            }
         };
         self.all_rules[at] = AllRules { xid, turn, pieces };
     }

@@ -8,13 +8,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use maple_core::engine::{Event, InstalledFlow, Time};
 use maple_wire::msg::{PortReason, PortStatus};
-use maple_wire::{Dpid, Port, PortNo};
+use maple_wire::{Dpid, Message, Port, PortNo};
 
 use super::Shard;
 use super::registry::ConnectionId;
 use super::returns::attachment;
 use crate::session::SwitchInfo;
 use crate::takeover::CopiedSwitch;
+
+/// The most packets that wait for a switch to be up.
+const MOST_PACKETS: usize = 1024;
 
 /// The announced switches of a shard that are not up yet.
 #[derive(Debug, Default)]
@@ -28,6 +31,8 @@ struct Switch {
     connection: Option<ConnectionId>,
     /// Whether the engine restores it already.
     is_restored: bool,
+    /// Packets that it is to send when it is up.
+    packets: Vec<(u32, Message)>,
 }
 
 impl Announced {
@@ -47,6 +52,17 @@ impl Announced {
     pub fn note_connection(&mut self, dpid: Dpid, connection: ConnectionId) {
         self.0.entry(dpid).and_modify(|switch| switch.connection = Some(connection));
     }
+
+    /// The engine sends something to this switch. If that is a packet, and the connection has come, the switch gets it when
+    /// it is up: another switch that was up earlier may have received the packet.
+    pub fn note_sent(&mut self, dpid: Dpid, xid: u32, message: &Message) {
+        let switch = self.0.get_mut(&dpid).filter(|switch| switch.connection.is_some());
+        if let (Some(switch), Message::PacketOut(_)) = (switch, message)
+            && switch.packets.len() < MOST_PACKETS
+        {
+            switch.packets.push((xid, message.clone()));
+        }
+    }
 }
 
 impl Shard {
@@ -54,7 +70,8 @@ impl Shard {
     pub(super) fn announce(&mut self, switch: CopiedSwitch) {
         let CopiedSwitch { info, rules } = switch;
         let (dpid, rules) = (info.features.dpid, Some(rules));
-        self.announced.0.insert(dpid, Switch { info: info.clone(), rules, connection: None, is_restored: false });
+        let switch = Switch { info: info.clone(), rules, connection: None, is_restored: false, packets: Vec::new() };
+        self.announced.0.insert(dpid, switch);
         self.events.push(up(info));
     }
 
@@ -71,7 +88,8 @@ impl Shard {
     /// returned.
     pub(super) fn known_switch_up(&mut self, now: Time, slot: usize, info: SwitchInfo) -> Option<SwitchInfo> {
         let dpid = info.features.dpid;
-        let Some(Switch { info: before, is_restored, .. }) = self.announced.0.remove(&dpid) else { return Some(info) };
+        let Some(switch) = self.announced.0.remove(&dpid) else { return Some(info) };
+        let Switch { info: before, is_restored, packets, .. } = switch;
         let ports = before.ports.clone();
         if (SwitchInfo { ports: info.ports.clone(), ..before }) != info {
             self.events.push(Event::SwitchDown { dpid });
@@ -93,6 +111,7 @@ impl Shard {
         if let Some(session) = self.connections.get(slot).and_then(|connection| connection.session()) {
             session.read_flows(now, &mut self.outputs);
         }
+        packets.iter().for_each(|(xid, message)| self.send_for_engine(now, dpid, *xid, message));
         None
     }
 

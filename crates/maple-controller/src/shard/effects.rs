@@ -253,8 +253,8 @@ impl Shard {
     }
 
     /// Sends a message of the engine's. Nothing is sent if the switch has disconnected; the engine will get that event.
-    fn send_for_engine(&mut self, now: Time, dpid: Dpid, xid: u32, message: &Message) {
-        let Some(slot) = self.by_dpid.get(&dpid).copied() else { return };
+    pub(super) fn send_for_engine(&mut self, now: Time, dpid: Dpid, xid: u32, message: &Message) {
+        let Some(slot) = self.by_dpid.get(&dpid).copied() else { return self.announced.note_sent(dpid, xid, message) };
         match message {
             Message::FlowMod(_) | Message::BundleAdd(_) => return self.send_flow_mod(slot, dpid, xid, message),
             Message::PacketOut(packet_out) if packet_out.actions.len() > MAX_OUTPUTS => {
