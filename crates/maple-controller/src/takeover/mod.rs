@@ -205,7 +205,7 @@ impl Successor {
     pub(crate) fn send(&mut self, handed: &HandedOver) -> io::Result<()> {
         let row = HandedRow {
             listeners: handed.listeners.iter().map(|(_, is_tls)| *is_tls).collect(),
-            connections: handed.connections.iter().map(ConnectionRow::of).collect::<io::Result<_>>()?,
+            connections: handed.connections.iter().map(ConnectionRow::of).collect(),
             names: handed.names.iter().map(ToString::to_string).collect(),
             state: handed.state.iter().filter_map(StateRow::of).collect(),
             leaves: handed.leaves.iter().map(|(row, leaf)| (*row, leaf.as_ref().map(WitnessRow::of))).collect(),

@@ -65,13 +65,18 @@ pub(super) struct ConnectionRow {
 }
 
 impl ConnectionRow {
-    /// # Errors
-    /// If its version can't express what its switch has sent.
-    pub fn of(connection: &HandedConnection) -> io::Result<ConnectionRow> {
+    /// A packet that its version can't express is left out.
+    pub fn of(connection: &HandedConnection) -> ConnectionRow {
         let HandedConnection { socket: _, dpid, version, partial, packets } = connection;
-        let packet = |packet: &PacketIn| Ok(hex(&encoded(*version, &Message::PacketIn(packet.clone()))?));
-        let packets = packets.iter().map(packet).collect::<io::Result<_>>()?;
-        Ok(ConnectionRow { version: *version as u8, dpid: dpid.0, partial: partial.clone(), packets })
+        let packet = |packet: &PacketIn| match encoded(*version, &Message::PacketIn(packet.clone())) {
+            Ok(bytes) => Some(hex(&bytes)),
+            Err(error) => {
+                tracing::warn!(%dpid, %error, "a packet can't be handed over");
+                None
+            }
+        };
+        let packets = packets.iter().filter_map(packet).collect();
+        ConnectionRow { version: *version as u8, dpid: dpid.0, partial: partial.clone(), packets }
     }
 
     pub fn connection(self, socket: TcpStream) -> io::Result<HandedConnection> {
