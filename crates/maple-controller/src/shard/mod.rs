@@ -356,8 +356,7 @@ impl Shard {
     fn timeout(&self) -> Option<Duration> {
         let can_read = !self.to_read.is_empty() && self.reads();
         let has_events = !self.events.is_empty() || !self.backlog.is_empty();
-        if can_read || self.outgoing.has_own() || has_events || (self.listeners.are_ready() && self.finishing.is_none())
-        {
+        if can_read || self.outgoing.has_own() || has_events || self.accepts() {
             return Some(Duration::ZERO);
         }
         let timer = self.timers.peek().map(|Reverse((time, _))| *time);

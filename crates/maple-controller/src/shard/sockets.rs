@@ -75,8 +75,8 @@ impl Listeners {
         released.collect()
     }
 
-    /// Whether there may be connections to accept now.
-    pub fn are_ready(&self) -> bool {
+    /// Whether a socket may have a connection, and accepting is not paused.
+    fn are_ready(&self) -> bool {
         self.ready && self.paused_until.is_none()
     }
 
@@ -137,10 +137,15 @@ impl Shard {
         self.want_read(slot);
     }
 
+    /// Whether there may be connections to accept now.
+    pub(super) fn accepts(&self) -> bool {
+        self.listeners.are_ready() && self.finishing.is_none()
+    }
+
     /// Accepts a bounded number of connections, and assigns each to the shard with the fewest.
     pub(super) fn accept(&mut self, now: Time) {
         self.listeners.paused_until.take_if(|until| *until <= now);
-        if !self.listeners.are_ready() || self.finishing.is_some() {
+        if !self.accepts() {
             return;
         }
         for _ in 0..ACCEPT_SHARE {
@@ -218,11 +223,7 @@ impl Shard {
             packets.entry(dpid).or_default().push(packet);
         }
         let slots: Vec<usize> = self.connections.iter().map(|connection| connection.id.slot).collect();
-        let mut connections: Vec<HandedConnection> = slots.into_iter().filter_map(|slot| self.release(slot)).collect();
-        for connection in &mut connections {
-            connection.packets = packets.remove(&connection.dpid).unwrap_or_default();
-            connection.packets.truncate(MAX_EARLY);
-        }
+        let connections = slots.into_iter().filter_map(|slot| self.release(slot, &mut packets)).collect();
         // If the other thread has given up, they are closed.
         drop(to.send(Released { listeners, connections }));
     }
@@ -238,8 +239,9 @@ impl Shard {
         packets
     }
 
-    /// Takes a connection without ending it, if all output is written and nothing but a policy serves it.
-    fn release(&mut self, slot: usize) -> Option<HandedConnection> {
+    /// Takes a connection without ending it, if all output is written and nothing but a policy serves it; with its
+    /// switch's packets.
+    fn release(&mut self, slot: usize, packets: &mut BTreeMap<Dpid, Vec<PacketIn>>) -> Option<HandedConnection> {
         let began = self.clock.now();
         let connection = self.connections.get(slot)?;
         let ConnectionState::Open { session, framer } = &connection.state else { return None };
@@ -263,7 +265,9 @@ impl Shard {
         connection.socket.deregister(self.poll.registry()).ok()?;
         self.registry.release(dpid, id);
         self.registry.remove_connection(self.id);
-        Some(HandedConnection { socket: socket.into(), dpid, version, partial, packets: Vec::new() })
+        let mut packets = packets.remove(&dpid).unwrap_or_default();
+        packets.truncate(MAX_EARLY);
+        Some(HandedConnection { socket: socket.into(), dpid, version, partial, packets })
     }
 
     /// Whether sockets are read now.

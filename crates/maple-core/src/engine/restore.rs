@@ -34,7 +34,8 @@
 //!
 //! As for a reload: a run for each leaf, and building each table once. Runs are spread over about a second
 //! ([`Restoring::batch`]), because packets that come meanwhile are decided in between, and switches may share the cores.
-//! Each table is built, and compared with the switch's rules, in a turn of its own. Such a turn takes about 4 µs a rule.
+//! Each table is built, and compared with the switch's rules, in a turn of its own. Such a turn takes 4 µs a rule with
+//! 3,000 rules, and more for each with more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;

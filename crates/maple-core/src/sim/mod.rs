@@ -9,12 +9,12 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use maple_wire::msg::stats::{Desc, PortStats};
-use maple_wire::msg::{Features, FlowRemoved, Message, PacketIn, PacketInView, PortReason, PortStatus};
+use maple_wire::msg::{Features, FlowRemoved, Message, PortReason, PortStatus};
 use maple_wire::{Dpid, Match, Packet, Port, PortNo, Version};
 
 use crate::engine::{
-    BARRIER_ROUNDS, Candidate, Effect, Engine, Event, InstalledFlow, ListenerPacket, LiveNews, Options, Rehearsal,
-    Rehearsed, RuleCount, ShardId, Time, Trial,
+    Candidate, Engine, Event, InstalledFlow, ListenerPacket, LiveNews, Options, Rehearsal, Rehearsed, RuleCount,
+    ShardId, Time, Trial,
 };
 use crate::network::{Location, Mac};
 use crate::policy::Policy;
@@ -29,6 +29,7 @@ pub mod cases;
 mod frames;
 mod random;
 mod switch;
+mod time;
 
 #[cfg(test)]
 mod compose;
@@ -104,9 +105,6 @@ impl std::fmt::Debug for Delivery {
         write!(f, "{} at {}", maple_wire::packet::text::summary(&packet), self.at)
     }
 }
-
-/// The maximum number of steps until a network is at rest. The largest case needs a few thousand.
-const MAX_STEPS: usize = 100_000;
 
 /// Two parties between whom order is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -410,156 +408,6 @@ impl Sim {
         self.schedule(Channel::Removals(dpid), event);
     }
 
-    /// Runs until nothing is under way and no timer is due within a minute from the start.
-    pub fn run(&mut self) {
-        let end = self.now + Duration::from_secs(60);
-        let mut left = MAX_STEPS;
-        while let Some(next) = self.next_time().filter(|next| *next <= end || !self.queue.is_empty()) {
-            self.step_to(next);
-            left -= 1;
-            assert!(left > 0, "never at rest; first of what moves: {:?}", self.queue.values().next());
-        }
-    }
-
-    /// Writes from outside, and runs just until the rules have followed.
-    pub fn write_and_settle(&mut self, writes: Vec<Write>) {
-        let commit = self.store.update(|_| writes);
-        let shards: Vec<ShardId> = (0..self.engines.len()).map(|shard| ShardId(shard as u8)).collect();
-        for (shard, commit) in commit.by_shard(&self.store.snapshot()) {
-            self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(Event::Committed(commit))));
-        }
-        for round in 1..=BARRIER_ROUNDS {
-            for shard in &shards {
-                self.schedule(
-                    Channel::Outside(*shard),
-                    Happening::Event(*shard, Box::new(Event::AwaitBarriers(round))),
-                );
-            }
-            while !shards.iter().all(|shard| self.settled.contains(&(*shard, round))) {
-                let next = self.next_time().expect("a shard will answer");
-                self.step_to(next);
-            }
-        }
-        self.settled.clear();
-    }
-
-    /// Lets this much time pass.
-    pub fn run_for(&mut self, span: Duration) {
-        let end = self.now + span;
-        while let Some(next) = self.next_time().filter(|next| *next <= end) {
-            self.step_to(next);
-        }
-        self.now = end;
-    }
-
-    fn next_time(&self) -> Option<Time> {
-        let timers = self.engines.iter().filter_map(Engine::next_deadline);
-        timers.chain(self.queue.keys().next().map(|(time, _)| *time)).min()
-    }
-
-    fn step_to(&mut self, time: Time) {
-        self.now = self.now.max(time);
-        let mut batches: BTreeMap<ShardId, Vec<Event>> = BTreeMap::new();
-        while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            match entry.remove() {
-                Happening::Event(shard, event) => batches.entry(shard).or_default().push(*event),
-                Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
-                Happening::ReadFlows(dpid) => {
-                    let flows = self.switches.get(&dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
-                    self.flows_read(dpid, flows);
-                }
-                Happening::Frame(at, frame) => self.arrive(at, &frame),
-            }
-        }
-        let due = |engine: &Engine| engine.next_deadline().is_some_and(|deadline| deadline <= time);
-        for index in 0..self.engines.len() {
-            let shard = ShardId(index as u8);
-            if batches.contains_key(&shard) || due(&self.engines[index]) {
-                self.wake(shard, batches.remove(&shard).unwrap_or_default());
-                self.go_on_restoring();
-            }
-        }
-    }
-
-    /// What a shard does with the packets in its read buffer before it handles other events: answers those that a leaf
-    /// answers.
-    fn answer_hits(&mut self, shard: ShardId, events: Vec<Event>) -> Vec<Event> {
-        let mut others = Vec::new();
-        for event in events {
-            let answer = match &event {
-                Event::PacketIn { dpid, packet_in } => self.answer_hit(shard, *dpid, packet_in),
-                _ => None,
-            };
-            if answer.is_none() {
-                others.push(event);
-            }
-        }
-        others
-    }
-
-    fn answer_hit(&mut self, shard: ShardId, dpid: Dpid, packet_in: &PacketIn) -> Option<()> {
-        let version = self.switches.get(&dpid)?.version;
-        let (mut bytes, mut answer) = (Vec::new(), Vec::new());
-        Message::PacketIn(packet_in.clone()).encode(version, 0, &mut bytes).expect("a switch can say what it sends");
-        let view = PacketInView::new_checked(version, &bytes).expect("it holds together");
-        let answered = self.engines[usize::from(shard.0)].hits(self.now, dpid)?.answer(&[view], &mut answer);
-        assert_eq!(answered.packet_outs, usize::from(!answer.is_empty()));
-        if answered.packets == 0 {
-            return None;
-        }
-        if !answer.is_empty() {
-            let (header, message) = Message::decode(&answer).expect("a packet-out");
-            self.schedule(Channel::ToSwitch(dpid), Happening::Message(dpid, header.xid, Box::new(message)));
-        }
-        self.hits += 1;
-        Some(())
-    }
-
-    fn wake(&mut self, shard: ShardId, events: Vec<Event>) {
-        for event in &events {
-            if let Event::SwitchDown { dpid } = event {
-                self.unheard.remove(dpid);
-            }
-        }
-        let mut events = self.answer_hits(shard, events);
-        let mut effects = Vec::new();
-        self.engines[usize::from(shard.0)].handle(self.now, &mut events, &mut effects);
-        self.engines[usize::from(shard.0)].check_remembered();
-        self.history.extend(self.trail.try_iter());
-        for effect in effects {
-            match effect {
-                Effect::Send { dpid, xid, message } | Effect::Poll { dpid, xid, message } => {
-                    self.schedule(Channel::ToSwitch(dpid), Happening::Message(dpid, xid, Box::new(message)));
-                }
-                Effect::ReadFlows { dpid } => {
-                    self.is_up(dpid);
-                    self.schedule(Channel::ToSwitch(dpid), Happening::ReadFlows(dpid));
-                }
-                Effect::Mail { to, mail } => {
-                    let event = Happening::Event(to, Box::new(Event::Mail(mail)));
-                    self.schedule(Channel::Mail(shard, to), event);
-                }
-                Effect::Report(report) => self.reports.push(report),
-                Effect::BarriersDone(token) => self.settled.push((shard, token)),
-                Effect::RuleCounted { token, count } => self.counted.push((token, count)),
-                Effect::Tried { candidate, trial } => {
-                    self.trials.push(trial);
-                    let tried = self.candidate.clone().filter(|there| there.number == candidate);
-                    let adopt = tried.map(|tried| Happening::Event(shard, Box::new(Event::Adopt(tried))));
-                    adopt.into_iter().for_each(|adopt| self.schedule(Channel::Outside(shard), adopt));
-                }
-                Effect::Adopted { candidate } => self.adopted = self.adopted.max(candidate as usize),
-                Effect::Remember(leaves) => self.memory.note(leaves),
-                // A switch of a simulation restarts without its rules.
-                Effect::Departed { leaves, .. } => {
-                    self.memory.note(leaves.into_iter().map(|(id, _)| (id, None)).collect());
-                }
-                Effect::ListenerPacket(heard) => self.heard.push(heard),
-                Effect::Live { token, news } => self.live.push((token, news)),
-            }
-        }
-    }
-
     fn announce(&mut self, dpid: Dpid) {
         let (version, n_tables) = (self.switches[&dpid].version, self.switches[&dpid].tables);
         let ports: Vec<Port> = self
@@ -584,22 +432,6 @@ impl Sim {
     fn notify(&mut self, dpid: Dpid, event: Event) {
         let shard = self.shards[&dpid];
         self.schedule(Channel::ToShard(dpid), Happening::Event(shard, Box::new(event)));
-    }
-
-    fn schedule(&mut self, channel: Channel, happening: Happening) {
-        self.schedule_after(Duration::ZERO, channel, happening);
-    }
-
-    fn schedule_after(&mut self, delay: Duration, channel: Channel, happening: Happening) {
-        if matches!(channel, Channel::ToSwitch(dpid) if self.unheard.contains(&dpid)) {
-            return;
-        }
-        let longest = self.max_delay.as_nanos().max(1) as usize;
-        let time = self.now + delay + Duration::from_nanos(1 + self.random.below(longest) as u64);
-        let last = self.last.entry(channel).or_default();
-        *last = time.max(*last);
-        self.sent += 1;
-        self.queue.insert((*last, self.sent), happening);
     }
 
     /// The datapath ids of all switches.
