@@ -35,9 +35,9 @@ def follow() -> None:
     while True:
         now = seen()
         for gone in sorted(before - now):
-            print(f"{gone} is gone", flush=True)
+            print(f"{gone} is gone")
         for new in sorted(now - before):
-            print(f"{new} is there", flush=True)
+            print(f"{new} is there")
         before = now
         time.sleep(0.1)
 

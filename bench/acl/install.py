@@ -9,7 +9,6 @@ the memory of the controller.
 from __future__ import annotations
 
 import argparse
-import os
 import re
 import signal
 import socket
@@ -71,7 +70,7 @@ def controller(file: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, float
         port = probe.getsockname()[1]
     command = [*MAPLE, "run", str(file), "--listen", f"127.0.0.1:{port}", "--control", "none"]
     began = time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    process = subprocess.Popen(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         line = process.stdout.readline().decode()

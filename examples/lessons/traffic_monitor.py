@@ -24,4 +24,4 @@ def tell(counts: Counts, net: Network) -> None:
             print(f"{place:>8} {port.rx_bytes:16} {port.tx_bytes:16}  {rates}")
     for pair in counts.traffic[:3]:
         if pair.source and pair.destination:
-            print(f"{pair.source} to {pair.destination}: {pair.bytes} bytes, {pair.mbps or 0:.2f} Mbit/s", flush=True)
+            print(f"{pair.source} to {pair.destination}: {pair.bytes} bytes, {pair.mbps or 0:.2f} Mbit/s")

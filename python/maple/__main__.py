@@ -1,6 +1,7 @@
 """The ``maple`` command: the same program as the Rust-only binary, with Python policies."""
 
 import atexit
+import io
 import os
 import sys
 import threading
@@ -10,11 +11,23 @@ from maple import _maple
 
 def main() -> int:
     """Runs the command line; the exit status."""
+    _write_whole_lines()
     status = _maple.main(["maple", *sys.argv[1:]])
     others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
     if any(thread.daemon for thread in others):
         _leave(status, [thread for thread in others if not thread.daemon])
     return status
+
+
+def _write_whole_lines() -> None:
+    """What a policy prints comes out a line at a time, at once, and no line of the log gets into the middle of it.
+
+    The interpreter would keep pages of it back for a file or a pipe, and with ``PYTHONUNBUFFERED`` write each argument
+    of ``print`` on its own.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
 
 
 def _leave(status: int, awaited: list[threading.Thread]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import socket
@@ -136,6 +137,18 @@ def test_a_terminal_that_closes_stops_nothing(tmp_path: Path) -> None:
         assert maple("show", "switches", "--control", running.control).returncode == 0
     finally:
         assert running.stop() == 0
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_what_a_policy_prints_comes_out_a_line_at_a_time(tmp_path: Path, unbuffered: str) -> None:
+    file = tmp_path / "talks.py"
+    file.write_text('import sys\nprint("one", 1)\nprint("two", 2, file=sys.stderr)\ntell = lambda pkt: None\n')
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.settimeout(20)
+    with ours, theirs:
+        env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        subprocess.run([*MAPLE, "check", str(file)], stdout=theirs, stderr=theirs, env=env, timeout=60, check=False)
+        assert [ours.recv(100), ours.recv(100)] == [b"one 1\n", b"two 2\n"]
 
 
 def test_policies_are_named_and_options_checked() -> None:

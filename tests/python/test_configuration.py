@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -74,9 +73,7 @@ class Running:
         self.control, self.log = folder / "control", folder / "log"
         command = [*MAPLE, "run", "--config", str(folder / "maple.toml"), *arguments]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd="/", env={**os.environ, "PYTHONUNBUFFERED": "1"}
-            )
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/")
         wait_for("the control socket", lambda: self.control.exists() or self.process.poll() is not None)
 
     def show(self, *what: str) -> str:

@@ -56,7 +56,6 @@ class Manager:
             "LISTEN_FDS": "1",
             "STATE_DIRECTORY": str(self.folder / "state"),
             "RUNTIME_DIRECTORY": str(self.folder / "run"),
-            "PYTHONUNBUFFERED": "1",
             **variables,
         }
         with (self.folder / "log").open("w") as log:
@@ -201,9 +200,7 @@ class Logging:
         self.control, self.log = folder / "control", folder / "log"
         command = [*MAPLE, "run", "builtin:flood", "--listen", "127.0.0.1:0", "--control", str(self.control)]
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                [*command, *arguments], stdout=log, stderr=log, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-            )
+            self.process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log)
         wait_for("the control socket", lambda: self.control.exists() or self.process.poll() is not None)
 
     def lines(self) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -56,9 +55,7 @@ class Controller:
             file.write_text(json.dumps(costs))
             command += ["--weights", str(file)]
         with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                command, stdout=log, stderr=log, env=os.environ | {"PYTHONUNBUFFERED": "1"}
-            )
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
             wait_for("the controller to start", self._has_started)
         except BaseException:
