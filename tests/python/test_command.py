@@ -142,13 +142,20 @@ def test_a_terminal_that_closes_stops_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_what_a_policy_prints_comes_out_a_line_at_a_time(tmp_path: Path, unbuffered: str) -> None:
     file = tmp_path / "talks.py"
-    file.write_text('import sys\nprint("one", 1)\nprint("two", 2, file=sys.stderr)\ntell = lambda pkt: None\n')
+    printed = 'print("one", 1)\nprint("two", 2, file=sys.stderr)\n'
+    file.write_text(f"import sys\nfrom maple import drop, policy\n{printed}@policy\ndef f(pkt, net): return drop()\n")
+    # Each write is a message of its own.
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(20)
     with ours, theirs:
         env = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
-        subprocess.run([*MAPLE, "check", str(file)], stdout=theirs, stderr=theirs, env=env, timeout=60, check=False)
-        assert [ours.recv(100), ours.recv(100)] == [b"one 1\n", b"two 2\n"]
+        command = [*MAPLE, "run", str(file), "--listen", "127.0.0.1:0", "--control", "none"]
+        process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=env)
+        try:
+            assert [ours.recv(100), ours.recv(100)] == [b"one 1\n", b"two 2\n"]
+        finally:
+            process.kill()
+            process.wait()
 
 
 def test_policies_are_named_and_options_checked() -> None:
