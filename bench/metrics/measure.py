@@ -21,7 +21,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 MAPLE = os.environ.get("MAPLE", str(Path(sys.executable).with_name("maple")))
@@ -68,9 +68,11 @@ def processor_times(pid: int) -> dict[str, float]:
     """The seconds that the threads of a controller have computed which a scrape concerns."""
     times = {}
     for thread in Path(f"/proc/{pid}/task").iterdir():
-        name = (thread / "comm").read_text().strip()
-        if name.startswith("shard-") or name == "metrics":
-            times[name] = int((thread / "schedstat").read_text().split()[0]) / 1e9
+        # Other threads may end meanwhile.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            name = (thread / "comm").read_text().strip()
+            if name.startswith("shard-") or name == "metrics":
+                times[name] = int((thread / "schedstat").read_text().split()[0]) / 1e9
     return times
 
 
