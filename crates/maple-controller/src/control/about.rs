@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use crate::discovery::Key;
 use crate::tls::Tls;
 
 /// What stays as it was at the start.
@@ -15,6 +16,8 @@ pub(crate) struct About {
     listening: Vec<(SocketAddr, bool)>,
     tls: Option<Arc<Tls>>,
     state_file: Option<PathBuf>,
+    /// With which its probes are signed. Only a process that takes over is told.
+    probe_key: Key,
     /// The same moment by both clocks: one that nobody sets, and the one that people read.
     started: (Instant, SystemTime),
     /// When the policy that runs was loaded.
@@ -23,11 +26,16 @@ pub(crate) struct About {
 
 impl About {
     /// Of a controller that starts now.
-    pub fn new(listening: Vec<(SocketAddr, bool)>, tls: Option<Arc<Tls>>, state_file: Option<PathBuf>) -> About {
+    pub fn new(
+        listening: Vec<(SocketAddr, bool)>,
+        tls: Option<Arc<Tls>>,
+        state_file: Option<PathBuf>,
+        probe_key: Key,
+    ) -> About {
         // Whoever asks may be in another folder.
         let state_file = state_file.map(|file| std::path::absolute(&file).unwrap_or(file));
         let now = SystemTime::now();
-        About { listening, tls, state_file, started: (Instant::now(), now), policy_loaded: Mutex::new(now) }
+        About { listening, tls, state_file, probe_key, started: (Instant::now(), now), policy_loaded: Mutex::new(now) }
     }
 
     /// Whether there are certificates for TLS.
@@ -48,6 +56,11 @@ impl About {
     /// Where it listens, and whether connections begin with TLS there.
     pub fn listening(&self) -> &[(SocketAddr, bool)] {
         &self.listening
+    }
+
+    /// With which its probes are signed.
+    pub fn probe_key(&self) -> Key {
+        self.probe_key
     }
 
     /// The state file.

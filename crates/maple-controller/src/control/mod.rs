@@ -195,6 +195,7 @@ impl Handle {
             listening: self.shared.about.listening().to_vec(),
             state_file: self.shared.about.state_file().map(Path::to_owned),
             archive: self.shared.archive.as_deref(),
+            probe_key: self.shared.about.probe_key(),
             switches: self.query_all(ShardQuery::Copies).into_iter().flatten().collect(),
         };
         send_copy(to, self.store(), copied)

@@ -253,7 +253,7 @@ impl Controller {
         let memory = Memory::open(&basics.options, clock.now())?;
         // No shard runs yet, so the commit needs no distribution.
         drop(basics.options.store.adopt_versions(false)?);
-        let mut starting = Starting::new(basics, listening, clock, memory)?;
+        let mut starting = Starting::new(basics, listening, clock, memory, None)?;
         starting.run_shards(listeners)?;
         starting.serve_clients()
     }

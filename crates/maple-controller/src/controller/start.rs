@@ -119,12 +119,14 @@ pub(super) struct Starting {
 }
 
 impl Starting {
-    /// One that will listen there, each with whether connections begin with TLS.
+    /// One that will listen there, each with whether connections begin with TLS. `former_key` is the key of the probes of
+    /// the controller in whose place it is.
     pub fn new(
         basics: Basics,
         listening: Vec<(SocketAddr, bool)>,
         clock: Clock,
         memory: Memory,
+        former_key: Option<Key>,
     ) -> Result<Starting, StartError> {
         let Basics { mut options, subscriptions, snoop, workers } = basics;
         let Memory { persistence, known, archive, epoch } = memory;
@@ -141,7 +143,7 @@ impl Starting {
             mailboxes.push(mailbox);
             shards.push((poll, inbox));
         }
-        let registry = Arc::new(Registry::new(workers));
+        let (registry, key) = (Arc::new(Registry::new(workers)), Key::new()?);
         let shared = Shared {
             addresses: listening.iter().map(|(address, _)| *address).collect(),
             mailboxes: mailboxes.clone(),
@@ -153,7 +155,7 @@ impl Starting {
             pending_writes: persistence.as_ref().map(Persistence::pending_writes),
             heap_bytes: options.heap_bytes,
             reloads: Reloads::default(),
-            about: About::new(listening, options.tls.clone(), options.state_file.clone()),
+            about: About::new(listening, options.tls.clone(), options.state_file.clone(), key),
             succession: Succession::default(),
             archive,
             recording: recording.clone(),
@@ -163,7 +165,7 @@ impl Starting {
         let (handle, threads) = (Handle::new(shared), Vec::new());
         let controller =
             Controller { handle, threads, snooper: None, control: None, metrics: None, persistence, taken: 0, record };
-        let common = Common { clock, registry, key: Key(random()?), notices, subscriptions, known, recording };
+        let common = Common { clock, registry, keys: (key, former_key), notices, subscriptions, known, recording };
         Ok(Starting { controller, mailboxes, options, snoop, common, shards })
     }
 
@@ -223,7 +225,8 @@ impl Starting {
 struct Common {
     clock: Clock,
     registry: Arc<Registry>,
-    key: Key,
+    /// Of probes, and of those of the controller before.
+    keys: (Key, Option<Key>),
     notices: Notices,
     subscriptions: Subscriptions,
     /// The switches that were known before, and what takes what is to be known later.
@@ -253,7 +256,8 @@ impl Common {
             registry: Arc::clone(&self.registry),
             inbox,
             outgoing,
-            discovery: Discovery::new(self.key, options.timing, u64::from_le_bytes(random()?))
+            discovery: Discovery::new(self.keys.0, options.timing, u64::from_le_bytes(random()?))
+                .in_place_of(self.keys.1)
                 .without(options.engine.middleboxes.clone())
                 .with_facts(Arc::clone(&options.engine.facts)),
             notices: self.notices.clone(),

@@ -149,7 +149,7 @@ impl Preparing {
             }
         };
         let known = memory.known.clone();
-        let starting = Starting::new(basics, copy.listening.clone(), clock, memory)?;
+        let starting = Starting::new(basics, copy.listening.clone(), clock, memory, copy.probe_key)?;
         let surroundings = copy.remembered.as_ref().map(|all| all.surroundings.clone()).unwrap_or_default();
         let preparing = Preparing { starting, known, release, surroundings, announced: FxHashMap::default() };
         Ok((preparing, copy.switches.clone()))

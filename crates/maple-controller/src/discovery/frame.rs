@@ -3,7 +3,7 @@
 //!
 //! Chassis, port and time-to-live are for people and for other devices. Only Maple's own entry is trusted. It holds the
 //! datapath id, the port, the time of sending, and a 128-bit SipHash-2-4 authentication code over these. The key is
-//! random at each start. So a host cannot forge a probe, and the time limits how long it can replay one.
+//! random at each start; after a take-over the former one is known too. So a host cannot forge a probe, and the time limits how long it can replay one.
 
 use std::hash::Hasher;
 use std::time::Duration;
@@ -14,6 +14,8 @@ use maple_wire::packet::build::Frame;
 use maple_wire::packet::lldp::{self, Tlv};
 use maple_wire::{Dpid, Packet, PortNo};
 use siphasher::sip128::{Hash128, Hasher128, SipHasher24};
+
+use crate::random::random;
 
 /// The organisation of Maple's entry: a locally administered identifier.
 const OUI: [u8; 3] = [0x02, 0x4d, 0x50];
@@ -43,6 +45,16 @@ pub enum ProbeForm {
 /// The key of the authentication code. All shards of a controller share it.
 #[derive(Clone, Copy)]
 pub struct Key(pub [u8; 16]);
+
+impl Key {
+    /// A new one.
+    ///
+    /// # Errors
+    /// If the system has no random bytes.
+    pub fn new() -> std::io::Result<Key> {
+        Ok(Key(random()?))
+    }
+}
 
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

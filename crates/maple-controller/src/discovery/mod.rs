@@ -220,6 +220,8 @@ impl std::fmt::Display for Anomaly {
 #[derive(Debug)]
 pub struct Discovery {
     key: Key,
+    /// The key of the controller that this one took over from, and until when probes of that one may arrive.
+    former: Option<(Key, Time)>,
     timing: Timing,
     ports: BTreeMap<Location, PortState>,
     /// Ports that are never probed, because what is attached would forward probes.
@@ -239,6 +241,7 @@ impl Discovery {
     pub fn new(key: Key, timing: Timing, seed: u64) -> Discovery {
         Discovery {
             key,
+            former: None,
             timing,
             ports: BTreeMap::new(),
             unprobed: BTreeSet::new(),
@@ -254,6 +257,12 @@ impl Discovery {
         Discovery { unprobed, ..self }
     }
 
+    /// In the place of a controller with this key, if there is one. Its probes that still arrive when a switch has come are
+    /// no forgeries. They are ignored, because their times are of another clock.
+    pub fn in_place_of(self, former: Option<Key>) -> Discovery {
+        Discovery { former: former.map(|key| (key, Time(0))), ..self }
+    }
+
     /// With what is declared of ports. An edge port is one as soon as it is up, and no link whatever arrives there; a link
     /// port is never an edge port; at a closed port nothing is looked for.
     pub fn with_facts(self, facts: Arc<Facts>) -> Discovery {
@@ -263,6 +272,9 @@ impl Discovery {
     /// A switch connected, with these ports.
     pub fn switch_up(&mut self, now: Time, dpid: Dpid, ports: &[Port], out: &mut Vec<DiscoveryOutput>) {
         self.switch_down(now, dpid, out);
+        if let Some((_, until)) = &mut self.former {
+            *until = after(now, self.timing.flight);
+        }
         for port in ports {
             self.port_up(now, dpid, port, out);
         }
@@ -323,6 +335,10 @@ impl Discovery {
         out: &mut Vec<DiscoveryOutput>,
     ) -> ProbeOrigin {
         let parsed = Probe::parse(self.key, frame);
+        let is_former = parsed == ParsedProbe::Forged
+            && self.former.is_some_and(|(key, until)| {
+                since.min(now) <= until && matches!(Probe::parse(key, frame), ParsedProbe::Own(..))
+            });
         if let Some(reported) = self.edges.get_mut(&at) {
             let first = !std::mem::replace(reported, true);
             out.push(DiscoveryOutput::Anomaly { at, anomaly: Anomaly::AtEdge, first });
@@ -341,6 +357,7 @@ impl Discovery {
         if let Some(port) = self.ports.get_mut(&at) {
             match parsed {
                 ParsedProbe::Own(probe, form) => self.probe_received(now, since, at, (probe, form), out),
+                _ if is_former => {}
                 _ => port.report(at, Anomaly::Forged, out),
             }
         }

@@ -55,6 +55,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::discovery::Key;
 use crate::remember::{Archive, Rows, SurroundingsRow, WitnessRow};
 pub(crate) use rows::CopiedSwitch;
 use rows::{ConnectionRow, CopyRow, HandedRow, RememberedRow, StateRow, SwitchRow};
@@ -97,6 +98,8 @@ pub(crate) struct Copy {
     pub kept: Vec<Name>,
     pub state: Vec<StateWrite>,
     pub remembered: Option<Remembered>,
+    /// With which its probes are signed. Earlier versions don't say it.
+    pub probe_key: Option<Key>,
     pub switches: Vec<CopiedSwitch>,
 }
 
@@ -155,7 +158,7 @@ impl Takeover {
         stream.set_read_timeout(Some(PATIENCE))?;
         writeln!(stream, "{}", request(has_tls))?;
         let row: CopyRow = receive(&mut stream)?;
-        let CopyRow { listening, state_file, names, kept, state, remembered, switches } = row;
+        let CopyRow { listening, state_file, names, kept, state, remembered, probe_key, switches } = row;
         let copy = Copy {
             listening,
             state_file,
@@ -163,6 +166,7 @@ impl Takeover {
             kept: kept.into_iter().map(Name::from).collect(),
             state: state.into_iter().map(StateRow::write).collect::<io::Result<_>>()?,
             remembered: remembered.map(remembered_of),
+            probe_key: probe_key.map(Key),
             switches: switches.into_iter().map(SwitchRow::switch).collect::<io::Result<_>>()?,
         };
         Ok(Takeover { stream, copy })
@@ -224,6 +228,7 @@ pub(crate) struct Copied<'a> {
     pub listening: Vec<(SocketAddr, bool)>,
     pub state_file: Option<PathBuf>,
     pub archive: Option<&'a Archive>,
+    pub probe_key: Key,
     pub switches: Vec<CopiedSwitch>,
 }
 
@@ -232,7 +237,7 @@ pub(crate) struct Copied<'a> {
 /// # Errors
 /// If the state file can't be read, or that process has gone.
 pub(crate) fn send_copy(stream: &mut UnixStream, store: &Store, copied: Copied<'_>) -> io::Result<Arc<Snapshot>> {
-    let Copied { listening, state_file, archive, switches } = copied;
+    let Copied { listening, state_file, archive, probe_key, switches } = copied;
     let remembered = archive.map(Archive::copy).transpose().map_err(io::Error::other)?.map(|copied| RememberedRow {
         epoch: copied.epoch,
         leaves: copied.leaves,
@@ -246,6 +251,7 @@ pub(crate) fn send_copy(stream: &mut UnixStream, store: &Store, copied: Copied<'
         kept: store.kept().iter().map(ToString::to_string).collect(),
         state: base.changes_since(&Snapshot::default()).iter().filter_map(StateRow::of).collect(),
         remembered,
+        probe_key: Some(probe_key.0),
         switches: switches.into_iter().map(SwitchRow::of).collect::<io::Result<_>>()?,
     };
     send(stream, &row)?;

@@ -28,6 +28,8 @@ pub(super) struct CopyRow {
     pub kept: Vec<String>,
     pub state: Vec<StateRow>,
     pub remembered: Option<RememberedRow>,
+    #[serde(default)]
+    pub probe_key: Option<[u8; 16]>,
     pub switches: Vec<SwitchRow>,
 }
 

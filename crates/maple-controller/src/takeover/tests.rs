@@ -13,6 +13,8 @@ use maple_wire::{Action, Field, Instruction, Match, Port, PortNo};
 use super::*;
 use crate::session::SwitchInfo;
 
+const KEY: Key = Key([3; 16]);
+
 fn pair() -> (TcpListener, TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("it listens");
@@ -41,7 +43,7 @@ fn handed(store: &Store, switches: Vec<CopiedSwitch>, handed: HandedOver) -> (Co
     let sender = std::thread::spawn(move || {
         let (mut stream, _) = socket.accept().expect("it asks");
         assert_eq!(line(&stream), request(false));
-        let copied = Copied { listening: Vec::new(), state_file: None, archive: None, switches };
+        let copied = Copied { listening: Vec::new(), state_file: None, archive: None, probe_key: KEY, switches };
         let base = send_copy(&mut stream, &store, copied).expect("it is received");
         assert_eq!(line(&stream), READY);
         Successor { stream, base }.send(&handed).expect("it is received");
@@ -63,6 +65,7 @@ fn empty() -> Copy {
         kept: Vec::new(),
         state: Vec::new(),
         remembered: None,
+        probe_key: None,
         switches: Vec::new(),
     }
 }
@@ -115,6 +118,7 @@ fn a_copy_has_the_state_and_what_switches_have_said() {
     let (copy, _) = handed(&store, switches.to_vec(), HandedOver::default());
     assert_eq!(copy.state, all);
     assert_eq!(copy.switches, switches);
+    assert_eq!(copy.probe_key.map(|key| key.0), Some(KEY.0));
 }
 
 #[test]

@@ -91,3 +91,24 @@ fn lldp_of_other_devices_is_for_the_policy() {
     assert_eq!(world.shards[1].on_lldp(world.now, world.now, at(1, 2), &foreign, &mut out), ProbeOrigin::Foreign);
     assert_eq!(out, []);
 }
+
+#[test]
+fn probes_of_the_controller_before_are_ignored_while_they_can_be_under_way() {
+    let former = Key([1; 16]);
+    let mut world = World::new(2);
+    world.shards = (0..2).map(|n| Discovery::new(KEY, Timing::default(), n).in_place_of(Some(former))).collect();
+    world.up(1, 2);
+    world.up(2, 2);
+    // By the clock of the one before, which had been running for longer.
+    let sent = later(world.now, Duration::from_secs(3600));
+    let of = |key| Probe { from: at(2, 2), sent }.frame(key, ProbeForm::Lldp, [2; 6], MS);
+    world.receive(at(1, 2), &of(former));
+    world.run(1900 * MS);
+    world.receive(at(1, 2), &of(former));
+    assert_eq!((world.attachment(at(1, 2)), &world.anomalies[..]), (Attachment::Edge, &[][..]));
+    world.receive(at(1, 2), &of(Key([2; 16])));
+    assert_eq!(world.anomalies, [(at(1, 2), Anomaly::Forged)]);
+    world.run(200 * MS);
+    world.receive(at(1, 2), &of(former));
+    assert_eq!(world.anomalies, [(at(1, 2), Anomaly::Forged); 2], "it is too late");
+}
