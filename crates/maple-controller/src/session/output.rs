@@ -191,6 +191,18 @@ pub enum CloseReason {
     Stopping,
 }
 
+impl CloseReason {
+    /// The reason if a socket fails so. It depends on what the controller had sent at that moment whether a peer that
+    /// closes is seen as an end or as a reset.
+    pub(crate) fn of(kind: std::io::ErrorKind) -> CloseReason {
+        use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        match kind {
+            UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe => CloseReason::ByPeer,
+            kind => CloseReason::Io(kind),
+        }
+    }
+}
+
 /// What a first byte that is no version of OpenFlow may mean.
 fn hint(version: u8) -> &'static str {
     /// The type of a record of TLS that has a handshake.

@@ -293,8 +293,7 @@ impl Connection {
         }
         match error.kind() {
             _ if self.bytes_in == 0 => CloseReason::Silent,
-            io::ErrorKind::UnexpectedEof => CloseReason::ByPeer,
-            kind => CloseReason::Io(kind),
+            kind => CloseReason::of(kind),
         }
     }
 }

@@ -173,7 +173,7 @@ impl Shard {
         self.want_write(id.slot);
         self.arm(id.slot);
         if let Err(error) = registered {
-            self.close(now, id.slot, CloseReason::Io(error.kind()));
+            self.close(now, id.slot, CloseReason::of(error.kind()));
         }
     }
 }

@@ -178,7 +178,7 @@ impl Shard {
         self.act(now, id.slot);
         self.want_read(id.slot);
         if let Err(error) = registered {
-            self.close(now, id.slot, CloseReason::Io(error.kind()));
+            self.close(now, id.slot, CloseReason::of(error.kind()));
         }
     }
 
@@ -210,7 +210,7 @@ impl Shard {
         self.act(now, id.slot);
         self.want_read(id.slot);
         if let Err(error) = registered {
-            self.close(now, id.slot, CloseReason::Io(error.kind()));
+            self.close(now, id.slot, CloseReason::of(error.kind()));
         }
     }
 
@@ -395,7 +395,7 @@ impl Shard {
             Ok(taken) => taken,
             Err(error) => {
                 let failure = connection.socket.tls_failure().map(CloseReason::Tls);
-                return self.drop_connection(now, slot, failure.unwrap_or(CloseReason::Io(error.kind())));
+                return self.drop_connection(now, slot, failure.unwrap_or(CloseReason::of(error.kind())));
             }
         };
         self.counters.of_bytes_out += taken as u64;
