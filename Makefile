@@ -19,7 +19,7 @@ PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build docs test test-rust test-python test-system system-packages bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-explain bench-record bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
+.PHONY: help demo build docs test test-rust test-python test-system system-packages lint-rust lint-python bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-explain bench-record bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -58,7 +58,7 @@ $(MATURIN): pyproject.toml
 
 # The tools of tests, lints and documentation.
 $(TOOLS): $(MATURIN)
-	$(BIN)/pip install --quiet 'pytest>=8' 'hypothesis>=6' 'mypy>=1.14' 'ruff>=0.9' \
+	$(BIN)/pip install --quiet 'pytest>=8' 'pytest-xdist>=3.6' 'hypothesis>=6' 'mypy>=1.14' 'ruff>=0.9' \
 	    'mkdocs-material>=9.5,<10' 'mkdocstrings-python>=1.10,<3' 'pyyaml>=6' 'types-pyyaml' 'aerleon>=1.18,<2' 'jsonschema>=4' 'types-jsonschema'
 	touch $(TOOLS)
 
@@ -74,8 +74,9 @@ test:
 test-rust:
 	cargo test --workspace --exclude maple-python
 
+# They wait for processes most of the time.
 test-python: build $(TOOLS)
-	$(BIN)/python -m pytest tests/python
+	$(BIN)/python -m pytest tests/python --numprocesses 2 --dist loadfile
 
 # Tests take the program as it is linked fastest; `make build` puts the one that runs fastest in its place.
 test-python test-system: PROFILE = quick
@@ -175,12 +176,17 @@ bench-packages: system-packages
 	        fping httperf iperf3 python3-matplotlib; \
 	fi
 
-lint: $(TOOLS) $(CARGO_DENY)
+lint: lint-rust lint-python
+
+lint-rust: $(CARGO_DENY)
 	cargo fmt --all --check
 	$(CARGO_DENY) --locked check licenses bans sources
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --exclude maple-python --no-deps --quiet
 	cargo package --workspace --exclude maple-python --no-verify --allow-dirty --quiet
+
+# The stubs are compared with the wheel that was installed last.
+lint-python: $(TOOLS)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
