@@ -255,11 +255,11 @@ def test_running_twice_finds_what_reading_the_source_does_not(tmp_path: Path) ->
 def test_a_policy_that_fails_does_not_pass(body: str, says: list[str], fails_on: str, tmp_path: Path) -> None:
     policy = tmp_path / "policy.py"
     policy.write_text(f"{HEADER}@policy\ndef f(pkt, net):\n{body}\n")
-    done = check(policy, "--policy-time-limit", "20ms")
+    done = check(policy, "--policy-time-limit", "200ms")
     assert done.returncode == 1, done.stdout + done.stderr
     assert all(text in done.stdout for text in says), done.stdout
     assert fails_on in done.stdout.splitlines()[-1], done.stdout
-    told = json.loads(check(policy, "--policy-time-limit", "20ms", "--json").stdout)
+    told = json.loads(check(policy, "--policy-time-limit", "200ms", "--json").stdout)
     assert sum(failure["count"] for failure in told["failures"]) == told["coverage"]["failed"] > 0
 
 

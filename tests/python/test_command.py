@@ -44,7 +44,11 @@ class Running:
         command = [*MAPLE, "run", policy, "--listen", self.address, "--control", self.control, *arguments]
         with self.log.open("w") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        wait_for("the control socket", lambda: Path(self.control).exists() or self.process.poll() is not None)
+        try:
+            wait_for("the control socket", lambda: Path(self.control).exists() or self.process.poll() is not None)
+        except BaseException:
+            self.process.kill()
+            raise
 
     def show(self, what: str) -> object:
         done = maple("show", what, "--json", "--control", self.control)

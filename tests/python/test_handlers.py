@@ -194,7 +194,7 @@ def failing(body: str, tmp_path: Path) -> HandlerBench:
     lines = ["import time", "from maple import *", "class Failing(Handler):", "    def packet_in(self, pkt):"]
     path = tmp_path / "failing.py"
     path.write_text("\n".join([*lines, *("        " + line for line in body.splitlines())]) + "\n")
-    return HandlerBench(load(str(path)), of="1.0", time_limit=0.2)
+    return HandlerBench(load(str(path)), of="1.0", time_limit=1.0)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def failing(body: str, tmp_path: Path) -> HandlerBench:
         ("return [pkt.flood(), 7]", ["returned 7 (int), which is no message"]),
         ("return FlowMod.add(Match(), 1, table=3)", ["which OpenFlow 1.0 can't say", "table 3", "line 4"]),
         ("return pkt.out('x')", ["line 5, in packet_in", "an action is a port number or an Action, not 'x' (str)"]),
-        ("while True: pass", ["PolicyTimeout", "ran longer than 200 ms"]),
+        ("while True: pass", ["PolicyTimeout", "ran longer than 1000 ms"]),
     ],
 )
 def test_an_error_is_reported_with_its_place_and_costs_one_call(tmp_path: Path, body: str, says: list[str]) -> None:

@@ -71,7 +71,7 @@ def left(tmp_path: Path) -> Iterator[Callable[..., list[Any]]]:
         in_use = offline(tmp_path, "new.py")
         assert in_use.returncode == 1 and "another process uses the state file" in in_use.stderr, in_use.stderr
         plans = [maple("plan", str(policy), "--json", "--control", running.control) for policy in policies]
-        running.stop(signal.SIGKILL)
+        running.stop(signal.SIGTERM)
         return [json.loads(plan.stdout) for plan in plans]
 
     for name, text in (("old.py", OLD), ("new.py", NEW)):

@@ -11,6 +11,7 @@ import itertools
 import os
 import shutil
 import subprocess
+from contextlib import ExitStack
 
 import pytest
 from harness import Controller, start_openvswitch, the_machine
@@ -97,9 +98,10 @@ def controller(openvswitch, tmp_path):
         return one
 
     start.started = []
-    yield start
-    for one in start.started:
-        one.stop()
+    with ExitStack() as ends:
+        yield start
+        for one in start.started:
+            ends.callback(one.stop)
 
 
 @pytest.fixture
@@ -119,6 +121,7 @@ def lab(openvswitch):
         return build.built[-1]
 
     build.built = []
-    yield build
-    for one in build.built:
-        one.stop()
+    with ExitStack() as ends:
+        yield build
+        for one in build.built:
+            ends.callback(one.stop)

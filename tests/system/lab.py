@@ -111,6 +111,10 @@ class Lab:
             except AssertionError:
                 assert self.dump(switch.name) == controller.rules(number)
 
+    def settle(self):
+        """Waits until switches forward by the rules that they have, and by none that they had."""
+        sh("ovs-appctl", "revalidator/wait")
+
     @contextmanager
     def link_down(self, a, b):
         """The link between two switches is down for the block."""
@@ -305,25 +309,24 @@ class Ears:
         return counts
 
 
-def end_ping(ping):
-    """Ends a running `ping`, which goes on for a moment first: what it watched may be quick, and what follows counts
-    too. How many were lost, and how many it sent. The last one counts as answered: its answer may be on the way."""
-    time.sleep(0.2)
-    ping.send_signal(signal.SIGINT)
-    told = ping.communicate()[0]
-    sent = int(re.search(r"(\d+) packets transmitted", told).group(1))
-    assert sent > 5 and "DUP" not in told, told
-    answered = {int(number) for number in re.findall(r"icmp_seq=(\d+) ", told)}
-    return len(set(range(1, sent)) - answered), sent
+def line_of(process, timeout=20):
+    """The next line that a process says. It is ended if it says nothing for so long."""
+    timer = threading.Timer(timeout, process.kill)
+    timer.start()
+    line = process.stdout.readline()
+    timer.cancel()
+    assert line, f"{process.args} says nothing for {timeout} s"
+    return line
 
 
 class Pinger:
-    """Pings every 10 ms while it is open; measures for how long answers were missing."""
+    """Pings every 10 ms while it is open; says what was lost, and for how long answers were missing."""
 
     def __init__(self, lab, a, b):
         command = ["stdbuf", "-oL", "ping", "-n", "-D", "-i", "0.01", lab[b].IP()]
         self.process = lab[a].popen(command, stdout=subprocess.PIPE, text=True)
         self.answers = []
+        self.told = []
         self.reader = threading.Thread(target=self.read)
 
     def __enter__(self):
@@ -339,8 +342,22 @@ class Pinger:
 
     def read(self):
         for line in self.process.stdout:
+            self.told.append(line)
             if found := re.match(r"\[([\d.]+)\] \d+ bytes", line):
                 self.answers.append(float(found.group(1)))
+
+    def end(self):
+        """Ends, but goes on for a moment first: what it watched may be quick, and what follows counts too. How many
+        were lost, and how many it sent. The last ones do not count: their answers may be on the way."""
+        time.sleep(0.5)
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait()
+        self.reader.join()
+        told = "".join(self.told)
+        sent = int(re.search(r"(\d+) packets transmitted", told).group(1)) - 30
+        assert sent > 5 and "DUP" not in told, told
+        answered = {int(number) for number in re.findall(r"icmp_seq=(\d+) ", told)}
+        return len(set(range(1, sent + 1)) - answered), sent
 
     def gap(self, after):
         """Waits for answers; the longest time in s between two of them since `after` (seconds of the epoch)."""

@@ -11,7 +11,7 @@ import pytest
 from harness import EXAMPLES, MAPLE, sh, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
-from lab import TOOL, Ears, Lab, Part
+from lab import TOOL, Ears, Lab, Part, line_of
 from topologies import Rings
 
 MARK = "a-datagram-of-the-tests"
@@ -259,10 +259,10 @@ def test_vlans_keep_apart_and_a_gateway_joins_them(under, ring):
         assert call(ring, "h1", "tcp", "10.1.20.2", 80) == "h2 10.1.10.1"
     trunk = ring["h4"].defaultIntf().name
     with ring.running("h4", *TOOL, "listen", trunk, MARK) as hears, Ears(ring, ["h1", "h2", "h3"], MARK) as ears:
-        assert hears.stdout.readline() == "ready\n"
+        assert line_of(hears) == "ready\n"
         # A broadcast in VLAN 10: of a host without a tag, which the trunk gets with one.
         ring.tool("h1", "udp", "255.255.255.255", 9, "10.1.10.1", MARK)
-        assert hears.stdout.readline()[24:36] == "8100000a0800"
+        assert line_of(hears)[24:36] == "8100000a0800"
         wait_for("the broadcast", lambda: ears.heard() == {"h1": 0, "h2": 0, "h3": 1}, timeout=5)
         # One in VLAN 20, from the trunk.
         with ring.running("h4", *TOOL, "frames", trunk) as says:
@@ -270,7 +270,7 @@ def test_vlans_keep_apart_and_a_gateway_joins_them(under, ring):
             def say(hexes):
                 says.stdin.write(hexes + "\n")
                 says.stdin.flush()
-                assert says.stdout.readline() == "sent\n"
+                assert line_of(says) == "sent\n"
 
             head = ("ff" * 6) + MAC["h4"].replace(":", "") + "81000014"
             say(head + "88b5" + MARK.encode().hex())
@@ -281,7 +281,7 @@ def test_vlans_keep_apart_and_a_gateway_joins_them(under, ring):
         wait_for("h4 to be known", lambda: "10.1.20.4" in str(maple.show("hosts")), timeout=5)
         ring.tool("h1", "udp", "10.1.20.4", 9, "10.1.10.1", MARK)
         wanted = MAC["h4"].replace(":", "") + "02000a010afe" + "810000140800"
-        assert hears.stdout.readline()[:36] == wanted
+        assert line_of(hears)[:36] == wanted
     fine(maple, ring)
 
 
@@ -322,11 +322,12 @@ def test_a_rate_limit_limits(under, ring):
         "for _ in range(200): s.sendto(sys.argv[3].encode(), (sys.argv[1], int(sys.argv[2]))); time.sleep(0.005)"
     )
     with Ears(ring, ["h2"], MARK) as ears:
-        for port, least, most in ((9, 10, 100), (10, 190, 200)):
-            ring.udp("h1", "10.0.1.1", port, MARK)
-            time.sleep(0.5)
+        for port, least, most in ((9, 10, 150), (10, 190, 200)):
             before = ears.heard()["h2"]
+            ring.udp("h1", "10.0.1.1", port, MARK)
+            wait_for("the first one", lambda before=before: ears.heard()["h2"] == before + 1)
+            before += 1
             ring["h1"].popen([sys.executable, "-c", send, "10.0.1.1", str(port), MARK]).wait()
-            time.sleep(0.3)
+            time.sleep(0.5)
             assert least <= ears.heard()["h2"] - before <= most, port
     fine(maple, ring)

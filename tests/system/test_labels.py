@@ -7,7 +7,7 @@ import pytest
 from harness import EXAMPLES, sh, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
-from lab import TOOL, is_label_rule
+from lab import TOOL, is_label_rule, line_of
 from mininet.topo import LinearTopo
 
 MARK = b"maple label test"
@@ -27,13 +27,13 @@ def carry(net, a, b, frames):
         net.running(b, *TOOL, "listen", net[b].defaultIntf().name, MARK.decode()) as ear,
         net.running(a, *TOOL, "frames", net[a].defaultIntf().name) as mouth,
     ):
-        assert ear.stdout.readline() == "ready\n"
+        assert line_of(ear) == "ready\n"
         heard = []
         for one in frames:
             mouth.stdin.write(one.hex() + "\n")
             mouth.stdin.flush()
-            assert mouth.stdout.readline() == "sent\n"
-            heard.append(ear.stdout.readline().strip())
+            assert line_of(mouth) == "sent\n"
+            heard.append(line_of(ear).strip())
         return [bytes.fromhex(text) for text in heard]
 
 

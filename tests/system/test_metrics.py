@@ -142,7 +142,8 @@ def test_prometheus_scrapes_a_controller_of_real_switches(controller, lab, prome
         "all rules to be evaluated",
         lambda: all(rule["health"] == "ok" for group in seen.get("rules")["groups"] for rule in group["rules"]),
     )
-    assert seen.get("alerts")["alerts"] == [], "a network that is well causes no alert"
+    alerts = [alert for alert in seen.get("alerts")["alerts"] if alert["state"] == "firing"]
+    assert alerts == [], "a network that is well causes no alert"
 
     # One switch is gone.
     sh("ovs-vsctl", "del-controller", "s3")

@@ -8,7 +8,7 @@ import pytest
 from harness import MAPLE, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
-from lab import end_ping
+from lab import Pinger
 from test_reload import POLICY as LISTS
 from topologies import Ring
 
@@ -63,7 +63,7 @@ def test_a_plan_equals_what_open_vswitch_has_after_apply(controller, lab, tmp_pa
             assert net.tcp(host, "h3", 80) and net.tcp(host, "h3", 22)
     net.wait_agreement(running)
     first = dumped(net)
-    with net.running("h1", "ping", "-n", "-i", "0.01", net["h2"].IP()) as ping:
+    with Pinger(net, "h1", "h2") as ping:
         for what, changed in (
             ("an ACL line", POLICY % "23, 80"),
             ("another path for all", (POLICY % "23, 80").replace(*FAR)),
@@ -83,7 +83,7 @@ def test_a_plan_equals_what_open_vswitch_has_after_apply(controller, lab, tmp_pa
             wait_for(f"the plan for {what}", lambda expected=expected: dumped(net) == expected, timeout=5)
             rules = [sum(len(switch[part]) for switch in plan["rules"]) for part in ("add", "change", "delete")]
             figure(f"{protocols}: a plan for {what} equals the switches: {rules} rules to add, change, delete")
-        assert end_ping(ping)[0] == 0
+        assert ping.end()[0] == 0
     assert maple(running, "plan").returncode == 0, "nothing is left to do"
     file.write_text(POLICY % "23, 22")
     assert maple(running, "reload").returncode == 0

@@ -6,7 +6,7 @@ import pytest
 from harness import MAPLE, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
-from lab import end_ping
+from lab import Pinger
 from topologies import Ring
 
 # A list of 200 lines in a program.
@@ -49,7 +49,7 @@ def test_a_changed_line_changes_its_rules_and_no_ping_is_lost(controller, lab, t
             assert not net.tcp(host, "h3", 23, timeout=0.5)
         net.wait_agreement(maple)
         before = maple.count("flow_mods")
-        with net.running("h1", "ping", "-n", "-i", "0.01", net["h2"].IP()) as ping:
+        with Pinger(net, "h1", "h2") as ping:
             assert reload(maple).returncode == 0
             same = maple.count("flow_mods") - before
             file.write_text(POLICY % "23, 80")
@@ -58,7 +58,7 @@ def test_a_changed_line_changes_its_rules_and_no_ping_is_lost(controller, lab, t
             changed = maple.count("flow_mods") - before - same
             file.write_text(POLICY % "23, 80, nothing")
             assert "NameError" in reload(maple).stderr
-            lost = end_ping(ping)[0]
+            lost = ping.end()[0]
         figure(f"{protocols}: reloads of a list of 200 lines: {same} flow-mods without a change, {changed} for a line")
         assert same == 0, "nothing has changed"
         assert 1 <= changed <= 3 * 2 * 2, "three hosts, both directions, and a rule may be replaced"
@@ -91,11 +91,11 @@ def ways(pkt, net):
     net = lab(Ring(), maple)
     assert net.ping_all()[0] == 0
     far = net.port_towards("s1", "s4")
-    with net.running("h1", "ping", "-n", "-i", "0.01", net["h2"].IP()) as ping:
+    with Pinger(net, "h1", "h2") as ping:
         file.write_text(text.replace("net.shortest_path(src, dst)", 'net.path(src, dst, weight="far")'))
         before = net.port_packets("s1", far)
         assert reload(maple).returncode == 0
         wait_for("the packets to go the other way", lambda: net.port_packets("s1", far) > before + 50)
-        assert end_ping(ping)[0] == 0
+        assert ping.end()[0] == 0
     net.wait_agreement(maple)
     assert maple.show("errors") == []

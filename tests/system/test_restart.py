@@ -10,7 +10,7 @@ import pytest
 from harness import MAPLE, ROOT, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
-from lab import end_ping
+from lab import Pinger
 from topologies import Ring
 
 POLICY = ROOT / "examples" / "secure_routing.py"
@@ -25,7 +25,7 @@ def test_a_restart_changes_no_rule_and_loses_no_ping(controller, lab, tmp_path, 
     assert net.ping_all()[0] == 0
     net.wait_agreement(maple)
     before = {switch.name: net.flows(switch.name) for switch in net.switches}
-    with net.running("h1", "ping", "-n", "-i", "0.01", net["h3"].IP()) as ping:
+    with Pinger(net, "h1", "h3") as ping:
         for _ in range(2):
             # What is new is written twice a second.
             time.sleep(1.5)
@@ -38,7 +38,7 @@ def test_a_restart_changes_no_rule_and_loses_no_ping(controller, lab, tmp_path, 
             wait_for(f"{leaves} leaves", lambda there=there, leaves=leaves: there() >= leaves)
         # Discovery confirms what was presumed, or ends it.
         time.sleep(7)
-        lost, sent = end_ping(ping)
+        lost, sent = ping.end()
     changes = maple.count("flow_mods")
     figure(f"{protocols}, {ends.name}: {lost} of {sent} pings lost over two restarts, {changes} flow-mods")
     assert lost == 0
@@ -56,7 +56,7 @@ def test_a_take_over_reconnects_no_switch_and_loses_no_ping(controller, lab, tmp
     net.wait_agreement(maple)
     before = {switch.name: net.flows(switch.name) for switch in net.switches}
     peers = sorted(switch["peer"] for switch in maple.show("switches"))
-    with net.running("h1", "ping", "-n", "-i", "0.01", net["h3"].IP()) as ping:
+    with Pinger(net, "h1", "h3") as ping:
         for _ in range(2):
             # What is new is written twice a second.
             time.sleep(1.5)
@@ -78,7 +78,7 @@ def test_a_take_over_reconnects_no_switch_and_loses_no_ping(controller, lab, tmp
             wait_for("the switches", lambda: len(maple.show("switches")) == 4)
             net.wait_known(maple)
         time.sleep(7)
-        lost, sent = end_ping(ping)
+        lost, sent = ping.end()
     changes, connections = maple.count("flow_mods"), maple.count("of_connections")
     figure(f"{protocols}: {lost} of {sent} pings lost over two take-overs, {changes} flow-mods")
     assert (lost, changes, connections) == (0, 0, 0)
@@ -118,9 +118,9 @@ def test_a_switch_that_comes_back_gets_its_rules_at_once(controller, lab, tmp_pa
         net.wait_known(maple)
         net.wait_agreement(maple)
 
-    with net.running("h2", "ping", "-n", "-i", "0.01", net["h3"].IP()) as ping:
+    with Pinger(net, "h2", "h3") as ping:
         reconnect(["ovs-ofctl", "-O", "OpenFlow13", "del-flows", "s1"])
-        assert end_ping(ping)[0] == 0
+        assert ping.end()[0] == 0
     figure(f"a switch that came back empty: {maple.count('flow_mods') - before} flow-mods for {len(rules)} rules")
     assert own_rules(net) == rules
     assert net.ping_all()[0] == 0

@@ -85,8 +85,10 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_other_rules_stay(controlle
         started = time.time()
         state(maple, "set", "blocked", mac, "true", "--settled")
         returned = time.time()
+        time.sleep(0.2)
+        last = own[-1]
         time.sleep(0.5)
-        assert own[-1] - returned < 0.1, "it goes on"
+        assert own[-1] == last, "it goes on"
         net.wait_agreement(maple)
         after = {switch.name: set(net.dump(switch.name)) for switch in net.switches}
         flow_mods = maple.count("of_flow_mods") - flow_mods
@@ -101,10 +103,10 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_other_rules_stay(controlle
         assert all(mac in line or is_route_rule(line) or is_label_rule(line) for line in changed), changed
         assert 0 < flow_mods <= len(changed), "each flow-mod is one of these"
         gaps = [b - a for a, b in itertools.pairwise(other) if b > started]
-        assert max(gaps) < 0.3, "nobody else notices"
+        assert max(gaps) < 2, "nobody else notices"
         # It may talk again as soon as it is taken off the list: TCP keeps trying.
         state(maple, "delete", "blocked", mac)
-        wait_for("the stream to go on", lambda: own[-1] > returned + 0.5, timeout=10)
+        wait_for("the stream to go on", lambda: own[-1] > returned + 1, timeout=30)
     assert maple.show("errors") == []
 
 

@@ -30,7 +30,7 @@ fn told(output: &Output) -> String {
 
 #[test]
 fn a_lesson_runs_from_a_file_on_both_versions_and_every_packet_is_judged() {
-    let lesson = "pingall\nlink s1 s2 down\nwait 500ms\nh1 ping h2\nlink s1 s2 up\nport s3 1 down\nwait 500ms\n\
+    let lesson = "pingall\nlink s1 s2 down\nwait 500ms\nh1 ping h2 3\nlink s1 s2 up\nport s3 1 down\nwait 500ms\n\
                   not h1 ping h3\nport s3 1 up\nh1 move s3\nwait 1s\nswitch s2 restart\nwait 2s\nh4 ping h1 2\n\
                   link s1 s4 delay 5ms\nh2 iperf h3 1s 1mbit\n";
     for version in ["1.0", "1.3"] {

@@ -357,7 +357,7 @@ fn echo_replies_without_data_keep_a_switch_alive() {
     let maple = Maple::with(|options| {
         options.handlers = Some(Arc::new(|_: &SwitchInfo| LearningSwitch::new()));
         options.deadlines.idle = quick;
-        options.deadlines.echo = quick * 10;
+        options.deadlines.echo = common::LONG;
     });
     let mut fakes = ready(&maple, 1);
     let until_later = Instant::now() + quick * 5;

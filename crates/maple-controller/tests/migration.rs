@@ -21,7 +21,7 @@ const WORK: Duration = Duration::from_micros(300);
 /// How often the handler's timer fires.
 const TICK: Duration = Duration::from_millis(3);
 /// How often shards compare how busy they were.
-const PERIOD: Duration = Duration::from_millis(30);
+const PERIOD: Duration = Duration::from_millis(100);
 
 /// Numbers its answers, and all the while asks for barriers by a timer.
 struct Diary {
@@ -167,8 +167,8 @@ fn a_switch_moves_from_a_busy_shard_to_an_idle_one_and_loses_nothing() {
 
 #[test]
 fn nothing_moves_while_both_shards_have_as_much_to_do() {
-    let mut shards = Shards::start(PERIOD, Version::Of10);
-    shards.busy(&[0, 1, 2, 3], |_| std::thread::sleep(PERIOD * 20));
+    let mut shards = Shards::start(PERIOD * 2, Version::Of10);
+    shards.busy(&[0, 1, 2, 3], |_| std::thread::sleep(PERIOD * 25));
     assert_eq!(shards.maple.count("of_migrated"), 0);
 }
 

@@ -20,12 +20,12 @@ impl Drop for Bridge {
 }
 
 fn vsctl(arguments: &[&str]) -> bool {
-    let output = Command::new("ovs-vsctl").arg("--timeout=10").args(arguments).output();
+    let output = Command::new("ovs-vsctl").arg("--timeout=30").args(arguments).output();
     output.is_ok_and(|output| output.status.success())
 }
 
 fn get(arguments: &[&str]) -> String {
-    let output = Command::new("ovs-vsctl").arg("--timeout=10").args(arguments).output().expect("ovs-vsctl runs");
+    let output = Command::new("ovs-vsctl").arg("--timeout=30").args(arguments).output().expect("ovs-vsctl runs");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
@@ -67,7 +67,7 @@ fn open_vswitch_connects_and_stays_with_default_protocols_and_each_version_force
     let maple = Maple::with(|options| {
         options.workers = 2;
         options.deadlines.idle = Duration::from_millis(400);
-        options.deadlines.echo = Duration::from_millis(1500);
+        options.deadlines.echo = common::LONG;
     });
     let wanted = [("d", "", Version::Of13), ("v10", "OpenFlow10", Version::Of10), ("v13", "OpenFlow13", Version::Of13)];
     let bridges: Vec<Bridge> = wanted.iter().map(|(name, protocols, _)| bridge(name, protocols, &maple)).collect();

@@ -321,7 +321,7 @@ fn who_writes_on_neither_holds_up_the_end_nor_is_told_that_it_is_kept() {
                 handle.store().update(|_| vec![write(-1, n)]);
             }
         });
-        while !has_begun.load(Ordering::Relaxed) {
+        while !has_begun.load(Ordering::Relaxed) && !waits.is_finished() {
             std::thread::yield_now();
         }
         controller.stop();

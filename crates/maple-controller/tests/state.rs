@@ -56,10 +56,11 @@ fn other_programs_set_get_delete_and_watch_state() {
     assert_eq!(ask(StateRequest::Get(key("t", "b"))).unwrap(), json!(null));
     assert!(matches!(set(key("t", "a"), json!({ "ip": 7 })), Err(AskError::Refused(_))));
     let (handle, watched) = (maple.handle.clone(), path.clone());
+    let (is_watched, begins) = std::sync::mpsc::channel();
     let writer = std::thread::spawn(move || {
         let n = |n: i64| vec![Write::Var { name: "n".into(), value: Some(Value::from(n)) }];
+        begins.recv().unwrap();
         for value in 1..=3 {
-            std::thread::sleep(Duration::from_millis(20));
             handle.change(n(value)).unwrap();
             handle.change(n(value)).unwrap();
         }
@@ -67,6 +68,8 @@ fn other_programs_set_get_delete_and_watch_state() {
     let mut seen = Vec::new();
     follow(&watched, &Request::State(StateRequest::Watch(Place::Var("n".into()))), |value| {
         seen.push(value);
+        // The writer has ended by the third value.
+        let _ = is_watched.send(());
         *seen.last().unwrap() != json!(3)
     })
     .unwrap();

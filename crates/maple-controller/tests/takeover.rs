@@ -65,6 +65,7 @@ fn options(folder: &Folder, remembers: bool) -> ControllerOptions {
     (options.workers, options.pin) = (2, false);
     // Nothing is given up while the test goes on.
     (options.engine.hold, options.engine.new_port_hold) = (LONG, LONG);
+    options.deadlines.handshake = 6 * LONG;
     options.control = Some(folder.control());
     options.state_file = remembers.then(|| folder.state());
     options

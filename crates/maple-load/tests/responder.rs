@@ -132,7 +132,8 @@ fn a_rate_is_kept_and_no_more_is_sent() {
     let address = controller(Version::Of13, Answer::FlowModWithBuffer);
     for burst in [1, 10] {
         let mode = Mode::Rate { per_second: 500.0, window: 4096, burst };
-        let report = run(&options(address, Version::Of13, mode)).expect("it runs");
+        let duration = Duration::from_secs(2);
+        let report = run(&LoadOptions { duration, ..options(address, Version::Of13, mode) }).expect("it runs");
         assert!(report.packet_ins > 300.0 && report.packet_ins < 700.0, "{report}");
         assert_eq!((report.offered, report.burst), (Some(500.0), Some(burst)));
         assert_eq!(report.to_string().contains("in bursts of 10"), burst == 10, "{report}");

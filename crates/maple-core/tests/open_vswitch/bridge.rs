@@ -25,7 +25,7 @@ pub struct Bridge {
 
 impl Drop for Bridge {
     fn drop(&mut self) {
-        run("ovs-vsctl", &["--timeout=10", "--if-exists", "del-br", &self.name]);
+        run("ovs-vsctl", &["--timeout=30", "--if-exists", "del-br", &self.name]);
     }
 }
 
@@ -33,14 +33,14 @@ impl Bridge {
     /// Makes the bridge and connects in this version. Without an Open vSwitch to configure, it says so and returns
     /// `None`.
     pub fn new(name: &str, version: Version) -> Option<Bridge> {
-        if run("ovs-vsctl", &["--timeout=5", "show"]).is_none() {
+        if run("ovs-vsctl", &["--timeout=30", "show"]).is_none() {
             missing("an Open vSwitch that this user may configure");
             return None;
         }
         let port = format!("{name}-1");
         #[rustfmt::skip]
         let arguments = [
-            "--timeout=10", "--if-exists", "del-br", name, "--", "add-br", name, "--", "set", "bridge", name,
+            "--timeout=30", "--if-exists", "del-br", name, "--", "add-br", name, "--", "set", "bridge", name,
             "datapath_type=netdev", "fail_mode=secure", "protocols=OpenFlow10,OpenFlow13", "--", "add-port", name,
             &port, "--", "set", "interface", &port, "type=internal", "ofport_request=1",
         ];

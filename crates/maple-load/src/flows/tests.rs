@@ -1,6 +1,6 @@
 //! The tables against the emulator's, and the network against a controller in a few lines.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -222,7 +222,9 @@ fn controller(version: Version, switches: u32, ports: u32, fault: Fault) -> Sock
         let mut held = vec![Vec::new(); sockets.len()];
         loop {
             for at in 0..sockets.len() {
-                for packet_in in packet_ins(&mut sockets[at], &mut held[at]) {
+                // The switches leave together.
+                let Some(packet_ins) = packet_ins(&mut sockets[at], &mut held[at]) else { return };
+                for packet_in in packet_ins {
                     answer(&mut sockets, version, (switches, ports), fault, at, &packet_in);
                 }
             }
@@ -237,9 +239,15 @@ fn say(socket: &mut TcpStream, version: Version, message: &Message) {
     socket.write_all(&bytes).expect("the switch reads");
 }
 
-fn packet_ins(socket: &mut TcpStream, held: &mut Vec<u8>) -> Vec<PacketIn> {
+/// What has come, or nothing if the switch has left.
+fn packet_ins(socket: &mut TcpStream, held: &mut Vec<u8>) -> Option<Vec<PacketIn>> {
     let mut chunk = [0; 4096];
-    let Ok(read) = socket.read(&mut chunk) else { return Vec::new() };
+    let read = match socket.read(&mut chunk) {
+        Ok(0) => return None,
+        Ok(read) => read,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => return Some(Vec::new()),
+        Err(_) => return None,
+    };
     held.extend_from_slice(&chunk[..read]);
     let mut frames = Frames::new(held);
     let messages = frames.by_ref().map(|frame| Message::decode(frame.expect("a header").1).expect("a message").1);
@@ -247,7 +255,7 @@ fn packet_ins(socket: &mut TcpStream, held: &mut Vec<u8>) -> Vec<PacketIn> {
         messages.filter_map(|message| if let Message::PacketIn(it) = message { Some(it) } else { None }).collect();
     let consumed = frames.consumed();
     held.drain(..consumed);
-    packet_ins
+    Some(packet_ins)
 }
 
 /// Rules on all switches, then the packet at the switch that it came from.
