@@ -67,11 +67,11 @@ def left(tmp_path: Path) -> Iterator[Callable[..., list[Any]]]:
         known = -1
         while known != decisions(running):
             known = decisions(running)
-            wait_for("the state file", later(1.5))
+            wait_for("the state file", later(3))
         in_use = offline(tmp_path, "new.py")
         assert in_use.returncode == 1 and "another process uses the state file" in in_use.stderr, in_use.stderr
         plans = [maple("plan", str(policy), "--json", "--control", running.control) for policy in policies]
-        running.stop(signal.SIGTERM)
+        running.stop(signal.SIGKILL)
         return [json.loads(plan.stdout) for plan in plans]
 
     for name, text in (("old.py", OLD), ("new.py", NEW)):

@@ -117,7 +117,7 @@ def test_three_switches_on_one_bridge_reach_each_other_and_its_hosts_without_dup
 
 
 @BOTH
-def test_a_silent_host_that_moves_is_found_at_its_new_place(controller, lab, figure, protocols):
+def test_a_silent_host_that_moves_loses_two_pings_at_most(controller, lab, figure, protocols):
     maple = controller(POLICY)
     net = lab(LinearTopo(k=3), maple, protocols)
     assert net.ping_all()[0] == 0
@@ -130,4 +130,4 @@ def test_a_silent_host_that_moves_is_found_at_its_new_place(controller, lab, fig
     text = ping.communicate(timeout=30)[0].decode()
     (received,) = re.findall(r"(\d+) received", text)
     figure(f"a silent host moves, {protocols}: {12 - int(received)} of 12 pings lost")
-    assert int(received) >= 8, text
+    assert int(received) >= 10, text

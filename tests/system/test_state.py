@@ -103,7 +103,7 @@ def test_a_stream_of_a_host_that_is_blocked_stops_and_other_rules_stay(controlle
         assert all(mac in line or is_route_rule(line) or is_label_rule(line) for line in changed), changed
         assert 0 < flow_mods <= len(changed), "each flow-mod is one of these"
         gaps = [b - a for a, b in itertools.pairwise(other) if b > started]
-        assert max(gaps) < 2, "nobody else notices"
+        assert max(gaps) < 1, "nobody else notices"
         # It may talk again as soon as it is taken off the list: TCP keeps trying.
         state(maple, "delete", "blocked", mac)
         wait_for("the stream to go on", lambda: own[-1] > returned + 1, timeout=30)

@@ -3,7 +3,8 @@
 //!
 //! Chassis, port and time-to-live are for people and for other devices. Only Maple's own entry is trusted. It holds the
 //! datapath id, the port, the time of sending, and a 128-bit SipHash-2-4 authentication code over these. The key is
-//! random at each start; after a take-over the former one is known too. So a host cannot forge a probe, and the time limits how long it can replay one.
+//! random at each start. So a host cannot forge a probe, and the time limits how long it can replay one. After a
+//! take-over the key of the former process is known too, so that its last probes can be ignored.
 
 use std::hash::Hasher;
 use std::time::Duration;
