@@ -18,7 +18,14 @@ from maple._shapes import Host, Link
 Event = Callable[..., object]
 Decorated = TypeVar("Decorated", bound=Event)
 
-_NAMES: Final = ("port_status", "switch_up", "switch_down", "violation")
+_NAMES: Final = (
+    "port_status",
+    "switch_up",
+    "switch_down",
+    "switch_unreachable",
+    "switch_reachable",
+    "violation",
+)
 """The events that are asked for by name; the others have something to say of which."""
 
 
@@ -103,7 +110,8 @@ def on(
 ) -> Callable[[Decorated], Decorated]:
     """Has a function called when something happens, beside the policy of the same file.
 
-    ``@on("switch_up")`` and ``@on("switch_down")`` call it with a datapath id and a :class:`Network`,
+    ``@on("switch_up")``, ``@on("switch_down")``, ``@on("switch_unreachable")`` (its control connection has ended, and
+    its links, hosts and rules stand) and ``@on("switch_reachable")`` call it with a datapath id and a :class:`Network`,
     ``@on("port_status")`` with a :class:`PortEvent`, ``@on("violation")`` with a :class:`ViolationEvent`,
     ``@on(packet_in={"udp_dst": 67})`` with a :class:`PacketEvent`
     for each packet that enters the network and has these fields (as :meth:`Packet.matches` takes them; ``{}`` is

@@ -110,10 +110,13 @@ fn switch(switch: &Value, names: &Names) -> String {
     let up = |port: &&Value| port["up"] == Value::Bool(true);
     let kind = |port: &Value, kind: &str| port["kind"].as_str().is_some_and(|text| text.starts_with(kind));
     let count = |name: &str| items(&switch["ports"]).filter(up).filter(|port| kind(port, name)).count();
+    let place = match switch["unreachable"].as_f64() {
+        Some(seconds) => format!("unreachable for {seconds:.0} s"),
+        None => format!("at {}", plain(&switch["peer"])),
+    };
     format!(
-        "switch {} at {}, OpenFlow {}, {}: {} of {} ports up, {} links, {} edge ports\n",
+        "switch {} {place}, OpenFlow {}, {}: {} of {} ports up, {} links, {} edge ports\n",
         with_name(names, &switch["switch"]),
-        plain(&switch["peer"]),
         plain(&switch["version"]),
         plain(&switch["description"]),
         items(&switch["ports"]).filter(up).count(),

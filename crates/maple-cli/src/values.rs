@@ -55,6 +55,15 @@ pub enum OnOff {
     Off,
 }
 
+/// What becomes of a switch whose control connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Unreachable {
+    /// Its links, hosts and rules stand.
+    Keep,
+    /// It is gone at once.
+    Forget,
+}
+
 /// A time that may be 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause(pub Duration);

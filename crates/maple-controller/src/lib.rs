@@ -74,7 +74,7 @@ pub use handler::{Handler, HandlerFactory, Replies};
 pub use notice::Notice;
 pub use persistence::PersistenceError;
 pub use session::{CloseReason, Deadlines};
-pub use shard::QueueLimits;
 #[cfg(feature = "simulation")]
 pub use shard::simulation;
+pub use shard::{FORGET_SWITCH_AFTER, QueueLimits};
 pub use time::timestamp;

@@ -50,8 +50,12 @@ pub enum NetworkEvent {
     },
     /// A switch finished its handshake.
     SwitchUp(Dpid),
-    /// A switch's connection ended.
+    /// A switch is gone.
     SwitchDown(Dpid),
+    /// A switch's connection ended. What it does in the network is taken to go on.
+    SwitchUnreachable(Dpid),
+    /// A switch has a connection again.
+    SwitchReachable(Dpid),
     /// A constraint refused a route: the first time for this constraint and line.
     Violation {
         /// The constraint, with its line, if known.
@@ -118,6 +122,8 @@ impl Subscription {
             },
             Event::SwitchUp { dpid, .. } => NetworkEvent::SwitchUp(*dpid),
             Event::SwitchDown { dpid } => NetworkEvent::SwitchDown(*dpid),
+            Event::SwitchUnreachable { dpid } => NetworkEvent::SwitchUnreachable(*dpid),
+            Event::SwitchReachable { dpid } => NetworkEvent::SwitchReachable(*dpid),
             _ => return None,
         })
     }

@@ -119,6 +119,8 @@ impl Notice {
                 | Report::HostLost { .. }
                 | Report::SwitchUp(_)
                 | Report::SwitchDown(_)
+                | Report::SwitchUnreachable(_)
+                | Report::SwitchReachable(_)
                 | Report::LinkUp(..)
                 | Report::LinkDown(..)
                 | Report::AccessLogged { .. } => false,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_core::engine::{self, Histogram, ShardId, SwitchCounts, ViolationKey};
 use maple_wire::{Dpid, Port, PortNo, Version};
@@ -30,13 +31,15 @@ pub struct Stats {
     pub heap_bytes: Option<usize>,
 }
 
-/// A connected switch.
+/// A switch, with a connection or without.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchStatus {
     /// The switch.
     pub dpid: Dpid,
-    /// The address of its end of the connection.
-    pub peer: SocketAddr,
+    /// The address of its end of the connection, if it has one.
+    pub peer: Option<SocketAddr>,
+    /// For how long it has had no connection; `None` if it has one.
+    pub unreachable: Option<Duration>,
     /// The OpenFlow version of the connection.
     pub version: Version,
     /// The switch's description of itself.
@@ -76,6 +79,8 @@ pub(crate) struct ShardMetrics {
     pub queues: Vec<(&'static str, u64)>,
     /// The switches that are connected here, and those that were.
     pub switches: Vec<SwitchMetrics>,
+    /// How many switches have no connection, and are kept.
+    pub unreachable: u64,
     /// The policy's errors, each with the number of packets dropped because of it.
     pub failures: Vec<(Arc<str>, u64)>,
     /// The routes that constraints refused, and how often.

@@ -127,6 +127,10 @@ pub enum Report {
     SwitchUp(Dpid),
     /// A switch is gone.
     SwitchDown(Dpid),
+    /// A switch has no connection any more. What it does in the network is taken to go on.
+    SwitchUnreachable(Dpid),
+    /// A switch has a connection again.
+    SwitchReachable(Dpid),
     /// A link is there.
     LinkUp(Location, Location),
     /// A link is gone.
@@ -325,6 +329,10 @@ impl fmt::Display for Report {
             }
             Report::SwitchUp(dpid) => write!(f, "switch {dpid} up"),
             Report::SwitchDown(dpid) => write!(f, "switch {dpid} down"),
+            Report::SwitchUnreachable(dpid) => {
+                write!(f, "switch {dpid} unreachable: its links, hosts and rules stand (docs/control-network.md)")
+            }
+            Report::SwitchReachable(dpid) => write!(f, "switch {dpid} reachable again"),
             Report::LinkUp(a, b) => write!(f, "link {a} - {b} up"),
             Report::LinkDown(a, b) => write!(f, "link {a} - {b} down"),
             Report::PolicyFailed { error, at } => write!(f, "policy failed on a packet at {at}: {error}"),

@@ -7,7 +7,7 @@ use maple_controller::control::explain::{Context, Counts, Explain, to_json, with
 use maple_controller::names::{Named, Names};
 use maple_controller::simulation::{Line, Simulation, SimulationOptions};
 use maple_controller::snoop::Snooping;
-use maple_controller::{Deadlines, QueueLimits};
+use maple_controller::{Deadlines, FORGET_SWITCH_AFTER, QueueLimits};
 use maple_core::engine::{Engines, Event, Options, Time as EngineTime, ViolationKey};
 use maple_core::explain;
 use maple_core::network::{HostInfo, Location, Mac, PortKind};
@@ -100,6 +100,7 @@ impl World {
             engine: Options { track_hosts: options.track_hosts, ..Options::default() },
             deadlines: Deadlines::default(),
             limits: QueueLimits::default(),
+            forget_after: Some(FORGET_SWITCH_AFTER),
             subscriptions,
         };
         let simulation = Simulation::new(&setting).map_err(|error| LabError::Failed(error.to_string()))?;

@@ -68,6 +68,8 @@ impl PyListener {
             }
             Ok(NetworkEvent::SwitchUp(dpid)) => ("switch_up", dpid.0).into_pyobject(py),
             Ok(NetworkEvent::SwitchDown(dpid)) => ("switch_down", dpid.0).into_pyobject(py),
+            Ok(NetworkEvent::SwitchUnreachable(dpid)) => ("switch_unreachable", dpid.0).into_pyobject(py),
+            Ok(NetworkEvent::SwitchReachable(dpid)) => ("switch_reachable", dpid.0).into_pyobject(py),
             // Events of a newer controller.
             Ok(_) => ("nothing",).into_pyobject(py),
         }

@@ -102,6 +102,8 @@ ids! {
     ControllerSilent "controller-silent",
     /// No switch is connected.
     NoSwitch "no-switch",
+    /// A switch that was connected has no control connection.
+    SwitchUnreachable "switch-unreachable",
     /// The controller is of another version than this command.
     VersionDiffers "version-differs",
     /// What the network has decided is not kept over a restart.

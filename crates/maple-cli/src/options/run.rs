@@ -16,7 +16,7 @@ use crate::declared::{Configured, Network};
 use crate::logging::{LogFormat, Logging, Threshold, threshold};
 use crate::usage_error::usage_error;
 use crate::values::{
-    Compiler, Listen, OnOff, Pause, bytes, duration, labels, listen, max_rules, metrics_address, pause,
+    Compiler, Listen, OnOff, Pause, Unreachable, bytes, duration, labels, listen, max_rules, metrics_address, pause,
 };
 
 /// `maple run`.
@@ -114,6 +114,14 @@ pub struct RunOptions {
     /// How long a host may be silent before it is forgotten [default: 300]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(4..=86400))]
     pub host_timeout: Option<u32>,
+    /// What becomes of a switch whose control connection ends: its links, hosts and rules stand until it is back or
+    /// forgotten (keep), or it is gone at once, and traffic takes other ways (forget) [default: keep]
+    #[arg(long, value_enum, value_name = "keep|forget", conflicts_with = "forget_switch_after")]
+    pub unreachable: Option<Unreachable>,
+    /// How long a switch without a control connection is kept; 0: for ever. Switches that the configuration names are
+    /// kept in any case [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = pause)]
+    pub forget_switch_after: Option<Pause>,
     /// Time between requests for the counters that the policy asks about; 0: never, so all rates are 0 [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = pause)]
     pub poll: Option<Pause>,

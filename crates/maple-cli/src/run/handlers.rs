@@ -29,6 +29,8 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
         (options.max_hosts_per_port.is_some(), "--max-hosts-per-port"),
         (options.max_hosts.is_some(), "--max-hosts"),
         (options.host_timeout.is_some(), "--host-timeout"),
+        (options.unreachable.is_some(), "--unreachable"),
+        (options.forget_switch_after.is_some(), "--forget-switch-after"),
         (options.poll.is_some(), "--poll"),
         (options.audit.is_some(), "--audit"),
         (options.takeover, "--takeover"),

@@ -32,7 +32,7 @@ use crate::options::{RunArgs, RunOptions, control_of_controller};
 use crate::policy::{Loaded, PolicyLoader, load, source};
 use crate::service::{self, Watchdog};
 use crate::usage_error::{OrUsageError as _, usage_error};
-use crate::values::{Compiler, OnOff, Pause};
+use crate::values::{Compiler, OnOff, Pause, Unreachable};
 use crate::{builtin, descriptors, signal, weights};
 use progress::Lines;
 use reconfigure::Reconfiguring;
@@ -257,6 +257,12 @@ fn chosen(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result
     if let Some(seconds) = options.host_timeout {
         chosen.engine.host_timeout = Duration::from_secs(seconds.into());
     }
+    chosen.forget_switch_after = match (options.unreachable, options.forget_switch_after) {
+        (Some(Unreachable::Forget), _) => Some(Duration::ZERO),
+        (_, Some(Pause(Duration::ZERO))) => None,
+        (_, Some(Pause(wait))) => Some(wait),
+        (_, None) => chosen.forget_switch_after,
+    };
     chosen.engine.middleboxes.extend(options.middleboxes()?);
     declare(&options.network, &mut chosen)?;
     chosen.engine.poll = options.poll.map_or(chosen.engine.poll, |Pause(poll)| poll);

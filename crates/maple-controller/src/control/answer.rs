@@ -256,7 +256,8 @@ fn switch(state: &Snapshot, switch: &SwitchStatus) -> Value {
     let ports: Value = switch.ports.iter().map(|port| port_of(state, switch.dpid, port)).collect();
     json!({
         "switch": switch.dpid.to_string(),
-        "peer": switch.peer.to_string(),
+        "peer": switch.peer.map(|peer| peer.to_string()),
+        "unreachable": switch.unreachable.map(|since| since.as_secs_f64()),
         "version": switch.version.to_string(),
         "description": switch.description,
         "tables": switch.tables,

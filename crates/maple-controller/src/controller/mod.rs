@@ -27,7 +27,7 @@ use crate::names::Names;
 use crate::persistence::{Persistence, PersistenceError};
 use crate::record::{RecordOptions, RecordingError, Writer as RecordWriter};
 use crate::session::Deadlines;
-use crate::shard::{ListeningSocket, QueueLimits};
+use crate::shard::{FORGET_SWITCH_AFTER, ListeningSocket, QueueLimits};
 use crate::snoop::Snooping;
 use crate::time::Clock;
 use crate::tls::Tls;
@@ -66,6 +66,9 @@ pub struct ControllerOptions {
     /// How often shards compare their loads. A shard that is overloaded three times in a row gives a switch to one that
     /// is not, if handlers serve them. With zero, switches never migrate.
     pub balance_period: Duration,
+    /// How long a switch without a connection is kept, with its links, hosts and rules; `None`: for ever. Zero: it is gone
+    /// as soon as its connection ends. A switch that the configuration names is kept in any case, except with zero.
+    pub forget_switch_after: Option<Duration>,
     /// The tracked state. Writes before the start are effective from the start.
     pub store: Arc<Store>,
     /// The engine's options. The epoch is overwritten by a random one at the start.
@@ -109,6 +112,7 @@ impl ControllerOptions {
             handlers: None,
             write_each: false,
             balance_period: Duration::from_secs(1),
+            forget_switch_after: Some(FORGET_SWITCH_AFTER),
             store: Store::new(),
             engine: Options::default(),
             deadlines: Deadlines::default(),

@@ -265,6 +265,7 @@ impl Common {
             handlers: options.handlers.clone(),
             write_each: options.write_each,
             balance_period: options.balance_period,
+            forget_after: options.forget_switch_after,
             known: self.known.clone(),
             recorder: self.recording.as_ref().map(|recording| recording.shard(id)),
         })

@@ -15,6 +15,9 @@
 //! one other port, a bridge may be between them. If it has several peers, there certainly is one
 //! ([`Attachment::Segment`]). The engine decides how to use a segment (`maple_core`, `engine/segments.rs`).
 //!
+//! A switch without a connection is *suspended*: nothing is concluded from probes that do not arrive there or come from
+//! there. Its links end by what their other ends report. When it is back, its waits begin anew.
+//!
 //! A link also ends when several probes in a row did not arrive at its other end, but never because this controller was
 //! late. The sender counts probes that have left, not time, so a shard that a slow policy delays misses nothing. Before
 //! a link ends, the sender asks the other end ([`PeerMessage::Unanswered`]). The other shard delivers this message only
@@ -28,6 +31,7 @@
 //!
 //! Cost: one heap entry for each port; O(log ports) for each probe sent or received.
 
+mod away;
 mod declare;
 mod frame;
 mod port;
@@ -224,6 +228,8 @@ pub struct Discovery {
     former: Option<(Key, Time)>,
     timing: Timing,
     ports: BTreeMap<Location, PortState>,
+    /// Switches without a connection: no probe leaves or arrives there, which says nothing about their links.
+    suspended: BTreeSet<Dpid>,
     /// Ports that are never probed, because what is attached would forward probes.
     unprobed: BTreeSet<Location>,
     /// What ports may become.
@@ -244,6 +250,7 @@ impl Discovery {
             former: None,
             timing,
             ports: BTreeMap::new(),
+            suspended: BTreeSet::new(),
             unprobed: BTreeSet::new(),
             facts: Arc::default(),
             edges: BTreeMap::new(),
@@ -299,11 +306,15 @@ impl Discovery {
         }
     }
 
-    /// A switch disconnected.
-    pub fn switch_down(&mut self, now: Time, dpid: Dpid, out: &mut Vec<DiscoveryOutput>) {
+    fn ports_of(&self, dpid: Dpid) -> Vec<Location> {
         let all = self.ports.range(Location::new(dpid, maple_wire::PortNo(0))..);
-        let gone: Vec<Location> = all.map(|(at, _)| *at).take_while(|at| at.switch == dpid).collect();
-        for at in gone {
+        all.map(|(at, _)| *at).take_while(|at| at.switch == dpid).collect()
+    }
+
+    /// A switch is gone.
+    pub fn switch_down(&mut self, now: Time, dpid: Dpid, out: &mut Vec<DiscoveryOutput>) {
+        self.suspended.remove(&dpid);
+        for at in self.ports_of(dpid) {
             self.port_down(now, at, out);
         }
         self.edges.retain(|at, _| at.switch != dpid);
@@ -419,7 +430,8 @@ impl Discovery {
                 }
             }
             PeerMessage::Unanswered { peer, sent } => {
-                if port.received_after(peer, sent) {
+                // A switch that could not tell of probes has not been asked for them.
+                if port.received_after(peer, sent) || port.is_deaf(now) || self.suspended.contains(&at.switch) {
                     return;
                 }
                 // A port that ends a link sends this message by itself.
@@ -452,7 +464,8 @@ impl Discovery {
                 break;
             }
             self.schedule.pop();
-            if self.ports.get(&at).is_some_and(|port| port.next == time) {
+            let is_asleep = self.suspended.contains(&at.switch);
+            if !is_asleep && self.ports.get(&at).is_some_and(|port| port.next == time) {
                 self.conclude(now, at, out);
                 self.ask_peers(now, at, out);
                 self.probe_after_grace(now, at, out);
@@ -525,6 +538,9 @@ impl Discovery {
 
     /// Sends a probe and schedules the next one.
     fn probe(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
+        if self.suspended.contains(&at.switch) {
+            return;
+        }
         let interval = self.next_interval();
         let Some(port) = self.ports.get_mut(&at) else { return };
         port.latest = port.latest.max(now);

@@ -75,6 +75,8 @@ pub(super) struct PortState {
     pub(super) probes: u32,
     /// When the next probe is due.
     pub(super) next: Time,
+    /// Until when a peer's unanswered probes say nothing, because this switch could not tell of probes before.
+    deaf_until: Time,
     /// The end of the grace period: before it, silence does not make this an edge port.
     grace_until: Time,
     /// The ports whose probes arrived here, or where this port's probes arrived.
@@ -120,6 +122,7 @@ impl PortState {
             attachment: Attachment::New,
             probes: 0,
             next: Time(0),
+            deaf_until: Time(0),
             grace_until,
             peers: BTreeMap::new(),
             one_way_since: None,
@@ -140,6 +143,23 @@ impl PortState {
         }
         self.attachment = attachment;
         self.grace_until = now;
+    }
+
+    /// The switch has a connection again: all waits begin now.
+    pub(super) fn begin_anew(&mut self, now: Time, deaf_until: Time) {
+        self.deaf_until = deaf_until;
+        self.one_way_since = None;
+        for peer in self.peers.values_mut() {
+            peer.unanswered = 0;
+            for (when, _) in peer.received.iter_mut().chain(&mut peer.reported) {
+                *when = now;
+            }
+        }
+    }
+
+    /// Whether a peer's unanswered probes say nothing yet.
+    pub(super) fn is_deaf(&self, now: Time) -> bool {
+        now < self.deaf_until
     }
 
     /// Starts a probe. Returns the time that identifies it, now or slightly later, and the forms to send.

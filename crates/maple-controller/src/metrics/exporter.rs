@@ -107,6 +107,8 @@ impl Exporter {
         out.info(&families::BUILD, [("version", env!("CARGO_PKG_VERSION"))])?;
         let names: Vec<String> = (0..shards.len()).map(|shard| shard.to_string()).collect();
         out.rows(&families::SWITCHES, names.iter().zip(connected).map(|(shard, count)| ([&**shard], *count)))?;
+        let unreachable = shards.iter().map(|shard| shard.unreachable);
+        out.rows(&families::UNREACHABLE, names.iter().zip(unreachable).map(|(shard, count)| ([&**shard], count)))?;
         out.rows(&families::CONNECTIONS, [([], self.handle.connections() as u64)])?;
         let state = self.handle.snapshot();
         out.rows(&families::LINKS, [([], state.links().count() as u64)])?;

@@ -117,6 +117,8 @@ metrics! {
         "Switches, and ports of listed switches, that have no rows because there are too many.";
     BUILD: Info "maple_build" &["version"], "The program's version.";
     SWITCHES: Gauge "maple_switches" &["shard"], "Connected switches by shard.";
+    UNREACHABLE: Gauge "maple_unreachable_switches" &["shard"],
+        "Switches without a control connection whose links, hosts and rules stand, by shard.";
     CONNECTIONS: Gauge "maple_connections" &[], "Open connections of switches, including those in their handshake.";
     LINKS: Gauge "maple_links" &[], "Links between switches.";
     HOSTS: Gauge "maple_hosts" &[], "Known hosts.";

@@ -29,7 +29,10 @@ fn about_report(report: &Report) -> (Source, &'static str) {
         Report::HostMoved { to, .. } => (Source::Port(*to), "hosts"),
         Report::HostSpoofed { seen, .. } | Report::HostMisplaced { seen, .. } => (Source::Port(*seen), "hosts"),
         Report::HostFlips { a, .. } => (Source::Port(*a), "hosts"),
-        Report::SwitchUp(dpid) | Report::SwitchDown(dpid) => (Source::Switch(*dpid), "topology"),
+        Report::SwitchUp(dpid)
+        | Report::SwitchDown(dpid)
+        | Report::SwitchUnreachable(dpid)
+        | Report::SwitchReachable(dpid) => (Source::Switch(*dpid), "topology"),
         Report::LinkUp(a, _) | Report::LinkDown(a, _) => (Source::Port(*a), "topology"),
         Report::SegmentShared { at, .. } | Report::SegmentOfLinks { at, .. } => (Source::Port(*at), "topology"),
         Report::PolicyFailed { at, .. }

@@ -78,6 +78,8 @@ mod tag {
     pub const LIVE_GO_ON: u8 = 32;
     pub const LIVE_END: u8 = 33;
     pub const DECLARE: u8 = 34;
+    pub const SWITCH_UNREACHABLE: u8 = 35;
+    pub const SWITCH_REACHABLE: u8 = 36;
 }
 
 impl Events {
@@ -134,6 +136,8 @@ impl Events {
             Event::Declare(facts) => (tag::DECLARE, Arc::clone(facts)).put(out),
             Event::SwitchUp { .. }
             | Event::SwitchDown { .. }
+            | Event::SwitchUnreachable { .. }
+            | Event::SwitchReachable { .. }
             | Event::PortStatus { .. }
             | Event::Restore { .. }
             | Event::FlowRemoved { .. }
@@ -158,6 +162,8 @@ impl Events {
                 (ports.clone(), *has_bundles).put(out);
             }
             Event::SwitchDown { dpid } => (tag::SWITCH_DOWN, *dpid).put(out),
+            Event::SwitchUnreachable { dpid } => (tag::SWITCH_UNREACHABLE, *dpid).put(out),
+            Event::SwitchReachable { dpid } => (tag::SWITCH_REACHABLE, *dpid).put(out),
             Event::PortStatus { dpid, status } => {
                 (tag::PORT_STATUS, *dpid).put(out);
                 self.put_message(*dpid, &Message::PortStatus(status.clone()), out)?;
@@ -256,6 +262,8 @@ impl Events {
                 Event::SwitchUp { dpid, version, features, description, ports, has_bundles }
             }
             tag::SWITCH_DOWN => Event::SwitchDown { dpid },
+            tag::SWITCH_UNREACHABLE => Event::SwitchUnreachable { dpid },
+            tag::SWITCH_REACHABLE => Event::SwitchReachable { dpid },
             tag::PACKET_IN => Event::PacketIn { dpid, packet_in: take_packet_in(from)? },
             tag::PORT_STATUS => Event::PortStatus { dpid, status: port_status(from)? },
             tag::RESTORE => Event::Restore {

@@ -13,6 +13,7 @@ use maple_wire::{Dpid, Message, Port, PortNo};
 use super::Shard;
 use super::registry::ConnectionId;
 use super::returns::attachment;
+use super::session_output::DepartedSwitch;
 use crate::session::SwitchInfo;
 use crate::takeover::CopiedSwitch;
 
@@ -115,21 +116,30 @@ impl Shard {
         None
     }
 
-    /// A connection has ended. If it was to an announced switch, that one is gone.
-    pub(super) fn announced_ended(&mut self, connection: ConnectionId) {
-        self.forget_announced(Some(connection));
+    /// A connection has ended. If it was to an announced switch, that one has none.
+    pub(super) fn announced_ended(&mut self, now: Time, connection: ConnectionId) {
+        self.forget_announced(now, Some(connection));
     }
 
     /// No more connections are handed over.
-    pub(super) fn all_resumed(&mut self) {
-        self.forget_announced(None);
+    pub(super) fn all_resumed(&mut self, now: Time) {
+        self.forget_announced(now, None);
     }
 
-    fn forget_announced(&mut self, connection: Option<ConnectionId>) {
-        let is_gone = |switch: &Switch| switch.connection == connection;
-        let gone = self.announced.0.iter().filter(|(_, switch)| is_gone(switch)).map(|(dpid, _)| *dpid);
-        self.events.extend(gone.map(|dpid| Event::SwitchDown { dpid }));
-        self.announced.0.retain(|_, switch| !is_gone(switch));
+    /// The announced switches with this connection, or with none, have no connection now. Those that the engine restores
+    /// are unreachable; the others are gone.
+    fn forget_announced(&mut self, now: Time, connection: Option<ConnectionId>) {
+        let gone: Vec<(Dpid, Switch)> =
+            self.announced.0.extract_if(.., |_, switch| switch.connection == connection).collect();
+        for (dpid, Switch { info, is_restored, .. }) in gone {
+            let Some(state) = self.returns.state().filter(|_| is_restored && self.unreachable.keeps()) else {
+                self.events.push(Event::SwitchDown { dpid });
+                continue;
+            };
+            self.discovery.switch_back(now, dpid, &info.ports, |at| attachment(&state, at), &mut self.discovered);
+            self.events.push(Event::SwitchUnreachable { dpid });
+            self.departed.push(DepartedSwitch::announced(dpid, info));
+        }
     }
 }
 
@@ -139,7 +149,7 @@ fn up(info: SwitchInfo) -> Event {
 }
 
 /// What has changed of a switch's ports.
-fn port_changes(before: &[Port], now: &[Port]) -> Vec<PortStatus> {
+pub(super) fn port_changes(before: &[Port], now: &[Port]) -> Vec<PortStatus> {
     let numbers = |ports: &[Port]| ports.iter().map(|port| port.number).collect::<BTreeSet<PortNo>>();
     let (old, new) = (numbers(before), numbers(now));
     let gone = before.iter().filter(|port| !new.contains(&port.number));

@@ -36,6 +36,8 @@ pub(crate) struct Connection {
     pub state: ConnectionState,
     /// The switch at the other end, once its claim of the datapath id is granted.
     pub dpid: Option<Dpid>,
+    /// The switch that it claims, while it is on its way to the shard that has that switch.
+    pub claims: Option<Dpid>,
     /// Serves the switch instead of a policy.
     pub handler: Option<Box<dyn Handler>>,
     /// Whole packet-ins that came before the handler existed. It gets them first.
@@ -111,6 +113,13 @@ pub(crate) struct ConnectedSwitch {
     pub in_use: bool,
 }
 
+impl ConnectedSwitch {
+    /// What it has said of itself, with its ports.
+    pub fn into_info(self) -> SwitchInfo {
+        SwitchInfo { ports: Arc::unwrap_or_clone(self.ports), ..self.info }
+    }
+}
+
 /// Packet-ins that a leaf of the engine answered in place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answered {
@@ -162,6 +171,7 @@ impl Connection {
             outbox: Outbox::default(),
             state: ConnectionState::Open { session, framer: Framer::default() },
             dpid: None,
+            claims: None,
             handler: None,
             early: Vec::new(),
             next_xid: ENGINE_XIDS,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use maple_core::engine::{Effect, Event, LiveNews, Time};
 use maple_core::network::Location;
+use maple_core::report::Report;
 use maple_wire::msg::stats::{FlowStatsRequest, RequestBody};
 use maple_wire::msg::{ErrorMsg, NO_BUFFER, PacketOut};
 use maple_wire::{Action, Dpid, Message, PortNo, Version};
@@ -51,7 +52,9 @@ impl Shard {
             let is_known = switch.in_use && self.by_dpid.get(&dpid) == Some(&connection.id.slot);
             is_known.then(|| (dpid, Arc::clone(&switch.ports)))
         };
-        let switches: Vec<_> = self.connections.iter().filter_map(of).collect();
+        let mut switches: Vec<_> = self.connections.iter().filter_map(of).collect();
+        let absent = self.unreachable.infos();
+        switches.extend(absent.map(|info| (info.features.dpid, Arc::new(info.ports.clone()))));
         let switches = switches.iter().map(|(dpid, ports)| (*dpid, &ports[..]));
         self.discovery.declare(now, &facts, switches, &mut self.discovered);
     }
@@ -118,7 +121,7 @@ impl Shard {
         }
         self.effects = effects;
         self.announce_presumed(presumed);
-        self.free_departed();
+        self.free_departed(now);
     }
 
     /// Has the engine handle the turn's events, and records that if it is to be.
@@ -169,7 +172,7 @@ impl Shard {
                     let shed = self.backlog.forget_port(dpid, status.port.number);
                     self.count_shed(dpid, shed);
                 }
-                Event::SwitchDown { dpid } => {
+                Event::SwitchDown { dpid } | Event::SwitchUnreachable { dpid } => {
                     let shed = self.backlog.forget_switch(dpid);
                     self.count_shed(dpid, shed);
                 }
@@ -246,6 +249,9 @@ impl Shard {
             }
             Effect::Report(report) if self.notices.is_known(&report) => {}
             Effect::Report(report) => {
+                if let Report::SwitchDown(dpid) = report {
+                    self.drop_unreachable(now, dpid);
+                }
                 self.subscriptions.publish_report(&report, |events| self.events_lost(events));
                 self.notices.publish(Notice::Engine(report));
             }

@@ -78,7 +78,7 @@ pub(crate) enum ShardMessage {
     Announce(Box<CopiedSwitch>),
     /// Serve this connection, which another process served until now.
     Resume(HandedConnection),
-    /// No more connections are handed over: the announced switches that have none are gone.
+    /// No more connections are handed over: the announced switches that have none are unreachable.
     AllResumed,
     /// Accept connections at these sockets.
     Listen(Vec<ListeningSocket>),
@@ -128,9 +128,9 @@ pub(crate) enum ShardQuery {
     Failures(Sender<Vec<(Arc<str>, u64)>>),
     /// The routes that constraints refused, and how often.
     Violations(Sender<Vec<(ViolationKey, u64)>>),
-    /// The connected switches, for another process.
+    /// The switches, for another process.
     Copies(Sender<Vec<CopiedSwitch>>),
-    /// The connected switches.
+    /// The switches, with those that have no connection.
     Switches(Sender<Vec<SwitchStatus>>),
     /// Tries a policy on the witness packets of all leaves. The answer comes when that is done.
     Try(Candidate, Sender<Trial>),

@@ -76,7 +76,7 @@ impl Shard {
             }
             ShardMessage::Announce(switch) => self.announce(*switch),
             ShardMessage::Resume(connection) => self.resume(now, connection),
-            ShardMessage::AllResumed => self.all_resumed(),
+            ShardMessage::AllResumed => self.all_resumed(now),
             ShardMessage::Listen(sockets) => self.listen(sockets),
             ShardMessage::Stop => self.stopping = true,
             ShardMessage::Finish(to) => self.finishing = Some(Finishing { since: now, to: Some(to) }),
@@ -105,7 +105,7 @@ impl Shard {
 
     /// Another connection claims the switch of our connection `owner`. Probes whether `owner` is alive.
     fn on_challenge(&mut self, now: Time, dpid: Dpid, owner: ConnectionId, claimant: ConnectionId) {
-        if let Some(departure) = self.departed.iter_mut().find(|departure| departure.connection == owner) {
+        if let Some(departure) = self.departed.iter_mut().find(|departure| departure.connection == Some(owner)) {
             return departure.claimants.push(claimant);
         }
         let Some(connection) = self.connections.get_exactly(owner).filter(|c| c.dpid == Some(dpid)) else {
@@ -162,14 +162,15 @@ impl Shard {
         until(at, self.clock.now())
     }
 
-    /// The connected switches, with their ports and rules as they are now.
+    /// The switches, with their ports and rules as they are now.
     fn copied_switches(&self) -> Vec<CopiedSwitch> {
         let copied = |connection: &Connection| {
             let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);
             let info = SwitchInfo { ports: (*switch.ports).clone(), ..switch.info.clone() };
             Some(CopiedSwitch { info, rules: self.engine.installed(dpid) })
         };
-        self.connections.iter().filter_map(copied).collect()
+        let absent = self.unreachable.copies(|dpid| self.engine.installed(dpid));
+        self.connections.iter().filter_map(copied).chain(absent).collect()
     }
 
     /// Answers a query.
@@ -244,7 +245,10 @@ impl Shard {
                 true
             }
             ShardQuery::Copies(to) => to.send(self.copied_switches()).is_ok(),
-            ShardQuery::Switches(to) => to.send(self.connections.iter().filter_map(status).collect()).is_ok(),
+            ShardQuery::Switches(to) => {
+                let absent = self.unreachable.statuses(self.clock.now(), self.id);
+                to.send(self.connections.iter().filter_map(status).chain(absent).collect()).is_ok()
+            }
         };
     }
 
@@ -271,7 +275,8 @@ fn status(connection: &Connection) -> Option<SwitchStatus> {
         |port: &maple_wire::Port| SwitchPort { number: port.number, name: printable(&port.name()), up: port.is_up() };
     Some(SwitchStatus {
         dpid: connection.dpid?,
-        peer: connection.peer,
+        peer: Some(connection.peer),
+        unreachable: None,
         version: switch.version,
         description: switch.description.clone(),
         tables: switch.tables,

@@ -25,6 +25,7 @@ impl Shard {
                 ("reads", self.to_read.len() as u64),
             ],
             switches: self.switch_metrics(),
+            unreachable: self.unreachable.infos().count() as u64,
             failures: self.engine.failures(),
             violations: self.engine.violations(),
         }

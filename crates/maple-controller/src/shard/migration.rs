@@ -11,8 +11,9 @@
 //! Nothing is copied or repeated. It leaves between two OpenFlow messages, in one shard message, and no other thread
 //! uses the socket meanwhile. So nothing is lost and the order is kept.
 //!
-//! Only switches with a handler migrate. With a policy, the shard's number is part of each leaf's id, which the store's
-//! dependencies refer to. So such switches stay on the shard that accepted them.
+//! Only switches with a handler migrate because of load. With a policy, the shard's number is part of each leaf's id, which
+//! the store's dependencies refer to. So such switches stay on the shard that accepted them, and a connection of an
+//! unreachable switch goes to the shard that has it, before it is admitted.
 //!
 //! Cost: two relaxed atomic operations for each shard and period; none for a message or a turn.
 
@@ -165,15 +166,22 @@ impl Shard {
         // The other shard's lists and heap had it. Data may have arrived meanwhile, so read whatever the poll reports.
         (connection.queued_to_read, connection.queued_to_write, connection.timer) = (false, false, None);
         connection.readable = true;
-        self.counters.of_migrated += 1;
-        self.counters.of_migration_nanoseconds += until(connection.migrated.unwrap_or(now), now).as_nanos() as u64;
+        let claims = connection.claims.take();
+        if claims.is_none() {
+            self.counters.of_migrated += 1;
+            self.counters.of_migration_nanoseconds += until(connection.migrated.unwrap_or(now), now).as_nanos() as u64;
+        }
         (connection.waiting_since, connection.migrated) = (Some(now), Some(now));
         self.connections.insert(connection);
         self.want_read(id.slot);
         self.want_write(id.slot);
         self.arm(id.slot);
         if let Err(error) = registered {
-            self.close(now, id.slot, CloseReason::of(error.kind()));
+            return self.close(now, id.slot, CloseReason::of(error.kind()));
+        }
+        if let Some(dpid) = claims {
+            self.claim(now, id.slot, dpid);
+            self.act(now, id.slot);
         }
     }
 }

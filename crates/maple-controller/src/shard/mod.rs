@@ -46,6 +46,7 @@ mod metrics;
 mod migration;
 mod returns;
 mod session_output;
+mod unreachable;
 
 mod sync;
 
@@ -96,6 +97,8 @@ use session_output::DepartedSwitch;
 use slots::Slots;
 use sockets::Listeners;
 pub(crate) use sockets::ListeningSocket;
+pub use unreachable::FORGET_SWITCH_AFTER;
+use unreachable::Unreachable;
 
 /// The most bytes that one turn reads from a socket.
 const READ_SHARE: usize = 64 * 1024;
@@ -130,6 +133,8 @@ pub(crate) struct Parts {
     pub handlers: Option<Arc<dyn HandlerFactory>>,
     pub write_each: bool,
     pub balance_period: Duration,
+    /// How long a switch without a connection is kept; `None`: for ever.
+    pub forget_after: Option<Duration>,
     /// The switches that were known before, and what takes what is to be known later.
     pub known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
     /// Records the engine's turns.
@@ -180,6 +185,10 @@ pub(crate) struct Shard {
     returns: Returns,
     /// Switches that another process hands over.
     announced: Announced,
+    /// Switches without a connection that the engine has.
+    unreachable: Unreachable,
+    /// Connections that go to the shards that have their switches.
+    leaving: Vec<(ConnectionId, ShardId)>,
     /// Disconnected switches of which the engine has not been told yet.
     departed: Vec<DepartedSwitch>,
     /// Deadlines by slot. An entry is valid only if the connection's `timer` has the same time.
@@ -269,6 +278,8 @@ impl Shard {
             by_dpid: FxHashMap::default(),
             returns: Returns::new(parts.known),
             announced: Announced::default(),
+            unreachable: Unreachable::new(parts.forget_after),
+            leaving: Vec::new(),
             departed: Vec::new(),
             timers: BinaryHeap::new(),
             to_read: VecDeque::new(),
@@ -360,7 +371,7 @@ impl Shard {
             return Some(Duration::ZERO);
         }
         let timer = self.timers.peek().map(|Reverse((time, _))| *time);
-        let engine = [self.engine.next_deadline(), self.returns.deadline()];
+        let engine = [self.engine.next_deadline(), self.returns.deadline(), self.unreachable.deadline()];
         let deadlines = [timer, self.discovery.deadline(), self.listeners.deadline()].into_iter().chain(engine);
         let next = deadlines.flatten().min().map(|time| until(self.clock.now(), time));
         if self.outgoing.is_congested() {
@@ -381,6 +392,7 @@ impl Shard {
         if let Some(switches) = self.returns.on_deadline(now) {
             self.presume(switches);
         }
+        self.forget_unreachable(now);
         if self.discovery.deadline().is_some_and(|deadline| deadline <= now) {
             self.discovery.on_timer(now, &mut self.discovered);
         }

@@ -24,10 +24,19 @@ pub(crate) struct ConnectionId {
     pub generation: u64,
 }
 
+/// Who has a datapath id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// A connection.
+    Connection(ConnectionId),
+    /// No connection. This shard has the switch, which is unreachable, and is to serve its next connection.
+    Shard(ShardId),
+}
+
 /// The owners of datapath ids, and the load of shards.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    owners: Mutex<FxHashMap<Dpid, ConnectionId>>,
+    owners: Mutex<FxHashMap<Dpid, Owner>>,
     loads: Vec<AtomicUsize>,
     /// The share of time that each shard is busy.
     pub busy: Loads,
@@ -43,25 +52,50 @@ impl Registry {
     /// Makes `by` the owner of the switch.
     ///
     /// # Errors
-    /// The owner, if another connection owns it.
-    pub fn claim(&self, dpid: Dpid, by: ConnectionId) -> Result<(), ConnectionId> {
-        match *self.lock().entry(dpid).or_insert(by) {
-            owner if owner == by => Ok(()),
-            owner => Err(owner),
+    /// The owner, if another connection or shard has it.
+    pub fn claim(&self, dpid: Dpid, by: ConnectionId) -> Result<(), Owner> {
+        let mut owners = self.lock();
+        let owner = owners.entry(dpid).or_insert(Owner::Connection(by));
+        match *owner {
+            Owner::Connection(connection) if connection == by => Ok(()),
+            Owner::Shard(shard) if shard == by.shard => {
+                *owner = Owner::Connection(by);
+                Ok(())
+            }
+            other => Err(other),
         }
     }
 
-    /// Ends the ownership of this connection, if it is the owner.
-    pub fn release(&self, dpid: Dpid, by: ConnectionId) {
+    /// Ends the ownership of this connection, if it is the owner. `stays`: its shard goes on having the switch.
+    pub fn release(&self, dpid: Dpid, by: ConnectionId, stays: bool) {
         let mut owners = self.lock();
-        if owners.get(&dpid) == Some(&by) {
+        if owners.get(&dpid) == Some(&Owner::Connection(by)) {
+            match stays {
+                true => drop(owners.insert(dpid, Owner::Shard(by.shard))),
+                false => drop(owners.remove(&dpid)),
+            }
+        }
+    }
+
+    /// This shard has a switch that has no connection. Without effect if a connection has it already.
+    pub fn keep(&self, dpid: Dpid, shard: ShardId) {
+        self.lock().entry(dpid).or_insert(Owner::Shard(shard));
+    }
+
+    /// This shard has the switch no longer. Without effect if a connection has it.
+    pub fn forget(&self, dpid: Dpid, shard: ShardId) {
+        let mut owners = self.lock();
+        if owners.get(&dpid) == Some(&Owner::Shard(shard)) {
             owners.remove(&dpid);
         }
     }
 
-    /// The shard that serves this switch.
+    /// The shard that serves this switch, or has it while it is unreachable.
     pub fn shard_of(&self, dpid: Dpid) -> Option<ShardId> {
-        self.lock().get(&dpid).map(|owner| owner.shard)
+        self.lock().get(&dpid).map(|owner| match owner {
+            Owner::Connection(connection) => connection.shard,
+            Owner::Shard(shard) => *shard,
+        })
     }
 
     /// Counts a new connection for the shard with the fewest, and returns that shard; the first of several.
@@ -90,8 +124,8 @@ impl Registry {
 
     /// Replaces the owner's id `before` by `now`, after a migration.
     pub fn rename(&self, dpid: Dpid, before: ConnectionId, now: ConnectionId) {
-        if let Some(owner) = self.lock().get_mut(&dpid).filter(|owner| **owner == before) {
-            *owner = now;
+        if let Some(owner) = self.lock().get_mut(&dpid).filter(|owner| **owner == Owner::Connection(before)) {
+            *owner = Owner::Connection(now);
         }
     }
 
@@ -100,7 +134,7 @@ impl Registry {
         self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<Dpid, ConnectionId>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<Dpid, Owner>> {
         sync::step();
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -118,11 +152,29 @@ mod tests {
     fn a_switch_has_one_owner_at_a_time() {
         let registry = Registry::new(1);
         assert_eq!(registry.claim(Dpid(1), connection(0, 0)), Ok(()));
-        assert_eq!(registry.claim(Dpid(1), connection(1, 0)), Err(connection(0, 0)));
-        registry.release(Dpid(1), connection(0, 1));
-        assert_eq!(registry.claim(Dpid(1), connection(1, 0)), Err(connection(0, 0)));
-        registry.release(Dpid(1), connection(0, 0));
+        let first = Err(Owner::Connection(connection(0, 0)));
+        assert_eq!(registry.claim(Dpid(1), connection(1, 0)), first);
+        registry.release(Dpid(1), connection(0, 1), false);
+        assert_eq!(registry.claim(Dpid(1), connection(1, 0)), first);
+        registry.release(Dpid(1), connection(0, 0), false);
         assert_eq!(registry.claim(Dpid(1), connection(1, 0)), Ok(()));
+    }
+
+    #[test]
+    fn an_unreachable_switch_stays_at_its_shard() {
+        let (registry, other) = (Registry::new(2), ConnectionId { shard: ShardId(1), ..connection(0, 0) });
+        assert_eq!(registry.claim(Dpid(1), connection(0, 0)), Ok(()));
+        registry.release(Dpid(1), connection(0, 0), true);
+        assert_eq!(registry.shard_of(Dpid(1)), Some(ShardId(0)));
+        assert_eq!(registry.claim(Dpid(1), other), Err(Owner::Shard(ShardId(0))));
+        registry.forget(Dpid(1), ShardId(1));
+        assert_eq!(registry.claim(Dpid(1), connection(1, 0)), Ok(()), "a connection at its shard gets it");
+        registry.keep(Dpid(1), ShardId(1));
+        registry.forget(Dpid(1), ShardId(0));
+        assert_eq!(registry.claim(Dpid(1), other), Err(Owner::Connection(connection(1, 0))));
+        registry.release(Dpid(1), connection(1, 0), true);
+        registry.forget(Dpid(1), ShardId(0));
+        assert_eq!(registry.claim(Dpid(1), other), Ok(()));
     }
 
     #[test]

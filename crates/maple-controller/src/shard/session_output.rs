@@ -10,20 +10,34 @@ use maple_wire::{Dpid, Message};
 use super::Shard;
 use super::connection::{ConnectedSwitch, ConnectionState};
 use super::mailbox::ShardMessage;
-use super::registry::ConnectionId;
+use super::registry::{ConnectionId, Owner};
 use crate::discovery::{ProbeOrigin, is_probe};
 use crate::notice::Notice;
 use crate::session::{CloseReason, Output, ProtocolWarning, SwitchInfo, TableSize, apply_port_status};
 
-/// A switch whose connection has ended. Its datapath id stays taken until the engine has handled the end. The engine
-/// then deletes the switch's state, which must not be state that a new connection has written, perhaps on another
-/// shard.
+/// A switch whose connection has ended, or that is forgotten. Its datapath id stays taken until the engine has handled
+/// that. If the engine then deletes the switch's state, it must not be state that a new connection has written, perhaps
+/// on another shard.
 #[derive(Debug)]
 pub(super) struct DepartedSwitch {
     dpid: Dpid,
-    pub connection: ConnectionId,
+    pub connection: Option<ConnectionId>,
+    /// What it has said of itself, with its ports, if the engine has been told of it.
+    info: Option<Box<SwitchInfo>>,
     /// Other connections that claim this switch.
     pub claimants: Vec<ConnectionId>,
+}
+
+impl DepartedSwitch {
+    /// A switch of which another process has told, and whose connection has not come, or has ended at once.
+    pub fn announced(dpid: Dpid, info: SwitchInfo) -> DepartedSwitch {
+        DepartedSwitch { info: Some(Box::new(info)), ..DepartedSwitch::forgotten(dpid) }
+    }
+
+    /// A switch that has had no connection for too long.
+    pub fn forgotten(dpid: Dpid) -> DepartedSwitch {
+        DepartedSwitch { dpid, connection: None, info: None, claimants: Vec::new() }
+    }
 }
 
 impl Shard {
@@ -41,6 +55,11 @@ impl Shard {
             }
         }
         self.outputs = outputs;
+        for (connection, to) in std::mem::take(&mut self.leaving) {
+            if self.connections.get_exactly(connection).is_some() {
+                self.migrate(connection.slot, to);
+            }
+        }
         self.arm(slot);
     }
 
@@ -133,7 +152,8 @@ impl Shard {
         self.discovery.on_lldp(now, since, at, &packet_in.data, &mut self.discovered) == ProbeOrigin::Own
     }
 
-    /// A connection claims a datapath id. If another connection owns the id, that one is challenged.
+    /// A connection claims a datapath id. If another connection owns the id, that one is challenged. If another shard has
+    /// the switch, the connection goes there.
     pub(super) fn claim(&mut self, now: Time, slot: usize, dpid: Dpid) {
         let Some(connection) = self.connections.get(slot) else { return };
         let claimant = connection.id;
@@ -142,12 +162,18 @@ impl Shard {
         }
         match self.registry.claim(dpid, claimant) {
             Ok(()) => {
-                connection.dpid = Some(dpid);
+                (connection.dpid, connection.claims) = (Some(dpid), None);
                 if let ConnectionState::Open { session, .. } = &mut connection.state {
                     session.admit(now, &mut self.outputs);
                 }
             }
-            Err(owner) => self.outgoing.send(owner.shard, ShardMessage::Challenge { dpid, owner, claimant }),
+            Err(Owner::Connection(owner)) => {
+                self.outgoing.send(owner.shard, ShardMessage::Challenge { dpid, owner, claimant });
+            }
+            Err(Owner::Shard(shard)) => {
+                connection.claims = Some(dpid);
+                self.leaving.push((claimant, shard));
+            }
         }
     }
 
@@ -177,6 +203,7 @@ impl Shard {
             return self.start_handler(now, slot, &info);
         }
         let Some(info) = self.known_switch_up(now, slot, info) else { return };
+        let Some(info) = self.unreachable_is_back(now, slot, info) else { return };
         let SwitchInfo { version, features, ports, description, has_bundles } = info;
         self.events.push(Event::SwitchUp { dpid, version, features, description, ports, has_bundles });
     }
@@ -250,9 +277,10 @@ impl Shard {
             return;
         }
         let id = connection.id;
-        self.announced_ended(id);
+        self.announced_ended(now, id);
         let Some(connection) = self.connections.get(slot) else { return };
-        let (peer, up) = (connection.peer, connection.switch.take().is_some());
+        let (peer, switch) = (connection.peer, connection.switch.take());
+        let up = switch.is_some();
         self.returns.leave(id);
         let handler = connection.handler.take();
         let is_claimed = !connection.claimants.is_empty();
@@ -266,7 +294,8 @@ impl Shard {
         };
         if let Some(dpid) = connection.dpid {
             let claimants = std::mem::take(&mut connection.claimants);
-            let departure = DepartedSwitch { dpid, connection: id, claimants };
+            let info = switch.filter(|switch| switch.in_use).map(|switch| Box::new(switch.into_info()));
+            let departure = DepartedSwitch { dpid, connection: Some(id), info, claimants };
             if up {
                 self.by_dpid.remove(&dpid);
                 connection.counters.disconnections += 1;
@@ -274,13 +303,16 @@ impl Shard {
             }
             match handler {
                 None if up => {
-                    self.discovery.switch_down(now, dpid, &mut self.discovered);
-                    self.events.push(Event::SwitchDown { dpid });
+                    let stays = departure.info.is_some() && self.unreachable.keeps() && reason != CloseReason::Stopping;
+                    self.events.push(match stays {
+                        true => Event::SwitchUnreachable { dpid },
+                        false => Event::SwitchDown { dpid },
+                    });
                     self.departed.push(departure);
                 }
                 handler => {
                     handler.into_iter().for_each(|mut handler| handler.switch_down());
-                    self.free(departure);
+                    self.free(now, departure);
                 }
             }
         }
@@ -295,16 +327,26 @@ impl Shard {
     }
 
     /// Frees the datapath ids of switches whose end the engine has handled.
-    pub(super) fn free_departed(&mut self) {
+    pub(super) fn free_departed(&mut self, now: Time) {
         for departure in std::mem::take(&mut self.departed) {
-            self.free(departure);
+            self.free(now, departure);
         }
     }
 
-    /// Frees a datapath id, and tells its claimants.
-    fn free(&mut self, departure: DepartedSwitch) {
-        let DepartedSwitch { dpid, connection, claimants } = departure;
-        self.registry.release(dpid, connection);
+    /// Frees a datapath id for a new connection, and tells its claimants. If the engine goes on having the switch, it stays
+    /// at this shard.
+    fn free(&mut self, now: Time, departure: DepartedSwitch) {
+        let DepartedSwitch { dpid, connection, info, claimants } = departure;
+        let stays = self.engine.is_unreachable(dpid);
+        if !stays && !self.unreachable.has(dpid) && info.is_some() {
+            self.discovery.switch_down(now, dpid, &mut self.discovered);
+        }
+        connection.into_iter().for_each(|connection| self.registry.release(dpid, connection, stays));
+        match info {
+            Some(info) if stays => self.keep_unreachable(now, *info),
+            _ if !stays => self.drop_unreachable(now, dpid),
+            _ => {}
+        }
         for claimant in claimants {
             self.outgoing.send(claimant.shard, ShardMessage::ChallengeResult { dpid, claimant, alive: false });
         }

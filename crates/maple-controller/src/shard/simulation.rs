@@ -160,6 +160,8 @@ pub struct SimulationOptions {
     pub deadlines: Deadlines,
     /// The limits of output that waits for a switch.
     pub limits: QueueLimits,
+    /// How long a switch without a connection is kept; `None`: for ever. Zero: not at all.
+    pub forget_after: Option<Duration>,
     /// The subscriptions of listeners. Their conditions replace those in `options`.
     pub subscriptions: Vec<Subscription>,
 }
@@ -359,6 +361,7 @@ impl SimulatedShard {
             subscriptions,
             handlers: None,
             write_each: false,
+            forget_after: options.forget_after,
             known: None,
             recorder: None,
             balance_period: Duration::ZERO,

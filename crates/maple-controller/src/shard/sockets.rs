@@ -263,7 +263,7 @@ impl Shard {
         // Closing our descriptor does not end the connection, because there is another one.
         let mut connection = self.connections.remove(slot)?;
         connection.socket.deregister(self.poll.registry()).ok()?;
-        self.registry.release(dpid, id);
+        self.registry.release(dpid, id, false);
         self.registry.remove_connection(self.id);
         let mut packets = packets.remove(&dpid).unwrap_or_default();
         packets.truncate(MAX_EARLY);
@@ -502,6 +502,6 @@ impl Shard {
         for slot in slots {
             self.drop_connection(now, slot, CloseReason::Stopping);
         }
-        self.free_departed();
+        self.free_departed(now);
     }
 }

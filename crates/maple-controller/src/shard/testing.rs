@@ -23,7 +23,7 @@ use mio::net::TcpListener;
 
 use super::mailbox::{Outgoing, ShardMessage};
 use super::registry::Registry;
-use super::{Parts, QueueLimits, Shard, sync};
+use super::{FORGET_SWITCH_AFTER, Parts, QueueLimits, Shard, sync};
 use crate::discovery::{Discovery, Key, Timing};
 use crate::handler::{Handler, HandlerFactory, Replies};
 use crate::listen::Subscriptions;
@@ -62,6 +62,7 @@ impl Setting {
             subscriptions: Subscriptions::default(),
             handlers: Some(handlers),
             write_each: false,
+            forget_after: Some(FORGET_SWITCH_AFTER),
             known: None,
             recorder: None,
             balance_period: Duration::ZERO,

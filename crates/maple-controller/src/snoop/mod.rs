@@ -243,7 +243,11 @@ impl Snooper {
             NetworkEvent::Packet(heard) => self.packet(now, heard, out),
             NetworkEvent::Port { at, is_up: false, .. } => self.groups.forget_port(*at),
             NetworkEvent::SwitchDown(dpid) => self.groups.forget_switch(*dpid),
-            NetworkEvent::Port { .. } | NetworkEvent::SwitchUp(_) | NetworkEvent::Violation { .. } => {}
+            NetworkEvent::Port { .. }
+            | NetworkEvent::SwitchUp(_)
+            | NetworkEvent::SwitchUnreachable(_)
+            | NetworkEvent::SwitchReachable(_)
+            | NetworkEvent::Violation { .. } => {}
         }
     }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, mpsc};
 
 use maple_controller::session::ENGINE_XIDS;
 use maple_controller::simulation::{Batch, Line, Simulation, SimulationOptions};
-use maple_controller::{Deadlines, Notice, QueueLimits};
+use maple_controller::{Deadlines, FORGET_SWITCH_AFTER, Notice, QueueLimits};
 use maple_core::engine::{Event, Options, Stats, TableRule, Time};
 use maple_core::network::Facts;
 use maple_core::sim::cases::WEIGHT;
@@ -85,6 +85,7 @@ impl Controller {
             engine: options,
             deadlines,
             limits,
+            forget_after: Some(FORGET_SWITCH_AFTER),
             subscriptions: Vec::new(),
         };
         let mut simulation = Simulation::new(&setting).expect("the system has polls");
@@ -149,6 +150,9 @@ impl Controller {
                     connection.tells_rules |= ends_reading(&bytes);
                     let shard = connection.shard;
                     self.came_in(now, shard);
+                    // A connection of an unreachable switch goes to the shard that has the switch.
+                    let has = self.simulation.shard_of(dpid).filter(|has| *has != shard);
+                    has.into_iter().for_each(|has| self.came_in(now, has));
                 }
             }
             ControlEvent::Closed => {
@@ -192,8 +196,10 @@ impl Controller {
             }
             while let Some(entry) = self.endings.first_entry().filter(|entry| entry.key().0 <= now) {
                 let at = entry.remove();
-                self.connections[at].line.hang_up();
-                self.came_in(now, self.connections[at].shard);
+                let Connection { dpid, shard, line, .. } = &self.connections[at];
+                line.hang_up();
+                let all = self.simulation.shard_of(*dpid).into_iter().chain([*shard]);
+                all.collect::<Vec<_>>().into_iter().for_each(|shard| self.came_in(now, shard));
             }
             let is_due = |shard: &usize| self.next_turn(*shard).is_some_and(|at| at <= now);
             let due: Vec<usize> = (0..self.turns.len()).filter(is_due).collect();
@@ -223,7 +229,8 @@ impl Controller {
             }
         }
         for at in 0..self.connections.len() {
-            if self.connections[at].shard == shard {
+            let Connection { dpid, shard: first, .. } = &self.connections[at];
+            if *first == shard || self.simulation.shard_of(*dpid) == Some(shard) {
                 self.carry(now, at, network);
             }
         }

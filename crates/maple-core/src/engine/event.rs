@@ -39,8 +39,20 @@ pub enum Event {
         /// Whether it has bundles.
         has_bundles: bool,
     },
-    /// The connection to the switch has ended.
+    /// The switch is gone, with everything at it.
     SwitchDown {
+        /// The switch.
+        dpid: Dpid,
+    },
+    /// The connection to the switch has ended. What it does in the network is taken to go on: its links, hosts, labels
+    /// and rules stand. If the engine does not know its rules yet, it is gone instead, as after [`Event::SwitchDown`].
+    SwitchUnreachable {
+        /// The switch.
+        dpid: Dpid,
+    },
+    /// The switch has a connection to this shard again, and says the same of itself as before. What has changed of its
+    /// ports follows as [`Event::PortStatus`], and its rules as [`Event::FlowsRead`]. The engine sends it no rule before.
+    SwitchReachable {
         /// The switch.
         dpid: Dpid,
     },

@@ -68,6 +68,10 @@ impl Engine {
 
     /// Finds the changes for an update, unless that has to wait. First finishes an earlier update.
     fn prepare(&mut self, switch: &mut Switch) -> bool {
+        if switch.unreachable.is_some() {
+            self.collect(switch);
+            return false;
+        }
         let mut requests = Requests::new();
         let is_paced = self.options.flow_mod_rate.is_some();
         let mut may_go_on = switch.tables.begin_update(self.now, &mut requests);

@@ -181,6 +181,13 @@ impl Engine {
     /// Asks a switch for the counters of the rules of a port's hosts, or of one host.
     fn count_host_packets(&mut self, at: Location, mac: Option<Mac>) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
+        if switch.unreachable.is_some() {
+            // Nobody there can be asked. A host that is searched for is taken for silent; none is aged.
+            if let Some(mac) = mac {
+                self.with_hosts(|hosts, now, actions| hosts.on_search_count(now, mac, None, actions));
+            }
+            return;
+        }
         let table_id = if switch.three_tables { CLASSIFIER } else { ALL_TABLES };
         let at_port = Match::any().with(from_port(at.port));
         let matching = mac.iter().fold(at_port, |all, mac| all.exact(Field::EthSrc, mac.bits()));

@@ -46,6 +46,9 @@ impl Engine {
         }
         let is_link = state.port(asked.at).is_some_and(|port| matches!(port.kind, PortKind::Link(_)));
         let Some(switch) = self.switches.get(&dpid).filter(|_| is_link) else { return Some(Refusal::Gone(dpid)) };
+        if switch.unreachable.is_some() && !(switch.labels.has(asked) && switch.labels.expects(asked.at.port)) {
+            return Some(Refusal::Unreachable(dpid));
+        }
         if switch.labels.has(asked) {
             return None;
         }

@@ -99,7 +99,7 @@ impl Engine {
     /// Polls the switch if that is due and the switch is not busy.
     pub(super) fn poll(&mut self, dpid: Dpid) {
         let (now, period) = (self.now, self.options.poll);
-        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
         let what = match switch.polls.next(now, period) {
             Some((due, what)) if due <= now => what,
             Some(_) => return self.plan_poll(dpid),

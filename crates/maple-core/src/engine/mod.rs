@@ -34,7 +34,7 @@
 //! | packets | `packet_in`, `received_packet`, `hit` (the fast path), `new_port`, `link_port`, `send`, `live` (people watch) |
 //! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `comparison`, `rehearsal`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
-//! | topology and hosts | `topology`, `segments`, `declare`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
+//! | topology and hosts | `topology`, `unreachable`, `segments`, `declare`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `capacity`, `eviction`, `await_barriers` |
 //! | counters and views | `polls`, `rule_counts`, `measure`, `traffic`, `drops/`, `dropped`, `view`, `explain`, `reports` |
 
@@ -105,6 +105,7 @@ mod host_rules;
 mod hosts;
 mod segments;
 mod topology;
+mod unreachable;
 
 // Tables: what each switch has, and what it is to have.
 mod audit;
@@ -287,11 +288,18 @@ impl Engine {
         self.store.begin();
         self.now = self.now.max(now);
         self.waiting.begin_batch();
-        self.run_timers();
-        self.recheck();
+        // What came in time must count before its lateness does.
+        let stood_still = self.notice_standstill();
+        if !stood_still {
+            self.run_timers();
+            self.recheck();
+        }
         for event in events.drain(..) {
             self.on(event);
             self.read_inbox();
+        }
+        if stood_still {
+            self.run_timers();
         }
         loop {
             self.reconsider_all();
@@ -310,6 +318,7 @@ impl Engine {
             let witness = |id| (id, self.leaves.get(&id).map(|leaf| leaf.remembered()));
             self.out.push(Effect::Remember(changed.into_iter().map(witness).collect()));
         }
+        self.withhold_from_unreachable();
         out.append(&mut self.out);
         out.append(&mut self.after);
         self.store.end();
@@ -379,6 +388,8 @@ impl Engine {
                 self.switch_up(dpid, capabilities, &ports);
             }
             Event::SwitchDown { dpid } => self.switch_down(dpid),
+            Event::SwitchUnreachable { dpid } => self.switch_unreachable(dpid),
+            Event::SwitchReachable { dpid } => self.switch_reachable(dpid),
             Event::PacketIn { dpid, packet_in } => self.packet_in(dpid, packet_in),
             Event::PortStatus { dpid, status } => self.port_status(dpid, &status),
             Event::FlowRemoved { dpid, removed } => self.flow_removed(dpid, &removed),

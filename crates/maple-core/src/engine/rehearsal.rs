@@ -99,6 +99,8 @@ impl Engine {
         copy.switches =
             self.switches.iter().map(|(dpid, switch)| (*dpid, Box::new(switch.copy(&copy.options)))).collect();
         copy.dirty = self.dirty.clone();
+        // What is held back for them is not among the changes that a candidate makes.
+        copy.dirty.extend(self.switches.values().filter(|switch| switch.unreachable.is_some()).map(|one| one.dpid));
         copy.inbox = self.inbox.clone();
         copy.early_requests = self.early_requests.clone();
         // Hosts, counters and refused rules are other matters.
@@ -112,7 +114,7 @@ impl Engine {
 
     /// The first switch whose rules are being read, or whose leaves of an earlier run are being restored.
     fn unread(&self) -> Option<Dpid> {
-        let is_open = |switch: &Switch| !switch.tables.is_ready() || switch.restoring.is_some();
+        let is_open = |switch: &Switch| !switch.tables.is_known() || switch.restoring.is_some();
         self.switches.values().find(|switch| is_open(switch)).map(|switch| switch.dpid)
     }
 

@@ -112,6 +112,13 @@ pub(super) struct Restoring {
     next_look: Time,
 }
 
+impl Restoring {
+    /// Whether the switch, or the controller before, has said which rules it has.
+    pub fn are_rules_known(&self) -> bool {
+        self.read.is_some()
+    }
+}
+
 impl Engine {
     /// Takes what an earlier run knew for true, where this one knows nothing yet.
     pub(super) fn presume(&mut self, earlier: &Surroundings, switches: BTreeSet<Dpid>) {

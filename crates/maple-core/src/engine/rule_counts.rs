@@ -9,6 +9,7 @@ use maple_wire::msg::stats::{FlowStats, FlowStatsRequest, ReplyBody, RequestBody
 use maple_wire::{Dpid, Message, Version};
 
 use super::polls::RuleCount;
+use super::switch::Switch;
 use super::{Effect, Engine};
 use crate::rule::Rule;
 use crate::update::{EntryKey, entry_key, key_of};
@@ -51,11 +52,19 @@ impl RuleCounts {
     }
 }
 
+impl RuleCounts {
+    /// Removes all questions, and returns the askers' tokens.
+    pub fn take_open(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.open).into_values().map(|question| question.token).collect()
+    }
+}
+
 impl Engine {
     /// Somebody wants to know what a rule has counted.
     pub(super) fn count_rule(&mut self, dpid: Dpid, token: u64, table: u8, rule: &Rule) {
         let open = |engine: &mut Engine| {
-            let switch = engine.switches.get_mut(&dpid).filter(|switch| switch.rule_counts.open.len() < MOST_OPEN)?;
+            let is_free = |switch: &Switch| switch.unreachable.is_none() && switch.rule_counts.open.len() < MOST_OPEN;
+            let switch = engine.switches.get_mut(&dpid).filter(|switch| is_free(switch))?;
             let request =
                 FlowStatsRequest { table_id: table, matching: rule.matching.clone(), ..FlowStatsRequest::all() };
             // 1.0 can't ask by cookie.

@@ -137,7 +137,9 @@ impl Engine {
         self.stats.sent_by_controller += 1;
         let mut at_ingress = Vec::new();
         for (dpid, hops) in route.switches.iter().filter(|(_, hops)| !hops.edges.is_empty()) {
-            if *dpid == packet.at.switch {
+            if *dpid != packet.at.switch && self.is_unreachable_anywhere(*dpid) {
+                self.drop_packet(packet, DropCause::Unreachable(*dpid));
+            } else if *dpid == packet.at.switch {
                 let version = self.switches.get(dpid).map(|switch| switch.version());
                 at_ingress = version.map(|version| forwarding::egress(version, hops)).unwrap_or_default();
             } else if packet.is_whole() {

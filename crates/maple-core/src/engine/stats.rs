@@ -49,6 +49,8 @@ stats! {
     way_drops,
     /// Runs after which the packet waits until something that f read has changed.
     waits,
+    /// Packets that the controller would have sent at a switch without a connection.
+    unreachable_drops,
     /// Waiting packets dropped because too many waited or their switch disconnected.
     wait_drops,
     /// Decisions not cached because f writes state for every such packet.

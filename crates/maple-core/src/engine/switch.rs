@@ -69,6 +69,8 @@ pub(super) struct Switch {
     pub renamed: Renamed,
     /// While it keeps the rules of an earlier run.
     pub restoring: Option<Restoring>,
+    /// Since when it has no connection.
+    pub unreachable: Option<Time>,
     /// The rules for hosts in the classifier.
     pub host_rules: HostRules,
     pub stale: Stale,
@@ -143,6 +145,7 @@ impl Switch {
             changed_actions: BTreeSet::new(),
             renamed: Renamed::default(),
             restoring: None,
+            unreachable: None,
             host_rules: HostRules::new(
                 three_tables,
                 (cookie(options.epoch, None), copy_cookie(options.epoch)),
@@ -168,7 +171,7 @@ impl Switch {
     }
 
     /// The switch as it is now, without packets that wait, and without counters. While it keeps the rules of an earlier
-    /// run, the copy does not know its rules.
+    /// run, the copy does not know its rules. If it has no connection, the copy does as if it had one.
     pub fn copy(&self, options: &Options) -> Switch {
         let unknown = || Tables::new(options.first_xid, false);
         Switch {
@@ -181,7 +184,7 @@ impl Switch {
             changed_actions: self.changed_actions.clone(),
             renamed: self.renamed.clone(),
             labels: self.labels.clone(),
-            tables: if self.restoring.is_some() { unknown() } else { self.tables.clone() },
+            tables: if self.restoring.is_some() { unknown() } else { self.tables.presumed_reachable() },
             host_rules: self.host_rules.clone(),
             stale: self.stale,
             addresses: self.addresses.clone(),

@@ -1,5 +1,7 @@
 //! What is due at a later time.
 
+use std::time::Duration;
+
 use maple_wire::Dpid;
 
 use super::routes::RouteId;
@@ -58,7 +60,21 @@ pub(super) enum Timer {
     Live(u8),
 }
 
+/// A timer that is this late tells that the engine stood still, and not the network.
+const STANDSTILL: Duration = Duration::from_secs(2);
+
 impl Engine {
+    /// Notices that nothing was handled for long: our own lateness is never another's silence.
+    pub(super) fn notice_standstill(&mut self) -> bool {
+        let Some(due) = self.next_deadline() else { return false };
+        let late = Duration::from_nanos(self.now.0.saturating_sub(due.0));
+        let stood_still = late >= STANDSTILL;
+        if stood_still {
+            self.hosts.stood_still(self.now, late);
+        }
+        stood_still
+    }
+
     /// The time at which [`Engine::handle`] is to be called again, if no event comes before.
     pub fn next_deadline(&self) -> Option<Time> {
         self.timers.first().map(|(time, _)| *time)

@@ -47,6 +47,7 @@ impl Engine {
     pub(super) fn switch_down(&mut self, dpid: Dpid) {
         let departed = self.remembered_of(dpid);
         let Some(switch) = self.switches.remove(&dpid) else { return };
+        self.store.change_restoring(|all| all.unreachable.remove(&dpid));
         self.dirty.remove(&dpid);
         self.forget_live_rules(dpid);
         self.give_up_restore(dpid);

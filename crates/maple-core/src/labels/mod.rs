@@ -126,6 +126,9 @@ pub(crate) enum Refusal {
     /// Rules of an earlier run of the controller may send packets under the label, and it meant something else then.
     #[error("switch {0} has a rule of an earlier run of the controller for the label, with another meaning")]
     Stale(Dpid),
+    /// The switch has no connection to the controller, and so gets no new rule.
+    #[error("switch {0} is unreachable for the controller and can't get a new label (docs/control-network.md)")]
+    Unreachable(Dpid),
     /// The switch, or the link to it, is not there.
     #[error("switch {0} is not reached by the link that the route takes")]
     Gone(Dpid),

@@ -505,6 +505,14 @@ impl LabelTable {
         Some(LabelKey { port, id: (id.value & 0xfff) as u16 })
     }
 
+    /// Labels that are not ready for packets because of this switch: their serial numbers.
+    pub fn unready(&self) -> impl Iterator<Item = u64> {
+        let is_unready = |label: &&Label| {
+            matches!(label.state, State::Waiting | State::Sent(_)) || self.awaited.contains_key(&label.serial)
+        };
+        self.labels.values().filter(is_unready).map(|label| label.serial)
+    }
+
     /// Labels whose rule the switch has, or is to have: their serial numbers.
     pub fn installed(&self) -> impl Iterator<Item = u64> {
         self.labels.values().filter(|label| label.rule().is_some() && label.refused.is_none()).map(|label| label.serial)

@@ -94,6 +94,11 @@ impl Facts {
         Facts { switches, hosts, owners }
     }
 
+    /// Whether something is declared of this switch.
+    pub fn names(&self, dpid: Dpid) -> bool {
+        self.switches.contains_key(&dpid)
+    }
+
     /// What this port may become.
     ///
     /// ```

@@ -26,6 +26,7 @@ mod audit;
 mod bridge;
 mod bundles;
 pub mod cases;
+mod connection;
 mod frames;
 mod random;
 mod switch;
@@ -86,6 +87,8 @@ mod segments;
 mod slices;
 #[cfg(test)]
 mod space;
+#[cfg(test)]
+mod unreachable;
 
 pub use random::Random;
 pub use switch::{Out, SimSwitch, apply};
@@ -173,6 +176,8 @@ pub struct Sim {
     /// Switches that have restarted, until their shard learns that the connection is gone. What the shard sends
     /// meanwhile is lost.
     unheard: BTreeSet<Dpid>,
+    /// Switches whose connection has ended.
+    away: BTreeSet<Dpid>,
     ports: BTreeMap<Location, bool>,
     links: BTreeMap<Location, Location>,
     bridges: Vec<bridge::Bridge>,
@@ -217,6 +222,7 @@ impl Sim {
             shards: BTreeMap::new(),
             switches: BTreeMap::new(),
             unheard: BTreeSet::new(),
+            away: BTreeSet::new(),
             ports: BTreeMap::new(),
             links: BTreeMap::new(),
             bridges: Vec::new(),
@@ -344,11 +350,16 @@ impl Sim {
         let both = [Some(at), self.links.get(&at).copied()];
         for at in both.into_iter().flatten() {
             self.ports.insert(at, up);
-            let mut port = Port::new(at.port, [0; 6], "port");
-            port.state = if up { 0 } else { Port::STATE_LINK_DOWN };
-            let status = PortStatus { reason: PortReason::Modify, port };
-            self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
+            self.tell_port(at);
         }
+    }
+
+    /// A switch says how a port is.
+    fn tell_port(&mut self, at: Location) {
+        let mut port = Port::new(at.port, [0; 6], "port");
+        port.state = if self.ports.get(&at) == Some(&true) { 0 } else { Port::STATE_LINK_DOWN };
+        let status = PortStatus { reason: PortReason::Modify, port };
+        self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
     }
 
     /// Has discovery find again what is behind a port that came up.
@@ -372,6 +383,7 @@ impl Sim {
             Happening::Frame(..) => true,
         });
         self.unheard.insert(dpid);
+        self.away.remove(&dpid);
         self.notify(dpid, Event::SwitchDown { dpid });
         self.announce(dpid);
     }
@@ -453,6 +465,8 @@ fn switch_of(event: &Event) -> Option<Dpid> {
     match event {
         Event::SwitchUp { dpid, .. }
         | Event::SwitchDown { dpid }
+        | Event::SwitchUnreachable { dpid }
+        | Event::SwitchReachable { dpid }
         | Event::PacketIn { dpid, .. }
         | Event::PortStatus { dpid, .. }
         | Event::FlowRemoved { dpid, .. }

@@ -169,7 +169,12 @@ impl Sim {
     }
 
     pub(super) fn schedule_after(&mut self, delay: Duration, channel: Channel, happening: Happening) {
-        if matches!(channel, Channel::ToSwitch(dpid) if self.unheard.contains(&dpid)) {
+        let is_lost = match channel {
+            Channel::ToSwitch(dpid) => self.unheard.contains(&dpid) || self.away.contains(&dpid),
+            Channel::ToShard(dpid) | Channel::Removals(dpid) => self.away.contains(&dpid),
+            _ => false,
+        };
+        if is_lost {
             return;
         }
         let longest = self.max_delay.as_nanos().max(1) as usize;

@@ -23,7 +23,7 @@ use crate::labels::LabelIds;
 use crate::network::{Location, Mac};
 use crate::state::Selection;
 
-/// The switches that keep the rules of an earlier run for now, of all shards.
+/// The switches that keep the rules of an earlier run for now, and those without a connection, of all shards.
 #[derive(Debug, Default)]
 pub(crate) struct Restoring {
     /// Their rules are not known to the engine yet.
@@ -34,6 +34,8 @@ pub(crate) struct Restoring {
     pub undecided: BTreeSet<Dpid>,
     /// Their routes may still ask for labels.
     pub unsettled: BTreeSet<Dpid>,
+    /// They have no connection, and what they do in the network is taken to go on.
+    pub unreachable: BTreeSet<Dpid>,
 }
 
 /// All tracked state, shared by the shards.

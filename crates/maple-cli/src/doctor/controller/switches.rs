@@ -12,7 +12,8 @@ const WAITING: u64 = 1 << 20;
 /// What is wrong, for all switches of a kind together. `listening`: where the controller waits for them.
 pub fn findings(switches: &Value, listening: Option<Listening>) -> Vec<Finding> {
     let mut found = Vec::new();
-    if items(switches).next().is_none() {
+    let is_away = |switch: &Value| switch["unreachable"].is_number();
+    if items(switches).all(is_away) {
         let (kind, port) =
             listening.map_or(("tcp", 6653), |one| (if one.tls { "ssl" } else { "tcp" }, one.address.port()));
         found.push(
@@ -20,6 +21,16 @@ pub fn findings(switches: &Value, listening: Option<Listening>) -> Vec<Finding> 
                 .what("no switch is connected")
                 .so("the policy runs for nobody")
                 .mend(format!("ovs-vsctl set-controller BRIDGE {kind}:ADDRESS:{port}")),
+        );
+    }
+    if let Some(place) = joined(items(switches).filter(|switch| is_away(switch))) {
+        let longest = items(switches).filter_map(|switch| switch["unreachable"].as_f64()).fold(0.0, f64::max);
+        found.push(
+            Finding::new(Level::Warning, Id::SwitchUnreachable, place)
+                .what(format!("no control connection, the longest for {longest:.0} s"))
+                .so("links, hosts and rules there stand, and are not changed; what needs a new rule there goes another way, \
+                     through the controller, or waits")
+                .mend("restore the control network; maple run --unreachable forget gives such switches up at once"),
         );
     }
     let is_of = |switch: &Value, version: &str| text(&switch["version"]) == version;

@@ -153,7 +153,7 @@ fn fail_mode(bridge: &Bridge) -> Option<Finding> {
         Finding::new(Level::Warning, Id::OvsFailMode, at(bridge))
             .what(format!("its fail mode is {mode}"))
             .so("seconds after the controller is gone, it deletes all rules and forwards like a plain switch: the policy no longer \
-                 holds, and rings of switches become loops")
+                 holds, rings of switches become loops, and Maple takes its rules to stand")
             .mend(format!("ovs-vsctl set-fail-mode {} secure", quoted(&bridge.name))),
     )
 }

@@ -1,5 +1,6 @@
 //! Tests of discovery: several shards with wires and bridges between their switches, in simulated time.
 
+mod away;
 mod bridges;
 mod declared;
 mod hosts;
@@ -41,6 +42,8 @@ struct World {
     loses_lldp: u32,
     /// How long a requested probe waits before it leaves.
     probe_delay: Duration,
+    /// Switches without a connection: no frame leaves or arrives there.
+    away: BTreeSet<Dpid>,
     /// A blocked shard: it reads nothing and does nothing.
     blocked: Option<usize>,
     /// Frames that wait for the blocked shard.
@@ -66,6 +69,7 @@ impl World {
             reorders_forms: false,
             loses_lldp: 0,
             probe_delay: Duration::ZERO,
+            away: BTreeSet::new(),
             blocked: None,
             unread: Vec::new(),
             mailbox: Vec::new(),
@@ -137,7 +141,24 @@ impl World {
         self.with(shard, |discovery, out| discovery.port_status(now, at.switch, &status, out));
     }
 
+    /// The connection of a switch ends.
+    fn leaves(&mut self, dpid: u64) {
+        let shard = self.shard(Dpid(dpid));
+        self.away.insert(Dpid(dpid));
+        self.shards[shard].suspend(Dpid(dpid));
+    }
+
+    /// The switch has a connection again.
+    fn returns(&mut self, dpid: u64) {
+        let (now, shard) = (self.now, self.shard(Dpid(dpid)));
+        self.away.remove(&Dpid(dpid));
+        self.with(shard, |discovery, out| discovery.resume(now, Dpid(dpid), out));
+    }
+
     fn receive(&mut self, at: Location, frame: &[u8]) {
+        if self.away.contains(&at.switch) {
+            return;
+        }
         if self.is_blocked(self.shard(at.switch)) {
             return self.unread.push((at, frame.to_vec()));
         }
@@ -194,6 +215,7 @@ impl World {
             DiscoveryOutput::Probe { at } => {
                 self.sent.push((self.now, at));
                 let (shard, leaves) = (self.shard(at.switch), later(self.now, self.probe_delay));
+                assert!(!self.away.contains(&at.switch), "no probe is asked of a switch without a connection");
                 let mut frames = self.shards[shard].frames(leaves, at);
                 if self.reorders_forms {
                     frames.reverse();

@@ -9,6 +9,7 @@ use maple_wire::{Header, Message, Port, PortNo, Version};
 
 use super::*;
 use crate::session::ENGINE_XIDS;
+use crate::shard::FORGET_SWITCH_AFTER;
 use crate::shard::testing::{packet_in, reply};
 
 mod polls;
@@ -39,10 +40,19 @@ fn slow(clock: &Arc<AtomicU64>, nanoseconds: u64, asked: &Arc<Mutex<Vec<u64>>>) 
 
 impl World {
     fn new() -> World {
-        World::with(Arc::default(), Arc::new(|_: &PacketHandle, _: &Net| Route::drop()))
+        World::keeping(FORGET_SWITCH_AFTER)
+    }
+
+    /// A switch without a connection is kept for so long.
+    fn keeping(forget_after: Duration) -> World {
+        World::of(forget_after, Arc::default(), Arc::new(|_: &PacketHandle, _: &Net| Route::drop()))
     }
 
     fn with(clock: Arc<AtomicU64>, policy: Arc<dyn Policy>) -> World {
+        World::of(FORGET_SWITCH_AFTER, clock, policy)
+    }
+
+    fn of(forget_after: Duration, clock: Arc<AtomicU64>, policy: Arc<dyn Policy>) -> World {
         let store = Store::new();
         let options = SimulationOptions {
             shards: 2,
@@ -52,6 +62,7 @@ impl World {
             engine: Options::default(),
             deadlines: Deadlines::default(),
             limits: QueueLimits::default(),
+            forget_after: Some(forget_after),
             subscriptions: Vec::new(),
         };
         let simulation = Simulation::new(&options).expect("a poll for each");
@@ -130,6 +141,22 @@ impl World {
         }
     }
 
+    /// A switch of the first shard, whose connection breaks, connects to the second before the first has dealt with that.
+    fn reconnect_to_the_other_shard(&mut self) -> Line {
+        let first = self.connect(0);
+        self.settle(&[0, 1], &first);
+        assert_eq!((self.shard_known(), self.simulation.shard_of(SWITCH)), (Some(0), Some(0)));
+        first.break_off();
+        self.now = Time(6 * SECOND);
+        let said = self.simulation.turn(self.now, 0);
+        self.batches.extend(said);
+        assert!(first.is_closed(), "an echo request could not be written");
+        let second = self.connect(1);
+        self.settle(&[1], &second);
+        self.settle(&[0, 1], &second);
+        second
+    }
+
     fn shard_known(&self) -> Option<usize> {
         self.store.snapshot().shard_of(SWITCH).map(|shard| shard.0.into())
     }
@@ -139,22 +166,42 @@ impl World {
 /// then takes no turn until the second has done all it can.
 #[test]
 fn a_switch_that_connects_to_another_shard_before_the_first_has_dealt_with_its_end_stays_known() {
-    let mut world = World::new();
-    let first = world.connect(0);
-    world.settle(&[0, 1], &first);
-    assert_eq!((world.shard_known(), world.simulation.shard_of(SWITCH)), (Some(0), Some(0)));
-    first.break_off();
-    world.now = Time(6 * SECOND);
-    let said = world.simulation.turn(world.now, 0);
-    world.batches.extend(said);
-    assert!(first.is_closed(), "an echo request could not be written");
-    let second = world.connect(1);
-    world.settle(&[1], &second);
-    world.settle(&[0, 1], &second);
+    let mut world = World::keeping(Duration::ZERO);
+    world.reconnect_to_the_other_shard();
     assert_eq!(world.simulation.shard_of(SWITCH), Some(1));
     assert_eq!(world.shard_known(), Some(1), "the record is the new connection's");
     assert_eq!(world.simulation.rules(0, SWITCH), [], "the first shard has forgotten it");
     assert!(!world.simulation.rules(1, SWITCH).is_empty(), "and the second serves it");
+}
+
+#[test]
+fn a_switch_that_connects_to_another_shard_goes_on_at_the_one_that_has_it() {
+    let mut world = World::new();
+    let line = world.reconnect_to_the_other_shard();
+    assert_eq!((world.simulation.shard_of(SWITCH), world.shard_known()), (Some(0), Some(0)));
+    assert!(!world.simulation.rules(0, SWITCH).is_empty() && world.simulation.rules(1, SWITCH).is_empty());
+    // It is served there: an echo request is answered.
+    world.say(&line, 7, &Message::EchoRequest(Vec::new()));
+    let said = world.simulation.turn(world.now, 0);
+    world.batches.extend(said);
+    assert_eq!(echoes(&line), 1);
+    assert_eq!(world.simulation.counters(0).of_migrated, 0, "no load has moved it");
+}
+
+#[test]
+fn a_switch_that_stays_away_is_forgotten_and_may_come_back_anywhere() {
+    let mut world = World::new();
+    let first = world.connect(0);
+    world.settle(&[0, 1], &first);
+    first.hang_up();
+    world.settle(&[0, 1], &first);
+    assert_eq!((world.shard_known(), world.simulation.shard_of(SWITCH)), (Some(0), Some(0)));
+    world.now = after(world.now, FORGET_SWITCH_AFTER);
+    world.settle(&[0, 1], &first);
+    assert_eq!((world.shard_known(), world.simulation.shard_of(SWITCH)), (None, None));
+    let second = world.connect(1);
+    world.settle(&[0, 1], &second);
+    assert_eq!((world.shard_known(), world.simulation.shard_of(SWITCH)), (Some(1), Some(1)));
 }
 
 /// An encoded packet-in from a port, with this source address.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use maple_wire::Dpid;
+
 use crate::network::Location;
 use crate::run::Finished;
 use crate::trace::Source;
@@ -41,6 +43,8 @@ pub enum DropCause {
     Truncated,
     /// Its port does not exist, or is down.
     NoPort,
+    /// It was to leave at this switch, which has no connection to the controller, and there is no label to it.
+    Unreachable(Dpid),
     /// More kinds of drops at one port in one minute than are kept.
     Others,
 }
@@ -112,6 +116,9 @@ impl fmt::Display for DropCause {
             DropCause::NewPort => f.write_str("discovery did not find an edge port there in time"),
             DropCause::UnknownLabel => f.write_str("it came over a link without a label that is known"),
             DropCause::Truncated => f.write_str("only the beginning of the packet came to the controller"),
+            DropCause::Unreachable(switch) => {
+                write!(f, "switch {switch} is unreachable for the controller, and there is no label to its port")
+            }
             DropCause::NoPort => f.write_str("the port does not exist or is down"),
             DropCause::Others => f.write_str("more kinds of drops at this port than are kept"),
         }

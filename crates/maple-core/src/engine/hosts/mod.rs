@@ -352,6 +352,37 @@ impl Hosts {
         self.counts.retain(|(of, _), _| *of != dpid);
     }
 
+    /// A switch has no connection: its hosts can't be seen, and are not aged meanwhile.
+    pub fn suspend_switch(&mut self, dpid: Dpid) {
+        self.rounds.remove(&dpid);
+        self.counts.retain(|(of, _), _| *of != dpid);
+        let here: Vec<Mac> = self.at_ports_of(dpid).map(|((_, mac), _)| *mac).collect();
+        here.iter().for_each(|mac| _ = self.expiring.remove(mac));
+    }
+
+    /// A switch has a connection again: the ages of its hosts begin anew.
+    pub fn resume_switch(&mut self, now: Time, dpid: Dpid, out: &mut Vec<HostAction>) {
+        self.renew(now, |at| at.switch == dpid);
+        if self.per_switch.contains_key(&dpid) {
+            self.begin_rounds(now, dpid, out);
+        }
+    }
+
+    /// The controller stood still, and was late by so much: the ages of all hosts begin anew, and searches have that time in
+    /// addition.
+    pub fn stood_still(&mut self, now: Time, late: Duration) {
+        self.renew(now, |_| true);
+        self.searches.values_mut().for_each(|search| search.postpone(late));
+    }
+
+    /// The ages of these hosts, and of what they announced, begin anew.
+    fn renew(&mut self, now: Time, which: impl Fn(Location) -> bool) {
+        for (_, known) in self.known.iter_mut().filter(|((at, _), _)| which(*at)) {
+            known.last_active = now;
+            known.announced.iter_mut().for_each(|(_, since)| *since = now);
+        }
+    }
+
     /// Forgets what is known of a port, which is a different one now.
     pub fn forget_port(&mut self, at: Location) {
         self.claims.forget_port(at);

@@ -76,6 +76,13 @@ impl Search {
         matches!(self.state, SearchState::Open(_))
     }
 
+    /// An open search has so much time in addition.
+    pub fn postpone(&mut self, by: Duration) {
+        let Some(open) = self.open() else { return };
+        (open.began, open.silent_since) = (open.began + by, open.silent_since + by);
+        open.reading = open.reading.map(|began| began + by);
+    }
+
     fn open(&mut self) -> Option<&mut OpenSearch> {
         match &mut self.state {
             SearchState::Open(open) => Some(open),
@@ -204,7 +211,7 @@ impl Hosts {
     }
 
     /// The counters of a host were read; `None` if the switch does not report them.
-    pub(super) fn on_search_count(&mut self, now: Time, mac: Mac, count: Option<u64>, out: &mut Vec<HostAction>) {
+    pub fn on_search_count(&mut self, now: Time, mac: Mac, count: Option<u64>, out: &mut Vec<HostAction>) {
         let limits = self.limits;
         let Some(search) = self.searches.get_mut(&mac) else { return };
         let at = search.at;

@@ -50,6 +50,7 @@ mod bundle;
 mod earlier_run;
 mod removals;
 mod shared_table;
+mod suspended;
 
 use audit::Audit;
 pub(super) use audit::Findings;
@@ -80,6 +81,8 @@ pub(super) struct Tables {
     phase: Phase,
     /// Whether `installed` is known. Nothing is sent before.
     ready: bool,
+    /// Whether the switch has no connection. Nothing is sent meanwhile.
+    suspended: bool,
     first_xid: u32,
     next_xid: u32,
     /// Sent and not yet confirmed, oldest first.
@@ -187,6 +190,7 @@ impl Tables {
             synchronised: false,
             phase: Phase::Idle,
             ready: false,
+            suspended: false,
             first_xid,
             next_xid: first_xid,
             unconfirmed: VecDeque::new(),
@@ -199,8 +203,13 @@ impl Tables {
         }
     }
 
-    /// Whether it is known which rules the switch has.
+    /// Whether it is known which rules the switch has, and it can be sent others.
     pub fn is_ready(&self) -> bool {
+        self.ready && !self.suspended
+    }
+
+    /// Whether it is known which rules the switch has, or had when its connection ended.
+    pub fn is_known(&self) -> bool {
         self.ready
     }
 
@@ -263,7 +272,12 @@ impl Tables {
 
     /// Whether something was sent, or is to be sent, that the switch has not confirmed.
     pub fn is_unconfirmed(&self) -> bool {
-        !self.unconfirmed.is_empty() || !self.waiting.is_empty() || !self.ready || self.has_second_step()
+        let is_held_back = || self.suspended && self.has_changes();
+        !self.unconfirmed.is_empty()
+            || !self.waiting.is_empty()
+            || !self.ready
+            || self.has_second_step()
+            || is_held_back()
     }
 
     /// Whether the switch has confirmed all that was sent.
@@ -317,7 +331,7 @@ impl Tables {
 
     /// Begins an update. First finishes an earlier one. `false` if nothing may be sent now.
     pub fn begin_update(&mut self, now: Time, out: &mut Requests) -> bool {
-        if !self.ready {
+        if !self.is_ready() {
             return false;
         }
         match std::mem::take(&mut self.phase) {
@@ -507,7 +521,7 @@ impl Tables {
 
     /// The rules of the switch are no longer known. Returns whether the switch has to be asked.
     pub fn begin_reread(&mut self, out: &mut Requests) -> bool {
-        if !std::mem::take(&mut self.ready) {
+        if self.suspended || !std::mem::take(&mut self.ready) {
             return false;
         }
         self.audit = None;

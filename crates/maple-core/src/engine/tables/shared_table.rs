@@ -59,6 +59,14 @@ impl Pending {
         }
     }
 
+    /// Whether a switch with these rules is to have others.
+    pub fn differs(&self, installed: &Installed) -> bool {
+        self.0.iter().any(|(key, wanted)| match (installed.get(key), wanted) {
+            (Some(there), Some(rule)) => there.differs(rule),
+            (there, wanted) => there.is_some() != wanted.is_some(),
+        })
+    }
+
     /// The number of rules to be added.
     pub fn additions(&self, installed: Option<&Installed>) -> usize {
         let is_new = |key: &EntryKey| installed.is_none_or(|installed| installed.get(key).is_none());

@@ -129,6 +129,28 @@ impl Case {
         Case { steps, ..case }
     }
 
+    /// A case in which control connections end and come back, in some beside reloads and restarts.
+    pub fn of_lost_connections(seed: u64) -> Case {
+        let case = match seed % 8 {
+            0 => Case::of_reloads(seed),
+            1 => Case::of_restarts(seed),
+            _ => Case::of_any_kind(seed),
+        };
+        let mut random = Random(!seed);
+        let mut steps = case.steps;
+        for _ in 0..1 + random.below(3) {
+            let dpid = 1 + random.below(case.shape.switches as usize) as u64;
+            let lost = random.below(steps.len() + 1);
+            steps.insert(lost, Step::LoseConnection(dpid));
+            let back = lost + 1 + random.below(steps.len() - lost);
+            steps.insert(back, Step::RegainConnection { dpid, empty: random.one_in(4) });
+        }
+        steps.push(Step::Rest);
+        let world = case.shape.world();
+        steps.extend((0..hosts().len()).map(|host| greeting(&mut random, &world, host)));
+        Case { steps, ..case }
+    }
+
     /// The case with its other policy.
     pub fn swapped(&self) -> Option<Case> {
         self.other.clone().map(|other| Case { policy: other, ..self.clone() })

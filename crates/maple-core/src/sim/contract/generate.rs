@@ -191,6 +191,10 @@ pub enum Step {
     ReloadAsRehearsed,
     /// A switch loses its rules and connects again.
     Restart(u64),
+    /// The control connection of a switch ends, and its datapath goes on.
+    LoseConnection(u64),
+    /// The switch connects again, with or without its rules.
+    RegainConnection { dpid: u64, empty: bool },
     /// The controller is killed, and starts again with this many shards. It knows everything, or some leaves and what was
     /// so at the last rest.
     RestartController { shards: u8, knows_all: bool },

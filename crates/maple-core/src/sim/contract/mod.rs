@@ -55,6 +55,13 @@ fn the_network_behaves_so_too_while_the_controller_restarts() {
 }
 
 #[test]
+fn the_network_behaves_so_too_while_switches_have_no_control_connection() {
+    let all = play_all(4_000, Case::of_lost_connections);
+    assert!(all.exact * 4 > all.lossy, "packets must be checked exactly too: {all:?}");
+    assert!(all.packet_ins * 5 < (all.exact + all.lossy) * 4, "the rules must carry packets too: {all:?}");
+}
+
+#[test]
 fn the_network_behaves_so_too_where_many_flows_share_links() {
     let cases = 1_000;
     let all = play_all(cases, Case::of_flows_that_share_links);

@@ -1,0 +1,85 @@
+//! Switches without a connection: only what the others see of the wires counts.
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn is_linked(world: &World) -> bool {
+    world.attachment(at(1, 1)) == Attachment::Link(at(2, 1)) && world.attachment(at(2, 1)) == Attachment::Link(at(1, 1))
+}
+
+#[test]
+fn a_link_stands_however_long_one_end_or_both_have_no_connection() {
+    for seconds in [1, 4, 30, 600] {
+        for order in [&[1][..], &[2], &[1, 2], &[2, 1]] {
+            let mut world = World::linked();
+            for dpid in order {
+                world.leaves(*dpid);
+                world.run(SECOND);
+            }
+            world.run(seconds * SECOND);
+            assert!(is_linked(&world), "away");
+            for dpid in order {
+                world.returns(*dpid);
+                // One after the other, as switches do that wait longer after each attempt.
+                world.run(8 * SECOND);
+                assert!(is_linked(&world), "back");
+            }
+            world.run(60 * SECOND);
+            assert!(is_linked(&world) && world.anomalies.is_empty(), "and afterwards: {:?}", world.anomalies);
+        }
+    }
+}
+
+#[test]
+fn a_neighbour_that_reports_its_port_down_ends_the_link() {
+    let mut world = World::linked();
+    world.forgets = true;
+    world.leaves(2);
+    world.run(SECOND);
+    world.port_goes(at(1, 1), false);
+    assert_eq!(world.attachment(at(2, 1)), Attachment::New);
+    world.run(SECOND);
+    world.port_goes(at(1, 1), true);
+    world.returns(2);
+    world.run(SECOND);
+    assert!(is_linked(&world), "and it is found again");
+}
+
+#[test]
+fn a_cable_that_was_moved_meanwhile_is_noticed_when_both_ends_can_tell() {
+    let mut world = World::linked();
+    world.leaves(2);
+    world.run(SECOND);
+    // No port went down: a media converter is between them.
+    world.cut(at(1, 1), at(2, 1));
+    world.run(100 * SECOND);
+    assert!(is_linked(&world), "nobody can know");
+    world.returns(2);
+    world.run(10 * SECOND);
+    assert!(is_linked(&world), "it may still be probes that were lost");
+    world.run(60 * SECOND);
+    assert_eq!((world.attachment(at(1, 1)), world.attachment(at(2, 1))), (Attachment::Edge, Attachment::Edge));
+}
+
+#[test]
+fn a_switch_that_is_forgotten_ends_its_links() {
+    let mut world = World::linked();
+    world.leaves(2);
+    world.run(SECOND);
+    world.down(2);
+    assert_eq!(world.attachment(at(1, 1)), Attachment::New);
+}
+
+#[test]
+fn a_new_port_waits_for_its_switch() {
+    let mut world = World::new(2);
+    world.up(1, 1);
+    world.run(50 * MS);
+    world.leaves(1);
+    world.run(60 * SECOND);
+    assert_eq!(world.attachment(at(1, 1)), Attachment::New);
+    world.returns(1);
+    world.run(SECOND);
+    assert_eq!(world.attachment(at(1, 1)), Attachment::Edge);
+}

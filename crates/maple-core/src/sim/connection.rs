@@ -1,0 +1,76 @@
+//! The control connection of a switch ends while its datapath goes on, and comes back.
+
+use maple_wire::{Dpid, Message};
+
+use super::{Channel, Happening, Sim, switch_of};
+use crate::engine::Event;
+
+impl Sim {
+    /// The control connection of a switch ends. Of what was under way to the switch, some arrives; what was under way from
+    /// it is lost. Its datapath goes on, and nobody answers packets that it would send to the controller.
+    pub fn lose_connection(&mut self, dpid: Dpid) {
+        if !self.switches.contains_key(&dpid) || self.away.contains(&dpid) {
+            return;
+        }
+        let shard = self.shards[&dpid];
+        let mut arrives = self.random.below(8);
+        let mut arrived: Vec<(u32, Box<Message>)> = Vec::new();
+        let taken = std::mem::take(&mut self.queue);
+        for (time, happening) in taken {
+            match happening {
+                Happening::Message(to, xid, message) if to == dpid => {
+                    if arrives > 0 {
+                        arrived.push((xid, message));
+                    }
+                    arrives = arrives.saturating_sub(1);
+                }
+                Happening::ReadFlows(to) if to == dpid => {}
+                Happening::Event(to, event) if to == shard && switch_of(&event) == Some(dpid) => {}
+                other => drop(self.queue.insert(time, other)),
+            }
+        }
+        self.notify(dpid, Event::SwitchUnreachable { dpid });
+        self.away.insert(dpid);
+        arrived.into_iter().for_each(|(xid, message)| self.at_switch(dpid, xid, *message));
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.bundles.clear();
+        }
+    }
+
+    /// A switch whose connection had ended connects again, without its rules if it is `empty`.
+    pub fn regain_connection(&mut self, dpid: Dpid, empty: bool) {
+        if !self.away.remove(&dpid) {
+            return;
+        }
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if empty {
+            switch.flows.clear();
+        }
+        let shard = usize::from(self.shards[&dpid].0);
+        if !self.engines[shard].is_unreachable(dpid) {
+            return self.announce(dpid);
+        }
+        self.notify(dpid, Event::SwitchReachable { dpid });
+        self.ports_of(dpid).into_iter().for_each(|at| self.tell_port(at));
+        self.schedule(Channel::ToShard(dpid), Happening::ReadFlows(dpid));
+    }
+
+    /// The same after some time.
+    #[cfg(test)]
+    pub fn regain_connection_in(&mut self, dpid: Dpid, wait: std::time::Duration) {
+        self.away.remove(&dpid);
+        let back = Happening::Event(self.shards[&dpid], Box::new(Event::SwitchReachable { dpid }));
+        self.schedule_after(wait, Channel::ToShard(dpid), back);
+        self.schedule_after(wait, Channel::ToShard(dpid), Happening::ReadFlows(dpid));
+    }
+
+    /// Whether a switch has no connection.
+    pub fn is_away(&self, dpid: Dpid) -> bool {
+        self.away.contains(&dpid)
+    }
+
+    /// Whether some switch has no connection.
+    pub fn is_any_away(&self) -> bool {
+        !self.away.is_empty()
+    }
+}
