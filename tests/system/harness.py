@@ -103,6 +103,15 @@ class Controller:
             self.stop()
             raise
 
+    def take_over(self, policy, *arguments):
+        """Another process goes on with the connections of this one, which ends."""
+        old = self.process
+        command = [MAPLE, "run", str(policy), "--control", str(self.control), "--takeover", *map(str, arguments)]
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
+        assert old.wait(20) == 0, self.text()
+        wait_for("the control socket", self.answers)
+
     def answers(self):
         if self.process.poll() is not None:
             raise AssertionError(f"maple run ended with {self.process.returncode}:\n{self.text()}")
@@ -126,6 +135,10 @@ class Controller:
     def show(self, what):
         """`maple show WHAT --json`, decoded."""
         return self.ask({"show": what})
+
+    def connected(self):
+        """The switches with a control connection, as `maple show switches --json` tells them."""
+        return [switch for switch in self.show("switches") if switch["unreachable"] is None]
 
     def count(self, name):
         """One of the engine's or the controller's counts."""

@@ -92,7 +92,7 @@ class Lab:
         wanted = {"switches": len(names), "links": len(between) - down, "edge ports": edges}
 
         def seen():
-            switches = controller.show("switches")
+            switches = controller.connected()
             edges = [port for switch in switches for port in switch["ports"] if port["kind"] == "edge" and port["up"]]
             return {"switches": len(switches), "links": len(controller.show("links")), "edge ports": len(edges)}
 

@@ -127,12 +127,12 @@ def test_a_switch_that_restarts_with_an_empty_table_gets_its_rules_again(control
     net = lab(LinearTopo(k=2), maple, protocols)
     assert net.ping_all()[0] == 0
     vsctl("del-controller", "s1")
-    wait_for("s1 to be gone", lambda: len(maple.show("switches")) == 1)
+    wait_for("s1 to be away", lambda: len(maple.connected()) == 1)
     sh("ovs-ofctl", "-O", protocols, "del-flows", "s1")
     vsctl("set-controller", "s1", f"tcp:127.0.0.1:{maple.port}")
-    net.wait_known(maple)
+    wait_for("s1", lambda: len(maple.connected()) == 2)
+    wait_for("its rules", lambda: len(net.flows("s1")) > 3)
     assert net.ping_all()[0] == 0
-    assert len(net.flows("s1")) > 3
     net.wait_agreement(maple)
 
 

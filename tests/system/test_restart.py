@@ -7,7 +7,7 @@ import subprocess
 import time
 
 import pytest
-from harness import MAPLE, ROOT, wait_for
+from harness import ROOT, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
 from lab import Pinger
@@ -60,21 +60,7 @@ def test_a_take_over_reconnects_no_switch_and_loses_no_ping(controller, lab, tmp
         for _ in range(2):
             # What is new is written twice a second.
             time.sleep(1.5)
-            old = maple.process
-            command = [
-                MAPLE,
-                "run",
-                str(POLICY),
-                "--state",
-                tmp_path / "state",
-                "--control",
-                maple.control,
-                "--takeover",
-            ]
-            with maple.log.open("a") as log:
-                maple.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=ROOT)
-            assert old.wait(20) == 0, maple.text()
-            wait_for("the control socket", lambda: maple.control.exists())
+            maple.take_over(POLICY, "--state", tmp_path / "state")
             wait_for("the switches", lambda: len(maple.show("switches")) == 4)
             net.wait_known(maple)
         time.sleep(7)
@@ -109,12 +95,12 @@ def test_a_switch_that_comes_back_gets_its_rules_at_once(controller, lab, tmp_pa
     def reconnect(*between):
         nonlocal ups
         subprocess.run(["ovs-vsctl", "del-controller", "s1"], check=True)
-        wait_for("the end", lambda: len(maple.show("switches")) == 3)
+        wait_for("the end", lambda: len(maple.connected()) == 3)
         for command in between:
             subprocess.run(command, check=True)
         subprocess.run(["ovs-vsctl", "set-controller", "s1", target], check=True)
         ups += 1
-        wait_for("the switch", lambda: maple.count("of_dp_connections") == ups and len(maple.show("switches")) == 4)
+        wait_for("the switch", lambda: maple.count("of_dp_connections") == ups and len(maple.connected()) == 4)
         net.wait_known(maple)
         net.wait_agreement(maple)
 

@@ -92,7 +92,7 @@ def test_multicast_reaches_those_who_joined(controller, lab, protocols, group):
 
 
 def test_a_querier_finds_members_again_after_a_switch_was_away(controller, lab):
-    maple = controller(LESSONS / "multicast.py")
+    maple = controller(LESSONS / "multicast.py", "--unreachable", "forget")
     net = lab(SingleSwitchTopo(k=2), maple, "OpenFlow13", quiet=False)
     assert net.ping_all()[0] == 0
     with member(net, "h2", IPV4) as h2:
