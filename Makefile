@@ -19,7 +19,7 @@ PROFILE = release
 export CARGO_TERM_COLOR ?= auto
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help demo build docs test test-rust test-python test-system system-packages lint-rust lint-python bench-runtime bench-flows bench-campus bench-http bench-restart bench-exchange bench-explain bench-record bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
+.PHONY: help demo build docs test test-rust test-python test-system system-packages lint-rust lint-python bench-runtime bench-flows bench-campus bench-http bench-restart bench-away bench-exchange bench-explain bench-record bench-tls bench-mutation bench-packages lint advisories dist debian-packages clean
 
 help:
 	@echo 'make demo   build into .venv and run a policy on an emulated ring of four switches (no root needed)'
@@ -31,6 +31,7 @@ help:
 	@echo 'make bench-campus   500 flows a second through 200 emulated switches'
 	@echo 'make bench-http  HTTP connection time on Open vSwitch under three controllers (root; docs/benchmarks.md)'
 	@echo 'make bench-restart  what a restart and a reload cost the traffic on Open vSwitch, beside os-ken and Faucet (root; five minutes)'
+	@echo 'make bench-away  what it costs the traffic on Open vSwitch that control connections end (root; an hour, ARGS="--seconds 4" some minutes)'
 	@echo 'make bench-exchange  all rules of a switch are exchanged while packets flow (root, Open vSwitch; five minutes)'
 	@echo 'make bench-explain  random packets, explained and traced on Open vSwitch (root; an hour for all examples)'
 	@echo 'make bench-record  what recording costs, and an hour that is recorded and replayed (an hour and a quarter)'
@@ -145,6 +146,10 @@ bench-restart: build bench-packages $(PEERS)/bin/python $(FAUCET)/bin/faucet
 	mkdir -p target/bench
 	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/run.py --os-ken $(PEERS)/bin/python --faucet $(FAUCET)/bin/faucet \
 	    --plot target/bench/restart.svg $(ARGS)
+
+# ARGS='--seconds 4 --of OpenFlow13' and the like.
+bench-away: build bench-packages
+	MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) bench/restart/away.py $(ARGS)
 
 # ARGS='--rules 20000 --seconds 15' and the like.
 bench-exchange: build bench-packages

@@ -245,8 +245,8 @@ def priority_of_openvswitch():
 
 
 @contextmanager
-def network(protocols, port):
-    lab = Lab(Row(), port, protocols)
+def network(protocols, port, topology=Row):
+    lab = Lab(topology(), port, protocols)
     try:
         lab.start()
         lab.net.staticArp()
