@@ -33,6 +33,9 @@ KEYS = {
 }
 
 
+KEYS_OF_LISTS = {"version", "name", "default", "arp", "fragments", "groups", "services", "rules"}
+
+
 class Packet(NamedTuple):
     """An IP packet; version 0 is a packet of another `ethertype`. For ICMP the ports are type and code."""
 
@@ -68,12 +71,14 @@ def loaded(imported: Result) -> Result:
 
 def evaluator(document: dict[str, Any]) -> Callable[[Packet], str]:
     """What the document says to a packet: allow, deny or pass."""
-    assert set(document) <= {"version", "name", "default", "arp", "groups", "services", "rules"}, document.keys()
+    assert set(document) <= KEYS_OF_LISTS, document.keys()
     assert document["version"] == 1
     names = [rule["name"] for rule in document["rules"] if "name" in rule]
     assert len(names) == len(set(names)), "names of rules are unique"
     rules = [(rule_test(rule, document), rule["action"]) for rule in document["rules"]]
     rules.append((is_resolution, document.get("arp", "allow")))
+    if (fragments := document.get("fragments", "match")) != "match":
+        rules.insert(0, (is_fragment, fragments))
     default = document.get("default", "deny")
     assert {default, *(action for _, action in rules)} <= {"allow", "deny", "pass"}
 
@@ -81,6 +86,13 @@ def evaluator(document: dict[str, Any]) -> Callable[[Packet], str]:
         return next((action for test, action in rules if test(packet)), default)
 
     return decide
+
+
+def is_fragment(packet: Packet) -> bool:
+    """Whether switches show it as no whole packet can be: ports 0, ICMPv6 of type 0, protocol 44 of IPv6."""
+    if packet.version and packet.proto in (PROTOCOLS["tcp"], PROTOCOLS["udp"], PROTOCOLS["sctp"]):
+        return packet.sport == packet.dport == 0
+    return packet.version == 6 and (packet.proto == 44 or (packet.proto == PROTOCOLS["icmpv6"] and packet.sport == 0))
 
 
 def is_resolution(packet: Packet) -> bool:

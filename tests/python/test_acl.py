@@ -114,6 +114,33 @@ def test_tests_in_the_file_print_a_packet_if_they_fail(tmp_path: Path) -> None:
     assert "`default: deny`" in done.stdout and "2 tests, 1 failed" in done.stdout
 
 
+def test_test_and_lint_name_what_does_not_hold_for_fragments(tmp_path: Path) -> None:
+    text = (
+        "version: 1\nrules:\n  - {action: deny, service: udp/53}\n  - {action: allow, service: udp}\n"
+        "tests: ['any -> 10.0.0.9 udp/53 denied']\n"
+    )
+    listed = write(tmp_path, "list.yaml", text)
+    done = run_maple("acl", "test", listed)
+    assert done.returncode == 0 and "1 tests, 0 failed" in done.stdout
+    assert "list.yaml:5: any -> 10.0.0.9 udp/53 denied: not for fragments" in done.stdout
+    assert "list.yaml:4) says allow" in done.stdout
+    done = run_maple("acl", "lint", listed)
+    assert done.returncode == 1 and "list.yaml:3: fragments: rule" in done.stdout
+    denied = write(tmp_path, "denied.yaml", text + "fragments: deny\n")
+    assert run_maple("acl", "lint", denied).returncode == 0
+    assert "fragments" not in run_maple("acl", "test", denied).stdout
+
+
+def test_fragments_are_denied_or_allowed_before_the_rules(bench: Bench) -> None:
+    rules = [{"action": "deny", "service": "udp/53"}, {"action": "allow", "service": "udp"}]
+    for key, wanted in (("match", "to 2"), ("allow", "to 2"), ("deny", "drop")):
+        policy = acl({"version": 1, "fragments": key, "rules": rules}, allow=to(2))
+        # As switches show any fragment of UDP.
+        assert route(bench, policy, udp_src=0, udp_dst=0) == f"<route: {wanted}>"
+        assert route(bench, policy, udp_src=4000, udp_dst=54) == "<route: to 2>"
+        assert route(bench, policy, udp_src=4000, udp_dst=53) == "<route: drop>"
+
+
 def test_diff_prints_packets_and_the_rules_of_both(tmp_path: Path) -> None:
     old, new = write(tmp_path, "old.yaml", OLD), write(tmp_path, "new.yaml", OLD.replace("tcp/80", "tcp/80-81"))
     done = run_maple("acl", "diff", old, new)

@@ -1,9 +1,11 @@
-//! What is odd about a list: rules that never match, twins, conflicts.
+//! What is odd about a list: rules that never match, twins, conflicts, and what does not hold for fragments.
 
 use maple_core::access::AccessAction;
 
 use crate::cube::{Cube, Found};
 use crate::error::Place;
+use crate::form::Expectation;
+use crate::fragments;
 use crate::list::{List, RuleRef};
 
 /// Something odd.
@@ -26,8 +28,21 @@ pub enum FindingKind {
     Shadowed,
     /// Some of the rule's packets are decided otherwise by a rule before it, which is not simply an exception to it.
     Conflict,
+    /// The rule denies by what fragments lack, and another one allows them.
+    Fragments,
     /// The search gave up: whether packets reach the rule is not known.
     Unknown,
+}
+
+/// A test that holds for whole packets, but not for their fragments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FragmentNote {
+    /// The test as written.
+    pub text: String,
+    /// Its line.
+    pub line: usize,
+    /// What the list says about fragments of such packets, and the rule that does.
+    pub got: (AccessAction, String),
 }
 
 /// The most rules that a finding names.
@@ -40,13 +55,14 @@ impl FindingKind {
             FindingKind::Redundant => "redundant",
             FindingKind::Shadowed => "shadowed",
             FindingKind::Conflict => "conflict",
+            FindingKind::Fragments => "fragments",
             FindingKind::Unknown => "unknown",
         }
     }
 
     /// Whether something is certainly wrong.
     pub fn is_error(self) -> bool {
-        matches!(self, FindingKind::Redundant | FindingKind::Shadowed)
+        matches!(self, FindingKind::Redundant | FindingKind::Shadowed | FindingKind::Fragments)
     }
 }
 
@@ -59,7 +75,27 @@ impl List {
                 by_rule[rule].push(at);
             }
         }
-        by_rule.iter().enumerate().filter_map(|(rule, entries)| self.finding(rule, entries)).collect()
+        let of_rule = |(rule, entries): (usize, &Vec<usize>)| {
+            let odd = self.finding(rule, entries);
+            let matches = odd.as_ref().is_none_or(|odd| odd.kind == FindingKind::Conflict);
+            let fragments = if matches { self.fragments_pass(rule, entries) } else { None };
+            odd.into_iter().chain(fragments)
+        };
+        by_rule.iter().enumerate().flat_map(of_rule).collect()
+    }
+
+    /// A rule that denies packets whose fragments another one allows.
+    fn fragments_pass(&self, rule: usize, entries: &[usize]) -> Option<Finding> {
+        if self.rules()[rule].action != AccessAction::Deny {
+            return None;
+        }
+        let by = self.describe(self.lets_fragments_pass(entries)?);
+        let text = format!(
+            "{} does not hold for fragments, in which switches see no ports and no ICMP type: {by} allows them; \
+             `fragments: deny` drops them, `fragments: match` says that this is meant",
+            self.describe(RuleRef::Rule(rule))
+        );
+        Some(Finding { place: self.rules()[rule].place, kind: FindingKind::Fragments, text })
     }
 
     fn finding(&self, rule: usize, entries: &[usize]) -> Option<Finding> {
@@ -152,5 +188,34 @@ impl List {
             }
         }
         None
+    }
+}
+
+impl List {
+    /// The tests that hold for whole packets, but not for their fragments, which lack what the tests ask for. Of lists
+    /// that say what they do with fragments, only what gets through.
+    pub fn fragment_notes(&self) -> Vec<FragmentNote> {
+        let matters = |test: &&Expectation| self.fragments().is_none() || test.action == AccessAction::Deny;
+        let note = |test: &Expectation| {
+            let other = |part: &Cube| match self.decided(part, |action| action != test.action) {
+                Found::One((_, rule)) => Some((self.action(rule), self.describe(rule))),
+                Found::None | Found::Unknown => None,
+            };
+            let got = test.cubes.iter().flat_map(fragments::of).find_map(|part| other(&part))?;
+            Some(FragmentNote { text: test.text.clone(), line: test.place.line, got })
+        };
+        self.tests().iter().filter(matters).filter_map(note).collect()
+    }
+
+    /// The rule that allows fragments of packets that these entries of a rule deny, if the list does not say what it does
+    /// with fragments.
+    fn lets_fragments_pass(&self, entries: &[usize]) -> Option<RuleRef> {
+        let allowed = |part: &Cube| match self.decided(part, |action| action == AccessAction::Allow) {
+            Found::One((_, rule)) => Some(rule),
+            Found::None | Found::Unknown => None,
+        };
+        let is_open = self.fragments().is_none();
+        let mut parts = entries.iter().filter(|_| is_open).flat_map(|at| fragments::of(&self.entries()[*at].cube));
+        parts.find_map(|part| allowed(&part))
     }
 }

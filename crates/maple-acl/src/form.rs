@@ -9,12 +9,13 @@ use maple_wire::{Dpid, Field, PortNo};
 use crate::address::{Addresses, Groups, Kind};
 use crate::cube::{Cube, SWITCH};
 use crate::error::{Fault, Place, did_you_mean};
+use crate::fragments::{self, Fragments};
 use crate::service::{Service, Services, ports};
 use crate::yaml::{Key, Node, Value};
 
 /// The keys of a document, and those of a rule.
-pub const DOCUMENT_KEYS: [&str; 9] =
-    ["version", "name", "forward", "default", "arp", "groups", "services", "rules", "tests"];
+pub const DOCUMENT_KEYS: [&str; 10] =
+    ["version", "name", "forward", "default", "arp", "fragments", "groups", "services", "rules", "tests"];
 pub const RULE_KEYS: [&str; 14] = [
     "action",
     "name",
@@ -72,7 +73,7 @@ pub struct Rule {
 pub struct Entry {
     /// The packets.
     pub cube: Cube,
-    /// The rule's index; the number of rules for what every list allows by `arp`.
+    /// The rule's index; the number of rules for what every list allows by `arp`, and one more for `fragments`.
     pub rule: u32,
 }
 
@@ -97,6 +98,8 @@ pub struct Document {
     pub default: AccessAction,
     /// What holds for ARP and IPv6 neighbour discovery.
     pub arp: AccessAction,
+    /// What holds for fragments, if the document says it.
+    pub fragments: Option<Fragments>,
     pub rules: Vec<Rule>,
     pub entries: Vec<Entry>,
     pub tests: Vec<Expectation>,
@@ -206,6 +209,7 @@ impl Document {
                 .choice("forward", &[("shortest-path", Forward::ShortestPath), ("flood", Forward::Flood)])?,
             default: fields.choice("default", &ACTIONS)?.unwrap_or(AccessAction::Deny),
             arp: fields.choice("arp", &ACTIONS)?.unwrap_or(AccessAction::Allow),
+            fragments: fields.choice("fragments", &fragments::CHOICES)?,
             rules: Vec::new(),
             entries: Vec::new(),
             tests: Vec::new(),
@@ -231,6 +235,11 @@ impl Document {
         }
         for cube in resolution() {
             document.entries.push(Entry { cube, rule: document.rules.len() as u32 });
+        }
+        if document.fragments.is_some_and(|all| all.action().is_some()) {
+            let rule = document.rules.len() as u32 + 1;
+            let before = fragments::recognised().map(|cube| Entry { cube, rule });
+            document.entries.splice(..0, before);
         }
         for node in fields.list("tests")? {
             // `- office -> web denied`, or `- expect: office -> web denied`.

@@ -11,6 +11,7 @@ mod cube;
 mod diff;
 mod error;
 mod form;
+mod fragments;
 mod index;
 mod list;
 mod service;
@@ -19,11 +20,12 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub use analysis::{Finding, FindingKind};
+pub use analysis::{Finding, FindingKind, FragmentNote};
 pub use cube::Cube;
 pub use diff::{Comparison, Difference};
 pub use error::{AclError, Place};
 pub use form::{Entry, Expectation, Forward, Rule};
+pub use fragments::Fragments;
 pub use list::{FailedTest, List, RuleRef};
 pub use maple_core::access::AccessAction;
 

@@ -15,6 +15,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo};
 use crate::cube::{BUDGET, Cube, Found, Point, SWITCH};
 use crate::error::{AclError, Fault, Place};
 use crate::form::{Document, Entry, Expectation, Forward, Rule};
+use crate::fragments::Fragments;
 use crate::index::CubeIndex;
 use crate::yaml;
 
@@ -43,6 +44,7 @@ pub struct List {
     forward: Option<Forward>,
     default: AccessAction,
     arp: AccessAction,
+    fragments: Option<Fragments>,
     rules: Vec<Rule>,
     entries: Vec<Entry>,
     tests: Vec<Expectation>,
@@ -56,13 +58,15 @@ pub struct List {
 const NO_SWITCH: Dpid = Dpid(0);
 const NO_PORT: PortNo = PortNo(0);
 
-/// A rule of a list, or one of the two that every list has.
+/// A rule of a list, or one of those that lists have without a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RuleRef {
     /// A written rule, by its index.
     Rule(usize),
     /// What holds for ARP and IPv6 neighbour discovery.
     Arp,
+    /// What holds for fragments.
+    Fragments,
     /// What holds for packets that no rule matches.
     Default,
 }
@@ -113,12 +117,13 @@ impl List {
     /// With line and column, if it is no access list.
     pub fn read(text: &str, file: &str) -> Result<List, AclError> {
         let document = yaml::parse(text).and_then(|root| Document::read(&root)).map_err(|fault| fault.in_file(file))?;
-        let Document { name, forward, default, arp, rules, entries, tests } = document;
+        let Document { name, forward, default, arp, fragments, rules, entries, tests } = document;
         let stem = || Path::new(file).file_stem().map_or_else(|| file.to_owned(), |stem| stem.to_string_lossy().into());
         let index = CondList::new(entries.iter().map(|entry| Arc::new(entry.cube.cond())));
         let overlaps = CubeIndex::new(&entries.iter().map(|entry| &entry.cube).collect::<Vec<_>>());
         let name = name.unwrap_or_else(stem);
-        Ok(List { file: file.to_owned(), name, forward, default, arp, rules, entries, tests, index, overlaps })
+        let file = file.to_owned();
+        Ok(List { file, name, forward, default, arp, fragments, rules, entries, tests, index, overlaps })
     }
 
     /// Its name: that in the file, or else the file's.
@@ -156,6 +161,7 @@ impl List {
         match rule {
             RuleRef::Rule(at) => self.rules[at].action,
             RuleRef::Arp => self.arp,
+            RuleRef::Fragments => self.fragments.and_then(Fragments::action).unwrap_or(self.default),
             RuleRef::Default => self.default,
         }
     }
@@ -164,6 +170,7 @@ impl List {
     pub fn describe(&self, rule: RuleRef) -> String {
         match rule {
             RuleRef::Arp => format!("`arp: {}` of {}", self.arp, self.file),
+            RuleRef::Fragments => format!("`fragments: {}` of {}", self.action(rule), self.file),
             RuleRef::Default => format!("`default: {}` of {}", self.default, self.file),
             RuleRef::Rule(at) => {
                 let Rule { place, name, .. } = &self.rules[at];
@@ -173,12 +180,20 @@ impl List {
         }
     }
 
+    /// What it says about fragments, if it does.
+    pub fn fragments(&self) -> Option<Fragments> {
+        self.fragments
+    }
+
     /// The rule of an entry; of the default for the number of entries.
     pub(crate) fn rule_of(&self, entry: usize) -> RuleRef {
         match self.entries.get(entry) {
             None => RuleRef::Default,
-            Some(Entry { rule, .. }) if *rule as usize == self.rules.len() => RuleRef::Arp,
-            Some(Entry { rule, .. }) => RuleRef::Rule(*rule as usize),
+            Some(Entry { rule, .. }) => match (*rule as usize).checked_sub(self.rules.len()) {
+                None => RuleRef::Rule(*rule as usize),
+                Some(0) => RuleRef::Arp,
+                Some(_) => RuleRef::Fragments,
+            },
         }
     }
 
@@ -215,7 +230,7 @@ impl List {
     fn failure_of(&self, test: &Expectation) -> Option<FailedTest> {
         let failed = |packet: String, got| Some(FailedTest { place: test.place, text: test.text.clone(), packet, got });
         for cube in &test.cubes {
-            match self.not_decided_so(cube, test.action) {
+            match self.decided(cube, |action| action != test.action) {
                 Found::None => {}
                 Found::Unknown => return failed(String::new(), None),
                 Found::One((part, rule)) => {
@@ -226,12 +241,12 @@ impl List {
         None
     }
 
-    /// A part of a cube about which the list says something else, and the rule that does.
-    fn not_decided_so(&self, cube: &Cube, action: AccessAction) -> Found<(Cube, RuleRef)> {
+    /// A part of a cube about which the list says something that fits, and the rule that does.
+    pub(crate) fn decided(&self, cube: &Cube, fits: impl Fn(AccessAction) -> bool) -> Found<(Cube, RuleRef)> {
         let (mut found, mut budget) = (None, BUDGET);
         let is_known = cube.divide(self.overlapping(cube, self.entries.len()), &mut budget, &mut |part, entry| {
             let rule = self.rule_of(entry.unwrap_or(self.entries.len()));
-            if self.action(rule) != action {
+            if fits(self.action(rule)) {
                 found = Some((part, rule));
             }
             found.is_none()
@@ -266,7 +281,12 @@ impl List {
         };
         let plain =
             |action, what: &str| AccessRule { action, source: source(1, Some(what), None), carries: None, log: false };
-        let rules = self.rules.iter().map(rule).chain([plain(self.arp, "arp")]).collect();
+        let rules = self
+            .rules
+            .iter()
+            .map(rule)
+            .chain([plain(self.arp, "arp"), plain(self.action(RuleRef::Fragments), "fragments")])
+            .collect();
         let (mut entries, mut samples) = (Vec::with_capacity(self.entries.len()), Vec::new());
         let ports = self.ports();
         for (at, Entry { cube, rule }) in self.entries.iter().enumerate() {

@@ -105,11 +105,16 @@ fn lint(list: &List, json: bool) -> bool {
     findings.iter().any(|finding| finding.kind.is_error())
 }
 
-/// Prints the tests that fail. Returns whether there are any.
+/// Prints the tests that fail, and those that do not hold for fragments. Returns whether there are any.
 fn test(list: &List) -> bool {
     let failed = list.failed_tests();
     for test in &failed {
         print_line(format_args!("{}:{}: {test}", list.file(), test.place));
+    }
+    for note in list.fragment_notes() {
+        let (action, rule) = &note.got;
+        let what = format_args!("{}:{}: {}", list.file(), note.line, note.text);
+        print_line(format_args!("{what}: not for fragments, in which switches see no ports: {rule} says {action}"));
     }
     print_line(format_args!("{}: {} tests, {} failed", list.file(), list.tests().len(), failed.len()));
     !failed.is_empty()

@@ -17,6 +17,8 @@ Document = dict[str, Any]
 
 LEFT_OUT: Final = "left out: stricter"
 WIDENED: Final = "denies more: stricter"
+#: Services that fragments of a packet are in as the whole packet is.
+PROTOCOLS: Final = {"tcp", "udp", "sctp", "icmp", "icmpv6"}
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,21 @@ class Names:
             free = f"{name}-{number}"
         self._used.add(free)
         return free
+
+
+def fragments_key(rules: Iterable[Document]) -> str:
+    """What a list of a system that sees the ports of fragments says about them (docs/access-lists.md).
+
+    Switches see none. So where a rule denies by ports, fragments could slip by it: they are denied, which is stricter
+    than the source. Elsewhere only rules without ports allow them, as the source does.
+    """
+
+    def has_ports(rule: Document) -> bool:
+        words = rule.get("service", [])
+        named = [str(word) for word in (words if isinstance(words, list) else [words])]
+        return "source_ports" in rule or any(word not in PROTOCOLS and not word.startswith("ip/") for word in named)
+
+    return "deny" if any(rule["action"] == "deny" and has_ports(rule) for rule in rules) else "match"
 
 
 def file_name(name: str) -> str:

@@ -25,6 +25,7 @@ from maple.importers._document import (
     Names,
     Place,
     Report,
+    fragments_key,
     one_or_list,
 )
 
@@ -100,6 +101,10 @@ class _Conversion:
             )
         # `arp` is also about IPv6 neighbour discovery, which the terms decide.
         document: Document = {"version": 1, "name": self._filter.name, "default": "deny", "arp": "deny"}
+        document["fragments"] = fragments_key(rules)
+        if document["fragments"] == "deny":
+            text = "a term denies by ports, which switches don't see in fragments: fragments are denied"
+            self._report.note(self._filter.place, text)
         if self._groups:
             document["groups"] = self._groups
         if self._services.used:

@@ -50,7 +50,15 @@ def from_faucet(file: str | Path, *, name: str | None = None, lenient: bool = Fa
     lists = _Lists(found, report)
     stages = {"ports": lists.ports(), "vlans": lists.vlans("in"), "leaving": lists.vlans("out")}
     documents: list[Document] = [
-        {"version": 1, "name": f"{stem}-{stage}", "default": "pass", "arp": "pass", "rules": rules}
+        # Faucet's rules are those of switches, so they say of fragments what these see.
+        {
+            "version": 1,
+            "name": f"{stem}-{stage}",
+            "default": "pass",
+            "arp": "pass",
+            "fragments": "match",
+            "rules": rules,
+        }
         for stage, rules in stages.items()
         if rules
     ]

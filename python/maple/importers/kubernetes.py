@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from maple.importers import _kubernetes_objects as objects
-from maple.importers._document import Document, Imported, InputError, Names, Place, Report, one_or_list
+from maple.importers._document import (
+    Document,
+    Imported,
+    InputError,
+    Names,
+    Place,
+    Report,
+    fragments_key,
+    one_or_list,
+)
 from maple.importers._kubernetes_objects import Address, Network, Peer, Pod, Policy, Port
 
 Ranges = tuple[tuple[str, int, int], ...]
@@ -113,7 +122,7 @@ class _Conversion:
         self._allow_one("Ingress")
         self._allow_replies_by_default()
         self._deny_rest()
-        document: Document = {"version": 1, "name": name, "default": "allow"}
+        document: Document = {"version": 1, "name": name, "default": "allow", "fragments": fragments_key(self._rules)}
         used = {name for rule in self._rules for side in ("from", "to") for name in _list(rule.get(side, []))}
         if groups := {name: items for name, items in self._groups.items() if name in used}:
             document["groups"] = groups
