@@ -304,12 +304,10 @@ impl Snooper {
             Membership::Query(_) => return self.querier.other_querier(now, source(packet)),
         };
         for one in all {
-            if !one.joined {
-                if self.groups.leave(now, one.group, at) {
-                    self.querier.query_group(now, one.group, at, out);
-                }
-            } else if let Err(reason) = self.groups.join(now, one.group, at) {
-                self.ignore(reason, out);
+            match self.groups.report(now, one.group, at, &one.wants) {
+                Ok(true) => self.querier.query_group(now, one.group, at, out),
+                Ok(false) => {}
+                Err(reason) => self.ignore(reason, out),
             }
         }
     }

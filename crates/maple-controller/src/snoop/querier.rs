@@ -138,7 +138,7 @@ fn query(at: Location, is_v6: bool, group: Option<IpAddr>, tenths: u8) -> Effect
 
 #[cfg(test)]
 mod tests {
-    use maple_wire::packet::membership::Membership;
+    use maple_wire::packet::membership::{Membership, Sources};
     use maple_wire::{Dpid, Packet, PortNo};
 
     use super::*;
@@ -203,8 +203,8 @@ mod tests {
         let (mut querier, mut groups) = (Querier::new(true, false), Groups::default());
         tick(&mut querier, 0, &[1], &groups);
         let group = IpAddr::from([239, 1, 1, 1]);
-        groups.join(at(1), group, port(1)).unwrap();
-        groups.leave(at(2), group, port(1));
+        groups.report(at(1), group, port(1), &Sources::All).unwrap();
+        groups.report(at(2), group, port(1), &Sources::Only(Vec::new())).unwrap();
         let mut out = Vec::new();
         querier.query_group(at(2), group, port(1), &mut out);
         assert_eq!(out.iter().map(question).collect::<Vec<_>>(), [(1, false, Some(group))]);

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::bytes::u8_at;
-use super::membership::{Belonging, Membership, records};
+use super::membership::{Belonging, Membership, Sources, records};
 use super::{Frame, NetworkKind, Packet, checksum, ipv4};
 
 /// The protocol's number in IPv4.
@@ -41,7 +41,8 @@ pub fn parse(message: &[u8]) -> Option<Membership> {
     }
     let group = Ipv4Addr::new(*a, *b, *c, *d);
     let belongs = |joined| {
-        let belonging = Belonging { group: IpAddr::V4(group), joined };
+        let wants = if joined { Sources::All } else { Sources::Only(Vec::new()) };
+        let belonging = Belonging { group: IpAddr::V4(group), wants };
         group.is_multicast().then(|| Membership::Report(vec![belonging]))
     };
     match *kind {
@@ -92,8 +93,12 @@ mod tests {
     const HOST: [u8; 6] = [2, 0, 0, 0, 0, 1];
     const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 
-    fn belonging(group: [u8; 4], joined: bool) -> Belonging {
-        Belonging { group: IpAddr::V4(group.into()), joined }
+    fn belonging(group: [u8; 4], wants: Sources) -> Belonging {
+        Belonging { group: IpAddr::V4(group.into()), wants }
+    }
+
+    fn sources(last: &[u8]) -> Vec<IpAddr> {
+        last.iter().map(|last| IpAddr::V4([10, 0, 0, *last].into())).collect()
     }
 
     #[test]
@@ -103,7 +108,8 @@ mod tests {
         assert_eq!(read(&query(HOST, Some(GROUP), 10)), Some(Membership::Query(Some(GROUP.into()))));
         for joined in [true, false] {
             let frame = report(HOST, [10, 0, 0, 1].into(), GROUP, joined);
-            assert_eq!(read(&frame), Some(Membership::Report(vec![belonging([239, 1, 1, 1], joined)])));
+            let wants = if joined { Sources::All } else { Sources::Only(vec![]) };
+            assert_eq!(read(&frame), Some(Membership::Report(vec![belonging([239, 1, 1, 1], wants)])));
             assert_eq!(read(&frame[..frame.len() - 1]), None, "cut off");
             let mut far = frame.clone();
             far[14 + ipv4::TTL] = 2;
@@ -112,19 +118,28 @@ mod tests {
     }
 
     #[test]
-    fn version_3_joins_by_excluding_and_leaves_by_including_nothing() {
+    fn version_3_says_which_sources_are_wanted() {
         let body = [
-            &[0, 0, 0, 4][..],
+            &[0, 0, 0, 6][..],
             &[4, 0, 0, 0, 239, 1, 1, 1],
             &[3, 0, 0, 0, 239, 1, 1, 2],
             &[5, 1, 0, 1, 239, 1, 1, 3, 10, 0, 0, 1, 0xaa, 0xbb, 0xcc, 0xdd],
-            &[6, 0, 0, 1, 239, 1, 1, 4, 10, 0, 0, 1],
+            &[6, 0, 0, 2, 239, 1, 1, 4, 10, 0, 0, 1, 10, 0, 0, 2],
+            &[3, 0, 0, 1, 239, 1, 1, 5, 10, 0, 0, 3],
+            &[1, 0, 0, 1, 239, 1, 1, 6, 10, 0, 0, 4],
         ]
         .concat();
         let mut bytes = message(REPORT_V3, 0, &body);
-        let all = [([239, 1, 1, 1], true), ([239, 1, 1, 2], false), ([239, 1, 1, 3], true)];
-        let all = all.map(|(group, joined)| belonging(group, joined));
-        assert_eq!(parse(&bytes), Some(Membership::Report(all.to_vec())));
+        let all = [
+            Sources::All,
+            Sources::Only(vec![]),
+            Sources::Also(sources(&[1])),
+            Sources::Not(sources(&[1, 2])),
+            Sources::Only(sources(&[3])),
+            Sources::Also(sources(&[4])),
+        ];
+        let all: Vec<_> = (1..).zip(all).map(|(last, wants)| belonging([239, 1, 1, last], wants)).collect();
+        assert_eq!(parse(&bytes), Some(Membership::Report(all)));
         bytes[7] ^= 1;
         assert_eq!(parse(&bytes), None, "a wrong checksum");
         assert_eq!(parse(&message(REPORT_V3, 0, &[0, 0, 0, 2, 4, 0, 0, 0, 239, 1, 1, 1])), None, "a record too few");

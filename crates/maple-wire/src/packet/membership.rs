@@ -1,6 +1,4 @@
 //! What hosts say about the multicast groups that they belong to, in any protocol.
-//!
-//! Sources are not distinguished: a host that wants some senders of a group belongs to the group.
 
 use std::net::IpAddr;
 
@@ -13,13 +11,26 @@ pub enum Membership {
     Report(Vec<Belonging>),
 }
 
-/// Whether a host belongs to a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a host says of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belonging {
     /// The group's address.
     pub group: IpAddr,
-    /// Whether the host belongs to the group, from now on or still.
-    pub joined: bool,
+    /// The senders whose packets to the group it wants.
+    pub wants: Sources,
+}
+
+/// The senders whose packets to a group a host wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sources {
+    /// All, or all but some: which ones makes no difference to membership.
+    All,
+    /// These and no others; none if it leaves the group.
+    Only(Vec<IpAddr>),
+    /// These too.
+    Also(Vec<IpAddr>),
+    /// These no longer.
+    Not(Vec<IpAddr>),
 }
 
 const MODE_IS_INCLUDE: u8 = 1;
@@ -27,28 +38,32 @@ const MODE_IS_EXCLUDE: u8 = 2;
 const TO_INCLUDE: u8 = 3;
 const TO_EXCLUDE: u8 = 4;
 const ALLOW: u8 = 5;
+const BLOCK: u8 = 6;
 
 /// The group records of an IGMPv3 or MLDv2 report, beginning with the number of records. Addresses have `N` bytes.
 ///
-/// `None` if there are fewer than there should be. A record that blocks sources is left out, because it does not end a
-/// membership. A host without any source left stops reporting, and its membership expires.
+/// `None` if there are fewer than there should be.
 pub(super) fn records<const N: usize>(bytes: &[u8], address: impl Fn([u8; N]) -> IpAddr) -> Option<Vec<Belonging>> {
     let (count, mut rest) = bytes.split_first_chunk::<2>()?;
     let mut found = Vec::new();
     for _ in 0..u16::from_be_bytes(*count) {
         let ([kind, extra, high, low], after) = rest.split_first_chunk::<4>()?;
         let (group, after) = after.split_first_chunk::<N>()?;
-        let sources = usize::from(u16::from_be_bytes([*high, *low]));
-        rest = after.get(sources * N + usize::from(*extra) * 4..)?;
+        let sources = after.get(..usize::from(u16::from_be_bytes([*high, *low])) * N)?;
+        rest = after.get(sources.len() + usize::from(*extra) * 4..)?;
         let group = address(*group);
-        let joined = match *kind {
-            MODE_IS_EXCLUDE | TO_EXCLUDE => true,
-            MODE_IS_INCLUDE | TO_INCLUDE => sources > 0,
-            ALLOW if sources > 0 => true,
+        let named = || sources.as_chunks::<N>().0.iter().map(|source| address(*source)).collect::<Vec<IpAddr>>();
+        let wants = match *kind {
+            MODE_IS_EXCLUDE | TO_EXCLUDE => Sources::All,
+            // What a host wants is said again in answer to queries, also by others at the port: it ends nothing.
+            MODE_IS_INCLUDE if !sources.is_empty() => Sources::Also(named()),
+            MODE_IS_INCLUDE | TO_INCLUDE => Sources::Only(named()),
+            ALLOW => Sources::Also(named()),
+            BLOCK => Sources::Not(named()),
             _ => continue,
         };
         if group.is_multicast() {
-            found.push(Belonging { group, joined });
+            found.push(Belonging { group, wants });
         }
     }
     Some(found)

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use super::build::multicast_mac;
 use super::bytes::{u8_at, u128_at};
 use super::checksum::Sum;
-use super::membership::{Belonging, Membership, records};
+use super::membership::{Belonging, Membership, Sources, records};
 use super::{Frame, NetworkKind, Packet, ipv6, transport};
 
 /// ICMPv6 type of a query.
@@ -80,7 +80,8 @@ pub fn parse(message: &[u8]) -> Option<Membership> {
     match kind {
         QUERY => Some(Membership::Query((!group.is_unspecified()).then_some(IpAddr::V6(group)))),
         REPORT | DONE if group.is_multicast() => {
-            Some(Membership::Report(vec![Belonging { group: IpAddr::V6(group), joined: kind == REPORT }]))
+            let wants = if kind == REPORT { Sources::All } else { Sources::Only(Vec::new()) };
+            Some(Membership::Report(vec![Belonging { group: IpAddr::V6(group), wants }]))
         }
         _ => None,
     }
@@ -132,7 +133,8 @@ mod tests {
         assert_eq!(read(&query(HOST, Some(GROUP), 1000)), Some(Membership::Query(Some(GROUP.into()))));
         for joined in [true, false] {
             let mut frame = report(HOST, GROUP, joined);
-            let belonging = Belonging { group: IpAddr::V6(GROUP), joined };
+            let wants = if joined { Sources::All } else { Sources::Only(vec![]) };
+            let belonging = Belonging { group: IpAddr::V6(GROUP), wants };
             assert_eq!(read(&frame), Some(Membership::Report(vec![belonging])));
             assert_eq!(read(&frame[..frame.len() - 1]), None, "cut off");
             *frame.last_mut().unwrap() ^= 1;
@@ -148,10 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn version_2_joins_by_excluding_and_leaves_by_including_nothing() {
+    fn version_2_says_which_sources_are_wanted() {
+        let source = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
         let record = |kind: u8| [&[kind, 0, 0, 0][..], &GROUP.octets()].concat();
-        let message = [&[REPORT_V2, 0, 0, 0, 0, 0, 0, 2][..], &record(4), &record(3)].concat();
-        let all = [true, false].map(|joined| Belonging { group: IpAddr::V6(GROUP), joined });
+        let block = [&[6, 0, 0, 1][..], &GROUP.octets(), &source.octets()].concat();
+        let message = [&[REPORT_V2, 0, 0, 0, 0, 0, 0, 3][..], &record(4), &record(3), &block].concat();
+        let all = [Sources::All, Sources::Only(vec![]), Sources::Not(vec![source.into()])];
+        let all = all.map(|wants| Belonging { group: IpAddr::V6(GROUP), wants });
         assert_eq!(parse(&message), Some(Membership::Report(all.to_vec())));
         assert_eq!(parse(&message[..message.len() - 1]), None);
     }
