@@ -40,6 +40,18 @@ pub enum Report {
         /// Why the move was believed.
         why: MoveReason,
     },
+    /// A packet was dropped because its source is located at another port, as far as is known so far. At most one a
+    /// minute for each port where such packets come from.
+    HostElsewhere {
+        /// The source.
+        mac: Mac,
+        /// Where the host is located.
+        at: Location,
+        /// Where the packet came from.
+        seen: Location,
+        /// The number of such packets there that were not reported since the last one.
+        unreported: u64,
+    },
     /// Packets with a known host's source address come from another port, and the host still answers at the old one.
     /// The packets are dropped.
     HostSpoofed {
@@ -289,6 +301,20 @@ impl fmt::Display for Report {
                     f,
                     "packets from {mac} at {seen} dropped: the host answers at {at}; if a transparent middlebox passes them on there, \
                      declare its ports (--middlebox {seen},...) or do without host tracking (track_hosts=False)"
+                )
+            }
+            Report::HostElsewhere { mac, at, seen, unreported } => {
+                write!(
+                    f,
+                    "packet from {mac} at {seen} dropped: its source is located at {at}, which is asked whether it is there"
+                )?;
+                if *unreported > 0 {
+                    write!(f, " ({unreported} more such packets at {seen} before)")?;
+                }
+                write!(
+                    f,
+                    "; a host that has moved is accepted when it does not answer there; if a transparent middlebox passes \
+                     its packets on, declare its ports (--middlebox {seen},...)"
                 )
             }
             Report::HostMisplaced { mac, at, seen } => {

@@ -27,7 +27,9 @@ fn about_report(report: &Report) -> (Source, &'static str) {
         | Report::TooManyAddresses { at, .. }
         | Report::AddressOfAnother { at, .. } => (Source::Port(*at), "hosts"),
         Report::HostMoved { to, .. } => (Source::Port(*to), "hosts"),
-        Report::HostSpoofed { seen, .. } | Report::HostMisplaced { seen, .. } => (Source::Port(*seen), "hosts"),
+        Report::HostElsewhere { seen, .. } | Report::HostSpoofed { seen, .. } | Report::HostMisplaced { seen, .. } => {
+            (Source::Port(*seen), "hosts")
+        }
         Report::HostFlips { a, .. } => (Source::Port(*a), "hosts"),
         Report::SwitchUp(dpid)
         | Report::SwitchDown(dpid)

@@ -35,6 +35,13 @@ impl Engine {
                 self.stats.spoofed_drops += 1;
                 let place = state.host(mac).map(|host| host.location).or_else(|| state.facts().place(mac));
                 self.drop_packet(received, place.map_or(DropCause::NotAdmissible, DropCause::Elsewhere));
+                // A host with a declared place has a report of its own.
+                let known = place.filter(|_| state.facts().place(mac).is_none());
+                if let Some(at) = known
+                    && let Some(unreported) = self.reports.count_elsewhere(self.now, received.at)
+                {
+                    self.report(Report::HostElsewhere { mac, at, seen: received.at, unreported });
+                }
             }
             SourceCheck::TooManyHosts => {
                 self.stats.host_limit_drops += 1;

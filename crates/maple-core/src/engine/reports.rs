@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::Time;
+use crate::network::Location;
 
 /// The maximum number of distinct reports, and of distinct failures.
 const MAX_REPORTS: usize = 10_000;
@@ -13,6 +14,9 @@ const MAX_REPORTS: usize = 10_000;
 /// A rule of an access list reports at most this many packets in this time.
 const LOGGED_IN_PERIOD: u32 = 10;
 const LOG_PERIOD: Duration = Duration::from_secs(1);
+
+/// Of the packets at a port whose source is located elsewhere, one is reported in this time.
+const ELSEWHERE_PERIOD: Duration = Duration::from_secs(60);
 
 /// A constraint, and the line whose route it refused.
 pub type ViolationKey = (Arc<str>, Arc<str>);
@@ -27,9 +31,11 @@ pub(super) struct Reports {
     violations: BTreeMap<ViolationKey, u64>,
     /// The packets that rules of access lists log, by rule.
     logged: BTreeMap<Arc<str>, Logged>,
+    /// The packets whose source is located elsewhere, by the port where they come in.
+    elsewhere: BTreeMap<Location, Logged>,
 }
 
-/// What was logged by a rule lately.
+/// What was reported of one kind of packets lately.
 #[derive(Debug, Default)]
 struct Logged {
     since: Time,
@@ -78,6 +84,22 @@ impl Reports {
         Some(std::mem::take(&mut logged.unreported))
     }
 
+    /// Counts a packet whose source is located elsewhere. If it is to be reported: how many packets of this port were
+    /// not, since the last report.
+    pub fn count_elsewhere(&mut self, now: Time, seen: Location) -> Option<u64> {
+        if self.elsewhere.len() >= MAX_REPORTS && !self.elsewhere.contains_key(&seen) {
+            return None;
+        }
+        let there = self.elsewhere.entry(seen).or_default();
+        let is_due = there.reported == 0 || now.0.saturating_sub(there.since.0) >= ELSEWHERE_PERIOD.as_nanos() as u64;
+        if !is_due {
+            there.unreported += 1;
+            return None;
+        }
+        (there.since, there.reported) = (now, 1);
+        Some(std::mem::take(&mut there.unreported))
+    }
+
     /// Counts a refused route. Returns whether it is to be reported.
     pub fn count_violation(&mut self, key: ViolationKey) -> bool {
         if let Some(count) = self.violations.get_mut(&key) {
@@ -112,6 +134,17 @@ mod tests {
         let mut at = |second: u64| reports.count_logged(Time(second * 1_000_000_000), &rule);
         assert_eq!([0; 10].map(&mut at), [Some(0); 10]);
         assert_eq!([0, 0, 0, 1, 1].map(&mut at), [None, None, None, Some(3), Some(0)]);
+    }
+
+    #[test]
+    fn of_packets_from_elsewhere_one_a_minute_and_port_is_reported() {
+        let mut reports = Reports::default();
+        let mut at = |(port, second): (u32, u64)| {
+            let seen = Location::new(maple_wire::Dpid(1), maple_wire::PortNo(port));
+            reports.count_elsewhere(Time(second * 1_000_000_000), seen)
+        };
+        assert_eq!([(1, 0), (1, 1), (2, 1), (1, 59)].map(&mut at), [Some(0), None, Some(0), None]);
+        assert_eq!([(1, 60), (1, 61), (1, 120)].map(&mut at), [Some(2), None, Some(1)]);
     }
 
     #[test]
