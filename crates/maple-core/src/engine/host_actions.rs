@@ -69,8 +69,9 @@ impl Engine {
             HostAction::Unbind { mac, at, ip } => self.unbind_address(mac, at, ip),
             HostAction::Move { mac, from, to, why } => self.move_host(mac, from, to, why),
             HostAction::Forget { mac, at } => self.forget_host(mac, at),
-            HostAction::Find { mac, at } => {
-                self.send_to_shard_of(at.switch, EngineMessage::FindHost { mac, at, asker: self.shard })
+            HostAction::Find { mac, at, named } => {
+                let asker = self.shard;
+                self.send_to_shard_of(at.switch, EngineMessage::FindHost { mac, at, named, asker })
             }
             HostAction::ReportSearch { to, mac, at, found } => {
                 self.send_to_shard(to, EngineMessage::HostSearched { mac, at, found })
@@ -90,10 +91,10 @@ impl Engine {
     }
 
     /// Another shard looks for a host that is at a switch of this shard.
-    pub(super) fn find_host(&mut self, mac: Mac, at: Location, asker: ShardId) {
+    pub(super) fn find_host(&mut self, (mac, at): (Mac, Location), named: Option<IpAddr>, asker: ShardId) {
         let state = self.store.snapshot();
         if self.switches.contains_key(&at.switch) {
-            self.with_hosts(|hosts, now, actions| hosts.on_find(now, &state, (mac, at), asker, actions));
+            self.with_hosts(|hosts, now, actions| hosts.on_find(now, &state, (mac, at), named, asker, actions));
         }
     }
 

@@ -1,6 +1,7 @@
 //! Messages between shards, and what a commit makes the shards do.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use maple_wire::Dpid;
@@ -48,7 +49,7 @@ pub(super) enum EngineMessage {
     /// Send a frame out of your switch.
     Emit { dpid: Dpid, hops: SwitchHops, frame: Arc<[u8]> },
     /// Find out whether a host is still at your port.
-    FindHost { mac: Mac, at: Location, asker: ShardId },
+    FindHost { mac: Mac, at: Location, named: Option<IpAddr>, asker: ShardId },
     /// The result of that search.
     HostSearched { mac: Mac, at: Location, found: SearchResult },
     /// This port has gone down. Its hosts may now be at ports of yours.
@@ -79,7 +80,7 @@ impl Engine {
                 EngineMessage::LabelNews(from, holder, news) => self.label_news(from, holder, &news),
                 EngineMessage::Release { at, holder, confirmed } => self.release_label(at, holder, confirmed),
                 EngineMessage::Emit { dpid, hops, frame } => self.emit(dpid, &hops, &frame),
-                EngineMessage::FindHost { mac, at, asker } => self.find_host(mac, at, asker),
+                EngineMessage::FindHost { mac, at, named, asker } => self.find_host((mac, at), named, asker),
                 EngineMessage::HostSearched { mac, at, found } => self.host_searched(mac, at, found),
                 EngineMessage::Unplugged(at) => self.look_for_unplugged_hosts(at),
                 EngineMessage::UnexpectedHost { mac, at, seen } => self.unexpected_host_seen(mac, at, seen),

@@ -94,6 +94,23 @@ fn a_host_that_sends_but_answers_nothing_keeps_its_place() {
     }
 }
 
+#[test]
+fn a_host_without_a_known_address_that_roams_is_at_its_new_port_within_two_seconds() {
+    for (version, shards) in [(Version::Of13, 1), (Version::Of13, 2), (Version::Of10, 2)] {
+        let mut sim = ring(Arc::new(shortest), 3, shards, version);
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        sim.run_for(Duration::from_secs(30));
+        let began = sim.reports.len();
+        // Both ports stay up. As hosts do, it sends something, then announces its address; nobody answers at the old port.
+        sim.inject(at(2, 4), udp(A, B, 80));
+        sim.inject(at(2, 4), announce(A, v4(0xa)));
+        sim.run_for(Duration::from_secs(2));
+        assert!(is_at(&sim, A, at(2, 4)), "{version:?}: {:?}", &sim.reports[began..]);
+        let said = |report: &&Report| matches!(report, Report::HostElsewhere { at: known, seen, .. } if (*known, *seen) == (at(1, 3), at(2, 4)));
+        assert_eq!(sim.reports[began..].iter().filter(said).count(), 1, "both places are told, once");
+    }
+}
+
 /// Routes IPv4 packets to the owner of the destination address, and floods the rest.
 fn by_address(pkt: &PacketHandle, net: &Net) -> Route {
     use maple_wire::Field;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use maple_wire::Dpid;
 
-use super::{HostAction, Hosts, Limits, SearchResult};
+use super::{HostAction, Hosts, Limits, SearchResult, Sender};
 use crate::engine::Time;
 use crate::network::{Location, Mac};
 use crate::report::{MoveReason, Report};
@@ -39,6 +39,8 @@ struct Claim {
     /// Until then packets of the host change nothing.
     until: Time,
     refuted: bool,
+    /// Whether the other shard knows an address that the host announced here.
+    has_named: bool,
 }
 
 impl Claims {
@@ -52,9 +54,16 @@ impl Claims {
         }
         let has_capacity = self.count(to) < MAX_CLAIMS;
         if has_capacity {
-            self.open.insert((to, mac), Claim { from, began: now, until: now + CLAIM_TIMEOUT, refuted: false });
+            let until = now + CLAIM_TIMEOUT;
+            self.open.insert((to, mac), Claim { from, began: now, until, refuted: false, has_named: false });
         }
         has_capacity
+    }
+
+    /// Notes that the host of an open claim announced an address. Returns whether it is the first one.
+    fn name(&mut self, mac: Mac, to: Location) -> bool {
+        let open = self.open.get_mut(&(to, mac)).filter(|claim| !claim.refuted);
+        open.is_some_and(|claim| !std::mem::replace(&mut claim.has_named, true))
     }
 
     fn count(&self, to: Location) -> usize {
@@ -102,9 +111,12 @@ impl Claims {
 
 impl Hosts {
     /// A host that is known elsewhere seems to be at a port of this shard.
-    pub(super) fn on_claim(&mut self, now: Time, mac: Mac, from: Location, to: Location, out: &mut Vec<HostAction>) {
-        if self.claims.begin(now, mac, from, to) {
-            out.push(HostAction::Find { mac, at: from });
+    pub(super) fn on_claim(&mut self, now: Time, sender: Sender, from: Location, out: &mut Vec<HostAction>) {
+        let Sender { mac, at: to, announces } = sender;
+        let is_new = self.claims.begin(now, mac, from, to);
+        let named = announces.filter(|_| self.claims.name(mac, to));
+        if is_new || named.is_some() {
+            out.push(HostAction::Find { mac, at: from, named });
         }
     }
 

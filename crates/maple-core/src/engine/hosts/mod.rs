@@ -68,8 +68,9 @@ pub(super) enum HostAction {
     Move { mac: Mac, from: Location, to: Location, why: MoveReason },
     /// Forget a host that was silent for long, or that has to give way to another.
     Forget { mac: Mac, at: Location },
-    /// Have the shard of this location find out whether the host is there.
-    Find { mac: Mac, at: Location },
+    /// Have the shard of this location find out whether the host is there. `named` is the address that the host announced
+    /// elsewhere.
+    Find { mac: Mac, at: Location, named: Option<IpAddr> },
     /// Tell a shard the result of its search.
     ReportSearch { to: ShardId, mac: Mac, at: Location, found: SearchResult },
     /// Send a frame out of a port.
@@ -261,7 +262,9 @@ impl Hosts {
                 SourceCheck::Accepted
             }
             Some(from) if is_usable(state, from) => {
-                self.on_claim(now, mac, from, at, out);
+                let is_anothers = |ip: &IpAddr| state.host_by_ip(*ip).is_some_and(|owner| owner != mac);
+                let named = announces.filter(|ip| !is_anothers(ip));
+                self.on_claim(now, Sender { announces: named, ..sender }, from, out);
                 SourceCheck::Elsewhere
             }
             Some(_) if !self.admit(now, mac, at, out) => SourceCheck::TooManyHosts,

@@ -27,7 +27,7 @@ pub(super) fn probe(mac: Mac, ip: IpAddr) -> Vec<u8> {
 }
 
 /// The link-local address derived from a hardware address (RFC 4291, appendix A).
-fn link_local(mac: Mac) -> Ipv6Addr {
+pub(super) fn link_local(mac: Mac) -> Ipv6Addr {
     let b = mac.0;
     Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, b[0] ^ 2, b[1], b[2], 0xff, 0xfe, b[3], b[4], b[5]])
 }

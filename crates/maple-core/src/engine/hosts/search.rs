@@ -8,6 +8,11 @@
 //! two rounds. A host that announced no address cannot be asked, so its counters must stand still for as long as
 //! `silence` says.
 //!
+//! A host that roams mostly announces its address at the new port at once. If none was known, it is asked by that one,
+//! and by the link-local address that belongs to its hardware address. A forger could name an address that the host
+//! does not have. So the host's counters must stand still as well, as for any other host; and where an address of the
+//! host is known, no other one counts.
+//!
 //! # Why two rounds
 //!
 //! Open vSwitch counts what its datapath did with a delay. So the counters of a host that has left may rise once more.
@@ -19,10 +24,11 @@
 //! while. The number of claims of each port is bounded, so the cost falls on the ports that claim.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use super::claims::refuted_until;
-use super::probe::probes;
+use super::probe::{link_local, probes};
 use super::{HostAction, Hosts, Limits, SearchResult};
 use crate::engine::timers::Timer;
 use crate::engine::{ShardId, Time};
@@ -52,8 +58,10 @@ enum SearchState {
 struct OpenSearch {
     askers: BTreeSet<ShardId>,
     began: Time,
-    /// Whether the host can be asked by an address.
+    /// Whether the host can be asked by an address that it announced.
     was_asked: bool,
+    /// If not: the address that was announced elsewhere in its name.
+    named: Option<IpAddr>,
     /// Since when the host has sent nothing, as far as is known.
     silent_since: Time,
     /// The counters at the last reading.
@@ -94,7 +102,7 @@ impl Search {
 impl OpenSearch {
     /// How long the host must be silent to count as gone.
     fn required_silence(&self, limits: &Limits) -> Duration {
-        if self.was_asked { limits.probe_timeout * 2 } else { limits.silence }
+        if self.was_asked || self.named.is_some() { limits.probe_timeout * 2 } else { limits.silence }
     }
 
     /// Takes a reading; `None` if the switch does not report its counters.
@@ -125,7 +133,7 @@ impl Hosts {
         if is_open || self.known.get(&(at, mac)).is_none_or(|known| known.announced.is_empty()) {
             return;
         }
-        self.begin_search(now, mac, at, None, out);
+        self.begin_search(now, (mac, at), None, None, out);
     }
 
     /// A port elsewhere claims a host of this shard.
@@ -134,6 +142,7 @@ impl Hosts {
         now: Time,
         state: &Snapshot,
         (mac, at): (Mac, Location),
+        named: Option<IpAddr>,
         asker: ShardId,
         out: &mut Vec<HostAction>,
     ) {
@@ -148,6 +157,10 @@ impl Hosts {
             match &mut search.state {
                 SearchState::Open(open) => {
                     open.askers.insert(asker);
+                    if let Some(ip) = named.filter(|_| !open.was_asked && open.named.is_none()) {
+                        (open.named, open.silent_since) = (Some(ip), now);
+                        self.ask_host(mac, at, out);
+                    }
                     return;
                 }
                 SearchState::Found { until } if *until > now => {
@@ -156,16 +169,24 @@ impl Hosts {
                 SearchState::Found { .. } => {}
             }
         }
-        self.begin_search(now, mac, at, Some(asker), out);
+        self.begin_search(now, (mac, at), named, Some(asker), out);
     }
 
     /// Begins a search, for another shard or for this one.
-    fn begin_search(&mut self, now: Time, mac: Mac, at: Location, asker: Option<ShardId>, out: &mut Vec<HostAction>) {
+    fn begin_search(
+        &mut self,
+        now: Time,
+        (mac, at): (Mac, Location),
+        named: Option<IpAddr>,
+        asker: Option<ShardId>,
+        out: &mut Vec<HostAction>,
+    ) {
         let Some(known) = self.known.get(&(at, mac)) else { return };
         let open = OpenSearch {
             askers: asker.into_iter().collect(),
             began: now,
             was_asked: !known.announced.is_empty(),
+            named: named.filter(|_| known.announced.is_empty()),
             silent_since: now,
             count: None,
             reading: None,
@@ -182,12 +203,21 @@ impl Hosts {
         let at = search.at;
         let Some(open) = search.open() else { return };
         open.reading = Some(now);
-        if let Some(known) = self.known.get(&(at, mac)) {
-            let frames = probes(mac, known.announced.iter().map(|(ip, _)| *ip));
-            out.extend(frames.into_iter().map(|frame| HostAction::Emit { at, frame }));
-        }
+        self.ask_host(mac, at, out);
         out.push(HostAction::Count { at, mac: Some(mac) });
         out.push(HostAction::Wake(now + self.limits.probe_timeout, Timer::Search(mac)));
+    }
+
+    /// Asks a host that is searched for by its addresses.
+    fn ask_host(&self, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
+        let named = match self.searches.get(&mac).map(|search| &search.state) {
+            Some(SearchState::Open(open)) => open.named,
+            _ => None,
+        };
+        let own = named.map(|_| IpAddr::V6(link_local(mac)));
+        let announced = self.known.get(&(at, mac)).into_iter().flat_map(|known| known.announced.iter());
+        let addresses: Vec<IpAddr> = own.into_iter().chain(named).chain(announced.map(|(ip, _)| *ip)).collect();
+        out.extend(probes(mac, addresses.into_iter()).into_iter().map(|frame| HostAction::Emit { at, frame }));
     }
 
     /// A round has ended, or the result of a search has become old.
@@ -246,7 +276,7 @@ impl Hosts {
 
     fn not_found(&mut self, mac: Mac, out: &mut Vec<HostAction>) {
         let Some(Search { at, state: SearchState::Open(open) }) = self.searches.remove(&mac) else { return };
-        let found = SearchResult::Gone { was_asked: open.was_asked };
+        let found = SearchResult::Gone { was_asked: open.was_asked || open.named.is_some() };
         // A host that is claimed goes to the port that claims it. Without a claim its location is unknown.
         if open.forget_if_missing && open.askers.is_empty() {
             self.on_departure(mac, at);

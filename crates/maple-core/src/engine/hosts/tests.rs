@@ -100,8 +100,8 @@ impl Fixture {
                 return self.ask(|hosts, now, state, out| hosts.on_arrival(now, state, mac, to, out)).1;
             }
             HostAction::Forget { mac, .. } => drop(self.store.update(|_| vec![Write::Host { mac, info: None }])),
-            HostAction::Find { mac, at } => {
-                return self.ask(|hosts, now, state, out| hosts.on_find(now, state, (mac, at), SHARD, out)).1;
+            HostAction::Find { mac, at, named } => {
+                return self.ask(|hosts, now, state, out| hosts.on_find(now, state, (mac, at), named, SHARD, out)).1;
             }
             HostAction::ReportSearch { mac, at, found, .. } => {
                 return self.ask(|hosts, now, _, out| hosts.on_found(now, mac, at, found, out)).1;
@@ -200,6 +200,62 @@ fn a_host_that_answers_stays_and_is_asked_by_its_latest_addresses() {
     assert_eq!(fixture.place(GATEWAY), Some(at(2)), "it answered only the first time");
 }
 
+/// The addresses that a host is asked for at port 1.
+fn asked_for(actions: &[HostAction]) -> Vec<String> {
+    let asked = actions.iter().filter_map(|action| match action {
+        HostAction::Emit { frame, at: to } if *to == at(1) => Some(Packet::new(frame, 0)),
+        _ => None,
+    });
+    let name = |packet: Packet<'_>| match packet.get(Field::ArpTpa) {
+        Some(ip) => std::net::Ipv4Addr::from(ip as u32).to_string(),
+        None => std::net::Ipv6Addr::from(packet.get(Field::Ipv6NdTarget).unwrap_or_default()).to_string(),
+    };
+    asked.map(name).collect()
+}
+
+#[test]
+fn a_host_without_a_known_address_that_roams_is_asked_by_the_one_that_it_announces() {
+    for is_announced_first in [true, false] {
+        let mut fixture = Fixture::new(&Options::default());
+        fixture.packet(GATEWAY, 1, None);
+        if !is_announced_first {
+            assert_eq!(asked_for(&fixture.packet(GATEWAY, 2, None).1), [""; 0]);
+            assert_eq!(moved(&fixture.wait(1, |_| ())), None);
+        }
+        let (check, actions) = fixture.packet(GATEWAY, 2, Some("10.0.0.7"));
+        assert_eq!(check, SourceCheck::Elsewhere);
+        assert_eq!(asked_for(&actions), ["10.0.0.7", "fe80::ff:fe00:1"], "{is_announced_first}");
+        assert_eq!(moved(&fixture.wait(2, |_| ())), Some(MoveReason::NoAnswer), "{is_announced_first}");
+        assert_eq!(fixture.place(GATEWAY), Some(at(2)));
+    }
+}
+
+#[test]
+fn naming_an_address_takes_no_place_of_a_host_that_is_there() {
+    // It answers.
+    let mut fixture = Fixture::new(&Options::default());
+    fixture.packet(GATEWAY, 1, None);
+    let (_, actions) = fixture.packet(GATEWAY, 2, Some("10.0.0.7"));
+    assert_eq!(asked_for(&actions).len(), 2);
+    fixture.packet(GATEWAY, 1, Some("10.0.0.7"));
+    assert_eq!((moved(&fixture.wait(1, |_| ())), fixture.place(GATEWAY)), (None, Some(at(1))));
+    // It does not have that address, but rules carry what it sends.
+    let mut fixture = Fixture::new(&Options::default());
+    fixture.packet(GATEWAY, 1, None);
+    let actions = fixture.wait(20, |fixture| {
+        fixture.packet(GATEWAY, 2, Some("10.0.0.7"));
+        *fixture.packets.entry(GATEWAY).or_default() += 1;
+    });
+    assert_eq!((moved(&actions), fixture.place(GATEWAY)), (None, Some(at(1))));
+    // It has an address that is known, or the named one is another host's: only what is known counts.
+    for (own, known) in [(Some("10.0.0.1"), vec!["10.0.0.1"]), (None, vec![])] {
+        let mut fixture = Fixture::new(&Options::default());
+        fixture.packet(OTHER, 3, Some("10.0.0.7"));
+        fixture.packet(GATEWAY, 1, own);
+        assert_eq!(asked_for(&fixture.packet(GATEWAY, 2, Some("10.0.0.7")).1), known);
+    }
+}
+
 #[test]
 fn a_host_that_keeps_answering_stays_and_the_forger_is_reported_once() {
     let mut fixture = Fixture::new(&Options::default());
@@ -252,7 +308,7 @@ fn a_search_ends_even_if_the_switch_never_answers() {
     let sender = Sender { mac: GATEWAY, at: at(2), announces: None };
     let mut actions = Vec::new();
     fixture.hosts.on_packet(fixture.now, &fixture.store.snapshot(), sender, &mut actions);
-    fixture.hosts.on_find(fixture.now, &fixture.store.snapshot(), (GATEWAY, at(1)), SHARD, &mut actions);
+    fixture.hosts.on_find(fixture.now, &fixture.store.snapshot(), (GATEWAY, at(1)), None, SHARD, &mut actions);
     fixture.timers.extend(actions.iter().filter_map(|action| match action {
         HostAction::Wake(time, timer) => Some((*time, *timer)),
         _ => None,
