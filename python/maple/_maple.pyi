@@ -134,6 +134,11 @@ class Mac:
     def is_multicast(self) -> bool:
         """Whether the group bit is set: multicast and broadcast addresses."""
 
+    @property
+    def is_reserved(self) -> bool:
+        """Whether bridges never forward packets for this address: ``01:80:c2:00:00:00`` to ``0f`` (spanning trees,
+        pause, LACP, 802.1X, LLDP), ``01:00:0c:cc:cc:cc`` and ``01:00:0c:cc:cc:cd`` (Cisco's)."""
+
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self) -> int: ...
@@ -221,6 +226,10 @@ class Field:
     @property
     def is_multicast(self) -> bool:
         """Whether the address is a group address; for MAC addresses, whether the group bit is set. A test."""
+
+    @property
+    def is_reserved(self) -> bool:
+        """Whether it is a MAC address that bridges never forward (:attr:`Mac.is_reserved`). Two tests."""
 
     @property
     def version(self) -> int:
@@ -1039,8 +1048,14 @@ def settled(timeout: float = 20.0) -> None:
 def drop() -> Route:
     """Sends the packet nowhere."""
 
-def flood() -> Route:
-    """Sends the packet out of every edge port of the network but the one it came in by."""
+def flood(*, reserved: bool = False) -> Route:
+    """Sends the packet out of every edge port of the network but the one it came in by.
+
+    A packet for an address that bridges never forward (:attr:`Mac.is_reserved`) goes nowhere: it is for the device at
+    the other end of the cable. If the policy has not asked for ``eth_dst`` so far, two tests of it are recorded.
+
+    :param reserved: floods these too, so that the network is a cable for LACP, 802.1X or spanning trees.
+    """
 
 def pass_() -> Route:
     """Leaves the decision to the next policy of a composition (``tiers``, ``then``).

@@ -177,3 +177,10 @@ def test_a_wrong_argument_is_refused_by_name(make: Any, words: str) -> None:
     with pytest.raises((TypeError, ValueError)) as raised:
         make()
     assert words in str(raised.value)
+
+
+def test_what_bridges_never_forward_does_not_leave_a_vlan(campus: Bench) -> None:
+    building = vlans({(1, 1): 10, (1, 2): 10}, {(2, 1): [10, 20]})
+    assert out(run(campus, building, (1, 1), sample(eth_src=H1, eth_dst=ALL, eth_type=0x88B5))) != []
+    for dst in ("01:80:c2:00:00:02", "01:00:0c:cc:cc:cd"):
+        assert run(campus, building, (1, 1), sample(eth_src=H1, eth_dst=dst, eth_type=0x88B5)).route == drop()

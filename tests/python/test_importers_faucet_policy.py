@@ -197,3 +197,15 @@ dps:
   s: {dp_id: 1, interfaces: {1: {native_vlan: left}, 2: {native_vlan: left}}}
   t: {dp_id: 2, interfaces: {1: {tagged_vlans: [left]}}}
 """
+
+
+def test_what_bridges_never_forward_goes_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = switch("1: {native_vlan: 10}, 2: {native_vlan: 10}").replace("dp_id: 7", "dp_id: 1")
+    net = maple.emulate("single:2", policy(tmp_path, text, monkeypatch))
+
+    def hosts(dst: str) -> list[str]:
+        return net.h1.send(maple.frame(eth_src=net.h1.mac, eth_dst=dst, eth_type=0x88B5)).hosts
+
+    assert hosts("ff:ff:ff:ff:ff:ff") == ["h2"]
+    assert [hosts(dst) for dst in ("01:80:c2:00:00:00", "01:80:c2:00:00:0f", "01:00:0c:cc:cc:cd")] == [[], [], []]
+    assert net.errors == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import H1, H2, H3
-from maple import IN_PORT, Location, Meter, Net, Packet, Route, drop, ecmp, flood, hops, multicast, to, weights
+from maple import IN_PORT, Location, Mac, Meter, Net, Packet, Route, drop, ecmp, flood, hops, multicast, to, weights
 from maple.testing import Bench, frame
 
 PATH = frame(eth_src=H1, eth_dst=H3, tcp_dst=80)
@@ -294,3 +294,31 @@ def test_meters_are_values_and_say_what_they_limit() -> None:
         Meter("x", kbps=1, pps=1)
     with pytest.raises(ValueError, match="1 or more"):
         Meter("x", pps=0)
+
+
+RESERVED = ["01:80:c2:00:00:00", "01:80:c2:00:00:0f", "01:00:0c:cc:cc:cc", "01:00:0c:cc:cc:cd"]
+OTHERS = ["01:80:c2:00:00:10", "01:00:0c:cc:cc:cb", "01:00:0c:cc:cc:ce", "ff:ff:ff:ff:ff:ff", H3]
+
+
+@pytest.mark.parametrize("dst", [*RESERVED, *OTHERS])
+def test_a_flood_leaves_out_what_bridges_never_forward(bench: Bench, dst: str) -> None:
+    packet = frame(eth_src=H1, eth_dst=dst, eth_type=0x88B5)
+    decision = bench.decide(lambda pkt, net: flood(), packet)
+    assert decision.error is None
+    assert (decision.route == flood(), bool(decision.copies)) == (dst in OTHERS, dst in OTHERS)
+    assert [step.split("=")[0] for step in decision.trace] == ["test eth_dst"] * len(decision.trace)
+    cable = bench.decide(lambda pkt, net: flood(reserved=True), packet)
+    assert cable.copies and not cable.trace
+    both = bench.decide(lambda pkt, net: multicast([flood(), to(2)]), packet)
+    assert (1, 2) in [(at.switch, at.port) for at, _ in both.copies], "the rest of the route stays"
+    asked = bench.decide(lambda pkt, net: drop() if pkt.eth_dst.is_reserved else flood(), packet)
+    assert asked.copies == decision.copies and asked.trace == decision.trace
+    assert Mac(dst).is_reserved == (dst in RESERVED)
+
+
+def test_the_trace_of_a_flood_names_its_line(bench: Bench) -> None:
+    def hub(pkt: Packet, net: Net) -> Route:
+        return flood()
+
+    decision = bench.decide(hub, frame(eth_src=H1, eth_dst=H3, eth_type=0x88B5))
+    assert decision.lines == [hub.__code__.co_firstlineno + 1] * 2

@@ -35,6 +35,14 @@ pub fn handlers(name: &str) -> Option<Arc<dyn HandlerFactory>> {
     }
 }
 
+/// Asks whether the packet is for an address that is never flooded, and leaves the decision to the next policy.
+pub fn ask_for_reserved() -> Arc<dyn Policy> {
+    Arc::new(|pkt: &PacketHandle, _: &Net| {
+        pkt.is_reserved();
+        Route::pass()
+    })
+}
+
 /// Floods every packet.
 fn flood(_: &PacketHandle, _: &Net) -> Route {
     Route::flood()

@@ -178,7 +178,13 @@ fn load_access_list(file: &Path) -> anyhow::Result<Loaded> {
     };
     let allowed = Composition::of(builtin::named(name)?);
     // A packet that the list passes is decided by the next policy; there is none.
-    let mut options = ControllerOptions::new(Arc::new(maple_acl::composition(&[list], allowed)));
+    let listed = maple_acl::composition(&[list], allowed);
+    let policy = match forward {
+        Forward::ShortestPath => listed,
+        // Asked first, so that a switch has two rules for it and not two for each entry.
+        Forward::Flood => Composition::of(builtin::ask_for_reserved()).then(listed),
+    };
+    let mut options = ControllerOptions::new(Arc::new(policy));
     // Floods need no hosts. So no packet has to come to the controller for them either.
     options.engine.track_hosts = forward != Forward::Flood;
     Ok(Loaded::Policy(options))

@@ -314,7 +314,7 @@ impl<P> Running<'_, P> {
 
     /// Runs a policy, and checks that the packet, as it is now, has what the policy writes.
     fn call(&mut self, policy: &P) -> Answer {
-        let route = (self.call)(policy, self.pkt, self.net)?;
+        let route = self.pkt.with_floods((self.call)(policy, self.pkt, self.net)?);
         let route = self.net.slice().iter().fold(route, Route::in_slice);
         if !route.passes() {
             let error = |error| PolicyError::Route { error, made_at: route.made_at().cloned() };

@@ -25,7 +25,7 @@ pub(crate) use resolve::Goal;
 pub use view::{Delivery, RouteView};
 
 use crate::network::{Hop, Location};
-use crate::plan::{Branch, PathTo};
+use crate::plan::{Branch, Flood, PathTo};
 pub use crate::plan::{
     FRAME_BYTES, FrameError, Limit, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops, Treatment, Unit,
     is_settable,
@@ -159,10 +159,19 @@ impl Route {
         Route { unreachable: true, ..Route::default() }
     }
 
-    /// Sends the packet out of every edge port of the network but the one it came in by, along the spanning tree.
+    /// Sends the packet out of every edge port of the network but the one it came in by, along the spanning tree. A
+    /// packet for an address that bridges never forward ([`crate::network::RESERVED`]) goes nowhere.
     #[track_caller]
     pub fn flood() -> Route {
-        Route::of(Branch { flood: true, ..Branch::default() }).from_line(caller(Caller::caller()))
+        let branch = Branch { flood: Flood::UnlessReserved, ..Branch::default() };
+        Route::of(branch).from_line(caller(Caller::caller()))
+    }
+
+    /// The same as [`Route::flood`], also for packets that bridges never forward, such as those of LACP or spanning
+    /// trees: the network is a cable for them.
+    #[track_caller]
+    pub fn flood_reserved() -> Route {
+        Route::of(Branch { flood: Flood::All, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
     /// Sends the packet out of these edge ports of the ingress switch, but not back out of the one that it came in by:
@@ -304,7 +313,7 @@ impl Route {
 
     /// Whether the packet goes to all edge ports of the network, perhaps with other places.
     pub fn floods(&self) -> bool {
-        self.branches.iter().any(|branch| branch.flood)
+        self.branches.iter().any(|branch| branch.flood.is_on())
     }
 
     /// Whether it leaves the decision to the next policy.

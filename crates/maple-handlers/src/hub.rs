@@ -3,9 +3,10 @@
 use maple_controller::handler::{Handler, Replies, install_table_miss};
 use maple_controller::session::SwitchInfo;
 use maple_wire::msg::{NO_BUFFER, PacketInView};
+use maple_wire::packet::ethernet;
 use maple_wire::{PortNo, Version};
 
-/// Sends every packet out of all ports except its ingress port. It forwards by packet-outs and installs no rules for
+/// Sends every packet out of all ports except its ingress port, but none that bridges never forward. It forwards by packet-outs and installs no rules for
 /// them.
 #[derive(Debug, Default)]
 pub struct Hub;
@@ -23,8 +24,11 @@ impl Handler for Hub {
 }
 
 /// Answers a packet with a packet-out to all ports: by its buffer id if the switch buffered it, otherwise with its
-/// bytes.
+/// bytes. Nothing answers a packet that bridges never forward.
 pub(crate) fn flood(packet: &PacketInView<'_>, in_port: PortNo, out: &mut Replies) {
+    if packet.data().first_chunk().is_some_and(|to| ethernet::is_reserved(*to)) {
+        return;
+    }
     send(packet, in_port, PortNo::FLOOD, out);
 }
 
@@ -88,6 +92,17 @@ mod tests {
                 let expected = PacketOut { buffer_id, in_port: PortNo(3), actions, data };
                 assert_eq!(decoded(out.bytes()), [(99, Message::PacketOut(expected))]);
             }
+        }
+    }
+
+    #[test]
+    fn what_bridges_never_forward_is_not_flooded() {
+        for (to, answers) in [([1, 0x80, 0xc2, 0, 0, 0xf], 0), ([1, 0x80, 0xc2, 0, 0, 0x10], 1), ([0xff; 6], 1)] {
+            let frame = Frame::ethernet(to, [2; 6]).raw(0x9999, &[1, 2, 3]);
+            let message = packet_in(Version::Of13, 99, NO_BUFFER, 3, &frame);
+            let mut out = Replies::new(Version::Of13);
+            Hub.packet_in(&PacketInView::new_checked(Version::Of13, &message).unwrap(), &mut out);
+            assert_eq!(decoded(out.bytes()).len(), answers, "{to:02x?}");
         }
     }
 

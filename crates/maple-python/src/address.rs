@@ -209,6 +209,12 @@ impl Mac {
         self.0 >> 40 & 1 == 1
     }
 
+    /// Whether bridges never forward packets for this address.
+    #[getter]
+    fn is_reserved(&self) -> bool {
+        maple_core::Mac::from_bits(self.0.into()).is_reserved()
+    }
+
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let py = other.py();
         // A field of a packet compares itself, by a test. An error that describes it would read it.

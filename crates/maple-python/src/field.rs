@@ -8,6 +8,7 @@
 
 use std::sync::OnceLock;
 
+use maple_core::network::RESERVED;
 use maple_core::run::Observe as _;
 use maple_wire::Field;
 use pyo3::basic::CompareOp;
@@ -219,6 +220,20 @@ impl FieldRef {
             Family::Ipv4 => self.equals(py, 0xe << 28, 0xf << 28),
             Family::Ipv6 => self.equals(py, 0xff << 120, 0xff << 120),
         }
+    }
+
+    /// Whether it is a MAC address that bridges never forward. A test for each of the two kinds.
+    #[getter]
+    fn is_reserved(&self, py: Python<'_>) -> PyResult<bool> {
+        let Family::Mac = self.family()? else {
+            return Err(PyTypeError::new_err(format!("{} is no MAC address", self.field.name())));
+        };
+        for (value, mask) in RESERVED {
+            if self.equals(py, value, mask)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The first `length` bits of the address, as a `Prefix`. `None` if the packet has no such field. A read.

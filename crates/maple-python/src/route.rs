@@ -209,8 +209,9 @@ pub fn pass_(py: Python<'_>) -> PyRoute {
 
 /// Sends the packet out of every edge port of the network but the one it came in by.
 #[pyfunction]
-pub fn flood(py: Python<'_>) -> PyRoute {
-    PyRoute::here(py, Route::flood())
+#[pyo3(signature = (*, reserved = false))]
+pub fn flood(py: Python<'_>, reserved: bool) -> PyRoute {
+    PyRoute::here(py, if reserved { Route::flood_reserved() } else { Route::flood() })
 }
 
 /// Sends the packet out of these edge ports of the switch where it came in; back out of the port that it came in by

@@ -239,7 +239,8 @@ impl Bench {
         snoop::declare(policy, &self.store)?;
         let run = Run::new(frame.into(), frame.len(), ingress, self.store.begin(), self.track_hosts);
         let answer = PythonPolicy::new(policy, limit).decide(&run.packet(), &run.net());
-        let answer: Result<_, PolicyError> = answer.and_then(|route| Ok((run.resolved(&route)?, route)));
+        let answer: Result<_, PolicyError> =
+            answer.and_then(|route| Ok((run.resolved(&route)?, run.with_floods(&route))));
         let finished = run.finish().ok_or_else(|| PyRuntimeError::new_err("the run ended early"))?;
         let answer = finished.error.map_or(answer, Err);
         let copies = answer.as_ref().map(|(resolved, _)| resolved.copies(frame, ingress)).unwrap_or_default();

@@ -231,7 +231,9 @@ impl Net {
         self.0.edge_ports(switch)
     }
 
-    /// Out of every edge port of the network except the one where the packet entered, along the spanning tree.
+    /// Out of every edge port of the network except the one where the packet entered, along the spanning tree. Packets
+    /// that bridges never forward go nowhere ([`Packet::is_reserved`](crate::Packet::is_reserved));
+    /// [`Route::flood_reserved`] floods these too.
     ///
     /// ```
     /// # use maple::testing::Bench;

@@ -69,6 +69,20 @@ impl Packet {
         self.eth_dst().is_multicast()
     }
 
+    /// Whether the packet is for an address that bridges never forward: `01:80:c2:00:00:00` to `0f` (spanning trees,
+    /// pause, LACP, 802.1X, LLDP), `01:00:0c:cc:cc:cc` and `cd` (Cisco's). Two tests. [`Net::flood`] asks this by
+    /// itself.
+    ///
+    /// ```
+    /// # use maple::testing::{ask, tcp};
+    /// let trace = ask(&tcp(1024, 22), |pkt| assert!(!pkt.is_reserved()));
+    /// assert_eq!(trace[0], "test eth_dst=01:80:c2:00:00:00/ff:ff:ff:ff:ff:f0: no");
+    /// ```
+    #[track_caller]
+    pub fn is_reserved(&self) -> bool {
+        self.0.is_reserved()
+    }
+
     /// Whether a condition holds: its parts are asked as one test,
     /// which does not record which of them fails.
     ///

@@ -187,7 +187,7 @@ impl Bench {
         let run = Run::new(frame.into(), frame.len(), ingress, self.store.begin(), self.track_hosts);
         // Through the batch, which makes a panic an error.
         let decided = Engine(policy).decide_batch(std::slice::from_ref(&run)).remove(0);
-        let decided = decided.and_then(|route| Ok((run.resolved(&route)?, route)));
+        let decided = decided.and_then(|route| Ok((run.resolved(&route)?, run.with_floods(&route))));
         let finished = run.finish().expect("nothing else ends this run");
         let decided = finished.error.map_or(decided, Err);
         let copies = decided.as_ref().map(|(resolved, _)| resolved.copies(frame, ingress)).unwrap_or_default();

@@ -146,6 +146,8 @@ class Ports:
 
     def flood(self, pkt: Packet, net: Net, at: Location, vlan: int, tag: int | None) -> Route:
         """To all other ports of a VLAN."""
+        if pkt.eth_dst.is_reserved:
+            return drop()
         routed, copied = self._floods[vlan]
         for place, own in copied.items():
             if place != at and place.port in net.edge_ports(place.switch):

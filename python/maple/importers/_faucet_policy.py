@@ -66,7 +66,9 @@ def delivered(pkt: Packet, net: Net, here: Location, there: Location, vid: int, 
 
 def spread(pkt: Packet, net: Net, here: Location, vid: int) -> Route:
     """To all ports of a VLAN. A packet leaves a switch in one form, so if a VLAN has both kinds of ports, the policy
-    itself sends to those with tags."""
+    itself sends to those with tags. What bridges never forward goes nowhere."""
+    if pkt.eth_dst.is_reserved:
+        return drop()
     plain = [net.shortest_path(here, place) for place, own in UNTAGGED.items() if own == vid and place != here]
     tagged = sorted(TAGGED[vid] - {{here}})
     if not plain:

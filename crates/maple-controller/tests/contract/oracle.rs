@@ -265,6 +265,7 @@ impl Run<'_> {
         let here = self.arrival.at.switch;
         match answer {
             Answer::Drop => Vec::new(),
+            Answer::Flood if is_never_forwarded(self.arrival.mac(Field::EthDst)) => Vec::new(),
             Answer::Flood => vec![Branch::along(paths::flood(&self.state, here))],
             Answer::To(ports) => vec![Branch::along(ports.iter().map(|port| (here, *port)))],
             Answer::ToEdges(count) => {
@@ -300,6 +301,15 @@ impl Run<'_> {
     fn path(&self, from: Dpid, to: Location, weighted: bool) -> Vec<Branch> {
         let hops = paths::best(&self.state, from, to.switch, weighted);
         hops.map(|hops| Branch::along(hops.into_iter().chain([(to.switch, to.port)]))).into_iter().collect()
+    }
+}
+
+/// Whether bridges keep packets for this address to themselves: 802.1Q table 8-1, and Cisco's two groups.
+fn is_never_forwarded(mac: Mac) -> bool {
+    match mac.0 {
+        [0x01, 0x80, 0xc2, 0, 0, last] => last <= 0x0f,
+        [0x01, 0, 0x0c, 0xcc, 0xcc, last] => last == 0xcc || last == 0xcd,
+        _ => false,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::network::OwnFrame;
 use crate::policy::{Policy, PolicyError};
-use crate::route::{Goal, Resolved, Route};
+use crate::route::{Goal, Resolved};
 use crate::run::{Run, Violation};
 use crate::state::{Cell, Write};
 use crate::trace::{Source, Trace};
@@ -54,7 +54,7 @@ impl Observation {
         let missing = || Err(PolicyError::Exception("the policy gave no answer".into()));
         let answer = policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing);
         let made_at = answer.as_ref().ok().and_then(|route| route.made_at().cloned());
-        let floods = answer.as_ref().is_ok_and(Route::floods);
+        let floods = answer.as_ref().is_ok_and(|route| run.with_floods(route).floods());
         let (goal, resolved) = match answer.and_then(|route| run.resolve(&route)) {
             Ok((goal, resolved)) => (Some(goal), Ok(resolved)),
             Err(error) => (None, Err(error)),

@@ -55,9 +55,6 @@ pub(super) const fn is_physical(port: PortNo) -> bool {
     port.is_ordinary_or_local() && !is_virtual(port)
 }
 
-/// Addresses that bridges do not forward (802.1D): a packet to them is from the device at the other end.
-const RESERVED: u128 = 0x0180_c200_0000;
-
 /// The hardware addresses of IPv6's groups of all routers, and of routers that track group memberships.
 const ROUTERS: [u128; 2] = [0x3333_0000_0002, 0x3333_0000_0016];
 
@@ -80,7 +77,9 @@ impl Engine {
         let address = |field| packet.switch_value(field).unwrap_or_default();
         let mac = Mac::from_bits(address(Field::EthSrc));
         let is_tagged = address(Field::VlanVid) as u16 & TAG_PRESENT != 0;
-        let is_devices = address(Field::EthDst) & !0xf == RESERVED || switch.addresses.values().any(|own| *own == mac);
+        // A packet that bridges don't forward is from the device at the other end.
+        let is_for_device = Mac::from_bits(address(Field::EthDst)).is_reserved();
+        let is_devices = is_for_device || switch.addresses.values().any(|own| *own == mac);
         let is_chatter = is_chatter(packet);
         // Packets that were in flight when the port became a link port prove nothing.
         let is_settled =

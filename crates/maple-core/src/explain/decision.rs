@@ -64,7 +64,7 @@ impl Decision {
         let run = tried.run(packet, assumed);
         let answer = tried.policy.decide_batch(std::slice::from_ref(&run)).pop();
         let answer = answer.unwrap_or_else(|| Err(PolicyError::Exception("the policy gave no answer".into())));
-        let resolved = answer.and_then(|route| Ok((run.resolved(&route)?, route)));
+        let resolved = answer.and_then(|route| Ok((run.resolved(&route)?, run.with_floods(&route))));
         let Some(finished) = run.finish() else {
             return Decision::failed(PolicyError::Exception("the policy ended its own run".into()));
         };

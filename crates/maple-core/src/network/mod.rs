@@ -8,6 +8,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use maple_wire::packet::ethernet;
+pub use maple_wire::packet::ethernet::RESERVED;
 use maple_wire::{Dpid, PortNo};
 
 mod facts;
@@ -40,6 +42,11 @@ impl Mac {
     /// Whether a host can have it: neither zero nor a group address.
     pub const fn is_host(self) -> bool {
         self.0[0] & 1 == 0 && self.bits() != 0
+    }
+
+    /// Whether bridges never forward packets for this address ([`RESERVED`]).
+    pub fn is_reserved(self) -> bool {
+        ethernet::is_reserved(self.0)
     }
 }
 

@@ -45,7 +45,7 @@ pub struct Plan(Arc<PlanOf>);
 /// Places to send the packet to, all with the same treatment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Branch {
-    pub flood: bool,
+    pub flood: Flood,
     pub ports: BTreeSet<PortNo>,
     pub hops: BTreeSet<Hop>,
     pub path: Option<PathTo>,
@@ -54,6 +54,33 @@ pub(crate) struct Branch {
     pub treatment: Treatment,
     /// The slice whose policy sends there: all hops are in it.
     pub within: Option<Scope>,
+}
+
+/// Whether a branch goes to all edge ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Flood {
+    /// It does not.
+    #[default]
+    No,
+    /// Packets for reserved addresses don't, so a run asks its packet ([`crate::run::Run::with_floods`]). A plan has
+    /// [`Flood::All`] in its place: its packets were asked.
+    UnlessReserved,
+    /// Whatever the packet is for.
+    All,
+}
+
+impl Flood {
+    /// Whether any packet goes to all edge ports.
+    pub fn is_on(self) -> bool {
+        self != Flood::No
+    }
+}
+
+/// As a yes or no, since numbers of routes are hashes, and switches keep them from version to version.
+impl Hash for Flood {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.is_on().hash(state);
+    }
 }
 
 /// The best path to a port, as it is at the time.
@@ -124,7 +151,7 @@ impl Plan {
 impl Branch {
     /// Whether it sends the packet nowhere.
     pub fn is_empty(&self) -> bool {
-        !self.flood && self.ports.is_empty() && self.hops.is_empty() && self.copy_to.is_none()
+        !self.flood.is_on() && self.ports.is_empty() && self.hops.is_empty() && self.copy_to.is_none()
     }
 
     /// Checks that hops are in the slice whose policy gave them. Those of a flood always are.
@@ -148,7 +175,7 @@ impl Branch {
     pub fn text(&self) -> String {
         let listed = |texts: Vec<String>| texts.join(", ");
         let mut parts = Vec::new();
-        if self.flood {
+        if self.flood.is_on() {
             parts.push("flood".to_owned());
         }
         if !self.ports.is_empty() {
@@ -225,7 +252,7 @@ impl PlanOf {
         let ingress = self.ingress;
         let mut all = BTreeMap::new();
         for branch in &self.branches {
-            if branch.flood
+            if branch.flood.is_on()
                 && let Some(hops) = topology.flood(ingress, branch.within.as_ref())
             {
                 all.extend(hops.iter().map(|hop| (*hop, (branch.treatment.clone(), true))));

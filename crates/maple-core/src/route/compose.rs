@@ -7,7 +7,7 @@ use maple_wire::{Dpid, Field, PortNo};
 
 use super::Route;
 use crate::network::{Location, Scope};
-use crate::plan::{Branch, Limit, Meter, RouteError, Treatment};
+use crate::plan::{Branch, Flood, Limit, Meter, RouteError, Treatment};
 
 impl Route {
     /// The same route as the answer of a policy in a slice: it must be in the slice, and its limit is the slice's own.
@@ -21,6 +21,20 @@ impl Route {
         for branch in &mut self.branches {
             let within = branch.within.take();
             branch.within = Some(within.map_or_else(|| scope.clone(), |other| other.limited_to(scope)));
+        }
+        self
+    }
+
+    /// Whether the packet's destination decides whether it is flooded.
+    pub(crate) fn floods_unless_reserved(&self) -> bool {
+        self.branches.iter().any(|branch| branch.flood == Flood::UnlessReserved)
+    }
+
+    /// The route for packets to reserved addresses.
+    #[must_use]
+    pub(crate) fn for_reserved(mut self) -> Route {
+        for branch in self.branches.iter_mut().filter(|branch| branch.flood == Flood::UnlessReserved) {
+            branch.flood = Flood::No;
         }
         self
     }
@@ -79,7 +93,7 @@ impl Route {
             return Err(RouteError::NoCopy("has a meter, which would limit the packet itself"));
         }
         for branch in beside.branches {
-            if branch.flood || !branch.hops.is_empty() {
+            if branch.flood.is_on() || !branch.hops.is_empty() {
                 return Err(RouteError::NoCopy("floods, or gives hops"));
             }
             let ports = branch.ports.iter().map(|port| Location::new(ingress, *port));

@@ -7,7 +7,7 @@ use maple_wire::{Dpid, Field, Version};
 use super::Route;
 use crate::network::{Location, OwnFrame, PortKind};
 use crate::plan::{
-    Branch, FRAME_BYTES, FrameError, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops, is_settable,
+    Branch, FRAME_BYTES, Flood, FrameError, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops, is_settable,
 };
 use crate::state::{Cell, CellValue, Snapshot, Txn};
 
@@ -116,7 +116,7 @@ impl Route {
     pub(crate) fn goes_back(&self, resolved: &Resolved, came_in: Location) -> bool {
         let back =
             |(switch, hops): (&Dpid, &SwitchHops)| *switch == came_in.switch && hops.edges.contains(&came_in.port);
-        let is_named = |branch: &Branch| !branch.flood && branch.path.is_none() && branch.copy_to.is_none();
+        let is_named = |branch: &Branch| !branch.flood.is_on() && branch.path.is_none() && branch.copy_to.is_none();
         let named = self.branches.iter().all(is_named);
         named && resolved.egress_count() == 1 && resolved.switches.iter().any(back)
     }
@@ -133,7 +133,11 @@ impl Route {
 
     /// The part of the route that determines its hops.
     pub(super) fn plan(&self, ingress: Dpid) -> Plan {
-        Plan::new(ingress, self.branches.clone(), self.meter.clone())
+        let mut branches = self.branches.clone();
+        for branch in branches.iter_mut().filter(|branch| branch.flood.is_on()) {
+            branch.flood = Flood::All;
+        }
+        Plan::new(ingress, branches, self.meter.clone())
     }
 
     /// Whether a packet that came in here can take the route, now. What this rests on is read through `txn`.

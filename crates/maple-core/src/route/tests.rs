@@ -242,3 +242,54 @@ fn one_of_several_routes_is_chosen_by_a_few_bits_and_stays_where_others_fail() {
     assert_eq!(choose(&[], 1, 2), "unreachable");
     assert_eq!(choose(&[Route::flood()], 1, 2), "flood");
 }
+
+/// What a run of `f` on a packet for this address has recorded, and whether its route goes anywhere.
+fn flooded(dst: [u8; 6], f: impl Fn(&Run) -> Route) -> (Vec<String>, bool) {
+    let frame = Frame::ethernet(dst, [0, 0, 0, 0, 0, 1]).raw(0x88b5, b"");
+    let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network()), true);
+    let route = f(&run);
+    let resolved = run.resolved(&route).expect("a good route");
+    let again = run.resolved(&run.with_floods(&route)).expect("a good route");
+    assert_eq!(resolved, again, "asked again, the answer is the same");
+    let items = run.finish().expect("ends once").trace.items;
+    (items.iter().map(ToString::to_string).collect(), !resolved.switches.is_empty())
+}
+
+#[test]
+fn what_bridges_never_forward_is_not_flooded() {
+    // IEEE 802.1Q, table 8-1, and Cisco's groups for CDP and PVST.
+    let reserved = |last: u8| [1, 0x80, 0xc2, 0, 0, last];
+    let cisco = |last: u8| [1, 0, 0xc, 0xcc, 0xcc, last];
+    let kept = (0..=0xf).map(reserved).chain([cisco(0xcc), cisco(0xcd)]);
+    for dst in kept {
+        assert!(!flooded(dst, |_| Route::flood()).1, "{dst:02x?}");
+        assert!(flooded(dst, |_| Route::flood_reserved()).1, "{dst:02x?}");
+        assert!(flooded(dst, |_| Route::to([PortNo(4)])).1, "{dst:02x?}: f decides about anything but floods");
+        let rest = |_: &Run| Route::union([Route::flood(), Route::to([PortNo(4)])]).queue(1);
+        assert!(flooded(dst, rest).1, "{dst:02x?}: the rest of the route stays");
+    }
+    for dst in [reserved(0x10), reserved(0xff), cisco(0xcb), cisco(0xce), [0, 0x80, 0xc2, 0, 0, 0], [0xff; 6]] {
+        assert!(flooded(dst, |_| Route::flood()).1, "{dst:02x?}");
+    }
+}
+
+#[test]
+fn a_flood_asks_only_for_what_is_not_known_of_the_destination() {
+    let asked = |dst, f: &dyn Fn(&Run) -> Route| flooded(dst, f).0;
+    let tests = [
+        "test eth_dst=01:80:c2:00:00:00/ff:ff:ff:ff:ff:f0: no",
+        "test eth_dst=01:00:0c:cc:cc:cc/ff:ff:ff:ff:ff:fe: no",
+    ];
+    assert_eq!(asked([0xff; 6], &|_| Route::flood()), tests);
+    assert_eq!(asked([1, 0x80, 0xc2, 0, 0, 2], &|_| Route::flood()), [tests[0].replace("no", "yes")]);
+    assert_eq!(asked([0xff; 6], &|_| Route::flood_reserved()), [""; 0]);
+    let group = "test eth_dst=01:00:00:00:00:00/01:00:00:00:00:00";
+    let multicast = |run: &Run| if run.packet().is_multicast() { Route::drop() } else { Route::flood() };
+    assert_eq!(asked([0, 0, 0, 0, 0, 2], &multicast), [format!("{group}: no")], "no group address is reserved");
+    let read = |run: &Run| {
+        run.packet().eth_dst();
+        Route::flood()
+    };
+    assert_eq!(asked([0xff; 6], &read), ["read eth_dst=ff:ff:ff:ff:ff:ff"]);
+    assert_eq!(asked([1, 0x80, 0xc2, 0, 0, 2], &read), ["read eth_dst=01:80:c2:00:00:02"]);
+}

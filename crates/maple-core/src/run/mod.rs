@@ -223,6 +223,7 @@ impl Run {
     /// that lasts. What the check reads of the packet belongs to the trace. What it reads of the network is a
     /// dependency, except for a plan.
     pub(crate) fn resolve(&self, route: &Route) -> Result<(Goal, Arc<Resolved>), PolicyError> {
+        let route = &self.with_floods(route);
         let mut state = self.state();
         state.made_at = route.made_at().cloned();
         let RunState { subject, ingress, recorder, txn, is_judged, .. } = &mut *state;
@@ -246,6 +247,12 @@ impl Run {
             Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
         });
         resolved.map_err(|error| PolicyError::Route { error, made_at: route.made_at().cloned() })
+    }
+
+    /// f's answer with its floods as they are for this packet: nothing floods that bridges never forward.
+    #[must_use]
+    pub fn with_floods(&self, route: &Route) -> Route {
+        self.packet().with_floods(route.clone())
     }
 
     /// Where the packet goes by f's answer, as [`Policy`](crate::policy::Policy) gives it.

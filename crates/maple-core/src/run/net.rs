@@ -145,7 +145,7 @@ impl Net {
         }
     }
 
-    /// The network's spanning tree and all edge ports.
+    /// The network's spanning tree and all edge ports ([`Route::flood`]).
     #[track_caller]
     pub fn flood(&self) -> Route {
         Route::flood()

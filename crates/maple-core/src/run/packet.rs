@@ -8,7 +8,7 @@ use maple_wire::{Constraint, Dpid, Field, PortNo};
 
 use super::changes::Changed;
 use super::{Asked, Run, RunState, Subject};
-use crate::network::Mac;
+use crate::network::{Mac, RESERVED};
 use crate::route::Route;
 use crate::trace::{Cond, CondList, ListAnswer, Range, Source, caller};
 
@@ -115,6 +115,35 @@ impl PacketHandle {
     #[track_caller]
     pub fn is_multicast(&self) -> bool {
         self.equals(Field::EthDst, GROUP, GROUP, caller(Caller::caller()))
+    }
+
+    /// Whether the packet is for an address that bridges never forward ([`RESERVED`]): a test for each mask, unless
+    /// what was asked before tells it.
+    #[track_caller]
+    pub fn is_reserved(&self) -> bool {
+        let source = caller(Caller::caller());
+        RESERVED.iter().any(|(value, mask)| self.equals(Field::EthDst, *value, *mask, source.clone()))
+    }
+
+    /// The route with its floods as they are for this packet, as changed so far. A flood leaves out packets for
+    /// reserved addresses, so the trace must tell whether this is one. Asked again, it asks nothing new.
+    #[must_use]
+    pub(crate) fn with_floods(&self, route: Route) -> Route {
+        if !route.floods_unless_reserved() {
+            return route;
+        }
+        let source = route.made_at().cloned();
+        let asked = || self.0.state().recorder.items().len();
+        let fits = |(value, mask): &(u128, u128)| {
+            let before = asked();
+            let answer = self.ask(source.clone(), |packet| packet.equals(Field::EthDst, *value, *mask));
+            if answer || asked() > before {
+                let cond = || Cond::default().and(Constraint::masked(Field::EthDst, *value, *mask));
+                self.note(source.as_ref(), || Asked::Test(cond(), answer));
+            }
+            answer
+        };
+        if RESERVED.iter().any(fits) { route.for_reserved() } else { route }
     }
 
     /// The source MAC address.

@@ -138,3 +138,31 @@ fn a_packet_goes_back_where_the_route_says_so_by_name_and_else_somebody_is_told(
         assert!(told[0].to_string().contains("sim/routes.rs:"), "{}", told[0]);
     }
 }
+
+#[test]
+fn what_bridges_never_forward_is_not_flooded_for_two_rules_a_decision() {
+    const LACP: [u8; 6] = [1, 0x80, 0xc2, 0, 0, 2];
+    const PVST: [u8; 6] = [1, 0, 0xc, 0xcc, 0xcc, 0xcd];
+    let frame = |dst| Frame::ethernet(dst, A.0).raw(0x88b5, b"x");
+    let flood = |_: &PacketHandle, net: &Net| net.flood();
+    let cable = |_: &PacketHandle, _: &Net| Route::flood_reserved();
+    let rules = |sim: &mut Sim| sim.switch(Dpid(1)).expect("it is there").flows.len();
+    for version in [Version::Of13, Version::Of10] {
+        let (mut sim, mut all) = (ring(Arc::new(flood), 3, 1, version), ring(Arc::new(cable), 3, 1, version));
+        let everywhere = send(&mut sim, at(1, 3), frame([0xff; 6]));
+        assert!(everywhere.len() > 3 && send(&mut all, at(1, 3), frame([0xff; 6])).len() == everywhere.len());
+        if version == Version::Of13 {
+            assert_eq!(rules(&mut sim) - rules(&mut all), 2, "one for each mask");
+        }
+        for dst in [LACP, PVST] {
+            assert_eq!(send(&mut sim, at(1, 3), frame(dst)), [], "{version:?}");
+            assert_eq!(send(&mut all, at(1, 3), frame(dst)).len(), everywhere.len(), "{version:?}");
+        }
+        let before = stats(&sim).packet_ins;
+        for dst in [LACP, PVST] {
+            assert_eq!(send(&mut sim, at(1, 3), frame(dst)), [], "{version:?}");
+        }
+        assert_eq!(send(&mut sim, at(1, 3), frame([0xff; 6])).len(), everywhere.len());
+        assert_eq!(stats(&sim).packet_ins, before, "rules drop and flood, the controller sees none: {version:?}");
+    }
+}

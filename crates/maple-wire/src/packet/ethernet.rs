@@ -33,6 +33,18 @@ pub const TYPE_NONE: u16 = 0x05ff;
 /// Smaller numbers in place of the type are lengths (802.3).
 pub const TYPE_MIN: u16 = 0x0600;
 
+/// The addresses that bridges never forward, as bits under a mask: those of IEEE 802.1Q 8.6.3 (spanning trees, pause,
+/// LACP, 802.1X, LLDP, …), and Cisco's for CDP, VTP, UDLD and PVST. A packet for one of them is for the device at the
+/// other end of the cable. Two masks of leading bits, so that switches need two rules to tell them from all others.
+pub const RESERVED: [(u128, u128); 2] = [(0x0180_c200_0000, 0xffff_ffff_fff0), (0x0100_0ccc_cccc, 0xffff_ffff_fffe)];
+
+/// Whether it is one of [`RESERVED`].
+pub fn is_reserved(address: [u8; 6]) -> bool {
+    let [a, b, c, d, e, f] = address;
+    let bits = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+    RESERVED.iter().any(|(value, mask)| u128::from(bits) & mask == *value)
+}
+
 /// LLC header of SNAP with organisation code 0, before the Ethernet type.
 const SNAP: [u8; 6] = [0xaa, 0xaa, 0x03, 0, 0, 0];
 

@@ -358,6 +358,13 @@ impl World {
         let dst = match random.below(10) {
             0 => [0xff; 6],
             1 => *random.pick(&[[1, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 8], [2, b'm', b'a', b'p', b'l', b'e']]),
+            // The two kinds that bridges never forward, and a neighbour of each.
+            2 => *random.pick(&[
+                [1, 0x80, 0xc2, 0, 0, 2],
+                [1, 0x80, 0xc2, 0, 0, 0x10],
+                [1, 0, 0xc, 0xcc, 0xcc, 0xcd],
+                [1, 0, 0xc, 0xcc, 0xcc, 0xce],
+            ]),
             _ => self.host(random).0,
         };
         // Some ids are also those of labels.
