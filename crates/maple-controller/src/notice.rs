@@ -12,7 +12,8 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::Location;
 use maple_core::engine::{Time, ViolationKey};
 use maple_core::report::Report;
-use maple_wire::{Dpid, Version};
+use maple_core::route::Absence;
+use maple_wire::{Dpid, PortNo, Version};
 use rustc_hash::FxHashMap;
 
 use crate::discovery::Anomaly;
@@ -179,6 +180,8 @@ pub(crate) struct Notices {
     failures: Arc<Mutex<FxHashMap<Arc<str>, u64>>>,
     /// The violations that were published. Each shard bounds the number of those that it reports.
     violations: Arc<Mutex<BTreeSet<ViolationKey>>>,
+    /// The absent places that were published, and those of which the switch is not there without their ports.
+    absent: Arc<Mutex<BTreeSet<(Dpid, Option<PortNo>)>>>,
 }
 
 impl Notices {
@@ -187,7 +190,8 @@ impl Notices {
         let (sender, receiver) = bounded(CAPACITY);
         let (log, recent) = (Arc::default(), Arc::default());
         let names = Arc::new(ArcSwap::new(names));
-        (Notices { names, log, sender, recent, failures: Arc::default(), violations: Arc::default() }, receiver)
+        let (failures, violations, absent) = (Arc::default(), Arc::default(), Arc::default());
+        (Notices { names, log, sender, recent, failures, violations, absent }, receiver)
     }
 
     /// The log.
@@ -231,11 +235,19 @@ impl Notices {
     }
 
     /// Whether people need not be told of a report because another shard has reported the same: a violation of a
-    /// constraint by a route of the same line.
+    /// constraint by a route of the same line, or an absent place.
     pub fn is_known(&self, report: &Report) -> bool {
-        let Report::ConstraintViolated { constraint, place, .. } = report else { return false };
-        let key = (Arc::clone(constraint), Arc::clone(place));
-        !self.violations.lock().unwrap_or_else(PoisonError::into_inner).insert(key)
+        match report {
+            Report::ConstraintViolated { constraint, place, .. } => {
+                let key = (Arc::clone(constraint), Arc::clone(place));
+                !self.violations.lock().unwrap_or_else(PoisonError::into_inner).insert(key)
+            }
+            Report::PlaceAbsent { at, why, .. } => {
+                let key = (at.switch, Some(at.port).filter(|_| *why != Absence::Switch));
+                !self.absent.lock().unwrap_or_else(PoisonError::into_inner).insert(key)
+            }
+            _ => false,
+        }
     }
 
     /// Publishes that a handler failed, the first, tenth, hundredth… time with this error. After [`REMEMBERED`]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 
 use crate::network::{Location, Mac};
+use crate::plan::Absence;
 
 /// What can be counted at a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -163,6 +164,16 @@ pub enum Report {
     RouteGoesBack {
         /// Where the packet entered.
         at: Location,
+        /// The source line that made the route, if known.
+        place: Arc<str>,
+    },
+    /// A route has a place that is absent, which gets nothing. Once for each place, and once for a switch that is not
+    /// there.
+    PlaceAbsent {
+        /// The place.
+        at: Location,
+        /// Why it is absent.
+        why: Absence,
         /// The source line that made the route, if known.
         place: Arc<str>,
     },
@@ -368,6 +379,12 @@ impl fmt::Display for Report {
                 "{place}: the route's only port is the one that the packet came in by ({at}), and a switch sends nothing back \
                  there; to(IN_PORT) does"
             ),
+            Report::PlaceAbsent { at, why: Absence::Switch, place } => {
+                write!(f, "{place}: the route leaves out the ports of switch {}, which is not there", at.switch)
+            }
+            Report::PlaceAbsent { at, why, place } => {
+                write!(f, "{place}: the route leaves out {at}, where no packet can leave the network: {why}")
+            }
             Report::ConstraintViolated { constraint, why, place, at } => {
                 write!(
                     f,

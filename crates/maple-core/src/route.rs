@@ -25,11 +25,15 @@ pub(crate) use resolve::Goal;
 pub use view::{Delivery, RouteView};
 
 use crate::network::{Hop, Location};
+<<<<<<< HEAD
 use crate::plan::{Branch, Flood, PathTo};
+=======
+>>>>>>> fdb335e (core: one absent port leaves out that port, and not the route)
 pub use crate::plan::{
-    FRAME_BYTES, FrameError, Limit, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops, Treatment, Unit,
-    is_settable,
+    Absence, FRAME_BYTES, FrameError, LeftOut, Limit, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops,
+    Treatment, Unit, is_settable,
 };
+use crate::plan::{Branch, PathTo};
 use crate::state::Cell;
 use crate::trace::{Source, caller};
 
@@ -42,6 +46,8 @@ pub struct Route {
     /// What path queries found for the branches' paths.
     found: Vec<Found>,
     unreachable: bool,
+    /// Whether it may send nothing because all its places are absent.
+    is_multicast: bool,
     meter: Option<Meter>,
     /// Frames of f's own, sent back to where the packet came from.
     answers: Vec<Arc<[u8]>>,
@@ -60,24 +66,28 @@ struct Found {
     looked: Arc<Looked>,
 }
 
-/// What f has looked at of a path that was found.
+/// What f has looked at of a path that was requested.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
+    /// The path's end, if the path leads to its switch: then the answer rests on whether the place is there.
+    end: Option<Location>,
     existence: AtomicBool,
     hops: AtomicBool,
 }
 
 impl Looked {
-    /// The cell that the run depends on because it looked; `None` if it did not look.
-    pub fn at(&self, path: &Cell) -> Option<Cell> {
-        match path {
+    /// The cells that the run depends on because it looked; none if it did not look.
+    pub fn at(&self, path: &Cell) -> impl Iterator<Item = Cell> + use<> {
+        let path = match path {
             _ if self.hops.load(Relaxed) => Some(path.clone()),
             Cell::Path { from, to, weight, within } if self.existence.load(Relaxed) => {
                 let (weight, within) = (weight.clone(), within.clone());
                 Some(Cell::HasPath { from: *from, to: *to, weight, within })
             }
             _ => None,
-        }
+        };
+        let end = self.end.filter(|_| path.is_some()).map(Cell::IsPlace);
+        path.into_iter().chain(end)
     }
 }
 
@@ -154,7 +164,8 @@ impl Route {
         Route { passes: Some(Treatment::default()), ..Route::default() }.from_line(caller(Caller::caller()))
     }
 
-    /// Sends the packet nowhere because there is no path: what path queries then return. Falsy in Python.
+    /// Sends the packet nowhere because there is no path, or its end is not known: what path queries then return. Falsy
+    /// in Python.
     pub fn unreachable() -> Route {
         Route { unreachable: true, ..Route::default() }
     }
@@ -175,14 +186,16 @@ impl Route {
     }
 
     /// Sends the packet out of these edge ports of the ingress switch, but not back out of the one that it came in by:
-    /// only [`PortNo::IN_PORT`] does that (OpenFlow 1.3 §7.2.5).
+    /// only [`PortNo::IN_PORT`] does that (OpenFlow 1.3 §7.2.5). Absent ports are left out; the run fails if all are
+    /// absent.
     #[track_caller]
     pub fn to(ports: impl IntoIterator<Item = PortNo>) -> Route {
         let ports = ports.into_iter().collect();
         Route::of(Branch { ports, ..Branch::default() }).from_line(caller(Caller::caller()))
     }
 
-    /// Sends the packet along these hops, in any order: each link port leads to a switch that has a hop too.
+    /// Sends the packet along these hops, in any order: each link port leads to a switch that has a hop too. A hop whose
+    /// port is not there is left out, with all that leads to it only or comes after it; the run fails if nothing is left.
     #[track_caller]
     pub fn hops(hops: impl IntoIterator<Item = Hop>) -> Route {
         let hops = hops.into_iter().collect();
@@ -200,7 +213,8 @@ impl Route {
     }
 
     /// Sends the packet along all of these routes, over each hop once: a multicast tree. It is unreachable only if all
-    /// of them are. The first meter given counts. A route that passes adds nothing but its copies.
+    /// of them are. Absent places are left out, be it all of them. The first meter given counts. A route that passes
+    /// adds nothing but its copies.
     #[track_caller]
     pub fn union(routes: impl IntoIterator<Item = Route>) -> Route {
         let mut all = Route::drop().from_line(caller(Caller::caller()));
@@ -214,6 +228,7 @@ impl Route {
             all.answers.extend(route.answers);
         }
         all.unreachable = count > 0 && count == unreachable;
+        all.is_multicast = true;
         all
     }
 
@@ -252,9 +267,10 @@ impl Route {
         mut read: impl FnMut(Field, u128) -> Option<u128>,
         by: &[Field],
     ) -> Route {
-        let routes: Vec<(usize, Route)> = routes.into_iter().enumerate().filter(|(_, r)| !r.is_unreachable()).collect();
+        let (routes, others): (Vec<_>, Vec<_>) = routes.into_iter().enumerate().partition(|(_, r)| !r.is_unreachable());
         if routes.len() < 2 {
-            return routes.into_iter().next().map_or_else(Route::unreachable, |(_, route)| route);
+            // One that is unreachable says why.
+            return routes.into_iter().chain(others).next().map_or_else(Route::unreachable, |(_, route)| route);
         }
         let share = (SPREAD_BITS / by.len().max(1) as u32).max(1);
         let mut key = 0;
@@ -304,8 +320,8 @@ impl Route {
         self.made_at.as_ref()
     }
 
-    /// Whether there was no path. In a policy, this call makes the run depend on whether there is a path; a look at the
-    /// hops makes it depend on the hops. A route that is only returned follows the path wherever it leads.
+    /// Whether there was no path, or the path's end is absent. In a policy, this call makes the run depend on that; a
+    /// look at the hops makes it depend on the hops. A route that is only returned follows the path wherever it leads.
     pub fn is_unreachable(&self) -> bool {
         self.found.iter().for_each(|found| found.looked.existence.store(true, Relaxed));
         self.unreachable
@@ -358,9 +374,17 @@ impl Route {
         self.branches.iter().filter_map(spelled_out).collect()
     }
 
-    /// The path of this cell out of `to`, which had these hops when f asked, and the record of what f looks at.
-    pub(crate) fn path(path: &Cell, to: Location, hops: Option<Arc<[Hop]>>) -> (Route, Arc<Looked>) {
-        let (unreachable, looked) = (hops.is_none(), Arc::new(Looked::default()));
+    /// The path of this cell out of `to`, which had these hops when f asked, and the record of what f looks at. `is_there`
+    /// is whether the end is, for a path that leads to its switch.
+    pub(crate) fn path(
+        path: &Cell,
+        to: Location,
+        hops: Option<Arc<[Hop]>>,
+        is_there: Option<bool>,
+    ) -> (Route, Arc<Looked>) {
+        let looked = Arc::new(Looked { end: is_there.map(|_| to), ..Looked::default() });
+        let hops = hops.filter(|_| is_there != Some(false));
+        let unreachable = hops.is_none();
         let (mut branches, mut found) = (Vec::new(), Vec::new());
         if let Cell::Path { from, weight, within, .. } = path {
             let path = PathTo { from: *from, to, weight: weight.clone(), within: within.clone() };

@@ -247,8 +247,9 @@ impl Net {
         self.0.flood()
     }
 
-    /// The path with the fewest hops from `a`'s switch out of `b`. It is unreachable if there is none, or a place is
-    /// `None`.
+    /// The path with the fewest hops from `a`'s switch out of `b`. It is unreachable if there is none, if a place is
+    /// `None`, or if `b` is absent: its switch is not there or has no such port, or the port leads to another switch. A
+    /// route to an absent place makes the run fail, except as a part of a [`Route::union`](crate::Route::union).
     ///
     /// ```
     /// # use maple::testing::Bench;

@@ -39,6 +39,7 @@ fn about_report(report: &Report) -> (Source, &'static str) {
         Report::SegmentShared { at, .. } | Report::SegmentOfLinks { at, .. } => (Source::Port(*at), "topology"),
         Report::PolicyFailed { at, .. }
         | Report::RouteGoesBack { at, .. }
+        | Report::PlaceAbsent { at, .. }
         | Report::ConstraintViolated { at, .. }
         | Report::NoRuleForWay { at }
         | Report::AccessLogged { at, .. } => (Source::Port(*at), "policy"),

@@ -12,7 +12,7 @@ use maple_wire::packet::rewrite;
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo};
 
 use crate::paths;
-use crate::routes::{Branch, resolve};
+use crate::routes::{Branch, Routed, resolve};
 use crate::state::State;
 
 /// The Ethernet type of LLDP, which is discovery's.
@@ -81,8 +81,8 @@ pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arr
     }
     let learned = after.clone();
     let mut run = Run { state: after, arrival, track_hosts, wrote: false, failed: None };
-    let branches = run.decide(program);
-    let resolved = resolve(&branches, &run.state, arrival);
+    let routed = run.decide(program);
+    let resolved = resolve(&routed, &run.state, arrival);
     let failed = run.failed.or(resolved.as_ref().err().copied());
     let (resolved, failed) = match (resolved, failed) {
         (Ok(resolved), None) => (resolved, None),
@@ -168,7 +168,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn decide(&mut self, program: &Program) -> Vec<Branch> {
+    fn decide(&mut self, program: &Program) -> Routed {
         match program {
             Program::Answer(answer) => self.answer(answer),
             Program::Ask { question, yes, no } => {
@@ -261,20 +261,23 @@ impl Run<'_> {
         apply(change, &mut self.state, &|field| arrival.get(field));
     }
 
-    fn answer(&mut self, answer: &Answer) -> Vec<Branch> {
+    fn answer(&mut self, answer: &Answer) -> Routed {
         let here = self.arrival.at.switch;
+        let to = |ports: &mut dyn Iterator<Item = PortNo>| Branch::default().to(ports.map(|port| (here, port))).into();
         match answer {
-            Answer::Drop => Vec::new(),
-            Answer::Flood if is_never_forwarded(self.arrival.mac(Field::EthDst)) => Vec::new(),
-            Answer::Flood => vec![Branch::along(paths::flood(&self.state, here))],
-            Answer::To(ports) => vec![Branch::along(ports.iter().map(|port| (here, *port)))],
+            Answer::Drop => Routed::default(),
+            Answer::Flood if is_never_forwarded(self.arrival.mac(Field::EthDst)) => {
+                Routed { may_be_empty: true, ..Routed::default() }
+            }
+            Answer::Flood => Routed { may_be_empty: true, ..Branch::along(paths::flood(&self.state, here)).into() },
+            Answer::To(ports) => to(&mut ports.iter().copied()),
             Answer::ToEdges(count) => {
                 let edges = self.state.edge_ports().into_iter().filter(|at| at.switch == here);
-                vec![Branch::along(edges.take(*count).map(|at| (here, at.port)))]
+                to(&mut edges.take(*count).map(|at| at.port))
             }
             Answer::ToPort(to) => self.path(here, *to, false),
             Answer::ToStored { table, key, otherwise } => match self.lookup(table, key) {
-                Some(Value::Int(port)) => vec![Branch::along([(here, PortNo(port as u32))])],
+                Some(Value::Int(port)) => to(&mut [PortNo(port as u32)].into_iter()),
                 _ => self.answer(otherwise),
             },
             Answer::Path { to, weighted, otherwise } => match (self.locate(Who::Source), self.locate(*to)) {
@@ -285,22 +288,29 @@ impl Run<'_> {
                 Some(to) => self.path(here, to, *weighted),
                 None => self.answer(otherwise),
             },
-            Answer::Hops(hops) => vec![Branch::along(hops.iter().copied())],
+            Answer::Hops(hops) => Branch::along(hops.iter().copied()).into(),
             Answer::Special(special) => panic!("there is no model of {special:?}"),
-            Answer::Union(routes) => routes.iter().flat_map(|route| self.answer(route)).collect(),
+            Answer::Union(routes) => {
+                let branches = routes.iter().flat_map(|route| self.answer(route).branches).collect();
+                Routed { branches, may_be_empty: true }
+            }
             Answer::Set { field, value, route } => {
-                let mut branches = self.answer(route);
-                branches.iter_mut().for_each(|branch| {
+                let mut routed = self.answer(route);
+                routed.branches.iter_mut().for_each(|branch| {
                     branch.rewrites.insert(*field, *value);
                 });
-                branches
+                routed
             }
         }
     }
 
-    fn path(&self, from: Dpid, to: Location, weighted: bool) -> Vec<Branch> {
-        let hops = paths::best(&self.state, from, to.switch, weighted);
-        hops.map(|hops| Branch::along(hops.into_iter().chain([(to.switch, to.port)]))).into_iter().collect()
+    fn path(&self, from: Dpid, to: Location, weighted: bool) -> Routed {
+        let end = [(to.switch, to.port)];
+        match paths::best(&self.state, from, to.switch, weighted) {
+            Some(hops) => Branch::along(hops).to(end).into(),
+            None if self.state.kind(to).is_none() => Branch::default().to(end).into(),
+            None => Routed { may_be_empty: true, ..Routed::default() },
+        }
     }
 }
 

@@ -8,10 +8,21 @@ use maple_wire::{Dpid, Field, PortNo, Version};
 use crate::oracle::Arrival;
 use crate::state::State;
 
+/// What a program answers.
+#[derive(Clone, Debug, Default)]
+pub struct Routed {
+    /// What is treated alike.
+    pub branches: Vec<Branch>,
+    /// Whether it may send nothing because all its places are absent.
+    pub may_be_empty: bool,
+}
+
 /// Hops that are treated alike.
 #[derive(Clone, Debug, Default)]
 pub struct Branch {
     hops: BTreeSet<(Dpid, PortNo)>,
+    /// Places where packets leave the network.
+    ends: BTreeSet<(Dpid, PortNo)>,
     /// What is rewritten where the packet leaves.
     pub rewrites: BTreeMap<Field, u128>,
 }
@@ -30,16 +41,63 @@ pub struct Exits {
 impl Branch {
     /// Along these hops, without rewriting.
     pub fn along(hops: impl IntoIterator<Item = (Dpid, PortNo)>) -> Branch {
-        Branch { hops: hops.into_iter().collect(), rewrites: BTreeMap::new() }
+        Branch { hops: hops.into_iter().collect(), ..Branch::default() }
+    }
+
+    /// The same, and out of these places.
+    pub fn to(self, ends: impl IntoIterator<Item = (Dpid, PortNo)>) -> Branch {
+        Branch { ends: ends.into_iter().collect(), ..self }
     }
 }
 
-/// Where packets leave each switch that the route reaches, or why it can't be taken.
-pub fn resolve(branches: &[Branch], state: &State, arrival: Arrival) -> Result<BTreeMap<Dpid, Exits>, &'static str> {
-    let mut hops = BTreeMap::new();
-    for branch in branches {
-        hops.extend(branch.hops.iter().map(|hop| (*hop, &branch.rewrites)));
+impl From<Branch> for Routed {
+    fn from(branch: Branch) -> Routed {
+        Routed { branches: vec![branch], may_be_empty: false }
     }
+}
+
+type Hops<'a> = BTreeMap<(Dpid, PortNo), &'a BTreeMap<Field, u128>>;
+
+/// The hops of a route, without those to absent places and those that lead nowhere for that reason.
+fn present<'a>(routed: &'a Routed, state: &State, ingress: Dpid) -> Result<Hops<'a>, &'static str> {
+    let (mut hops, mut absent) = (Hops::new(), BTreeSet::new());
+    for branch in &routed.branches {
+        let hops_of_it = branch.hops.iter().map(|hop| (*hop, false));
+        for ((dpid, port), is_end) in hops_of_it.chain(branch.ends.iter().map(|end| (*end, true))) {
+            match state.kind(Location::new(dpid, port)) {
+                None => drop(absent.insert(dpid)),
+                Some(PortKind::Link(_)) if is_end => drop(absent.insert(dpid)),
+                Some(_) => drop(hops.insert((dpid, port), &branch.rewrites)),
+            }
+        }
+    }
+    let far = |(dpid, port): (Dpid, PortNo)| state.peer(Location::new(dpid, port)).map(|far| far.switch);
+    while let Some(useless) = hops
+        .keys()
+        .copied()
+        .find(|hop| far(*hop).is_some_and(|next| absent.contains(&next) && hops.keys().all(|(dpid, _)| *dpid != next)))
+    {
+        hops.remove(&useless);
+        absent.insert(useless.0);
+    }
+    if !absent.is_empty() {
+        let mut reached = BTreeSet::from([ingress]);
+        let mut next = vec![ingress];
+        while let Some(at) = next.pop() {
+            let onward = hops.keys().filter(|(dpid, _)| *dpid == at).filter_map(|hop| far(*hop));
+            next.extend(onward.filter(|far| reached.insert(*far)));
+        }
+        hops.retain(|(dpid, _), _| reached.contains(dpid));
+        if hops.is_empty() && !routed.may_be_empty {
+            return Err("all places are absent");
+        }
+    }
+    Ok(hops)
+}
+
+/// Where packets leave each switch that the route reaches, or why it can't be taken.
+pub fn resolve(routed: &Routed, state: &State, arrival: Arrival) -> Result<BTreeMap<Dpid, Exits>, &'static str> {
+    let hops = present(routed, state, arrival.at.switch)?;
     let starts: BTreeSet<Dpid> = hops.keys().map(|(dpid, _)| *dpid).collect();
     let mut reached = BTreeMap::new();
     visit(arrival.at.switch, &hops, &starts, state, &mut reached)?;
@@ -66,7 +124,7 @@ pub fn resolve(branches: &[Branch], state: &State, arrival: Arrival) -> Result<B
 
 fn visit(
     at: Dpid,
-    hops: &BTreeMap<(Dpid, PortNo), &BTreeMap<Field, u128>>,
+    hops: &Hops,
     starts: &BTreeSet<Dpid>,
     state: &State,
     reached: &mut BTreeMap<Dpid, Exits>,
@@ -77,7 +135,7 @@ fn visit(
     for ((_, port), rewrites) in hops.iter().filter(|((dpid, _), _)| *dpid == at) {
         let place = Location::new(at, *port);
         match state.kind(place) {
-            None => return Err("no such port"),
+            None => unreachable!("it was left out"),
             Some(PortKind::New | PortKind::Shared { .. }) => {}
             Some(PortKind::Edge | PortKind::Middlebox) => {
                 let exits = reached.get_mut(&at).expect("it was put in above");

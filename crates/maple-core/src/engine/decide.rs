@@ -19,10 +19,10 @@ use crate::network::{Location, Mac, PortKind};
 use crate::policy::Policy;
 use crate::policy_error::PolicyError;
 use crate::report::Report;
-use crate::route::{Goal, Resolved, Route};
+use crate::route::{Absence, Goal, LeftOut, Resolved, Route};
 use crate::run::{Finished, Run, Violation};
 use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn, Writer, Written};
-use crate::trace::Trace;
+use crate::trace::{Source, Trace};
 
 /// What f returned.
 pub(super) type Answer = Result<Route, PolicyError>;
@@ -191,7 +191,7 @@ impl Engine {
         exclusive: Option<ExclusiveCommit<'_>>,
     ) -> bool {
         let origin = Origin::of(&finished);
-        let Finished { trace, txn, wrote_at, goes_back, heard, violations, logged, .. } = finished;
+        let Finished { trace, txn, wrote_at, made_at, goes_back, left_out, heard, violations, logged, .. } = finished;
         let id = self.is_cacheable(&trace, &txn, received.at.switch).then(|| self.new_leaf_id());
         let place = || wrote_at.as_ref().map_or_else(|| format!("{:?}", txn.writes()), ToString::to_string);
         let wrote_where = txn.wrote().then(place);
@@ -202,6 +202,7 @@ impl Engine {
             let key = format!("back {place}");
             self.report_once(Report::RouteGoesBack { at: received.at, place }, &key);
         }
+        self.report_left_out(left_out, made_at.as_ref());
         self.report_violations(violations, received.at);
         self.report_logged(&logged, received);
         if trace.short {
@@ -309,11 +310,24 @@ impl Engine {
             if lookup.is_none() && finished.trace.lasts() && self.check_capacity_for_trace(received.at.switch) {
                 let (id, origin) = (self.new_leaf_id(), Origin::of(&finished));
                 if self.store.commit(finished.txn, Some(id)).is_ok() {
+                    self.report_left_out(finished.left_out, finished.made_at.as_ref());
                     self.report_violations(finished.violations, received.at);
                     let leaf = self.new_leaf(finished.trace, (goal, origin), witness);
                     self.cache_leaf(id, leaf);
                 }
             }
+        }
+    }
+
+    /// Reports the absent places that a route leaves out, each once.
+    pub(super) fn report_left_out(&mut self, left_out: Vec<LeftOut>, made_at: Option<&Source>) {
+        for LeftOut { at, why } in left_out {
+            let key = match why {
+                Absence::Switch => format!("absent {}", at.switch),
+                Absence::Port(_) | Absence::Link(_) => format!("absent {at}"),
+            };
+            let place = made_at.map_or_else(|| "in the policy".into(), |line| line.to_string().into());
+            self.report_once(Report::PlaceAbsent { at, why, place }, &key);
         }
     }
 

@@ -60,7 +60,7 @@ impl Engine {
     fn apply_rerun(&mut self, id: LeafId, run: &Run, answer: Answer) {
         let Outcome::Answer((route, _), finished) = outcome(run, answer) else { return self.withdraw(id) };
         let origin = self.leaves.intern_origin(Origin::of(&finished));
-        let Finished { trace, txn, violations, .. } = *finished;
+        let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
         let Some(leaf) = self.leaves.get(&id) else { return };
         let at = leaf.witness.at;
         let same = trace.asks_like(&leaf.trace) && trace.lasts() && !txn.wrote();
@@ -68,6 +68,7 @@ impl Engine {
         if !same || !stays && !self.can_reroute(id) || self.store.commit(txn, Some(id)).is_err() {
             return self.withdraw(id);
         }
+        self.report_left_out(left_out, made_at.as_ref());
         self.report_violations(violations, at);
         let trace = self.leaves.intern(trace);
         if let Some(leaf) = self.leaves.get_mut(&id) {

@@ -260,7 +260,7 @@ impl Engine {
             return None;
         };
         let origin = Origin::of(&finished);
-        let Finished { trace, txn, violations, .. } = *finished;
+        let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
         if !trace.lasts() || txn.wrote() {
             self.withdraw(id);
             return None;
@@ -281,6 +281,7 @@ impl Engine {
             self.withdraw(id);
             return None;
         }
+        self.report_left_out(left_out, made_at.as_ref());
         self.report_violations(violations, witness.at);
         if !stays {
             let leaf = self.new_leaf(trace, (goal, origin), witness);
@@ -305,7 +306,7 @@ impl Engine {
         for (run, witness, answer) in self.run_policy(runs) {
             let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { continue };
             let origin = Origin::of(&finished);
-            let Finished { trace, txn, violations, .. } = *finished;
+            let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
             let at = witness.at;
             let lasts = trace.lasts() && !txn.wrote();
             if !lasts || self.lookup(&witness).is_some() || !self.check_capacity_for_trace(at.switch) {
@@ -313,6 +314,7 @@ impl Engine {
             }
             let id = self.new_leaf_id();
             if self.store.commit(txn, Some(id)).is_ok() {
+                self.report_left_out(left_out, made_at.as_ref());
                 self.report_violations(violations, at);
                 let leaf = self.new_leaf(trace, (goal, origin), witness);
                 new.push(self.cache_leaf(id, leaf));

@@ -390,7 +390,7 @@ impl Engine {
     fn restore_leaf(&mut self, outcome: Outcome, received: ReceivedPacket, specialisation: Box<[Constraint]>) {
         let Outcome::Answer((goal, _), finished) = outcome else { return };
         let origin = Origin::of(&finished);
-        let Finished { trace, txn, violations, .. } = *finished;
+        let Finished { trace, txn, violations, left_out, made_at, .. } = *finished;
         let at = received.at;
         if !trace.lasts() || txn.wrote() || !self.check_capacity_for_trace(at.switch) {
             return;
@@ -406,6 +406,7 @@ impl Engine {
             }
             return;
         }
+        self.report_left_out(left_out, made_at.as_ref());
         self.report_violations(violations, at);
         let leaf = self.new_leaf(trace, (goal, origin), received);
         let standing = self.cache_leaf(id, leaf);

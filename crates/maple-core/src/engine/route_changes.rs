@@ -47,6 +47,7 @@ impl Engine {
         let Some(resolved) = self.subscribe(name, &plan) else {
             return self.close_route(id);
         };
+        self.report_left_out(self.store.snapshot().left_out(&plan), None);
         let until = self.now + self.options.reroute_timeout;
         let changed = self.routes.on_plan_resolved(id, &resolved, until, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);

@@ -1,10 +1,11 @@
 //! Plans: the part of a route that determines its hops, and what that resolves to in a network.
 
+mod absent;
 mod error;
 mod limit;
 mod resolved;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -12,9 +13,12 @@ use std::sync::Arc;
 use maple_wire::{Dpid, PortNo};
 use rustc_hash::FxHasher;
 
+pub use absent::{Absence, LeftOut};
 pub use error::{FRAME_BYTES, FrameError, MOST_FRAMES, RouteError};
 pub use limit::{Limit, Meter, Unit};
 pub use resolved::{Resolved, SwitchHops, Treatment, is_settable};
+
+use absent::Ways;
 
 use crate::ids::Name;
 use crate::network::{Hop, Location, PortInfo, PortKind, Scope};
@@ -108,6 +112,8 @@ struct PlanOf {
     hash: u64,
     ingress: Dpid,
     branches: Vec<Branch>,
+    /// Whether it is taken even if all its places are absent: a multicast.
+    is_multicast: bool,
     meter: Option<Meter>,
 }
 
@@ -118,11 +124,15 @@ impl Hash for Plan {
 }
 
 impl Plan {
-    /// The plan of a route with these branches for packets that enter at `ingress`.
-    pub(crate) fn new(ingress: Dpid, branches: Vec<Branch>, meter: Option<Meter>) -> Plan {
+    /// The plan of a route with these branches for packets that enter at `ingress`. A multicast does not fail if all
+    /// its places are absent.
+    pub(crate) fn new(ingress: Dpid, branches: Vec<Branch>, is_multicast: bool, meter: Option<Meter>) -> Plan {
         let mut hasher = FxHasher::default();
         (ingress, &branches, &meter).hash(&mut hasher);
-        Plan(Arc::new(PlanOf { hash: hasher.finish(), ingress, branches, meter }))
+        if is_multicast {
+            is_multicast.hash(&mut hasher);
+        }
+        Plan(Arc::new(PlanOf { hash: hasher.finish(), ingress, branches, is_multicast, meter }))
     }
 }
 
@@ -135,6 +145,25 @@ impl Plan {
     /// The switch where its packets enter.
     pub(crate) fn ingress(&self) -> Dpid {
         self.0.ingress
+    }
+
+    /// The places that it leaves out in a network where these are absent. A hop may lead to another switch.
+    pub(crate) fn left_out(&self, absence: impl Fn(Location) -> Option<Absence>) -> Vec<LeftOut> {
+        let ingress = self.0.ingress;
+        let mut all = Vec::new();
+        for branch in &self.0.branches {
+            let ports = branch.ports.iter().map(|port| Location::new(ingress, *port));
+            let ends = ports.chain(branch.path.as_ref().map(|path| path.to)).chain(branch.copy_to);
+            let hops = branch.hops.iter().map(|hop| hop.location());
+            for (at, is_end) in ends.map(|at| (at, true)).chain(hops.map(|at| (at, false))) {
+                let goes_on = |why: &Absence| !is_end && matches!(why, Absence::Link(_));
+                let is_there = at == Location::new(ingress, PortNo::IN_PORT);
+                all.extend(absence(at).filter(|why| !is_there && !goes_on(why)).map(|why| LeftOut { at, why }));
+            }
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Whether its packets go nowhere, in whatever network.
@@ -155,7 +184,12 @@ impl Branch {
     }
 
     /// Checks that hops are in the slice whose policy gave them. Those of a flood always are.
-    fn check(&self, hops: &[Hop], ingress: Dpid, topology: &mut impl Topology) -> Result<(), RouteError> {
+    fn check(
+        &self,
+        hops: impl IntoIterator<Item = Hop>,
+        ingress: Dpid,
+        topology: &mut impl Topology,
+    ) -> Result<(), RouteError> {
         let Some(scope) = &self.within else { return Ok(()) };
         for hop in hops {
             if hop.port == PortNo::IN_PORT && hop.switch == ingress {
@@ -164,7 +198,7 @@ impl Branch {
             match topology.port(hop.location()) {
                 Some(info) if !scope.has(hop.location(), &info) => {
                     let is_link = matches!(info.kind, PortKind::Link(_));
-                    return Err(RouteError::NotInSlice { hop: *hop, slice: scope.name().clone(), is_link });
+                    return Err(RouteError::NotInSlice { hop, slice: scope.name().clone(), is_link });
                 }
                 _ => {}
             }
@@ -196,6 +230,10 @@ impl PathTo {
     pub fn last(&self) -> Hop {
         Hop::new(self.to.switch, self.to.port)
     }
+
+    fn end(&self) -> (Hop, Named) {
+        (self.last(), Named::AsEnd)
+    }
 }
 
 impl fmt::Debug for PathTo {
@@ -208,30 +246,30 @@ impl fmt::Debug for PathTo {
 impl PlanOf {
     fn resolve(&self, topology: &mut impl Topology) -> Result<Resolved, RouteError> {
         let ingress = self.ingress;
-        let hops = self.all_hops(topology)?;
+        let ways = self.ways(topology)?;
         let mut resolved = Resolved { meter: self.meter.clone(), ..Resolved::default() };
         let mut queue = VecDeque::from([(ingress, None)]);
         let mut reached = BTreeSet::from([ingress]);
-        if !hops.is_empty() && hops.keys().all(|hop| hop.switch != ingress) {
+        if !ways.is_empty() && ways.keys().all(|hop| hop.switch != ingress) {
             return Err(RouteError::NotAtIngress { ingress });
         }
         while let Some((switch, arrives)) = queue.pop_front() {
             let mut here = SwitchHops { arrives, ..SwitchHops::default() };
-            for (hop, (treatment, from_flood)) in of_switch(&hops, switch) {
-                match look(*hop, switch == ingress, *from_flood, topology)? {
+            for (hop, way) in of_switch(&ways, switch) {
+                match way.far {
                     FarEnd::Nothing => {}
                     FarEnd::Hosts => {
-                        if !here.edges.is_empty() && here.treatment != *treatment {
+                        if !here.edges.is_empty() && here.treatment != way.treatment {
                             return Err(RouteError::MixedTreatment(switch));
                         }
-                        here.treatment = treatment.clone();
+                        here.treatment = way.treatment.clone();
                         here.edges.insert(hop.port);
                     }
                     FarEnd::Switch(far) => {
                         if !reached.insert(far.switch) {
                             return Err(RouteError::Loop(far.switch));
                         }
-                        if of_switch(&hops, far.switch).next().is_none() {
+                        if of_switch(&ways, far.switch).next().is_none() {
                             return Err(RouteError::EndsAtLink { hop: *hop, next: far.switch });
                         }
                         here.links.insert(hop.port, far);
@@ -241,69 +279,130 @@ impl PlanOf {
             }
             resolved.switches.insert(switch, here);
         }
-        match hops.keys().find(|hop| !reached.contains(&hop.switch)) {
+        match ways.keys().find(|hop| !reached.contains(&hop.switch)) {
             Some(lost) => Err(RouteError::NotConnected(*lost)),
             None => Ok(resolved.pruned(ingress)),
         }
     }
 
-    /// Every hop with its treatment, and whether it comes from the flood query (which has checked the ports).
-    fn all_hops(&self, topology: &mut impl Topology) -> Result<BTreeMap<Hop, (Treatment, bool)>, RouteError> {
+    /// Every hop but those that lead to absent places only.
+    fn ways(&self, topology: &mut impl Topology) -> Result<Ways, RouteError> {
         let ingress = self.ingress;
-        let mut all = BTreeMap::new();
+        let (mut ways, mut absent) = (Ways::new(), Vec::new());
+        // Whether it may go nowhere without being wrong.
+        let mut may_be_empty = self.is_multicast;
         for branch in &self.branches {
+<<<<<<< HEAD
             if branch.flood.is_on()
                 && let Some(hops) = topology.flood(ingress, branch.within.as_ref())
             {
                 all.extend(hops.iter().map(|hop| (*hop, (branch.treatment.clone(), true))));
+=======
+            let mut add = |hop, far: Option<FarEnd>| match far {
+                Some(far) => drop(ways.insert(hop, Way { treatment: branch.treatment.clone(), far })),
+                None => absent.push(hop),
+            };
+            if branch.flood {
+                may_be_empty = true;
+                for hop in topology.flood(ingress, branch.within.as_ref()).iter().flat_map(|hops| hops.iter()) {
+                    add(*hop, self.behind(*hop, Named::ByFlood, topology));
+                }
+>>>>>>> fdb335e (core: one absent port leaves out that port, and not the route)
             }
-            let ports = branch.ports.iter().map(|port| Hop::new(ingress, *port));
-            let mut hops: Vec<Hop> = ports.chain(branch.hops.iter().copied()).collect();
-            if let Some(path) = &branch.path
-                && let Some(found) =
-                    topology.path(path.from, path.to.switch, path.weight.as_ref(), path.within.as_ref())
-            {
-                hops.extend(found.iter().copied().chain([path.last()]));
+            let ports = branch.ports.iter().map(|port| (Hop::new(ingress, *port), Named::AsEnd));
+            let mut hops: Vec<_> = ports.chain(branch.hops.iter().map(|hop| (*hop, Named::AsHop))).collect();
+            if let Some(path) = &branch.path {
+                match topology.path(path.from, path.to.switch, path.weight.as_ref(), path.within.as_ref()) {
+                    Some(found) => hops.extend(found.iter().map(|hop| (*hop, Named::AsHop)).chain([path.end()])),
+                    None if topology.port(path.to).is_none() => hops.push(path.end()),
+                    None => may_be_empty = true,
+                }
             }
-            branch.check(&hops, ingress, topology)?;
-            all.extend(hops.into_iter().map(|hop| (hop, (branch.treatment.clone(), false))));
+            branch.check(hops.iter().map(|(hop, _)| *hop), ingress, topology)?;
+            hops.into_iter().for_each(|(hop, named)| add(hop, self.behind(hop, named, topology)));
         }
+        absent::remove_ways_to(&absent, &mut ways, ingress);
+        if let Some(first) = absent.iter().min().filter(|_| ways.is_empty() && !may_be_empty) {
+            return Err(absent::error(*first, topology));
+        }
+        self.add_copies(&mut ways, topology)?;
+        Ok(ways)
+    }
+
+    /// Adds the hops that lead copies from the route to their places.
+    fn add_copies(&self, ways: &mut Ways, topology: &mut impl Topology) -> Result<(), RouteError> {
         for branch in &self.branches {
-            if let Some(place) = branch.copy_to {
-                branch.check(&[Hop::new(place.switch, place.port)], ingress, topology)?;
-                let hops = self.way_to_copy(&all, place, branch.within.as_ref(), topology);
-                all.extend(hops.into_iter().map(|hop| (hop, (branch.treatment.clone(), false))));
+            let Some(place) = branch.copy_to else { continue };
+            branch.check([Hop::new(place.switch, place.port)], self.ingress, topology)?;
+            for hop in self.way_to_copy(ways, place, branch.within.as_ref(), topology) {
+                let far = self.behind(hop, Named::AsHop, topology);
+                ways.extend(far.map(|far| (hop, Way { treatment: branch.treatment.clone(), far })));
             }
         }
-        Ok(all)
+        Ok(())
     }
 
     /// The hops that lead a copy from the route to a place; none if the route goes there anyway, or there is no path.
     ///
     /// They begin at the nearest switch of the route. A path from there meets no other switch of the route, as that one
     /// would be nearer. So the hops still form a tree.
-    fn way_to_copy<T>(
+    fn way_to_copy(
         &self,
-        all: &BTreeMap<Hop, T>,
+        ways: &Ways,
         place: Location,
         within: Option<&Scope>,
         topology: &mut impl Topology,
     ) -> Vec<Hop> {
         let last = Hop::new(place.switch, place.port);
         let Some(info) = topology.port(place) else { return Vec::new() };
-        if all.contains_key(&last) || info.kind != PortKind::Edge {
+        if ways.contains_key(&last) || info.kind != PortKind::Edge {
             return Vec::new();
         }
-        let on_route: BTreeSet<Dpid> = all.keys().map(|hop| hop.switch).chain([self.ingress]).collect();
+        let on_route: BTreeSet<Dpid> = ways.keys().map(|hop| hop.switch).chain([self.ingress]).collect();
         let way = |from: &Dpid| topology.path(*from, place.switch, None, within);
         let nearest = on_route.iter().filter_map(way).min_by_key(|way| way.len());
         nearest.into_iter().flat_map(|way| way.iter().copied().chain([last]).collect::<Vec<_>>()).collect()
     }
+
+    /// What is behind a hop's port; `None` if it is absent.
+    fn behind(&self, hop: Hop, named: Named, topology: &mut impl Topology) -> Option<FarEnd> {
+        let at = hop.location();
+        if hop.port == PortNo::IN_PORT && hop.switch == self.ingress
+            || matches!(named, Named::ByFlood) && topology.peer(at).is_none()
+        {
+            return Some(FarEnd::Hosts);
+        }
+        match topology.port(at)?.kind {
+            PortKind::New | PortKind::Shared { .. } => Some(FarEnd::Nothing),
+            PortKind::Edge | PortKind::Middlebox => Some(FarEnd::Hosts),
+            PortKind::Link(_) if matches!(named, Named::AsEnd) => None,
+            PortKind::Link(far) => {
+                topology.port(far);
+                Some(topology.peer(at).map_or(FarEnd::Nothing, FarEnd::Switch))
+            }
+        }
+    }
 }
 
 /// The hops that leave a switch.
-fn of_switch<T>(hops: &BTreeMap<Hop, T>, switch: Dpid) -> impl Iterator<Item = (&Hop, &T)> {
-    hops.range(Hop::new(switch, PortNo(0))..=Hop::new(switch, PortNo(u32::MAX)))
+fn of_switch(ways: &Ways, switch: Dpid) -> impl Iterator<Item = (&Hop, &Way)> {
+    ways.range(Hop::new(switch, PortNo(0))..=Hop::new(switch, PortNo(u32::MAX)))
+}
+
+/// What a route does at a hop.
+struct Way {
+    treatment: Treatment,
+    far: FarEnd,
+}
+
+/// How a route names a hop.
+enum Named {
+    /// As a place where packets leave the network.
+    AsEnd,
+    /// As one of many hops.
+    AsHop,
+    /// By the flood query, which has checked the port.
+    ByFlood,
 }
 
 /// What is behind a hop's port.
@@ -311,26 +410,4 @@ enum FarEnd {
     Nothing,
     Hosts,
     Switch(Location),
-}
-
-fn look(hop: Hop, is_ingress: bool, from_flood: bool, topology: &mut impl Topology) -> Result<FarEnd, RouteError> {
-    let at = hop.location();
-    if hop.port == PortNo::IN_PORT && is_ingress {
-        return Ok(FarEnd::Hosts);
-    }
-    if from_flood && topology.peer(at).is_none() {
-        return Ok(FarEnd::Hosts);
-    }
-    let Some(info) = topology.port(at) else {
-        let ports = topology.ports_of(hop.switch);
-        return Err(RouteError::NoSuchPort { hop, ports });
-    };
-    match info.kind {
-        PortKind::New | PortKind::Shared { .. } => Ok(FarEnd::Nothing),
-        PortKind::Edge | PortKind::Middlebox => Ok(FarEnd::Hosts),
-        PortKind::Link(far) => {
-            topology.port(far);
-            Ok(topology.peer(at).map_or(FarEnd::Nothing, FarEnd::Switch))
-        }
-    }
 }

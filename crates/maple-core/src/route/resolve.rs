@@ -7,7 +7,11 @@ use maple_wire::{Dpid, Field, Version};
 use super::Route;
 use crate::network::{Location, OwnFrame, PortKind};
 use crate::plan::{
+<<<<<<< HEAD
     Branch, FRAME_BYTES, Flood, FrameError, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops, is_settable,
+=======
+    Branch, FRAME_BYTES, FrameError, LeftOut, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops, is_settable,
+>>>>>>> fdb335e (core: one absent port leaves out that port, and not the route)
 };
 use crate::state::{Cell, CellValue, Snapshot, Txn};
 
@@ -52,10 +56,10 @@ impl Route {
     ///
     /// Output to a port that is not known yet to be edge or link (it just came up) is left out until it is known, and
     /// so is output to a link whose far end does not know of it. Output to an edge port that is down stays: the switch
-    /// drops it.
+    /// drops it. Absent places are left out too ([`Route::left_out`]).
     ///
     /// # Errors
-    /// [`RouteError`] says what is wrong.
+    /// [`RouteError`] says what is wrong, for example that all places of a route are absent that is no multicast.
     pub fn resolve(
         &self,
         ingress: Dpid,
@@ -91,9 +95,15 @@ impl Route {
         Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
     }
 
+    /// The places that it leaves out in this state because they are absent.
+    pub(crate) fn left_out(&self, ingress: Dpid, state: &Snapshot) -> Vec<LeftOut> {
+        state.left_out(&self.plan(ingress))
+    }
+
     /// What is sent in addition to the packet: the frames that f sent with [`Net::send`](crate::run::Net::send), and
-    /// the route's answers to the place where the packet came in.
-    pub(crate) fn own_frames(&self, came_in: Location, txn: &Txn) -> Result<Vec<OwnFrame>, FrameError> {
+    /// the route's answers to the place where the packet came in. Frames for ports that are new or shut are left out.
+    /// What is known of ports is read through `txn`.
+    pub(crate) fn own_frames(&self, came_in: Location, txn: &mut Txn) -> Result<Vec<OwnFrame>, FrameError> {
         let answers = self.answers.iter().map(|bytes| OwnFrame { at: came_in, bytes: Arc::clone(bytes) });
         let all: Vec<OwnFrame> = txn.sends().iter().cloned().chain(answers).collect();
         if all.len() > MOST_FRAMES {
@@ -103,12 +113,16 @@ impl Route {
             if !FRAME_BYTES.contains(&bytes.len()) {
                 return Err(FrameError::Length(bytes.len()));
             }
-            let is_edge = txn.peek().port(*at).is_some_and(|port| port.kind == PortKind::Edge);
-            if *at != came_in && !is_edge {
+            if *at == came_in {
+                continue;
+            }
+            let CellValue::Port(Some(port)) = txn.read(Cell::Port(*at)) else { return Err(FrameError::NoEdge(*at)) };
+            if matches!(port.kind, PortKind::Link(_) | PortKind::Middlebox) {
                 return Err(FrameError::NoEdge(*at));
             }
         }
-        Ok(all)
+        let is_edge = |at| txn.peek().port(at).is_some_and(|port| port.kind == PortKind::Edge);
+        Ok(all.into_iter().filter(|own| own.at == came_in || is_edge(own.at)).collect())
     }
 
     /// Whether the route names the port where the packet came in, and the packet would leave by no other. A path to a
@@ -133,11 +147,15 @@ impl Route {
 
     /// The part of the route that determines its hops.
     pub(super) fn plan(&self, ingress: Dpid) -> Plan {
+<<<<<<< HEAD
         let mut branches = self.branches.clone();
         for branch in branches.iter_mut().filter(|branch| branch.flood.is_on()) {
             branch.flood = Flood::All;
         }
         Plan::new(ingress, branches, self.meter.clone())
+=======
+        Plan::new(ingress, self.branches.clone(), self.is_multicast, self.meter.clone())
+>>>>>>> fdb335e (core: one absent port leaves out that port, and not the route)
     }
 
     /// Whether a packet that came in here can take the route, now. What this rests on is read through `txn`.

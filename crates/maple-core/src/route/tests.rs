@@ -119,6 +119,31 @@ fn wrong_routes_say_what_is_wrong() {
 }
 
 #[test]
+fn what_is_not_there_is_left_out_with_all_that_only_leads_to_it() {
+    let gone = [hop(1, 9), hop(2, 9), hop(9, 1)];
+    assert_eq!(shown(&Route::to([PortNo(4), PortNo(9), PortNo(2)])), "1: None -> {} {4}", "2 is a link");
+    let far = [hop(1, 2), hop(2, 2), hop(3, 9)];
+    assert_eq!(shown(&Route::hops(far.into_iter().chain([hop(1, 4)]))), "1: None -> {} {4}");
+    let both = "1: None -> {2} {4}; 2: Some(1) -> {} {3}";
+    assert_eq!(shown(&Route::hops(far.into_iter().chain([hop(1, 4), hop(2, 3)]))), both);
+    for hop in gone {
+        assert_eq!(shown(&Route::union([Route::hops([hop]), Route::to([PortNo(4)])])), "1: None -> {} {4}");
+        assert_eq!(shown(&Route::union([Route::hops([hop])])), "", "all that there is");
+        let error = resolve(&Route::hops([hop])).expect_err("nothing is there").to_string();
+        assert!(error.contains("there is no such port"), "{error}");
+    }
+    let behind = Route::hops([hop(1, 4), hop(1, 9), hop(7, 3)]);
+    assert_eq!(shown(&behind), "1: None -> {} {4}", "nobody knows what is behind 1:9");
+    let copy = Route::union([Route::hops([hop(2, 9)]), Route::to([PortNo(4)])]).copy_to(at(2, 3));
+    assert_eq!(shown(&copy), both, "the copy leaves where the packet really goes");
+    let left_out =
+        |route: &Route| route.left_out(Dpid(1), &network()).into_iter().map(|one| one.at).collect::<Vec<_>>();
+    assert_eq!(left_out(&copy.copy_to(at(3, 9))), [at(2, 9), at(3, 9)]);
+    assert_eq!(left_out(&Route::to([PortNo::IN_PORT, PortNo(2), PortNo(4)])), [at(1, 2)]);
+    assert_eq!(left_out(&Route::hops([hop(1, 2), hop(2, 3)])), [], "a hop may lead on");
+}
+
+#[test]
 fn what_resolution_looks_at_is_a_dependency_and_part_of_the_trace() {
     let frame = Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2);
     let frame = frame.payload(&[]);
@@ -154,10 +179,11 @@ fn a_path_is_a_dependency_only_if_f_looks_at_what_was_found() {
         let finished = run.finish().expect("ends once");
         finished.txn.reads().map(|(cell, _)| format!("{cell:?}")).collect::<Vec<_>>().join(", ")
     };
-    let path = format!("{:?}", Cell::Path { from: Dpid(1), to: Dpid(2), weight: None, within: None });
+    let end = Cell::IsPlace(at(2, 3));
+    let path = format!("{:?}, {end:?}", Cell::Path { from: Dpid(1), to: Dpid(2), weight: None, within: None });
     assert_eq!(reads(&|_| {}), "", "it goes wherever the path leads");
     assert_eq!(reads(&|route| drop(route.clone().queue(3).meter(1))), "");
-    let exists = format!("{:?}", Cell::HasPath { from: Dpid(1), to: Dpid(2), weight: None, within: None });
+    let exists = format!("{:?}, {end:?}", Cell::HasPath { from: Dpid(1), to: Dpid(2), weight: None, within: None });
     assert_eq!(reads(&|route| assert!(!route.is_unreachable())), exists);
     assert_eq!(reads(&|route| assert!(!route.is_drop())), path);
     assert_eq!(reads(&|route| assert_eq!(route.explicit_hops().count(), 2)), path);

@@ -13,7 +13,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo};
 use crate::ids::Name;
 use crate::network::{Location, Mac, Scope};
 use crate::policy_error::PolicyError;
-use crate::route::{Goal, Looked, Resolved, Route, RouteView};
+use crate::route::{Goal, LeftOut, Looked, Resolved, Route, RouteView};
 use crate::state::{Cell, Snapshot, Txn};
 use crate::trace::{Cond, Fields, Recorder, Source, Trace};
 
@@ -57,6 +57,8 @@ struct RunState {
     made_at: Option<Source>,
     /// If the route only sends the packet back where it came in: the line that made the route.
     goes_back: Option<Arc<str>>,
+    /// The places that the route leaves out because they are absent.
+    left_out: Vec<LeftOut>,
     /// Whether every packet that this trace matches must come to the controller.
     each: bool,
     /// Which handlers receive the packet, a bit for each.
@@ -110,6 +112,8 @@ pub struct Finished {
     /// The place that made the route, if its only port is the one where the packet came in: a switch sends nothing
     /// there.
     pub goes_back: Option<Arc<str>>,
+    /// The places that the route leaves out because they are absent.
+    pub left_out: Vec<LeftOut>,
     /// Which handlers receive the packet, a bit for each of [`crate::engine::Options::listener_filters`].
     pub heard: u64,
     /// The routes that constraints refused; the packet goes elsewhere, mostly nowhere.
@@ -156,6 +160,7 @@ impl Run {
             wrote_at,
             made_at: None,
             goes_back: None,
+            left_out: Vec::new(),
             each: false,
             heard: 0,
             paths,
@@ -237,7 +242,12 @@ impl Run {
             state.goes_back = Some(place.into());
         }
         let resolved = resolved.and_then(|planned| {
-            let own = route.own_frames(state.ingress, &state.txn)?;
+            let came_in = state.ingress;
+            let own = route.own_frames(came_in, &mut state.txn)?;
+            state.left_out = match &planned.0 {
+                Goal::Plan(plan) => state.txn.peek().left_out(plan),
+                Goal::Fixed(_) => route.left_out(came_in.switch, state.txn.peek()),
+            };
             let keeps_way = state.keeps_way && !planned.1.switches.is_empty();
             if own.is_empty() && !keeps_way {
                 return Ok(planned);
@@ -271,7 +281,7 @@ impl Run {
     /// Ends the run. Returns `None` if the run has already ended.
     pub fn finish(&self) -> Option<Finished> {
         let mut state = self.state.borrow_mut().take()?;
-        for cell in state.paths.iter().filter_map(|(path, looked)| looked.at(path)) {
+        for cell in state.paths.iter().flat_map(|(path, looked)| looked.at(path)) {
             state.txn.read(cell);
         }
         let account = state.take_account();
@@ -285,6 +295,7 @@ impl Run {
             wrote_at: state.wrote_at,
             made_at: state.made_at,
             goes_back: state.goes_back,
+            left_out: state.left_out,
             heard: state.heard,
             violations: state.violations,
             logged: state.logged,

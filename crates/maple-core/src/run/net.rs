@@ -100,14 +100,16 @@ impl Net {
         }
     }
 
-    /// The path with the fewest hops from `a`'s switch out of `b`, or an unreachable route.
+    /// The path with the fewest hops from `a`'s switch out of `b`, or an unreachable route. It is also unreachable if `b`
+    /// is absent: its switch is not there or has no such port, or the port leads to another switch. The run fails if that
+    /// route is returned all the same, and not as a part of a [`Route::union`].
     #[track_caller]
     pub fn shortest_path(&self, a: Location, b: Location) -> Route {
         let at = caller(Caller::caller());
         self.path_to(a.switch, b, None).unwrap_or_else(Route::unreachable).from_line(at)
     }
 
-    /// The path of least cost from `a`'s switch out of `b`, or an unreachable route. `weight` names the link attribute
+    /// The path of least cost from `a`'s switch out of `b`, or an unreachable route, as of [`Net::shortest_path`]. `weight` names the link attribute
     /// that says what a link costs (1 if the link has no such cost); [`UTILISATION`](crate::network::UTILISATION) is
     /// one that Maple measures. Without costs of that name this makes the run fail.
     #[track_caller]
@@ -153,7 +155,7 @@ impl Net {
 
     /// Sends a frame of f's own out of an edge port when the run commits, in addition to the packet's route. Each
     /// packet of this kind then comes to the controller. [`Route::answer`] sends to where the packet came from.
-    /// In a slice this makes the run fail if the port is not the slice's.
+    /// The run fails if the port is absent, or not a port of the slice that f runs in.
     #[track_caller]
     pub fn send(&self, at: Location, frame: Vec<u8>) {
         if let Err(error) = self.try_send(at, frame) {
@@ -202,9 +204,9 @@ impl Net {
         let path = Cell::Path { from, to: to.switch, weight, within: None };
         for cell in slice::paths(state.slice.as_ref(), path) {
             if let CellValue::Hops(found) = cell.evaluate(state.txn.peek()) {
-                let is_there = found.is_some();
-                let (route, looked) = Route::path(&cell, to, found);
-                state.note_state(Caller::caller(), || Asked::Path(cell.clone(), is_there));
+                let is_there = found.is_some().then(|| state.is_there(to));
+                let (route, looked) = Route::path(&cell, to, found, is_there);
+                state.note_state(Caller::caller(), || Asked::Path(cell.clone(), is_there == Some(true)));
                 state.paths.push((cell, looked));
                 return Some(route);
             }

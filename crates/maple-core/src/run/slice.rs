@@ -7,7 +7,7 @@ use super::{Net, RunState};
 use crate::network::{Gauge, Location, Mac, PortInfo, PortKind, Scope};
 use crate::policy_error::PolicyError;
 use crate::route::FrameError;
-use crate::state::{Cell, CellValue, Name, Read, Txn, Write};
+use crate::state::{Cell, CellValue, Name, Read, Txn, Write, is_place};
 
 /// For compositions.
 impl Net {
@@ -67,6 +67,11 @@ impl Net {
 }
 
 impl RunState {
+    /// Whether a place is there. A slice knows nothing of the ports of others.
+    pub(super) fn is_there(&self, at: Location) -> bool {
+        self.slice.as_ref().is_some_and(|scope| !scope.has_port(at)) || is_place(self.txn.peek().port(at))
+    }
+
     /// Reads as the slice that runs sees it.
     pub(super) fn read(&mut self, cell: Cell) -> CellValue {
         match &self.slice {
@@ -140,6 +145,7 @@ fn read(scope: &Scope, txn: &mut Txn, cell: Cell) -> CellValue {
             let path = read(scope, txn, Cell::Path { from, to, weight, within });
             CellValue::Exists(matches!(path, CellValue::Hops(Some(_))))
         }
+        Cell::IsPlace(at) => CellValue::Exists(is_place(port(scope, txn, at))),
         Cell::Flood(from, _) => txn.read(Cell::Flood(from, scope.of_ports_and_links())),
         Cell::Query(question) => txn.read(Cell::Query(question.in_slice(scope))),
         Cell::HostAddresses(_)

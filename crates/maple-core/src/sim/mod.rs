@@ -22,6 +22,8 @@ use crate::report::Report;
 use crate::state::{Snapshot, Store, Write};
 
 #[cfg(test)]
+mod absent;
+#[cfg(test)]
 mod audit;
 mod bridge;
 mod bundles;
@@ -354,6 +356,7 @@ impl Sim {
         }
     }
 
+<<<<<<< HEAD
     /// A switch says how a port is.
     fn tell_port(&mut self, at: Location) {
         let mut port = Port::new(at.port, [0; 6], "port");
@@ -362,6 +365,33 @@ impl Sim {
         self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
     }
 
+=======
+    /// Takes a port away from its switch. If it has a link, the far end goes down.
+    pub fn remove_port(&mut self, at: Location) {
+        if self.ports.remove(&at).is_none() {
+            return;
+        }
+        let status = PortStatus { reason: PortReason::Delete, port: Port::new(at.port, [0; 6], "port") };
+        self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
+        if let Some(peer) = self.links.get(&at).copied() {
+            self.set_port(peer, false);
+        }
+    }
+
+    /// Gives a switch a port without a link, which is up. [`Sim::rediscover`] finds out what is behind it.
+    pub fn add_port(&mut self, at: Location) {
+        self.ports.insert(at, true);
+        let status = PortStatus { reason: PortReason::Add, port: Port::new(at.port, [0; 6], "port") };
+        self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
+    }
+
+    /// A switch is gone.
+    #[cfg(test)]
+    pub fn disconnect(&mut self, dpid: Dpid) {
+        self.notify(dpid, Event::SwitchDown { dpid });
+    }
+
+>>>>>>> fdb335e (core: one absent port leaves out that port, and not the route)
     /// Has discovery find again what is behind a port that came up.
     pub fn rediscover(&mut self, at: Location) {
         match self.links.get(&at) {

@@ -72,6 +72,8 @@ pub enum Cell {
         /// Over the links of this part of the network.
         within: Option<Scope>,
     },
+    /// Whether packets can leave the network there: the port exists, and leads to no other switch.
+    IsPlace(Location),
     /// The names that links have costs by.
     Weights,
     /// The hops of a flood that starts at this switch: the spanning tree of the network, or of this part of it, and all
@@ -114,7 +116,7 @@ pub enum CellValue {
     Step(u8),
     /// Of [`Cell::Path`] (`None`: there is none) and [`Cell::Flood`].
     Hops(Option<Arc<[Hop]>>),
-    /// Of [`Cell::HasPath`].
+    /// Of [`Cell::HasPath`] and [`Cell::IsPlace`].
     Exists(bool),
     /// Of [`Cell::Path`], if links have no costs by that name.
     NoSuchWeight,
@@ -124,6 +126,11 @@ pub enum CellValue {
     Route(Result<Arc<Resolved>, RouteError>),
     /// Of [`Cell::Query`].
     Answer(Answer),
+}
+
+/// Whether a port of which this is known is a place where packets can leave the network.
+pub(crate) fn is_place(port: Option<PortInfo>) -> bool {
+    port.is_some_and(|port| !matches!(port.kind, PortKind::Link(_)))
 }
 
 impl Cell {
@@ -164,6 +171,7 @@ impl Cell {
                 let path = Cell::Path { from: *from, to: *to, weight: weight.clone(), within: within.clone() };
                 CellValue::Exists(matches!(path.evaluate(state), CellValue::Hops(Some(_))))
             }
+            Cell::IsPlace(at) => CellValue::Exists(is_place(state.port(*at))),
             Cell::Weights => CellValue::Names(state.weights().cloned().collect()),
             Cell::Path { .. } | Cell::Flood(..) | Cell::Route(_) => state.derive(self),
             Cell::Query(question) => CellValue::Answer(question.answer(state)),

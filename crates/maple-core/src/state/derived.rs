@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use super::{Cell, CellValue, Name, Snapshot, Txn, sync};
 use crate::network::graph::{self, Distances, Graph};
 use crate::network::{Hop, Location, PortInfo, Reduced, Scope};
-use crate::plan::{Plan, Resolved, RouteError, Topology};
+use crate::plan::{Absence, LeftOut, Plan, Resolved, RouteError, Topology};
 
 /// When something last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +114,16 @@ impl Snapshot {
             CellValue::Route(resolved) => resolved,
             _ => Err(RouteError::NotAtIngress { ingress: plan.ingress() }),
         }
+    }
+
+    /// The places that a route's plan leaves out because they are absent.
+    pub(crate) fn left_out(&self, plan: &Plan) -> Vec<LeftOut> {
+        plan.left_out(|at| self.absence(at))
+    }
+
+    /// Why a place is absent; `None` if it is there.
+    pub(crate) fn absence(&self, at: Location) -> Option<Absence> {
+        Absence::of(self.port(at), || self.ports_of(at.switch).map(|(port, _)| port).collect())
     }
 
     /// What a plan resolves to, and the cells that this rests on.

@@ -69,6 +69,7 @@ mod schedules;
 mod tests;
 
 pub use atomically::{Access, Attempt, ExclusiveCommit, Patience, Read, Stop, Stopped, Tx, View};
+pub(crate) use cell::is_place;
 pub use cell::{Cell, CellValue};
 pub(crate) use dependents::AddressKinds;
 pub use dependents::WaiterId;

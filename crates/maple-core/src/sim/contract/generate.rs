@@ -181,6 +181,10 @@ pub enum Step {
     LinkUp(usize),
     /// A host moves, and its old port may notice that.
     Move { host: usize, to: usize },
+    /// A port for hosts is taken from its switch.
+    RemovePort(usize),
+    /// It is there again, perhaps with its host.
+    AddPort(usize),
     /// The state is written from outside the policy.
     Write(Change),
     /// Everything is withdrawn.
@@ -273,6 +277,8 @@ pub fn steps_of_flows(random: &mut Random, shape: &Shape, count: usize, flows: u
             81 => Step::Flap { host, frame: packet() },
             82 => Step::LoseRule(dpid, random.below(8)),
             83 => Step::Shrink(dpid, 6 + random.below(8)),
+            84 if random.chance(50) => Step::RemovePort(random.below(edges)),
+            84 | 85 => Step::AddPort(random.below(edges)),
             _ => Step::Rest,
         };
         all.push(step);

@@ -199,6 +199,19 @@ impl<'a> Play<'a> {
                 self.truth.insert(mac, to);
                 self.sim.place_host(mac, to);
             }
+            Step::RemovePort(edge) | Step::AddPort(edge) => {
+                let at = self.edges[*edge];
+                match (step, self.sim.edge_ports().contains(&at)) {
+                    (Step::RemovePort(_), true) => self.sim.remove_port(at),
+                    (Step::AddPort(_), false) => {
+                        self.sim.add_port(at);
+                        self.sim.run_for(Duration::from_millis(5));
+                        self.sim.rediscover(at);
+                    }
+                    _ => return Ok(()),
+                }
+                self.lossy = true;
+            }
             Step::Write(change) => {
                 if self.case.sliced {
                     self.sim.tell(in_red(change.event()));
