@@ -245,6 +245,26 @@ def test_a_policy_that_fails_on_every_packet_is_a_failure(tmp_path: Path, answer
     assert "delivered as f says" in done.stdout
 
 
+def test_places_that_are_left_out_are_said_once_with_the_line_and_nothing_fails(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from maple import *\n"
+        "@policy\n"
+        "def mine(pkt, net):\n"
+        "    here = (pkt.switch, int(pkt.in_port))\n"
+        "    others = [(1, 1), (2, 1), (1, 77), (9, 3), (9, 4)]\n"
+        "    return multicast([net.shortest_path(here, place) for place in others if place != here])\n"
+    )
+    done = maple("run", str(path), "--emulate", "linear:2", "--traffic", "1s")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [line for line in done.stdout.splitlines() if "leaves out" in line]
+    assert len(told) == 2, told
+    where = r"mine\.py:6: the route leaves out "
+    assert any(re.search(where + r"\S+:77, where no packet can leave the network: its switch has the", line) for line in told)
+    assert any(re.search(where + r"the ports of switch 0+9, which is not there", line) for line in told)
+    assert "the policy failed" not in done.stdout
+
+
 FILTERS = """\
 @10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t1024 : 2047\t0x06/0xFF\t0x0000/0x0000\t
 @0.0.0.0/0\t10.0.0.0/8\t0 : 65535\t53 : 53\t0x00/0x00\t0x0000/0x0000\t

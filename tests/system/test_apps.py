@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from harness import EXAMPLES, MAPLE, sh, wait_for
+from harness import EXAMPLES, MAPLE, sh, vsctl, wait_for
 
 pytest.importorskip("mininet", reason="system tests need Mininet")
 from lab import TOOL, Ears, Lab, Part, line_of
@@ -283,6 +283,31 @@ def test_vlans_keep_apart_and_a_gateway_joins_them(under, ring):
         wanted = MAC["h4"].replace(":", "") + "02000a010afe" + "810000140800"
         assert line_of(hears)[:36] == wanted
     fine(maple, ring)
+
+
+def test_a_vlan_serves_the_ports_that_are_there_while_one_goes_and_comes(under, ring):
+    maple = under("from maple.apps import vlans\nnetwork = vlans({(1, 1): 10, (2, 1): 10, (3, 1): 10, (1, 9): 10})\n")
+
+    def broadcast(heard):
+        with Ears(ring, ["h2", "h3"], MARK) as ears:
+            ring.tool("h1", "udp", "255.255.255.255", 9, "10.0.0.1", MARK)
+            wait_for("the broadcast", lambda: ears.heard() == heard, timeout=5)
+
+    broadcast({"h2": 1, "h3": 1})
+    switch, port = ring["s3"].name, f"{ring['s3'].name}-eth1"
+    vsctl("del-port", switch, port)
+    try:
+        kinds = lambda: [port["kind"] for known in maple.show("switches") for port in known["ports"]]  # noqa: E731
+        wait_for("the port to be gone", lambda: kinds().count("edge") == 3)
+        broadcast({"h2": 1, "h3": 0})
+    finally:
+        vsctl("add-port", switch, port, "--", "set", "Interface", port, "ofport_request=1")
+    ring.wait_known(maple)
+    broadcast({"h2": 1, "h3": 1})
+    ring.wait_agreement(maple)
+    assert maple.count("policy_errors") == 0
+    told = [error["text"] for error in maple.show("errors") if "leaves out" in error["text"]]
+    assert sorted(text.split("leaves out ")[1].split(",")[0] for text in told) == [f"{1:016x}:9", f"{3:016x}:1"], told
 
 
 def test_flows_take_both_ways_round_the_ring(under, ring):
