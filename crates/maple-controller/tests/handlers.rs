@@ -24,7 +24,7 @@ fn serving<H: Handler + 'static>(make: impl Fn() -> H + Send + Sync + 'static) -
 fn up(maple: &Maple, version: Version, dpid: u64) -> Peer {
     let mut peer = Peer::begin(maple.address, version, dpid);
     assert!(peer.pump(LONG, |_, message| matches!(message, Message::SetConfig(_))));
-    let switches = || maple.handle.switches().iter().any(|switch| switch.dpid == peer.dpid);
+    let switches = || maple.connected().iter().any(|switch| switch.dpid == peer.dpid);
     eventually("the switch is up", switches);
     peer.seen.clear();
     peer
@@ -156,7 +156,7 @@ fn a_handler_hears_everything_in_order_and_wakes_in_time() {
         hear(&mut peer, "packet 20");
         hear(&mut peer, "port 3");
         hear(&mut peer, "packet 30");
-        assert_eq!(maple.handle.switches().last().map(|switch| switch.ports.len()), Some(3));
+        assert_eq!(maple.connected().last().map(|switch| switch.ports.len()), Some(3));
     }
 }
 
@@ -198,7 +198,7 @@ fn a_switch_that_does_not_read_is_not_read_from_and_others_are_served() {
         }
         assert!(sent < 1 << 30 && began.elapsed() < LONG * 3, "it is still read from");
     }
-    let waiting = maple.handle.switches()[0].waiting_bytes;
+    let waiting = maple.connected()[0].waiting_bytes;
     assert!(waiting > 0 && waiting < 1 << 20, "{waiting} bytes wait: the answers to one read at most");
     other.send(1, &packet_in(1, frame(1, 2)));
     assert!(matches!(answer(&mut other), Message::PacketOut(_)));
@@ -212,10 +212,10 @@ fn a_switch_that_does_not_read_is_not_read_from_and_others_are_served() {
         while let Ok(read @ 1..) = silent.stream.read(&mut chunk) {
             got += read;
         }
-        maple.handle.switches().iter().all(|switch| switch.waiting_bytes == 0)
+        maple.connected().iter().all(|switch| switch.waiting_bytes == 0)
     });
     assert!(got > waiting);
-    assert_eq!(maple.handle.switches().len(), 2, "it is still connected");
+    assert_eq!(maple.connected().len(), 2, "it is still connected");
 }
 
 #[test]

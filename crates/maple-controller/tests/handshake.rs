@@ -21,7 +21,7 @@ fn quick() -> Deadlines {
 fn switches_of_both_versions_come_up_and_are_shown() {
     let maple = Maple::start();
     let _peers = [Peer::up(&maple, Version::Of10, 0x10), Peer::up(&maple, Version::Of13, 0x13)];
-    let switches = maple.handle.switches();
+    let switches = maple.connected();
     let shown: Vec<(Dpid, Version, usize)> = switches.iter().map(|s| (s.dpid, s.version, s.ports.len())).collect();
     assert_eq!(shown, [(Dpid(0x10), Version::Of10, 2), (Dpid(0x13), Version::Of13, 2)]);
     assert_eq!(switches[0].description, "Test peer 1");
@@ -100,7 +100,7 @@ fn nothing_before_a_hello_is_believed() {
         peer.send(2, &hello(4, None));
         assert!(peer.error().is_some() && peer.is_closed(), "{message:?}");
     }
-    assert_eq!(maple.handle.switches(), []);
+    assert_eq!(maple.connected(), []);
     assert_eq!(maple.count("of_packet_ins"), 0);
 }
 
@@ -192,7 +192,7 @@ fn a_second_connection_replaces_one_that_is_dead() {
         let mut second = Peer::up(&maple, Version::Of13, 7);
         second.echo();
         assert_eq!((maple.count("of_replaced_connections"), maple.count("of_dp_connections")), (1, 2));
-        assert_eq!(maple.handle.switches().len(), 1);
+        assert_eq!(maple.connected().len(), 1);
         let notices = maple.notices();
         assert!(
             notices.iter().any(|n| n.contains("connected again, and this connection did not answer")),
@@ -232,7 +232,7 @@ fn a_half_open_connection_is_noticed_by_its_silence() {
     let maple = Maple::impatient(Deadlines { idle: second, echo: second * 2, ..Deadlines::default() });
     let mut alive = Peer::up(&maple, Version::Of13, 1);
     let half_open = Peer::up(&maple, Version::Of13, 2);
-    let gone = || maple.handle.switches().iter().all(|switch| switch.dpid != Dpid(2));
+    let gone = || maple.connected().iter().all(|switch| switch.dpid != Dpid(2));
     let start = std::time::Instant::now();
     while !gone() {
         assert!(start.elapsed() < LONG);

@@ -68,7 +68,7 @@ fn a_malformed_message_costs_its_own_connection_and_is_answered_with_an_error() 
         assert!(bystander.echo() < PROMPT, "{what}");
     }
     assert_eq!(maple.count("of_malformed"), bad.len() as u64);
-    assert_eq!(maple.handle.switches().len(), 1);
+    assert_eq!(maple.connected().len(), 1);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn replies_that_nobody_asked_for_are_ignored() {
     peer.answer(3, &Message::FeaturesRequest);
     peer.echo();
     assert!(maple.count("of_unexpected_replies") >= 4);
-    assert_eq!(maple.handle.switches()[0].dpid, maple_wire::Dpid(1), "a switch does not change who it is");
+    assert_eq!(maple.connected()[0].dpid, maple_wire::Dpid(1), "a switch does not change who it is");
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn one_that_drips_a_message_forever_is_given_up() {
     let mut dripper = Peer::up(&maple, Version::Of13, 2);
     dripper.send_bytes(&[4, 2, 0xff, 0xff, 0, 0, 0, 0]);
     let start = Instant::now();
-    while maple.handle.switches().len() == 1 {
+    while maple.connected().len() == 1 {
         assert!(start.elapsed() < LONG);
         dripper.send_bytes(&[0]);
         std::thread::sleep(Duration::from_millis(10));
@@ -186,7 +186,7 @@ fn a_switch_that_never_reads_stops_being_read_is_cut_off_and_delays_nobody() {
     let mut most = 0;
     while maple.count("of_not_reading") == 0 {
         assert!(bystander.echo() < PROMPT);
-        most = most.max(maple.handle.switches().iter().map(|switch| switch.waiting_bytes).max().unwrap_or(0));
+        most = most.max(maple.connected().iter().map(|switch| switch.waiting_bytes).max().unwrap_or(0));
     }
     assert!(most < 1024 * 1024, "{most} bytes waited");
     let sent = flood.join().unwrap();
@@ -209,7 +209,7 @@ fn a_switch_is_cut_off_at_the_hard_bound() {
         deaf.send_bytes(&bytes);
     }
     assert!(bystander.echo() < PROMPT);
-    assert_eq!(maple.handle.switches().len(), 1);
+    assert_eq!(maple.connected().len(), 1);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn errors_and_full_tables_never_lose_a_switch() {
         peer.echo();
         peers.push(peer);
     }
-    assert_eq!(maple.handle.switches().len(), 2);
+    assert_eq!(maple.connected().len(), 2);
     assert!(maple.count("of_errors") >= 4);
 }
 
@@ -309,7 +309,7 @@ fn odd_ports_and_packets_are_survived() {
         peer.echo();
         peers.push(peer);
     }
-    assert_eq!(maple.handle.switches().len(), 2);
+    assert_eq!(maple.connected().len(), 2);
     assert_eq!(maple.handle.hosts(), []);
 }
 

@@ -31,7 +31,7 @@ fn five_hundred_reconnects_leak_nothing() {
     assert!(maple.count("of_dp_connections") > 450, "most of them came up");
     assert_eq!(open_after, open, "descriptors");
     bystander.echo();
-    assert_eq!(maple.handle.switches().len(), 1);
+    assert_eq!(maple.connected().len(), 1);
     let grown = pages_after.saturating_sub(pages) * 4096;
     assert!(grown < 16 * 1024 * 1024, "{grown} bytes more after 500 reconnects");
 }

@@ -100,8 +100,8 @@ fn a_listener_hears_of_switches_ports_and_the_packets_that_it_wants() {
             down == 2
         });
         emulation.stop().unwrap();
-        eventually("all switches are gone", || maple.handle.switches().is_empty());
-        let gone = all(&listener).into_iter().filter(|at| matches!(at, NetworkEvent::SwitchDown(_))).count();
+        eventually("all switches are gone", || maple.connected().is_empty());
+        let gone = all(&listener).into_iter().filter(|at| matches!(at, NetworkEvent::SwitchUnreachable(_))).count();
         assert_eq!((gone, listener.lost()), (4, 0));
         drop(maple);
         assert_eq!(listener.next(LONG), Err(ListenError::Ended));

@@ -85,7 +85,7 @@ impl Shards {
         let mut peers: Vec<Peer> = (1..=4).map(|dpid| Peer::begin(maple.address, version, dpid)).collect();
         peers.iter_mut().for_each(Peer::finish);
         let mut shards = Shards { maple, peers, sent: [0; 4], ticks, downs };
-        eventually("all are up", || shards.maple.handle.switches().len() == 4);
+        eventually("all are up", || shards.maple.connected().len() == 4);
         let mut peers = std::mem::take(&mut shards.peers);
         peers.sort_by_key(|peer| shards.shard(peer.dpid));
         shards.peers = peers;
@@ -95,7 +95,7 @@ impl Shards {
 
     /// The number of the shard that has this switch.
     fn shard(&self, dpid: Dpid) -> Option<u8> {
-        self.maple.handle.switches().iter().find(|switch| switch.dpid == dpid).map(|switch| switch.shard.0)
+        self.maple.connected().iter().find(|switch| switch.dpid == dpid).map(|switch| switch.shard.0)
     }
 
     /// Keeps these switches busy until `done`. How many packets all have sent since the start.
@@ -148,7 +148,7 @@ fn a_switch_moves_from_a_busy_shard_to_an_idle_one_and_loses_nothing() {
         let ticked = Arc::clone(&shards.ticks);
         let sent = shards.busy(&[0, 1], |maple| {
             maple.wait_for("of_migrated", 1);
-            eventually("it has arrived", || maple.handle.switches().len() == 4);
+            eventually("it has arrived", || maple.connected().len() == 4);
             ticks = ticked.load(Ordering::Relaxed);
             // It is used for a while where it is now.
             std::thread::sleep(SHORT);
@@ -158,7 +158,7 @@ fn a_switch_moves_from_a_busy_shard_to_an_idle_one_and_loses_nothing() {
         assert_eq!((shards.maple.count("of_packet_ins"), shards.maple.count("of_migrated")), (sent, 1));
         assert_eq!(shards.downs.load(Ordering::Relaxed), 0);
         shards.peers.drain(..2);
-        eventually("two are gone", || shards.maple.handle.switches().len() == 2);
+        eventually("two are gone", || shards.maple.connected().len() == 2);
         assert_eq!(shards.downs.load(Ordering::Relaxed), 2, "and their handlers heard it once");
         let took = shards.maple.count("of_migration_nanoseconds");
         println!("moving a switch took {took} ns from its last turn at one shard to its first at the other");
@@ -185,6 +185,6 @@ fn a_switch_that_moved_stays_for_a_while_even_if_it_would_go_back() {
     // Now the other shard is the busy one. Of its three switches one goes, but not the one that came.
     let busy = at_second(&shards);
     shards.busy(&busy, |maple| maple.wait_for("of_migrated", 2));
-    eventually("it has arrived", || shards.maple.handle.switches().len() == 4);
+    eventually("it has arrived", || shards.maple.connected().len() == 4);
     assert_eq!(shards.shard(shards.peers[moved].dpid), second);
 }

@@ -74,7 +74,7 @@ fn links_and_edge_ports_are_found_in_both_versions_and_over_several_shards() {
     for version in BOTH {
         for workers in [1, 3] {
             let (maple, emulation) = network("ring:4", version, workers);
-            let shards: std::collections::BTreeSet<u8> = maple.handle.switches().iter().map(|s| s.shard.0).collect();
+            let shards: std::collections::BTreeSet<u8> = maple.connected().iter().map(|s| s.shard.0).collect();
             assert_eq!(shards.len(), workers.min(4), "switches are spread");
             assert_eq!(maple.count("lldp_forged") + maple.count("lldp_replayed"), 0);
             emulation.stop().unwrap();
@@ -93,7 +93,7 @@ fn hosts_reach_each_other_and_are_known() {
         assert!(maple.count("of_packet_ins") > 0 && maple.count("of_flow_mods") > 0);
         // What the controller believes is what the switches have.
         eventually("the rules are the same", || {
-            maple.handle.switches().iter().all(|switch| {
+            maple.connected().iter().all(|switch| {
                 let installed = emulation.rules(switch.dpid).unwrap();
                 let believed = maple.handle.rules(switch.dpid);
                 installed.len() == believed.len()
@@ -254,7 +254,7 @@ fn a_policy_that_panics_stops_nothing_and_is_reported_once() {
     let told: Vec<_> = errors.iter().filter(|error| error.text.contains("the policy panicked: f is broken")).collect();
     assert_eq!(told.len(), 1);
     assert!(told[0].packets >= Some(3), "{told:?}");
-    assert_eq!((maple.handle.failure(), maple.handle.switches().len()), (None, 1));
+    assert_eq!((maple.handle.failure(), maple.connected().len()), (None, 1));
 }
 
 #[test]

@@ -72,13 +72,13 @@ fn open_vswitch_connects_and_stays_with_default_protocols_and_each_version_force
     let wanted = [("d", "", Version::Of13), ("v10", "OpenFlow10", Version::Of10), ("v13", "OpenFlow13", Version::Of13)];
     let bridges: Vec<Bridge> = wanted.iter().map(|(name, protocols, _)| bridge(name, protocols, &maple)).collect();
     let start = std::time::Instant::now();
-    while maple.handle.switches().len() < 3 && start.elapsed() < common::LONG {
+    while maple.connected().len() < 3 && start.elapsed() < common::LONG {
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert_eq!(maple.handle.switches().len(), 3, "{:?}", maple.notices());
+    assert_eq!(maple.connected().len(), 3, "{:?}", maple.notices());
     for (bridge, (_, _, version)) in bridges.iter().zip(wanted) {
         let dpid = get(&["get", "bridge", &bridge.0, "datapath_id"]).trim_matches('"').parse().unwrap();
-        let switch = maple.handle.switches().into_iter().find(|switch| switch.dpid == dpid).expect("it is shown");
+        let switch = maple.connected().into_iter().find(|switch| switch.dpid == dpid).expect("it is shown");
         assert_eq!(switch.version, version, "{}", bridge.0);
         assert!(switch.description.contains("Open vSwitch"), "{}", switch.description);
         eventually("it has its rules", || {
@@ -105,7 +105,7 @@ fn open_vswitch_with_1_5_only_is_refused() {
     maple.wait_for("of_handshake_failures", 1);
     let notices = maple.notices();
     assert!(notices.iter().any(|notice| notice.contains("this switch offers only 1.5")), "{notices:?}");
-    assert_eq!(maple.handle.switches(), []);
+    assert_eq!(maple.connected(), []);
 }
 
 #[test]

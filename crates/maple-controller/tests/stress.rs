@@ -42,7 +42,7 @@ fn up(maple: &Maple, version: Version, dpid: u64) -> Peer {
         configured && asked
     });
     assert!(done);
-    eventually("the switch is up", || maple.handle.switches().iter().any(|switch| switch.dpid == peer.dpid));
+    eventually("the switch is up", || maple.connected().iter().any(|switch| switch.dpid == peer.dpid));
     peer.seen.clear();
     peer
 }
@@ -135,7 +135,7 @@ fn a_storm_of_reconnects_leaves_everything_as_it_was() {
         }
     });
     eventually("all but one are gone", || maple.handle.stats().connections == 1);
-    assert_eq!(maple.handle.switches().len(), 1);
+    assert_eq!(maple.connected().len(), 1);
     let survivor = up(&maple, Version::Of10, 1);
     assert_eq!(maple.count("of_dp_connections"), maple.count("of_dp_disconnections") + 2);
     drop(survivor);
@@ -294,7 +294,7 @@ fn one_that_never_reads_is_held_and_others_are_answered_in_the_meantime() {
         assert!(matches!(other.receive(LONG), Some((_, Message::PacketOut(_)))));
     }
     assert_eq!(maple.count("of_packet_ins"), taken + 100, "it is not read from");
-    let waiting = maple.handle.switches()[0].waiting_bytes;
+    let waiting = maple.connected()[0].waiting_bytes;
     assert!(waiting <= 2 * READ_SHARE, "{waiting} bytes wait: the answers to one read");
 
     // What it gets in the end is whole.
@@ -330,7 +330,7 @@ fn silent_switches_cost_no_turns() {
             peer
         })
         .collect();
-    eventually("all are up", || maple.handle.switches().len() == peers.len());
+    eventually("all are up", || maple.connected().len() == peers.len());
     let turns = maple.count("turns");
     std::thread::sleep(Duration::from_millis(500));
     let turns = maple.count("turns") - turns;

@@ -66,7 +66,7 @@ fn a_switch_comes_up_and_is_served_in_both_versions() {
             replies == 12
         }));
         peers.push(peer);
-        assert_eq!(maple.handle.switches().len(), peers.len());
+        assert_eq!(maple.connected().len(), peers.len());
     }
 }
 
@@ -124,7 +124,7 @@ fn a_certificate_may_only_be_its_switches() {
     let notice = refusal(&maple, connect(maple.address, &second));
     assert!(notice.contains("datapath id 0000000000000001 belongs to another certificate than"), "{notice}");
     Peer::begin_on(connect(maple.address, &second), 3).pump(LONG, |_, _| false);
-    assert_eq!((maple.count("of_wrong_certificates"), maple.handle.switches().len()), (2, 3));
+    assert_eq!((maple.count("of_wrong_certificates"), maple.connected().len()), (2, 3));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn files_are_read_again_without_an_end_of_sessions() {
     peer.echo();
     let mut refused = Peer::begin_on(connect(maple.address, &own), 3);
     assert!(refused.is_closed(), "also if it resumes");
-    assert_eq!(maple.handle.switches().len(), 2);
+    assert_eq!(maple.connected().len(), 2);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn the_end_of_a_session_is_the_end_of_its_switch() {
         let mut gone = Peer::begin_on(connect(maple.address, &config), 2);
         gone.finish();
         drop(gone);
-        eventually("it is gone", || maple.handle.switches().len() == 1);
+        eventually("it is gone", || maple.connected().len() == 1);
         // One that ends its session, and sends something after that.
         let mut tcp = TcpStream::connect(maple.address).expect("it accepts");
         let name = rustls::pki_types::ServerName::try_from("controller.example").expect("a name");

@@ -25,15 +25,11 @@ pub(crate) use resolve::Goal;
 pub use view::{Delivery, RouteView};
 
 use crate::network::{Hop, Location};
-<<<<<<< HEAD
-use crate::plan::{Branch, Flood, PathTo};
-=======
->>>>>>> fdb335e (core: one absent port leaves out that port, and not the route)
 pub use crate::plan::{
     Absence, FRAME_BYTES, FrameError, LeftOut, Limit, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops,
     Treatment, Unit, is_settable,
 };
-use crate::plan::{Branch, PathTo};
+use crate::plan::{Branch, Flood, PathTo};
 use crate::state::Cell;
 use crate::trace::{Source, caller};
 

@@ -11,6 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use maple_controller::status::SwitchStatus;
 use maple_controller::tls::Tls;
 use maple_controller::{Controller, ControllerOptions, Deadlines, Handle};
 use maple_core::{Net, PacketHandle, Route};
@@ -83,6 +84,11 @@ impl Maple {
     /// Waits until a count is this high.
     pub fn wait_for(&self, name: &str, least: u64) {
         eventually(&format!("{name} >= {least}"), || self.count(name) >= least);
+    }
+
+    /// The switches with a control connection.
+    pub fn connected(&self) -> Vec<SwitchStatus> {
+        self.handle.switches().into_iter().filter(|switch| switch.unreachable.is_none()).collect()
     }
 
     /// All notices so far, as text.

@@ -42,7 +42,8 @@ fn networks_obey_policies_while_the_state_changes() {
 fn networks_obey_policies_while_links_hosts_and_switches_come_and_go() {
     let counts = run_all(Flavour::Hard);
     assert!(is_few() || counts.exact > 3 * counts.choice, "most frames must have one answer: {counts:?}");
-    assert!(is_few() || counts.exact > 30 * counts.excuses(), "too many excuses to prove anything: {counts:?}");
+    // What a switch that is cut off does by the rules that it has is excused.
+    assert!(is_few() || counts.exact > 15 * counts.excuses(), "too many excuses to prove anything: {counts:?}");
 }
 
 #[test]

@@ -292,22 +292,15 @@ impl PlanOf {
         // Whether it may go nowhere without being wrong.
         let mut may_be_empty = self.is_multicast;
         for branch in &self.branches {
-<<<<<<< HEAD
-            if branch.flood.is_on()
-                && let Some(hops) = topology.flood(ingress, branch.within.as_ref())
-            {
-                all.extend(hops.iter().map(|hop| (*hop, (branch.treatment.clone(), true))));
-=======
             let mut add = |hop, far: Option<FarEnd>| match far {
                 Some(far) => drop(ways.insert(hop, Way { treatment: branch.treatment.clone(), far })),
                 None => absent.push(hop),
             };
-            if branch.flood {
+            if branch.flood.is_on() {
                 may_be_empty = true;
                 for hop in topology.flood(ingress, branch.within.as_ref()).iter().flat_map(|hops| hops.iter()) {
                     add(*hop, self.behind(*hop, Named::ByFlood, topology));
                 }
->>>>>>> fdb335e (core: one absent port leaves out that port, and not the route)
             }
             let ports = branch.ports.iter().map(|port| (Hop::new(ingress, *port), Named::AsEnd));
             let mut hops: Vec<_> = ports.chain(branch.hops.iter().map(|hop| (*hop, Named::AsHop))).collect();

@@ -7,11 +7,8 @@ use maple_wire::{Dpid, Field, Version};
 use super::Route;
 use crate::network::{Location, OwnFrame, PortKind};
 use crate::plan::{
-<<<<<<< HEAD
-    Branch, FRAME_BYTES, Flood, FrameError, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops, is_settable,
-=======
-    Branch, FRAME_BYTES, FrameError, LeftOut, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops, is_settable,
->>>>>>> fdb335e (core: one absent port leaves out that port, and not the route)
+    Branch, FRAME_BYTES, Flood, FrameError, LeftOut, MOST_FRAMES, Meter, Plan, Resolved, RouteError, SwitchHops,
+    is_settable,
 };
 use crate::state::{Cell, CellValue, Snapshot, Txn};
 
@@ -147,15 +144,11 @@ impl Route {
 
     /// The part of the route that determines its hops.
     pub(super) fn plan(&self, ingress: Dpid) -> Plan {
-<<<<<<< HEAD
         let mut branches = self.branches.clone();
         for branch in branches.iter_mut().filter(|branch| branch.flood.is_on()) {
             branch.flood = Flood::All;
         }
-        Plan::new(ingress, branches, self.meter.clone())
-=======
-        Plan::new(ingress, self.branches.clone(), self.is_multicast, self.meter.clone())
->>>>>>> fdb335e (core: one absent port leaves out that port, and not the route)
+        Plan::new(ingress, branches, self.is_multicast, self.meter.clone())
     }
 
     /// Whether a packet that came in here can take the route, now. What this rests on is read through `txn`.

@@ -356,7 +356,6 @@ impl Sim {
         }
     }
 
-<<<<<<< HEAD
     /// A switch says how a port is.
     fn tell_port(&mut self, at: Location) {
         let mut port = Port::new(at.port, [0; 6], "port");
@@ -365,7 +364,6 @@ impl Sim {
         self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
     }
 
-=======
     /// Takes a port away from its switch. If it has a link, the far end goes down.
     pub fn remove_port(&mut self, at: Location) {
         if self.ports.remove(&at).is_none() {
@@ -391,7 +389,6 @@ impl Sim {
         self.notify(dpid, Event::SwitchDown { dpid });
     }
 
->>>>>>> fdb335e (core: one absent port leaves out that port, and not the route)
     /// Has discovery find again what is behind a port that came up.
     pub fn rediscover(&mut self, at: Location) {
         match self.links.get(&at) {
