@@ -18,7 +18,8 @@ use crate::port::PortNo;
 pub struct Constraint {
     /// The field.
     pub field: Field,
-    /// The value, zero outside the mask.
+    /// The value, zero outside the mask. Only an ICMP type or code that came in by 1.0 can have more bits; it fits
+    /// nothing.
     pub value: u128,
     /// The bits that count. Zero only if a message came in so; then it only requires that the packet has the field.
     pub mask: u128,

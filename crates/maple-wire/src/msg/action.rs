@@ -91,7 +91,7 @@ impl<'a> ActionView<'a> {
     fn of10(&self) -> Result<Option<Action>> {
         let body = self.body();
         exactly(
-            "action",
+            BODY,
             body,
             match self.kind() {
                 kind10::SET_DL_SRC | kind10::SET_DL_DST | kind10::ENQUEUE => 12,
@@ -121,7 +121,7 @@ impl<'a> ActionView<'a> {
     fn of13(&self) -> Result<Option<Action>> {
         let body = self.body();
         exactly(
-            "action",
+            BODY,
             body,
             match self.kind() {
                 kind13::OUTPUT => 12,
@@ -152,10 +152,15 @@ impl<'a> ActionView<'a> {
     }
 }
 
+/// What errors call the body of an action that is too long or too short for its type.
+const BODY: &str = "body of an action";
+/// What errors call a set-field whose field has another length, or that has another length than its field.
+const SET_FIELD: &str = "set-field";
+
 /// The set-field action of 1.3 with this body; `None` for unknown fields, and for masks, which 1.3 does not have.
 fn set_field(body: &[u8]) -> Result<Option<Action>> {
-    let entry = OxmView::first(body)?;
-    exactly("set-field", body, padded(offset::BODY + entry.len()) - offset::BODY)?;
+    let entry = OxmView::first(body).map_err(|_| Error::BadLength { what: SET_FIELD, length: body.len() })?;
+    exactly(SET_FIELD, body, padded(offset::BODY + entry.len()) - offset::BODY)?;
     let exact = entry.constraint().filter(|_| !entry.has_mask());
     Ok(exact.map(Action::SetField))
 }

@@ -162,7 +162,7 @@ impl FlowRemoved {
     pub fn emit(&self, version: Version, out: &mut Vec<u8>) -> Result<()> {
         let of13 = version == Version::Of13;
         if !of13 {
-            matching::emit(&self.matching, version, out)?;
+            matching::emit_reported(&self.matching, version, out)?;
         }
         out.put_u64(self.cookie);
         out.put_u16(self.priority);
@@ -174,7 +174,7 @@ impl FlowRemoved {
         out.put_u16(if of13 { self.hard_timeout } else { 0 });
         out.put_u64(self.packet_count);
         out.put_u64(self.byte_count);
-        if of13 { matching::emit(&self.matching, version, out) } else { Ok(()) }
+        if of13 { matching::emit_reported(&self.matching, version, out) } else { Ok(()) }
     }
 }
 

@@ -25,6 +25,8 @@ mod kind {
     pub const EXPERIMENTER: u16 = 0xffff;
 }
 
+/// What errors call the body of an instruction that is too long or too short for its type.
+const BODY: &str = "body of an instruction";
 const LAYOUT: Layout = Layout { what: "instruction", length_at: offset::LENGTH, min: 8, multiple: 8, pad_to: 1 };
 
 /// A view of one instruction of 1.3.
@@ -51,7 +53,7 @@ impl<'a> InstructionView<'a> {
 
     /// The owned form. Fails if an instruction of a known type has the wrong length for it, or a bad action.
     pub fn to_instruction(&self) -> Result<Instruction> {
-        let (body, what) = (self.body(), LAYOUT.what);
+        let (body, what) = (self.body(), BODY);
         match self.kind() {
             kind::GOTO_TABLE | kind::CLEAR_ACTIONS | kind::METER => exactly(what, body, 4)?,
             kind::WRITE_METADATA => exactly(what, body, 20)?,

@@ -64,12 +64,13 @@ const VLAN_PRESENT: u128 = 0x1000;
 
 const IPV4: u128 = 0x0800;
 const ARP: u128 = 0x0806;
+const IPV6: u128 = 0x86dd;
 
 /// The length of a 1.0 match.
 pub(super) const OF10_LEN: usize = offset10::END;
 
 /// The OXM fields that a 1.0 match can have, in OXM order.
-const OF10_FIELDS: [Field; 21] = [
+const OF10_FIELDS: [Field; 23] = [
     Field::InPort,
     Field::EthDst,
     Field::EthSrc,
@@ -91,6 +92,8 @@ const OF10_FIELDS: [Field; 21] = [
     Field::ArpOp,
     Field::ArpSpa,
     Field::ArpTpa,
+    Field::Icmpv6Type,
+    Field::Icmpv6Code,
 ];
 
 /// A view of a match in either version.
@@ -154,10 +157,16 @@ impl<'a> MatchView<'a> {
     }
 
     /// The condition of a 1.0 match on `field`.
+    ///
+    /// 1.0 knows nothing of IPv6. Here the fields that IPv4 and IPv6 share are conditions on both, as in Open vSwitch.
     fn of10(&self, field: Field) -> Option<Constraint> {
         use wildcard as w;
         let exact = |bit: u32, value: u128| self.cares(bit).then(|| Constraint::exact(field, value));
-        let (ip, arp) = (self.eth_type() == Some(IPV4), self.eth_type() == Some(ARP));
+        // The type and the code of ICMP have 16 bits here. What is more than 8 bits can say fits nothing.
+        let whole =
+            |bit: u32, value: u128| self.cares(bit).then(|| Constraint { field, value, mask: field.full_mask() });
+        let (ipv4, arp) = (self.eth_type() == Some(IPV4), self.eth_type() == Some(ARP));
+        let ip = ipv4 || self.eth_type() == Some(IPV6);
         let wide = |at| u128::from(u16_at(self.bytes, at));
         match field {
             Field::InPort => exact(w::IN_PORT, PortNo::from_of10(u16_at(self.bytes, offset10::IN_PORT)).0.into()),
@@ -170,12 +179,12 @@ impl<'a> MatchView<'a> {
             Field::IpDscp if ip => exact(w::NW_TOS, u128::from(self.bytes[offset10::NW_TOS] >> 2)),
             Field::IpProto if ip => exact(w::NW_PROTO, u128::from(self.bytes[offset10::NW_PROTO])),
             Field::ArpOp if arp => exact(w::NW_PROTO, u128::from(self.bytes[offset10::NW_PROTO])),
-            Field::Ipv4Src if ip => self.address(field, offset10::NW_SRC, w::NW_SRC_SHIFT),
-            Field::Ipv4Dst if ip => self.address(field, offset10::NW_DST, w::NW_DST_SHIFT),
+            Field::Ipv4Src if ipv4 => self.address(field, offset10::NW_SRC, w::NW_SRC_SHIFT),
+            Field::Ipv4Dst if ipv4 => self.address(field, offset10::NW_DST, w::NW_DST_SHIFT),
             Field::ArpSpa if arp => self.address(field, offset10::NW_SRC, w::NW_SRC_SHIFT),
             Field::ArpTpa if arp => self.address(field, offset10::NW_DST, w::NW_DST_SHIFT),
-            _ if Some(field) == self.transport(0) => exact(w::TP_SRC, wide(offset10::TP_SRC)),
-            _ if Some(field) == self.transport(1) => exact(w::TP_DST, wide(offset10::TP_DST)),
+            _ if Some(field) == self.transport(0) => whole(w::TP_SRC, wide(offset10::TP_SRC)),
+            _ if Some(field) == self.transport(1) => whole(w::TP_DST, wide(offset10::TP_DST)),
             _ => None,
         }
     }
@@ -210,27 +219,38 @@ impl<'a> MatchView<'a> {
     /// The field that `tp_src` (0) or `tp_dst` (1) stands for.
     fn transport(&self, which: usize) -> Option<Field> {
         let proto = self.bytes[offset10::NW_PROTO];
-        let known = self.eth_type() == Some(IPV4) && self.cares(wildcard::NW_PROTO);
-        transport_fields(proto.into()).filter(|_| known).map(|fields| fields[which])
+        let eth_type = self.eth_type().filter(|_| self.cares(wildcard::NW_PROTO))?;
+        transport_fields(eth_type, proto.into()).map(|fields| fields[which])
     }
 }
 
-/// The fields that 1.0's `tp_src` and `tp_dst` stand for with an IP protocol.
-fn transport_fields(ip_proto: u128) -> Option<[Field; 2]> {
-    match ip_proto {
-        1 => Some([Field::Icmpv4Type, Field::Icmpv4Code]),
-        6 => Some([Field::TcpSrc, Field::TcpDst]),
-        17 => Some([Field::UdpSrc, Field::UdpDst]),
-        132 => Some([Field::SctpSrc, Field::SctpDst]),
+/// The fields that 1.0's `tp_src` and `tp_dst` stand for with an Ethernet type and an IP protocol.
+fn transport_fields(eth_type: u128, ip_proto: u128) -> Option<[Field; 2]> {
+    match (eth_type, ip_proto) {
+        (IPV4, 1) => Some([Field::Icmpv4Type, Field::Icmpv4Code]),
+        (IPV6, 58) => Some([Field::Icmpv6Type, Field::Icmpv6Code]),
+        (IPV4 | IPV6, 6) => Some([Field::TcpSrc, Field::TcpDst]),
+        (IPV4 | IPV6, 17) => Some([Field::UdpSrc, Field::UdpDst]),
+        (IPV4 | IPV6, 132) => Some([Field::SctpSrc, Field::SctpDst]),
         _ => None,
     }
 }
 
-/// Appends a match, with its padding.
+/// Appends a match that a switch is asked for, with its padding. 1.0 must not be asked for IPv6: a switch that knows
+/// nothing of it would take the match for a wider one.
 pub(super) fn emit(matching: &Match, version: Version, out: &mut Vec<u8>) -> Result<()> {
+    emit_as(matching, version, false, out)
+}
+
+/// Appends a match that a switch reports, with its padding. In 1.0 it can be about IPv6, as Open vSwitch has it.
+pub(super) fn emit_reported(matching: &Match, version: Version, out: &mut Vec<u8>) -> Result<()> {
+    emit_as(matching, version, true, out)
+}
+
+fn emit_as(matching: &Match, version: Version, reported: bool, out: &mut Vec<u8>) -> Result<()> {
     match version {
         Version::Of10 => {
-            let bytes = Of10Writer::write(matching)?;
+            let bytes = Of10Writer::write(matching, reported)?;
             out.put(&bytes);
             Ok(())
         }
@@ -250,13 +270,15 @@ pub(super) fn emit(matching: &Match, version: Version, out: &mut Vec<u8>) -> Res
 /// Writes a neutral match as 1.0's fixed structure. Refuses what that can't express.
 struct Of10Writer<'a> {
     matching: &'a Match,
+    /// Whether it may be about IPv6.
+    reported: bool,
     wildcards: u32,
     bytes: [u8; offset10::END],
 }
 
 impl Of10Writer<'_> {
-    fn write(matching: &Match) -> Result<[u8; offset10::END]> {
-        let mut writer = Of10Writer { matching, wildcards: wildcard::ALL, bytes: [0; offset10::END] };
+    fn write(matching: &Match, reported: bool) -> Result<[u8; offset10::END]> {
+        let mut writer = Of10Writer { matching, reported, wildcards: wildcard::ALL, bytes: [0; offset10::END] };
         for entry in &matching.fields {
             match entry {
                 MatchField::Known(constraint) => writer.constraint(constraint)?,
@@ -296,6 +318,8 @@ impl Of10Writer<'_> {
             Field::TcpDst | Field::UdpDst | Field::SctpDst | Field::Icmpv4Code => {
                 self.exact(c, w::TP_DST, offset10::TP_DST, &value[14..])
             }
+            Field::Icmpv6Type if self.reported => self.exact(c, w::TP_SRC, offset10::TP_SRC, &value[14..]),
+            Field::Icmpv6Code if self.reported => self.exact(c, w::TP_DST, offset10::TP_DST, &value[14..]),
             field => refuse(format!("a match on {field}")),
         }
     }
@@ -305,7 +329,10 @@ impl Of10Writer<'_> {
         let states = |field, value| self.matching.get(field) == Some(&Constraint::exact(field, value));
         let stated = match field {
             Field::VlanPcp => self.matching.get(Field::VlanVid).is_none_or(|vid| vid.value & VLAN_PRESENT != 0),
-            _ => field.prerequisites().first().is_none_or(|all| all.iter().all(|p| states(p.field, p.value))),
+            _ => {
+                let allowed = if self.reported { field.prerequisites().len() } else { 1 };
+                field.prerequisites().iter().take(allowed).any(|all| all.iter().all(|p| states(p.field, p.value)))
+            }
         };
         if stated { Ok(()) } else { refuse(format!("a match on {field} that does not state its IPv4 prerequisites")) }
     }
@@ -420,6 +447,30 @@ mod tests {
         for matching in [arp, icmp] {
             assert_eq!(read(Version::Of10, &write(Version::Of10, &matching).unwrap()), matching);
         }
+    }
+
+    #[test]
+    fn ipv6_is_read_and_reported_in_1_0_and_never_asked_for() {
+        let icmp = Match::any().exact(Field::EthType, 0x86dd).exact(Field::IpProto, 58).exact(Field::Icmpv6Type, 135);
+        let tcp = Match::any().exact(Field::EthType, 0x86dd).exact(Field::IpProto, 6).exact(Field::TcpDst, 80);
+        for matching in [icmp, tcp] {
+            let mut bytes = Vec::new();
+            emit_reported(&matching, Version::Of10, &mut bytes).unwrap();
+            assert_eq!(read(Version::Of10, &bytes), matching);
+            assert!(write(Version::Of10, &matching).is_err());
+        }
+    }
+
+    #[test]
+    fn an_icmp_type_of_1_0_that_no_packet_has_is_not_cut_to_one_that_packets_have() {
+        let icmp = Match::any().exact(Field::EthType, 0x800).exact(Field::IpProto, 1).exact(Field::Icmpv4Type, 8);
+        let mut bytes = write(Version::Of10, &icmp).unwrap();
+        bytes[offset10::TP_SRC] = 1;
+        let matching = read(Version::Of10, &bytes);
+        let kind = matching.get(Field::Icmpv4Type).unwrap();
+        assert_eq!(kind.value, 0x108);
+        assert!(!kind.holds(8) && kind.is_exact());
+        assert_eq!(write(Version::Of10, &matching).unwrap(), bytes);
     }
 
     #[test]

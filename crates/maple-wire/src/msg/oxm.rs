@@ -63,19 +63,16 @@ impl<'a> OxmView<'a> {
 
     /// The field, if it is one of the 40 of class 0x8000.
     pub fn field(&self) -> Option<Field> {
-        let class = (self.header() >> 16) as u16;
-        Field::from_oxm((self.header() >> 9) as u8 & 0x7f).filter(|_| class == CLASS_BASIC)
+        field_of(self.header())
     }
 
     /// The condition that the entry states. `None` if the field is unknown, or if the value has bits outside its mask
     /// or the field, so that nothing could fit.
     pub fn constraint(&self) -> Option<Constraint> {
-        let field = self.field()?;
-        let (value, mask) = self.body().split_at(field.bytes());
-        let mask = if self.has_mask() { number(mask) } else { field.full_mask() };
-        let constraint = Constraint { field, value: number(value), mask };
-        let fits = mask & !field.full_mask() == 0 && constraint.value & !mask == 0;
-        fits.then_some(constraint)
+        let Stated { field, value, mask } = stated(self.header(), self.body())?;
+        let mask = mask.unwrap_or(field.full_mask());
+        let fits = mask & !field.full_mask() == 0 && value & !mask == 0;
+        fits.then_some(Constraint { field, value, mask })
     }
 
     /// The owned form.
@@ -85,6 +82,32 @@ impl<'a> OxmView<'a> {
             None => MatchField::Unknown { header: self.header(), body: self.body().to_vec() },
         }
     }
+}
+
+/// What an entry says of a field, whether or not anything can fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stated {
+    /// The field.
+    pub field: Field,
+    /// The value; it may have bits that the field lacks.
+    pub value: u128,
+    /// The mask, if there is one; it may have bits that the field lacks.
+    pub mask: Option<u128>,
+}
+
+/// What an entry with this header and payload says. `None` if the field is not one of the 40 of class 0x8000, or if it
+/// has another length.
+pub fn stated(header: u32, body: &[u8]) -> Option<Stated> {
+    let field = field_of(header)?;
+    let (value, mask) = body.split_at_checked(field.bytes())?;
+    let has_mask = header & HAS_MASK != 0;
+    let fits = mask.len() == if has_mask { field.bytes() } else { 0 };
+    fits.then(|| Stated { field, value: number(value), mask: has_mask.then(|| number(mask)) })
+}
+
+fn field_of(header: u32) -> Option<Field> {
+    let class = (header >> 16) as u16;
+    Field::from_oxm((header >> 9) as u8 & 0x7f).filter(|_| class == CLASS_BASIC)
 }
 
 /// Iterates over entries that lie one after the other; the first error is the last item.
@@ -190,6 +213,11 @@ mod tests {
     fn a_value_with_bits_that_nothing_can_have_is_kept_as_it_is() {
         // ip_dscp has 6 bits.
         check(&[0x80, 0, 0x10, 1, 0xff], MatchField::Unknown { header: 0x80001001, body: vec![0xff] });
+        let says = |value, mask| Some(Stated { field: Field::IpDscp, value, mask });
+        assert_eq!(stated(0x8000_1001, &[0xff]), says(0xff, None));
+        assert_eq!(stated(0x8000_1102, &[3, 1]), says(3, Some(1)), "a value outside the mask");
+        assert_eq!(stated(0x8000_1001, &[1, 2]), None, "another length");
+        assert_eq!(stated(0x1234_1001, &[1]), None, "another class");
     }
 
     #[test]

@@ -292,7 +292,7 @@ impl FlowStats {
             out.put_u8(self.table_id);
             out.put_zeros(1);
             if of10 {
-                matching::emit(&self.matching, version, out)?;
+                matching::emit_reported(&self.matching, version, out)?;
             }
             out.put_u32(self.duration_sec);
             out.put_u32(self.duration_nsec);
@@ -305,7 +305,7 @@ impl FlowStats {
             out.put_u64(self.packet_count);
             out.put_u64(self.byte_count);
             if !of10 {
-                matching::emit(&self.matching, version, out)?;
+                matching::emit_reported(&self.matching, version, out)?;
             }
             instruction::emit_list(&self.instructions, version, out)
         })
