@@ -102,7 +102,11 @@ impl Network {
             return None;
         }
         let Ok((_, Message::PacketOut(packet_out))) = Message::decode(bytes) else { return None };
-        let flight = match self.punted.get(&packet_out.data) {
+        // What a controller sends by the switch by which it first sent these bytes is a frame like it, not the same one.
+        let is_sent_again = |known: &InFlight| {
+            known.path.first().is_some_and(|hop| hop.dpid == dpid && hop.in_port == PortNo::CONTROLLER)
+        };
+        let flight = match self.punted.get(&packet_out.data).filter(|known| !is_sent_again(known)) {
             Some(known) => InFlight { frame: packet_out.data, ..known.clone() },
             None => self.new_frame(Origin::Controller(dpid), packet_out.data),
         };

@@ -76,6 +76,20 @@ fn every_loss_has_a_reason() {
 }
 
 #[test]
+fn a_frame_that_a_controller_sends_again_and_again_is_never_a_loop() {
+    let mut network = greeted(&Topology::linear(2), Version::Of13);
+    add(&mut network, Dpid(2), 1, Match::any(), &[PortNo::CONTROLLER]);
+    network.run_for(MILLISECOND);
+    let actions = vec![Action::output(PortNo(2))];
+    let request = PacketOut { buffer_id: NO_BUFFER, in_port: PortNo::CONTROLLER, actions, data: unique(4) };
+    for _ in 0..100 {
+        say(&mut network, Dpid(1), &Message::PacketOut(request.clone()));
+        network.run_for(MILLISECOND);
+    }
+    assert_eq!(network.switch(Dpid(2)).unwrap().counters().packet_ins, 100);
+}
+
+#[test]
 fn loops_and_storms_end() {
     let mut network = greeted(&Topology::ring(4), Version::Of13);
     for dpid in network.dpids().collect::<Vec<_>>() {
