@@ -1,10 +1,11 @@
 //! The checks of a flow-mod, a packet-out or a group: matches, instructions, actions
-//! (1.0 §5.4.4, 1.3 §7.2.3.6–7.2.3.8, §7.4.4).
+//! (1.0 §5.4.4, 1.3 §7.2.3.6–7.2.3.8, §7.4.4). Errors are those of Open vSwitch, where it has one.
 
 use std::collections::BTreeMap;
 
 use maple_wire::field::Prerequisite;
-use maple_wire::{Action, Constraint, Field, FieldSet, Instruction, Match, MatchField, PortNo, Version};
+use maple_wire::msg::oxm::{Stated, stated};
+use maple_wire::{Action, Constraint, Field, FieldSet, Instruction, Match, MatchField, Packet, PortNo, Version};
 
 use crate::switch::groups::Group;
 use crate::switch::meters::Meter;
@@ -16,30 +17,47 @@ pub struct Abilities<'a> {
     pub version: Version,
     /// The number of its tables.
     pub n_tables: u8,
-    /// Whether it takes masks on transport ports.
-    pub masked_ports: bool,
+    /// Whether it takes masks on transport ports, and only ports with 16 bits.
+    pub open_vswitch: bool,
     /// The groups that exist.
     pub groups: &'a BTreeMap<u32, Group>,
     /// The meters that exist.
     pub meters: &'a BTreeMap<u32, Meter>,
 }
 
+/// Where actions stand: this decides what has to be known of the packets that they meet.
+#[derive(Clone, Copy)]
+pub enum Place<'a> {
+    /// In apply-actions of a rule with this match, or in a packet-out whose packet is described so.
+    Applied(&'a Match),
+    /// In write-actions of a rule with this match.
+    Written(&'a Match),
+    /// In a bucket of a group, which any packet may meet.
+    Bucket,
+}
+
 /// Fields that no action can set.
 const UNSETTABLE: FieldSet = FieldSet::of(&[
     Field::InPort,
     Field::InPhyPort,
-    Field::Metadata,
     Field::EthType,
     Field::IpProto,
     Field::MplsBos,
     Field::PbbIsid,
-    Field::TunnelId,
     Field::Ipv6Exthdr,
 ]);
 
 /// Ports of transport protocols.
 const PORTS: FieldSet =
     FieldSet::of(&[Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst]);
+
+/// What describes a packet well enough to say which other fields it has.
+const DESCRIBING: [Field; 4] = [Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type];
+
+/// The greatest port number of 1.0 and of Open vSwitch, apart from the reserved ones.
+const MAX_NARROW_PORT: u32 = 0xfeff;
+/// `OFPAT_SET_FIELD`.
+const SET_FIELD: u16 = 25;
 
 /// Whether rules can match the field.
 pub fn can_match(field: Field) -> bool {
@@ -51,37 +69,55 @@ pub fn can_set(field: Field) -> bool {
     !UNSETTABLE.contains(field)
 }
 
-/// The match as the table keeps it: in OXM order and each field once.
+/// The match as the table keeps it: in OXM order, each field once, without masks of zeros, which ask for nothing.
 ///
-/// A field whose prerequisites the match lacks is refused in 1.3; in 1.0 such a field is as if it were wildcarded,
-/// so it is left out.
+/// A field needs its prerequisites before it in 1.3. In 1.0, where fields have no order, a field without them is as if
+/// it were wildcarded, so it is left out.
 pub fn matching(abilities: &Abilities, given: &Match) -> Result<Match, Refusal> {
     let mut seen = FieldSet::EMPTY;
-    let mut kept = Vec::new();
+    let mut kept = Match::any();
     for entry in &given.fields {
-        let MatchField::Known(constraint) = entry else { return Err(Refusal::MatchField) };
+        let constraint = constraint(abilities.version, entry)?;
         let field = constraint.field;
+        if !can_match(field) {
+            return Err(Refusal::MatchField);
+        }
         if seen.contains(field) {
             return Err(Refusal::MatchDuplicate);
         }
         seen.insert(field);
-        if !can_match(field) {
-            return Err(Refusal::MatchField);
-        }
-        if constraint.value & !constraint.mask != 0 || constraint.mask & !field.full_mask() != 0 {
-            return Err(Refusal::MatchValue);
-        }
-        let takes_mask = field.is_maskable() || abilities.masked_ports && PORTS.contains(field);
-        if !constraint.is_exact() && !takes_mask {
+        let takes_mask = field.is_maskable() || abilities.open_vswitch && PORTS.contains(field);
+        if !constraint.is_exact() && constraint.mask != 0 && !takes_mask {
             return Err(Refusal::MatchMask);
         }
-        if promises(given, field) {
-            kept.push(*constraint);
-        } else if abilities.version == Version::Of13 {
-            return Err(Refusal::MatchPrerequisite);
+        match abilities.version {
+            // 1.0 has priorities without ids.
+            Version::Of10 if field != Field::VlanPcp && !promises(given, field) => {}
+            Version::Of13 if !promises(&kept, field) => return Err(Refusal::MatchPrerequisite),
+            _ if constraint.mask == 0 => {}
+            _ => kept = kept.with(constraint),
         }
     }
-    Ok(Match::from_constraints(kept))
+    Ok(kept)
+}
+
+/// The condition of an entry, if a packet can fulfil it.
+fn constraint(version: Version, entry: &MatchField) -> Result<Constraint, Refusal> {
+    let Stated { field, value, mask } = match entry {
+        // 1.0 has room for ICMP types and codes that no packet has.
+        MatchField::Known(constraint) if version == Version::Of10 => return Ok(*constraint),
+        MatchField::Known(Constraint { field, value, mask }) => {
+            Stated { field: *field, value: *value, mask: Some(*mask) }
+        }
+        MatchField::Unknown { header, body } => stated(*header, body).ok_or(Refusal::MatchField)?,
+    };
+    if mask.is_some_and(|mask| value & !mask != 0) {
+        return Err(Refusal::MatchWildcards);
+    }
+    if value & !field.full_mask() != 0 {
+        return Err(Refusal::MatchValue);
+    }
+    Ok(Constraint::masked(field, value, mask.unwrap_or(field.full_mask())))
 }
 
 /// Whether every packet that fits the match has the field.
@@ -92,98 +128,181 @@ fn promises(matching: &Match, field: Field) -> bool {
     field.prerequisites().iter().any(|all| all.iter().all(holds))
 }
 
+/// The match of packets that have the same headers as this one.
+pub fn describe(frame: &[u8]) -> Match {
+    let packet = Packet::new(frame, 0);
+    let known = |field| packet.switch_value(field).map(|value| Constraint::exact(field, value));
+    Match::from_constraints(DESCRIBING.into_iter().filter_map(known))
+}
+
 /// Whether a rule in `table` with this match may have these instructions.
 pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[Instruction]) -> Result<(), Refusal> {
-    for instruction in list {
+    for (at, instruction) in list.iter().enumerate() {
+        let same = |other: &Instruction| std::mem::discriminant(other) == std::mem::discriminant(instruction);
+        if list[..at].iter().any(same) {
+            return Err(Refusal::DuplicateInstruction);
+        }
         match instruction {
-            Instruction::GotoTable(to) if *to <= table || *to >= abilities.n_tables => return Err(Refusal::GotoTable),
-            Instruction::GotoTable(_) | Instruction::WriteMetadata { .. } | Instruction::ClearActions => {}
-            Instruction::WriteActions(list) | Instruction::ApplyActions(list) => {
-                actions(abilities, Some(matching), list, false)?;
+            // A deletion in all tables has no table that others come after.
+            Instruction::GotoTable(to) if *to <= table && table != super::ALL_TABLES || *to >= abilities.n_tables => {
+                return Err(Refusal::GotoTable);
             }
+            Instruction::GotoTable(_) | Instruction::WriteMetadata { .. } | Instruction::ClearActions => {}
+            Instruction::WriteActions(list) => actions(abilities, Place::Written(matching), list)?,
+            Instruction::ApplyActions(list) => actions(abilities, Place::Applied(matching), list)?,
             Instruction::Meter(meter) if abilities.meters.contains_key(meter) => {}
             Instruction::Meter(_) => return Err(Refusal::InvalidMeter),
-            Instruction::Experimenter { .. } | Instruction::Unknown { .. } => return Err(Refusal::UnknownInstruction),
+            Instruction::Experimenter { .. } => return Err(Refusal::InstructionExperimenter),
+            Instruction::Unknown { .. } => return Err(Refusal::UnknownInstruction),
         }
     }
     Ok(())
 }
 
-/// Whether these actions can be done to packets of the match, or to any packet where none is given.
-///
-/// `packet_out` allows the output to [`PortNo::TABLE`].
-pub fn actions(
-    abilities: &Abilities,
-    matching: Option<&Match>,
-    list: &[Action],
-    packet_out: bool,
-) -> Result<(), Refusal> {
-    // In 1.0 an action on a header that a packet lacks does nothing, so nothing has to be promised.
-    let mut promised = if abilities.version == Version::Of13 { matching.cloned() } else { None };
+/// The instructions in the order of their execution (1.3 §5.9), without those that do nothing.
+pub fn in_order(mut list: Vec<Instruction>) -> Vec<Instruction> {
+    list.retain(|instruction| match instruction {
+        Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => !actions.is_empty(),
+        _ => true,
+    });
+    list.sort_by_key(|instruction| match instruction {
+        Instruction::Meter(_) => 0,
+        Instruction::ApplyActions(_) => 1,
+        Instruction::ClearActions => 2,
+        Instruction::WriteActions(_) => 3,
+        Instruction::WriteMetadata { .. } => 4,
+        _ => 5,
+    });
+    list
+}
+
+/// Whether these actions can be done to packets at this place.
+pub fn actions(abilities: &Abilities, place: Place<'_>, list: &[Action]) -> Result<(), Refusal> {
+    let mut promised = Promised::at(abilities.version, place);
     for action in list {
-        let has = |field| promised.as_ref().is_none_or(|m| promises(m, field));
         let consistent = match action {
-            Action::Output { port, .. } | Action::Enqueue { port, .. } => {
-                port_can_be_output(*port, packet_out)?;
+            Action::Output { port, .. } => {
+                output(abilities, *port)?;
                 true
             }
-            Action::Group(group) if !abilities.groups.contains_key(group) => return Err(Refusal::ActionGroup),
-            Action::SetField(constraint) => {
-                settable(constraint)?;
-                has(constraint.field)
+            Action::Enqueue { port, .. } => match *port {
+                PortNo::IN_PORT | PortNo::LOCAL => true,
+                port if is_number(abilities, port) => true,
+                _ => return Err(Refusal::ActionPort),
+            },
+            Action::Group(group) if !matches!(place, Place::Bucket) && !abilities.groups.contains_key(group) => {
+                return Err(Refusal::ActionGroup);
             }
-            Action::PushVlan(tag) if !matches!(tag, 0x8100 | 0x88a8) => return Err(Refusal::ActionTag),
-            Action::PushMpls(tag) if !matches!(tag, 0x8847 | 0x8848) => return Err(Refusal::ActionTag),
-            Action::PopVlan if abilities.version == Version::Of13 => has(Field::VlanPcp),
-            Action::PopMpls(_) | Action::SetMplsTtl(_) | Action::DecMplsTtl => has(Field::MplsLabel),
-            Action::SetNwTtl(_) | Action::DecNwTtl => has(Field::IpProto),
+            Action::SetField(constraint) => {
+                settable(&Stated { field: constraint.field, value: constraint.value, mask: None })?;
+                promised.has(constraint.field)
+            }
+            Action::Unknown { kind: SET_FIELD, body } if abilities.version == Version::Of13 => {
+                return Err(wrong_set_field(body));
+            }
+            Action::PushVlan(tag) if !matches!(tag, 0x8100 | 0x88a8) => return Err(Refusal::ActionArgument),
+            Action::PushMpls(tag) if !matches!(tag, 0x8847 | 0x8848) => return Err(Refusal::ActionArgument),
+            Action::PopVlan => promised.has_or_is_written(Field::VlanVid, place),
+            Action::PopMpls(_)
+            | Action::SetMplsTtl(_)
+            | Action::DecMplsTtl
+            | Action::CopyTtlOut
+            | Action::CopyTtlIn => promised.has_or_is_written(Field::MplsLabel, place),
+            Action::SetNwTtl(_) | Action::DecNwTtl => promised.has_or_is_written(Field::IpProto, place),
             Action::SetVlanVid(vid) if *vid > 0xfff => return Err(Refusal::ActionArgument),
             Action::SetVlanPcp(pcp) if *pcp > 7 => return Err(Refusal::ActionArgument),
+            // `SET_NW_TOS` of 1.0 with bits that are not the code point's.
+            Action::Unknown { kind: 8, .. } if abilities.version == Version::Of10 => {
+                return Err(Refusal::ActionArgument);
+            }
             Action::Experimenter { .. } => return Err(Refusal::ActionExperimenter),
             Action::Unknown { .. } | Action::PushPbb(_) | Action::PopPbb => return Err(Refusal::ActionType),
-            Action::CopyTtlOut | Action::CopyTtlIn => has(Field::MplsLabel),
             _ => true,
         };
         if !consistent {
             return Err(Refusal::ActionInconsistent);
         }
-        promised = promised.map(|m| promised_after(m, action));
+        promised.after(action);
     }
     Ok(())
 }
 
-fn settable(constraint: &Constraint) -> Result<(), Refusal> {
-    if !can_set(constraint.field) {
-        return Err(Refusal::SetType);
+/// What is known of the packets that an action meets.
+struct Promised {
+    /// Their headers. `None` where nothing has to be known: in buckets, and in 1.0, where an action on a header that a
+    /// packet lacks does nothing.
+    headers: Option<Match>,
+    /// How many VLAN tags they have at least.
+    tags: usize,
+}
+
+impl Promised {
+    fn at(version: Version, place: Place<'_>) -> Promised {
+        let headers = match place {
+            Place::Applied(matching) | Place::Written(matching) if version == Version::Of13 => Some(matching.clone()),
+            _ => None,
+        };
+        let tags = headers.as_ref().is_some_and(|matching| promises(matching, Field::VlanPcp));
+        Promised { headers, tags: usize::from(tags) }
     }
-    if !constraint.is_exact() || constraint.value & !constraint.field.full_mask() != 0 {
-        return Err(Refusal::SetArgument);
+
+    fn has(&self, field: Field) -> bool {
+        let is_of_a_tag = matches!(field, Field::VlanVid | Field::VlanPcp);
+        self.headers.as_ref().is_none_or(|m| if is_of_a_tag { self.tags > 0 } else { promises(m, field) })
+    }
+
+    /// Written actions but set-field are left to the packet, as Open vSwitch does.
+    fn has_or_is_written(&self, field: Field, place: Place<'_>) -> bool {
+        matches!(place, Place::Written(_)) || self.has(field)
+    }
+
+    fn after(&mut self, action: &Action) {
+        match action {
+            Action::PushVlan(_) => self.tags += 1,
+            Action::PopVlan => self.tags = self.tags.saturating_sub(1),
+            Action::PushMpls(eth_type) | Action::PopMpls(eth_type) => {
+                self.headers = self.headers.take().map(|m| m.exact(Field::EthType, u128::from(*eth_type)));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a field can be set so.
+fn settable(set: &Stated) -> Result<(), Refusal> {
+    if !can_match(set.field) {
+        return Err(Refusal::SetLength);
+    }
+    if set.mask.is_some() {
+        return Err(Refusal::SetMasked);
     }
     // An absent tag cannot be set: bit 12 must be set (1.3 §7.2.3.7).
-    if constraint.field == Field::VlanVid && constraint.value & 0x1000 == 0 {
+    let is_tag = set.field != Field::VlanVid || set.value & 0x1000 != 0;
+    if !can_set(set.field) || set.value & !set.field.full_mask() != 0 || !is_tag {
         return Err(Refusal::SetArgument);
     }
     Ok(())
 }
 
-fn port_can_be_output(port: PortNo, packet_out: bool) -> Result<(), Refusal> {
+/// What is wrong with a set-field of 1.3 that reads as an unknown action.
+fn wrong_set_field(body: &[u8]) -> Refusal {
+    let Some((header, rest)) = body.split_first_chunk::<4>() else { return Refusal::SetLength };
+    let header = u32::from_be_bytes(*header);
+    let set = rest.get(..(header & 0xff) as usize).and_then(|payload| stated(header, payload));
+    set.and_then(|set| settable(&set).err()).unwrap_or(Refusal::SetLength)
+}
+
+fn output(abilities: &Abilities, port: PortNo) -> Result<(), Refusal> {
     match port {
-        PortNo::IN_PORT | PortNo::FLOOD | PortNo::ALL | PortNo::CONTROLLER => Ok(()),
-        PortNo::TABLE if packet_out => Ok(()),
-        port if port.is_physical() => Ok(()),
+        PortNo::IN_PORT | PortNo::TABLE | PortNo::NORMAL | PortNo::FLOOD | PortNo::ALL => Ok(()),
+        PortNo::CONTROLLER | PortNo::LOCAL => Ok(()),
+        port if is_number(abilities, port) => Ok(()),
         _ => Err(Refusal::ActionPort),
     }
 }
 
-/// The known properties of a packet of this match after the action.
-fn promised_after(mut matching: Match, action: &Action) -> Match {
-    match action {
-        Action::PushVlan(_) => matching.with(Constraint::masked(Field::VlanVid, 0x1000, 0x1000)),
-        Action::PopVlan => {
-            matching.fields.retain(|f| !matches!(f, MatchField::Known(c) if c.field == Field::VlanVid));
-            matching
-        }
-        Action::PushMpls(eth_type) | Action::PopMpls(eth_type) => matching.exact(Field::EthType, u128::from(*eth_type)),
-        _ => matching,
-    }
+/// Whether it is the number of a port that the switch can have. 0 is in Open vSwitch's eyes: no packet leaves by it.
+pub fn is_number(abilities: &Abilities, port: PortNo) -> bool {
+    let narrow = abilities.open_vswitch || abilities.version == Version::Of10;
+    port.0 <= if narrow { MAX_NARROW_PORT } else { PortNo::MAX.0 }
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use maple_wire::msg::bundle::ONF;
 use maple_wire::msg::{AsyncConfig, ErrorMsg, Features, Hello, PacketInReason, PortMod, PortReason, Role};
 use maple_wire::msg::{Header, SwitchConfig};
-use maple_wire::{Error, Message, Version};
+use maple_wire::{Error, Field, Message, Version};
 
 use super::bundles::Bundle;
 use super::refusal::Refusal;
+use super::stats::WILDCARDS10;
 use super::{Config, Outgoing, Removal, Switch};
 use crate::time::Time;
 
@@ -16,6 +17,13 @@ use crate::time::Time;
 const ERROR_DATA: usize = 128;
 /// `OFPET_EXPERIMENTER`.
 const EXPERIMENTER_ERROR: u16 = 0xffff;
+/// Nicira's number.
+const NICIRA: u32 = 0x2320;
+/// The bits of `OFPC_FRAG_*`; this mode of them, reassembling, is not had.
+const FRAGMENTS: u16 = 3;
+const REASSEMBLE: u16 = 2;
+/// `OFPC_INVALID_TTL_TO_CONTROLLER` of 1.1, which Open vSwitch takes in 1.0 as well.
+const INVALID_TTL: u16 = 4;
 
 /// The state of its connection.
 #[derive(Clone, Debug)]
@@ -72,7 +80,7 @@ impl Switch {
             Ok((header, message)) if self.speaks(&header, &message) => self.handle(now, header.xid, message, bytes),
             Ok((header, _)) => vec![self.error(Refusal::BadVersion, header.xid, bytes)],
             Err(error) => match Header::peek(bytes) {
-                Ok(Some(header)) => vec![self.error(refusal_of(&error, &header), header.xid, bytes)],
+                Ok(Some(header)) => vec![self.error(refusal_of(&error), header.xid, bytes)],
                 // Not even a header: nothing that follows can be parsed.
                 Ok(None) | Err(_) => vec![self.error(Refusal::BadLength, 0, bytes), Outgoing::Close],
             },
@@ -88,15 +96,24 @@ impl Switch {
         let (kind, code) = refusal.number(self.version);
         // An experimenter's error begins with the experimenter.
         let mut data = if kind == EXPERIMENTER_ERROR { ONF.to_be_bytes().to_vec() } else { Vec::new() };
+        if let (Refusal::NICIRA, Some((kind, code))) = ((kind, code), refusal.nicira()) {
+            data.extend(NICIRA.to_be_bytes());
+            data.extend([kind, code].iter().flat_map(|number| number.to_be_bytes()));
+        }
         data.extend_from_slice(&request[..request.len().min(ERROR_DATA)]);
         Outgoing::Message { xid, message: Message::Error(ErrorMsg { kind, code, data }) }
     }
 
     /// Obeys a message; `bytes` are what it was read from.
-    pub(super) fn handle(&mut self, now: Time, xid: u32, message: Message, bytes: &[u8]) -> Vec<Outgoing> {
+    pub(super) fn handle(&mut self, now: Time, xid: u32, mut message: Message, bytes: &[u8]) -> Vec<Outgoing> {
         let mut out = self.advance(now);
-        if matches!(message, Message::PacketOut(_)) {
-            self.record.clear();
+        match &mut message {
+            Message::PacketOut(_) => self.record.clear(),
+            // Rules without wildcards come before all others (1.0 §3.4).
+            Message::FlowMod(request) if self.version == Version::Of10 && has_no_wildcards(bytes) => {
+                request.priority = u16::MAX;
+            }
+            _ => {}
         }
         if self.connection.state == State::Greeting && !matches!(message, Message::Hello(_) | Message::Error(_)) {
             let error = self.error(Refusal::Incompatible, xid, bytes);
@@ -141,10 +158,7 @@ impl Switch {
                 let Config { flags, miss_send_len } = self.config;
                 Message::GetConfigReply(SwitchConfig { flags, miss_send_len })
             }
-            Message::SetConfig(config) => {
-                self.config = Config { flags: config.flags, miss_send_len: config.miss_send_len };
-                return Ok(None);
-            }
+            Message::SetConfig(config) => return self.set_config(config).map(|()| None),
             Message::BarrierRequest => {
                 self.counters.barriers += 1;
                 Message::BarrierReply
@@ -153,11 +167,9 @@ impl Switch {
             Message::PacketOut(request) => return self.packet_out(now, request, out).map(|()| None),
             Message::GroupMod(request) => return self.group_mod(now, request, out).map(|()| None),
             Message::PortMod(request) => return self.port_mod(&request, out).map(|()| None),
-            Message::TableMod(request) if self.tables_named(request.table_id).is_empty() => {
-                return Err(Refusal::BadRequestTable);
-            }
+            Message::TableMod(request) if !self.has_table(request.table_id) => return Err(Refusal::TableModTable),
             Message::TableMod(_) => return Ok(None),
-            Message::MeterMod(request) => return self.meter_mod(now, request, out).map(|()| None),
+            Message::MeterMod(request) => return self.meter_mod(now, request).map(|()| None),
             Message::StatsRequest(request) => {
                 let replies = self.statistics(now, request)?.into_iter().map(Message::StatsReply);
                 out.extend(replies.map(|message| Outgoing::Message { xid, message }));
@@ -195,6 +207,19 @@ impl Switch {
             actions: if of10 { 0xfff } else { 0 },
             ports,
         }
+    }
+
+    fn set_config(&mut self, asked: SwitchConfig) -> Result<(), Refusal> {
+        let known = if self.version == Version::Of10 { FRAGMENTS | INVALID_TTL } else { FRAGMENTS };
+        if asked.flags & !known != 0 {
+            return Err(Refusal::ConfigFlags);
+        }
+        let mode = match asked.flags & FRAGMENTS {
+            REASSEMBLE => self.config.flags & FRAGMENTS,
+            mode => mode,
+        };
+        self.config = Config { flags: asked.flags & !FRAGMENTS | mode, miss_send_len: asked.miss_send_len };
+        Ok(())
     }
 
     fn port_mod(&mut self, request: &PortMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
@@ -273,11 +298,33 @@ fn changes_the_switch(message: &Message) -> bool {
     )
 }
 
+/// Whether a flow-mod of 1.0 has no wildcards.
+fn has_no_wildcards(flow_mod: &[u8]) -> bool {
+    let wildcards = flow_mod.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
+    wildcards.is_some_and(|bits| bits & WILDCARDS10 == 0)
+}
+
 /// The error of a request that could not be read.
-fn refusal_of(error: &Error, header: &Header) -> Refusal {
-    match error {
-        Error::BadVersion(_) => Refusal::BadVersion,
-        Error::BadValue { .. } if header.kind == maple_wire::msg::kind::FLOW_MOD => Refusal::BadCommand,
+fn refusal_of(error: &Error) -> Refusal {
+    let (what, length) = match error {
+        Error::BadVersion(_) => return Refusal::BadVersion,
+        Error::BadValue { what: "flow-mod command", .. } => return Refusal::BadCommand,
+        Error::BadValue { what: "match type", .. } => return Refusal::MatchLength,
+        Error::BadValue { what: "meter band type", .. } => return Refusal::MeterBand,
+        Error::Truncated { what, have, .. } => (*what, *have),
+        Error::BadLength { what, length } if *length > 8 => (*what, *length),
+        Error::BadLength { what, .. } => (*what, 0),
+        _ => return Refusal::BadLength,
+    };
+    match what {
+        // A list whose length is no multiple of 8.
+        "action" | "instruction" | "bucket" if length % 8 != 0 => Refusal::BadLength,
+        "match" | "OXM entry" => Refusal::MatchLength,
+        "action" | "body of an action" => Refusal::ActionLength,
+        "set-field" => Refusal::SetLength,
+        "instruction" | "body of an instruction" => Refusal::InstructionLength,
+        "bucket" => Refusal::GroupBucket,
+        field if Field::from_name(field).is_some() => Refusal::MatchField,
         _ => Refusal::BadLength,
     }
 }

@@ -1,9 +1,9 @@
-//! Groups: lists of actions that several rules share (1.3 §5.6, §6.5). Groups in groups are not supported.
+//! Groups: lists of actions that several rules share (1.3 §5.6, §6.5).
 
 use maple_wire::msg::{Bucket, GroupMod};
-use maple_wire::{Action, Field, Packet, PortNo};
+use maple_wire::{Field, Packet, PortNo};
 
-use super::check;
+use super::check::{self, Place};
 use super::pipeline::Flight;
 use super::refusal::Refusal;
 use super::{Lost, Outgoing, Switch};
@@ -12,6 +12,9 @@ use crate::time::Time;
 const ADD: u16 = 0;
 const MODIFY: u16 = 1;
 const DELETE: u16 = 2;
+
+/// How many groups may be watched through each other.
+const MAX_WATCHED: u8 = 8;
 
 /// The greatest number that a group may have.
 const MAX_GROUP: u32 = 0xffff_ff00;
@@ -54,13 +57,19 @@ impl Switch {
     /// Obeys a group-mod.
     pub(super) fn group_mod(&mut self, now: Time, request: GroupMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
         match request.command {
-            ADD if self.groups.contains_key(&request.group) => Err(Refusal::GroupExists),
-            MODIFY if !self.groups.contains_key(&request.group) => Err(Refusal::UnknownGroup),
             ADD | MODIFY => {
-                let group = self.checked_group(now, request.group, request.kind, request.buckets)?;
+                let exists = self.groups.contains_key(&request.group);
+                let group = self.checked_group(now, request.kind, request.buckets)?;
+                match request.command {
+                    ADD if request.group > MAX_GROUP => return Err(Refusal::InvalidGroup),
+                    ADD if exists => return Err(Refusal::GroupExists),
+                    MODIFY if !exists => return Err(Refusal::UnknownGroup),
+                    _ => {}
+                }
                 self.groups.insert(request.group, group);
                 Ok(())
             }
+            DELETE if !request.buckets.is_empty() => Err(Refusal::InvalidGroup),
             DELETE => {
                 let doomed: Vec<u32> = match request.group {
                     ALL_GROUPS => self.groups.keys().copied().collect(),
@@ -76,11 +85,13 @@ impl Switch {
                 }
                 Ok(())
             }
+            // Open vSwitch reads commands above as those of 1.5, which need a group.
+            3 => Err(Refusal::UnknownGroup),
             _ => Err(Refusal::GroupCommand),
         }
     }
 
-    fn checked_group(&self, now: Time, number: u32, kind: u8, buckets: Vec<Bucket>) -> Result<Group, Refusal> {
+    fn checked_group(&self, now: Time, kind: u8, buckets: Vec<Bucket>) -> Result<Group, Refusal> {
         let kind = match kind {
             0 => GroupKind::All,
             1 => GroupKind::Select,
@@ -88,17 +99,19 @@ impl Switch {
             3 => GroupKind::FastFailover,
             _ => return Err(Refusal::GroupType),
         };
-        if number > MAX_GROUP || (kind == GroupKind::Indirect && buckets.len() != 1) {
+        if kind == GroupKind::Indirect && buckets.len() != 1 {
             return Err(Refusal::InvalidGroup);
         }
         for bucket in &buckets {
-            if bucket.actions.iter().any(|a| matches!(a, Action::Group(_))) {
-                return Err(Refusal::GroupChaining);
+            let watches = is_watching(bucket);
+            match kind {
+                GroupKind::FastFailover if !watches => return Err(Refusal::InvalidGroup),
+                GroupKind::All | GroupKind::Indirect if watches => return Err(Refusal::GroupWatch),
+                GroupKind::All | GroupKind::Indirect | GroupKind::FastFailover if bucket.weight != 0 => {
+                    return Err(Refusal::InvalidGroup);
+                }
+                _ => check::actions(&self.abilities(), Place::Bucket, &bucket.actions)?,
             }
-            if bucket.watch_group != NO_GROUP && kind == GroupKind::FastFailover {
-                return Err(Refusal::GroupBucket);
-            }
-            check::actions(&self.abilities(), None, &bucket.actions, false)?;
         }
         let bucket_counters = vec![(0, 0); buckets.len()];
         Ok(Group { kind, buckets, bucket_counters, packets: 0, bytes: 0, added: now })
@@ -108,10 +121,14 @@ impl Switch {
     pub(super) fn group(&mut self, now: Time, flight: &Flight, number: u32, out: &mut Vec<Outgoing>) {
         let bytes = flight.frame.len() as u64;
         let Some(group) = self.groups.get(&number) else { return };
+        let Some(inside) = flight.inside_group() else {
+            self.record.lost.push(Lost::TooDeep);
+            return;
+        };
         let chosen = match group.kind {
             GroupKind::All | GroupKind::Indirect => (0..group.buckets.len()).collect(),
-            GroupKind::Select => choose_by_weight(&group.buckets, &flight.frame),
-            GroupKind::FastFailover => self.first_live(&group.buckets),
+            GroupKind::Select => self.choose_by_weight(&group.buckets, &flight.frame),
+            GroupKind::FastFailover => self.live(&group.buckets).take(1).collect(),
         };
         if chosen.is_empty() {
             self.record.lost.push(Lost::ByRule);
@@ -122,7 +139,7 @@ impl Switch {
             group.bucket_counters[at].1 += bytes;
             let mut set = super::action_set::ActionSet::default();
             set.write(&group.buckets[at].actions);
-            self.apply(now, &mut flight.clone(), &set.in_order(), out);
+            self.apply(now, &mut inside.clone(), &set.in_order(), out);
         }
         if let Some(group) = self.groups.get_mut(&number) {
             group.packets += 1;
@@ -130,28 +147,40 @@ impl Switch {
         }
     }
 
-    fn first_live(&self, buckets: &[Bucket]) -> Vec<usize> {
+    /// The buckets that watch nothing, or something that is up.
+    fn live<'a>(&'a self, buckets: &'a [Bucket]) -> impl Iterator<Item = usize> + 'a {
+        buckets.iter().enumerate().filter(|(_, bucket)| self.is_live(bucket, MAX_WATCHED)).map(|(at, _)| at)
+    }
+
+    fn is_live(&self, bucket: &Bucket, depth: u8) -> bool {
         let is_up = |port: PortNo| self.ports.get(&port).is_some_and(|p| p.description.is_up());
-        buckets.iter().position(|b| is_up(b.watch_port)).into_iter().collect()
+        let group = self.groups.get(&bucket.watch_group).filter(|_| depth > 0);
+        let has_live = |group: &Group| group.buckets.iter().any(|bucket| self.is_live(bucket, depth - 1));
+        !is_watching(bucket) || is_up(bucket.watch_port) || group.is_some_and(has_live)
+    }
+
+    /// The live bucket whose share of the weights the packet's hash falls into; none if all weights are 0.
+    fn choose_by_weight(&self, buckets: &[Bucket], frame: &[u8]) -> Vec<usize> {
+        let weight = |at: &usize| u64::from(buckets[*at].weight);
+        let live: Vec<usize> = self.live(buckets).collect();
+        let total: u64 = live.iter().map(weight).sum();
+        if total == 0 {
+            return Vec::new();
+        }
+        let mut at = hash(frame) % total;
+        let chosen = live.into_iter().find(|bucket| match at.checked_sub(weight(bucket)) {
+            Some(rest) => {
+                at = rest;
+                false
+            }
+            None => true,
+        });
+        chosen.into_iter().collect()
     }
 }
 
-/// The bucket whose share of the weights the packet's hash falls into; none if all weights are 0.
-fn choose_by_weight(buckets: &[Bucket], frame: &[u8]) -> Vec<usize> {
-    let total: u64 = buckets.iter().map(|b| u64::from(b.weight)).sum();
-    if total == 0 {
-        return Vec::new();
-    }
-    let mut at = hash(frame) % total;
-    let mut chosen = 0;
-    for (i, bucket) in buckets.iter().enumerate() {
-        chosen = i;
-        match at.checked_sub(u64::from(bucket.weight)) {
-            Some(rest) => at = rest,
-            None => break,
-        }
-    }
-    vec![chosen]
+fn is_watching(bucket: &Bucket) -> bool {
+    bucket.watch_port != PortNo::ANY || bucket.watch_group != NO_GROUP
 }
 
 /// FNV-1a over the fields that distinguish flows, so that all packets of a flow take one path.

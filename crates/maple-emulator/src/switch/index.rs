@@ -81,5 +81,5 @@ impl Index {
 
 /// The bits of a match, and their values.
 fn split(matching: &Match) -> (Vec<(Field, u128)>, Vec<u128>) {
-    matching.constraints().map(|c| ((c.field, c.mask), c.value & c.mask)).unzip()
+    matching.constraints().map(|c| ((c.field, c.mask), c.value)).unzip()
 }

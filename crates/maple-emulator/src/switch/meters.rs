@@ -1,7 +1,7 @@
 //! Meters: rates above which the packets of rules are dropped (1.3 §5.7, §6.5, §7.3.4.4).
 //!
 //! Each band has a bucket of tokens that fills at the band's rate, in the switch's time, up to the band's burst: what
-//! the controller says, or what passes in a second. A packet that finds too few tokens exceeds the band. Of the bands
+//! the controller says, or what passes in a second if it says nothing. A packet that finds too few tokens exceeds the band. Of the bands
 //! that it exceeds the one with the highest rate is done. Bands drop; remarking is refused.
 
 use maple_wire::Instruction;
@@ -9,7 +9,7 @@ use maple_wire::msg::stats::{BandCounter, MeterConfig, MeterFeatures, MeterStats
 use maple_wire::msg::{Band, BandKind, MeterMod};
 
 use super::refusal::Refusal;
-use super::{Lost, Outgoing, Removal, Rule, Switch};
+use super::{Lost, Rule, Switch};
 use crate::time::{SECOND, Time};
 
 const ADD: u16 = 0;
@@ -22,8 +22,8 @@ const PKTPS: u16 = 1 << 1;
 const BURST: u16 = 1 << 2;
 const STATS: u16 = 1 << 3;
 
-/// The greatest number that a meter may have, and how many there may be.
-const MAX_METER: u32 = 65_536;
+/// How many meters there may be.
+const MAX_METERS: usize = 65_536;
 /// How many bands a meter may have.
 const MAX_BANDS: usize = 8;
 /// `OFPM_ALL`.
@@ -70,10 +70,10 @@ impl Meter {
         self.packets += 1;
         self.bytes += bytes as u64;
         let cost = if self.counts_packets() { 1 } else { bytes as u128 * 8 } * u128::from(SECOND);
-        let (in_packets, has_burst) = (self.counts_packets(), self.flags & BURST != 0);
+        let in_packets = self.counts_packets();
         let mut exceeded: Option<&mut Bucket> = None;
         for bucket in &mut self.bands {
-            if !bucket.take(now, cost, in_packets, has_burst)
+            if !bucket.take(now, cost, in_packets)
                 && exceeded.as_ref().is_none_or(|other| other.band.rate < bucket.band.rate)
             {
                 exceeded = Some(bucket);
@@ -88,9 +88,9 @@ impl Meter {
 
 impl Bucket {
     /// Takes this many tokens, if they are there.
-    fn take(&mut self, now: Time, cost: u128, in_packets: bool, has_burst: bool) -> bool {
+    fn take(&mut self, now: Time, cost: u128, in_packets: bool) -> bool {
         let unit = if in_packets { 1 } else { 1000 };
-        let full = Bucket::full(&self.band, unit, has_burst);
+        let full = Bucket::full(&self.band, unit);
         let filled = u128::from(self.band.rate) * unit * u128::from(now.saturating_sub(self.filled));
         self.tokens = (self.tokens + filled).min(full);
         self.filled = now;
@@ -101,9 +101,8 @@ impl Bucket {
         passes
     }
 
-    fn full(band: &Band, unit: u128, has_burst: bool) -> u128 {
-        let most = if has_burst { band.burst } else { band.rate };
-        u128::from(most) * unit * u128::from(SECOND)
+    fn full(band: &Band, unit: u128) -> u128 {
+        u128::from(band.burst) * unit * u128::from(SECOND)
     }
 }
 
@@ -114,14 +113,20 @@ impl Switch {
     }
 
     /// Obeys a meter-mod.
-    pub(super) fn meter_mod(&mut self, now: Time, request: MeterMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
-        let exists = self.meters.contains_key(&request.meter);
+    ///
+    /// Rules go with their meter and nobody is told: 1.3 has no reason for it, and Open vSwitch sends nothing.
+    pub(super) fn meter_mod(&mut self, now: Time, request: MeterMod) -> Result<(), Refusal> {
         match request.command {
-            ADD if exists => Err(Refusal::MeterExists),
-            MODIFY if !exists => Err(Refusal::UnknownMeter),
             ADD | MODIFY => {
-                let meter = checked(now, request)?;
-                self.meters.insert(meter.0, meter.1);
+                let (command, exists) = (request.command, self.meters.contains_key(&request.meter));
+                let (number, meter) = checked(now, request)?;
+                match command {
+                    ADD if exists => return Err(Refusal::MeterExists),
+                    MODIFY if !exists => return Err(Refusal::UnknownMeter),
+                    ADD if self.meters.len() >= MAX_METERS => return Err(Refusal::TooManyMeters),
+                    _ => {}
+                }
+                self.meters.insert(number, meter);
                 Ok(())
             }
             DELETE => {
@@ -131,11 +136,7 @@ impl Switch {
                 };
                 for number in doomed {
                     self.meters.remove(&number);
-                    for table in 0..self.tables.len() {
-                        for rule in self.tables[table].remove_meter_users(number) {
-                            self.flow_removed(now, table as u8, rule, Removal::Delete, out);
-                        }
-                    }
+                    self.tables.iter_mut().for_each(|table| table.remove_meter_users(number));
                 }
                 Ok(())
             }
@@ -188,7 +189,7 @@ impl Switch {
 
     pub(super) fn meter_features() -> MeterFeatures {
         MeterFeatures {
-            max_meter: MAX_METER,
+            max_meter: MAX_METERS as u32,
             // Bit 1: drop.
             band_types: 1 << 1,
             capabilities: u32::from(KBPS | PKTPS | BURST | STATS),
@@ -204,26 +205,26 @@ pub(super) fn uses_meter(rule: &Rule, number: u32) -> bool {
 }
 
 fn checked(now: Time, request: MeterMod) -> Result<(u32, Meter), Refusal> {
-    let MeterMod { flags, meter: number, bands, .. } = request;
-    if !(1..=MAX_METER).contains(&number) {
+    let MeterMod { flags, meter: number, mut bands, .. } = request;
+    if number == 0 || number == ALL_METERS {
         return Err(Refusal::InvalidMeter);
     }
-    if flags & KBPS != 0 && flags & PKTPS != 0 || flags & !(KBPS | PKTPS | BURST | STATS) != 0 {
+    if (flags & KBPS != 0) == (flags & PKTPS != 0) || flags & !(KBPS | PKTPS | BURST | STATS) != 0 {
         return Err(Refusal::MeterFlags);
     }
-    if bands.len() > MAX_BANDS {
-        return Err(Refusal::TooManyBands);
+    if !(1..=MAX_BANDS).contains(&bands.len()) {
+        return Err(Refusal::BandCount);
     }
-    for band in &bands {
+    for band in &mut bands {
         match band.kind {
             BandKind::Drop if band.rate == 0 => return Err(Refusal::MeterRate),
-            BandKind::Drop if flags & BURST != 0 && band.burst == 0 => return Err(Refusal::MeterBurst),
+            BandKind::Drop if band.burst == 0 => band.burst = band.rate,
             BandKind::Drop => {}
             BandKind::DscpRemark(_) | BandKind::Experimenter { .. } => return Err(Refusal::MeterBand),
         }
     }
     let unit = if flags & PKTPS != 0 { 1 } else { 1000 };
-    let full = |band: &Band| Bucket::full(band, unit, flags & BURST != 0);
+    let full = |band: &Band| Bucket::full(band, unit);
     let bands =
         bands.into_iter().map(|band| Bucket { tokens: full(&band), band, filled: now, packets: 0, bytes: 0 }).collect();
     Ok((number, Meter { flags, bands, packets: 0, bytes: 0, added: now }))

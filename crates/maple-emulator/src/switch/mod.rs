@@ -1,9 +1,8 @@
 //! An OpenFlow switch without sockets and clocks: messages and frames in, messages and frames out.
 //!
-//! It follows the specifications as a strict switch does, and it says in [`Record`] what happened to each packet. It
-//! differs from Open vSwitch in these points, all of them allowed: it has no buffers, no `NORMAL` and `LOCAL` ports, no
-//! groups in groups and no meters that remark, and in the tie of several matching rules of one priority the oldest rule
-//! wins.
+//! It accepts, refuses and answers what Open vSwitch does, and it says in [`Record`] what happened to each packet.
+//! `docs/emulator.md` lists where it differs, `tests/system/test_emulator.py` compares the two. In the tie of several
+//! matching rules of one priority the oldest rule wins.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,6 +22,7 @@ mod connection;
 mod groups;
 mod index;
 mod meters;
+mod normal;
 mod pipeline;
 mod ports;
 mod queues;
@@ -39,8 +39,9 @@ pub use table::{Removal, Rule, Table};
 #[cfg(test)]
 mod tests;
 
-use check::Abilities;
+use check::{Abilities, Place};
 use connection::Connection;
+use normal::Learned;
 use pipeline::Flight;
 
 /// The capacity of a switch.
@@ -51,16 +52,16 @@ pub struct SwitchOptions {
     /// Maximum number of rules of each table.
     pub table_size: usize,
     /// Whether it says that it is an Open vSwitch, and does as that does where the specification forbids it: it takes
-    /// masks on transport ports.
+    /// masks on transport ports, and no port above 0xfeff.
     pub open_vswitch: bool,
     /// Whether it has bundles, in 1.3.
     pub bundles: bool,
 }
 
 impl Default for SwitchOptions {
-    /// 8 tables of 65,536 rules; strict, with bundles.
+    /// 254 tables of 65,536 rules, as many tables as Open vSwitch has; strict, with bundles.
     fn default() -> SwitchOptions {
-        SwitchOptions { n_tables: 8, table_size: 65_536, open_vswitch: false, bundles: true }
+        SwitchOptions { n_tables: 254, table_size: 65_536, open_vswitch: false, bundles: true }
     }
 }
 
@@ -129,6 +130,8 @@ pub enum Lost {
     NoController,
     /// A meter's rate was exceeded.
     Metered(u32),
+    /// Its destination is an address that bridges do not forward.
+    Reserved,
     /// Groups or outputs to the table were nested too deeply.
     TooDeep,
 }
@@ -144,6 +147,7 @@ impl fmt::Display for Lost {
             Lost::NowhereToFlood => f.write_str("there was no port to flood to"),
             Lost::TimeToLive => f.write_str("its time to live was over"),
             Lost::NoController => f.write_str("it was for the controller, which was not there"),
+            Lost::Reserved => f.write_str("bridges do not forward its destination"),
             Lost::Metered(meter) => write!(f, "meter {meter} dropped it"),
             Lost::TooDeep => f.write_str("groups or tables led in a circle"),
         }
@@ -194,11 +198,13 @@ pub struct Switch {
     dpid: Dpid,
     version: Version,
     options: SwitchOptions,
+    /// Those that were used, from the first to the last, and at least one.
     tables: Vec<Table>,
     groups: BTreeMap<u32, Group>,
     meters: BTreeMap<u32, Meter>,
     queues: BTreeMap<(PortNo, u32), Queue>,
     ports: BTreeMap<PortNo, SwitchPort>,
+    learned: Learned,
     config: Config,
     connection: Connection,
     record: Record,
@@ -214,11 +220,12 @@ impl Switch {
             dpid,
             version,
             options,
-            tables: vec![Table::new(options.table_size); usize::from(n_tables)],
+            tables: vec![Table::new(options.table_size)],
             groups: BTreeMap::new(),
             meters: BTreeMap::new(),
             queues: BTreeMap::new(),
             ports: BTreeMap::new(),
+            learned: Learned::default(),
             config: Config { flags: 0, miss_send_len: 128 },
             connection: Connection::default(),
             record: Record::default(),
@@ -236,7 +243,7 @@ impl Switch {
         self.version
     }
 
-    /// Its tables, in order.
+    /// Its tables, in order: at least the first one, and all up to the last that was used.
     pub fn tables(&self) -> &[Table] {
         &self.tables
     }
@@ -266,7 +273,7 @@ impl Switch {
         self.groups.iter().map(|(number, group)| (*number, group))
     }
 
-    /// Loses rules, groups, meters, configuration and connection, as a power cut does. Ports and queues stay as they
+    /// Loses rules, groups, meters, learned addresses, configuration and connection, as a power cut does. Ports and queues stay as they
     /// are.
     pub fn restart(&mut self) {
         let fresh = Switch::new(self.dpid, self.version, self.options);
@@ -336,7 +343,7 @@ impl Switch {
         Abilities {
             version: self.version,
             n_tables: self.options.n_tables,
-            masked_ports: self.options.open_vswitch,
+            open_vswitch: self.options.open_vswitch,
             groups: &self.groups,
             meters: &self.meters,
         }
@@ -345,8 +352,10 @@ impl Switch {
     fn flow_mod(&mut self, now: Time, request: FlowMod, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
         self.counters.flow_mods += 1;
         let request = self.checked(request)?;
-        let deletes = is_deletion(&request);
-        for at in self.tables_named(request.table_id) {
+        if request.command == FlowModCommand::Add {
+            self.make_room(request.table_id);
+        }
+        for at in self.used(request.table_id) {
             let table = &mut self.tables[at];
             match request.command {
                 FlowModCommand::Add => table.add(now, self.version, &request)?,
@@ -365,39 +374,56 @@ impl Switch {
                 }
             }
         }
-        // The rule stays, but the packet that it was meant for as well is in no buffer.
-        if !deletes && request.buffer_id != NO_BUFFER { Err(Refusal::BufferUnknown) } else { Ok(()) }
+        Ok(())
     }
 
     /// The flow-mod as it is obeyed, if it can be, whatever the tables hold.
     fn checked(&self, mut request: FlowMod) -> Result<FlowMod, Refusal> {
-        if self.version == Version::Of10 {
-            // 1.0 has one table and no cookie masks; its emergency rules (bit 2) are not kept.
-            (request.table_id, request.cookie_mask) = (0, 0);
-            if request.flags & EMERGENCY != 0 {
-                return Err(Refusal::TableFull);
+        let known = match self.version {
+            Version::Of10 => {
+                // 1.0 has one table and no cookie masks; its emergency rules are not kept.
+                (request.table_id, request.cookie_mask) = (0, 0);
+                FLAGS10
             }
+            Version::Of13 => FLAGS13,
+        };
+        if self.version == Version::Of10 && request.flags & EMERGENCY != 0 {
+            return Err(Refusal::TableFull);
+        }
+        if request.flags & !known != 0 {
+            return Err(Refusal::FlowModFlags);
         }
         request.matching = check::matching(&self.abilities(), &request.matching)?;
-        let tables = self.tables_named(request.table_id);
+        check::instructions(&self.abilities(), request.table_id, &request.matching, &request.instructions)?;
+        request.instructions = check::in_order(request.instructions);
         let deletes = is_deletion(&request);
-        if tables.is_empty() || (tables.len() > 1 && !deletes) || (!deletes && request.table_id == ALL_TABLES) {
+        if !self.has_table(request.table_id) || (!deletes && request.table_id == ALL_TABLES) {
             return Err(Refusal::BadTable);
         }
-        if !deletes {
-            check::instructions(&self.abilities(), request.table_id, &request.matching, &request.instructions)?;
+        // There are no buffers, so there is no packet to be sent through the tables as well.
+        if !deletes && request.buffer_id != NO_BUFFER {
+            return Err(Refusal::BufferUnknown);
         }
         Ok(request)
     }
 
-    /// The tables that a request means: one, all with 0xff, or none.
-    fn tables_named(&self, table_id: u8) -> std::ops::Range<usize> {
-        let (at, count) = (usize::from(table_id), self.tables.len());
-        match table_id {
-            ALL_TABLES => 0..count,
-            _ if at < count => at..at + 1,
-            _ => 0..0,
+    /// Whether there is a table with this number, or it means all.
+    fn has_table(&self, table_id: u8) -> bool {
+        table_id == ALL_TABLES || table_id < self.options.n_tables
+    }
+
+    /// A table that the switch has is going to be used.
+    fn make_room(&mut self, table_id: u8) {
+        let needed = usize::from(table_id) + 1;
+        if self.tables.len() < needed {
+            self.tables.resize(needed, Table::new(self.options.table_size));
         }
+    }
+
+    /// The tables that a request means, as far as they were ever used.
+    fn used(&self, table_id: u8) -> std::ops::Range<usize> {
+        let (at, count) = (usize::from(table_id), self.tables.len());
+        if table_id == ALL_TABLES { 0..count } else { at.min(count)..(at + 1).min(count) }
     }
 
     fn packet_out(&mut self, now: Time, request: PacketOut, out: &mut Vec<Outgoing>) -> Result<(), Refusal> {
@@ -406,13 +432,14 @@ impl Switch {
             return Err(Refusal::BufferUnknown);
         }
         let from_nowhere = matches!(request.in_port, PortNo::CONTROLLER | PortNo::ANY | PortNo::LOCAL);
-        if !from_nowhere && !request.in_port.is_physical() {
+        if !from_nowhere && !check::is_number(&self.abilities(), request.in_port) {
             return Err(Refusal::BadInPort);
         }
-        check::actions(&self.abilities(), None, &request.actions, true)?;
+        let packet = check::describe(&request.data);
+        check::actions(&self.abilities(), Place::Applied(&packet), &request.actions)?;
         self.counters.packet_outs += 1;
         let before = out.len();
-        let mut flight = Flight::new(request.data, request.in_port);
+        let mut flight = Flight::injected(request.data, request.in_port);
         self.apply(now, &mut flight, &request.actions, out);
         if out.len() == before && self.record.lost.is_empty() {
             self.record.lost.push(Lost::ByRule);
@@ -425,6 +452,10 @@ impl Switch {
 const ALL_TABLES: u8 = 0xff;
 /// `OFPFF_EMERG` (1.0).
 const EMERGENCY: u16 = 1 << 2;
+/// The flags of a flow-mod in 1.0: report its end, check overlaps, emergency.
+const FLAGS10: u16 = 0b111;
+/// In 1.3: report its end, check overlaps, reset counts, count no packets, count no bytes.
+const FLAGS13: u16 = 0b1_1111;
 
 fn is_deletion(request: &FlowMod) -> bool {
     matches!(request.command, FlowModCommand::Delete | FlowModCommand::DeleteStrict)

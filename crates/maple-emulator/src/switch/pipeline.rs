@@ -1,7 +1,7 @@
 //! The path of one packet through the tables and out of the ports (1.0 §3.3–3.4, 1.3 §5.1, §5.6–5.12).
 
 use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, Version};
-use maple_wire::{Action, Field, Instruction, Match, Message, Packet, PortNo};
+use maple_wire::{Action, Constraint, Field, Instruction, Match, Message, Packet, PortNo};
 
 use crate::switch::action_set::ActionSet;
 use crate::switch::rewrite;
@@ -26,8 +26,14 @@ pub(super) struct Flight {
     pub frame: Vec<u8>,
     pub in_port: PortNo,
     metadata: u64,
+    tunnel: u64,
     queue: Option<u32>,
+    /// Who is speaking now.
     origin: Origin,
+    /// Who speaks for the action set: the first table's rule, or the packet-out.
+    first: Option<Origin>,
+    /// Whether a packet-out brought it.
+    is_injected: bool,
     depth: u8,
 }
 
@@ -42,7 +48,30 @@ struct Origin {
 impl Flight {
     pub(super) fn new(frame: Vec<u8>, in_port: PortNo) -> Flight {
         let origin = Origin { table: 0, cookie: u64::MAX, reason: PacketInReason::Action };
-        Flight { frame, in_port, metadata: 0, queue: None, origin, depth: 0 }
+        Flight {
+            frame,
+            in_port,
+            metadata: 0,
+            tunnel: 0,
+            queue: None,
+            origin,
+            first: None,
+            is_injected: false,
+            depth: 0,
+        }
+    }
+
+    /// The packet of a packet-out. What it makes the switch report is the packet-out's doing: never a miss in 1.3, and
+    /// without the cookie of a rule where an action set sends it.
+    pub(super) fn injected(frame: Vec<u8>, in_port: PortNo) -> Flight {
+        let flight = Flight::new(frame, in_port);
+        Flight { first: Some(flight.origin), is_injected: true, ..flight }
+    }
+
+    /// A copy for the buckets of a group, if it is not in too many groups. What buckets report is never a miss.
+    pub(super) fn inside_group(&self) -> Option<Flight> {
+        let origin = Origin { reason: PacketInReason::Action, ..self.origin };
+        (self.depth < MAX_DEPTH).then(|| Flight { origin, depth: self.depth + 1, ..self.clone() })
     }
 
     fn packet(&self) -> Packet<'_> {
@@ -54,7 +83,7 @@ impl Flight {
         match field {
             Field::InPort | Field::InPhyPort => Some(u128::from(self.in_port.0)),
             Field::Metadata => Some(u128::from(self.metadata)),
-            Field::TunnelId => Some(0),
+            Field::TunnelId => Some(u128::from(self.tunnel)),
             field => self.packet().switch_value(field),
         }
     }
@@ -113,11 +142,16 @@ impl Switch {
                 return;
             }
         }
+        if let Some(first) = flight.first {
+            flight.origin = first;
+        }
         self.apply(now, &mut flight, &set.in_order(), out);
     }
 
-    /// The instructions of the rule that takes the packet, in the order of execution (1.3 §5.9).
+    /// The instructions of the rule that takes the packet.
     fn look_up(&mut self, now: Time, table: u8, flight: &mut Flight) -> Option<Vec<Instruction>> {
+        let of13 = self.version == Version::Of13;
+        self.make_room(table);
         let packet = flight.packet();
         let found = self.tables[usize::from(table)].lookup(|field| match field {
             Field::InPort | Field::InPhyPort | Field::Metadata | Field::TunnelId => flight.value(field),
@@ -133,17 +167,11 @@ impl Switch {
         rule.used = now;
         let (priority, cookie, ambiguous) = (rule.priority, rule.cookie, found.ambiguous);
         self.record.steps.push(Step::Rule { table, priority, cookie, ambiguous });
-        let reason = if rule.is_table_miss() { PacketInReason::NoMatch } else { PacketInReason::Action };
+        let is_miss = rule.is_table_miss() && of13 && !flight.is_injected;
+        let reason = if is_miss { PacketInReason::NoMatch } else { PacketInReason::Action };
+        let instructions = rule.instructions.clone();
         flight.origin = Origin { table, cookie, reason };
-        let mut instructions = rule.instructions.clone();
-        instructions.sort_by_key(|instruction| match instruction {
-            Instruction::Meter(_) => 0,
-            Instruction::ApplyActions(_) => 1,
-            Instruction::ClearActions => 2,
-            Instruction::WriteActions(_) => 3,
-            Instruction::WriteMetadata { .. } => 4,
-            _ => 5,
-        });
+        flight.first.get_or_insert(Origin { reason: PacketInReason::Action, ..flight.origin });
         Some(instructions)
     }
 
@@ -152,8 +180,7 @@ impl Switch {
         match self.version {
             Version::Of10 => {
                 flight.origin = Origin { table, cookie: u64::MAX, reason: PacketInReason::NoMatch };
-                let limit = self.config.miss_send_len;
-                self.packet_in(&flight, limit, out);
+                self.packet_in(&flight, out);
             }
             Version::Of13 => self.record.lost.push(Lost::NoRule),
         }
@@ -169,18 +196,20 @@ impl Switch {
     ) -> bool {
         for action in actions {
             match action {
-                Action::Output { port, max_len } => self.output(now, flight, *port, *max_len, out),
+                Action::Output { port, .. } => self.output(now, flight, *port, out),
                 Action::Enqueue { port, queue } => {
                     let before = flight.queue.replace(*queue);
-                    self.output(now, flight, *port, 0, out);
+                    self.output(now, flight, *port, out);
                     flight.queue = before;
                 }
                 Action::SetQueue(queue) => flight.queue = Some(*queue),
                 Action::Group(group) => self.group(now, flight, *group, out),
+                Action::SetField(Constraint { field: Field::Metadata, value, .. }) => flight.metadata = *value as u64,
+                Action::SetField(Constraint { field: Field::TunnelId, value, .. }) => flight.tunnel = *value as u64,
                 rewrite => match rewrite::apply(rewrite, &mut flight.frame) {
                     rewrite::Outcome::Done => {}
                     rewrite::Outcome::Expired => {
-                        self.record.lost.push(Lost::TimeToLive);
+                        self.expired(flight, out);
                         return false;
                     }
                 },
@@ -189,36 +218,50 @@ impl Switch {
         true
     }
 
-    fn output(&mut self, now: Time, flight: &Flight, port: PortNo, max_len: u16, out: &mut Vec<Outgoing>) {
+    /// The packet's time to live is over: it is lost, and a controller that asks for such packets gets it.
+    fn expired(&mut self, flight: &Flight, out: &mut Vec<Outgoing>) {
+        self.record.lost.push(Lost::TimeToLive);
+        let reason = PacketInReason::InvalidTtl;
+        if self.version == Version::Of13 && self.is_connected() && self.wants_packet_in(reason) {
+            let origin = Origin { reason, ..flight.origin };
+            self.packet_in(&Flight { origin, ..flight.clone() }, out);
+        }
+    }
+
+    fn output(&mut self, now: Time, flight: &Flight, port: PortNo, out: &mut Vec<Outgoing>) {
         match port {
             PortNo::IN_PORT => self.transmit(flight, flight.in_port, out),
-            PortNo::CONTROLLER => self.packet_in(flight, max_len, out),
+            PortNo::CONTROLLER => self.packet_in(flight, out),
+            PortNo::NORMAL => self.normal(now, flight, out),
             PortNo::TABLE if flight.depth < MAX_DEPTH => {
                 let mut again = flight.clone();
                 again.depth += 1;
                 self.tables_from(now, 0, again, out);
             }
             PortNo::TABLE => self.record.lost.push(Lost::TooDeep),
-            PortNo::FLOOD | PortNo::ALL => {
-                let open = |config: u32| config & NO_FWD == 0 && (port == PortNo::ALL || config & NO_FLOOD == 0);
-                let targets: Vec<PortNo> = self
-                    .ports
-                    .values()
-                    .map(|p| &p.description)
-                    .filter(|p| p.number != flight.in_port && p.is_up() && open(p.config))
-                    .map(|p| p.number)
-                    .collect();
-                if targets.is_empty() {
-                    self.record.lost.push(Lost::NowhereToFlood);
-                }
-                targets.into_iter().for_each(|port| self.transmit(flight, port, out));
-            }
+            PortNo::FLOOD | PortNo::ALL => self.flood(flight, port, out),
             port if port == flight.in_port => self.record.lost.push(Lost::ToIngress(port)),
             port => self.transmit(flight, port, out),
         }
     }
 
-    fn transmit(&mut self, flight: &Flight, number: PortNo, out: &mut Vec<Outgoing>) {
+    /// Sends the packet out of all ports, or those that take part in a flood.
+    pub(super) fn flood(&mut self, flight: &Flight, port: PortNo, out: &mut Vec<Outgoing>) {
+        let open = |config: u32| config & NO_FWD == 0 && (port == PortNo::ALL || config & NO_FLOOD == 0);
+        let targets: Vec<PortNo> = self
+            .ports
+            .values()
+            .map(|p| &p.description)
+            .filter(|p| p.number != flight.in_port && p.is_up() && open(p.config))
+            .map(|p| p.number)
+            .collect();
+        if targets.is_empty() {
+            self.record.lost.push(Lost::NowhereToFlood);
+        }
+        targets.into_iter().for_each(|port| self.transmit(flight, port, out));
+    }
+
+    pub(super) fn transmit(&mut self, flight: &Flight, number: PortNo, out: &mut Vec<Outgoing>) {
         let Some(port) = self.ports.get_mut(&number) else {
             self.record.lost.push(Lost::NoSuchPort(number));
             return;
@@ -233,8 +276,8 @@ impl Switch {
         out.push(Outgoing::Frame { port: number, queue: flight.queue, frame: flight.frame.clone() });
     }
 
-    /// Sends the packet's first `limit` bytes to the controller. There are no buffers, so the rest is lost.
-    fn packet_in(&mut self, flight: &Flight, limit: u16, out: &mut Vec<Outgoing>) {
+    /// Sends the packet to the controller: all of it, because no buffer keeps the rest (1.0 §5.4.1, 1.3 §7.4.1).
+    fn packet_in(&mut self, flight: &Flight, out: &mut Vec<Outgoing>) {
         let muted = self.ports.get(&flight.in_port).is_some_and(|p| p.description.config & NO_PACKET_IN != 0);
         let reason = flight.origin.reason;
         if muted || !self.is_connected() || !self.wants_packet_in(reason) {
@@ -246,8 +289,9 @@ impl Switch {
         if flight.metadata != 0 {
             pipeline = pipeline.exact(Field::Metadata, u128::from(flight.metadata));
         }
-        // `OFPCML_NO_BUFFER` and anything longer than the frame mean all of it.
-        let sent = flight.frame.len().min(usize::from(limit));
+        if flight.tunnel != 0 {
+            pipeline = pipeline.exact(Field::TunnelId, u128::from(flight.tunnel));
+        }
         let of13 = self.version == Version::Of13;
         let message = Message::PacketIn(PacketIn {
             buffer_id: NO_BUFFER,
@@ -256,7 +300,7 @@ impl Switch {
             table_id: if of13 { flight.origin.table } else { 0 },
             cookie: if of13 { flight.origin.cookie } else { u64::MAX },
             pipeline,
-            data: flight.frame[..sent].to_vec(),
+            data: flight.frame.clone(),
         });
         out.push(Outgoing::Message { xid: 0, message });
     }

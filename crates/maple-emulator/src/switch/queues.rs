@@ -99,7 +99,8 @@ impl Switch {
     }
 
     pub(super) fn queue_config(&self, port: PortNo) -> Result<QueueConfig, Refusal> {
-        if port != PortNo::ANY && !self.ports.contains_key(&port) {
+        let all = port == PortNo::ANY && self.version == maple_wire::Version::Of13;
+        if !all && !self.ports.contains_key(&port) {
             return Err(Refusal::QueuePort);
         }
         let wanted = self.queues.iter().filter(|((at, _), _)| port == PortNo::ANY || *at == port);
@@ -116,12 +117,11 @@ impl Switch {
     }
 
     pub(super) fn queue_stats(&self, now: Time, asked: QueueStatsRequest) -> Result<Vec<QueueStats>, Refusal> {
-        let any_port = matches!(asked.port, PortNo::ALL | PortNo::ANY);
+        // 1.0 calls all ports `ALL`, 1.3 `ANY`. Open vSwitch takes the other word in 1.0 as well.
+        let any_port =
+            asked.port == PortNo::ANY || asked.port == PortNo::ALL && self.version == maple_wire::Version::Of10;
         if !any_port && !self.ports.contains_key(&asked.port) {
             return Err(Refusal::QueuePort);
-        }
-        if !any_port && asked.queue != ALL_QUEUES && !self.queues.contains_key(&(asked.port, asked.queue)) {
-            return Err(Refusal::UnknownQueue);
         }
         let is_wanted =
             |at: PortNo, id: u32| (any_port || at == asked.port) && (asked.queue == ALL_QUEUES || id == asked.queue);
@@ -135,6 +135,7 @@ impl Switch {
             duration_sec: ((now - queue.added) / SECOND) as u32,
             duration_nsec: ((now - queue.added) % SECOND) as u32,
         };
-        Ok(wanted.map(one).collect())
+        let found: Vec<QueueStats> = wanted.map(one).collect();
+        if found.is_empty() && asked.queue != ALL_QUEUES { Err(Refusal::UnknownQueue) } else { Ok(found) }
     }
 }

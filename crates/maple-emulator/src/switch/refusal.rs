@@ -37,17 +37,29 @@ pub enum Refusal {
     ActionArgument,
     /// An action on headers that the match does not promise.
     ActionInconsistent,
-    /// A header to be pushed with an Ethernet type that does not name such a header.
-    ActionTag,
-    /// A set-field of a field that can't be set.
-    SetType,
-    /// A set-field whose value is outside the field's range.
+    /// An action of another length than its type has.
+    ActionLength,
+    /// A set-field of a field that it does not know, or of another length than the field has.
+    SetLength,
+    /// A set-field of a field that can't be set, or to a value outside the field's range.
     SetArgument,
+    /// A set-field with a mask.
+    SetMasked,
     /// An instruction of unknown type.
     UnknownInstruction,
+    /// An instruction of an experimenter that it does not know.
+    InstructionExperimenter,
+    /// An instruction of another length than its type has.
+    InstructionLength,
+    /// Two instructions of one type.
+    DuplicateInstruction,
     /// A goto-table that does not lead to a later table.
     GotoTable,
-    /// A match on an unknown field.
+    /// A match of another type or length.
+    MatchLength,
+    /// A match on a value with bits that its mask lets out.
+    MatchWildcards,
+    /// A match on an unknown field, or with another length than the field has.
     MatchField,
     /// A match on a value outside the field's range.
     MatchValue,
@@ -61,16 +73,16 @@ pub enum Refusal {
     TableFull,
     /// A table that it does not have.
     BadTable,
-    /// A flow-mod command, or another value in it, that does not exist.
+    /// A flow-mod command that does not exist.
     BadCommand,
+    /// Flags of a flow-mod that do not exist.
+    FlowModFlags,
     /// Another rule of this priority overlaps, and the flow-mod asked to check.
     Overlap,
     /// A group of this number exists already.
     GroupExists,
     /// A group number or contents that are not allowed.
     InvalidGroup,
-    /// Groups in groups.
-    GroupChaining,
     /// A group that does not exist, in a group-mod.
     UnknownGroup,
     /// A group type that it does not have.
@@ -79,6 +91,8 @@ pub enum Refusal {
     GroupCommand,
     /// A bucket that is not valid.
     GroupBucket,
+    /// A watched port or group in a group that chooses no bucket.
+    GroupWatch,
     /// A meter that does not exist.
     UnknownMeter,
     /// A meter of this number exists already.
@@ -87,22 +101,26 @@ pub enum Refusal {
     InvalidMeter,
     /// A meter-mod command that does not exist.
     MeterCommand,
-    /// Flags of a meter that exclude each other or do not exist.
+    /// Flags of a meter that exclude each other or do not exist, or no unit.
     MeterFlags,
     /// A band without a rate.
     MeterRate,
-    /// A band whose burst lets nothing pass.
-    MeterBurst,
     /// A kind of band that it does not have.
     MeterBand,
-    /// More bands than a meter can have.
-    TooManyBands,
+    /// More meters than it has room for.
+    TooManyMeters,
+    /// No bands, or more than a meter can have.
+    BandCount,
     /// A queue that does not exist.
     UnknownQueue,
     /// A port that does not exist, in a question about queues.
     QueuePort,
     /// Table features that the tables can't be given.
     FixedTables,
+    /// A table-mod for a table that it does not have.
+    TableModTable,
+    /// Flags of a configuration that do not exist.
+    ConfigFlags,
     /// A port-mod for a port that does not exist.
     PortModPort,
     /// A port-mod whose hardware address is not the port's.
@@ -156,16 +174,22 @@ impl Refusal {
             IsSlave => (1, 10),
             BadInPort => (1, 11),
             ActionType => (2, 0),
+            ActionLength => (2, 1),
             ActionExperimenter => (2, 2),
             ActionPort => (2, 4),
             ActionArgument => (2, 5),
             ActionGroup => (2, 9),
             ActionInconsistent => (2, 10),
-            ActionTag => (2, 12),
-            SetType => (2, 13),
+            SetLength => (2, 14),
             SetArgument => (2, 15),
+            SetMasked => (0xffff, 4250),
             UnknownInstruction => (3, 0),
             GotoTable => (3, 2),
+            InstructionExperimenter => (3, 5),
+            InstructionLength => (3, 7),
+            DuplicateInstruction => (0xffff, 2600),
+            MatchLength => (4, 1),
+            MatchWildcards => (4, 5),
             MatchField => (4, 6),
             MatchValue => (4, 7),
             MatchMask => (4, 8),
@@ -174,16 +198,19 @@ impl Refusal {
             TableFull => (5, 1),
             BadTable => (5, 2),
             Overlap => (5, 3),
-            BadCommand => (5, 5),
+            BadCommand => (5, 6),
+            FlowModFlags => (5, 7),
             GroupExists => (6, 0),
             InvalidGroup => (6, 1),
-            GroupChaining => (6, 5),
+            GroupWatch => (6, 6),
             UnknownGroup => (6, 8),
             GroupType => (6, 10),
             GroupCommand => (6, 11),
             GroupBucket => (6, 12),
             PortModPort => (7, 0),
             PortModAddress => (7, 1),
+            TableModTable => (8, 0),
+            ConfigFlags => (10, 0),
             StaleRole => (11, 0),
             BadRole => (11, 2),
             QueuePort => (9, 0),
@@ -194,9 +221,9 @@ impl Refusal {
             MeterCommand => (12, 4),
             MeterFlags => (12, 5),
             MeterRate => (12, 6),
-            MeterBurst => (12, 7),
             MeterBand => (12, 8),
-            TooManyBands => (12, 11),
+            TooManyMeters => (12, 10),
+            BandCount => (12, 11),
             FixedTables => (13, 5),
             UnknownBundle => (0xffff, 2302),
             BundleExists => (0xffff, 2303),
@@ -210,33 +237,56 @@ impl Refusal {
         }
     }
 
+    /// Type and code of the error of Nicira's that stands for what 1.0 has no number for. It comes with
+    /// [`Refusal::NICIRA`].
+    pub fn nicira(self) -> Option<(u16, u16)> {
+        match self {
+            Refusal::BadInPort => Some((1, 0x202)),
+            Refusal::ConfigFlags => Some((1, 0x209)),
+            Refusal::FlowModFlags => Some((3, 0x102)),
+            _ => None,
+        }
+    }
+
+    /// Type and code of an error of 1.0 that has those of Nicira's in its data.
+    pub const NICIRA: (u16, u16) = (0xb0c2, 0);
+
     fn number10(self) -> (u16, u16) {
         use Refusal::*;
         match self {
+            BadInPort | ConfigFlags | FlowModFlags => Refusal::NICIRA,
+            BadType => (1, 1),
             Incompatible => (0, 0),
             BadVersion => (1, 0),
             BadStats => (1, 2),
             BadExperimenter => (1, 3),
             BadLength => (1, 6),
             BufferUnknown => (1, 8),
-            ActionType | SetType | ActionGroup | UnknownInstruction | GotoTable => (2, 0),
+            ActionType
+            | ActionGroup
+            | UnknownInstruction
+            | InstructionExperimenter
+            | DuplicateInstruction
+            | GotoTable => (2, 0),
+            ActionLength | InstructionLength => (2, 1),
             ActionExperimenter => (2, 2),
-            ActionPort | BadInPort => (2, 4),
-            ActionArgument | ActionInconsistent | ActionTag | SetArgument => (2, 5),
+            ActionPort => (2, 4),
+            ActionArgument | ActionInconsistent | SetLength | SetArgument | SetMasked => (2, 5),
             TableFull => (3, 0),
             Overlap => (3, 1),
             BadCommand => (3, 4),
-            BadTable | MatchField | MatchValue | MatchMask | MatchPrerequisite | MatchDuplicate => (3, 5),
+            BadTable | MatchLength | MatchWildcards | MatchField | MatchValue | MatchMask | MatchPrerequisite
+            | MatchDuplicate => (3, 5),
             PortModPort => (4, 0),
             PortModAddress => (4, 1),
             QueuePort => (5, 0),
             UnknownQueue => (5, 1),
             IsSlave => (1, 5),
-            BadType | BadRequestTable | GroupExists | InvalidGroup | GroupChaining | UnknownGroup | GroupType
-            | GroupCommand | GroupBucket | UnknownMeter | MeterExists | InvalidMeter | MeterCommand | MeterFlags
-            | MeterRate | MeterBurst | MeterBand | TooManyBands | FixedTables | BadRole | StaleRole | UnknownBundle
-            | BundleExists | BundleClosed | OutOfBundles | BundleType | BundleFlags | BundledMessage
-            | TooManyBundled | BundledFailed => (1, 1),
+            BadRequestTable | GroupExists | InvalidGroup | UnknownGroup | GroupType | GroupCommand | GroupBucket
+            | GroupWatch | UnknownMeter | MeterExists | InvalidMeter | MeterCommand | MeterFlags | MeterRate
+            | MeterBand | TooManyMeters | BandCount | FixedTables | TableModTable | BadRole | StaleRole
+            | UnknownBundle | BundleExists | BundleClosed | OutOfBundles | BundleType | BundleFlags
+            | BundledMessage | TooManyBundled | BundledFailed => (1, 1),
         }
     }
 }

@@ -21,7 +21,7 @@ const MORE: u16 = 1;
 /// Maximum number of content bytes of one reply. The length field of the header has 16 bits.
 const PAGE: usize = 60_000;
 /// The 1.0 wildcard bits that rules may use: all.
-const WILDCARDS10: u32 = 0x3f_ffff;
+pub(super) const WILDCARDS10: u32 = 0x3f_ffff;
 
 impl Switch {
     /// Answers a statistics request, with several messages where one would be too long.
@@ -43,11 +43,11 @@ impl Switch {
                 }))
             }
             RequestBody::Table => {
-                let tables = (0..).zip(&self.tables).map(|(id, table)| self.table_stats(id, table)).collect();
+                let tables = (0..self.options.n_tables).map(|id| self.table_stats(id)).collect();
                 Ok(self.pages(tables, ReplyBody::Table))
             }
             RequestBody::Port(port) => {
-                let ports = self.ports_named(port)?.into_iter().map(|port| port_stats(now, port)).collect();
+                let ports = self.ports_named(port).into_iter().map(|port| port_stats(now, port)).collect();
                 Ok(self.pages(ports, ReplyBody::Port))
             }
             RequestBody::Queue(asked) => Ok(self.pages(self.queue_stats(now, asked)?, ReplyBody::Queue)),
@@ -65,13 +65,7 @@ impl Switch {
                 let ports = self.ports.values().map(|p| p.description.clone()).collect();
                 Ok(self.pages(ports, ReplyBody::PortDesc))
             }
-            RequestBody::Group(asked) => {
-                let groups = self.group_stats(now, asked);
-                if groups.is_empty() && asked != ALL_GROUPS {
-                    return Err(Refusal::UnknownGroup);
-                }
-                Ok(self.pages(groups, ReplyBody::Group))
-            }
+            RequestBody::Group(asked) => Ok(self.pages(self.group_stats(now, asked), ReplyBody::Group)),
             RequestBody::GroupDesc => {
                 let desc = |(number, group): (&u32, &super::Group)| GroupDesc {
                     kind: group.kind as u8,
@@ -96,7 +90,7 @@ impl Switch {
             RequestBody::MeterConfig(asked) => Ok(self.pages(self.meter_configs(asked), ReplyBody::MeterConfig)),
             RequestBody::MeterFeatures => one(ReplyBody::MeterFeatures(Switch::meter_features())),
             RequestBody::TableFeatures(wanted) if wanted.is_empty() => {
-                let tables = (0..).zip(&self.tables).map(|(id, table)| self.table_features(id, table)).collect();
+                let tables = (0..self.options.n_tables).map(|id| self.table_features(id)).collect();
                 Ok(self.pages(tables, ReplyBody::TableFeatures))
             }
             // The tables can't be made other than they are.
@@ -127,12 +121,12 @@ impl Switch {
             cookie_mask: if self.version == Version::Of13 { asked.cookie_mask } else { 0 },
             ..FlowMod::new(FlowModCommand::Modify, 0, matching, Vec::new())
         };
-        let tables = self.tables_named(asked.table_id);
-        if tables.is_empty() {
+        // Tables that 1.0 has no room for have no rules.
+        if self.version == Version::Of13 && !self.has_table(asked.table_id) {
             return Err(Refusal::BadRequestTable);
         }
         let mut rules = Vec::new();
-        for at in tables {
+        for at in self.used(asked.table_id) {
             let covered = self.tables[at].covered(&request);
             let wanted = covered.filter(|rule| outputs_to(rule, asked.out_port, asked.out_group));
             rules.extend(wanted.map(|rule| (at as u8, rule)));
@@ -140,24 +134,23 @@ impl Switch {
         Ok(rules)
     }
 
-    fn table_stats(&self, table_id: u8, table: &Table) -> TableStats {
+    fn table_stats(&self, table_id: u8) -> TableStats {
         let of10 = self.version == Version::Of10;
+        let table = self.tables.get(usize::from(table_id));
         TableStats {
             table_id,
             name: Text::from(if of10 { "table0" } else { "" }),
             wildcards: if of10 { WILDCARDS10 } else { 0 },
-            max_entries: if of10 { table.capacity() as u32 } else { 0 },
-            active_count: table.rules().len() as u32,
-            lookup_count: table.lookups,
-            matched_count: table.matches,
+            max_entries: if of10 { self.options.table_size as u32 } else { 0 },
+            active_count: table.map_or(0, |table| table.rules().len() as u32),
+            lookup_count: table.map_or(0, |table| table.lookups),
+            matched_count: table.map_or(0, |table| table.matches),
         }
     }
 
-    pub(super) fn ports_named(&self, port: PortNo) -> Result<Vec<&SwitchPort>, Refusal> {
-        if port == PortNo::ANY {
-            return Ok(self.ports.values().collect());
-        }
-        self.ports.get(&port).map(|port| vec![port]).ok_or(Refusal::BadInPort)
+    /// The port with this number, if it is there, or all.
+    fn ports_named(&self, port: PortNo) -> Vec<&SwitchPort> {
+        self.ports.values().filter(|one| port == PortNo::ANY || one.description.number == port).collect()
     }
 
     fn group_stats(&self, now: Time, asked: u32) -> Vec<GroupStats> {
@@ -186,15 +179,18 @@ impl Switch {
             .collect()
     }
 
-    fn table_features(&self, table_id: u8, table: &Table) -> TableFeatures {
+    fn table_features(&self, table_id: u8) -> TableFeatures {
         let later: Vec<u8> = (table_id + 1..self.options.n_tables).collect();
         let types = |kinds: &[u16]| kinds.iter().map(|kind| TypeId { kind: *kind, body: Vec::new() }).collect();
         let fields = |settable: bool| -> Vec<OxmId> {
             let wanted = Field::ALL.into_iter().filter(|f| check::can_match(*f) && (!settable || check::can_set(*f)));
             wanted.map(|field| oxm_id(field, settable)).collect()
         };
-        // Goto, write-metadata, write-actions, apply-actions, clear-actions (1.3 §7.2.4).
-        let mut properties = vec![TableProperty::Instructions { miss: false, ids: types(&[1, 2, 3, 4, 5]) }];
+        // Goto, write-metadata, write-actions, apply-actions, clear-actions, meter (1.3 §7.2.4); the last table has none
+        // to go to.
+        let first = usize::from(later.is_empty());
+        let mut properties =
+            vec![TableProperty::Instructions { miss: false, ids: types(&[1, 2, 3, 4, 5, 6][first..]) }];
         properties.push(TableProperty::NextTables { miss: false, tables: later });
         for kind in [PropertyKind::WRITE_ACTIONS, PropertyKind::APPLY_ACTIONS] {
             properties.push(TableProperty::Actions { kind, ids: types(ACTIONS) });
@@ -211,7 +207,7 @@ impl Switch {
             metadata_match: u64::MAX,
             metadata_write: u64::MAX,
             config: 0,
-            max_entries: table.capacity() as u32,
+            max_entries: self.options.table_size as u32,
             properties,
         }
     }

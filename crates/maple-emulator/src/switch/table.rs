@@ -228,11 +228,8 @@ impl Table {
     }
 
     /// Takes out the rules that send packets through a meter.
-    pub fn remove_meter_users(&mut self, meter: u32) -> Vec<Rule> {
-        self.remove(|rule| super::meters::uses_meter(rule, meter).then_some(()))
-            .into_iter()
-            .map(|(rule, ())| rule)
-            .collect()
+    pub fn remove_meter_users(&mut self, meter: u32) {
+        self.remove(|rule| super::meters::uses_meter(rule, meter).then_some(()));
     }
 
     /// When the next rule's time comes, if no packet arrives before.

@@ -58,13 +58,29 @@ fn simple_requests_are_answered_with_their_transaction_id() {
 }
 
 #[test]
-fn miss_send_len_limits_packet_ins_of_misses() {
+fn without_buffers_packet_ins_have_the_whole_packet() {
     let mut bench = Bench::new(Version::Of10);
     bench.say(Message::SetConfig(SwitchConfig { flags: 0, miss_send_len: 20 }));
     match bench.switch.receive(0, PortNo(1), &tcp(80)).pop() {
-        Some(Outgoing::Message { message: Message::PacketIn(p), .. }) => assert_eq!(p.data, tcp(80)[..20]),
+        Some(Outgoing::Message { message: Message::PacketIn(p), .. }) => assert_eq!(p.data, tcp(80)),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn flags_of_a_configuration_that_do_not_exist_are_refused() {
+    let config = |flags| Message::SetConfig(SwitchConfig { flags, miss_send_len: 20 });
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.say(config(1)).is_empty());
+    assert!(bench.say(config(2)).is_empty(), "to reassemble fragments is not had, and the mode stays");
+    assert_eq!(error(&mut bench, config(4)), (10, 0));
+    let kept = SwitchConfig { flags: 1, miss_send_len: 20 };
+    assert_eq!(answer(&mut bench, Message::GetConfigRequest), Message::GetConfigReply(kept));
+    let mut bench = Bench::new(Version::Of10);
+    assert!(bench.say(config(4)).is_empty());
+    let [Outgoing::Message { message: Message::Error(error), .. }] = &bench.say(config(8))[..] else { panic!() };
+    // Nicira's number, then type and code.
+    assert_eq!((error.kind, error.code, &error.data[..8]), (0xb0c2, 0, &[0, 0, 0x23, 0x20, 0, 1, 2, 9][..]));
 }
 
 #[test]
@@ -85,14 +101,15 @@ fn a_slave_may_ask_and_not_change_and_gets_port_status_only() {
 #[test]
 fn groups_copy_choose_and_fail_over() {
     let mut bench = Bench::new(Version::Of13);
-    let bucket = |port: u32| Bucket {
-        weight: 1,
-        watch_port: PortNo(port),
+    let bucket = |kind: u8, port: u32| Bucket {
+        weight: u16::from(kind == 1),
+        watch_port: if kind == 3 { PortNo(port) } else { PortNo::ANY },
         watch_group: u32::MAX,
         actions: vec![Action::output(PortNo(port))],
     };
     let group = |command, kind, group, ports: &[u32]| {
-        Message::GroupMod(GroupMod { command, kind, group, buckets: ports.iter().map(|p| bucket(*p)).collect() })
+        let buckets = ports.iter().map(|p| bucket(kind, *p)).collect();
+        Message::GroupMod(GroupMod { command, kind, group, buckets })
     };
     let use_group = |group| {
         let actions = vec![Instruction::ApplyActions(vec![Action::Group(group)])];
@@ -124,6 +141,32 @@ fn groups_copy_choose_and_fail_over() {
 }
 
 #[test]
+fn groups_lead_to_groups_and_watch_them() {
+    let mut bench = Bench::new(Version::Of13);
+    let output = |port| vec![Action::output(PortNo(port))];
+    let bucket = |watch_port, watch_group, actions| Bucket { weight: 0, watch_port, watch_group, actions };
+    let add = |kind, group, buckets| Message::GroupMod(GroupMod { command: 0, kind, group, buckets });
+    let through = |group| vec![Action::Group(group)];
+    assert_eq!(error(&mut bench, add(3, 1, vec![bucket(PortNo::ANY, u32::MAX, output(2))])), (6, 1));
+    assert_eq!(error(&mut bench, add(0, 1, vec![bucket(PortNo(2), u32::MAX, output(2))])), (6, 6));
+    assert!(bench.say(add(3, 1, vec![bucket(PortNo(2), u32::MAX, output(2))])).is_empty());
+    let fallback = vec![bucket(PortNo::ANY, 1, through(1)), bucket(PortNo(3), u32::MAX, output(3))];
+    assert!(bench.say(add(3, 2, fallback)).is_empty());
+    assert!(bench.say(add(0, 3, vec![bucket(PortNo::ANY, u32::MAX, through(3))])).is_empty(), "in itself");
+    let rule = |priority, group| {
+        let instructions = vec![Instruction::ApplyActions(through(group))];
+        Message::FlowMod(FlowMod::new(FlowModCommand::Add, priority, Match::any(), instructions))
+    };
+    bench.say(rule(1, 2));
+    assert_eq!(bench.send(1, &tcp(80)), ["2"]);
+    bench.switch.set_link(PortNo(2), false);
+    assert_eq!(bench.send(1, &tcp(80)), ["3"], "no bucket of the watched group is live");
+    bench.say(rule(2, 3));
+    assert!(bench.send(1, &tcp(80)).is_empty());
+    assert_eq!(bench.switch.record().lost, [Lost::TooDeep]);
+}
+
+#[test]
 fn statistics_say_what_went_through() {
     for version in [Version::Of10, Version::Of13] {
         let mut bench = Bench::new(version);
@@ -145,7 +188,7 @@ fn statistics_say_what_went_through() {
         assert_eq!((tables[0].active_count, tables[0].lookup_count, tables[0].matched_count), (2, 3, 3));
         let ReplyBody::Port(ports) = stats(&mut bench, RequestBody::Port(PortNo::ANY)) else { panic!() };
         assert_eq!((ports.len(), ports[0].rx_packets, ports[1].tx_bytes), (4, 3, bytes));
-        let queues = QueueStatsRequest { port: PortNo::ALL, queue: u32::MAX };
+        let queues = QueueStatsRequest { port: PortNo::ANY, queue: u32::MAX };
         assert_eq!(stats(&mut bench, RequestBody::Queue(queues)), ReplyBody::Queue(vec![]));
         assert!(matches!(stats(&mut bench, RequestBody::Desc), ReplyBody::Desc(_)));
     }
@@ -230,6 +273,27 @@ fn bytes_that_make_no_sense_are_answered_with_an_error_that_repeats_them() {
     assert_eq!(reply(&[9, 5, 0, 8, 0, 0, 0, 9]), (9, 1, 0, 0), "an unknown version");
     assert_eq!(reply(&[4, 5, 0, 3, 0, 0, 0, 9]).3, 1, "a length below the header's: nothing more can be read");
     assert_eq!(reply(&long).0, 9);
+}
+
+#[test]
+fn a_part_of_another_length_is_refused_as_that_part() {
+    let mut bench = Bench::new(Version::Of13);
+    let mut reply = |parts: &[&[u8]]| {
+        let mut bytes = [&[4, 14, 0, 0, 0, 0, 0, 9][..], &[0; 40], &parts.concat()].concat();
+        bytes[3] = bytes.len() as u8;
+        match &bench.switch.receive_bytes(0, &bytes)[..] {
+            [Outgoing::Message { message: Message::Error(e), .. }] => (e.kind, e.code),
+            other => panic!("{other:?}"),
+        }
+    };
+    let any = [0, 1, 0, 4, 0, 0, 0, 0];
+    assert_eq!(reply(&[&[0, 1, 0, 9, 0x80, 0, 0x0a, 1, 8, 0, 0, 0, 0, 0, 0, 0]]), (4, 6), "eth_type");
+    assert_eq!(reply(&[&[0, 0, 0, 4, 0, 0, 0, 0]]), (4, 1), "another type of match");
+    assert_eq!(reply(&[&any, &[0, 5, 0, 4, 0, 0, 0, 0]]), (3, 7), "clear-actions");
+    assert_eq!(reply(&[&any, &[0, 4, 0, 16, 0, 0, 0, 0], &[0, 18, 0, 4, 0, 0, 0, 0]]), (2, 1), "pop-vlan");
+    let set_eth_type = [0, 25, 0, 16, 0x80, 0, 0x0a, 1, 8, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(reply(&[&any, &[0, 4, 0, 24, 0, 0, 0, 0], &set_eth_type]), (2, 14));
+    assert_eq!(reply(&[&any, &[0, 4, 0, 20, 0, 0, 0, 0], &[0, 18, 0, 12], &[0; 8]]), (1, 6), "no multiple of 8");
 }
 
 #[test]

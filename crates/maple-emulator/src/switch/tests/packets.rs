@@ -1,5 +1,7 @@
 //! The handling of packets: priorities, ties, misses, pipelines, reserved ports, packet-outs, port settings.
 
+use maple_wire::msg::PacketInReason;
+
 use super::*;
 
 #[test]
@@ -32,7 +34,7 @@ fn a_miss_goes_to_the_controller_in_1_0_and_nowhere_in_1_3() {
     let out = bench.switch.receive(0, PortNo(1), &frame);
     let [Outgoing::Message { xid: 0, message: Message::PacketIn(packet_in) }] = &out[..] else { panic!("{out:?}") };
     assert_eq!((packet_in.buffer_id, packet_in.in_port()), (NO_BUFFER, Some(PortNo(1))));
-    assert_eq!((usize::from(packet_in.total_len), packet_in.data.len()), (frame.len(), 128));
+    assert_eq!((usize::from(packet_in.total_len), packet_in.data.len()), (frame.len(), frame.len()));
 }
 
 #[test]
@@ -130,8 +132,88 @@ fn packet_outs_go_to_ports_to_the_table_and_to_the_controller() {
     assert_eq!(out(PortNo(2), &[PortNo::IN_PORT]), ["2"]);
     assert_eq!(out(PortNo(2), &[PortNo::CONTROLLER]), ["controller"]);
     assert_eq!(out(PortNo::CONTROLLER, &[PortNo(9)]), [""; 0], "no such port");
-    assert_eq!(out(PortNo::CONTROLLER, &[PortNo::NORMAL]), ["2/4"]);
-    assert_eq!(out(PortNo(0), &[PortNo(1)]), ["1/11"]);
+    assert_eq!(out(PortNo::CONTROLLER, &[PortNo::ANY]), ["2/4"]);
+    assert_eq!(out(PortNo::FLOOD, &[PortNo(1)]), ["1/11"]);
+}
+
+/// Table, cookie and reason of the packet-in that a message of the controller or a frame causes.
+fn packet_in(out: &[Outgoing]) -> (u8, u64, PacketInReason) {
+    match out {
+        [Outgoing::Message { message: Message::PacketIn(p), .. }] => (p.table_id, p.cookie, p.reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn packet_out(actions: Vec<Action>) -> Message {
+    Message::PacketOut(PacketOut { buffer_id: NO_BUFFER, in_port: PortNo(1), actions, data: tcp(80) })
+}
+
+#[test]
+fn an_injected_packet_is_never_a_miss_and_its_action_set_has_no_rule() {
+    let mut bench = Bench::new(Version::Of13);
+    let to_table = || packet_out(vec![Action::output(PortNo::TABLE)]);
+    assert!(bench.run("add 0 cookie=5 -> controller").is_empty());
+    assert_eq!(packet_in(&bench.switch.receive(0, PortNo(1), &tcp(80))), (0, 5, PacketInReason::NoMatch));
+    assert_eq!(packet_in(&bench.say(to_table())), (0, 5, PacketInReason::Action));
+    let direct = packet_out(vec![Action::to_controller()]);
+    assert_eq!(packet_in(&bench.say(direct)), (0, u64::MAX, PacketInReason::Action));
+    let written = vec![Instruction::WriteActions(vec![Action::to_controller()]), Instruction::GotoTable(1)];
+    let rule = FlowMod { cookie: 7, ..FlowMod::new(FlowModCommand::Add, 1, Match::any(), written) };
+    assert!(bench.say(Message::FlowMod(rule)).is_empty());
+    assert!(bench.run("add 1 table=1 cookie=8 ->").is_empty());
+    assert_eq!(packet_in(&bench.switch.receive(0, PortNo(1), &tcp(80))), (0, 7, PacketInReason::Action));
+    assert_eq!(packet_in(&bench.say(to_table())), (0, u64::MAX, PacketInReason::Action));
+}
+
+#[test]
+fn actions_of_a_packet_out_are_refused_if_its_packet_lacks_the_header() {
+    let mut bench = Bench::new(Version::Of13);
+    let set =
+        |field, value| packet_out(vec![Action::SetField(Constraint::exact(field, value)), Action::output(PortNo(2))]);
+    assert_eq!(places(&bench.say(set(Field::TcpDst, 81))), ["2"]);
+    let [Outgoing::Message { message: Message::Error(error), .. }] = &bench.say(set(Field::UdpDst, 81))[..] else {
+        panic!("no error")
+    };
+    assert_eq!((error.kind, error.code), (2, 10));
+}
+
+#[test]
+fn who_asks_for_it_gets_packets_whose_time_to_live_is_over() {
+    let mut bench = Bench::new(Version::Of13);
+    let rule = vec![Instruction::ApplyActions(vec![Action::SetNwTtl(1), Action::DecNwTtl, Action::output(PortNo(2))])];
+    let ip = Match::any().exact(Field::EthType, 0x800);
+    let rule = FlowMod { cookie: 9, ..FlowMod::new(FlowModCommand::Add, 1, ip, rule) };
+    assert!(bench.say(Message::FlowMod(rule)).is_empty());
+    assert!(bench.send(1, &tcp(80)).is_empty());
+    let all = maple_wire::msg::AsyncConfig { packet_in: [7, 7], port_status: [7, 7], flow_removed: [15, 15] };
+    bench.say(Message::SetAsync(all));
+    assert_eq!(packet_in(&bench.switch.receive(0, PortNo(1), &tcp(80))), (0, 9, PacketInReason::InvalidTtl));
+    assert_eq!(bench.switch.record().lost, [Lost::TimeToLive]);
+}
+
+#[test]
+fn rules_can_set_and_match_the_tunnel_id_and_packet_ins_say_it() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 1 -> set:tunnel_id=9 goto:1\n add 1 table=1 tunnel_id=9 -> controller").is_empty());
+    let out = bench.switch.receive(0, PortNo(1), &tcp(80));
+    let [Outgoing::Message { message: Message::PacketIn(packet_in), .. }] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(packet_in.pipeline.get(Field::TunnelId).map(|c| c.value), Some(9));
+}
+
+#[test]
+fn an_output_to_normal_learns_and_leaves_reserved_addresses_alone() {
+    let mut bench = Bench::new(Version::Of13);
+    assert!(bench.run("add 1 -> 0xfffffffa").is_empty());
+    let frame = |dst: u8, src: u8| Frame::ethernet([0, 0, 0, 0, 0, dst], [0, 0, 0, 0, 0, src]).raw(0x88b5, &[0; 46]);
+    assert_eq!(bench.send(1, &frame(2, 1)), ["2", "3", "4"], "nobody knows where 2 is");
+    assert_eq!(bench.send(2, &frame(1, 2)), ["1"]);
+    assert_eq!(bench.send(1, &frame(2, 1)), ["2"]);
+    assert!(bench.send(2, &frame(2, 9)).is_empty(), "it is there already");
+    let bridges = Frame::ethernet([1, 0x80, 0xc2, 0, 0, 0xe], [0, 0, 0, 0, 0, 1]).raw(0x88cc, &[0; 46]);
+    assert!(bench.send(1, &bridges).is_empty());
+    assert_eq!(bench.switch.record().lost, [Lost::Reserved]);
+    bench.now = 400 * SECOND;
+    assert_eq!(bench.send(1, &frame(2, 1)), ["2", "3", "4"], "what was learned is forgotten");
 }
 
 #[test]

@@ -204,7 +204,9 @@ fn matches_are_refused_by_what_is_wrong_with_them() {
         ("add 1 eth_type=0x800 eth_type=0x806 -> 1", "4/10"),
         ("add 1 eth_type=0x800/0xff00 -> 1", "4/8"),
         ("add 1 vlan_pcp=3 -> 1", "4/9"),
-        ("add 1 eth_type=0x800 ipv4_src=0x0a000001/0xff000000 -> 1", "4/7"),
+        ("add 1 eth_type=0x800 ipv4_src=0x0a000001/0xff000000 -> 1", "4/5"),
+        ("add 1 ip_proto=6 eth_type=0x800 -> 1", "4/9"),
+        ("add 1 eth_type=0x800 ip_dscp=64 -> 1", "4/5"),
         ("add 1 eth_type=0x88e7 pbb_isid=1 -> 1", "4/6"),
         ("delete 1 eth_type=0x806 ipv4_src=1", "4/9"),
     ] {
@@ -229,13 +231,14 @@ fn instructions_and_actions_are_refused_by_what_is_wrong_with_them() {
         ("add 1 -> goto:9", "3/2"),
         ("add 1 table=9 -> 1", "5/2"),
         ("add 1 table=0xff -> 1", "5/2"),
-        ("add 1 -> 0", "2/4"),
-        ("add 1 -> 0xfffffffa", "2/4"),
-        ("add 1 -> 0xfffffff9", "2/4"),
+        ("add 1 -> 0xfffffff7", "2/4"),
         ("add 1 -> 0xffffffff", "2/4"),
         ("add 1 -> set:ipv4_src=1", "2/10"),
-        ("add 1 -> set:in_port=1", "2/13"),
-        ("add 1 -> set:vlan_vid=5", "2/15"),
+        ("add 1 -> set:vlan_vid=0x1005", "2/10"),
+        ("add 1 -> set:in_port=1", "2/15"),
+        ("add 1 vlan_vid=0x1001 -> set:vlan_vid=5", "2/15"),
+        ("add 1 flags=0x20 -> 1", "5/7"),
+        ("delete 1 -> set:in_port=1", "2/15"),
     ] {
         check(Version::Of13, line, "", &[error]);
     }
@@ -248,9 +251,54 @@ fn instructions_and_actions_are_refused_by_what_is_wrong_with_them() {
 }
 
 #[test]
-fn a_rule_for_a_packet_in_no_buffer_is_added_and_the_buffer_is_missed() {
-    check(Version::Of13, "add 1 buffer=5 -> 1", "1 -> 1", &["1/8"]);
-    check(Version::Of10, "add 1 buffer=5 -> 1", "1 -> 1", &["1/8"]);
+fn a_rule_for_a_packet_in_no_buffer_is_refused() {
+    check(Version::Of13, "add 1 buffer=5 -> 1", "", &["1/8"]);
+    check(Version::Of10, "add 1 buffer=5 -> 1", "", &["1/8"]);
+}
+
+#[test]
+fn a_mask_of_zeros_asks_for_nothing() {
+    check(
+        Version::Of13,
+        &format!("add 1 {IP} eth_src=0/0 ip_dscp=0/0 -> 1\n add 1 {IP} -> 2"),
+        "1 eth_type=0x800 -> 2",
+        &[],
+    );
+}
+
+#[test]
+fn instructions_are_kept_in_the_order_in_which_they_are_done() {
+    let instructions = vec![
+        Instruction::GotoTable(1),
+        Instruction::WriteActions(vec![]),
+        Instruction::ApplyActions(vec![Action::output(PortNo(2))]),
+    ];
+    let mut bench = Bench::new(Version::Of13);
+    let add = |instructions| Message::FlowMod(FlowMod::new(FlowModCommand::Add, 1, Match::any(), instructions));
+    assert!(bench.say(add(instructions)).is_empty());
+    assert_eq!(bench.dump(), "1 -> 2 goto:1\n");
+    let twice = add(vec![Instruction::ClearActions, Instruction::ClearActions]);
+    let [Outgoing::Message { message: Message::Error(error), .. }] = &bench.say(twice)[..] else { panic!() };
+    assert_eq!((error.kind, error.code, &error.data[..4]), (0xffff, 2600, &b"ONF\0"[..]));
+}
+
+#[test]
+fn a_rule_of_1_0_without_wildcards_comes_first() {
+    let mut bench = Bench::new(Version::Of10);
+    let fields = "in_port=1 eth_dst=2 eth_src=3 eth_type=0x800 vlan_vid=0x1005 vlan_pcp=1 ip_dscp=8 ip_proto=6";
+    let rest = "ipv4_src=1 ipv4_dst=2 tcp_src=1 tcp_dst=2";
+    assert!(bench.run(&format!("add 7 {fields} {rest} -> 1\n add 7 {fields} -> 1")).is_empty());
+    let priorities: Vec<u16> = bench.switch.tables()[0].rules().iter().map(|rule| rule.priority).collect();
+    assert_eq!(priorities, [0xffff, 7]);
+}
+
+#[test]
+fn a_switch_of_1_0_matches_the_fields_that_ipv6_shares_with_ipv4() {
+    let mut bench = Bench::new(Version::Of10);
+    assert!(bench.run("add 1 eth_type=0x86dd ip_proto=17 udp_dst=53 -> 2").is_empty());
+    let udp =
+        |port| Frame::ethernet([0, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 1]).ipv6([1; 16], [2; 16]).udp(9, port).payload(b"");
+    assert_eq!((bench.send(1, &udp(53)), bench.send(1, &udp(54))), (vec!["2".into()], vec!["controller".into()]));
 }
 
 #[test]

@@ -1,0 +1,64 @@
+//! The output to `NORMAL`: what a switch without a controller does (1.0 §5.2.4, 1.3 §4.5). It learns where addresses
+//! are, and sends a frame there or everywhere, each VLAN for itself.
+
+use std::collections::BTreeMap;
+
+use maple_wire::{Field, Packet, PortNo};
+
+use super::pipeline::Flight;
+use super::{Lost, Outgoing, Switch};
+use crate::time::{SECOND, Time};
+
+/// How many addresses are remembered, and for how long after a frame from them.
+const MAX_LEARNED: usize = 8192;
+const REMEMBERED: Time = 300 * SECOND;
+/// The addresses that bridges do not forward: 01:80:c2:00:00:00 and the 15 after it.
+const RESERVED: u128 = 0x0180_c200_0000;
+/// The bit of an address that more than one host may have.
+const GROUP: u128 = 1 << 40;
+/// The id of a VLAN within its field.
+const VLAN_ID: u128 = 0xfff;
+
+/// Where addresses were seen, by VLAN.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Learned(BTreeMap<(u128, u128), (PortNo, Time)>);
+
+impl Learned {
+    /// A frame from this address has come in.
+    fn learn(&mut self, now: Time, vlan: u128, source: u128, port: PortNo) {
+        if source & GROUP != 0 {
+            return;
+        }
+        if self.0.len() >= MAX_LEARNED && !self.0.contains_key(&(vlan, source)) {
+            let oldest = self.0.iter().min_by_key(|(_, (_, seen))| *seen).map(|(key, _)| *key);
+            oldest.map(|key| self.0.remove(&key));
+        }
+        self.0.insert((vlan, source), (port, now));
+    }
+
+    fn port(&self, now: Time, vlan: u128, destination: u128) -> Option<PortNo> {
+        self.0.get(&(vlan, destination)).filter(|(_, seen)| now < seen + REMEMBERED).map(|(port, _)| *port)
+    }
+}
+
+impl Switch {
+    /// Sends a packet where a learning switch does.
+    pub(super) fn normal(&mut self, now: Time, flight: &Flight, out: &mut Vec<Outgoing>) {
+        let packet = Packet::with_wire_len(&flight.frame, flight.in_port.0, flight.frame.len());
+        let value = |field| packet.switch_value(field).unwrap_or(0);
+        let (vlan, source, destination) = (value(Field::VlanVid) & VLAN_ID, value(Field::EthSrc), value(Field::EthDst));
+        if destination & !0xf == RESERVED {
+            self.record.lost.push(Lost::Reserved);
+            return;
+        }
+        // What a controller injects without a port says nothing about where its source is.
+        if self.ports.contains_key(&flight.in_port) {
+            self.learned.learn(now, vlan, source, flight.in_port);
+        }
+        match self.learned.port(now, vlan, destination) {
+            Some(port) if port == flight.in_port => self.record.lost.push(Lost::ToIngress(port)),
+            Some(port) => self.transmit(flight, port, out),
+            None => self.flood(flight, PortNo::FLOOD, out),
+        }
+    }
+}
