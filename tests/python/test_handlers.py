@@ -165,6 +165,13 @@ def test_matches_are_by_oxm_names_and_complete_themselves() -> None:
             Match(**fields)  # type: ignore[arg-type]
 
 
+def test_a_mask_of_zeros_asks_for_nothing_and_is_left_out() -> None:
+    zero = "00:00:00:00:00:00"
+    assert Match(eth_src=(A, zero), metadata=(1, 0)) == Match()
+    assert Match(ipv4_src="0.0.0.0/0", ipv4_dst="10.0.0.1") == Match(ipv4_dst="10.0.0.1")
+    assert Match(ipv4_src="0.0.0.0/0") == Match(eth_type=0x800), "what it needs beside it stays"
+
+
 class Matcher(Handler):
     def packet_in(self, pkt: PacketIn) -> Messages:
         self.all, self.some = pkt.match(), pkt.match("udp_dst")
@@ -217,6 +224,27 @@ def test_an_error_is_reported_with_its_place_and_costs_one_call(tmp_path: Path, 
     (error,) = bench.errors()
     for text in ["the handler of switch 0000000000000001 failed", *says]:
         assert text in error
+
+
+@pytest.mark.parametrize("as_list", [False, True])
+def test_what_a_version_cannot_say_is_left_out_and_what_comes_after_it_is_sent(as_list: bool) -> None:
+    class Mixed(Handler):
+        def packet_in(self, pkt: PacketIn) -> Messages:
+            messages = [
+                FlowMod.add(Match(), 1, table=3),
+                pkt.flood(),
+                GroupMod.add(7, [1]),
+                FlowMod.add(Match(), 2, table=3, packet=pkt),
+                Barrier(),
+            ]
+            return messages if as_list else (message for message in messages)
+
+    bench = HandlerBench(Mixed, of="1.0")
+    said = bench.packet_in(packet(A, B))
+    assert [text.split()[0] for text in said] == ["OFPT_PACKET_OUT", "OFPT_PACKET_OUT", "OFPT_BARRIER_REQUEST"], said
+    assert "FLOOD" in said[0] and "output:2" in said[1]
+    errors = bench.errors()
+    assert len(errors) == 3 and all("which OpenFlow 1.0 can't say" in error for error in errors), errors
 
 
 def test_a_handler_that_cannot_be_made_is_reported_and_its_switch_stays() -> None:

@@ -83,6 +83,12 @@ fn completed(mut matching: Match) -> PyResult<Match> {
     }
 }
 
+/// The match without masks of zeros, which ask for nothing once the prerequisites are there. Open vSwitch makes another
+/// rule of some of them, which it shows like the rule without, and 1.0 has no form for most.
+fn without_empty_masks(matching: Match) -> Match {
+    Match::from_constraints(matching.constraints().filter(|constraint| constraint.mask != 0).copied())
+}
+
 impl PyMatch {
     /// The Python form of a condition: a value, a pair of value and mask, or `None` for "no VLAN tag".
     fn shown<'py>(py: Python<'py>, constraint: &Constraint) -> PyResult<Bound<'py, PyAny>> {
@@ -107,7 +113,7 @@ impl PyMatch {
         for (name, value) in fields.into_iter().flatten() {
             matching = matching.with(constraint(named(&name, "Match")?, &value)?);
         }
-        completed(matching).map(PyMatch)
+        completed(matching).map(without_empty_masks).map(PyMatch)
     }
 
     /// The value of a field, or a pair of value and mask. `default` if the match does not name it.

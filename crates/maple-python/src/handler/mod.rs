@@ -41,9 +41,9 @@ use maple_controller::handler::ErrorReporter;
 use maple_controller::handler::install_table_miss;
 use maple_controller::session::SwitchInfo;
 use maple_controller::{Handler, HandlerFactory, Replies};
-use maple_wire::Message;
 use maple_wire::msg::PacketInView;
 use maple_wire::msg::{ErrorMsg, FlowRemoved, PortStatus};
+use maple_wire::{Message, Version};
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
@@ -143,7 +143,7 @@ impl PythonHandler {
         let handler = handler.bind(py);
         let result = Watched::new(py, self.limit).and_then(|watched| {
             let answer = handler.as_any().call_method1(method, arguments)?;
-            say(handler, method, &answer, out)?;
+            self.say(handler, method, &answer, out)?;
             drop(watched);
             Ok(())
         });
@@ -153,6 +153,63 @@ impl PythonHandler {
         if let Some(time) = handler.get().take_wish() {
             out.wake_after(time);
         }
+    }
+
+    /// Sends the result of a method: nothing, a message, or several.
+    fn say(
+        &self,
+        handler: &Bound<'_, PyHandler>,
+        method: &Bound<'_, PyString>,
+        answer: &Bound<'_, PyAny>,
+        out: &mut Replies,
+    ) -> PyResult<()> {
+        if answer.is_none() || self.say_one(handler, method, answer, out) {
+            return Ok(());
+        }
+        // A text is a sequence of texts, so the error shows all of it.
+        let messages = if answer.is_instance_of::<PyString>() { None } else { answer.try_iter().ok() };
+        let Some(messages) = messages else { return Err(no_message(handler, method, answer)) };
+        for message in messages {
+            let message = message?;
+            if !self.say_one(handler, method, &message, out) {
+                return Err(no_message(handler, method, &message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends one message. `false` if the object is none. What the switch's version can't express is left out and
+    /// reported, and what comes after it is sent.
+    fn say_one(
+        &self,
+        handler: &Bound<'_, PyHandler>,
+        method: &Bound<'_, PyString>,
+        message: &Bound<'_, PyAny>,
+        out: &mut Replies,
+    ) -> bool {
+        let request;
+        let messages = if let Ok(packet_out) = message.cast_exact::<PyPacketOut>() {
+            [Some(packet_out.get().message()), None]
+        } else if let Ok(flow_mod) = message.cast_exact::<PyFlowMod>() {
+            [Some(flow_mod.get().message()), flow_mod.get().packet_out()]
+        } else if let Ok(group_mod) = message.cast_exact::<PyGroupMod>() {
+            [Some(group_mod.get().message()), None]
+        } else if let Ok(meter_mod) = message.cast_exact::<PyMeterMod>() {
+            [Some(meter_mod.get().message()), None]
+        } else if let Ok(asked) = message.cast_exact::<PyStatsRequest>() {
+            request = asked.get().message(out.version());
+            [Some(&request), None]
+        } else if message.is_exact_instance_of::<Barrier>() {
+            [Some(&Message::BarrierRequest), None]
+        } else {
+            return false;
+        };
+        for said in messages.into_iter().flatten() {
+            if let Err(error) = out.try_request(said) {
+                self.complain(message.py(), &inexpressible(handler, method, message, out.version(), &error));
+            }
+        }
+        true
     }
 
     /// Makes an object for an event, and calls a method with it.
@@ -249,63 +306,19 @@ fn refused(out: &Replies, error: &ErrorMsg) -> String {
     })
 }
 
-/// Sends the result of a method: nothing, a message, or several.
-fn say(
-    handler: &Bound<'_, PyHandler>,
-    method: &Bound<'_, PyString>,
-    answer: &Bound<'_, PyAny>,
-    out: &mut Replies,
-) -> PyResult<()> {
-    if answer.is_none() || say_one(handler, method, answer, out)? {
-        return Ok(());
-    }
-    // A text is a sequence of texts, so the error shows all of it.
-    let messages = if answer.is_instance_of::<PyString>() { None } else { answer.try_iter().ok() };
-    let Some(messages) = messages else { return Err(no_message(handler, method, answer)) };
-    for message in messages {
-        let message = message?;
-        if !say_one(handler, method, &message, out)? {
-            return Err(no_message(handler, method, &message));
-        }
-    }
-    Ok(())
-}
-
-/// Sends one message. `false` if the object is none.
-fn say_one(
+/// The error about a message that the switch's version can't express.
+fn inexpressible(
     handler: &Bound<'_, PyHandler>,
     method: &Bound<'_, PyString>,
     message: &Bound<'_, PyAny>,
-    out: &mut Replies,
-) -> PyResult<bool> {
-    let request;
-    let messages = if let Ok(packet_out) = message.cast_exact::<PyPacketOut>() {
-        [Some(packet_out.get().message()), None]
-    } else if let Ok(flow_mod) = message.cast_exact::<PyFlowMod>() {
-        [Some(flow_mod.get().message()), flow_mod.get().packet_out()]
-    } else if let Ok(group_mod) = message.cast_exact::<PyGroupMod>() {
-        [Some(group_mod.get().message()), None]
-    } else if let Ok(meter_mod) = message.cast_exact::<PyMeterMod>() {
-        [Some(meter_mod.get().message()), None]
-    } else if let Ok(asked) = message.cast_exact::<PyStatsRequest>() {
-        request = asked.get().message(out.version());
-        [Some(&request), None]
-    } else if message.is_exact_instance_of::<Barrier>() {
-        [Some(&Message::BarrierRequest), None]
-    } else {
-        return Ok(false);
-    };
-    for said in messages.into_iter().flatten() {
-        out.try_request(said).map_err(|error| {
-            let version = out.version();
-            PyValueError::new_err(format!(
-                "{}the handler returned {}, which OpenFlow {version} can't say: {error}",
-                place(handler, method),
-                message.repr().map(|text| text.to_string()).unwrap_or_default(),
-            ))
-        })?;
-    }
-    Ok(true)
+    version: Version,
+    error: &maple_wire::Error,
+) -> PyErr {
+    PyValueError::new_err(format!(
+        "{}the handler returned {}, which OpenFlow {version} can't say: {error}",
+        place(handler, method),
+        message.repr().map(|text| text.to_string()).unwrap_or_default(),
+    ))
 }
 
 fn no_message(handler: &Bound<'_, PyHandler>, method: &Bound<'_, PyString>, answer: &Bound<'_, PyAny>) -> PyErr {
