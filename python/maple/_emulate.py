@@ -21,6 +21,7 @@ def emulate(
     *,
     seed: int = 1,
     version: Literal["1.0", "1.3"] = "1.3",
+    tables: int = 254,
     track_hosts: bool | None = None,
     time_limit: float = 1.0,
 ) -> Network:
@@ -37,12 +38,13 @@ def emulate(
     :param policy: a policy, or the name of a Python file with one.
     :param seed: decides what links lose.
     :param version: the OpenFlow version of the switches.
+    :param tables: how many tables each of them has in 1.3.
     :param track_hosts: whether the policy knows where hosts are; what the policy says if ``None``.
     :param time_limit: how long one run of the policy may take, in seconds of real time.
 
     Tables and variables keep what they hold, and the network has them until the next one is made.
 
-    :raises ValueError: for a topology that is none.
+    :raises ValueError: for a topology that is none, or a number of tables that no switch has.
     """
     if isinstance(policy, str):
         loaded = load(policy)
@@ -51,7 +53,7 @@ def emulate(
         policy = loaded
     if track_hosts is None:
         track_hosts = bool(getattr(policy, "track_hosts", True))
-    return Network(_maple.Laboratory(topology, policy, version, seed, track_hosts, time_limit), topology)
+    return Network(_maple.Laboratory(topology, policy, version, seed, track_hosts, time_limit, tables=tables), topology)
 
 
 class Network:

@@ -2436,6 +2436,7 @@ class Laboratory:
         track_hosts: bool,
         time_limit: float,
         place: Place | None = None,
+        tables: int = 254,
     ) -> Laboratory: ...
     def command(self, line: str) -> str:
         """Does a command of the console."""

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use maple_emulator::driver::Stats;
+use maple_emulator::driver::{Stats, SwitchStats};
 use maple_emulator::lab::{Lab, LabError, Live};
 use maple_emulator::traffic::TrafficOptions;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
@@ -20,6 +20,8 @@ const TURN: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(50);
 /// How long all switches must be connected before commands begin, so that the controller can discover the links.
 const SETTLE: Duration = Duration::from_secs(2);
+/// How many switches an error names.
+const NAMED: usize = 5;
 /// How long a script waits for the controller.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -92,8 +94,7 @@ fn commands(
             break;
         }
         if began.elapsed() > PATIENCE {
-            let count = stats.switches.iter().filter(|switch| switch.connected).count();
-            anyhow::bail!("{count} of {} switches were connected after {PATIENCE:?}", stats.switches.len());
+            anyhow::bail!("{} after {PATIENCE:?}", missing(&stats.switches));
         }
         std::thread::sleep(LOOK);
     }
@@ -106,6 +107,23 @@ fn commands(
         Ok(())
     };
     console::run(&Lab::new(topology), &mut Live::new(emulation, stop, meanwhile), args)
+}
+
+/// Which switches the controller does not have, the first few by name, and how often it closed their connections.
+fn missing(switches: &[SwitchStats]) -> String {
+    let missing: Vec<&SwitchStats> = switches.iter().filter(|switch| !switch.connected).collect();
+    let of_one = |switch: &&SwitchStats| match switch.connections {
+        0 => format!("{} ({}) had no connection", switch.name, switch.dpid),
+        1 => format!("{} ({}) had 1 connection, which the controller did not accept", switch.name, switch.dpid),
+        n => format!("{} ({}) had {n} connections, which the controller closed", switch.name, switch.dpid),
+    };
+    let named: Vec<String> = missing.iter().take(NAMED).map(of_one).collect();
+    let more = match missing.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    let count = switches.len() - missing.len();
+    format!("{count} of {} switches were connected: {}{more}", switches.len(), named.join(", "))
 }
 
 /// Reports once that the controller is missing, and when it connects.
@@ -138,8 +156,12 @@ impl ConnectionReport {
 pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs) -> EmulationOptions {
     let mut options = EmulationOptions::new(topology, controller, args.version());
     options.network.seed = args.seed();
+    if let Some(tables) = args.tables {
+        options.network.switch.n_tables = tables;
+    }
     options
 }
+
 /// The traffic of its hosts.
 pub fn traffic(args: &EmulationArgs, duration: Duration) -> TrafficOptions {
     TrafficOptions {
@@ -164,4 +186,36 @@ fn status(stats: &Stats) -> String {
         stats.total.done,
         stats.total.failed,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maple_wire::Dpid;
+
+    fn switch(number: u64, connected: bool, connections: u64) -> SwitchStats {
+        SwitchStats {
+            name: format!("s{number}"),
+            dpid: Dpid(number),
+            connected,
+            connections,
+            rules: 0,
+            packet_ins: 0,
+            packet_outs: 0,
+            flow_mods: 0,
+            errors: 0,
+            ambiguous_matches: 0,
+        }
+    }
+
+    #[test]
+    fn switches_that_the_controller_refuses_are_named() {
+        let switches = [switch(1, true, 1), switch(2, false, 7), switch(3, false, 1), switch(4, false, 0)];
+        let expected = "1 of 4 switches were connected: s2 (0000000000000002) had 7 connections, which the controller \
+                        closed, s3 (0000000000000003) had 1 connection, which the controller did not accept, \
+                        s4 (0000000000000004) had no connection";
+        assert_eq!(missing(&switches), expected);
+        let many: Vec<SwitchStats> = (1..=20).map(|number| switch(number, false, 0)).collect();
+        assert!(missing(&many).ends_with("s5 (0000000000000005) had no connection, and 15 more"));
+    }
 }

@@ -228,8 +228,14 @@ mod tests {
 
     fn laboratory(topology: &str, version: Version) -> Laboratory {
         let topology = Topology::parse(topology).unwrap();
-        let options =
-            LaboratoryOptions { topology, version, seed: 1, track_hosts: true, snooping: Snooping::default() };
+        let options = LaboratoryOptions {
+            topology,
+            version,
+            tables: 254,
+            seed: 1,
+            track_hosts: true,
+            snooping: Snooping::default(),
+        };
         Laboratory::start(options, Arc::new(shortest), Store::new()).unwrap()
     }
 

@@ -42,6 +42,8 @@ pub struct LaboratoryOptions {
     pub topology: Topology,
     /// The OpenFlow version of its switches.
     pub version: Version,
+    /// The number of their tables in 1.3.
+    pub tables: u8,
     /// Decides which packets links lose.
     pub seed: u64,
     /// Whether hosts are tracked.
@@ -86,7 +88,8 @@ impl World {
         policy: Arc<dyn Policy>,
         store: Arc<Store>,
     ) -> Result<World, LabError> {
-        let network_options = NetworkOptions { seed: options.seed, ..NetworkOptions::new(options.version) };
+        let mut network_options = NetworkOptions { seed: options.seed, ..NetworkOptions::new(options.version) };
+        network_options.switch.n_tables = options.tables;
         let network = Network::with_options(&options.topology, network_options);
         // No shard runs yet, so the commits need not be distributed.
         let declared = options.snooping.declare(&store).map_err(|error| LabError::Failed(error.to_string()))?;

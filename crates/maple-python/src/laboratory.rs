@@ -49,7 +49,7 @@ impl PyLaboratory {
 #[pymethods]
 impl PyLaboratory {
     #[new]
-    #[pyo3(signature = (topology, policy, version, seed, track_hosts, time_limit, place = None))]
+    #[pyo3(signature = (topology, policy, version, seed, track_hosts, time_limit, place = None, tables = 254))]
     #[allow(clippy::too_many_arguments, reason = "`maple.emulate` is what people call")]
     fn new(
         py: Python<'_>,
@@ -60,6 +60,7 @@ impl PyLaboratory {
         track_hosts: bool,
         time_limit: f64,
         place: Option<&PyPlace>,
+        tables: u8,
     ) -> PyResult<PyLaboratory> {
         let topology = Topology::parse(topology).map_err(|e| PyValueError::new_err(e.to_string()))?;
         let version = match version {
@@ -67,11 +68,14 @@ impl PyLaboratory {
             "1.3" => Version::Of13,
             _ => return Err(PyValueError::new_err(format!("version is \"1.0\" or \"1.3\", not {version:?}"))),
         };
+        if !(1..=254).contains(&tables) {
+            return Err(PyValueError::new_err(format!("tables is 1 to 254, not {tables}")));
+        }
         let limit = Duration::try_from_secs_f64(time_limit)
             .map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
         let snooping = snooping_of(policy)?;
         let policy = Arc::new(PythonPolicy::new(policy, limit));
-        let options = LaboratoryOptions { topology, version, seed, track_hosts, snooping };
+        let options = LaboratoryOptions { topology, version, tables, seed, track_hosts, snooping };
         let place = place.map_or_else(with_users_state, |place| Arc::clone(&place.0));
         host::use_place(Arc::clone(&place));
         let store = Arc::clone(place.store());

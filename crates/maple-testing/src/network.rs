@@ -64,6 +64,7 @@ impl Network {
         let laboratory = LaboratoryOptions {
             topology,
             version: Version::Of13,
+            tables: 254,
             seed: 1,
             track_hosts: options.engine.track_hosts,
             snooping: options.snooping,

@@ -16,6 +16,9 @@ pub struct EmulationArgs {
     /// OpenFlow version of the emulated switches [default: 1.3]
     #[arg(long, value_name = "1.0|1.3", value_parser = version)]
     pub of: Option<Version>,
+    /// Tables of each emulated switch in 1.3 [default: 254]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]
+    pub tables: Option<u8>,
     /// How long hosts talk to each other before the program stops [default: with `run --emulate` 20s, otherwise no
     /// traffic]
     #[arg(long, value_name = "TIME", value_parser = duration)]
