@@ -38,6 +38,12 @@ def test_hosts_ping_each_other_and_their_path_is_reported():
         net.h1.ping("h9")
 
 
+def test_switches_have_as_many_tables_as_they_are_told():
+    assert maple.emulate("linear:2", shortest, tables=4).pingall()
+    with pytest.raises(ValueError, match="tables is 1 to 254, not 0"):
+        maple.emulate("linear:2", shortest, tables=0)
+
+
 def test_rules_follow_links_switches_and_hosts():
     net = maple.emulate("ring:4", shortest)
     net.pingall()
