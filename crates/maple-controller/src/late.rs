@@ -1,16 +1,39 @@
-//! The state file's database, which a process that takes over opens only when the one before has closed it.
+//! The state file's database, which may not be open: a process that takes over opens it only when the one before has
+//! closed it, and after a failure it is opened again.
 //!
 //! Threads that write wait for it. What they have to write waits with them, in memory.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use redb::Database;
 
-/// A database that may not be open yet.
+/// A database that may not be open yet, or not any more.
 #[derive(Default)]
 pub(crate) struct LateDatabase {
     state: Mutex<State>,
     changed: Condvar,
+    /// Whether nobody opens it again after a failure.
+    is_last: AtomicBool,
+}
+
+/// Any error of `redb`.
+pub(crate) struct Failed(pub Box<redb::Error>);
+
+impl<E: Into<redb::Error>> From<E> for Failed {
+    fn from(error: E) -> Failed {
+        Failed(Box::new(error.into()))
+    }
+}
+
+/// Does something with a database. On pages that are missing or damaged redb panics.
+pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<T, String> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(done) => done.map_err(|Failed(error)| error.to_string()),
+        Err(_) => Err("parts of it are missing".to_owned()),
+    }
 }
 
 #[derive(Default)]
@@ -18,36 +41,146 @@ enum State {
     /// Another process has it still.
     #[default]
     Awaited,
-    Open(Arc<Database>),
+    Open(Opened),
+    /// It failed, for this reason, and is to be opened again.
+    Failed(String),
     /// It could not be opened, or nobody needs it any more.
     Closed,
 }
 
+/// An open database. Whoever has it last closes it.
+#[derive(Clone)]
+pub(crate) struct Opened {
+    /// There until it is dropped.
+    database: Option<Arc<Database>>,
+    /// How often a file was made anew, which had nothing of what the earlier one had.
+    pub made_anew: u64,
+}
+
+impl Opened {
+    /// Does something with it.
+    pub fn work<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failed>) -> Result<T, String> {
+        match &self.database {
+            Some(database) => guarded(|| work(database)),
+            None => Err("it is closed".to_owned()),
+        }
+    }
+
+    fn is(&self, other: &Opened) -> bool {
+        self.database.as_ref().map(Arc::as_ptr) == other.database.as_ref().map(Arc::as_ptr)
+    }
+}
+
+impl Drop for Opened {
+    /// To close a file with missing or damaged pages may be a panic too.
+    fn drop(&mut self) {
+        let database = self.database.take();
+        if catch_unwind(AssertUnwindSafe(|| drop(database))).is_err() {
+            tracing::debug!("a state file whose parts are missing was closed");
+        }
+    }
+}
+
 impl LateDatabase {
     /// One that is open.
+    #[cfg(test)]
     pub fn open(database: Database) -> LateDatabase {
-        LateDatabase { state: Mutex::new(State::Open(Arc::new(database))), changed: Condvar::new() }
+        let late = LateDatabase::default();
+        late.arrive(Some(database), 0);
+        late
     }
 
     /// It is open now; `None`: it will not be.
-    pub fn arrive(&self, database: Option<Database>) {
-        let state = database.map_or(State::Closed, |database| State::Open(Arc::new(database)));
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    pub fn arrive(&self, database: Option<Database>, made_anew: u64) {
+        let open = |database| State::Open(Opened { database: Some(Arc::new(database)), made_anew });
+        *self.lock() = database.map_or(State::Closed, open);
         self.changed.notify_all();
     }
 
     /// Waits until it is open. `None` if it will not be.
-    pub fn wait(&self) -> Option<Arc<Database>> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn wait(&self) -> Option<Opened> {
+        self.changed
+            .wait_while(self.lock(), |state| state.is_awaited())
+            .unwrap_or_else(PoisonError::into_inner)
+            .opened()
+    }
+
+    /// Waits until it is open, and returns `None` if it will not be. An error if it has failed.
+    pub fn look(&self) -> Result<Option<Opened>, String> {
         let is_awaited = |state: &mut State| matches!(state, State::Awaited);
-        match &*self.changed.wait_while(state, is_awaited).unwrap_or_else(PoisonError::into_inner) {
-            State::Open(database) => Some(Arc::clone(database)),
-            State::Awaited | State::Closed => None,
+        let state = self.changed.wait_while(self.lock(), is_awaited).unwrap_or_else(PoisonError::into_inner);
+        match &*state {
+            State::Failed(why) => Err(why.clone()),
+            state => Ok(state.opened()),
         }
+    }
+
+    /// Waits until it is open, at most for this time.
+    pub fn wait_for(&self, timeout: Duration) -> Option<Opened> {
+        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |state| state.is_awaited());
+        waited.unwrap_or_else(PoisonError::into_inner).0.opened()
+    }
+
+    /// Something could not be written to it: everybody waits until it is open again. The first reason counts.
+    pub fn fail(&self, which: &Opened, why: String) {
+        let mut state = self.lock();
+        if matches!(&*state, State::Open(now) if now.is(which)) {
+            *state = if self.is_last.load(Ordering::Relaxed) { State::Closed } else { State::Failed(why) };
+            self.changed.notify_all();
+        }
+    }
+
+    /// From now on nobody opens it again after a failure.
+    pub fn is_last(&self) {
+        let mut state = self.lock();
+        self.is_last.store(true, Ordering::Relaxed);
+        if matches!(&*state, State::Failed(_)) {
+            *state = State::Closed;
+            self.changed.notify_all();
+        }
+    }
+
+    /// It could not be opened the first time.
+    pub fn fail_to_open(&self, why: String) {
+        let mut state = self.lock();
+        if matches!(&*state, State::Awaited) {
+            *state = State::Failed(why);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Why it failed, if it is not open again.
+    pub fn failure(&self) -> Option<String> {
+        match &*self.lock() {
+            State::Failed(why) => Some(why.clone()),
+            _ => None,
+        }
+    }
+
+    /// Whether it will not be open again.
+    pub fn is_closed(&self) -> bool {
+        matches!(&*self.lock(), State::Closed)
     }
 
     /// Nobody needs it any more. The file is closed once those who have it have ended.
     pub fn close(&self) {
-        self.arrive(None);
+        self.arrive(None, 0);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn is_awaited(&self) -> bool {
+        matches!(self, State::Awaited | State::Failed(_))
+    }
+
+    fn opened(&self) -> Option<Opened> {
+        match self {
+            State::Open(opened) => Some(opened.clone()),
+            State::Awaited | State::Failed(_) | State::Closed => None,
+        }
     }
 }

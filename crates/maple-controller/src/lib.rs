@@ -8,6 +8,7 @@
 //!                 └► discovery        └─ messages ─► other shards    notices, log
 //! ```
 //!
+//! * [`kept_files`]: which files can't be kept now.
 //! * [`tls`]: certificates, and which of them may be which switch.
 //! * [`session`]: one connection, as a state machine without I/O.
 //! * [`discovery`]: finds links and edge ports by LLDP, as a state machine without I/O.
@@ -29,6 +30,8 @@ mod time;
 
 pub mod log;
 pub mod names;
+
+pub mod kept_files;
 
 pub mod counters;
 pub mod framing;

@@ -68,7 +68,7 @@ pub fn area_of_module(module: &str) -> &'static str {
         ("control", &["control", "takeover"]),
         ("policy", &["handler", "listen", "maple_python", "snoop"]),
         ("session", &["session", "shard"]),
-        ("state", &["persistence", "remember", "restart"]),
+        ("state", &["late", "persistence", "remember", "restart"]),
         ("topology", &["discovery"]),
     ];
     table.iter().find(|(_, parts)| parts.iter().any(|part| names(part))).map_or("run", |(area, _)| area)

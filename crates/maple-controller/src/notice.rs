@@ -17,6 +17,7 @@ use maple_wire::{Dpid, PortNo, Version};
 use rustc_hash::FxHashMap;
 
 use crate::discovery::Anomaly;
+use crate::kept_files::{Condition, FileNews};
 use crate::log::{Level, Line, Log};
 use crate::names::Names;
 use crate::session::{CloseReason, ProtocolWarning};
@@ -101,6 +102,8 @@ pub enum Notice {
         /// How often so far.
         times: u64,
     },
+    /// A file can't be kept any more, or is kept again.
+    File(FileNews),
     /// Discovery saw this anomaly at a port for the first time since the port came up.
     Discovery {
         /// The port.
@@ -129,6 +132,7 @@ impl Notice {
                 _ => true,
             },
             Notice::Connected { .. } => false,
+            Notice::File(news) => !matches!(news.condition, Condition::Mended(..)),
             Notice::Disconnected { reason, .. } => !matches!(reason, CloseReason::ByPeer),
             Notice::Refused { .. } | Notice::Protocol { .. } | Notice::Discovery { .. } => true,
             Notice::HandlerFailed { .. }
@@ -164,6 +168,7 @@ impl std::fmt::Display for Notice {
             }
             Notice::Ignored { reason, times: 1 } => write!(f, "snooping: {reason}"),
             Notice::Ignored { reason, times } => write!(f, "snooping: {reason} ({times} times so far)"),
+            Notice::File(news) => news.fmt(f),
             Notice::Discovery { at, anomaly } => write!(f, "port {at}: {anomaly}"),
         }
     }
@@ -216,8 +221,12 @@ impl Notices {
         let level = if notice.is_error() { Level::Warning } else { Level::Info };
         let line = Line { source, level, area, text: text.clone(), error: policy_error(&notice) };
         self.log.add(line, Instant::now(), SystemTime::now());
-        if notice.is_error() {
-            tracing::warn!("{text}");
+        match notice.is_error() {
+            true => tracing::warn!("{text}"),
+            false => tracing::info!("{text}"),
+        }
+        // That a file is in order again ends what was told before.
+        if notice.is_error() || matches!(notice, Notice::File(_)) {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
             if recent.len() == RECENT {
                 // Violations are reported only once, so they stay; there are few.
@@ -227,8 +236,6 @@ impl Notices {
                 recent.remove(oldest);
             }
             recent.push_back(notice.clone());
-        } else {
-            tracing::info!("{text}");
         }
         // A full queue has no reader, or a slow one.
         let _ = self.sender.try_send(notice);

@@ -97,6 +97,14 @@ impl Restart {
         Restart { store, is_waited: AtomicBool::new(inner.until.is_some()), inner: Mutex::new(inner) }
     }
 
+    /// The rows of all leaves of departed switches.
+    pub fn departed_rows(&self) -> Vec<(u64, Witness)> {
+        let inner = self.lock();
+        let rows =
+            |switch: &Departed| switch.rows.iter().copied().zip(switch.leaves.iter().cloned()).collect::<Vec<_>>();
+        inner.departed.values().flat_map(rows).collect()
+    }
+
     /// A switch is up. Its rules are not known yet.
     pub fn arrive(&self, dpid: Dpid) -> Arrival {
         let mut inner = self.lock();

@@ -130,7 +130,14 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
         labels: &[],
         meaning: "When the controller's certificate expires, in seconds since 1970. Only with TLS.",
     };
-    let listed: Vec<Family> = families().into_iter().chain([heap, expiry]).collect();
+    let files = Family {
+        name: "maple_file_failed".into(),
+        kind: Kind::Gauge,
+        labels: &["file"],
+        meaning: "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of switches, \
+                  the certificates, the control socket. No row for files that there are not.",
+    };
+    let listed: Vec<Family> = families().into_iter().chain([files, heap, expiry]).collect();
 
     let said = |start: &str| -> BTreeMap<String, String> {
         let said = text.lines().filter_map(|line| line.strip_prefix(start)?.split_once(' '));

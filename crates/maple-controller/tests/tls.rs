@@ -308,3 +308,24 @@ fn without_authorities_anyone_may_be_any_switch() {
     peer.finish();
     assert_eq!((peer.dpid, peer.version), (Dpid(1), Version::Of13));
 }
+
+#[test]
+fn certificates_that_are_deleted_are_told_until_they_are_back() {
+    let authority = Authority::new("deleted");
+    let files = authority.files();
+    let certificate = files.certificate.clone();
+    let (maple, tls) = start(files);
+    let errors = || maple.handle.errors().into_iter().map(|error| error.text).collect::<Vec<_>>();
+    let aside = certificate.with_extension("aside");
+    fs::rename(&certificate, &aside).expect("it is there");
+    tls.reload_if_changed().expect_err("it is missing");
+    assert!(!tls.reload_if_changed().expect("it is told once"), "and tried again");
+    let told = errors();
+    assert!(told.len() == 1 && told[0].ends_with("TLS goes on with the certificates as they were"), "{told:?}");
+    // Its time is the one that it had.
+    fs::rename(&aside, &certificate).expect("it is there");
+    assert!(tls.reload_if_changed().expect("it is right"));
+    let told = errors();
+    assert!(told.len() == 2 && told[1].contains("in order again"), "{told:?}");
+    assert!(!tls.reload_if_changed().expect("nothing has changed"));
+}

@@ -19,6 +19,7 @@ use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
 use super::{Handle, ReportedError, dropped, explain, state};
+use crate::kept_files::FileStatus;
 use crate::log::Entry;
 use crate::names::Names;
 use crate::session::TableSize;
@@ -53,7 +54,7 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
         Request::Show(Show::Hosts) => handle.hosts().iter().map(|(mac, info)| host(*mac, info)).collect(),
         Request::Show(Show::Groups) => groups(&handle.snapshot()),
         Request::Show(Show::Leases) => leases(&handle.snapshot()),
-        Request::Show(Show::Controller) => handle.shared().about.to_json(handle.shared().mailboxes.len()),
+        Request::Show(Show::Controller) => about(handle),
         Request::Show(Show::Stats) => stats(&handle.stats()),
         // It has many answers, which the socket sends.
         Request::Show(Show::Live(_)) => Value::Null,
@@ -79,6 +80,19 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
         })?,
         Request::Invalidate(what) => json!(handle.invalidate(selection(&handle.names(), what)?)),
     })
+}
+
+/// What the controller says about itself.
+fn about(handle: &Handle) -> Value {
+    let file = |status: FileStatus| {
+        let FileStatus { file, path, trouble } = status;
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let since = trouble.as_ref().map(|(_, since)| milliseconds(*since));
+        json!({ "file": file.name(), "path": path, "fails": trouble.map(|(why, _)| why), "since": since })
+    };
+    let mut all = handle.shared().about.to_json(handle.shared().mailboxes.len());
+    all["files"] = handle.files().all().into_iter().map(file).collect();
+    all
 }
 
 /// What came of a request about the policy.

@@ -44,6 +44,7 @@ use maple_wire::Dpid;
 use self::about::About;
 use self::reload::Reloads;
 use crate::gauge::{Gauge, Gauges};
+use crate::kept_files::{Condition, FileNews, KeptFiles};
 use crate::listen::SendError;
 use crate::log::Entry;
 use crate::names::Names;
@@ -95,6 +96,8 @@ pub(crate) struct Shared {
     pub heap_bytes: Option<fn() -> Option<usize>>,
     /// Gauges of other parts of the program.
     pub gauges: Gauges,
+    /// Which files can't be kept.
+    pub files: KeptFiles,
     /// Where metrics are exported.
     pub metrics: OnceLock<SocketAddr>,
     /// The reloads that were asked for.
@@ -154,6 +157,11 @@ impl Drop for Noting<'_> {
 }
 
 impl Handle {
+    /// Where it is said which files can't be kept.
+    pub fn files(&self) -> &KeptFiles {
+        &self.shared.files
+    }
+
     /// The recording of this run, if there is one.
     pub fn recording(&self) -> Option<&Recording> {
         self.shared.recording.as_ref()
@@ -437,7 +445,18 @@ impl Handle {
             let packets = failed.map(|error| failures.get(&error).copied().unwrap_or(1));
             Some(ReportedError { text: text(&notice), packets })
         };
-        self.shared.notices.recent().into_iter().filter_map(error).collect()
+        let recent = self.shared.notices.recent();
+        // What still fails is listed also if it was told long ago.
+        let is_told = |news: &FileNews| {
+            let last = recent.iter().rev().find_map(|notice| match notice {
+                Notice::File(told) if told.file == news.file => Some(&told.condition),
+                _ => None,
+            });
+            last.is_some_and(|last| !matches!(last, Condition::Mended(..)))
+        };
+        let untold = self.shared.files.troubles().into_iter().filter(|news| !is_told(news)).map(Notice::File);
+        let untold: Vec<Notice> = untold.collect();
+        untold.into_iter().chain(recent).filter_map(error).collect()
     }
 
     /// The policy's errors that were reported, each with the number of packets dropped because of it.

@@ -5,13 +5,16 @@
 //! own, up to a limit. None of these threads is a shard, so a slow client delays no packets.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use super::access::Peer;
@@ -25,6 +28,7 @@ pub use super::request::{Invalidate, Reload, Request, Show};
 pub use super::schema::SCHEMA;
 pub use super::state::{Place, StateRequest};
 use super::{Handle, access, live, state};
+use crate::kept_files::KeptFile;
 use crate::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
 
 /// The most clients at a time.
@@ -35,6 +39,8 @@ const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 const SOCKET: &str = "control.sock";
 /// How often it is looked whether a client that follows the log is still there.
 const LOG_CHECK: Duration = Duration::from_millis(500);
+/// How often it is looked whether the socket is still there.
+const LOOK: Duration = Duration::from_secs(1);
 /// The longest request in bytes.
 const MAX_REQUEST: u64 = 64 * 1024;
 
@@ -182,13 +188,46 @@ fn answer_for(program: Protocol, text: &str) -> Result<Value, AskError> {
 /// An open control socket. Dropping it closes and removes it.
 pub(crate) struct ControlSocket {
     path: PathBuf,
-    closing: Arc<AtomicBool>,
+    /// The thread ends when the other end of this is closed.
+    running: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl ControlSocket {
     /// Opens the socket. Replaces one that a dead controller has left.
     pub fn open(path: &Path, handle: Handle) -> io::Result<ControlSocket> {
+        let (running, closing) = UnixStream::pair()?;
+        handle.files().keep(KeptFile::ControlSocket, path);
+        let place = Listening::at(path)?;
+        let of_thread = path.to_owned();
+        let thread = std::thread::Builder::new()
+            .name("control".into())
+            .spawn(move || serve(&of_thread, place, &handle, &closing))?;
+        Ok(ControlSocket { path: path.to_owned(), running: Some(running), thread: Some(thread) })
+    }
+}
+
+impl Drop for ControlSocket {
+    fn drop(&mut self) {
+        self.running.take();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the control thread panicked; {} may be left", self.path.display());
+        }
+    }
+}
+
+/// A socket that is listened at, and which file it is.
+struct Listening {
+    listener: UnixListener,
+    device: u64,
+    inode: u64,
+}
+
+impl Listening {
+    /// Listens at a path. Replaces a socket that nobody listens at.
+    fn at(path: &Path) -> io::Result<Listening> {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another controller listens on it"));
         }
@@ -197,67 +236,91 @@ impl ControlSocket {
             access::create_private_folder(&folder)?;
         }
         let listener = access::bind(path)?;
-        let closing = Arc::new(AtomicBool::new(false));
-        let thread_closing = Arc::clone(&closing);
-        let thread = std::thread::Builder::new()
-            .name("control".into())
-            .spawn(move || serve(&listener, &handle, &thread_closing))?;
-        Ok(ControlSocket { path: path.to_owned(), closing, thread: Some(thread) })
+        listener.set_nonblocking(true)?;
+        let found = std::fs::symlink_metadata(path)?;
+        Ok(Listening { listener, device: found.dev(), inode: found.ino() })
+    }
+
+    /// Whether it is still what is at the path.
+    fn is_at(&self, path: &Path) -> bool {
+        std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode))
+    }
+
+    /// Waits for a client, for a short time. `None` if none has come.
+    fn accept(&self, closing: &UnixStream) -> io::Result<Option<UnixStream>> {
+        let mut ends = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(closing, PollFlags::IN)];
+        let time = Timespec { tv_sec: LOOK.as_secs() as i64, tv_nsec: 0 };
+        match poll(&mut ends, Some(&time)) {
+            Err(Errno::INTR) => return Ok(None),
+            done => done?,
+        };
+        match self.listener.accept() {
+            Ok((stream, _)) => Ok(Some(stream)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        self.closing.store(true, Ordering::Relaxed);
-        // The thread waits for a client, so connect to wake it. If it can't be reached, it has ended already.
-        let reached = UnixStream::connect(&self.path).is_ok();
-        if let Some(thread) = self.thread.take().filter(|_| reached)
-            && thread.join().is_err()
-        {
-            tracing::error!("the control thread panicked");
-        }
-        if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::debug!(path = %self.path.display(), %error, "can't remove the control socket");
-        }
-    }
+/// Whether the other end of a stream, on which nothing is sent, is closed.
+fn is_closed(mut stream: &UnixStream) -> bool {
+    let is_set = stream.set_nonblocking(true).is_ok();
+    !is_set || stream.read(&mut [0]).is_ok()
 }
 
 /// Why nothing is handed over.
 const NO_TAKEOVER: &str = "this controller hands nothing over: it serves emulated switches or handlers, or another \
                            process is taking over already";
 
-/// Accepts clients until the socket closes.
-fn serve(listener: &UnixListener, handle: &Handle, closing: &AtomicBool) {
+/// Accepts clients until `closing` closes. Somebody may delete the socket, such as a program that tidies up: then it is made
+/// again.
+fn serve(path: &Path, mut place: Listening, handle: &Handle, closing: &UnixStream) {
     let clients = Arc::new(AtomicUsize::new(0));
-    for stream in listener.incoming() {
-        if closing.load(Ordering::Relaxed) {
-            return;
-        }
-        let stream = match stream {
-            Ok(stream) => stream,
+    while !is_closed(closing) {
+        match place.accept(closing) {
+            Ok(Some(stream)) => serve_one(handle, stream, &clients),
+            Ok(None) => {}
             Err(error) => {
                 tracing::warn!(%error, "can't accept a control client");
                 std::thread::sleep(Duration::from_millis(100));
-                continue;
             }
-        };
-        if clients.fetch_add(1, Ordering::Relaxed) >= MAX_CLIENTS {
-            clients.fetch_sub(1, Ordering::Relaxed);
-            tracing::warn!("refused a control client: {MAX_CLIENTS} are connected");
-            refuse_client(stream);
-            continue;
         }
-        let (handle, counted) = (handle.clone(), Arc::clone(&clients));
-        let client = move || {
-            if let Err(error) = serve_client(&handle, stream) {
-                tracing::debug!(%error, "a control client's connection failed");
+        if !place.is_at(path) {
+            // Whoever looks for it next finds it. It is tried again with each look.
+            match Listening::at(path) {
+                Ok(again) => {
+                    handle.files().fails(KeptFile::ControlSocket, path, "it was deleted or replaced");
+                    handle.files().mended(KeptFile::ControlSocket, "");
+                    place = again;
+                }
+                Err(error) => handle.files().fails(KeptFile::ControlSocket, path, error.to_string()),
             }
-            counted.fetch_sub(1, Ordering::Relaxed);
-        };
-        if let Err(error) = std::thread::Builder::new().name("control-client".into()).spawn(client) {
-            clients.fetch_sub(1, Ordering::Relaxed);
-            tracing::warn!(%error, "can't serve a control client");
         }
+    }
+    if place.is_at(path)
+        && let Err(error) = std::fs::remove_file(path)
+    {
+        tracing::debug!(path = %path.display(), %error, "can't remove the control socket");
+    }
+}
+
+/// Serves a client in a thread of its own, unless there are too many.
+fn serve_one(handle: &Handle, stream: UnixStream, clients: &Arc<AtomicUsize>) {
+    if clients.fetch_add(1, Ordering::Relaxed) >= MAX_CLIENTS {
+        clients.fetch_sub(1, Ordering::Relaxed);
+        tracing::warn!("refused a control client: {MAX_CLIENTS} are connected");
+        return refuse_client(stream);
+    }
+    let (handle, counted) = (handle.clone(), Arc::clone(clients));
+    let client = move || {
+        if let Err(error) = serve_client(&handle, stream) {
+            tracing::debug!(%error, "a control client's connection failed");
+        }
+        counted.fetch_sub(1, Ordering::Relaxed);
+    };
+    if let Err(error) = std::thread::Builder::new().name("control-client".into()).spawn(client) {
+        clients.fetch_sub(1, Ordering::Relaxed);
+        tracing::warn!(%error, "can't serve a control client");
     }
 }
 

@@ -32,8 +32,12 @@ pub enum ChangeError {
     /// The change was committed, but a shard did not answer in time, or the controller has stopped.
     #[error("the state is changed, but the controller did not confirm that all shards use it")]
     Unconfirmed,
-    /// The change was committed, but not written to the state file: that failed, or the controller has stopped.
-    #[error("the state is changed, but it could not be written to the state file: a restart may lose it")]
+    /// The change was committed, but is not written to the state file: that is slow or fails, and is tried again as long
+    /// as the controller runs, or the controller has stopped.
+    #[error(
+        "the state is changed, but it could not be written to the state file: a restart may lose it (it is tried again \
+         while the controller runs; `maple show errors` says why)"
+    )]
     NotKept,
 }
 

@@ -21,6 +21,7 @@ use crate::control::Handle;
 use crate::control::socket::ControlSocket;
 use crate::discovery::Timing;
 use crate::handler::HandlerFactory;
+use crate::kept_files::KeptFiles;
 use crate::listen::{Subscription, TooManyConditions};
 use crate::metrics::MetricsServer;
 use crate::names::Names;
@@ -94,6 +95,8 @@ pub struct ControllerOptions {
     pub heap_bytes: Option<fn() -> Option<usize>>,
     /// Where the run is recorded, if it is. Only runs of policies can be.
     pub record: Option<RecordOptions>,
+    /// Where it is said which files can't be kept.
+    pub files: KeptFiles,
 }
 
 impl ControllerOptions {
@@ -125,6 +128,7 @@ impl ControllerOptions {
             metrics: None,
             heap_bytes: None,
             record: None,
+            files: KeptFiles::default(),
         }
     }
 

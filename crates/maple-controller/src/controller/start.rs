@@ -23,9 +23,10 @@ use crate::control::socket::ControlSocket;
 use crate::control::{Handle, Shared, Succession};
 use crate::discovery::{Discovery, Key};
 use crate::gauge::{Gauge, Gauges};
+use crate::kept_files::{FileStatus, KeptFiles};
 use crate::listen::{Listener, Subscriptions, listen as make_listener};
 use crate::metrics::MetricsServer;
-use crate::notice::Notices;
+use crate::notice::{Notice, Notices};
 use crate::persistence::{Persistence, PersistenceError};
 use crate::random::random;
 use crate::record::{Recording, Writer as RecordWriter};
@@ -136,6 +137,9 @@ impl Starting {
         options.engine.remember |= known.is_some();
         let (recording, record) = begin_recording(&options, workers, &clock)?.unzip();
         let (notices, receiver) = Notices::new(Arc::clone(&options.names));
+        options.tls.iter().for_each(|tls| tls.report_to(&options.files));
+        let publisher = notices.clone();
+        options.files.attend(move |news| publisher.publish(Notice::File(news)));
         let (mut mailboxes, mut shards) = (Vec::new(), Vec::new());
         for _ in 0..workers {
             let poll = Poll::new()?;
@@ -160,6 +164,7 @@ impl Starting {
             archive,
             recording: recording.clone(),
             gauges: Gauges::default(),
+            files: options.files.clone(),
             metrics: OnceLock::new(),
         };
         let (handle, threads) = (Handle::new(shared), Vec::new());
@@ -205,6 +210,7 @@ impl Starting {
             let socket = ControlSocket::open(&path, controller.handle.clone());
             controller.control = Some(socket.map_err(|error| StartError::Control { path, error })?);
         }
+        controller.handle.register_gauge(files_gauge(options.files.clone()));
         if let Some(count) = options.heap_bytes {
             controller.handle.register_gauge(heap_gauge(count));
         }
@@ -278,6 +284,15 @@ fn heap_gauge(count: fn() -> Option<usize>) -> Gauge {
     Gauge::new("maple_heap_bytes", meaning, move || count().map(|bytes| bytes as f64))
 }
 
+/// Which files can't be kept, as a metric.
+fn files_gauge(files: KeptFiles) -> Gauge {
+    let meaning = "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of \
+                   switches, the certificates, the control socket. No row for files that there are not.";
+    let one = |status: FileStatus| (status.file.name().to_owned(), f64::from(u8::from(status.trouble.is_some())));
+    let read = move || files.all().into_iter().map(one).collect();
+    Gauge { name: "maple_file_failed", meaning, label: Some("file"), read: Box::new(read) }
+}
+
 /// When the certificate expires, as a metric.
 fn expiry_gauge(tls: Arc<Tls>) -> Gauge {
     let meaning = "When the controller's certificate expires, in seconds since 1970. Only with TLS.";
@@ -323,13 +338,13 @@ fn begin_recording(
         return Err(StartError::RecordedHandlers);
     }
     let (engine, state) = ((shards, &options.engine), (&options.store, &options.policy));
-    Ok(Some(Recording::begin(to, engine, state, clock.clone())?))
+    Ok(Some(Recording::begin(to, engine, state, clock.clone(), &options.files)?))
 }
 
 /// Opens the state file, if there is persistent state.
 fn open_persistence(options: &ControllerOptions) -> Result<Option<(Persistence, Remembered)>, PersistenceError> {
     match (&options.state_file, options.store.kept().first()) {
-        (Some(path), _) => Persistence::open(path, &options.store).map(Some),
+        (Some(path), _) => Persistence::open(path, &options.store, &options.files).map(Some),
         (None, Some(name)) => Err(PersistenceError::NoFile(name.to_string())),
         (None, None) => Ok(None),
     }

@@ -130,8 +130,9 @@ impl Preparing {
             (Some(ours), Some(theirs)) if is_same(ours, theirs) => {
                 check_kept(ours, options, copy)?;
                 take_state(&options.store, &copy.names, copy.state.clone());
+                let files = &options.files;
                 let epoch = copy.remembered.as_ref().map(|remembered| next_epoch(remembered.epoch));
-                let persistence = Persistence::open_later(ours, &options.store, &copy.kept, epoch, released)?;
+                let persistence = Persistence::open_later(ours, &options.store, &copy.kept, epoch, released, files)?;
                 match (&copy.remembered, epoch) {
                     (Some(remembered), Some(epoch)) if options.remember => {
                         Memory::of(persistence, epoch, restart(&clock, options, remembered, copy))?

@@ -3,6 +3,7 @@
 use maple_core::report::Report;
 
 use super::Notice;
+use crate::kept_files::KeptFile;
 use crate::log::Source;
 
 /// What caused a notice, and what it is about.
@@ -15,7 +16,17 @@ pub(super) fn about(notice: &Notice) -> (Source, &'static str) {
             (Source::Program, "policy")
         }
         Notice::Discovery { at, .. } => (Source::Port(*at), "topology"),
+        Notice::File(news) => (Source::Program, about_file(news.file)),
         Notice::Engine(report) => about_report(report),
+    }
+}
+
+fn about_file(file: KeptFile) -> &'static str {
+    match file {
+        KeptFile::State => "state",
+        KeptFile::Switches | KeptFile::Certificates => "session",
+        KeptFile::ControlSocket => "control",
+        KeptFile::Recording | KeptFile::Log => "run",
     }
 }
 

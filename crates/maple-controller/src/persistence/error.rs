@@ -92,6 +92,24 @@ pub enum PersistenceError {
 }
 
 impl PersistenceError {
+    /// Why, for those who know which file it is about.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            PersistenceError::File { error, .. } => error.to_string(),
+            PersistenceError::Create { error, .. } | PersistenceError::Read { error, .. } => error.to_string(),
+            PersistenceError::InUse(_) => "another process uses it".to_owned(),
+            error => error.to_string(),
+        }
+    }
+
+    /// Whether the file could not be written, and can perhaps be read.
+    pub(super) fn is_of_writing(&self) -> bool {
+        use std::io::ErrorKind as K;
+        let PersistenceError::File { error, .. } = self else { return false };
+        let redb::Error::Io(error) = &**error else { return false };
+        matches!(error.kind(), K::StorageFull | K::QuotaExceeded | K::ReadOnlyFilesystem)
+    }
+
     /// The same error, about the file at this path.
     pub(super) fn about(mut self, of: &Path) -> PersistenceError {
         match &mut self {

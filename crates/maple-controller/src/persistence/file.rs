@@ -2,20 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use maple_core::state::{Cell, Name, Snapshot, Store, Value, Write};
 use redb::{Database, ReadableTable, StorageError, TableDefinition, TableError, TableHandle};
 use serde_json::json;
 
 use super::error::PersistenceError;
-use crate::remember::{Failed, RUN, STATE_FORMAT, STATE_FORMAT_KEY};
+use super::place::{Place, Unfinished};
+use crate::late::Failed;
+use crate::remember::{RUN, STATE_FORMAT, STATE_FORMAT_KEY};
 use crate::state_json::{from_json, to_json};
 
 const ROWS: TableDefinition<'_, &str, &str> = TableDefinition::new("maple state");
 const NAMES: TableDefinition<'_, &str, ()> = TableDefinition::new("maple names");
 
 /// The contents of the file.
+#[derive(Default)]
 pub(super) struct Contents {
     /// The names of persistent tables and variables.
     pub names: Vec<Name>,
@@ -24,13 +27,32 @@ pub(super) struct Contents {
 }
 
 /// Opens the file, or creates it.
-pub(super) fn open(path: &Path) -> Result<(Database, Contents), PersistenceError> {
+pub(super) fn open(place: &Place) -> Result<(Database, Contents), PersistenceError> {
+    let path = place.path();
     if !path.try_exists().map_err(|error| PersistenceError::Create { path: path.to_owned(), error })? {
-        create(path)?;
+        create(place)?;
     }
+    open_there(place)
+}
+
+/// Opens a file that is there.
+pub(super) fn open_there(place: &Place) -> Result<(Database, Contents), PersistenceError> {
+    checked(place.path(), || place.open())
+}
+
+/// Opens a copy of the file in memory, if it can be read and not written.
+pub(super) fn open_copy(place: &Place) -> Result<(Database, Contents), PersistenceError> {
+    checked(place.path(), || place.open_copy())
+}
+
+/// Opens a database and checks it.
+fn checked(
+    path: &Path,
+    open: impl FnOnce() -> Result<Database, redb::Error>,
+) -> Result<(Database, Contents), PersistenceError> {
     // On missing or damaged pages redb returns an error or panics.
     let opened = catch_unwind(AssertUnwindSafe(|| {
-        let mut database = Database::open(path)?;
+        let mut database = open()?;
         database.check_integrity()?;
         let contents = match format(&database)? {
             Some(other) if other != STATE_FORMAT => Err(other),
@@ -101,37 +123,26 @@ pub(super) fn convert_to_types(
     rewrite().map_err(|Failed(error)| PersistenceError::File { path: path.to_owned(), error })
 }
 
-/// Creates an empty file. An unfinished file is never visible at `path`.
-fn create(path: &Path) -> Result<(), PersistenceError> {
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.new", std::process::id()));
-    let temporary = PathBuf::from(temporary);
-    let made = || -> Result<(), Failed> {
-        let database = Database::create(&temporary)?;
-        let transaction = database.begin_write()?;
-        transaction.open_table(ROWS)?;
-        transaction.open_table(NAMES)?;
-        transaction.commit()?;
-        Ok(())
-    };
+/// Creates an empty file. An unfinished file is never visible at the path.
+fn create(place: &Place) -> Result<(), PersistenceError> {
+    let path = place.path();
     let failed = |error: std::io::Error| PersistenceError::Create { path: path.to_owned(), error };
-    made().map_err(|Failed(error)| match *error {
+    let (database, unfinished) = empty(place).map_err(|Failed(error)| match *error {
         redb::Error::Io(error) => failed(error),
         error => PersistenceError::File { path: path.to_owned(), error: Box::new(error) },
     })?;
-    // A link, unlike a rename, never replaces a file that another process has created meanwhile.
-    let linked = match std::fs::hard_link(&temporary, path) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
-    };
-    let removed = std::fs::remove_file(&temporary);
-    linked.and(removed).and_then(|()| sync_folder(path)).map_err(failed)
+    drop(database);
+    place.put_new(&unfinished).map_err(failed)
 }
 
-/// Makes the folder's entry durable.
-fn sync_folder(path: &Path) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    std::fs::File::open(folder)?.sync_all()
+/// A database without rows, in a file that is not at its place yet.
+pub(super) fn empty(place: &Place) -> Result<(Database, Unfinished), Failed> {
+    let (database, unfinished) = place.create_aside()?;
+    let transaction = database.begin_write()?;
+    transaction.open_table(ROWS)?;
+    transaction.open_table(NAMES)?;
+    transaction.commit()?;
+    Ok((database, unfinished))
 }
 
 /// The format of the file; `None` if it does not say.

@@ -14,6 +14,12 @@
 //! to a moment, and is atomic. So a crash loses at most writes that were not acknowledged, and always the newest ones.
 //! Packets do not wait: what the policy wrote for a packet may be lost if the machine crashes shortly after.
 //!
+//! # Files that fail
+//!
+//! A file may be full, on a disk that fails, deleted, or replaced by somebody. Then nobody is told that a write is kept,
+//! nothing is lost while the process lives, and the file is opened or made again (`keeper.rs`). People are told by
+//! [`KeptFiles`]. What was acknowledged before is still in the file, unless it was deleted.
+//!
 //! # The file
 //!
 //! One row for each cell: the cell and its value, as JSON ([`crate::state_json`]). A second table has the persistent
@@ -22,24 +28,34 @@
 
 mod error;
 mod file;
+mod keeper;
+mod pending;
+mod place;
+
+#[cfg(test)]
+mod failures;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use maple_core::state::{Cell, Journal, Name, Store, Value, Write, Writer, Written};
+use maple_core::state::{Journal, Name, Store, Writer, Written};
 use maple_wire::Dpid;
 use redb::Database;
 
-use crate::late::LateDatabase;
+use crate::kept_files::{KeptFile, KeptFiles};
+use crate::late::{Failed, LateDatabase};
 use crate::priority::lower_for_good;
-use crate::remember::{Archive, Failed, LeafJournal, Remembered, Remembering, begin, begin_known};
+use crate::remember::{Archive, LeafJournal, Remembered, Remembering, begin, begin_known};
 use crate::restart::{Departed, Restart};
 pub use error::PersistenceError;
-use file::{cell, convert_to_types, hold, open, put};
+use file::{Contents, convert_to_types, hold};
+use keeper::{Keeper, Pace};
+pub(crate) use pending::PendingWrites;
+use place::Place;
 
 /// How long a released file may be in use still, and how often it is tried.
 const RELEASE: Duration = Duration::from_secs(10);
@@ -61,45 +77,48 @@ pub(crate) struct Persistence {
     remembering: Option<Remembering>,
 }
 
-/// Writes on their way from the store to the file.
-#[derive(Default)]
-pub(crate) struct PendingWrites {
-    pending: Mutex<Pending>,
-    /// Signals that there is something to write, or that this is the end.
-    work: Condvar,
-    /// Signals that something was written.
-    progress: Condvar,
-}
-
-#[derive(Default)]
-struct Pending {
-    /// The newest value of each cell that is not written yet.
-    cells: BTreeMap<Cell, Option<Value>>,
-    /// The newest commit in `cells`.
-    newest: u64,
-    /// The newest commit that is on the disk, with all earlier ones.
-    written: u64,
-    /// The thread has stopped.
-    stopped: bool,
-    /// The thread must stop after what is pending now. Later writes are refused, so that they do not delay the end.
-    ending: bool,
-}
-
 impl Persistence {
     /// Loads the file into the store, and writes changes of the store to the file from now on. Values of the file
     /// replace those that the policy wrote while it was loaded. Must be called before the first packet. Also returns
     /// what an earlier run has left to be known.
-    pub fn open(path: &Path, store: &Store) -> Result<(Persistence, Remembered), PersistenceError> {
-        let (database, mut contents) = open(path)?;
-        convert_to_types(path, &database, &mut contents, &store.snapshot())?;
+    ///
+    /// A file that can be read and not written, because there is no room or the file system is read-only, counts as one
+    /// that fails.
+    pub fn open(
+        path: &Path,
+        store: &Arc<Store>,
+        files: &KeptFiles,
+    ) -> Result<(Persistence, Remembered), PersistenceError> {
+        Persistence::open_at(Place::new(path), store, files, Pace::default())
+    }
+
+    fn open_at(
+        place: Place,
+        store: &Arc<Store>,
+        files: &KeptFiles,
+        pace: Pace,
+    ) -> Result<(Persistence, Remembered), PersistenceError> {
+        let database = Arc::<LateDatabase>::default();
+        files.keep(KeptFile::State, place.path());
+        let (contents, remembered) = match load(&place, store, file::open(&place)) {
+            Ok((opened, contents, remembered)) => {
+                database.arrive(Some(opened), 0);
+                (contents, remembered)
+            }
+            Err(error) if error.is_of_writing() => {
+                database.fail_to_open(error.reason());
+                let (_, contents, remembered) = load(&place, store, file::open_copy(&place))?;
+                (contents, remembered)
+            }
+            Err(error) => return Err(error),
+        };
         let pending = Arc::<PendingWrites>::default();
-        let written = Written { by: Writer::File(path.display().to_string().into()), at: SystemTime::now() };
+        let by = Writer::File(place.path().display().to_string().into());
+        let written = Written { by, at: SystemTime::now() };
         store.keep_in(Arc::clone(&pending) as Arc<dyn Journal>, &contents.names, contents.writes, written);
-        let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
-        let remembered = begin(&database).map_err(failed)?;
-        let database = Arc::new(LateDatabase::open(database));
-        let thread = write_in_thread(path, Arc::clone(&database), Arc::clone(&pending))?;
-        Ok((Persistence { database, pending, thread: Some(thread), opener: None, remembering: None }, remembered))
+        let epoch = Some(remembered.epoch);
+        let persistence = Persistence::start(place, store, (database, pending, files), pace, epoch)?;
+        Ok((persistence, remembered))
     }
 
     /// Writes changes of the store to a file that another process has still open, once it is `released`: it is opened and
@@ -112,27 +131,50 @@ impl Persistence {
         names: &[Name],
         epoch: Option<u16>,
         released: Receiver<Release>,
+        files: &KeptFiles,
     ) -> Result<Persistence, PersistenceError> {
         let (database, pending) = (Arc::<LateDatabase>::default(), Arc::<PendingWrites>::default());
         store.go_on_keeping(Arc::clone(&pending) as Arc<dyn Journal>, names);
-        let (to_open, store) = (path.to_owned(), Arc::clone(store));
-        let (of_opener, to_write) = (Arc::clone(&database), Arc::clone(&pending));
+        let place = Place::new(path);
+        files.keep(KeptFile::State, path);
+        let (to_open, of_opener) = ((place.clone(), Arc::clone(store)), Arc::clone(&database));
+        let to_write = Arc::clone(&pending);
         let work = move || {
-            let is_ending = || to_write.lock().ending;
-            match wait_for(&released, is_ending) {
+            match wait_for(&released, || to_write.is_ending()) {
                 Some(release) => release(),
                 None => return of_opener.close(),
             }
             lower_for_good();
-            let opened = open_released(&to_open, &store, epoch);
-            if let Err(error) = &opened {
-                tracing::error!("{error}; state is no longer persistent, and a restart will know nothing");
+            match open_released(&to_open.0, &to_open.1, epoch) {
+                Ok(database) => of_opener.arrive(Some(database), 0),
+                Err(error) => of_opener.fail_to_open(error.reason()),
             }
-            of_opener.arrive(opened.ok());
         };
         let opener = std::thread::Builder::new().name("open-state".into()).spawn(work)?;
-        let thread = write_in_thread(path, Arc::clone(&database), Arc::clone(&pending))?;
-        Ok(Persistence { database, pending, thread: Some(thread), opener: Some(opener), remembering: None })
+        let mut persistence = Persistence::start(place, store, (database, pending, files), Pace::default(), epoch)?;
+        persistence.opener = Some(opener);
+        Ok(persistence)
+    }
+
+    /// Starts the thread that writes.
+    fn start(
+        place: Place,
+        store: &Arc<Store>,
+        (database, pending, files): (Arc<LateDatabase>, Arc<PendingWrites>, &KeptFiles),
+        pace: Pace,
+        epoch: Option<u16>,
+    ) -> Result<Persistence, PersistenceError> {
+        let keeper = Keeper {
+            place,
+            store: Arc::clone(store),
+            pending: Arc::clone(&pending),
+            database: Arc::clone(&database),
+            files: files.clone(),
+            pace,
+            epoch,
+        };
+        let thread = std::thread::Builder::new().name("persistence".into()).spawn(|| keeper.run())?;
+        Ok(Persistence { database, pending, thread: Some(thread), opener: None, remembering: None })
     }
 
     /// Writes into the file what the next run is to know. Returns what a process that takes over is to know.
@@ -155,8 +197,7 @@ impl Persistence {
 impl Drop for Persistence {
     /// Returns when all pending writes are on the disk.
     fn drop(&mut self) {
-        self.pending.lock().ending = true;
-        self.pending.work.notify_all();
+        self.pending.end();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -172,23 +213,18 @@ impl Drop for Persistence {
     }
 }
 
-/// Starts the thread that writes pending writes to the file, once it is open.
-fn write_in_thread(
-    path: &Path,
-    database: Arc<LateDatabase>,
-    pending: Arc<PendingWrites>,
-) -> Result<JoinHandle<()>, PersistenceError> {
-    let path = path.to_owned();
-    let work = move || {
-        let database = database.wait();
-        let written = database.map(|database| write_until_end(&database, &pending));
-        if let Some(Err(error)) = written {
-            tracing::error!("the state file {}: {}; state is no longer persistent", path.display(), error.0);
-        }
-        pending.lock().stopped = true;
-        pending.progress.notify_all();
-    };
-    Ok(std::thread::Builder::new().name("persistence".into()).spawn(work)?)
+/// Reads a file that was opened, and begins an epoch in it.
+fn load(
+    place: &Place,
+    store: &Store,
+    opened: Result<(Database, Contents), PersistenceError>,
+) -> Result<(Database, Contents, Remembered), PersistenceError> {
+    let (database, mut contents) = opened?;
+    let path = place.path();
+    convert_to_types(path, &database, &mut contents, &store.snapshot())?;
+    let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
+    let remembered = begin(&database).map_err(failed)?;
+    Ok((database, contents, remembered))
 }
 
 /// What comes through a channel, unless that is closed or `is_ending` before.
@@ -203,80 +239,24 @@ fn wait_for<T>(receiver: &Receiver<T>, is_ending: impl Fn() -> bool) -> Option<T
 }
 
 /// Opens a file that another process has just released, and makes it hold what the store keeps.
-fn open_released(path: &Path, store: &Store, epoch: Option<u16>) -> Result<Database, PersistenceError> {
+fn open_released(place: &Place, store: &Store, epoch: Option<u16>) -> Result<Database, PersistenceError> {
     let deadline = Instant::now() + RELEASE;
     let (database, there) = loop {
-        match open(path) {
+        match file::open(place) {
             // The system releases the lock of a process a moment after its last word.
             Err(PersistenceError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(RELEASE_LOOK),
             opened => break opened?,
         }
     };
-    let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
+    let failed = |Failed(error)| PersistenceError::File { path: place.path().to_owned(), error };
     hold(&database, there, store).map_err(failed)?;
     epoch.map_or(Ok(()), |epoch| begin_known(&database, epoch)).map_err(failed)?;
     Ok(database)
 }
 
-impl PendingWrites {
-    /// Waits until the commit with this version is on the disk. `false` if that takes too long, or if the commit came
-    /// after the end.
-    pub fn wait(&self, version: u64, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
-        let mut pending = self.lock();
-        while pending.written < version {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if pending.stopped || pending.ending && pending.newest < version || left.is_zero() {
-                return false;
-            }
-            pending = self.progress.wait_timeout(pending, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Pending> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for pending writes, and takes them with their newest commit. `None` at the end.
-    fn take(&self) -> Option<(BTreeMap<Cell, Option<Value>>, u64)> {
-        let mut pending = self.lock();
-        while pending.written == pending.newest {
-            if pending.ending {
-                return None;
-            }
-            pending = self.work.wait(pending).unwrap_or_else(PoisonError::into_inner);
-        }
-        Some((std::mem::take(&mut pending.cells), pending.newest))
-    }
-}
-
-impl Journal for PendingWrites {
-    fn append(&self, version: u64, writes: &[Write]) {
-        let mut pending = self.lock();
-        // After the end nothing is written.
-        if pending.stopped || pending.ending {
-            return;
-        }
-        pending.cells.extend(writes.iter().filter_map(cell));
-        pending.newest = version;
-        self.work.notify_one();
-    }
-}
-
-/// Writes pending writes until the end, each time all of them in one transaction.
-fn write_until_end(database: &Database, pending: &PendingWrites) -> Result<(), Failed> {
-    while let Some((cells, newest)) = pending.take() {
-        put(database, &cells)?;
-        pending.lock().written = newest;
-        pending.progress.notify_all();
-    }
-    Ok(())
-}
-
 /// Reads a copy of the file at `path`. What it keeps goes into the store, and what an earlier run has left is returned.
 pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTreeMap<Dpid, Departed>, PersistenceError> {
-    let (database, mut contents) = open(copy).map_err(|error| error.about(path))?;
+    let (database, mut contents) = file::open_there(&Place::new(copy)).map_err(|error| error.about(path))?;
     convert_to_types(path, &database, &mut contents, &store.snapshot())?;
     store.load_kept(&contents.names, contents.writes);
     let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
@@ -285,22 +265,9 @@ pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTree
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use maple_core::state::{Value, Write};
 
-    #[test]
-    fn writes_after_the_end_are_refused() {
-        let (writes, long) = (PendingWrites::default(), Duration::from_secs(3600));
-        let write = |value| [Write::Var { name: "mode".into(), value: Some(Value::Int(value)) }];
-        writes.append(1, &write(1));
-        writes.lock().ending = true;
-        writes.append(2, &write(2));
-        let expected = BTreeMap::from([(Cell::Var("mode".into()), Some(Value::Int(1)))]);
-        assert_eq!(writes.take(), Some((expected, 1)));
-        writes.lock().written = 1;
-        assert_eq!(writes.take(), None);
-        assert!(writes.wait(1, long));
-        assert!(!writes.wait(2, long));
-    }
+    use super::*;
 
     /// What a store holds that keeps these names.
     fn store(value: i128) -> Arc<Store> {
@@ -314,10 +281,11 @@ mod tests {
     fn a_file_that_another_process_has_is_opened_when_it_is_released() {
         let path = std::env::temp_dir().join(format!("maple-released-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let (first, _) = Persistence::open(&path, &store(1)).expect("a file");
+        let (first, _) = Persistence::open(&path, &store(1), &KeptFiles::default()).expect("a file");
         let (second, names) = (store(2), ["mode".into()]);
         let (release, released) = std::sync::mpsc::channel::<Release>();
-        let later = Persistence::open_later(&path, &second, &names, Some(7), released).expect("threads");
+        let later =
+            Persistence::open_later(&path, &second, &names, Some(7), released, &KeptFiles::default()).expect("threads");
         let commit = second.update(|_| vec![Write::Var { name: "mode".into(), value: Some(Value::Int(3)) }]);
         let pending = later.pending_writes();
         let version = commit.kept.expect("it is kept");
@@ -327,16 +295,19 @@ mod tests {
         assert!(pending.wait(version, Duration::from_secs(20)));
         drop(later);
         let third = store(0);
-        let (last, remembered) = Persistence::open(&path, &third).expect("the file");
+        let (last, remembered) = Persistence::open(&path, &third, &KeptFiles::default()).expect("the file");
         assert_eq!(third.snapshot().var("mode"), Some(&Value::Int(3)));
         assert_eq!(remembered.epoch, 8);
         drop(last);
         // Nobody releases it: it stays as it is, and nothing hangs.
         let (release, released) = std::sync::mpsc::channel::<Release>();
-        drop(Persistence::open_later(&path, &store(9), &names, Some(9), released).expect("threads"));
+        drop(
+            Persistence::open_later(&path, &store(9), &names, Some(9), released, &KeptFiles::default())
+                .expect("threads"),
+        );
         drop(release);
         let fourth = store(0);
-        let (_last, remembered) = Persistence::open(&path, &fourth).expect("the file");
+        let (_last, remembered) = Persistence::open(&path, &fourth, &KeptFiles::default()).expect("the file");
         assert_eq!((fourth.snapshot().var("mode"), remembered.epoch), (Some(&Value::Int(3)), 9));
         std::fs::remove_file(path).expect("it was there");
     }

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -79,8 +79,8 @@ pub(crate) struct Files {
 pub(crate) enum Full {
     #[error("all recordings together reach the limit of {0} bytes (--record-limit), and this is the only one")]
     Limit(u64),
-    #[error("{0}: {1}")]
-    Io(String, io::Error),
+    #[error("{0}")]
+    Io(#[from] io::Error),
 }
 
 impl Header {
@@ -154,8 +154,8 @@ impl Files {
             flock(&about, FlockOperation::LockExclusive)?;
             Ok((about, private().open(segment::path(&folder, 1))?))
         };
-        let (about, mut file) = make().map_err(|error| RecordingError::io(&folder, error))?;
-        let written = begin(&mut file).map_err(|error| RecordingError::io(&folder, error))? as u64;
+        let (about, file) = make().map_err(|error| RecordingError::io(&folder, error))?;
+        let written = begin(&file).map_err(|error| RecordingError::io(&folder, error))? as u64;
         let (all, scratch) = (all.to_owned(), Vec::new());
         Ok(Files { folder, all, limit, _header: about, segment: 1, file, written, earlier: 0, scratch })
     }
@@ -164,38 +164,58 @@ impl Files {
         &self.folder
     }
 
-    /// Appends a block, unless it is empty. It may take another segment, and the place of an earlier run.
+    /// Appends a block, unless it is empty. It may take another segment, and the place of an earlier run. What could not be
+    /// written may be tried again, with the same block.
     pub fn append(&mut self, kind: u16, raw: &[u8]) -> Result<(), Full> {
         if raw.is_empty() {
             return Ok(());
         }
-        self.check_room(raw.len())?;
-        let done = self.append_block(kind, raw);
-        done.map_err(|error| Full::Io(self.folder.display().to_string(), error))?;
         if self.written >= SEGMENT.min(self.limit / 8) {
-            self.next_segment().map_err(|error| Full::Io(self.folder.display().to_string(), error))?;
+            self.next_segment()?;
         }
-        Ok(())
+        self.check_room(raw.len())?;
+        Ok(self.append_block(kind, raw)?)
     }
 
     /// Writes why the recording ends, and nothing after that. The reader notices if it is missing.
     pub fn end(mut self, why: &str) {
-        let done = self.append_block(kind::END, why.as_bytes()).and_then(|()| self.file.sync_data());
+        // A part of a block that did not fit may be there.
+        let cut = self.file.set_len(self.written);
+        let done = cut.and_then(|()| self.append_block(kind::END, why.as_bytes())).and_then(|()| self.file.sync_data());
         if let Err(error) = done {
             tracing::error!("the end of the recording {}: {error}", self.folder.display());
         }
     }
 
+    /// An error if somebody has taken files of the recording away.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let is_there = |number| segment::path(&self.folder, number).is_file();
+        let found = std::fs::metadata(segment::path(&self.folder, self.segment)).and_then(|found| {
+            let own = self.file.metadata()?;
+            Ok((found.dev(), found.ino()) == (own.dev(), own.ino()))
+        });
+        match self.folder.join(HEADER).is_file() && (1..=self.segment).all(is_there) && found.unwrap_or(false) {
+            true => Ok(()),
+            false => Err("somebody has deleted or replaced files of it"),
+        }
+    }
+
     fn append_block(&mut self, kind: u16, raw: &[u8]) -> io::Result<()> {
-        self.written += append(&mut self.file, kind, raw, &mut self.scratch)? as u64;
+        self.written += append(&self.file, self.written, (kind, raw), &mut self.scratch)? as u64;
         Ok(())
     }
 
     fn next_segment(&mut self) -> io::Result<()> {
-        self.earlier = size_of(&self.folder)?;
-        self.segment += 1;
-        self.file = private().open(segment::path(&self.folder, self.segment))?;
-        self.written = begin(&mut self.file)? as u64;
+        let earlier = size_of(&self.folder)?;
+        let path = segment::path(&self.folder, self.segment + 1);
+        // It is there if its beginning could not be written the last time.
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = private().open(path)?;
+        let written = begin(&file)? as u64;
+        (self.earlier, self.segment, self.file, self.written) = (earlier, self.segment + 1, file, written);
         // Earlier runs change only when another controller records.
         self.check_others()
     }
@@ -275,8 +295,8 @@ fn remove_run(run: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Copies the files of a policy into a folder of the recording.
-pub(crate) fn copy_source(folder: &Path, number: u64, source: &PolicySource) -> Result<RecordedSource, RecordingError> {
+/// What a recording says of where a policy comes from.
+pub(crate) fn recorded(number: u64, source: &PolicySource) -> Result<RecordedSource, RecordingError> {
     let (name, files) = match source {
         PolicySource::Builtin(name) => return Ok(RecordedSource::Builtin { name: name.clone() }),
         PolicySource::Program => return Ok(RecordedSource::Program),
@@ -285,17 +305,26 @@ pub(crate) fn copy_source(folder: &Path, number: u64, source: &PolicySource) -> 
     if files.iter().map(|(_, content)| content.len() as u64).sum::<u64>() > MAX_BYTES {
         return Err(RecordingError::Policy(name.clone()));
     }
-    let own = format!("policy-{number}");
-    let to = folder.join(&own);
-    let copy = || -> io::Result<()> {
-        DirBuilder::new().mode(0o700).create(&to)?;
-        for (path, content) in files {
-            private().open(to.join(path))?.write_all(content)?;
-        }
-        Ok(())
-    };
-    copy().map_err(|error| RecordingError::io(&to, error))?;
-    Ok(RecordedSource::Files { folder: own, name: name.clone(), hash: hash(files) })
+    Ok(RecordedSource::Files { folder: policy_folder(number), name: name.clone(), hash: hash(files) })
+}
+
+fn policy_folder(number: u64) -> String {
+    format!("policy-{number}")
+}
+
+/// Copies the files of a policy into a folder of the recording. What could not be copied may be tried again.
+pub(crate) fn copy(folder: &Path, number: u64, source: &PolicySource) -> io::Result<()> {
+    let PolicySource::Files { files, .. } = source else { return Ok(()) };
+    let to = folder.join(policy_folder(number));
+    match std::fs::remove_dir_all(&to) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    DirBuilder::new().mode(0o700).create(&to)?;
+    for (path, content) in files {
+        private().open(to.join(path))?.write_all(content)?;
+    }
+    Ok(())
 }
 
 fn hash(files: &[(PathBuf, Vec<u8>)]) -> String {
@@ -322,6 +351,8 @@ pub(crate) fn hash_of(folder: &Path) -> io::Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt as _;
+
     use super::*;
 
     struct Folder(PathBuf);
@@ -427,6 +458,43 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_block_that_did_not_fit_is_written_over() {
+        let all = Folder::new("part");
+        let mut files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        files.append(0, &noise(300)).expect("there is room");
+        // What a full disk leaves of the next block.
+        files.file.write_all_at(&noise(900)[100..], files.written).expect("it can be written");
+        let folder = files.folder().to_owned();
+        files.append(1, &noise(40)).expect("there is room");
+        files.end("it is over");
+        let (index, is_torn) = segment::index(&folder).expect("it can be read");
+        let mut reader = segment::BlockReader::new(&folder);
+        let blocks: Vec<Vec<u8>> = index.iter().map(|block| reader.read(block).expect("it is whole")).collect();
+        assert_eq!(blocks, [noise(300), noise(40), b"it is over".to_vec()]);
+        assert!(!is_torn);
+    }
+
+    #[test]
+    fn a_segment_that_could_not_be_begun_is_begun_again() {
+        let all = Folder::new("begun");
+        let mut files = Files::create(&all.0, LEAST, &header()).expect("a folder");
+        let folder = files.folder().to_owned();
+        // A folder is in its place, which can't be removed as a file is.
+        std::fs::create_dir(segment::path(&folder, 2)).expect("a folder");
+        let mut numbers = 0..;
+        let failed = numbers.find(|_| files.append(0, &noise(30_000)).is_err()).expect("some day it needs a segment");
+        assert!(matches!(files.append(0, &noise(30_000)), Err(Full::Io(_))));
+        std::fs::remove_dir(segment::path(&folder, 2)).expect("it is there");
+        // As it is if there was no room for its beginning.
+        std::fs::write(segment::path(&folder, 2), "MAP").expect("it can be written");
+        files.append(0, &noise(30_000)).expect("there is room");
+        assert_eq!(segment::index(&folder).expect("it can be read").0.len(), failed + 1, "no block is there twice");
+        files.check().expect("all is there");
+        std::fs::remove_file(segment::path(&folder, 1)).expect("it is there");
+        files.check().expect_err("a segment is missing");
+    }
+
+    #[test]
     fn another_format_or_version_is_refused_with_both_numbers() {
         let all = Folder::new("version");
         let files = Files::create(&all.0, LEAST, &header()).expect("a folder");
@@ -452,7 +520,10 @@ mod tests {
         let files = Files::create(&all.0, LEAST, &header()).expect("a folder");
         let source =
             PolicySource::Files { name: "acl.py:strict".into(), files: vec![("acl.py".into(), b"pass".to_vec())] };
-        let recorded = copy_source(files.folder(), 3, &source).expect("it can be written");
+        copy(files.folder(), 3, &source).expect("it can be written");
+        // As after a time that failed in the middle.
+        copy(files.folder(), 3, &source).expect("it can be written again");
+        let recorded = recorded(3, &source).expect("it is not too large");
         assert!(matches!(&recorded, RecordedSource::Files { folder, name, .. }
             if folder == "policy-3" && name == "acl.py:strict"));
         let copy = files.folder().join("policy-3/acl.py");

@@ -17,7 +17,8 @@
 //! # How
 //!
 //! A shard appends each turn to a buffer. A thread takes the buffers several times a second, compresses them and
-//! writes. A shard waits for no disk: if a buffer is full, the recording ends, and says so.
+//! writes. What the disk refuses is tried again. A shard waits for no disk: if a buffer is full, the recording ends, and
+//! says so.
 //!
 //! ```text
 //!  shard ── turn ──► buffer ──┐
@@ -44,7 +45,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use maple_core::engine::{Options, Time};
 use maple_core::ids::ShardId;
@@ -52,6 +53,7 @@ use maple_core::policy::Policy;
 use maple_core::state::Store;
 use maple_wire::Dpid;
 
+use crate::kept_files::{KeptFile, KeptFiles};
 use crate::time::Clock;
 use codec::Codec;
 use files::{Files, Full};
@@ -64,8 +66,13 @@ pub(crate) use source::{SourceRecord, is_inside, read_all as read_sources};
 
 /// How often buffers are written.
 const PERIOD: Duration = Duration::from_millis(200);
+/// How often it is tried again what the disk has refused, at least, and how often it is looked whether all files are there.
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+const LOOK: Duration = Duration::from_secs(1);
 /// A buffer of more bytes is written at once.
 const HIGH: usize = 1 << 20;
+/// The most policies whose files wait for being copied.
+const MAX_COPIES: usize = 4;
 /// The most bytes of a buffer. Beyond that, the disk is too slow.
 const MAX_PENDING: usize = segment::MAX_BLOCK;
 
@@ -171,6 +178,8 @@ pub(crate) struct Shared {
     /// How often the store had moved at the start.
     from: AtomicU64,
     is_on: AtomicBool,
+    /// When it ended by itself.
+    ended_at: AtomicU64,
     /// Why it has ended, if it ended by itself.
     failure: Mutex<Option<String>>,
     shards: Vec<Mutex<Vec<u8>>>,
@@ -178,6 +187,14 @@ pub(crate) struct Shared {
     sources: Mutex<Sources>,
     wanted: Mutex<Wanted>,
     wake: Condvar,
+    kept: KeptFiles,
+}
+
+/// What was taken from a buffer and is not written yet.
+#[derive(Default)]
+struct Taken {
+    kind: u16,
+    bytes: Vec<u8>,
 }
 
 /// What the writer is to do next.
@@ -195,6 +212,8 @@ struct Sources {
     next: u64,
     /// Records to write.
     pending: Vec<u8>,
+    /// The policies whose files are to be copied before that.
+    to_copy: Vec<(u64, Arc<PolicySource>)>,
 }
 
 impl fmt::Debug for Recording {
@@ -213,12 +232,14 @@ impl Shared {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Ends the recording, and says why, once.
+    /// Ends the recording. The writer says why, once.
     pub fn fail(&self, why: &str) {
+        // Held meanwhile, so that the writer does not end without it.
+        let mut failure = lock(&self.failure);
         if self.is_on.swap(false, Ordering::Relaxed) {
-            let at = timestamp_of(self.began, self.clock.now());
-            tracing::error!("the recording {} ends at {at}: {why}", self.folder.display());
-            *lock(&self.failure) = Some(why.to_owned());
+            *failure = Some(why.to_owned());
+            self.ended_at.store(self.clock.now().0, Ordering::Relaxed);
+            drop(failure);
             self.wake(|wanted| wanted.is_urgent = true);
         }
     }
@@ -254,43 +275,86 @@ impl Shared {
         }
     }
 
+    /// Copies the files of the first policies. A recording without them does not begin.
+    fn copy_first(&self) -> io::Result<()> {
+        let all = std::mem::take(&mut lock(&self.sources).to_copy);
+        all.iter().try_for_each(|(number, source)| files::copy(&self.folder, *number, source))
+    }
+
     /// Waits until there is something to write. Returns whether that is the last time.
-    fn wait(&self) -> bool {
+    fn wait(&self, pause: Duration) -> bool {
         let is_quiet = |wanted: &mut Wanted| !wanted.is_urgent && !wanted.is_over;
-        let waited = self.wake.wait_timeout_while(lock(&self.wanted), PERIOD, is_quiet);
+        let waited = self.wake.wait_timeout_while(lock(&self.wanted), pause, is_quiet);
         let mut wanted = waited.unwrap_or_else(PoisonError::into_inner).0;
         wanted.is_urgent = false;
         wanted.is_over
     }
 
-    /// Writes what has come. Mostly the shards' buffers are written by turns, so `spare` keeps their memory.
-    fn write(&self, files: &mut Files, spare: &mut Vec<u8>) -> Result<(), Full> {
+    /// Writes what has come, and first what was taken before and could not be written. Mostly the shards' buffers are
+    /// written by turns, so `taken` keeps their memory.
+    fn write(&self, files: &mut Files, taken: &mut Taken) -> Result<(), Full> {
+        let mut append = |taken: &mut Taken| {
+            files.append(taken.kind, &taken.bytes)?;
+            taken.bytes.clear();
+            Ok(())
+        };
+        append(taken)?;
+        while let Some((number, source)) = lock(&self.sources).to_copy.first().cloned() {
+            files::copy(&self.folder, number, &source)?;
+            lock(&self.sources).to_copy.remove(0);
+        }
         let all = self.shards.iter().zip(0u16..).chain([(&self.outside, segment::kind::OUTSIDE)]);
         for (buffer, kind) in all {
-            std::mem::swap(&mut *lock(buffer), spare);
-            files.append(kind, spare)?;
-            spare.clear();
+            std::mem::swap(&mut *lock(buffer), &mut taken.bytes);
+            taken.kind = kind;
+            append(taken)?;
         }
-        let sources = std::mem::take(&mut lock(&self.sources).pending);
-        files.append(segment::kind::SOURCES, &sources)
+        std::mem::swap(&mut lock(&self.sources).pending, &mut taken.bytes);
+        taken.kind = segment::kind::SOURCES;
+        append(taken)
     }
 
     /// The work of the writer.
     fn run(&self, mut files: Files) {
-        let mut spare = Vec::new();
+        let (mut taken, mut pause, mut looked) = (Taken::default(), PERIOD, Instant::now());
         loop {
-            let is_last = self.wait();
+            let is_last = self.wait(pause);
             // After a failure, shards and store append nothing any more.
             let is_over = is_last || !self.is_on();
-            if let Err(full) = self.write(&mut files, &mut spare) {
-                self.fail(&full.to_string());
-                return files.end(&full.to_string());
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                if let Err(why) = files.check() {
+                    return self.end(files, Some(why));
+                }
             }
-            if is_over {
-                let why = lock(&self.failure).clone();
-                return files.end(why.as_deref().unwrap_or("the controller stopped"));
+            match self.write(&mut files, &mut taken) {
+                Ok(()) if is_over => return self.end(files, None),
+                Ok(()) => {
+                    pause = PERIOD;
+                    self.kept.mended(KeptFile::Recording, "");
+                }
+                Err(full @ Full::Io(_)) if !is_over => {
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    self.kept.fails(KeptFile::Recording, &self.folder, full.to_string());
+                }
+                Err(full) => return self.end(files, Some(&full.to_string())),
             }
         }
+    }
+
+    /// Ends the files, and says why if it was not the controller's end.
+    fn end(&self, files: Files, why: Option<&str>) {
+        if let Some(why) = why {
+            self.fail(why);
+        }
+        let failure = lock(&self.failure).clone();
+        if let Some(first) = failure.as_deref() {
+            let at = timestamp_of(self.began, Time(self.ended_at.load(Ordering::Relaxed)));
+            // What shards say of a full buffer has its reason in the disk.
+            let why = why.filter(|why| *why != first).map(|why| format!(" ({why})")).unwrap_or_default();
+            self.kept.ended(KeptFile::Recording, &self.folder, format!("at {at}: {first}{why}"));
+        }
+        files.end(failure.as_deref().unwrap_or("the controller stopped"));
     }
 }
 
@@ -301,6 +365,7 @@ impl Recording {
         (shards, engine): (usize, &Options),
         (store, policy): (&Arc<Store>, &Arc<dyn Policy>),
         clock: Clock,
+        kept: &KeptFiles,
     ) -> Result<(Recording, Writer), RecordingError> {
         let began = now_at_zero(&clock);
         let header = Header::new(began, shards, &options.compiler);
@@ -311,13 +376,16 @@ impl Recording {
             clock,
             from: AtomicU64::new(0),
             is_on: AtomicBool::new(true),
+            ended_at: AtomicU64::new(0),
             failure: Mutex::default(),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             outside: Mutex::default(),
             sources: Mutex::default(),
             wanted: Mutex::default(),
             wake: Condvar::new(),
+            kept: kept.clone(),
         });
+        kept.keep(KeptFile::Recording, &shared.folder);
         let (state, from) = store.attend(Arc::new(OutsideWitness(Arc::clone(&shared))));
         shared.from.store(from, Ordering::Relaxed);
         let mut start = Vec::new();
@@ -325,6 +393,7 @@ impl Recording {
         let recording = Recording(Arc::clone(&shared));
         recording.name_policy(policy, &options.policy)?;
         let path = shared.folder.clone();
+        shared.copy_first().map_err(|error| RecordingError::io(&path, error))?;
         files.begin(&start).map_err(|error| RecordingError::io(&path, error))?;
         let work = move || shared.run(files);
         let thread = std::thread::Builder::new().name("record".into()).spawn(work);
@@ -368,12 +437,17 @@ impl Recording {
     /// Says where a policy comes from that is to take the place of the one that runs.
     ///
     /// # Errors
-    /// [`RecordingError`] if its files can't be copied.
+    /// [`RecordingError`] if it has too many files, or those of too many policies wait for the disk.
     pub fn name_policy(&self, policy: &Arc<dyn Policy>, source: &PolicySource) -> Result<(), RecordingError> {
         let mut sources = lock(&self.0.sources);
         let number = sources.next;
-        let recorded = files::copy_source(&self.0.folder, number, source)?;
+        let recorded = files::recorded(number, source)?;
+        if sources.to_copy.len() >= MAX_COPIES {
+            let error = io::Error::other(format!("the files of {MAX_COPIES} other policies wait for the disk"));
+            return Err(RecordingError::io(&self.0.folder, error));
+        }
         sources.add(policy, number, recorded);
+        sources.to_copy.push((number, Arc::new(source.clone())));
         Ok(())
     }
 

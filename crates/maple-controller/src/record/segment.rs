@@ -5,7 +5,7 @@
 //! it are as they were. Nothing is written twice, so a block that is there never changes.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -50,10 +50,10 @@ pub(crate) struct Block {
 }
 
 /// Begins a segment.
-pub(crate) fn begin(file: &mut File) -> io::Result<usize> {
+pub(crate) fn begin(file: &File) -> io::Result<usize> {
     let mut start = MAGIC.to_vec();
     start.extend_from_slice(&FORMAT.to_be_bytes());
-    file.write_all(&start)?;
+    file.write_all_at(&start, 0)?;
     Ok(START)
 }
 
@@ -62,8 +62,9 @@ pub(crate) fn most_bytes(raw: usize) -> u64 {
     (HEADER + lz4_flex::block::get_maximum_output_size(raw)) as u64
 }
 
-/// Appends a block. Returns the bytes that it takes. `scratch` is for its memory only.
-pub(crate) fn append(file: &mut File, kind: u16, raw: &[u8], scratch: &mut Vec<u8>) -> io::Result<usize> {
+/// Writes a block at the end, which is `at`. Returns the bytes that it takes. `scratch` is for its memory only. If it fails,
+/// a part of the block may be there, and the next one takes its place.
+pub(crate) fn append(file: &File, at: u64, (kind, raw): (u16, &[u8]), scratch: &mut Vec<u8>) -> io::Result<usize> {
     let most = lz4_flex::block::get_maximum_output_size(raw.len());
     scratch.clear();
     scratch.resize(HEADER + most, 0);
@@ -76,7 +77,7 @@ pub(crate) fn append(file: &mut File, kind: u16, raw: &[u8], scratch: &mut Vec<u
     scratch[6..10].copy_from_slice(&size?.to_be_bytes());
     let checksum = checksum(&scratch[..10], &scratch[HEADER..]);
     scratch[10..HEADER].copy_from_slice(&checksum.to_be_bytes());
-    file.write_all(scratch)?;
+    file.write_all_at(scratch, at)?;
     Ok(scratch.len())
 }
 

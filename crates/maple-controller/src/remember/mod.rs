@@ -7,6 +7,9 @@
 //! changed. Packets never wait for that. A crash loses the last period at most. What is lost, damaged or of another
 //! format costs time after the restart, and nothing else.
 //!
+//! While the file fails (`persistence/keeper.rs`), this waits in memory, up to a bound ([`MAX_PENDING`]). If that was not
+//! enough, or the file was made anew, shards tell of all their leaves again.
+//!
 //! # Copies
 //!
 //! A process that takes over gets a copy of the rows while this one goes on, and what has changed since at the end
@@ -21,6 +24,7 @@
 mod rows;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -30,7 +34,7 @@ use maple_core::remembered::{Surroundings, Witness};
 use maple_wire::Dpid;
 use redb::{AccessGuard, Database, ReadableTable, TableDefinition, TableError};
 
-use crate::late::LateDatabase;
+use crate::late::{Failed, LateDatabase};
 use crate::priority::lower_for_good;
 use crate::restart::{Departed, Restart, by_switch};
 use rows::to_json;
@@ -51,17 +55,8 @@ const PERIOD: Duration = Duration::from_millis(500);
 const COPY: Duration = Duration::from_secs(10);
 /// How long the rows of a restored switch are kept.
 const KEEP: Duration = Duration::from_secs(10);
-/// The maximum number of leaves that wait to be written. Beyond that, new ones are not remembered.
+/// The maximum number of leaves that wait to be written. Beyond that, new ones are left out, and asked for later.
 const MAX_PENDING: usize = 1 << 19;
-
-/// Any error of `redb`.
-pub(crate) struct Failed(pub Box<redb::Error>);
-
-impl<E: Into<redb::Error>> From<E> for Failed {
-    fn from(error: E) -> Failed {
-        Failed(Box::new(error.into()))
-    }
-}
 
 /// What is on its way to the file.
 #[derive(Debug)]
@@ -71,6 +66,8 @@ pub(crate) struct LeafJournal {
     end: Condvar,
     /// Signals that something was written.
     progress: Condvar,
+    /// How often shards are to tell of all their leaves again.
+    wanted: AtomicU64,
 }
 
 /// The newest word about some rows: the leaf, or that it has gone.
@@ -108,7 +105,8 @@ pub(crate) struct Remembering {
 impl LeafJournal {
     /// For a run with this epoch.
     pub fn new(epoch: u16) -> LeafJournal {
-        LeafJournal { epoch, pending: Mutex::default(), end: Condvar::new(), progress: Condvar::new() }
+        let (pending, wanted) = (Mutex::default(), AtomicU64::new(0));
+        LeafJournal { epoch, pending, end: Condvar::new(), progress: Condvar::new(), wanted }
     }
 
     fn row(&self, id: LeafId) -> u64 {
@@ -136,6 +134,23 @@ impl LeafJournal {
         Departed { leaves: departed, rows, surroundings }
     }
 
+    /// How often shards were asked to tell of all their leaves again.
+    pub fn wanted(&self) -> u64 {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// The file has not all rows: shards are to tell of all their leaves. Those of departed switches are these.
+    fn want_all(&self, departed: Vec<(u64, Witness)>) {
+        let mut pending = self.lock();
+        for (row, witness) in departed {
+            if pending.rows.len() < MAX_PENDING {
+                pending.rows.entry(row).or_insert(Some(witness));
+            }
+        }
+        drop(pending);
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// These rows are no longer needed, once the leaves that were made of them have rows.
     pub fn outdate(&self, rows: Vec<u64>) {
         self.lock().outdated.push((Instant::now() + KEEP, rows));
@@ -145,8 +160,9 @@ impl LeafJournal {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next time to write. Returns what to write, and whether that is the last time.
-    fn next(&self) -> (Rows, bool) {
+    /// Waits for the next time to write. Returns what to write, how many leaves are not in it because too many waited, and
+    /// whether that is the last time.
+    fn next(&self) -> (Rows, u64, bool) {
         let pending = self.lock();
         let wait = self.end.wait_timeout_while(pending, PERIOD, |pending| !pending.ending);
         let mut pending = wait.unwrap_or_else(PoisonError::into_inner).0;
@@ -158,15 +174,20 @@ impl LeafJournal {
         let rows = std::mem::take(&mut pending.rows);
         pending.is_writing = true;
         let lost = std::mem::take(&mut pending.lost);
-        if lost > 0 {
-            tracing::warn!("the state file is too slow: a restart will not know {lost} leaves");
-        }
-        (rows, pending.ending)
+        (rows, lost, pending.ending)
     }
 
-    /// What was taken last is written.
-    fn wrote(&self) {
-        self.lock().is_writing = false;
+    /// What was taken last is written, except for these rows. What came meanwhile is newer.
+    fn wrote_all_but(&self, rows: Rows) {
+        let mut pending = self.lock();
+        pending.is_writing = false;
+        for (row, witness) in rows {
+            if pending.rows.len() < MAX_PENDING || witness.is_none() {
+                pending.rows.entry(row).or_insert(witness);
+            } else {
+                pending.lost += 1;
+            }
+        }
         self.progress.notify_all();
     }
 
@@ -218,11 +239,14 @@ impl Archive {
     /// # Errors
     /// If the file can't be read.
     pub fn copy(&self) -> Result<Copied, String> {
-        let database = self.database.wait().ok_or("its state file is not open")?;
+        let opened = self.database.wait_for(COPY).ok_or_else(|| {
+            let why = self.database.failure().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("its state file is not open{why}")
+        })?;
         if !self.journal.begin_copy() {
             return Err("its state file is slow".into());
         }
-        let leaves = raw_leaves(&database).map_err(|Failed(error)| format!("its state file: {error}"))?;
+        let leaves = opened.work(raw_leaves).map_err(|why| format!("its state file: {why}"))?;
         Ok(Copied { epoch: self.journal.epoch, leaves, surroundings: self.surroundings() })
     }
 
@@ -254,28 +278,10 @@ impl Remembering {
     ) -> std::io::Result<Remembering> {
         let of_thread = Arc::clone(&journal);
         let work = move || {
-            let Some(database) = database.wait() else { return };
-            // Nothing waits for it, and after a start there is much to write.
-            lower_for_good();
-            let (mut written, mut version, mut was_quiet) = (String::new(), 0, false);
-            loop {
-                let (rows, is_last) = of_thread.next();
-                let newest = restart.store().snapshot().version();
-                // Labels come a moment after what they are for.
-                let is_quiet = rows.is_empty() && std::mem::replace(&mut version, newest) == newest;
-                if is_quiet && std::mem::replace(&mut was_quiet, is_quiet) && !is_last {
-                    of_thread.wrote();
-                    continue;
-                }
-                was_quiet = is_quiet;
-                if let Err(error) = write(&database, rows, &mut written, &restart) {
-                    tracing::error!("the state file: {}; a restart will not know what comes from now on", error.0);
-                    return;
-                }
-                of_thread.wrote();
-                if is_last {
-                    return;
-                }
+            if database.wait().is_some() {
+                // Nothing waits for it, and after a start there is much to write.
+                lower_for_good();
+                write_until_end(&database, &of_thread, &restart);
             }
         };
         let thread = std::thread::Builder::new().name("remember".into()).spawn(work)?;
@@ -296,8 +302,63 @@ impl Drop for Remembering {
     }
 }
 
+/// Writes what comes, into a database that may fail and be opened again.
+fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Restart) {
+    let (mut written, mut version, mut was_quiet) = (String::new(), 0, false);
+    let (mut made_anew, mut has_failed, mut has_lost) = (0, false, false);
+    loop {
+        let (rows, lost, is_last) = journal.next();
+        has_lost |= has_failed && lost > 0;
+        if lost > 0 && !has_failed {
+            // To ask for all of them again would not make it quicker.
+            tracing::warn!("the state file is too slow: a restart will not know {lost} leaves");
+        }
+        let newest = restart.store().snapshot().version();
+        // Labels come a moment after what they are for.
+        let is_quiet = rows.is_empty() && std::mem::replace(&mut version, newest) == newest;
+        if is_quiet && std::mem::replace(&mut was_quiet, is_quiet) && !is_last && !has_lost {
+            journal.wrote_all_but(Rows::new());
+            continue;
+        }
+        was_quiet = is_quiet;
+        // Nobody takes a copy for a process that takes over while it waits for this.
+        let opened = database.wait_for(PERIOD);
+        has_failed = opened.is_none();
+        let Some(opened) = opened else {
+            journal.wrote_all_but(rows);
+            match is_last || database.is_closed() {
+                true => return,
+                false => continue,
+            }
+        };
+        if std::mem::replace(&mut made_anew, opened.made_anew) != opened.made_anew {
+            written.clear();
+            has_lost = true;
+        }
+        match opened.work(|database| write(database, &rows, &mut written, restart)) {
+            Ok(()) => journal.wrote_all_but(Rows::new()),
+            Err(why) => {
+                journal.wrote_all_but(rows);
+                written.clear();
+                if is_last {
+                    return tracing::error!("the state file: {why}; a restart will not know the newest leaves");
+                }
+                database.fail(&opened, why);
+                has_failed = true;
+                continue;
+            }
+        }
+        if std::mem::take(&mut has_lost) {
+            journal.want_all(restart.departed_rows());
+        }
+        if is_last {
+            return;
+        }
+    }
+}
+
 /// Writes rows and the surroundings, if there is something new.
-fn write(database: &Database, rows: Rows, written: &mut String, restart: &Restart) -> Result<(), Failed> {
+fn write(database: &Database, rows: &Rows, written: &mut String, restart: &Restart) -> Result<(), Failed> {
     let surroundings = to_json(&SurroundingsRow::of(restart.surroundings()));
     if rows.is_empty() && *written == surroundings {
         return Ok(());
@@ -308,10 +369,10 @@ fn write(database: &Database, rows: Rows, written: &mut String, restart: &Restar
         for (row, witness) in rows {
             match witness {
                 Some(witness) => {
-                    let text = to_json(&WitnessRow::of(&witness));
-                    leaves.insert(row, text.as_str())?;
+                    let text = to_json(&WitnessRow::of(witness));
+                    leaves.insert(*row, text.as_str())?;
                 }
-                None => drop(leaves.remove(row)?),
+                None => drop(leaves.remove(*row)?),
             }
         }
         let mut run = transaction.open_table(RUN)?;
@@ -459,7 +520,7 @@ mod tests {
         let journal = LeafJournal::new(found.epoch);
         journal.note(leaves);
         let rows = std::mem::take(&mut journal.lock().rows);
-        let written = write(database, rows, &mut String::new(), &restart);
+        let written = write(database, &rows, &mut String::new(), &restart);
         assert!(written.is_ok());
         found
     }

@@ -93,6 +93,10 @@ impl Shard {
     /// Passes the turn's events to the engine; only the time, if the engine waits just for that.
     pub(super) fn run_engine(&mut self, now: Time) {
         let packets = self.choose_packets();
+        if self.returns.is_to_tell_all() {
+            self.engine.remember_all();
+            self.events.push(Event::Tick);
+        }
         if self.events.is_empty() {
             let is_early = self.engine.next_deadline().is_none_or(|deadline| deadline > now);
             if is_early && !self.engine.is_behind_demand() {

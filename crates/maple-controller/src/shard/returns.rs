@@ -29,6 +29,8 @@ pub(super) struct Returns {
     expected: Vec<Expected>,
     /// The engine is to presume what was around these switches, and has not done so yet.
     presumed: Vec<Arc<BTreeSet<Dpid>>>,
+    /// How often the journal had asked for all leaves when they were told.
+    told_all: u64,
 }
 
 /// A switch that waits for others, or until what was around it is presumed.
@@ -112,6 +114,12 @@ impl Returns {
     /// The switches of which the engine presumes what was around them, once it has handled all its events.
     pub fn take_presumed(&mut self) -> Vec<Arc<BTreeSet<Dpid>>> {
         std::mem::take(&mut self.presumed)
+    }
+
+    /// Whether the journal asks for all leaves again. It is told of them once.
+    pub fn is_to_tell_all(&mut self) -> bool {
+        let wanted = self.known.as_ref().map_or(0, |(_, journal)| journal.wanted());
+        std::mem::replace(&mut self.told_all, wanted) != wanted
     }
 
     /// The next run is to know of these leaves.

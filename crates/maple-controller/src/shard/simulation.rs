@@ -27,6 +27,7 @@ use super::socket::Socket;
 use super::{Parts, QueueLimits, Shard, WAKER};
 use crate::counters::Counters;
 use crate::discovery::{Discovery, Key, Timing};
+use crate::kept_files::KeptFiles;
 use crate::listen::{Subscription, Subscriptions};
 use crate::notice::{Notice, Notices};
 use crate::record::{RecordOptions, Recording, RecordingError, Writer as RecordWriter};
@@ -208,7 +209,8 @@ impl Simulation {
             engine.listener_filters = Arc::clone(first.shard.subscriptions.conditions());
         }
         let (shards, clock) = (self.shards.len(), Clock::Simulated(Arc::clone(&self.clock)));
-        let (recording, writer) = Recording::begin(to, (shards, &engine), (&options.store, &options.policy), clock)?;
+        let (state, kept) = ((&options.store, &options.policy), KeptFiles::default());
+        let (recording, writer) = Recording::begin(to, (shards, &engine), state, clock, &kept)?;
         for SimulatedShard { shard, .. } in &mut self.shards {
             let recorder = recording.shard(shard.id);
             shard.engine.record(recorder.from());

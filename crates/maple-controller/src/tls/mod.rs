@@ -22,11 +22,12 @@
 //! OpenFlow 1.3.5, section 6.3.3; RFC 5246, RFC 8446; RFC 5077 for tickets.
 
 mod identity;
+mod pins;
 mod switches;
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -42,7 +43,9 @@ use rustls::{
     ServerConfig, SignatureScheme,
 };
 
+use crate::kept_files::{KeptFile, KeptFiles};
 pub(crate) use identity::Identity;
+use pins::{Pins, PinsWriter};
 use switches::Switches;
 pub use switches::{NotThisSwitch, SwitchesError};
 
@@ -127,6 +130,9 @@ pub enum TlsError {
     /// The system has no random numbers.
     #[error("no random numbers: {0}")]
     Random(rustls::Error),
+    /// The system refuses a thread.
+    #[error("can't start the thread that writes the file of switches: {0}")]
+    Thread(io::Error),
 }
 
 /// TLS for a controller's listening addresses ([`crate::ControllerOptions::tls`]).
@@ -152,6 +158,10 @@ pub struct Tls {
     config: ArcSwap<ServerConfig>,
     switches: Mutex<Option<Switches>>,
     read: Mutex<Read>,
+    /// What trust on first use adds to the file of switches, and the thread that does.
+    pins: Option<(Arc<Pins>, PinsWriter)>,
+    /// Where it is said whether files can be read.
+    kept: OnceLock<KeptFiles>,
 }
 
 /// What was read last.
@@ -167,6 +177,22 @@ impl Tls {
     /// # Errors
     /// [`TlsError`], which names the file.
     pub fn open(files: TlsFiles) -> Result<Tls, TlsError> {
+        let pins = files.switches.as_deref().filter(|_| files.trusts_first_use).map(Pins::new);
+        let newest = times(&files);
+        let (config, not_after, switches) = Tls::parts(&files, pins.as_ref())?;
+        let start = |pins: Arc<Pins>| Ok((Arc::clone(&pins), pins.start()?));
+        Ok(Tls {
+            config: ArcSwap::from_pointee(config),
+            switches: Mutex::new(switches),
+            read: Mutex::new(Read { newest, not_after }),
+            files: Mutex::new(files),
+            pins: pins.map(start).transpose().map_err(TlsError::Thread)?,
+            kept: OnceLock::new(),
+        })
+    }
+
+    /// What files have: the settings, the second when the certificate expires, and what binds certificates.
+    fn parts(files: &TlsFiles, pins: Option<&Arc<Pins>>) -> Result<(ServerConfig, u64, Option<Switches>), TlsError> {
         if files.authorities.is_none() {
             let needing = [
                 ("a file of switches", files.switches.is_some()),
@@ -180,15 +206,17 @@ impl Tls {
         if files.trusts_first_use && files.switches.is_none() {
             return Err(TlsError::NeedsSwitches);
         }
-        let newest = times(&files);
-        let (config, not_after) = config(&files)?;
-        let switches = Switches::read(files.switches.as_deref(), &files.declared, files.trusts_first_use)?;
-        Ok(Tls {
-            config: ArcSwap::from_pointee(config),
-            switches: Mutex::new(switches),
-            read: Mutex::new(Read { newest, not_after }),
-            files: Mutex::new(files),
-        })
+        let (config, not_after) = config(files)?;
+        let switches = Switches::read(files.switches.as_deref(), &files.declared, pins)?;
+        Ok((config, not_after, switches))
+    }
+
+    /// Says here whether files can be read and written.
+    pub(crate) fn report_to(&self, kept: &KeptFiles) {
+        kept.keep(KeptFile::Certificates, &lock(&self.files).certificate);
+        self.pins.iter().for_each(|(pins, _)| pins.report_to(kept));
+        // There is one controller.
+        let _ = self.kept.set(kept.clone());
     }
 
     /// Reads all files again. Sessions go on as they began. If anything is wrong, nothing changes.
@@ -196,7 +224,7 @@ impl Tls {
     /// # Errors
     /// As [`Tls::open`].
     pub fn reload(&self) -> Result<(), TlsError> {
-        self.read_again(lock(&self.files).clone())
+        self.read_again(&lock(&self.files).clone())
     }
 
     /// Reads all files again, with these certificates of switches besides the file of switches. If anything is wrong,
@@ -206,21 +234,28 @@ impl Tls {
     /// As [`Tls::open`].
     pub fn bind(&self, declared: Vec<(Dpid, String)>) -> Result<(), TlsError> {
         let files = TlsFiles { declared, ..lock(&self.files).clone() };
-        self.read_again(files.clone())?;
+        self.read_again(&files)?;
         *lock(&self.files) = files;
         Ok(())
     }
 
-    fn read_again(&self, files: TlsFiles) -> Result<(), TlsError> {
-        let newest = times(&files);
+    fn read_again(&self, files: &TlsFiles) -> Result<(), TlsError> {
+        let newest = times(files);
         // What is wrong is not told again before files change again.
         lock(&self.read).newest.clone_from(&newest);
         // Held meanwhile, so that no switch is added that would be forgotten.
         let mut switches = lock(&self.switches);
-        let fresh = Tls::open(files)?;
-        *switches = lock(&fresh.switches).take();
-        self.config.store(fresh.config.load_full());
-        lock(&self.read).not_after = lock(&fresh.read).not_after;
+        let parts = Tls::parts(files, self.pins.as_ref().map(|(pins, _)| pins));
+        if let Some(kept) = self.kept.get() {
+            match &parts {
+                Ok(_) => kept.mended(KeptFile::Certificates, ""),
+                Err(error) => kept.fails(KeptFile::Certificates, &files.certificate, error.to_string()),
+            }
+        }
+        let (config, not_after, fresh) = parts?;
+        *switches = fresh;
+        self.config.store(Arc::new(config));
+        lock(&self.read).not_after = not_after;
         Ok(())
     }
 
@@ -230,7 +265,9 @@ impl Tls {
     /// As [`Tls::open`], once for each change.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
         if lock(&self.read).newest == times(&lock(&self.files)) {
-            return Ok(false);
+            // The system may have refused to read them for the moment.
+            let fails = self.kept.get().is_some_and(|kept| kept.is_failing(KeptFile::Certificates));
+            return Ok(fails && self.reload().is_ok());
         }
         self.reload().map(|()| true)
     }

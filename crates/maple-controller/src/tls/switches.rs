@@ -1,14 +1,15 @@
 //! Which certificate may be which switch: the file of switches, and trust on first use.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use maple_wire::Dpid;
 
 use super::Identity;
+use super::pins::Pins;
 
 /// What is wrong with a file of switches.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +99,7 @@ type Line = (Vec<RangeInclusive<u64>>, Owner);
 #[derive(Debug)]
 pub(super) struct Switches {
     /// Where the first certificates of switches are added, if they are trusted.
-    path: Option<PathBuf>,
+    pins: Option<Arc<Pins>>,
     lines: Vec<Line>,
     /// The certificates that came first.
     first: BTreeMap<Dpid, String>,
@@ -109,7 +110,7 @@ impl Switches {
     pub fn read(
         path: Option<&Path>,
         declared: &[(Dpid, String)],
-        trusts_first_use: bool,
+        pins: Option<&Arc<Pins>>,
     ) -> Result<Option<Switches>, SwitchesError> {
         if path.is_none() && declared.is_empty() {
             return Ok(None);
@@ -120,24 +121,17 @@ impl Switches {
         });
         let mut lines = declared.collect::<Result<Vec<_>, SwitchesError>>()?;
         if let Some(path) = path {
-            lines.extend(Switches::lines(path, trusts_first_use)?);
+            lines.extend(Switches::lines(path, pins)?);
         }
-        let path = path.filter(|_| trusts_first_use).map(Path::to_owned);
-        Ok(Some(Switches { path, lines, first: BTreeMap::new() }))
+        let pins = pins.map(Arc::clone);
+        Ok(Some(Switches { pins, lines, first: BTreeMap::new() }))
     }
 
-    fn lines(path: &Path, trusts_first_use: bool) -> Result<Vec<Line>, SwitchesError> {
-        let text = match std::fs::read_to_string(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && trusts_first_use => String::new(),
-            text => text.map_err(|error| SwitchesError::Read(path.to_owned(), error))?,
+    fn lines(path: &Path, pins: Option<&Arc<Pins>>) -> Result<Vec<Line>, SwitchesError> {
+        let text = match pins {
+            Some(pins) => pins.read().map_err(|error| SwitchesError::Write(path.to_owned(), error))?,
+            None => std::fs::read_to_string(path).map_err(|error| SwitchesError::Read(path.to_owned(), error))?,
         };
-        if trusts_first_use {
-            // What is added later begins on a line of its own.
-            let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
-            append_to(path)
-                .and_then(|mut file| file.write_all(end.as_bytes()))
-                .map_err(|error| SwitchesError::Write(path.to_owned(), error))?;
-        }
         let mut lines = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -164,7 +158,7 @@ impl Switches {
             return Ok(());
         }
         let certificate = identity.to_string();
-        let Some(path) = self.path.as_ref().filter(|_| !is_known) else {
+        let Some(pins) = self.pins.as_ref().filter(|_| !is_known) else {
             return Err(match is_known {
                 true => NotThisSwitch::OtherCertificate { dpid, certificate },
                 false => NotThisSwitch::Unknown { dpid, certificate },
@@ -180,15 +174,10 @@ impl Switches {
             return Err(NotThisSwitch::Unknown { dpid, certificate });
         }
         let line = format!("{dpid} sha256:{}\n", identity.fingerprint);
-        let written = append_to(path).and_then(|mut file| file.write_all(line.as_bytes()));
-        written.map_err(|error| NotThisSwitch::NotWritten { dpid, why: error.to_string() })?;
+        pins.add(line).map_err(|why| NotThisSwitch::NotWritten { dpid, why })?;
         self.first.insert(dpid, identity.fingerprint.clone());
         Ok(())
     }
-}
-
-fn append_to(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
 }
 
 impl Owner {
@@ -243,6 +232,7 @@ fn range(text: &str) -> Result<RangeInclusive<u64>, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kept_files::{KeptFile, KeptFiles};
 
     fn identity(n: u8) -> Identity {
         let subject = format!("C=US, O=Open vSwitch, CN=switch {n} id:x");
@@ -262,7 +252,8 @@ mod tests {
 
     /// What binds certificates in this file.
     fn of(path: &Path, trusts_first_use: bool) -> Result<Switches, SwitchesError> {
-        Switches::read(Some(path), &[], trusts_first_use).map(|switches| switches.expect("there is a file"))
+        let pins = trusts_first_use.then(|| Pins::new(path));
+        Switches::read(Some(path), &[], pins.as_ref()).map(|switches| switches.expect("there is a file"))
     }
 
     fn read(name: &str, text: &str, trusts_first_use: bool) -> (Folder, Result<Switches, SwitchesError>) {
@@ -325,6 +316,7 @@ mod tests {
         assert_eq!(switches.admit(&identity(2), Dpid(3)), Ok(()), "one certificate may be of several switches");
         // Also over a restart, and when it is trusted no longer.
         let path = folder.0.join("switches");
+        switches.pins.as_ref().expect("they are trusted").write().expect("there is room");
         let text = std::fs::read_to_string(&path).expect("it is there");
         assert_eq!(text.lines().count(), 3, "{text}");
         for trusts in [true, false] {
@@ -332,21 +324,69 @@ mod tests {
             assert_eq!(again.admit(&identity(2), Dpid(2)), Ok(()));
             assert!(again.admit(&identity(3), Dpid(2)).is_err());
             assert_eq!(again.admit(&identity(3), Dpid(if trusts { 4 } else { 5 })).is_ok(), trusts);
+            if let Some(pins) = &again.pins {
+                pins.write().expect("there is room");
+            }
         }
         assert!(of(Path::new("/nowhere/switches"), true).is_err(), "it can't be written");
     }
 
     #[test]
+    fn what_can_not_be_written_is_trusted_in_memory_and_written_later_without_parts_of_lines() {
+        let (folder, switches) = read("later", "1 name:s1.example\n", true);
+        let (mut switches, path) = (switches.expect("it is right"), folder.0.join("switches"));
+        let pins = Arc::clone(switches.pins.as_ref().expect("they are trusted"));
+        let (files, aside) = (KeptFiles::default(), folder.0.join("aside"));
+        pins.report_to(&files);
+        // Nothing can be written to a folder.
+        std::fs::rename(&path, &aside).expect("it is there");
+        std::fs::create_dir(&path).expect("a folder");
+        assert_eq!(switches.admit(&identity(2), Dpid(2)), Ok(()));
+        pins.write().expect_err("it is a folder");
+        assert!(switches.admit(&identity(3), Dpid(2)).is_err(), "it is bound");
+        std::fs::remove_dir(&path).expect("it is there");
+        std::fs::rename(&aside, &path).expect("it is there");
+        pins.write().expect("there is room");
+        let lines = || std::fs::read_to_string(&path).expect("it is there").lines().count();
+        assert_eq!(lines(), 2);
+        // The file is deleted, and made anew with all that it had.
+        std::fs::remove_file(&path).expect("it is there");
+        assert!(pins.write().expect("there is room").starts_with("; it was made anew"));
+        assert!(files.is_failing(KeptFile::Switches), "it is told");
+        assert_eq!(lines(), 2);
+        // What is read again has lines that wait.
+        assert_eq!(switches.admit(&identity(4), Dpid(4)), Ok(()));
+        let again = Switches::read(Some(&path), &[], Some(&pins)).expect("it is right").expect("there is a file");
+        assert!(again.has(Dpid(4)) && lines() == 2);
+        pins.write().expect("there is room");
+        assert_eq!(lines(), 3);
+    }
+
+    #[test]
+    fn lines_that_wait_are_bounded() {
+        let (_folder, switches) = read("many", "", true);
+        let mut switches = switches.expect("it is right");
+        let many = |switches: &mut Switches, n: u8| {
+            (0..MAX_FIRST as u64)
+                .map(|id| switches.admit(&identity(n), Dpid(u64::from(n) << 32 | id)))
+                .collect::<Vec<_>>()
+        };
+        let all: Vec<_> = (0..17).flat_map(|n| many(&mut switches, n)).collect();
+        assert_eq!(all.iter().filter(|admitted| admitted.is_ok()).count(), 4096);
+        assert!(matches!(all[4096], Err(NotThisSwitch::NotWritten { .. })));
+    }
+
+    #[test]
     fn declared_switches_are_bound_too() {
         let declared = [(Dpid(7), "name:s1.example".to_owned()), (Dpid(8), "name:s2.example".to_owned())];
-        let switches = Switches::read(None, &declared, false).expect("it is right");
+        let switches = Switches::read(None, &declared, None).expect("it is right");
         let mut switches = switches.expect("something is bound");
         assert!(switches.admit(&identity(1), Dpid(7)).is_ok() && switches.admit(&identity(2), Dpid(8)).is_ok());
         for (dpid, n) in [(7, 2), (8, 1), (9, 1)] {
             assert!(switches.admit(&identity(n), Dpid(dpid)).is_err());
         }
-        let wrong = Switches::read(None, &[(Dpid(7), "x".to_owned())], false).expect_err("it is no certificate");
+        let wrong = Switches::read(None, &[(Dpid(7), "x".to_owned())], None).expect_err("it is no certificate");
         assert!(wrong.to_string().starts_with("switch 0000000000000007: \"x\" is no certificate"), "{wrong}");
-        assert!(Switches::read(None, &[], false).expect("it is right").is_none());
+        assert!(Switches::read(None, &[], None).expect("it is right").is_none());
     }
 }

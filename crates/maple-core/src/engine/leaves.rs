@@ -80,6 +80,13 @@ impl Leaves {
         }
     }
 
+    /// What is remembered of all leaves is to be told again.
+    pub fn mark_all_changed(&mut self) {
+        if let Some(changed) = &mut self.changed {
+            changed.extend(self.all.keys().copied());
+        }
+    }
+
     /// A leaf, to change it.
     pub fn get_mut(&mut self, id: &LeafId) -> Option<&mut Leaf> {
         self.answers.forget(id.0);

@@ -324,6 +324,11 @@ impl Engine {
         self.store.end();
     }
 
+    /// The next call of [`Engine::handle`] tells of all leaves again ([`Effect::Remember`]), because what was told was lost.
+    pub fn remember_all(&mut self) {
+        self.leaves.mark_all_changed();
+    }
+
     /// From now on notes how this engine uses the store, for a recording that began when the store had moved so often
     /// ([`Store::attend`]).
     pub fn record(&mut self, from: u64) {

@@ -1,0 +1,273 @@
+//! The files that Maple keeps, and which of them it can't keep now.
+//!
+//! Whoever writes a file says here when that fails and when it works again. The controller tells people
+//! ([`crate::notice`]), exports it as a metric, and says it to `maple show controller` and `maple doctor`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+/// A file that Maple keeps, or reads again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KeptFile {
+    /// Tables and variables, and what the next run is to know.
+    State,
+    /// The recording of this run.
+    Recording,
+    /// The log, where standard output or standard error is a file.
+    Log,
+    /// The file of switches, to which trust on first use adds certificates.
+    Switches,
+    /// The certificates of the controller and of authorities.
+    Certificates,
+    /// The control socket.
+    ControlSocket,
+}
+
+impl KeptFile {
+    /// Its name in metrics and in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            KeptFile::State => "state",
+            KeptFile::Recording => "recording",
+            KeptFile::Log => "log",
+            KeptFile::Switches => "switches",
+            KeptFile::Certificates => "certificates",
+            KeptFile::ControlSocket => "control-socket",
+        }
+    }
+
+    /// What people call it.
+    const fn noun(self) -> &'static str {
+        match self {
+            KeptFile::State => "the state file",
+            KeptFile::Recording => "the recording",
+            KeptFile::Log => "the log",
+            KeptFile::Switches => "the file of switches",
+            KeptFile::Certificates => "the certificates",
+            KeptFile::ControlSocket => "the control socket",
+        }
+    }
+
+    /// What follows while it fails.
+    const fn consequence(self) -> &'static str {
+        match self {
+            KeptFile::State => "what changes waits in memory; a restart before it is written loses it",
+            KeptFile::Recording => "what comes waits in memory as long as there is room; then the recording ends",
+            KeptFile::Log => "its newest lines are in `maple show log`",
+            KeptFile::Switches => {
+                "new certificates are trusted in memory; a restart before they are written forgets them"
+            }
+            KeptFile::Certificates => "TLS goes on with the certificates as they were",
+            KeptFile::ControlSocket => "other programs don't find the controller",
+        }
+    }
+}
+
+/// What became of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileNews {
+    /// The file.
+    pub file: KeptFile,
+    /// Its path.
+    pub path: PathBuf,
+    /// How it is now.
+    pub condition: Condition,
+}
+
+/// How a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// It can't be kept, for this reason. It is tried again and again.
+    Fails(String),
+    /// It will not be kept any more, for this reason.
+    Ended(String),
+    /// It is kept again, after this time. The text says what else happened, if anything.
+    Mended(Duration, String),
+}
+
+impl fmt::Display for FileNews {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (noun, path) = (self.file.noun(), self.path.display());
+        match &self.condition {
+            Condition::Fails(why) => write!(f, "{noun} {path}: {why}; {}", self.file.consequence()),
+            Condition::Ended(why) => write!(f, "{noun} {path} has ended: {why}"),
+            Condition::Mended(after, how) => {
+                write!(f, "{noun} {path} is in order again, after {:.1} s{how}", after.as_secs_f64())
+            }
+        }
+    }
+}
+
+/// How a file is, for those who ask.
+#[derive(Clone, Debug)]
+pub(crate) struct FileStatus {
+    pub file: KeptFile,
+    pub path: PathBuf,
+    /// Why it can't be kept, and since when.
+    pub trouble: Option<(String, SystemTime)>,
+}
+
+/// The files of a controller. All copies are the same.
+#[derive(Clone, Default)]
+pub struct KeptFiles(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    files: Mutex<BTreeMap<KeptFile, Kept>>,
+    teller: OnceLock<Box<dyn Fn(FileNews) + Send + Sync>>,
+}
+
+struct Kept {
+    path: PathBuf,
+    trouble: Option<Trouble>,
+}
+
+struct Trouble {
+    condition: Condition,
+    since: Instant,
+    at: SystemTime,
+}
+
+impl Trouble {
+    fn why(&self) -> &str {
+        match &self.condition {
+            Condition::Fails(why) | Condition::Ended(why) | Condition::Mended(_, why) => why,
+        }
+    }
+}
+
+impl fmt::Debug for KeptFiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.all()).finish()
+    }
+}
+
+impl KeptFiles {
+    /// There is such a file. It is in order until something else is said.
+    pub fn keep(&self, file: KeptFile, path: &Path) {
+        self.lock().entry(file).or_insert_with(|| Kept { path: path.to_owned(), trouble: None });
+    }
+
+    /// It can't be kept now. People are told once, until it is mended.
+    pub fn fails(&self, file: KeptFile, path: &Path, why: impl Into<String>) {
+        self.trouble(file, path, Condition::Fails(why.into()));
+    }
+
+    /// It is kept no longer.
+    pub fn ended(&self, file: KeptFile, path: &Path, why: impl Into<String>) {
+        self.trouble(file, path, Condition::Ended(why.into()));
+    }
+
+    fn trouble(&self, file: KeptFile, path: &Path, condition: Condition) {
+        let mut files = self.lock();
+        let kept = files.entry(file).or_insert_with(|| Kept { path: path.to_owned(), trouble: None });
+        let has_ended = matches!(condition, Condition::Ended(_));
+        let is_new = match &mut kept.trouble {
+            Some(there) => {
+                let was_over = matches!(there.condition, Condition::Ended(_));
+                there.condition = condition.clone();
+                has_ended && !was_over
+            }
+            none => {
+                let (since, at) = (Instant::now(), SystemTime::now());
+                *none = Some(Trouble { condition: condition.clone(), since, at });
+                true
+            }
+        };
+        let path = kept.path.clone();
+        drop(files);
+        if is_new {
+            self.tell(FileNews { file, path, condition });
+        }
+    }
+
+    /// It is in order, if it was not. `how`: what people should know besides, which begins with `; `; mostly nothing.
+    pub fn mended(&self, file: KeptFile, how: &str) {
+        let mut files = self.lock();
+        let Some(kept) = files.get_mut(&file) else { return };
+        let Some(trouble) = kept.trouble.take() else { return };
+        let condition = Condition::Mended(trouble.since.elapsed(), how.to_owned());
+        let news = FileNews { file, path: kept.path.clone(), condition };
+        drop(files);
+        self.tell(news);
+    }
+
+    /// Whether it can't be kept now.
+    pub fn is_failing(&self, file: KeptFile) -> bool {
+        self.lock().get(&file).is_some_and(|kept| kept.trouble.is_some())
+    }
+
+    /// From now on `teller` is told what becomes of files: at once, what fails already.
+    pub(crate) fn attend(&self, teller: impl Fn(FileNews) + Send + Sync + 'static) {
+        if self.0.teller.set(Box::new(teller)).is_ok() {
+            self.troubles().into_iter().for_each(|news| self.tell(news));
+        }
+    }
+
+    /// What fails now.
+    pub(crate) fn troubles(&self) -> Vec<FileNews> {
+        let of = |(file, kept): (&KeptFile, &Kept)| {
+            let condition = kept.trouble.as_ref()?.condition.clone();
+            Some(FileNews { file: *file, path: kept.path.clone(), condition })
+        };
+        self.lock().iter().filter_map(of).collect()
+    }
+
+    /// All files.
+    pub(crate) fn all(&self) -> Vec<FileStatus> {
+        let of = |(file, kept): (&KeptFile, &Kept)| {
+            let trouble = kept.trouble.as_ref().map(|trouble| (trouble.why().to_owned(), trouble.at));
+            FileStatus { file: *file, path: kept.path.clone(), trouble }
+        };
+        self.lock().iter().map(of).collect()
+    }
+
+    fn tell(&self, news: FileNews) {
+        match self.0.teller.get() {
+            Some(teller) => teller(news),
+            // It is told when somebody listens.
+            None => tracing::debug!("{news}"),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<KeptFile, Kept>> {
+        self.0.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_told_once_until_it_is_mended_and_those_who_come_late_are_told_too() {
+        let (files, told) = (KeptFiles::default(), Arc::<Mutex<Vec<String>>>::default());
+        let path = Path::new("/s");
+        files.keep(KeptFile::State, path);
+        files.mended(KeptFile::State, "");
+        files.fails(KeptFile::State, path, "full");
+        let to = Arc::clone(&told);
+        files.attend(move |news| to.lock().expect("no panic").push(news.to_string()));
+        files.fails(KeptFile::State, path, "still full");
+        let status = files.all().remove(0);
+        assert_eq!((status.file, status.trouble.map(|(why, _)| why)), (KeptFile::State, Some("still full".into())));
+        assert!(files.is_failing(KeptFile::State) && !files.is_failing(KeptFile::Log));
+        files.mended(KeptFile::State, "; it was replaced");
+        files.mended(KeptFile::State, "");
+        files.fails(KeptFile::Recording, Path::new("/r"), "full");
+        files.ended(KeptFile::Recording, Path::new("/r"), "no room");
+        files.ended(KeptFile::Recording, Path::new("/r"), "no room");
+        let told = told.lock().expect("no panic");
+        assert_eq!(
+            told[0],
+            "the state file /s: full; what changes waits in memory; a restart before it is written loses it"
+        );
+        let (before, after) = told[1].split_once(" s;").expect("a time");
+        assert!(before.starts_with("the state file /s is in order again, after 0.") && after == " it was replaced");
+        assert_eq!(told[3], "the recording /r has ended: no room");
+        assert_eq!(told.len(), 4);
+    }
+}

@@ -1,0 +1,597 @@
+//! Disks that fail: full ones, slow ones, and files that others delete, replace or write into.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use maple_core::engine::Time;
+use maple_core::state::{Cell, Snapshot, Store, Value, Write};
+use proptest::prelude::*;
+use redb::StorageBackend;
+use redb::backends::FileBackend;
+
+use super::file::cell;
+use super::place::Place;
+use super::*;
+
+/// How long something may take that is certain to come.
+const LONG: Duration = Duration::from_secs(60);
+
+/// What a disk does.
+#[derive(Debug, Default)]
+struct Disk {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// After so many accesses that write, all fail.
+    good: Option<u64>,
+    /// The one after so many fails.
+    bad: Option<u64>,
+    kind: Option<io::ErrorKind>,
+    /// Nothing is written for now.
+    is_stuck: bool,
+    /// Whether somebody waits for that.
+    waits: bool,
+}
+
+/// A file on it.
+#[derive(Debug)]
+struct OnDisk {
+    file: FileBackend,
+    disk: Arc<Disk>,
+}
+
+impl Disk {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    fn fails(&self, kind: io::ErrorKind) {
+        self.set(|state| (state.good, state.kind) = (Some(0), Some(kind)));
+    }
+
+    fn heals(&self) {
+        self.set(|state| *state = State::default());
+    }
+
+    /// Whether an access that writes is successful.
+    fn access(&self) -> io::Result<()> {
+        let mut state = self.lock();
+        while state.is_stuck {
+            state.waits = true;
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let kind = state.kind.unwrap_or(io::ErrorKind::StorageFull);
+        let is_bad = match &mut state.bad {
+            Some(0) => state.bad.take().is_some(),
+            Some(left) => {
+                *left -= 1;
+                false
+            }
+            None => false,
+        };
+        match &mut state.good {
+            Some(0) => Err(kind.into()),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None if is_bad => Err(kind.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl StorageBackend for OnDisk {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        self.file.read(offset, length)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.disk.access()?;
+        self.file.set_len(length)
+    }
+
+    fn sync_data(&self, eventual: bool) -> io::Result<()> {
+        self.disk.access()?;
+        self.file.sync_data(eventual)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.disk.access() {
+            // A part of it is written.
+            self.file.write(offset, &data[..data.len() / 2])?;
+            return Err(error);
+        }
+        self.file.write(offset, data)
+    }
+}
+
+/// A run of a controller's persistence, with a folder that goes with it.
+struct Bench {
+    folder: PathBuf,
+    disk: Arc<Disk>,
+    store: Arc<Store>,
+    files: KeptFiles,
+    told: Arc<Mutex<Vec<String>>>,
+    persistence: Option<Persistence>,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.disk.heals();
+        self.persistence.take();
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+impl Bench {
+    fn new() -> Bench {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("maple-failures-{}-{number}", std::process::id()));
+        drop(fs::remove_dir_all(&folder));
+        fs::create_dir(&folder).expect("a folder");
+        let (files, told) = (KeptFiles::default(), Arc::<Mutex<Vec<String>>>::default());
+        let to = Arc::clone(&told);
+        files.attend(move |news| to.lock().expect("no panic").push(news.to_string()));
+        let mut bench = Bench { folder, disk: Arc::default(), store: Store::new(), files, told, persistence: None };
+        bench.store.keep("t");
+        bench.start().expect("the disk is in order");
+        bench
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    fn start(&mut self) -> Result<(), PersistenceError> {
+        let disk = Arc::clone(&self.disk);
+        let make = move |file: File| {
+            let backend = OnDisk { file: FileBackend::new(file)?, disk: Arc::clone(&disk) };
+            Ok(Box::new(backend) as Box<dyn StorageBackend>)
+        };
+        let ms = Duration::from_millis;
+        let pace = Pace { look: ms(5), first: ms(1), most: ms(20) };
+        let place = Place::with(&self.path(), Arc::new(make));
+        self.persistence = Some(Persistence::open_at(place, &self.store, &self.files, pace)?.0);
+        Ok(())
+    }
+
+    fn pending(&self) -> Arc<PendingWrites> {
+        self.persistence.as_ref().expect("it runs").pending_writes()
+    }
+
+    fn write(&self, key: i64, value: Option<i64>) -> u64 {
+        write(&self.store, key, value)
+    }
+
+    /// Waits until everything is on the disk.
+    fn kept(&self) {
+        let (version, began) = (self.write(-1, Some(0)), Instant::now());
+        while !self.pending().wait(version, LONG) {
+            assert!(began.elapsed() < LONG, "{:?}", self.files);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn(&Bench) -> bool) {
+        let began = Instant::now();
+        while !is_so(self) {
+            assert!(began.elapsed() < LONG, "{what}: {:?}", self.files);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn fails(&self) {
+        self.until("it fails", |bench| bench.files.is_failing(KeptFile::State));
+    }
+
+    fn is_mended(&self) {
+        self.until("it is mended", |bench| !bench.files.is_failing(KeptFile::State));
+    }
+
+    fn last_told(&self) -> String {
+        self.told.lock().expect("no panic").last().expect("something was told").clone()
+    }
+
+    /// What the file has.
+    fn file(&self) -> BTreeMap<Cell, Value> {
+        contents_of(&self.path())
+    }
+
+    /// What is in memory.
+    fn memory(&self) -> BTreeMap<Cell, Value> {
+        rows(&self.store)
+    }
+}
+
+fn write(store: &Store, key: i64, value: Option<i64>) -> u64 {
+    let write = Write::Table { table: "t".into(), key: Value::from(key), value: value.map(Value::from) };
+    store.update(|_| vec![write]).kept.expect("it is kept")
+}
+
+fn rows(store: &Store) -> BTreeMap<Cell, Value> {
+    store.kept_contents().1.iter().filter_map(cell).filter_map(|(cell, value)| Some((cell, value?))).collect()
+}
+
+/// What a file has, on a disk that is in order.
+fn contents_of(path: &Path) -> BTreeMap<Cell, Value> {
+    let store = Store::new();
+    let opened = Persistence::open(path, &store, &KeptFiles::default());
+    drop(opened.map_err(|error| error.to_string()).expect("the file is whole"));
+    rows(&store)
+}
+
+#[test]
+fn a_full_disk_is_told_and_everything_is_written_when_there_is_room() {
+    let mut bench = Bench::new();
+    bench.write(1, Some(1));
+    bench.kept();
+    bench.disk.fails(io::ErrorKind::StorageFull);
+    let version = bench.write(2, Some(2));
+    assert!(!bench.pending().wait(version, LONG), "it is not on the disk, and nobody waits for it");
+    bench.fails();
+    for key in 100..200 {
+        bench.write(key, Some(key));
+    }
+    bench.write(1, None);
+    bench.disk.heals();
+    assert!(bench.disk.lock().good.is_none());
+    bench.kept();
+    bench.is_mended();
+    let told = bench.told.lock().expect("no panic").clone();
+    assert!(told[0].contains("no storage space; what changes waits in memory"), "{told:?}");
+    assert!(told[1].contains(" is in order again, after ") && told.len() == 2, "{told:?}");
+    let expected = bench.memory();
+    bench.persistence.take();
+    assert_eq!(bench.file(), expected);
+    assert_eq!(expected.len(), 102);
+}
+
+#[test]
+fn what_is_not_written_at_the_end_is_tried_once_more() {
+    let mut bench = Bench::new();
+    bench.disk.fails(io::ErrorKind::StorageFull);
+    bench.write(1, Some(1));
+    bench.fails();
+    bench.disk.heals();
+    let expected = bench.memory();
+    bench.persistence.take();
+    assert_eq!(bench.file(), expected);
+}
+
+#[test]
+fn a_file_that_is_deleted_is_made_anew() {
+    let mut bench = Bench::new();
+    bench.write(1, Some(1));
+    bench.kept();
+    fs::remove_file(bench.path()).expect("it is there");
+    bench.fails();
+    bench.is_mended();
+    assert!(bench.last_told().ends_with("; it was made anew"), "{}", bench.last_told());
+    bench.write(2, Some(2));
+    bench.kept();
+    let expected = bench.memory();
+    bench.persistence.take();
+    assert_eq!(bench.file(), expected);
+    let names: Vec<_> = fs::read_dir(&bench.folder).expect("a folder").flatten().map(|one| one.file_name()).collect();
+    assert_eq!(names, ["state"], "nothing is left");
+}
+
+#[test]
+fn what_is_acknowledged_is_in_the_file_at_the_path_also_if_it_was_deleted_just_before() {
+    for _ in 0..20 {
+        let mut bench = Bench::new();
+        bench.kept();
+        fs::remove_file(bench.path()).expect("it is there");
+        let version = bench.write(1, Some(1));
+        let began = Instant::now();
+        while !bench.pending().wait(version, LONG) {
+            assert!(began.elapsed() < LONG);
+            std::thread::yield_now();
+        }
+        // As after a crash: nothing more is written.
+        bench.disk.fails(io::ErrorKind::StorageFull);
+        bench.persistence.take();
+        assert_eq!(bench.file().get(&Cell::Table("t".into(), Value::from(1i64))), Some(&Value::from(1i64)));
+    }
+}
+
+#[test]
+fn a_file_in_its_place_is_set_aside_as_it_is() {
+    let mut bench = Bench::new();
+    bench.write(1, Some(1));
+    bench.kept();
+    for (round, aside) in ["state.aside", "state.aside-2"].into_iter().enumerate() {
+        let text = format!("somebody's own {round}");
+        let other = bench.folder.join("other");
+        fs::write(&other, &text).expect("it can be written");
+        fs::rename(&other, bench.path()).expect("it can be moved");
+        bench.fails();
+        bench.is_mended();
+        let told = bench.last_told();
+        assert!(told.contains("made anew, and what was there is ") && told.ends_with(aside), "{told}");
+        assert_eq!(fs::read_to_string(bench.folder.join(aside)).expect("it is there"), text);
+        bench.kept();
+    }
+    let expected = bench.memory();
+    bench.persistence.take();
+    assert_eq!(bench.file(), expected);
+}
+
+#[test]
+fn a_file_that_another_process_uses_is_left_alone_until_it_is_free() {
+    let bench = Bench::new();
+    bench.write(1, Some(1));
+    bench.kept();
+    fs::remove_file(bench.path()).expect("it is there");
+    // The first one may be quicker.
+    let store = Store::new();
+    store.keep("t");
+    let mut other = None;
+    while other.is_none() {
+        let unlinked = fs::remove_file(bench.path());
+        other = Persistence::open(&bench.path(), &store, &KeptFiles::default()).ok();
+        drop(unlinked);
+    }
+    let version = write(&store, 7, Some(7));
+    let (other, _) = other.expect("it is open");
+    assert!(other.pending_writes().wait(version, LONG));
+    bench.until("it says so", |bench| {
+        bench.files.all()[0].trouble.as_ref().is_some_and(|(why, _)| why.contains("another process uses"))
+    });
+    drop(other);
+    bench.kept();
+    let aside = contents_of(&bench.folder.join("state.aside"));
+    assert_eq!(aside, rows(&store), "the other one's is not lost");
+}
+
+#[test]
+fn a_file_that_another_program_writes_into_is_set_aside() {
+    let mut bench = Bench::new();
+    bench.write(1, Some(1));
+    bench.kept();
+    // In place, as `cp` does, and shorter, as `> state` does.
+    for text in ["x".repeat(1 << 20), String::new()] {
+        fs::write(bench.path(), &text).expect("it can be written");
+        bench.fails();
+        bench.kept();
+        bench.is_mended();
+    }
+    let expected = bench.memory();
+    bench.persistence.take();
+    assert_eq!(bench.file(), expected);
+}
+
+#[test]
+fn commits_do_not_wait_for_a_slow_disk_and_acknowledgements_do() {
+    let bench = Bench::new();
+    bench.kept();
+    bench.disk.set(|state| state.is_stuck = true);
+    let first = bench.write(0, Some(0));
+    bench.until("the thread waits for the disk", |bench| bench.disk.lock().waits);
+    // On a thread of a shard these would be turns.
+    let last = (1..1000).map(|key| bench.write(key, Some(key))).last().expect("some");
+    assert!(!bench.pending().wait(first, Duration::from_millis(50)) && !bench.pending().wait(last, Duration::ZERO));
+    assert!(!bench.files.is_failing(KeptFile::State), "slow is not failed");
+    bench.disk.set(|state| state.is_stuck = false);
+    assert!(bench.pending().wait(first, LONG) && bench.pending().wait(last, LONG));
+}
+
+#[test]
+fn a_controller_starts_with_a_file_that_it_can_read_and_not_write() {
+    for kind in [io::ErrorKind::ReadOnlyFilesystem, io::ErrorKind::StorageFull] {
+        let mut bench = Bench::new();
+        bench.write(1, Some(1));
+        bench.kept();
+        bench.persistence.take();
+        bench.disk.fails(kind);
+        bench.store = Store::new();
+        bench.start().expect("it can be read");
+        bench.fails();
+        assert_eq!(bench.memory().len(), 2, "what was kept");
+        let version = bench.write(2, Some(2));
+        assert!(!bench.pending().wait(version, LONG));
+        bench.disk.heals();
+        bench.kept();
+        let expected = bench.memory();
+        bench.persistence.take();
+        assert_eq!((bench.file(), expected.len()), (expected, 3));
+    }
+}
+
+#[test]
+fn leaves_are_asked_for_again_when_the_file_is_made_anew() {
+    let mut bench = Bench::new();
+    bench.kept();
+    let journal = Arc::new(LeafJournal::new(1));
+    let restart = Arc::new(Restart::new(Time(1), Arc::clone(&bench.store), BTreeMap::new()));
+    let persistence = bench.persistence.as_mut().expect("it runs");
+    persistence.remember(Arc::clone(&journal), restart).expect("a thread");
+    assert_eq!(journal.wanted(), 0);
+    fs::remove_file(bench.path()).expect("it is there");
+    bench.until("they are asked for", |_| journal.wanted() == 1);
+    bench.is_mended();
+}
+
+/// What happens in a run.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(i64, Option<i64>),
+    /// Writes, and waits for the acknowledgement if the disk can give one.
+    Acknowledge(i64, Option<i64>),
+    /// After so many accesses nothing more can be written.
+    Breaks(u64),
+    /// One access fails.
+    Hiccup(u64),
+    Heals,
+    /// The thread has some time.
+    Rest,
+    Other(Meddling),
+}
+
+/// What others do to the file.
+#[derive(Clone, Debug)]
+enum Meddling {
+    Delete,
+    Replace,
+    Overwrite,
+    Truncate,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let value = || proptest::option::weighted(0.8, 0..1000i64);
+    let other = prop_oneof![
+        Just(Meddling::Delete),
+        Just(Meddling::Replace),
+        Just(Meddling::Overwrite),
+        Just(Meddling::Truncate)
+    ];
+    prop_oneof![
+        8 => (0..10i64, value()).prop_map(|(key, value)| Step::Write(key, value)),
+        6 => (0..10i64, value()).prop_map(|(key, value)| Step::Acknowledge(key, value)),
+        2 => (0..40u64).prop_map(Step::Breaks),
+        2 => (0..40u64).prop_map(Step::Hiccup),
+        3 => Just(Step::Heals),
+        2 => Just(Step::Rest),
+        1 => other.prop_map(Step::Other),
+    ]
+}
+
+impl Bench {
+    fn step(&self, step: &Step, history: &mut History) {
+        match step {
+            Step::Write(key, value) => history.wrote(*key, *value),
+            Step::Acknowledge(key, value) => {
+                history.wrote(*key, *value);
+                let version = self.write(*key, *value);
+                if self.pending().wait(version, LONG) {
+                    history.acknowledged();
+                }
+                return;
+            }
+            Step::Breaks(after) => self.disk.set(|state| state.good = Some(*after)),
+            Step::Hiccup(after) => self.disk.set(|state| state.bad = Some(*after)),
+            Step::Heals => self.disk.heals(),
+            Step::Rest => std::thread::sleep(Duration::from_millis(6)),
+            Step::Other(meddling) => {
+                history.forget();
+                self.meddle(meddling);
+            }
+        }
+        if let Step::Write(key, value) = step {
+            self.write(*key, *value);
+        }
+    }
+
+    fn meddle(&self, what: &Meddling) {
+        // The file may be missing, and there may be a part of another one: whatever others do is right.
+        let other = self.folder.join("other");
+        drop(match what {
+            Meddling::Delete => fs::remove_file(self.path()),
+            Meddling::Replace => fs::write(&other, "another").and_then(|()| fs::rename(&other, self.path())),
+            Meddling::Overwrite => fs::write(self.path(), "x".repeat(100_000)),
+            Meddling::Truncate => fs::write(self.path(), ""),
+        });
+        // What is set aside is bounded, and somebody tidies up.
+        for entry in fs::read_dir(&self.folder).expect("a folder").flatten() {
+            if entry.file_name().to_string_lossy().contains("aside") {
+                drop(fs::remove_file(entry.path()));
+            }
+        }
+    }
+}
+
+/// What was written to each key, and what of that was acknowledged.
+#[derive(Default)]
+struct History {
+    /// All values since the one that was acknowledged last, that one included.
+    possible: BTreeMap<i64, Vec<Option<i64>>>,
+}
+
+impl History {
+    fn wrote(&mut self, key: i64, value: Option<i64>) {
+        self.possible.entry(key).or_insert_with(|| vec![None]).push(value);
+    }
+
+    /// Everything until now is on the disk.
+    fn acknowledged(&mut self) {
+        self.possible.values_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
+    }
+
+    /// Somebody has taken the file away: of what was acknowledged before, nothing is certain until the next time.
+    fn forget(&mut self) {
+        self.possible.values_mut().for_each(|values| values.insert(0, None));
+    }
+}
+
+fn value_at(rows: &BTreeMap<Cell, Value>, key: i64) -> Option<Value> {
+    rows.get(&Cell::Table("t".into(), Value::from(key))).cloned()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever fails at whatever moment: when it is over, the file has what the memory has.
+    #[test]
+    fn when_faults_are_over_the_file_is_as_the_memory(steps in prop::collection::vec(step(), 1..40)) {
+        let mut bench = Bench::new();
+        let mut history = History::default();
+        steps.iter().for_each(|step| bench.step(step, &mut history));
+        bench.disk.heals();
+        bench.kept();
+        bench.is_mended();
+        let expected = bench.memory();
+        bench.persistence.take();
+        prop_assert_eq!(bench.file(), expected);
+    }
+
+    /// Whatever fails at whatever moment, and then the process is killed: what was acknowledged is in the file.
+    #[test]
+    fn what_was_acknowledged_is_there_after_a_crash(
+        steps in prop::collection::vec(step().prop_filter("others", |step| !matches!(step, Step::Other(_))), 1..40),
+    ) {
+        let mut bench = Bench::new();
+        let mut history = History::default();
+        steps.iter().for_each(|step| bench.step(step, &mut history));
+        // Nothing more is written.
+        bench.disk.set(|state| *state = State { good: Some(0), ..State::default() });
+        bench.persistence.take();
+        let file = bench.file();
+        for (key, possible) in &history.possible {
+            let found = value_at(&file, *key);
+            let is_possible = possible.iter().any(|value| value.map(Value::from) == found);
+            prop_assert!(is_possible, "{} is {:?}, and not one of {:?}", key, found, possible);
+        }
+    }
+}
+
+/// What a policy sees does not depend on the disk.
+#[test]
+fn the_state_is_read_and_written_while_the_file_fails() {
+    let bench = Bench::new();
+    bench.disk.fails(io::ErrorKind::StorageFull);
+    bench.write(1, Some(1));
+    bench.fails();
+    let has = |state: &Snapshot| state.table("t").map_or(0, |rows| rows.len());
+    assert_eq!(has(&bench.store.snapshot()), 1);
+    bench.write(2, Some(2));
+    assert_eq!(has(&bench.store.snapshot()), 2);
+}

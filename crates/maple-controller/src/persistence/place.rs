@@ -1,0 +1,289 @@
+//! Where the state file is, and whether the file there is still the one that was opened.
+//!
+//! Others may delete it, put another file in its place, or write into it: a backup that is restored, a program that tidies
+//! up. The system tells nobody. So [`Place::check`] looks: is the file at the path the same one, as long as it was made,
+//! and does it have what was written last? Of that the database's header is compared, which each commit changes, and the
+//! beginnings of some pages: somebody may write between two commits, and the next one writes the header again.
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redb::backends::{FileBackend, InMemoryBackend};
+use redb::{Database, DatabaseError, StorageBackend};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+/// What reads and writes an open file. Tests take one that fails.
+pub(super) type MakeBackend = Arc<dyn Fn(File) -> Result<Box<dyn StorageBackend>, DatabaseError> + Send + Sync>;
+
+/// The most files that are set aside.
+const MOST_ASIDE: usize = 9;
+/// How many pages are compared, and how many bytes of each.
+const PAGES: usize = 64;
+const PAGE_BYTES: usize = 32;
+
+/// Where the state file is.
+#[derive(Clone)]
+pub(super) struct Place {
+    path: PathBuf,
+    make: MakeBackend,
+    /// What was opened last.
+    opened: Arc<Mutex<Option<Arc<Watch>>>>,
+}
+
+/// Why the file at the path is not the one that was opened.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Estranged {
+    #[error("it was deleted")]
+    Deleted,
+    #[error("another file is in its place")]
+    Replaced,
+    #[error("another program has written into it")]
+    Overwritten,
+    #[error("can't look at it: {0}")]
+    Unknown(#[from] io::Error),
+}
+
+/// What is known of a file while it is open.
+#[derive(Debug)]
+struct Watch {
+    device: u64,
+    inode: u64,
+    contents: Mutex<Contents>,
+}
+
+#[derive(Debug, Default)]
+struct Contents {
+    length: u64,
+    /// The header, if it was written.
+    header: Option<Vec<u8>>,
+    /// Where something else was written last, and how that begins. The newest at the end.
+    pages: VecDeque<(u64, Vec<u8>)>,
+}
+
+/// A backend that notes what [`Place::check`] compares.
+#[derive(Debug)]
+struct Watched {
+    backend: Box<dyn StorageBackend>,
+    watch: Arc<Watch>,
+}
+
+impl Place {
+    pub fn new(path: &Path) -> Place {
+        Place::with(path, Arc::new(|file| Ok(Box::new(FileBackend::new(file)?))))
+    }
+
+    /// The same, with another backend.
+    pub fn with(path: &Path, make: MakeBackend) -> Place {
+        // A file that is made anew is where the link leads to.
+        let real = std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_symlink);
+        let path = real.and_then(|_| path.canonicalize().ok()).unwrap_or_else(|| path.to_owned());
+        Place { path, make, opened: Arc::default() }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens the database at the path.
+    pub fn open(&self) -> Result<Database, redb::Error> {
+        let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
+        // An empty file is not made to a database: it is somebody else's.
+        if file.metadata()?.len() == 0 {
+            return Err(io::Error::from(io::ErrorKind::InvalidData).into());
+        }
+        self.database(file)
+    }
+
+    /// A database in a new file, which is at another path until [`Place::put`] has put it here.
+    pub fn create_aside(&self) -> Result<(Database, Unfinished), redb::Error> {
+        let unfinished = Unfinished(self.beside(&format!(".{}.new", std::process::id())));
+        unfinished.remove()?;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(&unfinished.0)?;
+        Ok((self.database(file)?, unfinished))
+    }
+
+    fn database(&self, file: File) -> Result<Database, redb::Error> {
+        let found = file.metadata()?;
+        let contents = Contents { length: found.len(), ..Contents::default() };
+        let watch = Arc::new(Watch { device: found.dev(), inode: found.ino(), contents: Mutex::new(contents) });
+        let backend = Watched { backend: (self.make)(file)?, watch: Arc::clone(&watch) };
+        let database = Database::builder().create_with_backend(backend)?;
+        *self.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
+        Ok(database)
+    }
+
+    /// Puts a finished file where there is none.
+    pub fn put_new(&self, unfinished: &Unfinished) -> io::Result<()> {
+        // A link, unlike a rename, never replaces a file that another process has created meanwhile.
+        match std::fs::hard_link(&unfinished.0, &self.path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+        unfinished.remove()?;
+        self.sync_folder()
+    }
+
+    /// Puts a finished file here. Returns where the one is now that was here, if there was one.
+    pub fn put(&self, unfinished: &Unfinished) -> io::Result<Option<PathBuf>> {
+        let aside = self.set_aside()?;
+        std::fs::rename(&unfinished.0, &self.path)?;
+        self.sync_folder()?;
+        Ok(aside)
+    }
+
+    /// Gives the file at the path a second name, unless another process uses it.
+    fn set_aside(&self) -> io::Result<Option<PathBuf>> {
+        let found = match std::fs::symlink_metadata(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            found => found?,
+        };
+        if !found.is_file() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "what is there now is not a file"));
+        }
+        if flock(&File::open(&self.path)?, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+            return Err(io::Error::new(io::ErrorKind::ResourceBusy, "another process uses the file that is there now"));
+        }
+        for number in 1..=MOST_ASIDE {
+            let number = if number == 1 { String::new() } else { format!("-{number}") };
+            let aside = self.beside(&format!(".aside{number}"));
+            match std::fs::hard_link(&self.path, &aside) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                linked => return linked.map(|()| Some(aside)),
+            }
+        }
+        let why = format!("there is another file, and {MOST_ASIDE} were set aside already: delete some");
+        Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut path = self.path.as_os_str().to_owned();
+        path.push(suffix);
+        path.into()
+    }
+
+    /// Makes the folder's entry durable.
+    fn sync_folder(&self) -> io::Result<()> {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()
+    }
+
+    /// The database at the path as a copy in memory, for a file that can be read and not written.
+    pub fn open_copy(&self) -> Result<Database, redb::Error> {
+        let file = File::open(&self.path)?;
+        if flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
+            return Err(redb::Error::DatabaseAlreadyOpen);
+        }
+        let length = file.metadata()?.len();
+        let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
+        file.read_exact_at(&mut bytes, 0)?;
+        let memory = InMemoryBackend::new();
+        memory.set_len(length)?;
+        memory.write(0, &bytes)?;
+        Ok(Database::builder().create_with_backend(memory)?)
+    }
+
+    /// Whether the file at the path is the one that was opened last, as it was written.
+    pub fn check(&self) -> Result<(), Estranged> {
+        let file = match File::open(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Estranged::Deleted),
+            file => file?,
+        };
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(watch) = opened else { return Ok(()) };
+        let found = file.metadata()?;
+        if (found.dev(), found.ino()) != (watch.device, watch.inode) {
+            return Err(Estranged::Replaced);
+        }
+        // Nothing is written meanwhile.
+        let contents = watch.contents();
+        if file.metadata()?.len() < contents.length {
+            return Err(Estranged::Overwritten);
+        }
+        let header = contents.header.iter().map(|header| (0, header));
+        for (offset, expected) in header.chain(contents.pages.iter().map(|(offset, page)| (*offset, page))) {
+            let mut found = vec![0; expected.len()];
+            match file.read_exact_at(&mut found, offset) {
+                Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => return Err(error.into()),
+                Ok(()) if found == *expected => {}
+                _ => return Err(Estranged::Overwritten),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A file that is not finished. It is removed unless it is put somewhere.
+pub(super) struct Unfinished(PathBuf);
+
+impl Unfinished {
+    fn remove(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Err(error) = self.remove() {
+            tracing::debug!(path = %self.0.display(), %error, "can't remove an unfinished state file");
+        }
+    }
+}
+
+impl Watch {
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StorageBackend for Watched {
+    fn len(&self) -> io::Result<u64> {
+        self.backend.len()
+    }
+
+    fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        self.backend.read(offset, length)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut contents = self.watch.contents();
+        // If it fails, either length may be right.
+        contents.length = contents.length.min(length);
+        contents.pages.retain(|(offset, page)| offset + page.len() as u64 <= length);
+        self.backend.set_len(length)?;
+        contents.length = length;
+        Ok(())
+    }
+
+    fn sync_data(&self, eventual: bool) -> io::Result<()> {
+        self.backend.sync_data(eventual)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut contents = self.watch.contents();
+        // If it fails, nobody knows what is there.
+        if offset == 0 {
+            contents.header = None;
+        }
+        let end = offset + data.len() as u64;
+        contents.pages.retain(|(page, bytes)| page + bytes.len() as u64 <= offset || *page >= end);
+        self.backend.write(offset, data)?;
+        match offset {
+            0 => contents.header = Some(data.to_vec()),
+            _ => {
+                if contents.pages.len() >= PAGES {
+                    contents.pages.pop_front();
+                }
+                contents.pages.push_back((offset, data[..data.len().min(PAGE_BYTES)].to_vec()));
+            }
+        }
+        Ok(())
+    }
+}

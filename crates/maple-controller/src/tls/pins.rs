@@ -1,0 +1,197 @@
+//! What trust on first use adds to the file of switches.
+//!
+//! A shard waits for no disk: a certificate that is trusted is bound in memory at once, and a thread adds its line to the
+//! file. What the disk refuses is tried again. A part of a line that did not fit is cut off, because a file with such a
+//! line is not read. A file that was deleted is written anew, so that nobody else becomes the first; to forget
+//! certificates, their lines are deleted from the file, and it is read again.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::kept_files::{KeptFile, KeptFiles};
+
+/// How often it is looked whether the file is there, and tried again what has failed.
+const LOOK: Duration = Duration::from_secs(1);
+/// The most lines that wait.
+const MOST_WAITING: usize = 4096;
+
+/// The file of switches, to which certificates are added.
+#[derive(Debug)]
+pub(super) struct Pins {
+    path: PathBuf,
+    state: Mutex<State>,
+    changed: Condvar,
+    files: OnceLock<KeptFiles>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What the file has, as it was read and added to.
+    text: String,
+    /// Lines that it does not have yet.
+    waiting: Vec<String>,
+    /// The length of the file before a write that failed.
+    whole: Option<u64>,
+    ending: bool,
+}
+
+/// The thread that writes. Dropping it ends it.
+#[derive(Debug)]
+pub(super) struct PinsWriter {
+    pins: Arc<Pins>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pins {
+    pub fn new(path: &Path) -> Arc<Pins> {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Arc::new(Pins { path: path.to_owned(), state, changed, files: OnceLock::new() })
+    }
+
+    /// Starts the thread that writes.
+    pub fn start(self: &Arc<Pins>) -> io::Result<PinsWriter> {
+        let pins = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("switches".into()).spawn(move || pins.run())?;
+        Ok(PinsWriter { pins: Arc::clone(self), thread: Some(thread) })
+    }
+
+    /// Says here whether the file can be written.
+    pub fn report_to(&self, files: &KeptFiles) {
+        files.keep(KeptFile::Switches, &self.path);
+        // There is one controller.
+        let _ = self.files.set(files.clone());
+    }
+
+    /// Reads the file, which is made if it is not there. What is added later begins on a line of its own. Returns the text
+    /// with all lines that wait.
+    pub fn read(&self) -> io::Result<String> {
+        let mut state = self.lock();
+        let mut text = match std::fs::read_to_string(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            text => text?,
+        };
+        let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        append_to(&self.path)?.write_all(end.as_bytes())?;
+        text.push_str(end);
+        state.text.clone_from(&text);
+        Ok(text + &state.waiting.concat())
+    }
+
+    /// Adds a line, which is written soon. An error if too many wait.
+    pub fn add(&self, line: String) -> Result<(), String> {
+        let mut state = self.lock();
+        if state.waiting.len() >= MOST_WAITING {
+            return Err(format!("{MOST_WAITING} others wait until the file can be written"));
+        }
+        state.waiting.push(line);
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    fn run(&self) {
+        let mut has_failed = false;
+        loop {
+            let is_idle = |state: &mut State| !state.ending && (state.waiting.is_empty() || has_failed);
+            let waited = self.changed.wait_timeout_while(self.lock(), LOOK, is_idle);
+            let is_last = waited.unwrap_or_else(PoisonError::into_inner).0.ending;
+            let done = self.write();
+            has_failed = done.is_err();
+            match (&done, self.files.get()) {
+                (Ok(how), Some(files)) => files.mended(KeptFile::Switches, how),
+                (Err(error), Some(files)) => files.fails(KeptFile::Switches, &self.path, error.to_string()),
+                (Err(error), None) => tracing::error!("the file of switches {}: {error}", self.path.display()),
+                (Ok(_), None) => {}
+            }
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Writes what waits; everything, if the file is not there. Returns what people should know besides.
+    pub fn write(&self) -> io::Result<&'static str> {
+        let (lines, text, whole) = {
+            let state = self.lock();
+            (state.waiting.clone(), state.text.clone(), state.whole)
+        };
+        let added = lines.concat();
+        let is_missing = !self.path.try_exists()?;
+        match is_missing {
+            true => self.write_anew(&(text + &added))?,
+            false if lines.is_empty() && whole.is_none() => return Ok(""),
+            false => self.append(&added, whole)?,
+        }
+        let mut state = self.lock();
+        state.waiting.drain(..lines.len());
+        state.text.push_str(&added);
+        state.whole = None;
+        if is_missing && let Some(files) = self.files.get() {
+            drop(state);
+            files.fails(KeptFile::Switches, &self.path, "it was deleted");
+            return Ok("; it was made anew: to forget certificates, delete their lines and have it read again");
+        }
+        Ok("")
+    }
+
+    /// Appends to the file, which has something whole until there if a write has failed.
+    fn append(&self, text: &str, whole: Option<u64>) -> io::Result<()> {
+        let mut file = append_to(&self.path)?;
+        let length = file.metadata()?.len();
+        // Somebody may have made it shorter meanwhile.
+        let before = whole.map_or(length, |whole| whole.min(length));
+        if before < length {
+            file.set_len(before)?;
+        }
+        let done = file.write_all(text.as_bytes()).and_then(|()| file.sync_data());
+        if done.is_err() {
+            self.lock().whole = Some(before);
+            // If this fails too, it is tried again.
+            if let Err(error) = file.set_len(before) {
+                tracing::debug!(path = %self.path.display(), %error, "can't cut off a part of a line");
+            }
+        }
+        done
+    }
+
+    fn write_anew(&self, text: &str) -> io::Result<()> {
+        let mut beside = self.path.as_os_str().to_owned();
+        beside.push(format!(".{}.new", std::process::id()));
+        let beside = PathBuf::from(beside);
+        let written = File::create(&beside).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_data()
+        });
+        let placed = written.and_then(|()| std::fs::rename(&beside, &self.path));
+        if placed.is_err()
+            && let Err(error) = std::fs::remove_file(&beside)
+        {
+            tracing::debug!(path = %beside.display(), %error, "can't remove a part of a file");
+        }
+        placed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for PinsWriter {
+    /// Returns when it was tried to write everything.
+    fn drop(&mut self) {
+        self.pins.lock().ending = true;
+        self.pins.changed.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes the file of switches panicked");
+        }
+    }
+}
+
+fn append_to(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
