@@ -324,3 +324,14 @@ def test_state_written_by_a_thread_changes_the_network(tmp_path: Path) -> None:
     summary = [line.rsplit(maxsplit=1) for line in done.stdout.partition("summary\n")[2].splitlines()]
     numbers = {line[0].strip(): int(line[1]) for line in summary if len(line) == 2}
     assert 0 < numbers["ended well"] < numbers["flows opened"]
+
+
+def test_output_that_does_not_fit_on_the_disk_is_a_failure(tmp_path: Path) -> None:
+    file = tmp_path / "maple.toml"
+    file.write_text("workers = 1\n")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*MAPLE, "config", "check", str(file)], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr == "maple: can't write to standard output: No space left on device (os error 28)\n"

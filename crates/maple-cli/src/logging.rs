@@ -1,7 +1,8 @@
 //! How the log is written: its forms, and which lines of which areas.
 
 use std::fmt::Write as _;
-use std::io::{Write as _, stderr};
+use std::io::{ErrorKind, Write as _, stderr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
@@ -138,6 +139,14 @@ fn prefixed(level: Level, text: &str) -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// How many messages could not be written, because a file is full or fails.
+static LOST: AtomicU64 = AtomicU64::new(0);
+
+/// How many messages of the program's parts could not be written since this was asked last.
+pub fn take_lost() -> u64 {
+    LOST.swap(0, Ordering::Relaxed)
+}
+
 /// The log that is installed.
 static CURRENT: RwLock<Option<Arc<Logging>>> = RwLock::new(None);
 
@@ -182,8 +191,13 @@ impl<S: Subscriber> Layer<S> for Messages {
         event.record(&mut text);
         let text = printable_lines(&format!("{}{}", text.message, text.fields));
         let area = area_of_module(about.target());
+        let line = current().line(SystemTime::now(), level_of(about), area, &text);
         // Whoever has closed standard error does not want to hear, and that is no reason to end.
-        let _ = writeln!(stderr().lock(), "{}", current().line(SystemTime::now(), level_of(about), area, &text));
+        if let Err(error) = writeln!(stderr().lock(), "{line}")
+            && error.kind() != ErrorKind::BrokenPipe
+        {
+            LOST.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 

@@ -1,12 +1,30 @@
 //! Standard output, and the exit status.
 
 use std::io::Write as _;
+use std::sync::OnceLock;
 
 use crate::usage_error::UsageError;
 
-/// Prints a line on standard output. Does nothing if a reader such as `head` has closed it.
+/// Why a line could not be printed, the first time.
+static FAILED: OnceLock<String> = OnceLock::new();
+
+/// Prints a line on standard output. Nothing is wrong if a reader such as `head` has closed it; another failure is the
+/// command's ([`exit_status`]).
 pub fn print_line(line: impl std::fmt::Display) {
-    let _ = writeln!(std::io::stdout().lock(), "{line}");
+    if let Err(error) = try_to_print_line(line) {
+        FAILED.get_or_init(|| error.to_string());
+    }
+}
+
+/// Prints a line on standard output. Nothing is wrong if a reader such as `head` has closed it.
+///
+/// # Errors
+/// Those of a file that can't be written.
+pub fn try_to_print_line(line: impl std::fmt::Display) -> std::io::Result<()> {
+    match writeln!(std::io::stdout().lock(), "{line}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        done => done,
+    }
 }
 
 /// Prints help, the version, or an error of the command line. Returns the exit status.
@@ -19,7 +37,10 @@ pub fn print_usage(error: &clap::Error) -> u8 {
 /// Prints the error of a command, if it failed. Returns the exit status.
 pub fn exit_status(result: anyhow::Result<u8>) -> u8 {
     match result {
-        Ok(status) => status,
+        Ok(status) => FAILED.get().map_or(status, |why| {
+            eprintln!("maple: can't write to standard output: {why}");
+            1
+        }),
         Err(error) if is_closed_pipe(&error) => 0,
         Err(error) => {
             eprintln!("maple: {error:#}");

@@ -92,7 +92,8 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Hosts => items(answer).map(|one| host(one, names)).collect(),
         Show::Groups => each(group),
         Show::Leases => items(answer).map(|one| names.in_text(&lease(one, SystemTime::now()))).collect(),
-        Show::Controller | Show::Stats => stats(answer),
+        Show::Controller => about(answer),
+        Show::Stats => stats(answer),
         Show::Errors => each(error),
         Show::Version => version(answer),
         Show::Log(_) => items(answer).map(log::line).collect(),
@@ -201,6 +202,17 @@ fn version(of: &Value) -> String {
         plain(&of["plan"]),
         env!("CARGO_PKG_VERSION"),
     )
+}
+
+/// What the controller says about itself, with a line for each file that it keeps.
+fn about(of: &Value) -> String {
+    let file = |file: &Value| {
+        let fails = file["fails"].as_str().map_or(String::new(), |why| format!(" fails: {why}"));
+        format!("{:<32} {}{fails}\n", format!("file {}", plain(&file["file"])), plain(&file["path"]))
+    };
+    let mut rest = of.clone();
+    let files = rest.as_object_mut().and_then(|all| all.remove("files")).unwrap_or_default();
+    stats(&rest) + &items(&files).map(file).collect::<String>()
 }
 
 /// The counters that are not zero, by part.

@@ -108,6 +108,8 @@ ids! {
     VersionDiffers "version-differs",
     /// What the network has decided is not kept over a restart.
     NoStateFile "no-state-file",
+    /// The controller can't keep one of its files.
+    FileNotKept "file-not-kept",
     /// Connections of switches fail before they are used.
     HandshakesFail "handshakes-fail",
     /// Sessions of TLS fail.

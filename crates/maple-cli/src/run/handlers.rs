@@ -57,6 +57,7 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     let handle = controller.handle();
     started(controller.handle());
     let mut lines = Lines::new(handle.names(), options.logging());
+    lines.report_to(handle.files());
     lines.print_line(&format!("listening on {}", joined(handle.addresses())));
     tell_metrics(&handle, &mut lines);
     service::tell(&format!("READY=1\nSTATUS=listening on {}", joined(handle.addresses())));

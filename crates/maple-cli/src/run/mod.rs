@@ -175,6 +175,7 @@ pub fn with(
         }
         None => {
             let mut lines = Lines::new(handle.names(), options.logging());
+            lines.report_to(handle.files());
             lines.print_line(&format!("listening on {}", joined(handle.addresses())));
             tell_metrics(&handle, &mut lines);
             if takes_over {

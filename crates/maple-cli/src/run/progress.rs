@@ -1,16 +1,24 @@
 //! Lines about events, above a status line if there is a terminal.
 
 use std::io::IsTerminal;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use maple_controller::Handle;
+use maple_controller::kept_files::{KeptFile, KeptFiles};
 use maple_controller::log::Level;
 use maple_controller::names::Names;
 
-use crate::logging::{LogFormat, Logging};
-use crate::output::print_line;
+use crate::logging::{self, LogFormat, Logging};
+use crate::output::try_to_print_line;
+
+/// Standard output, as a link to the file that it is.
+const OUTPUT: &str = "/proc/self/fd/1";
+/// How often it is looked whether the file is still there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Where `maple run` prints while it runs.
 pub struct Lines {
@@ -19,12 +27,76 @@ pub struct Lines {
     logging: Logging,
     /// The number of the next line of the log.
     next: u64,
+    kept: LogFile,
+}
+
+/// The file that standard output is, if it is one, and how it goes with writing to it.
+#[derive(Default)]
+struct LogFile {
+    /// Where it is said whether it can be written.
+    files: Option<KeptFiles>,
+    path: PathBuf,
+    /// How many lines could not be written since it failed.
+    lost: u64,
+    looked: Option<Instant>,
+}
+
+impl LogFile {
+    /// If standard output is a file, says so, and where its troubles are told.
+    fn of(files: &KeptFiles) -> LogFile {
+        let is_file = std::fs::metadata(OUTPUT).is_ok_and(|found| found.is_file());
+        let Ok(path) = std::fs::read_link(OUTPUT) else { return LogFile::default() };
+        if !is_file {
+            return LogFile::default();
+        }
+        files.keep(KeptFile::Log, &path);
+        LogFile { files: Some(files.clone()), path, lost: 0, looked: None }
+    }
+
+    /// A line was written, or not.
+    fn wrote(&mut self, done: &std::io::Result<()>) {
+        let Some(files) = &self.files else { return };
+        self.lost += logging::take_lost();
+        match done {
+            Err(error) => {
+                self.lost += 1;
+                files.fails(KeptFile::Log, &self.path, error.to_string());
+            }
+            Ok(()) if self.is_deleted() => {}
+            Ok(()) => match std::mem::take(&mut self.lost) {
+                0 => {}
+                lost => files.mended(KeptFile::Log, &format!("; about {lost} lines are missing in it")),
+            },
+        }
+    }
+
+    /// Looks whether somebody has deleted it: then nobody can read what is written.
+    fn look(&mut self) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        if let Some(files) = &self.files
+            && self.is_deleted()
+        {
+            files.fails(KeptFile::Log, &self.path, "it was deleted, and only a restart makes another one");
+        }
+    }
+
+    fn is_deleted(&self) -> bool {
+        std::fs::metadata(OUTPUT).is_ok_and(|found| found.nlink() == 0)
+    }
 }
 
 impl Lines {
     /// Plain lines, with these names of switches and hosts.
     pub fn new(names: Arc<Names>, logging: Logging) -> Lines {
-        Lines { status: None, names, logging, next: 0 }
+        Lines { status: None, names, logging, next: 0, kept: LogFile::default() }
+    }
+
+    /// From now on it is said there whether the log can be written.
+    pub fn report_to(&mut self, files: &KeptFiles) {
+        self.kept = LogFile::of(files);
     }
 
     /// With a bar for the time of the traffic, if standard output is a terminal.
@@ -54,8 +126,8 @@ impl Lines {
 
     /// Prints a line that is no event.
     pub fn print_line(&mut self, line: &str) {
-        let line = self.names.in_text(line);
-        self.write(&self.logging.plain(&line));
+        let line = self.logging.plain(&self.names.in_text(line));
+        self.write(&line);
     }
 
     /// Prints what the program did. Problems begin with `warning: `.
@@ -66,12 +138,14 @@ impl Lines {
         };
         if self.logging.shows("run", level) {
             let text = self.names.in_text(text);
-            self.write(&self.logging.line(SystemTime::now(), level, "run", &text));
+            let line = self.logging.line(SystemTime::now(), level, "run", &text);
+            self.write(&line);
         }
     }
 
     /// Prints what is new in the log. Waits for something, at most for this time.
     pub fn follow(&mut self, controller: &Handle, timeout: Duration) {
+        self.kept.look();
         let entries = controller.log_since(self.next, timeout);
         if let Some(missed) = entries.first().and_then(|first| first.number.checked_sub(self.next)).filter(|n| *n > 0) {
             self.print_event(&format!("warning: {missed} lines of the log were left out: they came too fast"));
@@ -79,15 +153,16 @@ impl Lines {
         for entry in entries {
             self.next = entry.number + 1;
             if self.logging.shows(entry.area, entry.level) {
-                self.write(&self.logging.line(entry.time, entry.level, entry.area, &entry.text));
+                let line = self.logging.line(entry.time, entry.level, entry.area, &entry.text);
+                self.write(&line);
             }
         }
     }
 
-    fn write(&self, line: &str) {
+    fn write(&mut self, line: &str) {
         match &self.status {
             Some(bar) => bar.println(line),
-            None => print_line(line),
+            None => self.kept.wrote(&try_to_print_line(line)),
         }
     }
 

@@ -19,7 +19,7 @@ use super::place::Place;
 use super::*;
 
 /// How long something may take that is certain to come.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(120);
 
 /// What a disk does.
 #[derive(Debug, Default)]
@@ -547,7 +547,7 @@ fn value_at(rows: &BTreeMap<Cell, Value>, key: i64) -> Option<Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever fails at whatever moment: when it is over, the file has what the memory has.
     #[test]

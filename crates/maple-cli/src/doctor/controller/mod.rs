@@ -202,8 +202,37 @@ impl Controller {
                     .mend("maple run POLICY --state /var/lib/maple/state.redb"),
             );
         }
+        found.extend(items(&self.about["files"]).filter_map(not_kept));
         found
     }
+}
+
+/// A file that the controller can't keep now, if it is one.
+fn not_kept(file: &Value) -> Option<Finding> {
+    let why = file["fails"].as_str()?;
+    let path = Path::new(text(&file["path"]));
+    let folder = path.parent().unwrap_or(path);
+    let full = format!("df {}  # is it full, or read-only?", quoted(folder));
+    let (level, so, mend) = match text(&file["file"]) {
+        "state" => (Level::Error, "what changes is only in memory: a restart loses it; it is tried again", full),
+        "recording" => {
+            (Level::Warning, "the recording ends, or has ended; a new start or a take-over begins another", full)
+        }
+        "log" => {
+            (Level::Warning, "lines of the log are missing; the newest ones are kept", "maple show log".to_owned())
+        }
+        "switches" => {
+            (Level::Warning, "certificates that are trusted first are only in memory; it is tried again", full)
+        }
+        "certificates" => (
+            Level::Warning,
+            "TLS goes on with the files as they were; they are read again when they are right",
+            format!("ls -l {}", quoted(path)),
+        ),
+        _ => (Level::Warning, "other programs do not find it; it is tried again", full),
+    };
+    let place = format!("{} {}", text(&file["file"]).replace("state", "state file"), path.display());
+    Some(Finding::new(level, Id::FileNotKept, place).what(why).so(so).mend(mend))
 }
 
 /// A controller that is there and says nothing.

@@ -68,6 +68,17 @@ fn what_it_says_of_itself_is_judged() {
     let mut forgets = about();
     forgets["state_file"] = Value::Null;
     check(forgets, switches.clone(), json!({}), &["note no-state-file"]);
+    let mut fails = about();
+    let file =
+        |file: &str, fails: Value| json!({ "file": file, "path": "/var/lib/maple/x", "fails": fails, "since": 1 });
+    fails["files"] = json!([file("state", json!("No space left on device")), file("log", Value::Null)]);
+    check(fails.clone(), switches.clone(), json!({}), &["error file-not-kept"]);
+    assert!(mend(&fails).starts_with("error file-not-kept: state file /var/lib/maple/x: No space left on device\n"));
+    fails["files"] = ["recording", "log", "switches", "certificates", "control-socket"]
+        .map(|name| file(name, json!("no")))
+        .into_iter()
+        .collect();
+    check(fails, switches.clone(), json!({}), &["warning file-not-kept"; 5]);
     // An older one does not know the question.
     check(Value::Null, switches, json!({}), &["warning version-differs"]);
     check(about(), json!([]), json!({}), &["warning no-switch"]);
