@@ -299,7 +299,8 @@ impl Shared {
             Ok(())
         };
         append(taken)?;
-        while let Some((number, source)) = lock(&self.sources).to_copy.first().cloned() {
+        let next = || lock(&self.sources).to_copy.first().cloned();
+        while let Some((number, source)) = next() {
             files::copy(&self.folder, number, &source)?;
             lock(&self.sources).to_copy.remove(0);
         }
