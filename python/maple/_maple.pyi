@@ -1047,7 +1047,7 @@ def or_else(first: Callable[[], _T], second: Callable[[], _T]) -> _T:
 def settled(timeout: float = 20.0) -> None:
     """Waits until no switch has a rule that an earlier change has made wrong.
 
-    :raises TimeoutError: if not all switches have confirmed that in time.
+    :raises TimeoutError: if not all switches have confirmed that in time; it says which has not, and what.
     """
 
 def drop() -> Route:

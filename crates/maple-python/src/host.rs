@@ -212,9 +212,13 @@ fn follow(commit: Commit) {
     }
 }
 
-/// Whether all switches have confirmed in time that rules that were being removed are gone.
-pub fn settled(within: Duration) -> bool {
-    controller().is_none_or(|controller| controller.settled(within))
+/// Waits until all switches have confirmed that rules that were being removed are gone. If they do not in time, says what
+/// is waited for.
+pub fn settled(within: Duration) -> Result<(), Vec<String>> {
+    match controller().filter(|controller| !controller.settled(within)) {
+        Some(controller) => Err(controller.unsettled()),
+        None => Ok(()),
+    }
 }
 
 /// Waits for an answer of the laboratory's thread, which can need the interpreter before that.

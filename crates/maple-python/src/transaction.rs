@@ -117,10 +117,12 @@ pub fn settled(py: Python<'_>, timeout: f64) -> PyResult<()> {
     not_on_a_worker("settled()")?;
     let within = Duration::try_from_secs_f64(timeout);
     let within = within.map_err(|error| PyRuntimeError::new_err(format!("settled(timeout=…): {error}")))?;
-    if py.detach(|| host::settled(within)) {
-        return Ok(());
+    let Err(waiting) = py.detach(|| host::settled(within)) else { return Ok(()) };
+    let mut why = format!("not all switches have confirmed within {timeout} s that old rules are gone");
+    if !waiting.is_empty() {
+        why = format!("{why}; {}", waiting.join("; "));
     }
-    Err(PyTimeoutError::new_err(format!("not all switches have confirmed within {timeout} s that old rules are gone")))
+    Err(PyTimeoutError::new_err(why))
 }
 
 /// Policies and handlers run on a worker, and other switches wait for it.

@@ -249,11 +249,19 @@ impl Handle {
         dpid: Dpid,
         look: impl FnOnce(&Engine) -> T + Send + 'static,
     ) -> Option<T> {
-        let shard = self.shared.registry.shard_of(dpid)?;
+        self.inspect_shard(usize::from(self.shared.registry.shard_of(dpid)?.0), look)
+    }
+
+    /// The same for the engine of a shard.
+    pub(super) fn inspect_shard<T: Send + 'static>(
+        &self,
+        shard: usize,
+        look: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Option<T> {
         let (sender, receiver) = bounded(1);
         // The other thread may have stopped waiting.
         let look: Box<dyn FnOnce(&Engine) + Send> = Box::new(move |engine| drop(sender.send(look(engine))));
-        self.shared.mailboxes.get(usize::from(shard.0))?.send(ShardMessage::Query(ShardQuery::Inspect(look)));
+        self.shared.mailboxes.get(shard)?.send(ShardMessage::Query(ShardQuery::Inspect(look)));
         receiver.recv_timeout(SHARD_TIMEOUT).ok()
     }
 

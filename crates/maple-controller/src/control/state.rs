@@ -156,8 +156,13 @@ fn change(
     let written = Written { by, at: SystemTime::now() };
     handle.change_as(vec![write], written).map_err(|error| RequestError::at(at, error.to_string()))?;
     if settled && !handle.settled(SETTLE_TIMEOUT) {
-        let why = "the state is changed, but not all switches have confirmed that their old rules are gone";
-        return Err(RequestError::at(at, why.to_owned()));
+        let mut why =
+            "the state is changed, but not all switches have confirmed that their old rules are gone".to_owned();
+        let waiting = handle.unsettled();
+        if !waiting.is_empty() {
+            why = format!("{why}; {}", waiting.join("; "));
+        }
+        return Err(RequestError::at(at, why));
     }
     Ok(json!({ "settled": settled, "new": is_new }))
 }

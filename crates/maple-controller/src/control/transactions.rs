@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Sender, bounded};
 use maple_core::Source;
-use maple_core::engine::{BARRIER_ROUNDS, Event};
+use maple_core::engine::{BARRIER_ROUNDS, Engine, Event};
 use maple_core::network::Facts;
 use maple_core::state::{Commit, Mismatch, Patience, Stop, Stopped, Tx, Write, Writer, Written};
 
@@ -173,6 +173,14 @@ impl Handle {
         let deadline = Instant::now() + timeout;
         (0..BARRIER_ROUNDS)
             .all(|_| self.wait_for_all(ShardMessage::Settle, deadline.saturating_duration_since(Instant::now())))
+    }
+
+    /// What [`Handle::settled`] waits for now, for people: the switches that have not confirmed something, and what.
+    pub fn unsettled(&self) -> Vec<String> {
+        let ask = |shard: usize| self.inspect_shard(shard, Engine::unsettled);
+        let all = (0..self.shared.mailboxes.len()).filter_map(ask).flatten();
+        let names = self.names();
+        all.map(|one| names.in_text(&format!("switch {}: {}", one.switch, one.what))).collect()
     }
 
     /// Sends each shard its part of a commit, before anything that is sent later.

@@ -173,7 +173,7 @@ impl Engine {
 }
 
 /// A rule, in words for people.
-fn line(version: Version, table: u8, rule: &Rule) -> String {
+pub(super) fn line(version: Version, table: u8, rule: &Rule) -> String {
     let Rule { priority, matching, instructions, cookie } = rule;
     print::flow_line(version, table, *priority, *cookie, matching, instructions).trim_start().to_owned()
 }

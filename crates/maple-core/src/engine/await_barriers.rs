@@ -6,23 +6,46 @@
 //! in quarantine, but no packet that enters from then on gets them. If nothing is being removed, a round is one message
 //! and its answer.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maple_wire::Dpid;
 
+use super::audit::line;
+use super::leaves::Leaves;
+use super::routes::Routes;
 use super::switch::{Stale, Switch};
 use super::tables::Waiter;
-use super::{Effect, Engine};
+use super::{Effect, Engine, Time};
 use crate::ids::LeafId;
+use crate::update::Change;
 
 /// The number of rounds. In each, ask every shard, and wait until all have answered.
 pub const BARRIER_ROUNDS: u64 = 2;
 
+/// Fewer changes of paths than this are not looked through.
+const LEAST_TIDIED: usize = 64;
+
+/// The packets of a leaf, or of a route that follows a plan, change to another path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Moving {
+    /// The switch where they enter.
+    pub ingress: Dpid,
+    /// The leaf, or the route's subscription.
+    pub name: LeafId,
+    /// When the change has to be over. It tells the changes of one name apart.
+    pub until: Time,
+}
+
 /// What is being removed, and the waits for it.
+///
+/// Nobody says when a change of a path is over: there are many ways to end one. Whoever waits looks whether it still goes
+/// on, so no way can be forgotten.
 #[derive(Debug, Default)]
 pub(super) struct BarrierWaits {
-    /// Leaves, and subscriptions of routes, whose packets still take their old route, with their ingress switches.
-    moving: BTreeSet<(Dpid, LeafId)>,
+    /// Changes that began. Some may be over.
+    moving: BTreeSet<Moving>,
+    /// With so many changes, those that are over are left out.
+    tidy_at: usize,
     waiting: Vec<BarrierWait>,
 }
 
@@ -30,43 +53,70 @@ pub(super) struct BarrierWaits {
 #[derive(Debug)]
 struct BarrierWait {
     token: u64,
-    /// The switches with a barrier that is not answered yet.
-    switches: BTreeSet<Dpid>,
-    /// The reroutes that are not over yet.
-    moving: BTreeSet<(Dpid, LeafId)>,
+    since: Time,
+    /// The switches with barriers that are not answered yet, and how many.
+    switches: BTreeMap<Dpid, usize>,
+    /// The changes of paths that are not over yet.
+    moving: BTreeSet<Moving>,
+}
+
+/// What a wait waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsettled {
+    /// The switch that has not confirmed something.
+    pub switch: Dpid,
+    /// Since when somebody waits for it.
+    pub since: Time,
+    /// What it is, for people.
+    pub what: String,
 }
 
 impl BarrierWaits {
-    /// The packets of `leaf`, which enter at `ingress`, are about to take another route.
-    pub fn begin_reroute_of(&mut self, ingress: Dpid, leaf: LeafId) {
-        self.moving.insert((ingress, leaf));
-    }
-
-    /// The reroute is over: its rule changes with the next update of the switch. Returns the waits that now wait for
-    /// that switch.
-    pub fn end_reroute_of(&mut self, ingress: Dpid, leaf: LeafId) -> Vec<u64> {
-        if !self.moving.remove(&(ingress, leaf)) {
-            return Vec::new();
+    /// Notes a change of a path. `goes_on`: whether a change is not over.
+    pub fn begin_move(&mut self, moving: Moving, goes_on: impl Fn(&Moving) -> bool) {
+        if self.moving.len() >= self.tidy_at {
+            self.moving.retain(goes_on);
+            self.tidy_at = 2 * self.moving.len().max(LEAST_TIDIED);
         }
-        let ended = self.waiting.iter_mut().filter_map(|wait| {
-            let waited = wait.moving.remove(&(ingress, leaf));
-            waited.then(|| {
-                wait.switches.insert(ingress);
-                wait.token
-            })
-        });
-        ended.collect()
+        self.moving.insert(moving);
     }
 
     /// Begins a wait for all that is being removed now, including rules of these switches.
-    pub fn begin(&mut self, token: u64, switches: BTreeSet<Dpid>) {
-        self.waiting.push(BarrierWait { token, switches, moving: self.moving.clone() });
+    pub fn begin(&mut self, token: u64, since: Time, switches: BTreeSet<Dpid>, goes_on: impl Fn(&Moving) -> bool) {
+        self.moving.retain(goes_on);
+        let switches = switches.into_iter().map(|dpid| (dpid, 1)).collect();
+        self.waiting.push(BarrierWait { token, since, switches, moving: self.moving.clone() });
+    }
+
+    /// Whether nobody waits.
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Leaves out the changes of paths that are over: their rules change with the next update of the switch. Returns the
+    /// waits that now wait for that switch.
+    pub fn end_moves(&mut self, goes_on: impl Fn(&Moving) -> bool) -> Vec<(Dpid, u64)> {
+        let mut ended = Vec::new();
+        for wait in &mut self.waiting {
+            let over: BTreeSet<Moving> = wait.moving.extract_if(.., |moving| !goes_on(moving)).collect();
+            let switches: BTreeSet<Dpid> = over.iter().map(|moving| moving.ingress).collect();
+            for dpid in switches {
+                *wait.switches.entry(dpid).or_default() += 1;
+                ended.push((dpid, wait.token));
+            }
+        }
+        ended
     }
 
     /// A switch has done all that was sent before the wait's barrier.
     pub fn on_confirmed(&mut self, dpid: Dpid, token: u64) {
         for wait in self.waiting.iter_mut().filter(|wait| wait.token == token) {
-            wait.switches.remove(&dpid);
+            if let Some(open) = wait.switches.get_mut(&dpid) {
+                *open -= 1;
+                if *open == 0 {
+                    wait.switches.remove(&dpid);
+                }
+            }
         }
     }
 
@@ -74,7 +124,7 @@ impl BarrierWaits {
     pub fn forget_switch(&mut self, dpid: Dpid) {
         for wait in &mut self.waiting {
             wait.switches.remove(&dpid);
-            wait.moving.retain(|(at, _)| *at != dpid);
+            wait.moving.retain(|moving| moving.ingress != dpid);
         }
     }
 
@@ -91,12 +141,19 @@ impl BarrierWaits {
 }
 
 impl Engine {
+    /// The packets of a leaf, or of a route with this subscription, are about to take another path.
+    pub(super) fn begin_move(&mut self, moving: Moving) {
+        let Engine { barrier_waits, leaves, routes, .. } = self;
+        barrier_waits.begin_move(moving, |moving| goes_on(leaves, routes, moving));
+    }
+
     /// Waits for all that is being removed now.
     pub(super) fn await_all_barriers(&mut self, token: u64) {
         let is_awaited = |dpid: Dpid, switch: &Switch| self.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
         let awaited = self.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
         let awaited: BTreeSet<Dpid> = awaited.collect();
-        self.barrier_waits.begin(token, awaited.clone());
+        let Engine { barrier_waits, leaves, routes, now, .. } = self;
+        barrier_waits.begin(token, *now, awaited.clone(), |moving| goes_on(leaves, routes, moving));
         awaited.into_iter().for_each(|dpid| self.await_barrier(dpid, token));
         self.report_finished_waits();
     }
@@ -107,13 +164,17 @@ impl Engine {
         self.report_finished_waits();
     }
 
-    /// A reroute is over: the rule is deleted or changed with the next flush.
-    pub(super) fn end_reroute_wait(&mut self, ingress: Dpid, leaf: LeafId) {
-        let tokens = self.barrier_waits.end_reroute_of(ingress, leaf);
-        if self.switches.contains_key(&ingress) {
-            tokens.into_iter().for_each(|token| self.await_barrier(ingress, token));
-        } else {
-            self.barrier_waits.forget_switch(ingress);
+    /// Before switches are updated: changes of paths that are over are confirmed with that update.
+    pub(super) fn end_moves(&mut self) {
+        if self.barrier_waits.is_idle() {
+            return;
+        }
+        let Engine { barrier_waits, leaves, routes, .. } = self;
+        for (dpid, token) in barrier_waits.end_moves(|moving| goes_on(leaves, routes, moving)) {
+            match self.switches.contains_key(&dpid) {
+                true => self.await_barrier(dpid, token),
+                false => self.barrier_waits.forget_switch(dpid),
+            }
         }
         self.report_finished_waits();
     }
@@ -122,6 +183,51 @@ impl Engine {
     pub(super) fn end_waits_for(&mut self, dpid: Dpid) {
         self.barrier_waits.forget_switch(dpid);
         self.report_finished_waits();
+    }
+
+    /// What those who wait now wait for.
+    pub fn unsettled(&self) -> Vec<Unsettled> {
+        let waits = self.barrier_waits.waiting.iter();
+        let mut all: BTreeMap<(Dpid, String), Time> = BTreeMap::new();
+        for wait in waits {
+            let moving = wait.moving.iter().map(|moving| (moving.ingress, self.move_in_words(moving)));
+            let switches = wait.switches.keys().map(|dpid| (*dpid, self.unconfirmed_in_words(*dpid)));
+            for what in moving.chain(switches) {
+                let first = all.entry(what).or_insert(wait.since);
+                *first = wait.since.min(*first);
+            }
+        }
+        all.into_iter().map(|((switch, what), since)| Unsettled { switch, since, what }).collect()
+    }
+
+    fn move_in_words(&self, moving: &Moving) -> String {
+        let leaf = self.routes.of_subscription(moving.name).and_then(|id| self.routes.get(id)?.leaves().min());
+        match self.leaves.get(&leaf.unwrap_or(moving.name)) {
+            Some(leaf) => {
+                let packet = maple_wire::packet::text::summary(&leaf.witness.packet());
+                format!("packets like {packet} wait for the rules of their new path")
+            }
+            None => "packets wait for the rules of their new path".to_owned(),
+        }
+    }
+
+    fn unconfirmed_in_words(&self, dpid: Dpid) -> String {
+        let Some(switch) = self.switches.get(&dpid) else { return "it is gone".to_owned() };
+        if switch.restoring.is_some() {
+            return "its rules of an earlier run are being compared".to_owned();
+        }
+        match switch.tables.first_unconfirmed() {
+            _ if !switch.tables.is_ready() => "its rules are being read".to_owned(),
+            Some((table, change)) => {
+                let verb = match change {
+                    Change::Add(_) => "add",
+                    Change::Modify(_) => "modify",
+                    Change::Delete(_) => "delete",
+                };
+                format!("it has not confirmed: {verb} {}", line(switch.version(), table, change.rule()))
+            }
+            None => "it has not answered a barrier request".to_owned(),
+        }
     }
 
     fn await_barrier(&mut self, dpid: Dpid, token: u64) {
@@ -136,6 +242,13 @@ impl Engine {
     }
 }
 
+/// Whether a change of a path is not over.
+fn goes_on(leaves: &Leaves, routes: &Routes, moving: &Moving) -> bool {
+    let of_leaf = leaves.get(&moving.name).and_then(|leaf| leaf.reroute_until());
+    let of_route = || routes.of_subscription(moving.name).and_then(|id| routes.get(id)?.next_until());
+    of_leaf.or_else(of_route) == Some(moving.until)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,10 +256,17 @@ mod tests {
     const ONE: Dpid = Dpid(1);
     const TWO: Dpid = Dpid(2);
 
+    const FIVE: Moving = Moving { ingress: ONE, name: LeafId(5), until: Time(7) };
+
+    /// Begins a wait for a switch, and for what moves.
+    fn begin(waits: &mut BarrierWaits, token: u64, switches: impl IntoIterator<Item = Dpid>) {
+        waits.begin(token, Time(1), switches.into_iter().collect(), |_| true);
+    }
+
     #[test]
     fn a_wait_ends_at_once_if_nothing_is_being_removed() {
         let mut barrier_waits = BarrierWaits::default();
-        barrier_waits.begin(7, BTreeSet::new());
+        begin(&mut barrier_waits, 7, []);
         assert_eq!(barrier_waits.take_finished(), [7]);
         assert_eq!(barrier_waits.take_finished(), [0; 0], "and reported once");
     }
@@ -154,10 +274,10 @@ mod tests {
     #[test]
     fn a_wait_covers_all_switches_and_nothing_that_begins_later() {
         let mut barrier_waits = BarrierWaits::default();
-        barrier_waits.begin(1, BTreeSet::from([ONE, TWO]));
+        begin(&mut barrier_waits, 1, [ONE, TWO]);
         barrier_waits.on_confirmed(ONE, 1);
-        barrier_waits.begin(2, BTreeSet::from([ONE]));
-        barrier_waits.begin_reroute_of(ONE, LeafId(5));
+        begin(&mut barrier_waits, 2, [ONE]);
+        barrier_waits.begin_move(FIVE, |_| true);
         assert_eq!(barrier_waits.take_finished(), [0; 0]);
         barrier_waits.on_confirmed(TWO, 1);
         assert_eq!(barrier_waits.take_finished(), [1]);
@@ -168,23 +288,45 @@ mod tests {
     #[test]
     fn a_wait_covers_a_reroute_and_then_its_switch() {
         let mut barrier_waits = BarrierWaits::default();
-        barrier_waits.begin_reroute_of(ONE, LeafId(5));
-        barrier_waits.begin(3, BTreeSet::new());
-        assert_eq!(barrier_waits.end_reroute_of(ONE, LeafId(6)), [0; 0], "another leaf");
+        barrier_waits.begin_move(FIVE, |_| true);
+        begin(&mut barrier_waits, 3, []);
+        assert_eq!(barrier_waits.end_moves(|_| true), []);
         assert_eq!(barrier_waits.take_finished(), [0; 0]);
-        assert_eq!(barrier_waits.end_reroute_of(ONE, LeafId(5)), [3]);
+        assert_eq!(barrier_waits.end_moves(|moving| *moving != FIVE), [(ONE, 3)]);
         assert_eq!(barrier_waits.take_finished(), [0; 0], "its rule is still there");
         barrier_waits.on_confirmed(ONE, 3);
         assert_eq!(barrier_waits.take_finished(), [3]);
-        barrier_waits.begin(4, BTreeSet::new());
+        barrier_waits.begin(4, Time(2), BTreeSet::new(), |moving| *moving != FIVE);
         assert_eq!(barrier_waits.take_finished(), [4], "the reroute is over");
+    }
+
+    #[test]
+    fn a_switch_that_is_awaited_twice_confirms_twice() {
+        let mut barrier_waits = BarrierWaits::default();
+        barrier_waits.begin_move(FIVE, |_| true);
+        begin(&mut barrier_waits, 3, [ONE]);
+        assert_eq!(barrier_waits.end_moves(|moving| *moving != FIVE), [(ONE, 3)]);
+        barrier_waits.on_confirmed(ONE, 3);
+        assert_eq!(barrier_waits.take_finished(), [0; 0], "that was sent before the reroute was over");
+        barrier_waits.on_confirmed(ONE, 3);
+        assert_eq!(barrier_waits.take_finished(), [3]);
+    }
+
+    #[test]
+    fn changes_that_are_over_are_not_kept() {
+        let mut barrier_waits = BarrierWaits::default();
+        for n in 0..10_000 {
+            let moving = Moving { until: Time(n), ..FIVE };
+            barrier_waits.begin_move(moving, |moving| moving.until.0 + 100 > n);
+        }
+        assert!(barrier_waits.moving.len() <= 300, "{}", barrier_waits.moving.len());
     }
 
     #[test]
     fn a_wait_leaves_out_a_switch_that_is_gone() {
         let mut barrier_waits = BarrierWaits::default();
-        barrier_waits.begin_reroute_of(ONE, LeafId(5));
-        barrier_waits.begin(3, BTreeSet::from([ONE, TWO]));
+        barrier_waits.begin_move(FIVE, |_| true);
+        begin(&mut barrier_waits, 3, [ONE, TWO]);
         barrier_waits.forget_switch(ONE);
         assert_eq!(barrier_waits.take_finished(), [0; 0]);
         barrier_waits.on_confirmed(TWO, 3);

@@ -210,7 +210,6 @@ impl Engine {
         self.keep_dropping_leaf(id, &leaf);
         self.stats.leaves_withdrawn += 1;
         let ingress = leaf.ingress();
-        self.end_reroute_wait(ingress, id);
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.table.remove(id);
             self.mark_dirty(ingress, Stale::default());

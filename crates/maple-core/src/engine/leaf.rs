@@ -94,6 +94,11 @@ impl Leaf {
         matches!(self.state, LeafState::Rerouting(_))
     }
 
+    /// When its change to another route has to be over, if it is changing.
+    pub fn reroute_until(&self) -> Option<Time> {
+        if let LeafState::Rerouting(reroute) = &self.state { Some(reroute.until) } else { None }
+    }
+
     /// The route that the leaf has or is changing to.
     pub fn goal(&self) -> &Goal {
         if let LeafState::Rerouting(reroute) = &self.state { &reroute.to } else { &self.answer }

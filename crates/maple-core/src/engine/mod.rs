@@ -133,7 +133,7 @@ mod view;
 
 pub use crate::report::Counted;
 pub use crate::state::Selection;
-pub use await_barriers::BARRIER_ROUNDS;
+pub use await_barriers::{BARRIER_ROUNDS, Unsettled};
 pub use comparison::Comparison;
 pub use cookies::OWN_COOKIES;
 pub use differences::{Decision, Difference, DifferenceKind};
@@ -310,6 +310,7 @@ impl Engine {
                 if self.dirty.is_empty() {
                     break;
                 }
+            self.end_moves();
                 self.flush_all();
             }
         }

@@ -6,6 +6,7 @@
 //! common.
 
 use super::Engine;
+use super::await_barriers::Moving;
 use super::leaf::{LeafState, Reroute};
 use super::tables::Waiter;
 use super::timers::Timer;
@@ -19,7 +20,8 @@ impl Engine {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let until = self.now + self.options.reroute_timeout;
         leaf.state = LeafState::Rerouting(Box::new(Reroute { to, route_id, since: self.now, until }));
-        self.barrier_waits.begin_reroute_of(leaf.ingress(), id);
+        let moving = Moving { ingress: leaf.ingress(), name: id, until };
+        self.begin_move(moving);
         match self.routes.get(route_id).map(|route| (route.is_ready(), route.is_refused())) {
             Some((true, _)) => self.end_reroute(id),
             Some((false, false)) => {
@@ -40,7 +42,6 @@ impl Engine {
         self.routes.begin_use(route_id);
         self.routes.stop_waiting(route_id, id);
         self.stats.leaves_rerouted += 1;
-        self.end_reroute_wait(ingress, id);
         old.into_iter().filter(|old| *old != route_id).for_each(|old| self.routes.detach(old, id));
         if let (Some(route_id), Some(switch)) = (old, self.switches.get_mut(&ingress)) {
             switch.tables.wait(Waiter::RuleRemoved { route_id, stays: false });

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Engine;
+use super::await_barriers::Moving;
 use super::cookies::cookie;
 use super::leaf::{Leaf, LeafState};
 use super::routes::{PathSwitch, PlanChange, RouteId, SharedRoute};
@@ -52,13 +53,10 @@ impl Engine {
         let changed = self.routes.on_plan_resolved(id, &resolved, until, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);
         if let Some(ingress) = self.routes.get(id).map(|route| route.ingress())
-            && changed != PlanChange::Nothing
+            && changed == PlanChange::Asking
         {
-            self.end_reroute_wait(ingress, name);
-            if changed == PlanChange::Asking {
-                self.barrier_waits.begin_reroute_of(ingress, name);
-                self.timers.insert((until, Timer::NextPath(id)));
-            }
+            self.begin_move(Moving { ingress, name, until });
+            self.timers.insert((until, Timer::NextPath(id)));
         }
         match changed {
             PlanChange::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
@@ -78,14 +76,10 @@ impl Engine {
 
     /// A route's next path is ready: switches over to it.
     pub(super) fn switch_to_next_path(&mut self, id: RouteId) {
-        let Some((ingress, name)) = self.routes.get(id).map(|route| (route.ingress(), route.plan().map(|plan| plan.0)))
-        else {
-            return;
-        };
+        let Some(ingress) = self.routes.get(id).map(SharedRoute::ingress) else { return };
         let Some(PathSwitch { waiting, former, each_leaf }) = self.routes.switch_over(id) else { return };
         self.stats.routes_rerouted += 1;
         self.leaves.forget_answers();
-        name.into_iter().for_each(|name| self.end_reroute_wait(ingress, name));
         let leaves = if each_leaf { self.leaves_of_routes(&BTreeSet::from([id])) } else { BTreeSet::new() };
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.changed_actions.extend(leaves);

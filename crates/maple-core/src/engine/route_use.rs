@@ -45,12 +45,6 @@ impl Engine {
 
     /// The route's packets go through the controller for a while.
     pub(super) fn route_is_lost(&mut self, id: RouteId) {
-        if let Some(route) = self.routes.get(id)
-            && let Some((name, _)) = route.plan()
-        {
-            let ingress = route.ingress();
-            self.end_reroute_wait(ingress, name);
-        }
         for leaf in self.leaves_of_routes(&BTreeSet::from([id])) {
             self.stop_using_lost_route(leaf, id);
         }

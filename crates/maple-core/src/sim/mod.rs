@@ -154,7 +154,9 @@ pub struct Sim {
     pub flow_mods: u64,
     /// The messages to switches, in the order of arrival. Recorded since a caller put a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,
-    settled: Vec<(ShardId, u64)>,
+    /// The last wait that began, and the waits that are not over: by number, the shards that have not answered.
+    last_wait: u64,
+    waits: BTreeMap<u64, BTreeSet<ShardId>>,
     /// What rules have counted, for those who asked.
     pub counted: Vec<(u64, Option<RuleCount>)>,
     /// All policies so far: the first, and those that were to be reloaded, by number.
@@ -210,7 +212,8 @@ impl Sim {
             hits: 0,
             flow_mods: 0,
             messages: None,
-            settled: Vec::new(),
+            last_wait: 0,
+            waits: BTreeMap::new(),
             counted: Vec::new(),
             policies: vec![policy],
             adopted: 0,

@@ -115,6 +115,7 @@ impl Sim {
         self.last.retain(|channel, _| matches!(channel, Channel::Link(_)));
         self.unheard.clear();
         self.away.clear();
+        self.waits.clear();
         self.candidate = None;
         let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
         let flows = dpids.iter().map(|dpid| (*dpid, None)).collect();

@@ -1,6 +1,6 @@
 //! What happens when: messages that are under way, timers of engines, and the effects of each turn.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use maple_wire::Dpid;
@@ -12,6 +12,9 @@ use crate::state::Write;
 
 /// The maximum number of steps until a network is at rest. The largest case needs a few thousand.
 const MAX_STEPS: usize = 100_000;
+
+/// How long a wait for what is being removed may take when all is calm.
+const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 
 impl Sim {
     /// Runs until nothing is under way and no timer is due within a minute from the start.
@@ -28,23 +31,48 @@ impl Sim {
     /// Writes from outside, and runs just until the rules have followed.
     pub fn write_and_settle(&mut self, writes: Vec<Write>) {
         let commit = self.store.update(|_| writes);
-        let shards: Vec<ShardId> = (0..self.engines.len()).map(|shard| ShardId(shard as u8)).collect();
         for (shard, commit) in commit.by_shard(&self.store.snapshot()) {
             self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(Event::Committed(commit))));
         }
-        for round in 1..=BARRIER_ROUNDS {
-            for shard in &shards {
-                self.schedule(
-                    Channel::Outside(*shard),
-                    Happening::Event(*shard, Box::new(Event::AwaitBarriers(round))),
-                );
-            }
-            while !shards.iter().all(|shard| self.settled.contains(&(*shard, round))) {
+        for _ in 0..BARRIER_ROUNDS {
+            let wait = self.begin_wait();
+            while self.waits.contains_key(&wait) {
                 let next = self.next_time().expect("a shard will answer");
                 self.step_to(next);
             }
         }
-        self.settled.clear();
+    }
+
+    /// Somebody begins to wait until what is being removed is gone: one round. Returns its number.
+    pub fn begin_wait(&mut self) -> u64 {
+        self.last_wait += 1;
+        let (wait, shards) = (self.last_wait, (0..self.engines.len()).map(|shard| ShardId(shard as u8)));
+        let shards: BTreeSet<ShardId> = shards.collect();
+        for shard in &shards {
+            let event = Happening::Event(*shard, Box::new(Event::AwaitBarriers(wait)));
+            self.schedule(Channel::Outside(*shard), event);
+        }
+        self.waits.insert(wait, shards);
+        wait
+    }
+
+    /// Checks that all is settled: each wait that has begun ends, and so does one that begins now. An error says what is
+    /// not confirmed.
+    pub fn check_settled(&mut self) -> Result<(), String> {
+        for _ in 0..BARRIER_ROUNDS {
+            self.begin_wait();
+            let end = self.now + SETTLED_WITHIN;
+            while !self.waits.is_empty()
+                && let Some(next) = self.next_time().filter(|next| *next <= end)
+            {
+                self.step_to(next);
+            }
+            if !self.waits.is_empty() {
+                let open: Vec<_> = self.engines.iter().flat_map(Engine::unsettled).collect();
+                return Err(format!("the waits {:?} do not end: {open:?}", self.waits));
+            }
+        }
+        Ok(())
     }
 
     /// Lets this much time pass.
@@ -144,7 +172,14 @@ impl Sim {
                     self.schedule(Channel::Mail(shard, to), event);
                 }
                 Effect::Report(report) => self.reports.push(report),
-                Effect::BarriersDone(token) => self.settled.push((shard, token)),
+                Effect::BarriersDone(wait) => {
+                    if let Some(shards) = self.waits.get_mut(&wait) {
+                        shards.remove(&shard);
+                        if shards.is_empty() {
+                            self.waits.remove(&wait);
+                        }
+                    }
+                }
                 Effect::RuleCounted { token, count } => self.counted.push((token, count)),
                 Effect::Tried { candidate, trial } => {
                     self.trials.push(trial);

@@ -86,6 +86,11 @@ impl SharedRoute {
         self.is_refused() && self.next.is_none()
     }
 
+    /// When its next path has to be ready, if another one is to follow.
+    pub fn next_until(&self) -> Option<Time> {
+        self.next.as_ref().map(|(_, until)| *until)
+    }
+
     /// What f answered, for all its leaves.
     pub fn goal(&self) -> &Goal {
         &self.key.goal

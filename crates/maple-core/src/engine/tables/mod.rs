@@ -297,6 +297,14 @@ impl Tables {
         let xid = self.next_xid;
         self.next_xid = xid.checked_add(1).unwrap_or(self.first_xid);
         xid
+    /// The oldest change that the switch has not confirmed, with its table.
+    pub fn first_unconfirmed(&self) -> Option<(u8, &Change)> {
+        self.unconfirmed.iter().find_map(|(_, sent)| match sent {
+            Unconfirmed::FlowMod { table, change } => Some((*table, change)),
+            Unconfirmed::Bundle | Unconfirmed::Barrier(_) => None,
+        })
+    }
+
     }
 
     /// The barrier requests that the switch has not answered.

@@ -206,6 +206,8 @@ pub enum Step {
     LoseRule(u64, usize),
     /// From now on, a switch has capacity for only so many rules.
     Shrink(u64, usize),
+    /// Somebody begins to wait until what is being removed is gone. By the next rest it is.
+    Settle,
     /// Everything comes to rest before the next step.
     Rest,
 }
@@ -279,6 +281,7 @@ pub fn steps_of_flows(random: &mut Random, shape: &Shape, count: usize, flows: u
             83 => Step::Shrink(dpid, 6 + random.below(8)),
             84 if random.chance(50) => Step::RemovePort(random.below(edges)),
             84 | 85 => Step::AddPort(random.below(edges)),
+            86..88 => Step::Settle,
             _ => Step::Rest,
         };
         all.push(step);

@@ -293,6 +293,7 @@ impl<'a> Play<'a> {
                     switch.capacity = (*capacity).max(switch.flows.len());
                 }
             }
+            Step::Settle => drop(self.sim.begin_wait()),
             Step::Rest => self.rest()?,
         }
         // The next step mostly comes while rules are on their way, and sometimes after they have arrived.
@@ -319,6 +320,7 @@ impl<'a> Play<'a> {
     /// Waits until everything is at rest, and checks what came out since the last time.
     pub fn rest(&mut self) -> Result<(), String> {
         self.sim.run();
+        self.sim.check_settled()?;
         let delivered = std::mem::take(&mut self.sim.delivered);
         let states = std::mem::take(&mut self.sim.history);
         // A switch without a connection may do what f said at any time since it ended, and for a moment after it is back.
