@@ -98,6 +98,8 @@ stats! {
     /// Packets that the controller sent straight out of the egress ports.
     sent_by_controller,
     /// Packet-ins from link ports.
+    /// Of these, times that a switch had no label left.
+    labels_used_up,
     link_packet_ins,
     /// Packet-ins from link ports dropped because their label was not known.
     link_drops,

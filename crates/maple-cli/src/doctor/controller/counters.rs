@@ -97,9 +97,9 @@ const SIGNS: &[Sign] = &[
     Sign {
         level: Level::Warning,
         id: Id::LabelsUsedUp,
-        counters: &["labels_refused"],
+        counters: &["labels_used_up"],
         without: &[],
-        what: "times a route was refused a label",
+        what: "times a route was refused a label, because a switch had none left",
         so: "its packets go through the controller, slowly, until a label is free",
         mend: "maple run POLICY --labels 1-4094  # if hosts and equipment between switches use no VLAN tags",
     },
