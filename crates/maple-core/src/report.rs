@@ -224,6 +224,13 @@ pub enum Report {
         /// What the switch said, and about which rule.
         what: Arc<str>,
     },
+    /// A switch said that it has several tables, and refused a rule that each of them must have. From now on one is used.
+    OneTable {
+        /// The switch.
+        switch: Dpid,
+        /// What the switch said, and about which rule.
+        what: Arc<str>,
+    },
     /// A switch said that it has bundles, and refused one. Its updates take two steps instead.
     BundleRefused {
         /// The switch.
@@ -245,7 +252,7 @@ pub enum Report {
         /// What it was asked for.
         what: Counted,
     },
-    /// An audit found a switch with other rules than it is to have. They were put right.
+    /// An audit found a switch with other rules than it is to have, and another one that they were put right.
     RulesRepaired {
         /// The switch.
         switch: Dpid,
@@ -257,6 +264,24 @@ pub enum Report {
         unknown: usize,
         /// One of them.
         example: Box<str>,
+    },
+    /// A switch still, or again, has other rules than it is to have after they were put right. It is tried again.
+    RulesNotRepaired {
+        /// The switch.
+        switch: Dpid,
+        /// How many are wrong.
+        count: usize,
+        /// One of them.
+        example: Box<str>,
+    },
+    /// The meters of a switch were not those that Maple made. They were put right.
+    MetersRepaired {
+        /// The switch.
+        switch: Dpid,
+        /// How many it did not have.
+        missing: usize,
+        /// How many did something else.
+        altered: usize,
     },
     /// A rule that another controller or person made takes packets from ours.
     ForeignRule {
@@ -408,6 +433,11 @@ impl fmt::Display for Report {
                 write!(f, "switch {switch} can't have the meters of routes: {why}; packets are not limited there")
             }
             Report::RuleRefused { switch, what } => write!(f, "switch {switch} refused a rule: {what}"),
+            Report::OneTable { switch, what } => write!(
+                f,
+                "switch {switch} says that it has more tables than it takes rules in: from now on one is used, and it \
+                 connects again; it refused {what}"
+            ),
             Report::BundleRefused { switch, why } => {
                 write!(f, "switch {switch} refused a bundle of changes ({why}); its updates take two steps from now on")
             }
@@ -422,6 +452,16 @@ impl fmt::Display for Report {
                 f,
                 "switch {switch} did not have the rules that it is to have: {missing} were missing, {altered} altered, \
                  {unknown} unknown; put right, for example {example}"
+            ),
+            Report::RulesNotRepaired { switch, count, example } => write!(
+                f,
+                "switch {switch} does not have the rules that it is to have, although they were sent: {count} are wrong, \
+                 for example {example}; somebody else changes them, or the switch does not do what it confirms"
+            ),
+            Report::MetersRepaired { switch, missing, altered } => write!(
+                f,
+                "switch {switch} did not have the meters that Maple made: {missing} were missing, {altered} altered; made \
+                 again"
             ),
             Report::ForeignRule { switch, foreign, taken_from, first } => write!(
                 f,

@@ -145,6 +145,8 @@ impl World {
                 | Effect::Adopted { .. }
                 | Effect::ListenerPacket(_)
                 | Effect::Live { .. }
+                | Effect::Reconnect { .. }
+                | Effect::AskPorts { .. }
                 | Effect::Poll { .. } => {}
             }
         }

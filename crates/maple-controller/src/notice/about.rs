@@ -57,10 +57,13 @@ fn about_report(report: &Report) -> (Source, &'static str) {
         Report::PolicyWrites { .. } | Report::PolicyNotAFunction { .. } => (Source::Program, "policy"),
         Report::NotLabelled { ingress: dpid, .. }
         | Report::RuleRefused { switch: dpid, .. }
+        | Report::OneTable { switch: dpid, .. }
         | Report::BundleRefused { switch: dpid, .. }
         | Report::NotMetered { switch: dpid, .. }
         | Report::CountersRefused { switch: dpid, .. }
         | Report::RulesRepaired { switch: dpid, .. }
+        | Report::RulesNotRepaired { switch: dpid, .. }
+        | Report::MetersRepaired { switch: dpid, .. }
         | Report::ForeignRule { switch: dpid, .. }
         | Report::RulesLost { switch: dpid, .. } => (Source::Switch(*dpid), "rules"),
         // Reports of later versions.

@@ -20,7 +20,7 @@ const WHOLE_PACKETS: u16 = 0xffff;
 /// `OFPC_FRAG_NORMAL`: fragments are handled like other packets.
 const FRAGMENTS_NORMAL: u16 = 0;
 /// The most ports of a switch.
-const MAX_PORTS: usize = 1 << 16;
+pub(super) const MAX_PORTS: usize = 1 << 16;
 /// The number of the bundle that is opened to see whether the switch has bundles.
 const PROBE: u32 = u32::MAX;
 

@@ -25,6 +25,7 @@ mod keepalive;
 mod negotiate;
 mod output;
 mod pieces;
+mod ports;
 mod table_sizes;
 
 #[cfg(test)]
@@ -47,6 +48,7 @@ pub use negotiate::Incompatible;
 use negotiate::{negotiate, our_hello};
 pub use output::{CloseReason, Output, ProtocolWarning, SwitchInfo};
 use pieces::AllRules;
+use ports::PortsRequest;
 pub use table_sizes::TableSize;
 use table_sizes::TableSizes;
 
@@ -130,6 +132,8 @@ pub struct Session {
     all_rules: Vec<AllRules>,
     /// The open question about its tables.
     table_sizes: TableSizes,
+    /// The open question about its ports.
+    ports_request: Option<PortsRequest>,
     /// Whether the switch reports all rules when it is asked for those with some cookies.
     ignores_cookies: bool,
     /// The open request for the switch's configuration.
@@ -152,6 +156,7 @@ impl Session {
             reading: None,
             all_rules: Vec::new(),
             table_sizes: TableSizes::default(),
+            ports_request: None,
             ignores_cookies: false,
             config_request: None,
             next_xid: 1,
@@ -360,6 +365,11 @@ impl Session {
             }
             (Phase::Up, Message::StatsReply(reply)) if is_piece => {
                 self.piece_part(now, header.xid, reply, out);
+            }
+            (Phase::Up, message @ (Message::StatsReply(_) | Message::FeaturesReply(_) | Message::Error(_)))
+                if self.ports_request.as_ref().is_some_and(|request| request.is_answered_by(header.xid)) =>
+            {
+                self.ports_part(message, out);
             }
             (Phase::Up, Message::StatsReply(reply)) if self.table_sizes.awaits(header.xid) => {
                 self.table_sizes_part(header.xid, &reply, out);

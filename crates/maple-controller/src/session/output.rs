@@ -30,6 +30,8 @@ pub enum Output {
     Flows(Vec<InstalledFlow>),
     /// The switch's tables, as `Session::ask_for_table_sizes` requested.
     TableSizes(Vec<TableSize>),
+    /// The switch's ports, as `Session::ask_for_ports` requested.
+    Ports(Vec<Port>),
     /// Pass this message to the engine or the handler: packet-in, port-status, flow-removed, error, barrier reply or
     /// statistics.
     Deliver {
@@ -174,6 +176,9 @@ pub enum CloseReason {
     /// An auxiliary connection.
     #[error("auxiliary connection {0}: Maple uses main connections only")]
     Auxiliary(u8),
+    /// The switch takes no rules in tables that it says it has. It gets another layout of its tables.
+    #[error("the switch takes no rules in some of its tables: it gets the layout for one table when it is back")]
+    OneTable,
     /// Another connection, which is alive, has this datapath id.
     #[error("datapath id {0} belongs to another connection, which is alive")]
     Duplicate(Dpid),

@@ -60,6 +60,8 @@ pub(crate) struct Connection {
     pub readable: bool,
     /// The earliest time at which unread data can have arrived; `None` if everything is read.
     pub waiting_since: Option<Time>,
+    /// Whether it was said that its version cannot express a message.
+    pub is_unencodable_told: bool,
     /// Whether the peer has closed its side. Then reading continues to the end of the stream.
     pub read_closed: bool,
     /// Whether it is in the list of connections to read.
@@ -190,6 +192,7 @@ impl Connection {
             timer: None,
             overdue: None,
             claimants: Vec::new(),
+            is_unencodable_told: false,
         }
     }
 

@@ -15,6 +15,7 @@ use super::connection::{Connection, ConnectionState};
 use super::mailbox::ShardMessage;
 use crate::discovery::{Anomaly, Attachment, DiscoveryOutput, PeerMessage};
 use crate::notice::Notice;
+use crate::session::CloseReason;
 use crate::time::until;
 
 /// A longer turn is too long: echoes and other switches would wait.
@@ -218,6 +219,18 @@ impl Shard {
                 }
                 self.act(now, slot);
                 self.switch_known(slot, dpid);
+            }
+            Effect::Reconnect { dpid } => {
+                if let Some(slot) = self.by_dpid.get(&dpid).copied() {
+                    self.close(now, slot, CloseReason::OneTable);
+                }
+            }
+            Effect::AskPorts { dpid } => {
+                let Some(slot) = self.by_dpid.get(&dpid).copied() else { return };
+                if let Some(session) = self.connections.get(slot).and_then(|connection| connection.session()) {
+                    session.ask_for_ports(&mut self.outputs);
+                }
+                self.act(now, slot);
             }
             Effect::Remember(leaves) => self.returns.note(leaves),
             Effect::Departed { dpid, leaves, surroundings } => self.returns.departed(dpid, leaves, surroundings),

@@ -5,7 +5,12 @@
 //! sent, and after an answer a rest of [`REST_FACTOR`] times as long as the answer took.
 //!
 //! What is wrong is only noticed here. To put it right, all rules are read and compared again, and the difference is
-//! sent in a safe order ([`Engine::reread`]), as after a refusal.
+//! sent in a safe order ([`Engine::reread`]), as after a refusal. Another audit follows soon, since a switch may confirm
+//! what it has not done. Only when it finds the rules right, they are said to be put right. If it does not, that is an
+//! error, and the next tries come after pauses that grow.
+//!
+//! The switch is asked for its meters too, if it has some of ours (`meters.rs`). They are known before its rules are, so
+//! that a rule that is sent again finds its meter.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,6 +18,7 @@ use std::time::Duration;
 use maple_wire::msg::stats::{FlowStatsRequest, ReplyBody, RequestBody, StatsReply, StatsRequest};
 use maple_wire::{Constraint, Dpid, Match, Message, Version, print};
 
+use super::backoff::Backoff;
 use super::cookies::{is_live, is_ours};
 use super::polls::REST_FACTOR;
 use super::switch::Switch;
@@ -25,6 +31,8 @@ use crate::update::{EntryKey, key_of};
 
 /// How long after a switch could not be asked it is asked again.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long after wrong rules were noticed the switch is asked whether they are right now.
+const CONFIRM_AFTER: Duration = Duration::from_millis(250);
 /// The first audits of switches are spread over the period in so many steps.
 const STEPS: u32 = 16;
 /// The most foreign rules that an audit compares with ours. Others have their turn in the next one.
@@ -41,6 +49,22 @@ pub(super) struct Audits {
     judged: BTreeSet<(u8, EntryKey)>,
     /// The rules of others in the last answer.
     foreign: Vec<(u8, Rule)>,
+    /// What was wrong, until an audit finds that it is right.
+    repair: Option<Repair>,
+}
+
+/// Rules that were wrong, and are being put right.
+#[derive(Debug)]
+struct Repair {
+    missing: usize,
+    altered: usize,
+    unknown: usize,
+    example: Box<str>,
+    /// Where they are.
+    places: BTreeSet<u64>,
+    /// The audits that found some of them wrong again.
+    failed: Backoff,
+    is_reported: bool,
 }
 
 impl Audits {
@@ -82,6 +106,9 @@ impl Engine {
             // The switch takes longer than the period to answer.
             return self.plan_audit(dpid, self.options.audit);
         }
+        let meters = switch.ask_for_meters_there();
+        self.after.extend(meters.map(|(xid, message)| Effect::Poll { dpid, xid, message }));
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let xid = switch.tables.take_xid();
         switch.tables.begin_audit(xid);
         switch.audits.asked = now;
@@ -110,8 +137,6 @@ impl Engine {
         if let ReplyBody::Flow(flows) = &mut reply.body {
             // They are no rules of the tables.
             flows.retain(|flow| !is_live(flow.cookie));
-            // OpenFlow 1.0 has one table, whatever number a switch gives it.
-            flows.iter_mut().filter(|_| switch.version() == Version::Of10).for_each(|flow| flow.table_id = 0);
             switch.tables.audit_part(flows, is_ours);
         }
         if reply.more() {
@@ -120,24 +145,68 @@ impl Engine {
         switch.drops.end_reading();
         let took = Duration::from_nanos(self.now.0.saturating_sub(switch.audits.asked.0));
         let findings = switch.tables.end_audit();
-        self.plan_audit(dpid, self.options.audit.max(took * REST_FACTOR));
+        let rest = took * REST_FACTOR;
+        self.plan_audit(dpid, self.options.audit.max(rest));
         self.stats.audits += 1;
         if let Some(findings) = findings {
             self.judge_foreign(dpid, &findings.foreign);
             self.keep_foreign(dpid, &findings.foreign);
-            self.repair(dpid, findings);
+            self.repair(dpid, findings, rest);
         }
     }
 
-    /// Puts right what is wrong.
-    fn repair(&mut self, dpid: Dpid, findings: Findings) {
-        let count = findings.count();
-        let Findings { missing, altered, unknown, example: Some((table, rule)), .. } = findings else { return };
-        let Some(version) = self.switches.get(&dpid).map(|switch| switch.version()) else { return };
-        self.stats.rules_repaired += count as u64;
-        let example = line(version, table, &rule).into();
+    /// Puts right what is wrong, and says what is right again. The switch rests so long before it is asked again.
+    fn repair(&mut self, dpid: Dpid, findings: Findings, rest: Duration) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let version = switch.version();
+        let is_unjudged = |before: &Repair| before.places.iter().any(|place| findings.unjudged.contains(place));
+        if findings.example.is_none() && switch.audits.repair.as_ref().is_some_and(is_unjudged) {
+            // What puts them right is on its way.
+            return self.plan_audit(dpid, RETRY.max(rest));
+        }
+        let before = switch.audits.repair.take();
+        let is_again = before.as_ref().is_some_and(|before| !before.places.is_disjoint(&findings.places));
+        let before = if is_again {
+            before
+        } else {
+            before.into_iter().for_each(|before| self.report_repaired(dpid, before));
+            None
+        };
+        let Findings { missing, altered, unknown, example: Some((table, rule)), places, .. } = findings else { return };
+        let example: Box<str> = line(version, table, &rule).into();
+        let Some(mut repair) = before else {
+            let (failed, is_reported) = (Backoff::default(), false);
+            self.set_repair(dpid, Repair { missing, altered, unknown, example, places, failed, is_reported });
+            self.plan_audit(dpid, CONFIRM_AFTER.max(rest));
+            return self.reread(dpid);
+        };
+        if repair.failed.is_over(self.now) {
+            repair.missing = repair.missing.max(missing);
+            repair.altered = repair.altered.max(altered);
+            repair.unknown = repair.unknown.max(unknown);
+            let until = repair.failed.fail(self.now);
+            // Once, somebody may just have changed them again.
+            if repair.failed.failures() > 1 && !std::mem::replace(&mut repair.is_reported, true) {
+                let count = missing + altered + unknown;
+                self.report(Report::RulesNotRepaired { switch: dpid, count, example });
+            }
+            let pause = Duration::from_nanos(until.0.saturating_sub(self.now.0));
+            self.plan_audit(dpid, pause.max(rest));
+            self.reread(dpid);
+        }
+        self.set_repair(dpid, Repair { places, ..repair });
+    }
+
+    fn set_repair(&mut self, dpid: Dpid, repair: Repair) {
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.audits.repair = Some(repair);
+        }
+    }
+
+    fn report_repaired(&mut self, dpid: Dpid, repair: Repair) {
+        let Repair { missing, altered, unknown, example, .. } = repair;
+        self.stats.rules_repaired += (missing + altered + unknown) as u64;
         self.report(Report::RulesRepaired { switch: dpid, missing, altered, unknown, example });
-        self.reread(dpid);
     }
 
     fn keep_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {

@@ -279,6 +279,16 @@ pub enum Effect {
         /// The switch.
         dpid: Dpid,
     },
+    /// End the connection to a switch, which connects again. It then gets another layout of its tables.
+    Reconnect {
+        /// The switch.
+        dpid: Dpid,
+    },
+    /// Ask a switch for its ports. Those that are not as they were are told by [`Event::PortStatus`].
+    AskPorts {
+        /// The switch.
+        dpid: Dpid,
+    },
     /// What the next run of the controller is to know: each leaf that came or changed, and each that has gone (`None`).
     /// Only if [`super::Options::remember`].
     Remember(Vec<(LeafId, Option<Witness>)>),

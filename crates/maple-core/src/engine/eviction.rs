@@ -114,6 +114,9 @@ impl Engine {
 
     /// Handles statistics, or a part of them.
     pub(super) fn flow_stats(&mut self, dpid: Dpid, xid: u32, mut reply: StatsReply) {
+        if let (Some(switch), ReplyBody::Flow(flows)) = (self.switches.get(&dpid), &mut reply.body) {
+            switch.arrange(flows);
+        }
         if let ReplyBody::Flow(flows) = &reply.body {
             self.read_drops(dpid, flows);
         }
@@ -124,6 +127,9 @@ impl Engine {
             return self.audit_answered(dpid, &mut reply);
         }
         let reply = &reply;
+        if self.is_meter_audit(dpid, xid) {
+            return self.meters_read(dpid, reply);
+        }
         if self.is_rule_count(dpid, xid) {
             return self.rule_count_answered(dpid, xid, reply);
         }
@@ -146,7 +152,9 @@ impl Engine {
 
     /// The switch refuses statistics, so the least recently used leaves are evicted.
     pub(super) fn statistics_refused(&mut self, dpid: Dpid, xid: u32) {
-        if self.is_audit(dpid, xid) {
+        if self.is_meter_audit(dpid, xid) {
+            self.meters_not_read(dpid, true);
+        } else if self.is_audit(dpid, xid) {
             self.audit_failed(dpid, true);
         } else if self.is_rule_count(dpid, xid) {
             self.end_rule_count(dpid, xid);

@@ -15,6 +15,7 @@ use crate::compile::LeafAction;
 use crate::ids::LeafId;
 use crate::labels::LabelRuleChanges;
 use crate::rule::Rule;
+use crate::update::key_of;
 
 impl Engine {
     /// Updates the switches that changed in this batch.
@@ -106,7 +107,7 @@ impl Engine {
         }
         let cookie = |label| cookie(self.options.epoch, Some(LeafId(label)));
         let LabelRuleChanges { changes, confirms } = switch.labels.take_changes(cookie);
-        switch.tables.record_shared_changes(switch.shared_table(), switch.version(), Source::Labels, changes);
+        switch.tables.record_shared_changes(switch.shared_table(), Source::Labels, changes);
         if !confirms.is_empty() {
             switch.tables.wait(Waiter::Labels(confirms));
         }
@@ -124,7 +125,7 @@ impl Engine {
         match switch.three_tables {
             true => switch.tables.record_changes(INGRESS, changes),
             false => {
-                switch.tables.record_shared_changes(switch.shared_table(), switch.version(), Source::Ingress, changes);
+                switch.tables.record_shared_changes(switch.shared_table(), Source::Ingress, changes);
             }
         }
     }
@@ -138,10 +139,10 @@ impl Engine {
         }
         let capacity = switch.capacity.of_hosts(self.now, |table| switch.tables.count(table));
         own.entry(CLASSIFIER).or_default().extend(switch.host_rules.take_changes(capacity));
-        let (shared_table, version) = (switch.shared_table(), switch.version());
+        let shared_table = switch.shared_table();
         for (table, changes) in own {
             match table == shared_table {
-                true => switch.tables.record_shared_changes(table, version, Source::Own, changes),
+                true => switch.tables.record_shared_changes(table, Source::Own, changes),
                 false => switch.tables.record_changes(table, changes),
             }
         }
@@ -153,9 +154,7 @@ impl Engine {
         let state = self.store.snapshot();
         let mut first = classifier(switch, &state, &self.options, own);
         // A rule that was just refused is tried again later (`retry_refused_rules`), not now.
-        let is_refused = |table: u8, rule: &Rule| {
-            switch.refused.iter().any(|(t, p, m)| (*t, *p, m) == (table, rule.priority, &rule.matching))
-        };
+        let is_refused = |table: u8, rule: &Rule| switch.refused.has(table, &key_of(rule));
         let miss = |table: u8| Some(table_miss(own)).filter(|rule| !is_refused(table, rule));
         // Packets without a classifier rule come to the controller, which is slow but right.
         first.retain(|rule| !is_refused(CLASSIFIER, rule));

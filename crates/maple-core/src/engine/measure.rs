@@ -164,6 +164,9 @@ impl Engine {
 
     /// A poll was not sent, because too much already waits for the switch.
     pub(super) fn poll_unsent(&mut self, dpid: Dpid, xid: u32) {
+        if self.is_meter_audit(dpid, xid) {
+            return self.meters_not_read(dpid, false);
+        }
         if self.is_audit(dpid, xid) {
             return self.audit_failed(dpid, false);
         }

@@ -5,6 +5,10 @@
 //! sweeps in a row: by then the rules that were being deleted are gone. A switch that has refused a meter gets no more
 //! meters. Packets under limits then go through the controller, unlimited, and a report says so.
 //!
+//! Somebody may delete or alter a meter. Open vSwitch deletes the rules that name it, too, and reports neither in
+//! OpenFlow 1.3. So audits ask for the meters ([`Switch::ask_for_meters_there`]): those that are not as they were made are
+//! made again. And if a rule is refused because of its meter, the meter is made again with the next try.
+//!
 //! A switch that reconnects may still have meters of the earlier connection under these numbers. Adding one of them
 //! fails, which is not reported, and the modification after it sets the right values.
 
@@ -12,15 +16,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use maple_wire::msg::stats::{MeterConfig, ReplyBody, RequestBody, StatsReply, StatsRequest};
 use maple_wire::msg::{Band, BandKind, ErrorMsg, Message, MeterMod};
 use maple_wire::{Dpid, Instruction, Version};
 
 use super::switch::Switch;
 use super::tables::Requests;
 use super::timers::Timer;
-use super::{Effect, Engine};
+use super::{Effect, Engine, Time};
 use crate::report::Report;
 use crate::route::{Limit, Meter, Unit};
+use crate::rule::Rule;
 
 /// The numbers of our meters. Lower numbers are left to others.
 const FIRST: u32 = 0x8000;
@@ -40,8 +46,13 @@ const DELETE: u16 = 2;
 const KILOBITS: u16 = 1;
 const PACKETS: u16 = 2;
 const BURST: u16 = 4;
-/// `OFPET_METER_MOD_FAILED` with `OFPMMFC_METER_EXISTS` (1.3 §7.4.4).
-const EXISTS: (u16, u16) = (12, 1);
+/// `OFPET_METER_MOD_FAILED`, also with `OFPMMFC_METER_EXISTS` (1.3 §7.4.4).
+const METER_MOD_FAILED: u16 = 12;
+const EXISTS: (u16, u16) = (METER_MOD_FAILED, 1);
+/// A meter that a refused rule has shown to be missing is made again at most so often.
+const LOST_FOR: Duration = Duration::from_secs(30);
+/// `OFPM_ALL`.
+const ALL_METERS: u32 = 0xffff_ffff;
 
 /// The meters of a switch.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +67,22 @@ pub(super) struct Meters {
     /// The latest requests, each with whether it adds a meter.
     asked: Vec<(u32, bool)>,
     is_refused: bool,
+    /// An audit of them that goes on.
+    audit: Option<MeterAudit>,
+    /// The switch does not report its meters.
+    is_unreadable: bool,
+    /// Meters whose absence a refused rule has shown, and when.
+    lost: BTreeMap<u32, Time>,
+}
+
+/// An audit of meters.
+#[derive(Clone, Debug)]
+struct MeterAudit {
+    xid: u32,
+    /// The meters that the switch was to have when it was asked, and has not reported.
+    missing: BTreeSet<u32>,
+    /// Those that it has reported otherwise than they are to be.
+    altered: BTreeSet<u32>,
 }
 
 impl Meters {
@@ -114,6 +141,59 @@ impl Meters {
         gone
     }
 
+    /// The switch is asked for its meters by the message with this id, if it is to have some.
+    fn begin_audit(&mut self, xid: impl FnOnce() -> u32) -> Option<u32> {
+        if self.made.is_empty() || self.is_refused || self.is_unreadable {
+            return None;
+        }
+        let xid = xid();
+        self.audit = Some(MeterAudit { xid, missing: self.made.clone(), altered: BTreeSet::new() });
+        Some(xid)
+    }
+
+    fn is_audited_by(&self, xid: u32) -> bool {
+        self.audit.as_ref().is_some_and(|audit| audit.xid == xid)
+    }
+
+    /// The switch reports some of its meters.
+    fn audit_part(&mut self, meters: &[MeterConfig]) {
+        let Some(audit) = &mut self.audit else { return };
+        for meter in meters {
+            if audit.missing.remove(&meter.meter)
+                && let Some(limit) = self.limits.get(&meter.meter)
+                && !is_as_made(meter, limit)
+            {
+                audit.altered.insert(meter.meter);
+            }
+        }
+    }
+
+    /// The switch has reported all its meters. Returns the requests that put them right, and how many are missing and
+    /// altered.
+    fn end_audit(&mut self) -> (Vec<MeterMod>, usize, usize) {
+        let Some(MeterAudit { missing, altered, .. }) = self.audit.take() else { return (Vec::new(), 0, 0) };
+        let there = |numbers: BTreeSet<u32>| -> Vec<u32> { numbers.intersection(&self.made).copied().collect() };
+        let (missing, altered) = (there(missing), there(altered));
+        let all = missing.iter().flat_map(|number| [(ADD, number), (MODIFY, number)]);
+        let all = all.chain(altered.iter().map(|number| (MODIFY, number)));
+        let request = |(command, number): (u16, &u32)| Some(request(command, *number, self.limits.get(number)?));
+        (all.filter_map(request).collect(), missing.len(), altered.len())
+    }
+
+    /// A rule that names these meters was refused because of them. Returns whether to make them again.
+    fn lose(&mut self, now: Time, numbers: impl IntoIterator<Item = u32>) -> bool {
+        let mut is_news = false;
+        for number in numbers {
+            let is_old = self.lost.get(&number).is_none_or(|lost| *lost + LOST_FOR <= now);
+            if is_old && self.made.remove(&number) {
+                self.lost.insert(number, now);
+                is_news = true;
+            }
+        }
+        self.lost.retain(|_, lost| now < *lost + LOST_FOR);
+        is_news
+    }
+
     fn is_empty(&self) -> bool {
         self.limits.is_empty()
     }
@@ -144,6 +224,18 @@ fn metered(instruction: &Instruction) -> Option<u32> {
     }
 }
 
+/// Whether a switch reports a meter as it was made. A switch may count, and may say what burst it has chosen itself.
+fn is_as_made(there: &MeterConfig, limit: &Limit) -> bool {
+    let made = request(ADD, there.meter, limit);
+    let is_same = |(is, was): (&Band, &Band)| {
+        (&is.kind, is.rate) == (&was.kind, was.rate) && (limit.burst == 0 || is.burst == was.burst)
+    };
+    let units = KILOBITS | PACKETS;
+    there.flags & units == made.flags & units
+        && there.bands.len() == made.bands.len()
+        && there.bands.iter().zip(&made.bands).all(is_same)
+}
+
 fn request(command: u16, meter: u32, limit: &Limit) -> MeterMod {
     let unit = match limit.unit {
         Unit::Kilobits => KILOBITS,
@@ -162,6 +254,13 @@ impl Switch {
         }
         let requests = self.meters.missing_for(messages);
         self.ask_for_meters(requests)
+    }
+
+    /// The request for the meters that the switch has, for an audit, if it is to have some.
+    pub(super) fn ask_for_meters_there(&mut self) -> Option<(u32, Message)> {
+        let xid = self.meters.begin_audit(|| self.tables.take_xid())?;
+        let request = StatsRequest::new(RequestBody::MeterConfig(ALL_METERS));
+        Some((xid, Message::StatsRequest(request)))
     }
 
     fn ask_for_meters(&mut self, requests: Vec<MeterMod>) -> Requests {
@@ -220,6 +319,54 @@ impl Engine {
         });
     }
 
+    /// Whether a request was for the meters of a switch.
+    pub(super) fn is_meter_audit(&self, dpid: Dpid, xid: u32) -> bool {
+        self.switches.get(&dpid).is_some_and(|switch| switch.meters.is_audited_by(xid))
+    }
+
+    /// The switch has reported its meters, or some of them.
+    pub(super) fn meters_read(&mut self, dpid: Dpid, reply: &StatsReply) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        if let ReplyBody::MeterConfig(meters) = &reply.body {
+            switch.meters.audit_part(meters);
+        }
+        if reply.more() {
+            return;
+        }
+        let (requests, missing, altered) = switch.meters.end_audit();
+        if requests.is_empty() {
+            return;
+        }
+        let requests = switch.ask_for_meters(requests);
+        self.stats.meters_repaired += (missing + altered) as u64;
+        self.report(Report::MetersRepaired { switch: dpid, missing, altered });
+        self.with_switch(dpid, |engine, switch| {
+            engine.send_in_turn(switch, requests.into_iter().map(|(xid, message)| Effect::Send { dpid, xid, message }));
+            true
+        });
+    }
+
+    /// The switch was not asked for its meters, or refuses to report them.
+    pub(super) fn meters_not_read(&mut self, dpid: Dpid, is_refused: bool) {
+        if let Some(switch) = self.switches.get_mut(&dpid) {
+            switch.meters.audit = None;
+            switch.meters.is_unreadable |= is_refused;
+        }
+    }
+
+    /// Whether a rule was refused because its meter is not there. Then it is made again.
+    pub(super) fn meter_is_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return false };
+        let is_it = error.kind == METER_MOD_FAILED
+            && switch.meters.lose(self.now, rule.instructions.iter().filter_map(metered).collect::<Vec<_>>());
+        if is_it {
+            self.stats.meters_repaired += 1;
+            self.report(Report::MetersRepaired { switch: dpid, missing: 1, altered: 0 });
+            self.reread(dpid);
+        }
+        is_it
+    }
+
     /// Whether an error is about a meter. If so, the leaves under limits are withdrawn, and get no meter there any
     /// more.
     pub(super) fn meter_refused(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
@@ -273,6 +420,42 @@ mod tests {
         assert_eq!(commands(&meters.sweep(&nobody)), [(DELETE, number)]);
         assert!(meters.is_empty());
         assert_ne!(meters.number(&limit("a")), Some(number), "a number is not reused at once");
+    }
+
+    #[test]
+    fn an_audit_finds_meters_that_are_missing_or_altered() {
+        let mut meters = Meters::default();
+        assert_eq!(meters.begin_audit(|| 1), None, "there are none");
+        let numbers = ["a", "b", "c"].map(|name| meters.number(&limit(name)).unwrap());
+        for number in numbers {
+            meters.missing_for(&rule(number));
+        }
+        let there = |number: u32, rate| {
+            let bands = vec![Band { rate, burst: 77, kind: BandKind::Drop }];
+            MeterConfig { flags: KILOBITS | 8, meter: number, bands }
+        };
+        assert_eq!(meters.begin_audit(|| 7), Some(7));
+        assert!(meters.is_audited_by(7) && !meters.is_audited_by(8));
+        meters.audit_part(&[there(numbers[0], 1000), there(5, 9), there(numbers[1], 999)]);
+        let (requests, missing, altered) = meters.end_audit();
+        assert_eq!((missing, altered), (1, 1));
+        assert_eq!(commands(&requests), [(ADD, numbers[2]), (MODIFY, numbers[2]), (MODIFY, numbers[1])]);
+        meters.begin_audit(|| 8);
+        meters.audit_part(&numbers.map(|number| there(number, 1000)));
+        assert_eq!(meters.end_audit(), (Vec::new(), 0, 0));
+    }
+
+    #[test]
+    fn a_meter_that_a_refused_rule_lacks_is_made_again_once_in_a_while() {
+        let (mut meters, mut now) = (Meters::default(), Time(1));
+        let number = meters.number(&limit("a")).unwrap();
+        assert!(!meters.lose(now, [number]), "it was not made");
+        assert_eq!(meters.missing_for(&rule(number)).len(), 2);
+        assert!(meters.lose(now, [number]));
+        assert_eq!(meters.missing_for(&rule(number)).len(), 2);
+        assert!(!meters.lose(now, [number]), "it was made just now");
+        now = now + LOST_FOR;
+        assert!(meters.lose(now, [number]));
     }
 
     #[test]

@@ -35,7 +35,7 @@
 //! | decisions | `decide`, `waiting`, `leaf`, `leaves`, `add_leaf`, `reconsider`, `reload`, `restore`, `differences`, `comparison`, `rehearsal`, `invalidate`, `recheck` |
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
 //! | topology and hosts | `topology`, `unreachable`, `segments`, `declare`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
-//! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `capacity`, `eviction`, `await_barriers` |
+//! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `backoff`, `capacity`, `eviction`, `await_barriers` |
 //! | counters and views | `polls`, `rule_counts`, `measure`, `traffic`, `drops/`, `dropped`, `view`, `explain`, `reports` |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -110,6 +110,7 @@ mod unreachable;
 // Tables: what each switch has, and what it is to have.
 mod audit;
 mod await_barriers;
+mod backoff;
 mod capacity;
 mod classifier;
 mod cookies;
@@ -209,6 +210,8 @@ pub struct Engine {
     demand: measure::Demand,
     live: live::LiveWatches,
 
+    /// Switches that turned out to have one table, with the number that they say they have.
+    one_table: BTreeMap<Dpid, u8>,
     waiting: waiting::Waiting,
     /// When the table of a switch with rules of an earlier run was built last, or compared with these.
     last_built: Option<Time>,
@@ -269,6 +272,7 @@ impl Engine {
             reports: reports::Reports::default(),
             demand: measure::Demand::default(),
             live: live::LiveWatches::default(),
+            one_table: BTreeMap::new(),
             waiting: waiting::Waiting::default(),
             last_built: None,
             early_requests: Vec::new(),
@@ -306,11 +310,11 @@ impl Engine {
             self.decide_misses();
             self.read_inbox();
             self.update_copied_announcements();
+            self.end_moves();
             if self.waiting.has_no_misses() && self.leaves.has_no_stale() {
                 if self.dirty.is_empty() {
                     break;
                 }
-            self.end_moves();
                 self.flush_all();
             }
         }
@@ -390,7 +394,11 @@ impl Engine {
     fn on(&mut self, event: Event) {
         match event {
             Event::SwitchUp { dpid, version, features, description, ports, has_bundles } => {
-                let capabilities = Capabilities::of(version, &features).described(&description).bundles(has_bundles);
+                let mut capabilities =
+                    Capabilities::of(version, &features).described(&description).bundles(has_bundles);
+                if self.one_table.get(&dpid) == Some(&capabilities.tables) {
+                    capabilities.tables = 1;
+                }
                 self.switch_up(dpid, capabilities, &ports);
             }
             Event::SwitchDown { dpid } => self.switch_down(dpid),

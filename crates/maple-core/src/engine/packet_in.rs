@@ -8,7 +8,7 @@ use super::cookies::{is_copy, is_live};
 use super::drops::DropCause;
 use super::hosts::PROBE_MAC;
 use super::received_packet::ReceivedPacket;
-use super::{Engine, Stats};
+use super::{Effect, Engine, Stats};
 use crate::network::{Location, Mac, PortKind, PortRole};
 
 impl Engine {
@@ -29,7 +29,11 @@ impl Engine {
         // A packet whose bytes are all here is sent from them. The switch's buffered copy, if any, expires there.
         let buffer_id = if received.is_whole() { maple_wire::msg::NO_BUFFER } else { buffer_id };
         let received = ReceivedPacket { buffer_id, ..received };
-        let kind = self.store.snapshot().port(at).map(|port| port.kind);
+        let port = self.store.snapshot().port(at);
+        if port.is_some_and(|port| !port.up) {
+            self.ask_for_ports(dpid);
+        }
+        let kind = port.map(|port| port.kind);
         if is_copy(cookie) {
             return self.learn_announcement(kind, &received);
         }
@@ -49,6 +53,15 @@ impl Engine {
                 self.admit_new_port_packets(dpid);
                 self.edge_packet_in(received);
             }
+        }
+    }
+
+    /// A port that the switch has reported down sends packets: it may have reported changes in the wrong order.
+    fn ask_for_ports(&mut self, dpid: Dpid) {
+        let now = self.now;
+        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.port_questions.take_try(now)) {
+            self.stats.port_questions += 1;
+            self.out.push(Effect::AskPorts { dpid });
         }
     }
 

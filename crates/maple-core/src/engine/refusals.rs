@@ -10,20 +10,29 @@ use std::time::Duration;
 
 use maple_wire::msg::ErrorMsg;
 use maple_wire::msg::bundle::ONF;
-use maple_wire::{Dpid, Instruction, Version, print};
+use maple_wire::{Dpid, Instruction, Match, Version, print};
 
-use super::Engine;
+use super::backoff::pause;
 use super::cookies::{Subject, subject_of};
-use super::switch::{ROUTES, RouteTable, Stale};
+use super::switch::{INGRESS, LABELS, ROUTES, RouteTable, Stale, Switch};
 use super::tables::{Refused, Waiter};
 use super::timers::Timer;
+use super::{Effect, Engine};
 use crate::labels::Refusal;
 use crate::report::Report;
 use crate::rule::Rule;
+use crate::update::key_of;
 
 /// How long a switch that refused a host's rule gets no rules of hosts. This exceeds the time for which its table
 /// counts as full.
 const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
+
+/// How long a switch that refuses several updates in a row gets no new rules, at first and at most.
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(64);
+
+/// The most switches that are remembered because they have fewer tables than they say.
+const MOST_WITH_ONE_TABLE: usize = 4096;
 
 impl Engine {
     /// The switch refused a request. What was sent with it is taken back, so that the earlier rules, which the switch
@@ -35,11 +44,19 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let (table, rule) = match switch.tables.refuse(xid, is_of_bundle(error, switch.version())) {
             Some(Refused::Rule(table, rule)) => (table, rule),
+            Some(Refused::Deletion(table, rule)) => return self.deletion_refused(dpid, (table, &rule), error),
             Some(Refused::Bundle) => return self.bundle_refused(dpid, error),
             None => return self.statistics_refused(dpid, xid),
         };
-        let what = refusal(switch.version(), table, &rule, error);
+        if self.meter_is_lost(dpid, &rule, error) {
+            return;
+        }
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let full = is_table_full(error, switch.version());
+        if !full && needs_one_table(switch, table, &rule) {
+            return self.fall_back_to_one_table(dpid, (table, &rule), error);
+        }
+        let what = refusal(switch.version(), table, &rule, error);
         if switch.host_rules.refuse(&rule, self.now + HOSTS_CLOSED_FOR) {
             return self.host_rule_refused(dpid, table, full, what);
         }
@@ -60,15 +77,43 @@ impl Engine {
         self.reread(dpid);
     }
 
+    /// The switch refused to delete a rule. It is asked again after a pause that grows.
+    fn deletion_refused(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        let until = switch.tables.postpone_deletion(self.now, table, rule);
+        let what = format!("the deletion of {}", refusal(switch.version(), table, rule, error));
+        self.timers.insert((until, Timer::Refused(dpid)));
+        self.report_refusal(dpid, what);
+        self.reread(dpid);
+    }
+
+    /// The switch said that it has several tables, and takes no rule in one of them. It gets the layout for one table,
+    /// with a new connection.
+    fn fall_back_to_one_table(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
+        let Some(switch) = self.switches.get(&dpid) else { return };
+        let what = refusal(switch.version(), table, rule, error);
+        if self.one_table.len() >= MOST_WITH_ONE_TABLE {
+            self.one_table.pop_first();
+        }
+        // Each table refuses its first rule.
+        if self.one_table.insert(dpid, switch.announced_tables) == Some(switch.announced_tables) {
+            return;
+        }
+        self.stats.refused_rules += 1;
+        self.report(Report::OneTable { switch: dpid, what: what.into() });
+        self.out.push(Effect::Reconnect { dpid });
+    }
+
     /// Notes a refused rule. Returns whether the switch refuses so often that it gets no new rules for a while.
     fn count_refusal(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), full: bool) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
-        switch.refused.push((table, rule.priority, rule.matching.clone()));
+        let again = switch.refused.refuse(self.now, table, key_of(rule));
         switch.stale.classifier = true;
         // Only the first refusal of an update counts: after it the switch is being read and is not ready.
         switch.full_count += u32::from(switch.tables.is_ready());
         let is_hopeless = switch.full_count > 3;
         let until = self.now + backoff(switch.full_count);
+        self.timers.insert((again, Timer::Refused(dpid)));
         if full {
             switch.capacity.on_table_full(table);
         }
@@ -126,9 +171,9 @@ impl Engine {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.route_table = RouteTable::Refused;
             if (table, rule.priority) == (ROUTES, 0) {
-                switch.refused.push((ROUTES, 0, rule.matching.clone()));
+                let again = switch.refused.refuse(self.now, ROUTES, key_of(rule));
                 switch.stale.classifier = true;
-                self.timers.insert((self.now + HOSTS_CLOSED_FOR, Timer::Refused(dpid)));
+                self.timers.insert((again, Timer::Refused(dpid)));
             }
         }
         for route in self.routes.with_rules_at(dpid) {
@@ -167,9 +212,12 @@ impl Engine {
         }
         if let Some(switch) = self.switches.get_mut(&dpid)
             && switch.full_until.is_none()
-            && !std::mem::take(&mut switch.refused).is_empty()
+            && switch.refused.end(self.now)
         {
             self.mark_dirty(dpid, Stale { classifier: true, ..Stale::default() });
+        }
+        if self.switches.get_mut(&dpid).is_some_and(|switch| switch.tables.retry_deletions(self.now)) {
+            self.mark_dirty(dpid, Stale::default());
         }
         if self.switches.get_mut(&dpid).is_some_and(|switch| switch.host_rules.reopen(self.now)) {
             self.mark_dirty(dpid, Stale::default());
@@ -178,8 +226,13 @@ impl Engine {
 }
 
 /// How long a switch that refuses gets no new rules, after the n-th update in a row.
-fn backoff(count: u32) -> std::time::Duration {
-    std::time::Duration::from_secs(1 << count.min(6).saturating_sub(1))
+fn backoff(count: u32) -> Duration {
+    pause(count.saturating_sub(1), SHORTEST_PAUSE, LONGEST_PAUSE)
+}
+
+/// Whether a refused rule is one that the layout with several tables rests on.
+fn needs_one_table(switch: &Switch, table: u8, rule: &Rule) -> bool {
+    switch.three_tables && [INGRESS, LABELS].contains(&table) && (rule.priority, &rule.matching) == (0, &Match::any())
 }
 
 /// The refused rule and the error, in words for people.

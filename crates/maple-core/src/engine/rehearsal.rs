@@ -296,6 +296,8 @@ impl Rehearsal {
                     }
                     Effect::Tried { trial, .. } => trials.push(trial),
                     Effect::Send { .. }
+                    | Effect::Reconnect { .. }
+                    | Effect::AskPorts { .. }
                     | Effect::ListenerPacket(_)
                     | Effect::Live { .. }
                     | Effect::BarriersDone(_)

@@ -85,21 +85,24 @@ stats! {
     polls_postponed,
     /// Times that a switch has said which rules it has, and these were compared with those that it is to have.
     audits,
-    /// Rules that were missing, altered or unknown then.
+    /// Rules that were missing, altered or unknown then, and right at a later audit.
     rules_repaired,
+    /// Meters that were missing or altered at an audit, and were made again.
+    meters_repaired,
     /// Rules of others that take packets from ours.
     foreign_rules,
     /// Leaves examined to find those that an invalidation selects.
     leaves_examined,
     /// Leaves that cannot be installed.
     aborts,
-    /// Times that a route was refused a label, so that its packets go through the controller.
+    /// Times that a route was refused a label, so that its packets go through the controller. Not because a switch or
+    /// link on its way was gone.
     labels_refused,
+    /// Of these, times that a switch had no label left.
+    labels_used_up,
     /// Packets that the controller sent straight out of the egress ports.
     sent_by_controller,
     /// Packet-ins from link ports.
-    /// Of these, times that a switch had no label left.
-    labels_used_up,
     link_packet_ins,
     /// Packet-ins from link ports dropped because their label was not known.
     link_drops,
@@ -121,6 +124,8 @@ stats! {
     announcements,
     /// Packets dropped because only their beginning was captured and the switch did not keep the rest.
     truncated_drops,
+    /// Times that a switch was asked for its ports, because one that it has reported down sends packets.
+    port_questions,
     /// Packet-ins without a port, or from a port that does not exist or is down.
     bad_packet_ins,
     /// Flow-mods sent.

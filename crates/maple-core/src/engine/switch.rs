@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_wire::msg::FlowRemoved;
-use maple_wire::{Constraint, Dpid, Match, PortNo, Version};
+use maple_wire::msg::stats::FlowStats;
+use maple_wire::{Constraint, Dpid, PortNo, Version};
 
 use super::audit::Audits;
+use super::backoff::Backoff;
 use super::cache::VersionedCache;
 use super::capacity::Capacity;
 use super::cookies::{Renamed, cookie, copy_cookie, is_ours, live_number};
@@ -22,7 +24,7 @@ use super::proactive::Proactive;
 use super::restore::Restoring;
 use super::route_rules::RouteRules;
 use super::rule_counts::RuleCounts;
-use super::tables::{Confirmed, Requests, Tables, Waiter};
+use super::tables::{Confirmed, Postponed, Requests, Tables, Waiter};
 use super::{Effect, Engine, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
 use crate::compile::{Table, Target};
@@ -31,7 +33,7 @@ use crate::labels::LabelTable;
 use crate::network::Mac;
 use crate::report::Report;
 use crate::rule::{COMPILED, Rule};
-use crate::update::{Change, entry_key};
+use crate::update::{Change, EntryKey, entry_key};
 
 /// The classifier, or the only table of a switch without three tables.
 pub(super) const CLASSIFIER: u8 = 0;
@@ -46,6 +48,8 @@ pub(super) const ROUTES: u8 = 3;
 pub(super) struct Switch {
     pub dpid: Dpid,
     pub capabilities: Capabilities,
+    /// The number of tables that it says it has. It may turn out to have one (`refusals.rs`).
+    pub announced_tables: u8,
     pub three_tables: bool,
     /// The rules in the table of routes.
     pub route_rules: RouteRules,
@@ -90,6 +94,8 @@ pub(super) struct Switch {
     /// Its counters, and when to ask for them.
     pub polls: Polls,
     pub audits: Audits,
+    /// When it was asked for its ports.
+    pub port_questions: Backoff,
     /// Questions about single rules.
     pub rule_counts: RuleCounts,
     /// What was dropped here in the last minutes.
@@ -100,8 +106,8 @@ pub(super) struct Switch {
     pub full_until: Option<Time>,
     /// The number of updates in a row in which it refused something.
     pub full_count: u32,
-    /// Table, priority and match of rules of the engine's own that it refused lately.
-    pub refused: Vec<(u8, u16, Match)>,
+    /// Rules of the engine's own that it refused lately.
+    pub refused: Postponed,
 }
 
 /// Whether the table of routes may be used.
@@ -134,8 +140,13 @@ impl Switch {
             table: table(&capabilities, options),
             labels: LabelTable::new(dpid, capabilities.version, !three_tables, quarantine(options)),
             // A bundle is committed at once, however many changes a second a switch is to get.
-            tables: Tables::new(options.first_xid, capabilities.bundles && options.flow_mod_rate.is_none()),
+            tables: Tables::new(
+                options.first_xid,
+                capabilities.version,
+                capabilities.bundles && options.flow_mod_rate.is_none(),
+            ),
             pacing: Pacing::default(),
+            announced_tables: capabilities.tables,
             capabilities,
             three_tables,
             route_rules: RouteRules::default(),
@@ -161,19 +172,20 @@ impl Switch {
             meters: Meters::default(),
             polls: Polls::default(),
             audits: Audits::default(),
+            port_questions: Backoff::default(),
             rule_counts: RuleCounts::default(),
             drops: Drops::default(),
             verified_hosts: VersionedCache::default(),
             full_until: None,
             full_count: 0,
-            refused: Vec::new(),
+            refused: Postponed::default(),
         }
     }
 
     /// The switch as it is now, without packets that wait, and without counters. While it keeps the rules of an earlier
     /// run, the copy does not know its rules. If it has no connection, the copy does as if it had one.
     pub fn copy(&self, options: &Options) -> Switch {
-        let unknown = || Tables::new(options.first_xid, false);
+        let unknown = || Tables::new(options.first_xid, self.version(), false);
         Switch {
             three_tables: self.three_tables,
             route_rules: self.route_rules.clone(),
@@ -201,6 +213,27 @@ impl Switch {
 
     pub fn version(&self) -> Version {
         self.capabilities.version
+    }
+
+    /// The table of this layout in which a rule is that the switch reports in a table. `None`: packets don't reach it.
+    ///
+    /// OpenFlow 1.0 has one table, whatever number a switch gives it. Open vSwitch has the tables of 1.3 in 1.0 too, and
+    /// says which one a rule is in; 1.0 uses the first.
+    pub fn table_of_report(&self, table: u8) -> Option<u8> {
+        match self.version() {
+            Version::Of13 => Some(table),
+            Version::Of10 if self.capabilities.narrow && table != 0 => None,
+            Version::Of10 => Some(0),
+        }
+    }
+
+    /// Leaves out the rules that packets don't reach, and puts the others into the tables of this layout.
+    pub fn arrange(&self, flows: &mut Vec<FlowStats>) {
+        flows.retain_mut(|flow| {
+            let table = self.table_of_report(flow.table_id);
+            flow.table_id = table.unwrap_or_default();
+            table.is_some()
+        });
     }
 
     /// The table whose rules come from several sources.
@@ -287,11 +320,21 @@ impl Engine {
         // A temporary rule of this run is looked after elsewhere. One of an earlier run is deleted.
         let epoch = self.options.epoch;
         let is_temporary = |cookie| live_number(epoch, cookie).is_some();
-        let ours = flows.into_iter().filter(|flow| is_ours(flow.cookie) && !is_temporary(flow.cookie));
-        switch.tables.read(ours.map(|flow| {
+        let (ours, others): (Vec<_>, Vec<_>) = flows.into_iter().partition(|flow| is_ours(flow.cookie));
+        let rules = ours.into_iter().filter(|flow| !is_temporary(flow.cookie)).map(|flow| {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
             (table_id, Rule { priority, matching, instructions: instructions.into(), cookie })
-        }));
+        });
+        let (mut reached, mut unreached) = (Vec::new(), Vec::new());
+        for (table, rule) in rules {
+            match switch.table_of_report(table) {
+                Some(table) => reached.push((table, rule)),
+                None => unreached.push(rule),
+            }
+        }
+        switch.tables.read(reached.into_iter());
+        let others: BTreeSet<EntryKey> = others.iter().map(|flow| entry_key(flow.priority, &flow.matching)).collect();
+        switch.tables.set_unreached(unreached, |key| others.contains(key));
         switch.tables.translate_cookies(|cookie| switch.renamed.current(cookie));
         let Switch { capacity, tables, .. } = &mut **switch;
         capacity.on_tables_read(self.now, |table| tables.count(Some(table)));

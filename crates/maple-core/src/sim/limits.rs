@@ -47,7 +47,7 @@ fn send(sim: &mut Sim, dst: u16) -> usize {
 
 /// The rates of the switch's meters.
 fn rates(sim: &mut Sim) -> Vec<u32> {
-    sim.switch(Dpid(1)).unwrap().meters.values().flatten().map(|band| band.rate).collect()
+    sim.switch(Dpid(1)).unwrap().meters.values().flat_map(|(_, bands)| bands).map(|band| band.rate).collect()
 }
 
 fn told(sim: &Sim) -> Vec<String> {

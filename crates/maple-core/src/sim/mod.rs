@@ -55,6 +55,8 @@ mod invalidation;
 #[cfg(test)]
 mod labels;
 #[cfg(test)]
+mod leftovers;
+#[cfg(test)]
 mod limits;
 #[cfg(test)]
 mod live;
@@ -404,6 +406,12 @@ impl Sim {
     pub fn restart(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         switch.flows.clear();
+        self.reconnect(dpid);
+    }
+
+    /// A switch connects again, with its rules.
+    pub fn reconnect(&mut self, dpid: Dpid) {
+        let Some(switch) = self.switches.get_mut(&dpid) else { return };
         switch.bundles.clear();
         // Messages under way between the two are lost with the connection.
         let shard = self.shards[&dpid];
@@ -416,6 +424,15 @@ impl Sim {
         self.away.remove(&dpid);
         self.notify(dpid, Event::SwitchDown { dpid });
         self.announce(dpid);
+    }
+
+    /// A switch tells which of its ports are up.
+    fn tell_ports(&mut self, dpid: Dpid) {
+        for at in self.ports_of(dpid) {
+            let state = if self.ports.get(&at) == Some(&true) { 0 } else { Port::STATE_LINK_DOWN };
+            let port = Port { state, ..Port::new(at.port, [0; 6], "port") };
+            self.notify(dpid, Event::PortStatus { dpid, status: PortStatus { reason: PortReason::Modify, port } });
+        }
     }
 
     /// Another controller deletes one of our rules.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use maple_wire::msg::stats::{AggregateStats, FlowStats, PortStats, ReplyBody, RequestBody, StatsReply};
+use maple_wire::msg::stats::{AggregateStats, FlowStats, MeterConfig, PortStats, ReplyBody, RequestBody, StatsReply};
 use maple_wire::msg::{
     Band, ErrorMsg, FlowMod, FlowModCommand, MeterMod, NO_BUFFER, PacketIn, PacketInReason, PacketOut,
 };
@@ -27,7 +27,7 @@ pub struct SimSwitch {
     pub capacity: usize,
     /// A table, and the maximum number of rules in it.
     pub room_of_table: Option<(u8, usize)>,
-    /// A table for which it accepts no rules.
+    /// The first table for which it accepts no rules.
     pub refuses_table: Option<u8>,
     /// Whether it accepts rules that write metadata.
     pub takes_metadata: bool,
@@ -43,10 +43,15 @@ pub struct SimSwitch {
     pub(super) bundles: BTreeMap<u32, Bundle>,
     /// Whether it accepts meters.
     pub takes_meters: bool,
-    /// Its meters.
-    pub meters: BTreeMap<u32, Vec<Band>>,
+    /// Its meters: their flags and bands.
+    pub meters: BTreeMap<u32, (u16, Vec<Band>)>,
     /// Its rules.
     pub flows: Vec<InstalledFlow>,
+    /// Whether it refuses to delete rules.
+    pub refuses_deletions: bool,
+    /// Rules that are others than their match says, as in Open vSwitch those for untagged packets that were made in 1.0,
+    /// when it speaks 1.3. No strict deletion finds them.
+    pub disguised: Vec<InstalledFlow>,
     /// Whether it reports how many packets its rules counted.
     pub tells: bool,
     /// How many packets and bytes its rules counted, by table, priority and match.
@@ -89,6 +94,8 @@ impl SimSwitch {
             takes_bundles: false,
             bundles: BTreeMap::new(),
             flows: Vec::new(),
+            refuses_deletions: false,
+            disguised: Vec::new(),
             tells: true,
             packets: BTreeMap::new(),
             last_packets: BTreeMap::new(),
@@ -104,7 +111,7 @@ impl SimSwitch {
             0 if is_there => return refuse(1),
             0 if !self.takes_meters => return refuse(8),
             1 if !is_there => return refuse(3),
-            0 | 1 => drop(self.meters.insert(request.meter, request.bands.clone())),
+            0 | 1 => drop(self.meters.insert(request.meter, (request.flags, request.bands.clone()))),
             _ => {
                 let uses = |i: &Instruction| *i == Instruction::Meter(request.meter);
                 assert!(!self.flows.iter().any(|flow| flow.instructions.iter().any(uses)), "a rule needs that meter");
@@ -117,20 +124,22 @@ impl SimSwitch {
     /// Checks whether it could obey a request if there were room.
     pub(super) fn check(&self, request: &FlowMod) -> Result<(), ErrorMsg> {
         if request.command != FlowModCommand::Add {
-            return Ok(());
+            let no_such_table = ErrorMsg { kind: 5, code: 2, data: Vec::new() };
+            return if self.refuses_deletions || request.table_id >= self.tables { Err(no_such_table) } else { Ok(()) };
         }
         if self.version == Version::Of10 && request.table_id != 0 {
             return Err(ErrorMsg { kind: 3, code: 5, data: Vec::new() });
         }
         let unknown = |i: &Instruction| matches!(i, Instruction::Meter(meter) if !self.meters.contains_key(meter));
         if request.instructions.iter().any(unknown) {
-            return Err(ErrorMsg { kind: 12, code: 3, data: Vec::new() });
+            // As Open vSwitch: OFPMMFC_INVALID_METER.
+            return Err(ErrorMsg { kind: 12, code: 2, data: Vec::new() });
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
         if !self.takes_metadata && request.instructions.iter().any(carries) {
             return Err(ErrorMsg { kind: 3, code: 3, data: Vec::new() });
         }
-        if self.refuses_table == Some(request.table_id) {
+        if self.refuses_table.is_some_and(|first| first <= request.table_id) {
             return Err(ErrorMsg { kind: 5, code: 2, data: Vec::new() });
         }
         if request.table_id >= self.tables {
@@ -172,8 +181,22 @@ impl SimSwitch {
                     instructions: request.instructions.clone(),
                 });
             }
-            FlowModCommand::DeleteStrict => {
-                deleted.extend(self.flows.extract_if(.., |flow| same(flow)));
+            FlowModCommand::DeleteStrict | FlowModCommand::Delete => {
+                let (disguised, is_1_0) = (&self.disguised, self.version == Version::Of10);
+                // In 1.0 a deletion is for all tables that a switch may have had in another version.
+                let is_there = |flow: &InstalledFlow| is_1_0 || flow.table_id == request.table_id;
+                let is_meant = |flow: &InstalledFlow| match request.command {
+                    FlowModCommand::Delete => {
+                        let has = sorted(&flow.matching);
+                        sorted(&request.matching).iter().all(|one| has.contains(one))
+                            && (flow.cookie ^ request.cookie) & request.cookie_mask == 0
+                    }
+                    _ => {
+                        (flow.priority, sorted(&flow.matching)) == (priority, sorted(&request.matching))
+                            && !disguised.contains(flow)
+                    }
+                };
+                deleted.extend(self.flows.extract_if(.., |flow| is_there(flow) && is_meant(flow)));
                 for at in deleted.iter().map(place) {
                     let counters = self.packets.remove(&at);
                     self.last_packets.extend(counters.map(|counters| (at, counters)));
@@ -238,6 +261,14 @@ impl SimSwitch {
         }
         if *request == RequestBody::Port(PortNo::ANY) {
             return Ok(StatsReply { flags: 0, body: ReplyBody::Port(self.ports.values().copied().collect()) });
+        }
+        if let RequestBody::MeterConfig(_) = request {
+            let config = |(meter, (flags, bands)): (&u32, &(u16, Vec<Band>))| MeterConfig {
+                flags: *flags,
+                meter: *meter,
+                bands: bands.clone(),
+            };
+            return Ok(StatsReply { flags: 0, body: ReplyBody::MeterConfig(self.meters.iter().map(config).collect()) });
         }
         let (RequestBody::Flow(asked) | RequestBody::Aggregate(asked)) = request else {
             panic!("the engine asks for no {request:?}")

@@ -167,6 +167,8 @@ impl Sim {
                     self.is_up(dpid);
                     self.schedule(Channel::ToSwitch(dpid), Happening::ReadFlows(dpid));
                 }
+                Effect::Reconnect { dpid } => self.reconnect(dpid),
+                Effect::AskPorts { dpid } => self.tell_ports(dpid),
                 Effect::Mail { to, mail } => {
                     let event = Happening::Event(to, Box::new(Event::Mail(mail)));
                     self.schedule(Channel::Mail(shard, to), event);

@@ -2,6 +2,7 @@
 
 mod handshake;
 mod liveness;
+mod ports;
 mod rules;
 mod streams;
 mod tables;
@@ -10,7 +11,7 @@ use maple_wire::msg::stats::{Desc, ReplyBody};
 use maple_wire::msg::{
     BundleControl, Features, Hello, HelloElement, PacketIn, PacketInReason, StatsReply, SwitchConfig,
 };
-use maple_wire::{Match, PortNo};
+use maple_wire::{Match, Port, PortNo};
 
 use super::*;
 use crate::framing::Cut;

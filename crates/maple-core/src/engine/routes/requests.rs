@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use maple_wire::PortNo;
 
+use super::super::backoff::pause;
 use super::path::{LabelledPath, PathState};
 use super::{RouteId, RouteNews, Routes, SharedRoute};
 use crate::ids::{ShardId, Time};
@@ -88,8 +89,7 @@ impl Routes {
     /// A label was refused, so rules may not lead along the current path and cannot lead along the next one.
     pub(super) fn refuse(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
-        let wait = RETRY.saturating_mul(1 << route.refusals.min(6)).min(LONGEST_RETRY);
-        let retry = now + wait;
+        let retry = now + pause(route.refusals, RETRY, LONGEST_RETRY);
         route.refusals += 1;
         let next = route.next.take();
         route.path.state = PathState::Refused { retry };

@@ -9,6 +9,7 @@
 //!
 //! Eight bytes for each rule while the answer comes, and a look-up for each.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use maple_wire::msg::stats::FlowStats;
@@ -22,6 +23,8 @@ use crate::update::{EntryKey, entry_key, key_of};
 const MAX_CHANGED: usize = 1 << 18;
 /// The most foreign rules of a switch that are looked at.
 const MAX_FOREIGN: usize = 256;
+/// The most places of wrong rules that are kept.
+const MAX_PLACES: usize = 1 << 12;
 
 /// What an audit has found.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +37,10 @@ pub(in crate::engine) struct Findings {
     pub unknown: usize,
     /// The first of them, with its table.
     pub example: Option<(u8, Rule)>,
+    /// Where they are, as far as there was room.
+    pub places: BTreeSet<u64>,
+    /// Places that were not judged, because something was about to change there.
+    pub unjudged: FxHashSet<u64>,
     /// Rules that others have made, with their tables.
     pub foreign: Vec<(u8, Rule)>,
 }
@@ -50,13 +57,11 @@ pub(super) struct Audit {
 }
 
 impl Findings {
-    /// How many rules are wrong.
-    pub fn count(&self) -> usize {
-        self.missing + self.altered + self.unknown
-    }
-
-    fn note(&mut self, count: fn(&mut Findings) -> &mut usize, table: u8, rule: impl FnOnce() -> Rule) {
+    fn note(&mut self, count: fn(&mut Findings) -> &mut usize, at: u64, table: u8, rule: impl FnOnce() -> Rule) {
         *count(self) += 1;
+        if self.places.len() < MAX_PLACES {
+            self.places.insert(at);
+        }
         if self.example.is_none() {
             self.example = Some((table, rule()));
         }
@@ -116,11 +121,13 @@ impl Tables {
                 Some(there) => {
                     let is_right = there.cookie == flow.cookie && there.does(&flow.instructions);
                     if audit.seen.insert(place) && !is_right && !audit.changed.contains(&place) {
-                        audit.found.note(|found| &mut found.altered, flow.table_id, rule);
+                        audit.found.note(|found| &mut found.altered, place, flow.table_id, rule);
                     }
                 }
                 None if audit.changed.contains(&place) => {}
-                None if is_ours(flow.cookie) => audit.found.note(|found| &mut found.unknown, flow.table_id, rule),
+                None if is_ours(flow.cookie) => {
+                    audit.found.note(|found| &mut found.unknown, place, flow.table_id, rule);
+                }
                 None if audit.found.foreign.len() < MAX_FOREIGN => audit.found.foreign.push((flow.table_id, rule())),
                 None => {}
             }
@@ -138,10 +145,17 @@ impl Tables {
                     && !changed.contains(&place)
                     && let Some(rule) = rule()
                 {
-                    found.note(|found| &mut found.missing, *table, || rule);
+                    found.note(|found| &mut found.missing, place, *table, || rule);
                 }
             }
         }
+        for (table, key) in self.refused_deletions.entries() {
+            let there = self.installed.get(table).and_then(|installed| installed.get(key));
+            if let Some(there) = there.filter(|_| seen.contains(&place(*table, key))) {
+                found.note(|found| &mut found.unknown, place(*table, key), *table, || there.at(key));
+            }
+        }
+        found.unjudged = changed;
         Some(found)
     }
 }

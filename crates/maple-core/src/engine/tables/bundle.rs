@@ -10,6 +10,7 @@
 use maple_wire::msg::bundle::{ATOMIC, ORDERED};
 use maple_wire::msg::{BundleAdd, BundleControl, Message};
 
+use super::deletions::ByCookie;
 use super::{Requests, Tables, Unconfirmed};
 use crate::engine::Time;
 use crate::update::Change;
@@ -61,12 +62,15 @@ impl Tables {
     }
 
     /// Sends a bundle with these changes, which are not made before [`Tables::commit`].
-    pub(super) fn prepare(&mut self, changes: impl Iterator<Item = (u8, Change)>, out: &mut Requests) -> Bundle {
+    pub(super) fn prepare(&mut self, changes: Vec<(u8, Change)>, out: &mut Requests) -> Bundle {
+        // All changes of a bundle are made at once.
+        let ByCookie { mut in_turn, at_last } = self.deletions_by_cookie(&changes);
+        in_turn.extend(at_last);
         let number = self.send_control(None, BundleControl::OPEN, out);
         let mut sent = Vec::new();
         for (table, change) in changes {
             let xid = self.take_xid();
-            let message = Box::new(Message::FlowMod(super::flow_mod(table, &change)));
+            let message = Box::new(Message::FlowMod(super::flow_mod(table, &change, &in_turn)));
             out.push((xid, Message::BundleAdd(BundleAdd { bundle: number, flags: FLAGS, message })));
             self.unconfirmed.push_back((xid, Unconfirmed::FlowMod { table, change: change.clone() }));
             sent.push((xid, table, change));

@@ -43,7 +43,7 @@ impl Play {
     fn new(seed: u64, bundles: bool) -> Play {
         let mut switch = SimSwitch::new(Dpid(1), Version::Of13);
         (switch.takes_bundles, switch.capacity) = (bundles, 5);
-        let mut tables = Tables::new(1, bundles);
+        let mut tables = Tables::new(1, Version::Of13, bundles);
         tables.read(std::iter::empty());
         tables.compare_all(1, BTreeMap::new());
         Play {

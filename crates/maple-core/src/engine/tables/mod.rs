@@ -35,7 +35,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use maple_wire::msg::{FlowMod, Message};
+use maple_wire::msg::Message;
 use maple_wire::{Field, Instruction, Version};
 use rustc_hash::FxHashSet;
 
@@ -47,7 +47,9 @@ use crate::update::{Change, EntryKey, Installed, changes, key_of};
 
 mod audit;
 mod bundle;
+mod deletions;
 mod earlier_run;
+mod postponed;
 mod removals;
 mod shared_table;
 mod suspended;
@@ -56,6 +58,8 @@ use audit::Audit;
 pub(super) use audit::Findings;
 pub(super) use audit::place;
 use bundle::Bundle;
+use deletions::{ByCookie, again, flow_mod};
+pub(super) use postponed::Postponed;
 use removals::Removals;
 pub(super) use shared_table::Source;
 use shared_table::{Pending, SharedTable};
@@ -68,6 +72,7 @@ const MAX_ALTERED: usize = 1 << 16;
 /// The tables of one switch.
 #[derive(Clone)]
 pub(super) struct Tables {
+    version: Version,
     /// The rules that the switch has, by table.
     installed: BTreeMap<u8, Installed>,
     /// The entries that may differ from the switch, by table.
@@ -78,6 +83,12 @@ pub(super) struct Tables {
     own: BTreeMap<u8, Vec<Rule>>,
     /// Whether `pending` has all that may differ.
     synchronised: bool,
+    /// Whether the pending changes follow from a reading, so that the switch may have rules of others' making.
+    after_reading: bool,
+    /// Deletions that the switch has refused.
+    refused_deletions: Postponed,
+    /// Rules of an earlier layout that packets don't reach, to be deleted with the next update.
+    unreached: BTreeMap<EntryKey, Rule>,
     phase: Phase,
     /// Whether `installed` is known. Nothing is sent before.
     ready: bool,
@@ -138,6 +149,8 @@ enum Unconfirmed {
 pub(super) enum Refused {
     /// A change of this rule, in this table.
     Rule(u8, Rule),
+    /// The deletion of this rule.
+    Deletion(u8, Rule),
     /// To have a bundle. From now on it gets none.
     Bundle,
 }
@@ -179,15 +192,19 @@ pub(super) struct Confirmed {
 }
 
 impl Tables {
-    /// Tables about which nothing is known, of a switch that has bundles or has none. The first transaction id is
-    /// `first_xid`.
-    pub fn new(first_xid: u32, has_bundles: bool) -> Tables {
+    /// Tables about which nothing is known, of a switch of this version that has bundles or has none. The first
+    /// transaction id is `first_xid`.
+    pub fn new(first_xid: u32, version: Version, has_bundles: bool) -> Tables {
         Tables {
+            version,
             installed: BTreeMap::new(),
             pending: BTreeMap::new(),
             shared: SharedTable::default(),
             own: BTreeMap::new(),
             synchronised: false,
+            after_reading: false,
+            refused_deletions: Postponed::default(),
+            unreached: BTreeMap::new(),
             phase: Phase::Idle,
             ready: false,
             suspended: false,
@@ -280,6 +297,14 @@ impl Tables {
             || is_held_back()
     }
 
+    /// The oldest change that the switch has not confirmed, with its table.
+    pub fn first_unconfirmed(&self) -> Option<(u8, &Change)> {
+        self.unconfirmed.iter().find_map(|(_, sent)| match sent {
+            Unconfirmed::FlowMod { table, change } => Some((*table, change)),
+            Unconfirmed::Bundle | Unconfirmed::Barrier(_) => None,
+        })
+    }
+
     /// Whether the switch has confirmed all that was sent.
     pub fn has_confirmed_all(&self) -> bool {
         self.unconfirmed.is_empty()
@@ -297,14 +322,6 @@ impl Tables {
         let xid = self.next_xid;
         self.next_xid = xid.checked_add(1).unwrap_or(self.first_xid);
         xid
-    /// The oldest change that the switch has not confirmed, with its table.
-    pub fn first_unconfirmed(&self) -> Option<(u8, &Change)> {
-        self.unconfirmed.iter().find_map(|(_, sent)| match sent {
-            Unconfirmed::FlowMod { table, change } => Some((*table, change)),
-            Unconfirmed::Bundle | Unconfirmed::Barrier(_) => None,
-        })
-    }
-
     }
 
     /// The barrier requests that the switch has not answered.
@@ -353,7 +370,7 @@ impl Tables {
                     None => {
                         let rest = self.changes();
                         self.send_changes(now, rest, out);
-                        self.pending.clear();
+                        self.end_pending();
                     }
                 }
                 self.send_barrier(waiters, out);
@@ -371,9 +388,9 @@ impl Tables {
     }
 
     /// Records changes of one source of the shared table.
-    pub fn record_shared_changes(&mut self, table: u8, version: Version, source: Source, changes: Vec<Change>) {
+    pub fn record_shared_changes(&mut self, table: u8, source: Source, changes: Vec<Change>) {
         if !changes.is_empty() {
-            self.shared.take(version, source, changes, self.pending.entry(table).or_default());
+            self.shared.take(self.version, source, changes, self.pending.entry(table).or_default());
         }
     }
 
@@ -401,24 +418,43 @@ impl Tables {
         let compare =
             |(table, rules): (u8, Vec<Rule>)| (table, Pending::all(rules, self.installed.entry(table).or_default()));
         self.pending = all.into_iter().map(compare).collect();
-        self.synchronised = true;
+        (self.synchronised, self.after_reading) = (true, true);
+    }
+
+    /// Nothing is pending any more.
+    fn end_pending(&mut self) {
+        self.pending.clear();
+        self.after_reading = false;
+    }
+
+    /// The switch has refused to delete a rule. Returns when that is tried again.
+    pub fn postpone_deletion(&mut self, now: Time, table: u8, rule: &Rule) -> Time {
+        self.refused_deletions.refuse(now, table, key_of(rule))
+    }
+
+    /// Whether deletions that were refused are to be tried again now.
+    pub fn retry_deletions(&mut self, now: Time) -> bool {
+        let is_due = self.refused_deletions.end(now);
+        self.synchronised &= !is_due;
+        is_due
     }
 
     /// Sends the changes of an update, or its first step.
     pub fn send_update(&mut self, now: Time, last_table: Option<u8>, out: &mut Requests) {
+        let has_deleted = self.delete_unreached(now, out);
         let changes = self.changes();
         let waiting = std::mem::take(&mut self.waiting);
         let is_addition = |(_, change): &(u8, Change)| matches!(change, Change::Add(_));
         let is_last = |(table, _): &(u8, Change)| Some(*table) == last_table;
         let (additions, rest): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| is_addition(change) && !is_last(change));
-        if additions.is_empty() && rest.is_empty() && waiting.is_empty() {
-            return self.pending.clear();
+        if additions.is_empty() && rest.is_empty() && waiting.is_empty() && !has_deleted {
+            return self.end_pending();
         }
         let is_one = additions.is_empty() || rest.iter().all(is_addition);
         if self.needs_bundle(additions.iter().chain(&rest).map(|(_, change)| change)) {
-            let bundle = Some(self.prepare(additions.into_iter().chain(rest), out));
-            self.pending.clear();
+            let bundle = Some(self.prepare(additions.into_iter().chain(rest).collect(), out));
+            self.end_pending();
             let xid = self.send_barrier(Vec::new(), out);
             self.phase = Phase::First(xid, SecondStep { bundle, waiters: waiting });
             return;
@@ -426,7 +462,7 @@ impl Tables {
         self.send_changes(now, additions, out);
         if is_one {
             self.send_changes(now, rest, out);
-            self.pending.clear();
+            self.end_pending();
             self.send_barrier(waiting, out);
         } else {
             let xid = self.send_barrier(Vec::new(), out);
@@ -436,19 +472,30 @@ impl Tables {
 
     /// All pending changes. Later tables come first, so that no rule leads to a table before its rules are there.
     fn changes(&mut self) -> Vec<(u8, Change)> {
-        let Tables { pending, installed, .. } = self;
+        let Tables { pending, installed, refused_deletions, .. } = self;
         let of_table = |(table, pending): (&u8, &Pending)| {
             let changes = pending.changes(installed.entry(*table).or_default());
-            changes.into_iter().map(|change| (*table, change)).collect::<Vec<_>>()
+            let is_sent = |change: &Change| match change {
+                Change::Delete(rule) => !refused_deletions.has(*table, &key_of(rule)),
+                Change::Add(_) | Change::Modify(_) => true,
+            };
+            changes.into_iter().filter(is_sent).map(|change| (*table, change)).collect::<Vec<_>>()
         };
         pending.iter().rev().flat_map(of_table).collect()
     }
 
     fn send_changes(&mut self, now: Time, changes: Vec<(u8, Change)>, out: &mut Requests) {
+        let ByCookie { in_turn, at_last } = self.deletions_by_cookie(&changes);
+        let again = again(&changes, &at_last);
         for (table, change) in changes {
             let xid = self.take_xid();
-            out.push((xid, Message::FlowMod(flow_mod(table, &change))));
+            out.push((xid, Message::FlowMod(flow_mod(table, &change, &in_turn))));
             self.note(now, xid, table, change);
+        }
+        for (table, change) in again {
+            let xid = self.take_xid();
+            out.push((xid, Message::FlowMod(flow_mod(table, &change, &at_last))));
+            self.unconfirmed.push_back((xid, Unconfirmed::FlowMod { table, change }));
         }
     }
 
@@ -509,6 +556,9 @@ impl Tables {
         let at = self.unconfirmed.iter().position(is_it)?;
         let (_, sent) = self.unconfirmed.remove(at)?;
         let refused = match sent {
+            Unconfirmed::FlowMod { table, change: Change::Delete(rule) } if !of_bundle => {
+                Refused::Deletion(table, rule)
+            }
             Unconfirmed::FlowMod { table, change } if !of_bundle => Refused::Rule(table, change.into_rule()),
             // A commit also fails because of a change whose own refusal came before.
             Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle if !self.ready => return None,
@@ -581,15 +631,6 @@ impl Tables {
         }
         is_there
     }
-}
-
-/// The message that makes a change in a table. The switch reports when the rule is gone.
-fn flow_mod(table: u8, change: &Change) -> FlowMod {
-    let mut flow_mod = change.flow_mod(table);
-    if !matches!(change, Change::Delete(_)) {
-        flow_mod.flags |= FlowMod::SEND_FLOW_REM;
-    }
-    flow_mod
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ fn tables() -> Tables {
 }
 
 fn tables_with(bundles: bool) -> Tables {
-    let mut tables = Tables::new(100, bundles);
+    let mut tables = Tables::new(100, Version::Of13, bundles);
     assert!(!tables.begin_update(Time(1), &mut Requests::new()), "the rules of the switch are not known");
     tables.read([(1, rule(1, 1))].into_iter());
     tables.compare_all(2, BTreeMap::from([(1, vec![rule(1, 1)])]));
@@ -63,7 +63,7 @@ fn additions_are_confirmed_before_the_rest_of_an_update_is_sent() {
     let confirmed = tables.confirm(first[1].0);
     assert_eq!(confirmed, Some(Confirmed { waiters: vec![], has_second_step: true }));
     let second = update(&mut tables, None, vec![]);
-    assert_eq!(shown(&second), [Some((1, FlowModCommand::DeleteStrict)), None, None]);
+    assert_eq!(shown(&second), [Some((1, FlowModCommand::Delete)), None, None]);
     let waiters = |tables: &mut Tables, at: usize| tables.confirm(second[at].0).map(|confirmed| confirmed.waiters);
     assert_eq!(waiters(&mut tables, 1), Some(vec![Waiter::Barriers(1)]));
     assert_eq!(waiters(&mut tables, 2), Some(vec![Waiter::Barriers(2)]));
@@ -152,12 +152,39 @@ fn a_change_refused_at_the_commit_leaves_everything_as_it_was() {
 fn a_bundle_without_one_of_its_changes_is_discarded() {
     let mut tables = tables_with(true);
     let first = prepared(&mut tables);
-    assert_eq!(tables.refuse(first[2].0, false), Some(Refused::Rule(1, rule(1, 1))));
+    assert_eq!(tables.refuse(first[2].0, false), Some(Refused::Deletion(1, rule(1, 1))));
     let mut out = Requests::new();
     assert!(tables.begin_reread(&mut out));
     assert_eq!(bundled(&out), [Some(BundleControl::DISCARD)]);
     let confirmed = tables.confirm(first[3].0);
     assert_eq!(confirmed, Some(Confirmed { waiters: vec![], has_second_step: false }));
+}
+
+/// The deletions that follow when a switch reports a rule for everything and two others, all with one cookie, and is to
+/// have some of them: command, priority, cookie and its mask.
+fn deletions(version: Version, wanted: &[Rule]) -> Vec<(FlowModCommand, u16, u64, u64)> {
+    let everything = Rule { matching: Match::any(), ..rule(1, 0) };
+    let mut tables = Tables::new(100, version, false);
+    tables.read([everything, rule(2, 2), rule(3, 3)].into_iter().map(|rule| (1, rule)));
+    tables.compare_all(2, BTreeMap::from([(1, wanted.to_vec())]));
+    let deletion = |(_, message): &(u32, Message)| match message {
+        Message::FlowMod(sent) => Some((sent.command, sent.priority, sent.cookie, sent.cookie_mask)),
+        _ => None,
+    };
+    update(&mut tables, None, vec![]).iter().filter_map(deletion).collect()
+}
+
+#[test]
+fn a_rule_that_was_read_is_deleted_by_cookie_and_takes_no_other_one_before_its_turn() {
+    use FlowModCommand::{Delete, DeleteStrict};
+    let everything = Rule { matching: Match::any(), ..rule(1, 0) };
+    let by_cookie = |priority| (Delete, priority, 7, u64::MAX);
+    assert_eq!(deletions(Version::Of13, &[everything, rule(3, 3)]), [by_cookie(2)]);
+    assert_eq!(deletions(Version::Of13, &[rule(3, 3)]), [(DeleteStrict, 1, 7, 0), by_cookie(2)], "one is to stay");
+    let all = [(DeleteStrict, 1, 7, 0), by_cookie(2), by_cookie(3), by_cookie(1)];
+    assert_eq!(deletions(Version::Of13, &[]), all, "others have their turn first");
+    let strict = [1, 2, 3].map(|priority| (DeleteStrict, priority, 7, 0));
+    assert_eq!(deletions(Version::Of10, &[]), strict, "1.0 cannot select by cookie");
 }
 
 #[test]

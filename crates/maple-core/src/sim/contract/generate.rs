@@ -40,7 +40,7 @@ pub struct Shape {
     pub versions: Vec<Version>,
     /// The number of tables of each switch.
     pub tables: Vec<u8>,
-    /// The table for which switches accept no rules, and whether they accept rules that write metadata.
+    /// The first table for which switches accept no rules, and whether they accept rules that write metadata.
     pub refused: (Option<u8>, bool),
     pub shards: u8,
     /// The second host port of each switch: port 5, or the port of the switch's own host.
@@ -117,7 +117,7 @@ fn odd_switches(random: &mut Random, shape: Shape) -> Shape {
     let tables = shape.versions.iter().map(tables).collect();
     let last_port = if random.chance(15) { PortNo::LOCAL } else { PortNo(5) };
     let capture = random.chance(8).then(|| (20 + random.below(50), random.chance(50)));
-    let refused = (random.chance(4).then_some(3), !random.chance(6));
+    let refused = (random.chance(4).then(|| 1 + random.below(3) as u8), !random.chance(6));
     let takes_meters = random.chance(90);
     let shards = 1 + random.below(2) as u8;
     let shape = Shape { takes_meters, tables, refused, shards, last_port, capture, ..shape };
