@@ -221,7 +221,8 @@ fn is_cacheable(world: &World, arrival: Arrival, state: &State) -> bool {
     let source = Mac::from_bits(arrival.get(Field::EthSrc).unwrap_or(0));
     let known = !world.case.track_hosts || state.hosts.get(&source) == Some(&arrival.at);
     let stats = world.controller.stats();
-    let undisturbed = |s: &Stats| s.labels_refused + s.aborts + s.refused_rules + s.capacity_refusals == 0;
+    let undisturbed =
+        |s: &Stats| s.labels_refused + s.labels_gone + s.aborts + s.refused_rules + s.capacity_refusals == 0;
     // Where rules are few, hosts share them.
     let roomy = world.case.room.0.is_none();
     known && roomy && world.case.version == Version::Of13 && stats.iter().all(undisturbed)
@@ -266,7 +267,7 @@ fn check_tables(world: &mut World, foreign: &BTreeSet<Dpid>) -> Result<(), Failu
 /// What must never happen, by the counters of both sides.
 fn check_counts(world: &World, counts: &mut MessageCounts) -> Result<(), Failure> {
     for stats in world.controller.stats() {
-        counts.refused += stats.labels_refused;
+        counts.refused += stats.labels_refused + stats.labels_gone;
         let refused = stats.refused_rules > 0 && !world.is_tight();
         if stats.inconsistent_runs > 0 || refused || stats.short_captures > 0 {
             let reports: Vec<String> = world.controller.reports.iter().map(|(_, r)| r.to_string()).collect();

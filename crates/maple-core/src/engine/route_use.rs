@@ -25,7 +25,9 @@ impl Engine {
     pub(super) fn route_is_refused(&mut self, id: RouteId, why: Refusal) {
         let Some(ingress) = self.routes.get(id).map(|route| route.ingress()) else { return };
         // If a switch or link is gone, the leaves that depend on it are decided again anyway.
-        if !matches!(why, Refusal::Gone(_)) {
+        if matches!(why, Refusal::Gone(_)) {
+            self.stats.labels_gone += 1;
+        } else {
             self.stats.labels_refused += 1;
             self.stats.labels_used_up += u64::from(matches!(why, Refusal::NoLabel(_)));
             let report = Report::NotLabelled { ingress, why: why.to_string().into() };

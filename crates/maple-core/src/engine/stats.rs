@@ -100,6 +100,8 @@ stats! {
     labels_refused,
     /// Of these, times that a switch had no label left.
     labels_used_up,
+    /// Times that a route got no label, or lost one, because a switch or link on its way was gone.
+    labels_gone,
     /// Packets that the controller sent straight out of the egress ports.
     sent_by_controller,
     /// Packet-ins from link ports.

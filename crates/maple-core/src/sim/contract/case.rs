@@ -228,7 +228,7 @@ impl Case {
         for stats in play.sim.engines().iter().map(Engine::stats) {
             play.tally.packet_ins += stats.packet_ins - stats.link_packet_ins;
             play.tally.labelled += stats.labels;
-            play.tally.refused += stats.labels_refused;
+            play.tally.refused += stats.labels_refused + stats.labels_gone;
             play.tally.violations += stats.violations;
         }
         Ok(play.tally)

@@ -11,7 +11,7 @@ use super::case::Case;
 use super::generate::{LINK_PORTS, Step, hosts};
 use super::guards::{Judged, Verdict};
 use crate::check::Observation;
-use crate::engine::{Event, ListenerPacket, Options, PROBE_MAC, Selection};
+use crate::engine::{Event, ListenerPacket, Options, PROBE_MAC, Selection, Stats};
 use crate::labels::LabelRange;
 use crate::network::{Location, Mac, PortKind};
 use crate::policy::{Policy, PolicyError};
@@ -235,7 +235,8 @@ impl<'a> Play<'a> {
                 let reloaded = reload_as_rehearsed(&mut self.sim, &case.whole(), false);
                 // What a full switch evicts depends on its counters, who gets the last label on time, and what a switch
                 // refuses is not known before it has.
-                let is_refused = self.sim.engines().iter().any(|engine| engine.stats().labels_refused > 0);
+                let has_refusals = |stats: Stats| stats.labels_refused + stats.labels_gone > 0;
+                let is_refused = self.sim.engines().iter().any(|engine| has_refusals(engine.stats()));
                 let is_free = !self.shrunk && self.case.capacity == (None, None) && self.case.labels == LabelRange::ALL;
                 let takes_all = self.case.shape.refused == (None, true) && self.case.shape.takes_meters;
                 // A switch without a connection gets its rules later.
