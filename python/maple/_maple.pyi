@@ -635,8 +635,8 @@ class Route:
     def copy_to(self, place: _Place | None) -> Route:
         """The same route, and a copy of the packet, with the route's rewrites, out of another edge port: a mirror.
 
-        The copy leaves the route at the switch nearest to the place. There is none if the place is ``None`` or absent, if
-        no path leads there, or if the packet came in there.
+        The copy leaves the route at the switch nearest to the place. There is none if the place is ``None`` or absent,
+        if no path leads there, or if the packet came in there.
         """
 
     def meter(self, meter: Meter | int | Field) -> Route:
@@ -687,8 +687,8 @@ class Net:
     def send(self, frame: bytes, at: _Place) -> None:
         """Sends a frame of the policy's own out of an edge port, in addition to the packet's route.
 
-        The frame is sent when the run commits. Each packet of this kind then comes to the controller. The policy fails if
-        the port is absent.
+        The frame is sent when the run commits. Each packet of this kind then comes to the controller. The policy fails
+        if the port is absent.
         """
 
     def reply(self, frame: bytes) -> None:
@@ -744,8 +744,8 @@ class Net:
         """The edge ports of a switch that are up."""
 
     def shortest_path(self, src: _Place | None, dst: _Place | None) -> Route:
-        """The path with the fewest hops. False if there is none, if a place is ``None``, or if ``dst`` is absent: its switch
-        is not there or has no such port, or the port leads to another switch.
+        """The path with the fewest hops. False if there is none, if a place is ``None``, or if ``dst`` is absent: its
+        switch is not there or has no such port, or the port leads to another switch.
 
         A route to an absent place makes the policy fail, unless it is part of a :func:`multicast`.
         """
@@ -1110,12 +1110,17 @@ def frame(*, payload: bytes | None = None, **fields: int | str | Mac | Ip | Fiel
     """
 
 def hops(hops: Iterable[_Place]) -> Route:
-    """Sends the packet along these hops, pairs of a switch and the port to leave it by. A hop whose port is not there is
-    left out, with those that only lead to it or come after it; if none is left, the policy fails."""
+    """Sends the packet along these hops, pairs of a switch and the port to leave it by.
+
+    A hop whose port is not there is left out, with those that only lead to it or come after it; if none is left, the
+    policy fails.
+    """
 
 def multicast(routes: Iterable[Route]) -> Route:
-    """Sends the packet along all of these routes, over each hop once. Absent places are left out: the packet goes nowhere
-    if all of them are absent."""
+    """Sends the packet along all of these routes, over each hop once.
+
+    Absent places are left out. If all are absent, the packet goes nowhere.
+    """
 
 def ecmp(routes: Iterable[Route], *, by: Iterable[str]) -> Route:
     """One of several routes, the same for packets that agree in these fields: spreads flows over several paths.
