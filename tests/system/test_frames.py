@@ -56,7 +56,7 @@ def heard(net, sent):
 
 @BOTH
 @pytest.mark.parametrize("reserved", [False, True])
-def test_what_bridges_never_forward_is_flooded_only_if_the_policy_says_so(controller, lab, tmp_path, protocols, reserved):
+def test_what_bridges_keep_is_flooded_only_if_the_policy_says_so(controller, lab, tmp_path, protocols, reserved):
     path = tmp_path / "policy.py"
     path.write_text(FLOODING.format("reserved=True" if reserved else ""))
     maple = controller(path)
