@@ -440,6 +440,7 @@ impl TableBackend for IncrementalCompiler {
         preferred.iter().for_each(|(all, priority)| self.entries.prefer(all, *priority));
         self.recompute(Checks::Now);
         self.remove_redundant();
+        self.entries.built_again();
     }
 
     fn specialise(&mut self, leaf: LeafId, reads: &[Constraint]) {

@@ -96,8 +96,6 @@ pub(super) struct Restoring {
     is_confirmed: bool,
     /// Leaves to decide when it has.
     later: Vec<Witness>,
-    /// What made the decided leaves narrower in the earlier run.
-    specialisations: Vec<(LeafId, Box<[Constraint]>)>,
     /// The rules of the earlier run that have the priorities to prefer.
     preferred: Vec<(Vec<Constraint>, u16)>,
     /// When the last of them was decided.
@@ -219,7 +217,6 @@ impl Engine {
             read: None,
             is_confirmed: false,
             later: Vec::new(),
-            specialisations: Vec::new(),
             preferred: Vec::new(),
             decided: None,
             is_built: false,
@@ -410,9 +407,11 @@ impl Engine {
         self.report_violations(violations, at);
         let leaf = self.new_leaf(trace, (goal, origin), received);
         let standing = self.cache_leaf(id, leaf);
-        let restoring = self.switches.get_mut(&at.switch).and_then(|switch| switch.restoring.as_mut());
-        if let Some(restoring) = restoring.filter(|_| standing == id && !specialisation.is_empty()) {
-            restoring.specialisations.push((id, specialisation));
+        // At once, since packets that it gave up have leaves of their own, which come after it.
+        if standing == id
+            && let Some(switch) = self.switches.get_mut(&at.switch)
+        {
+            switch.table.specialise(id, &specialisation);
         }
     }
 
@@ -428,9 +427,6 @@ impl Engine {
         let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_built) else { return };
         restoring.is_built = true;
         self.last_built = Some(self.now);
-        for (id, reads) in std::mem::take(&mut restoring.specialisations) {
-            switch.table.specialise(id, &reads);
-        }
         switch.table.end_rebuild(&std::mem::take(&mut restoring.preferred));
         let ids: Vec<LeafId> = switch.table.tree().leaves().collect();
         for id in ids {

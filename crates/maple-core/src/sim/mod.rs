@@ -92,6 +92,8 @@ mod slices;
 #[cfg(test)]
 mod space;
 #[cfg(test)]
+mod succession;
+#[cfg(test)]
 mod unreachable;
 
 pub use random::Random;

@@ -8,6 +8,8 @@ use maple_wire::Dpid;
 use super::{Channel, Happening, Sim, new_store};
 use crate::engine::{Engine, Event, InstalledFlow, Options, ShardId};
 use crate::ids::LeafId;
+#[cfg(test)]
+use crate::policy::Policy;
 use crate::remembered::{Surroundings, Witness};
 use crate::state::Write;
 
@@ -83,6 +85,13 @@ impl Sim {
     /// How many leaves the next run will know.
     pub fn remembered(&self) -> usize {
         self.memory.witnesses.len()
+    }
+
+    /// The next run of the controller begins with this policy, whatever ran before.
+    #[cfg(test)]
+    pub fn succeed_by(&mut self, policy: Arc<dyn Policy>) {
+        self.adopted = self.policies.len();
+        self.policies.push(policy);
     }
 
     /// The controller is killed, and another one starts, with this many shards. Returns the number of reloads that the

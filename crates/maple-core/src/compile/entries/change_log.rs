@@ -30,6 +30,8 @@ pub(super) struct Installed {
 pub(super) struct ChangeLog {
     /// By entry: the rule that was sent last, if any. Its instructions are held.
     installed: Vec<Option<Installed>>,
+    /// By entry: whether the switch has the rule that it should have, though that was not sent for this entry.
+    is_expected: Vec<bool>,
     /// By entry: whether it is in `changed`.
     is_marked: Vec<bool>,
     /// Entries whose rules may have changed, and some that are gone.
@@ -50,6 +52,7 @@ impl ChangeLog {
     pub(super) fn add(&mut self, id: EntryId) {
         if self.installed.len() <= id as usize {
             self.installed.resize(id as usize + 1, None);
+            self.is_expected.resize(id as usize + 1, false);
             self.is_marked.resize(id as usize + 1, false);
         }
     }
@@ -61,17 +64,24 @@ impl ChangeLog {
         }
     }
 
+    /// An entry takes the place of another one with the same match: the switch has its rule there.
+    pub(super) fn expect(&mut self, id: EntryId) {
+        self.is_expected[id as usize] = true;
+        self.mark(id);
+    }
+
     /// An entry with this match was removed.
     pub(super) fn remove(&mut self, id: EntryId, set: &[u64]) {
         self.is_marked[id as usize] = false;
+        self.is_expected[id as usize] = false;
         if let Some(installed) = self.installed[id as usize].take() {
             self.gone.push(set, installed);
         }
     }
 
-    /// Whether an entry had a rule when changes were last taken.
+    /// Whether the switch has a rule for an entry: one that was sent when changes were last taken, or another entry's.
     pub(super) fn is_installed(&self, id: EntryId) -> bool {
-        self.installed[id as usize].is_some()
+        self.installed[id as usize].is_some() || self.is_expected[id as usize]
     }
 
     /// Makes matches `stride` words long.
@@ -136,6 +146,7 @@ impl ChangeLog {
             if !std::mem::take(&mut self.is_marked[id as usize]) {
                 continue;
             }
+            self.is_expected[id as usize] = false;
             let wanted = rules.of(id);
             let installed = std::mem::replace(&mut self.installed[id as usize], wanted);
             if installed == wanted {
@@ -172,8 +183,10 @@ impl ChangeLog {
     /// The only change, if that is one entry which had no rule and has one now.
     fn take_only_addition(&mut self, rules: &Rules) -> Option<(EntryId, Installed)> {
         let [id] = self.changed[..] else { return None };
-        let is_addition = self.gone.items().is_empty() && self.is_marked[id as usize] && !self.is_installed(id);
+        let had_none = self.installed[id as usize].is_none();
+        let is_addition = self.gone.items().is_empty() && self.is_marked[id as usize] && had_none;
         let wanted = rules.of(id).filter(|_| is_addition)?;
+        self.is_expected[id as usize] = false;
         (self.is_marked[id as usize], self.installed[id as usize]) = (false, Some(wanted));
         self.changed.clear();
         Some((id, wanted))

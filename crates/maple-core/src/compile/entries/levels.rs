@@ -10,6 +10,9 @@
 //!   have tests of its own, whose entries belong above the barrier entry.
 //! * Barrier entries that are no rules also have levels, so nothing moves when they become rules. An entry that
 //!   replaces one with the same match takes that one's level.
+//! * In a table that is built again, most rules have the levels that they had before, and stay there. Barrier entries that
+//!   are no rules may not be known from before. One of them that finds no level between others gets none until it is a
+//!   rule.
 //! * An entry that fits only between two neighbouring levels would need a third one. First, `compaction.rs` checks
 //!   whether others can make way. If there is no space at all, the entries that must yield to it move down.
 //!
@@ -30,6 +33,7 @@ use rustc_hash::FxHashMap;
 use super::compaction::{Compaction, ResendBudget};
 use super::overlap_lists::OverlapLists;
 use super::priority_plan::PriorityPlan;
+use super::redundancy::Necessities;
 use super::store::{EntryId, EntryStore, Verdict};
 use super::work_queue::{PrecedenceQueue, WorkQueue};
 use super::{ChangeLog, Effort};
@@ -60,6 +64,8 @@ pub(super) struct Levels {
     used: BTreeMap<u32, Vec<EntryId>>,
     /// By match: the levels of entries that were removed since the last recompute.
     vacated: FxHashMap<Vec<u64>, Vec<u32>>,
+    /// Whether the levels in `vacated` are those of the table before this one was built again.
+    is_built_again: bool,
     /// The number of entries when even the narrowest steps did not suffice.
     overflowed_at: Option<usize>,
 }
@@ -83,6 +89,7 @@ impl Levels {
             seats: Vec::new(),
             used: BTreeMap::new(),
             vacated: FxHashMap::default(),
+            is_built_again: false,
             overflowed_at: None,
         }
     }
@@ -142,6 +149,12 @@ impl Levels {
         self.vacated.entry(set.to_vec()).or_default().push(level);
     }
 
+    /// In the table before this one, an entry with this match had this level.
+    pub(super) fn inherit(&mut self, set: &[u64], level: u32) {
+        self.is_built_again = true;
+        self.vacate(set, level);
+    }
+
     /// Whether levels were vacated since the last recompute.
     pub(super) fn has_vacated(&self) -> bool {
         !self.vacated.is_empty()
@@ -150,6 +163,7 @@ impl Levels {
     /// Forgets which levels were vacated.
     pub(super) fn forget_vacated(&mut self) {
         self.vacated.clear();
+        self.is_built_again = false;
     }
 
     /// Makes matches `stride` words long.
@@ -223,6 +237,7 @@ pub(super) struct Levelling<'a> {
     pub(super) tree: &'a Tree,
     pub(super) store: &'a EntryStore,
     pub(super) overlaps: &'a OverlapLists,
+    pub(super) necessities: &'a Necessities,
     pub(super) levels: &'a mut Levels,
     pub(super) budget: &'a mut ResendBudget,
     pub(super) changes: &'a mut ChangeLog,
@@ -248,6 +263,9 @@ impl Levelling<'_> {
         while let Some(id) = queue.pop_first() {
             let (from, until) = self.bounds(id);
             let level = self.levels.of(id);
+            if level == UNPLACED && from >= until && self.levels.is_built_again && !self.is_rule(id) {
+                continue;
+            }
             if level == UNPLACED || level < from {
                 let level = self.choose(id, from, until);
                 self.place(id, level);
@@ -262,6 +280,10 @@ impl Levelling<'_> {
         if is_overrun && self.levels.overflowed_at.is_none_or(|entries| self.store.len() < entries / 2) {
             self.renumber();
         }
+    }
+
+    fn is_rule(&self, id: EntryId) -> bool {
+        self.necessities.is_rule(self.store, id)
     }
 
     /// A level for an entry that must not be above `from` and should be above `until`.
@@ -298,7 +320,7 @@ impl Levelling<'_> {
         }
     }
 
-    /// Gives entries the levels of removed entries with the same match.
+    /// Gives entries the levels of removed entries with the same match. The switch mostly has their rules there.
     fn inherit_vacated(&mut self, queue: &PrecedenceQueue) {
         if !self.levels.has_vacated() {
             return;
@@ -311,6 +333,9 @@ impl Levelling<'_> {
             let (from, until) = self.bounds(id);
             if let Some(level) = levels.iter().copied().find(|level| from <= *level && *level < until) {
                 self.place(id, level);
+                if self.is_rule(id) {
+                    self.changes.expect(id);
+                }
             }
         }
     }

@@ -93,6 +93,8 @@ pub(super) struct EntryTable {
     work: WorkQueue,
     tuning: Tuning,
     effort: Effort,
+    /// Whether no changes were taken since the table was built again.
+    is_built_again: bool,
     /// A packed match. Kept for its memory.
     scratch: Vec<u64>,
 }
@@ -121,6 +123,7 @@ impl EntryTable {
             work: WorkQueue::default(),
             tuning,
             effort: Effort::default(),
+            is_built_again: false,
             scratch: Vec::new(),
         }
     }
@@ -168,7 +171,7 @@ impl EntryTable {
     pub(super) fn prefer(&mut self, all: &[Constraint], priority: u16) {
         let Some(level) = self.levels.with_priority(priority) else { return };
         let set = self.pack(all);
-        self.levels.vacate(&set, level);
+        self.levels.inherit(&set, level);
         self.scratch = set;
     }
 
@@ -271,8 +274,16 @@ impl EntryTable {
     pub(super) fn take_changes(&mut self, cookie: &dyn Fn(Option<LeafId>) -> u64) -> Vec<Change> {
         let EntryTable { store, levels, necessities, .. } = self;
         let changes = self.changes.take(&Rules { store, levels, necessities }, &mut self.actions, cookie);
-        self.budget.sent(changes.len());
+        // Most rules of a table that was built again are there already.
+        if !std::mem::take(&mut self.is_built_again) {
+            self.budget.sent(changes.len());
+        }
         changes
+    }
+
+    /// All rules of the table come anew now, though a switch may have them.
+    pub(super) fn built_again(&mut self) {
+        self.is_built_again = true;
     }
 
     /// How often entries were looked at so far.
@@ -292,8 +303,8 @@ impl EntryTable {
     }
 
     fn levelling<'a>(&'a mut self, tree: &'a Tree) -> Levelling<'a> {
-        let EntryTable { store, overlaps, levels, budget, changes, work, effort, .. } = self;
-        Levelling { tree, store, overlaps, levels, budget, changes, work, effort }
+        let EntryTable { store, overlaps, necessities, levels, budget, changes, work, effort, .. } = self;
+        Levelling { tree, store, overlaps, necessities, levels, budget, changes, work, effort }
     }
 
     /// Packs a match. Fields that have no place get one. The caller puts the result back into `scratch`.
