@@ -35,10 +35,10 @@ def wait_for(what: str, condition: object, timeout: float = 20.0) -> None:
 class Running:
     """`maple run` on real sockets."""
 
-    def __init__(self, folder: Path, policy: str, *arguments: str) -> None:
+    def __init__(self, folder: Path, policy: str, *arguments: str, address: str = "") -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+            self.address = address or f"127.0.0.1:{probe.getsockname()[1]}"
         self.control = str(folder / "control")
         self.log = folder / "log"
         command = [*MAPLE, "run", policy, "--listen", self.address, "--control", self.control, *arguments]

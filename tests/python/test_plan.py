@@ -286,3 +286,68 @@ def emulate() -> Iterator[Callable[[Running], None]]:
 
     yield new
     stop()
+
+
+KINDS = """
+    from maple import drop, flood, policy
+
+    @policy
+    def kinds(pkt, net):
+        pkt.eth_src
+        if pkt.matches(ip_proto=1):
+            return flood()
+        if pkt.matches(ip_proto=17):
+            return flood()
+        return flood()
+    """
+
+
+@contextmanager
+def console(running: Running, topology: str) -> Iterator[Callable[[str], None]]:
+    """Runs commands on an emulated network of the controller."""
+    command = [*MAPLE, "emulate", topology, "--controller", running.address, "--console"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+
+    def run(line: str) -> None:
+        assert process.stdin is not None
+        process.stdin.write(f"{line}\n")
+        process.stdin.flush()
+
+    try:
+        yield run
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_plan_holds_while_the_network_goes_on_and_else_names_the_packet(tmp_path: Path) -> None:
+    (tmp_path / "kinds.py").write_text(textwrap.dedent(KINDS))
+    (tmp_path / "new").mkdir()
+    new, file = tmp_path / "new" / "kinds.py", tmp_path / "plan.json"
+    new.write_text(textwrap.dedent(KINDS).replace("flood()", "drop()", 2))
+    running = Running(tmp_path, str(tmp_path / "kinds.py"))
+    try:
+        with console(running, "linear:2,2") as run:
+            run("h1 ping h2 1")
+            wait_for("decisions", lambda: leaves(running) >= 2)
+            at_rest(running)
+            assert ask(running, "plan", str(new), "--out", str(file)).returncode == 2
+            before = leaves(running)
+            run("h3 ping h4 1")
+            wait_for("other hosts' decisions", lambda: leaves(running) > before)
+            at_rest(running)
+            done = ask(running, "apply", str(file))
+            assert done.returncode == 0, done.stderr
+            assert ask(running, "rollback").returncode == 0
+            at_rest(running)
+            assert ask(running, "plan", str(new), "--out", str(file)).returncode == 2
+            before = leaves(running)
+            run("h1 iperf h2 1s")
+            wait_for("decisions of another kind", lambda: leaves(running) > before)
+            at_rest(running)
+            done = ask(running, "apply", str(file))
+            assert done.returncode == 1 and "the network has changed since the plan was made" in done.stderr, done
+            named = r"now: udp 10\.0\.0\.\d.* is not in the plan: it loses, .*kinds\.py:10.* -> drop"
+            assert re.search(named, done.stderr), done
+    finally:
+        running.stop()

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::options::{ApplyArgs, PlanArgs, default_control};
 use crate::output::print_line;
-use crate::policy::PolicyLoader;
-use crate::reload::{absolute, told, warn};
+use crate::policy::{PolicyLoader, absolute};
+use crate::reload::{told, warn};
 use crate::show::{hint, names};
 
 mod offline;
@@ -80,15 +80,23 @@ pub fn apply(args: &ApplyArgs) -> anyhow::Result<u8> {
     let request = match &args.plan {
         None => Reload::Rest,
         Some(path) => {
-            let (name, sources, changes) = read(path)?;
-            Reload::Apply { name, sources, changes, canary }
+            let Planned { name, sources, changes, decided } = read(path)?;
+            Reload::Apply { name, sources, changes, decided, canary }
         }
     };
     told("applied", request, args.control.as_deref(), args.json)
 }
 
-/// What a plan in a file says of its policy, of the policy's files, and of the changes.
-fn read(path: &Path) -> anyhow::Result<(String, Fingerprint, Fingerprint)> {
+/// What a plan in a file says of its policy, of the policy's files, and of the changes and decisions.
+struct Planned {
+    name: String,
+    sources: Fingerprint,
+    changes: Fingerprint,
+    /// `None` in a plan of an earlier version of Maple.
+    decided: Option<Vec<String>>,
+}
+
+fn read(path: &Path) -> anyhow::Result<Planned> {
     let text = std::fs::read_to_string(path).with_context(|| format!("can't read {}", path.display()))?;
     let what = || format!("{} is no plan of `maple plan --out`", path.display());
     let plan: Value = serde_json::from_str(&text).with_context(what)?;
@@ -97,7 +105,9 @@ fn read(path: &Path) -> anyhow::Result<(String, Fingerprint, Fingerprint)> {
     }
     let part = |name: &str| plan[name].as_str().with_context(what);
     let fingerprint = |name: &str| serde_json::from_value(Value::from(part(name)?)).map_err(|error| anyhow!(error));
-    Ok((part("policy")?.to_owned(), fingerprint("sources")?, fingerprint("changes")?))
+    let decided = serde_json::from_value(plan["decided"].clone()).with_context(what)?;
+    let name = part("policy")?.to_owned();
+    Ok(Planned { name, sources: fingerprint("sources")?, changes: fingerprint("changes")?, decided })
 }
 
 /// The sum of an object's numbers.
@@ -296,8 +306,8 @@ rules: 1 to add, 1 to change, 0 to delete, at 1 switch
         };
         assert!(with("plan").expect_err("it is no JSON").contains("is no plan of `maple plan --out`"));
         assert!(with("{\"format\": 9}").expect_err("it is newer").contains("make it again"));
-        let (policy, sources, _) = with(&plan().to_string()).expect("it is a plan");
-        assert_eq!((policy.as_str(), sources.to_string().as_str()), ("/tmp/acl.py", "aa"));
+        let Planned { name, sources, decided, .. } = with(&plan().to_string()).expect("it is a plan");
+        assert_eq!((name.as_str(), sources.to_string().as_str(), decided), ("/tmp/acl.py", "aa", None));
         std::fs::remove_file(&path).expect("it was there");
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use maple_acl::{Forward, List};
 use maple_controller::control::plan::Fingerprint;
+use maple_controller::policy_record::PolicyIdentity;
 use maple_controller::record::PolicySource;
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::Composition;
@@ -253,9 +254,26 @@ pub fn newest(policy: &str) -> Option<SystemTime> {
     files.filter_map(|path| std::fs::metadata(path).and_then(|about| about.modified()).ok()).max()
 }
 
+/// The policy's name for a program that runs in another folder.
+pub fn absolute(policy: &str) -> anyhow::Result<String> {
+    Ok(match PolicyName::parse(policy) {
+        PolicyName::Builtin(_) => policy.to_owned(),
+        PolicyName::File { file, name } => {
+            let file = std::path::absolute(file)?.display().to_string();
+            name.map_or(file.clone(), |name| format!("{file}:{name}"))
+        }
+    })
+}
+
+/// Which policy this is, wherever the program runs, and what its files hold now.
+pub fn identity(policy: &str) -> anyhow::Result<PolicyIdentity> {
+    Ok(PolicyIdentity { name: absolute(policy)?, hash: sources(policy)? })
+}
+
 /// A fingerprint of the policy's files.
 pub fn sources(policy: &str) -> anyhow::Result<Fingerprint> {
-    let mut files = files(policy).unwrap_or_default();
+    let policy = absolute(policy)?;
+    let mut files = files(&policy).unwrap_or_default();
     files.sort();
     let mut parts = vec![policy.as_bytes().to_vec()];
     for file in files {
@@ -283,9 +301,12 @@ pub fn source(policy: &str) -> anyhow::Result<PolicySource> {
     Ok(PolicySource::Files { name, files })
 }
 
-/// The files that may be part of a policy: its own, and those beside it. None for one that is in no file.
+/// The files that may be part of a policy: its own, and for a program those beside it. None for one that is in no file.
 fn files(policy: &str) -> Option<Vec<PathBuf>> {
     let PolicyName::File { file, .. } = PolicyName::parse(policy) else { return None };
+    if is_access_list(&file) {
+        return Some(vec![file]);
+    }
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_part = |path: &PathBuf| path.extension().is_some_and(|suffix| SUFFIXES.iter().any(|known| suffix == *known));
     Some(std::fs::read_dir(folder).ok()?.filter_map(|entry| Some(entry.ok()?.path())).filter(is_part).collect())

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::options::{ReloadArgs, RollbackArgs, default_control};
 use crate::output::print_line;
-use crate::policy::PolicyName;
+use crate::policy::absolute;
 use crate::show::{hint, names};
 
 /// `maple reload`.
@@ -63,15 +63,4 @@ fn text(answer: &Value) -> String {
          {failed} fail; {} s",
         answer["seconds"]
     )
-}
-
-/// The policy's name for a controller that runs in another folder.
-pub fn absolute(policy: &str) -> anyhow::Result<String> {
-    Ok(match PolicyName::parse(policy) {
-        PolicyName::Builtin(_) => policy.to_owned(),
-        PolicyName::File { file, name } => {
-            let file = std::path::absolute(file)?.display().to_string();
-            name.map_or(file.clone(), |name| format!("{file}:{name}"))
-        }
-    })
 }

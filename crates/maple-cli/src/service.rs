@@ -54,6 +54,11 @@ pub fn in_folder(variable: &str, file: &str) -> Option<PathBuf> {
     Some(PathBuf::from(first).join(file))
 }
 
+/// The state file of a service.
+pub fn state_file() -> Option<PathBuf> {
+    in_folder("STATE_DIRECTORY", "state.redb")
+}
+
 /// Says regularly that the program is alive, as long as all shards answer.
 pub struct Watchdog {
     /// Dropped at the end.

@@ -8,10 +8,11 @@ mod topology;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use maple_controller::control::socket::{AskError, PROTOCOL, Request, Show, ask};
 use maple_controller::names::Names;
+use maple_controller::timestamp;
 use serde_json::Value;
 
 use crate::options::{ShowArgs, ShowWhat, default_control};
@@ -92,7 +93,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Hosts => items(answer).map(|one| host(one, names)).collect(),
         Show::Groups => each(group),
         Show::Leases => items(answer).map(|one| names.in_text(&lease(one, SystemTime::now()))).collect(),
-        Show::Controller => about(answer),
+        Show::Controller => controller(answer),
         Show::Stats => stats(answer),
         Show::Errors => each(error),
         Show::Version => version(answer),
@@ -204,15 +205,37 @@ fn version(of: &Value) -> String {
     )
 }
 
-/// What the controller says about itself, with a line for each file that it keeps.
-fn about(of: &Value) -> String {
+/// What a controller says about itself, with the policy that runs and a line for each file that it keeps.
+fn controller(answer: &Value) -> String {
+    let mut rest = answer.clone();
+    let mut take = |name: &str| rest.as_object_mut().and_then(|all| all.remove(name)).unwrap_or_default();
+    let (policy, files) = (take("policy"), take("files"));
     let file = |file: &Value| {
         let fails = file["fails"].as_str().map_or(String::new(), |why| format!(" fails: {why}"));
         format!("{:<32} {}{fails}\n", format!("file {}", plain(&file["file"])), plain(&file["path"]))
     };
-    let mut rest = of.clone();
-    let files = rest.as_object_mut().and_then(|all| all.remove("files")).unwrap_or_default();
-    stats(&rest) + &items(&files).map(file).collect::<String>()
+    stats(&rest) + &policy_that_runs(&policy) + &items(&files).map(file).collect::<String>()
+}
+
+/// The policy that runs, in some lines; none if there is none.
+fn policy_that_runs(policy: &Value) -> String {
+    if policy.is_null() {
+        return String::new();
+    }
+    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(policy["since"].as_u64().unwrap_or_default());
+    let mut text = format!("{:<32} {}\n", "policy", plain(&policy["name"]));
+    for (name, value) in [
+        ("hash", plain(&policy["hash"])),
+        ("since", timestamp(since)),
+        ("by", plain(&policy["by"])),
+        ("named by command line or file", plain(&policy["configured"]["name"])),
+    ] {
+        let _ = writeln!(text, "  {name:<30} {value}");
+    }
+    if let Some(canary) = policy["canary"].as_str() {
+        let _ = writeln!(text, "  {:<30} {canary}", "canary");
+    }
+    text
 }
 
 /// The counters that are not zero, by part.

@@ -6,6 +6,9 @@ use std::hash::Hasher as _;
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
+/// How many digits people read.
+const SHORT: usize = 12;
+
 /// 128 bits that stand for contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint(String);
@@ -27,6 +30,11 @@ impl Fingerprint {
         }
         let sum = hasher.finish128();
         Fingerprint(format!("{:016x}{:016x}", sum.h1, sum.h2))
+    }
+
+    /// Its first digits, for people.
+    pub fn short(&self) -> &str {
+        self.0.get(..SHORT).unwrap_or(&self.0)
     }
 }
 

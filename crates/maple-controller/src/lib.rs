@@ -23,6 +23,7 @@
 //! file.
 
 mod fingerprint;
+pub mod policy_record;
 mod printable;
 pub mod priority;
 mod random;
@@ -75,7 +76,7 @@ pub use counters::Counters;
 pub use gauge::Gauge;
 pub use handler::{Handler, HandlerFactory, Replies};
 pub use notice::Notice;
-pub use persistence::PersistenceError;
+pub use persistence::{PersistenceError, last_policy};
 pub use session::{CloseReason, Deadlines};
 #[cfg(feature = "simulation")]
 pub use shard::simulation;

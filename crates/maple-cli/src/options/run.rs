@@ -31,6 +31,10 @@ pub struct RunArgs {
     /// Load the policy again whenever its file, another .py, .yaml or .yml beside it, or the configuration has changed
     #[arg(long)]
     pub watch: bool,
+    /// Go on with the policy that ran last, by maple apply, reload or rollback, if what is named here is what it was
+    /// then; needs a state file
+    #[arg(long)]
+    pub resume_applied: bool,
     #[command(flatten)]
     pub options: RunOptions,
 }

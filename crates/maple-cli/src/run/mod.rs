@@ -10,6 +10,7 @@ mod progress;
 mod reconfigure;
 mod reload;
 mod rules;
+mod succession;
 mod summary;
 pub mod tls;
 
@@ -37,6 +38,7 @@ use crate::{builtin, descriptors, signal, weights};
 use progress::Lines;
 use reconfigure::Reconfiguring;
 use reload::{Hangup, Reloading};
+use succession::Succession;
 use tls::Renewal;
 
 /// The counts of packets on which the policy failed that are reported: the tenth, the hundredth, and so on.
@@ -79,8 +81,8 @@ const TURN: Duration = Duration::from_millis(50);
 
 /// `maple run POLICY`.
 pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<u8> {
-    let policy = args.policy.clone().unwrap_or_default();
-    if let Some(factory) = policy.strip_prefix("builtin:").and_then(builtin::handlers) {
+    let named = args.policy.clone().unwrap_or_default();
+    if let Some(factory) = named.strip_prefix("builtin:").and_then(builtin::handlers) {
         return handlers::run(&args.options, ControllerOptions::for_handlers(factory), Box::new(|_| {}));
     }
     if args.options.takeover {
@@ -93,8 +95,11 @@ pub fn main(args: RunArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
             loader.started(controller);
         }
     };
-    let reloading = Reloading::new(&policy, &args, loader);
-    let loaded = match load(&policy, args.policy_time_limit, loader)? {
+    let succession = Succession::of(&named, &args)?;
+    let policy = if succession.is_resumption() { succession.name().to_owned() } else { named.clone() };
+    let loaded = load(&policy, args.policy_time_limit, loader)?;
+    let reloading = Reloading::new((&policy, &named), succession, &args, loader);
+    let loaded = match loaded {
         Loaded::Policy(loaded) => loaded,
         Loaded::Handlers(handlers) => return handlers::run(&args.options, handlers, Box::new(started)),
     };
@@ -178,6 +183,9 @@ pub fn with(
             lines.report_to(handle.files());
             lines.print_line(&format!("listening on {}", joined(handle.addresses())));
             tell_metrics(&handle, &mut lines);
+            if let Some(reloads) = &reloads {
+                reloads.tell_policy(&mut lines);
+            }
             if takes_over {
                 lines.print_line(&format!("took over {} connections", controller.taken()));
             }
@@ -202,6 +210,9 @@ pub fn with(
                 }
             }
             service::tell("STOPPING=1");
+            if let Some(reloads) = &mut reloads {
+                reloads.end();
+            }
             lines.follow(&handle, Duration::ZERO);
             summary::of_controller(&handle, &mut lines);
         }
@@ -321,7 +332,7 @@ fn placed(options: &RunOptions, mut chosen: ControllerOptions) -> anyhow::Result
         chosen.pin = false;
     }
     tls::apply(&options.tls, &options.listen, &options.network, &mut chosen)?;
-    let service = || service::in_folder("STATE_DIRECTORY", "state.redb").filter(|_| options.emulate.is_none());
+    let service = || service::state_file().filter(|_| options.emulate.is_none());
     chosen.state_file = options.state.clone().or(chosen.state_file).or_else(service);
     chosen.remember = options.emulate.is_none();
     chosen.control = match &options.control {

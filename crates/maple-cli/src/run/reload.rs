@@ -9,6 +9,7 @@ use crossbeam_channel::Receiver;
 use maple_controller::control::plan::{Fingerprint, Plan};
 use maple_controller::control::reload::{ReloadAnswer, ReloadRequest, ReloadTask, Reloaded};
 use maple_controller::control::socket::{CanaryAt, Tolerance};
+use maple_controller::policy_record::{BroughtBy, PolicyIdentity};
 use maple_controller::snoop::Snooping;
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::compose::Canary;
@@ -18,6 +19,7 @@ use maple_wire::Dpid;
 
 use super::progress::Lines;
 use super::reconfigure::{Reconfigured, Reconfiguring};
+use super::succession::{Succession, identity_or_none};
 use crate::builtin;
 use crate::options::{RunArgs, RunOptions};
 use crate::policy::{Loaded, PolicyLoader, PolicyName, load_again, load_aside, newest, source, sources, suspicions};
@@ -31,6 +33,7 @@ pub struct Reloading<'a> {
     policy: String,
     /// The policy that the command line and the configuration name, when it was loaded last.
     configured: String,
+    succession: Succession,
     limit: Duration,
     loader: Option<&'a dyn PolicyLoader>,
     /// Whether to look for changed files.
@@ -53,9 +56,9 @@ pub struct Unserved<'a> {
     /// The policy that runs.
     current: Arc<dyn Policy>,
     /// The one that ran before it, with its name.
-    former: Option<(String, Arc<dyn Policy>)>,
+    former: Option<(String, Arc<dyn Policy>, PolicyIdentity)>,
     /// A policy that decides at some switches only, and on how many packets it may fail.
-    canary: Option<(Arc<dyn Policy>, Tolerance)>,
+    canary: Option<(Arc<dyn Policy>, Tolerance, PolicyIdentity)>,
 }
 
 /// The same, while the controller runs.
@@ -67,10 +70,15 @@ pub struct Reloads<'a> {
 }
 
 impl<'a> Reloading<'a> {
-    /// For this policy and these arguments.
-    pub fn new(policy: &str, args: &RunArgs, loader: Option<&'a dyn PolicyLoader>) -> Reloading<'a> {
-        let (policy, configured) = (policy.to_owned(), policy.to_owned());
-        Reloading { policy, configured, limit: args.policy_time_limit, loader, watches: args.watch }
+    /// For this policy, where the start names the other one, and these arguments.
+    pub fn new(
+        (policy, named): (&str, &str),
+        succession: Succession,
+        args: &RunArgs,
+        loader: Option<&'a dyn PolicyLoader>,
+    ) -> Reloading<'a> {
+        let (policy, configured) = (policy.to_owned(), named.to_owned());
+        Reloading { policy, configured, succession, limit: args.policy_time_limit, loader, watches: args.watch }
     }
 
     /// The policy's name.
@@ -122,8 +130,8 @@ impl Reloads<'_> {
                         self.plan(&name).map(|plan| plan.with_warnings(suspicions(&name, self.of.reloading.loader)));
                     plan.map(|plan| ReloadAnswer::Planned(Box::new(plan))).map_err(|error| format!("{error:#}"))
                 }
-                ReloadTask::Apply { policy, sources, changes, canary } => {
-                    let applied = self.apply(policy, (&sources, &changes), canary.as_ref(), lines);
+                ReloadTask::Apply { policy, sources, changes, decided, canary } => {
+                    let applied = self.apply(policy, &sources, (&changes, decided.as_deref()), canary.as_ref(), lines);
                     applied.map_err(|error| format!("{error:#}"))
                 }
                 ReloadTask::Rest => self.end_canary(lines),
@@ -131,6 +139,7 @@ impl Reloads<'_> {
             };
             request.answer(outcome);
         }
+        self.of.reloading.succession.look(&self.handle, false);
         let has_changed = self.of.reloading.watches && self.has_changed();
         if self.of.hangup.swap(false, Ordering::SeqCst) || has_changed {
             service::tell("RELOADING=1");
@@ -138,6 +147,22 @@ impl Reloads<'_> {
             drop(self.reload_all(None, Tolerance::Count(0), lines));
             service::tell("READY=1");
         }
+    }
+
+    /// Says which policy runs.
+    pub fn tell_policy(&self, lines: &mut Lines) {
+        self.of.reloading.succession.tell(&self.handle, lines);
+    }
+
+    /// The controller ends in order.
+    pub fn end(&mut self) {
+        self.of.reloading.succession.look(&self.handle, true);
+    }
+
+    /// This policy runs now.
+    fn runs(&mut self, policy: PolicyIdentity, by: BroughtBy) {
+        let Reloading { configured, succession, .. } = &mut self.of.reloading;
+        succession.change(&self.handle, policy, by, configured);
     }
 
     fn has_changed(&mut self) -> bool {
@@ -160,7 +185,7 @@ impl Reloads<'_> {
     ) -> Result<ReloadAnswer, String> {
         let is_canary = self.of.canary.is_some();
         let Some(reconfiguring) = self.of.reconfiguring.as_mut().filter(|_| !is_canary) else {
-            return self.reload(policy, tolerate, None, lines);
+            return self.reload(policy, tolerate, None, BroughtBy::Reload, lines);
         };
         let Reconfigured { args, restart, warnings } = match reconfiguring.apply(&self.handle, lines) {
             Ok(configured) => configured,
@@ -173,11 +198,13 @@ impl Reloads<'_> {
         let named = args.policy.unwrap_or_default();
         // Another policy than the configuration's may run, until the configuration names another one.
         let policy = policy.or_else(|| (named != self.of.reloading.configured).then(|| named.clone()));
-        let mut answer = self.reload(policy, tolerate, None, lines).inspect_err(|_| {
+        // A start would name it now.
+        let configured = std::mem::replace(&mut self.of.reloading.configured, named);
+        let mut answer = self.reload(policy, tolerate, None, BroughtBy::Reload, lines).inspect_err(|_| {
             // One that was not loaded is not watched.
             self.of.newest = newest(&self.of.reloading.policy);
+            self.of.reloading.configured = configured;
         })?;
-        self.of.reloading.configured = named;
         if let ReloadAnswer::Reloaded { warnings: all, restart: keys, .. } = &mut answer {
             all.splice(0..0, warnings);
             *keys = restart;
@@ -190,12 +217,13 @@ impl Reloads<'_> {
         policy: Option<String>,
         tolerate: Tolerance,
         canary: Option<&[Dpid]>,
+        by: BroughtBy,
         lines: &mut Lines,
     ) -> Result<ReloadAnswer, String> {
         let name = policy.unwrap_or_else(|| self.of.reloading.policy.clone());
         self.of.newest = newest(&name);
-        let warnings = suspicions(&name, self.of.reloading.loader);
-        let outcome = self.try_to(&name, tolerate, canary).map_err(|error| format!("{error:#}"));
+        let (warnings, identity) = (suspicions(&name, self.of.reloading.loader), identity_or_none(&name));
+        let outcome = self.try_to(&name, &identity, tolerate, canary).map_err(|error| format!("{error:#}"));
         match &outcome {
             Ok(Reloaded { trial, .. }) => {
                 let at = canary.map(|switches| format!(" for {} switches", switches.len())).unwrap_or_default();
@@ -203,6 +231,10 @@ impl Reloads<'_> {
                     "policy {name} reloaded{at}: {} of {} packets are decided as before, {} fail",
                     trial.same, trial.leaves, trial.failed
                 ));
+                match canary {
+                    None => self.runs(identity, by),
+                    Some(_) => self.of.reloading.succession.set_canary(&self.handle, Some(identity.name)),
+                }
                 self.of.reloading.policy = name;
             }
             Err(error) => lines.print_event(&format!("warning: policy {name} not reloaded: {error}")),
@@ -210,7 +242,13 @@ impl Reloads<'_> {
         outcome.map(|reloaded| answer_of(reloaded, warnings))
     }
 
-    fn try_to(&mut self, name: &str, tolerate: Tolerance, canary: Option<&[Dpid]>) -> anyhow::Result<Reloaded> {
+    fn try_to(
+        &mut self,
+        name: &str,
+        identity: &PolicyIdentity,
+        tolerate: Tolerance,
+        canary: Option<&[Dpid]>,
+    ) -> anyhow::Result<Reloaded> {
         self.check_no_canary()?;
         let Reloading { limit, loader, .. } = self.of.reloading;
         self.handle.begin_versions();
@@ -244,8 +282,9 @@ impl Reloads<'_> {
         }
         let (reloaded, policy, runs) = reloaded?;
         let former = std::mem::replace(&mut self.of.current, runs);
-        self.of.former = Some((self.of.reloading.policy.clone(), former));
-        self.of.canary = canary.map(|_| (policy, tolerate));
+        let ran = self.of.reloading.succession.policy().clone();
+        self.of.former = Some((self.of.reloading.policy.clone(), former, ran));
+        self.of.canary = canary.map(|_| (policy, tolerate, identity.clone()));
         Ok(reloaded)
     }
 
@@ -274,12 +313,13 @@ impl Reloads<'_> {
         plan
     }
 
-    /// Does what a plan says of its files and changes, if nothing has changed since that matters for it; at first at some
+    /// Does what a plan says of its files, and of what it changes and decides, if nothing has changed since that matters for it; at first at some
     /// switches only, if it is to be a canary.
     fn apply(
         &mut self,
         name: String,
-        (files, changes): (&Fingerprint, &Fingerprint),
+        files: &Fingerprint,
+        (changes, decided): (&Fingerprint, Option<&[String]>),
         canary: Option<&CanaryAt>,
         lines: &mut Lines,
     ) -> anyhow::Result<ReloadAnswer> {
@@ -294,15 +334,19 @@ impl Reloads<'_> {
             bail!("not applied: {name}, or a file beside it, has changed since the plan was made; plan again");
         }
         if plan.changes() != *changes {
-            bail!(
-                "not applied: the network has changed since the plan was made, and the policy would change something else \
-                 now; plan again"
-            );
+            const MOVED_ON: &str = "not applied: the network has changed since the plan was made";
+            match decided.map(|decided| plan.departs_from(decided)) {
+                Some(None) => {}
+                Some(Some(what)) => {
+                    bail!("{MOVED_ON}, and the policy would change something else now: {what}; plan again")
+                }
+                None => bail!("{MOVED_ON}, and the plan does not say what it decides; plan again"),
+            }
         }
         self.handle.reserve(plan.rehearsed());
         // The plan says on how many packets it fails.
         let failed = Tolerance::Count(plan.rehearsed().trial.failed as u64);
-        self.reload(Some(name), failed, canary.as_deref(), lines).map_err(|error| anyhow!(error))
+        self.reload(Some(name), failed, canary.as_deref(), BroughtBy::Apply, lines).map_err(|error| anyhow!(error))
     }
 
     /// Tells the recording, if there is one, where a policy comes from that is about to run, everywhere or at some
@@ -320,7 +364,7 @@ impl Reloads<'_> {
 
     /// Lets the policy that decides at some switches decide everywhere. A rollback still leads to the policy before it.
     fn end_canary(&mut self, lines: &mut Lines) -> Result<ReloadAnswer, String> {
-        let Some((policy, tolerate)) = self.of.canary.clone() else {
+        let Some((policy, tolerate, identity)) = self.of.canary.clone() else {
             return Err("there is no rest: no policy was applied with --canary or --percent".into());
         };
         let reloaded = self.handle.reload(Arc::clone(&policy), tolerate).map_err(|error| error.to_string())?;
@@ -330,12 +374,13 @@ impl Reloads<'_> {
             self.of.reloading.policy, trial.same, trial.leaves, trial.failed
         ));
         (self.of.current, self.of.canary) = (policy, None);
+        self.runs(identity, BroughtBy::Apply);
         Ok(answer_of(reloaded, Vec::new()))
     }
 
     /// Runs the policy again that ran before the last reload, whatever it fails on.
     fn roll_back(&mut self, lines: &mut Lines) -> Result<ReloadAnswer, String> {
-        let Some((name, former)) = self.of.former.clone() else {
+        let Some((name, former, identity)) = self.of.former.clone() else {
             return Err("there is nothing to roll back: no policy ran before this one".into());
         };
         let reloaded = self
@@ -355,6 +400,7 @@ impl Reloads<'_> {
         (self.of.current, self.of.former, self.of.canary) = (former, None, None);
         self.of.newest = newest(&name);
         self.of.reloading.policy = name;
+        self.runs(identity, BroughtBy::Rollback);
         Ok(answer_of(reloaded, Vec::new()))
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use serde_json::{Value, json};
 
 use crate::discovery::Key;
+use crate::policy_record::PolicyRecord;
 use crate::tls::Tls;
 
 /// What stays as it was at the start.
@@ -22,6 +23,8 @@ pub(crate) struct About {
     started: (Instant, SystemTime),
     /// When the policy that runs was loaded.
     policy_loaded: Mutex<SystemTime>,
+    /// Which policy runs, if the program has said so.
+    policy: Mutex<Option<PolicyRecord>>,
 }
 
 impl About {
@@ -35,7 +38,8 @@ impl About {
         // Whoever asks may be in another folder.
         let state_file = state_file.map(|file| std::path::absolute(&file).unwrap_or(file));
         let now = SystemTime::now();
-        About { listening, tls, state_file, probe_key, started: (Instant::now(), now), policy_loaded: Mutex::new(now) }
+        let (started, policy_loaded, policy) = ((Instant::now(), now), Mutex::new(now), Mutex::default());
+        About { listening, tls, state_file, probe_key, started, policy_loaded, policy }
     }
 
     /// Whether there are certificates for TLS.
@@ -51,6 +55,16 @@ impl About {
     /// Another policy runs now, which was loaded at this time.
     pub fn set_policy_loaded(&self, at: SystemTime) {
         *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner) = at;
+    }
+
+    /// Which policy runs, if the program has said so.
+    pub fn policy(&self) -> Option<PolicyRecord> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// This policy runs now.
+    pub fn set_policy(&self, policy: PolicyRecord) {
+        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy);
     }
 
     /// Where it listens, and whether connections begin with TLS there.
@@ -79,6 +93,7 @@ impl About {
             "pid": std::process::id(),
             "shards": shards,
             "listening": listening,
+            "policy": self.policy(),
             "state_file": self.state_file,
             "certificate_expires": expires,
             "started": seconds_since_1970(started),

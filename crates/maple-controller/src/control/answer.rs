@@ -67,9 +67,10 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
             reload(handle, ReloadTask::Reload { policy: name.clone(), tolerate: *tolerate })?
         }
         Request::Reload(Reload::Plan { name }) => reload(handle, ReloadTask::Plan { policy: name.clone() })?,
-        Request::Reload(Reload::Apply { name, sources, changes, canary }) => {
+        Request::Reload(Reload::Apply { name, sources, changes, decided, canary }) => {
             let (policy, sources, changes) = (name.clone(), sources.clone(), changes.clone());
-            reload(handle, ReloadTask::Apply { policy, sources, changes, canary: canary.clone() })?
+            let (decided, canary) = (decided.clone(), canary.clone());
+            reload(handle, ReloadTask::Apply { policy, sources, changes, decided, canary })?
         }
         Request::Reload(Reload::Rest) => reload(handle, ReloadTask::Rest)?,
         Request::Reload(Reload::Rollback) => reload(handle, ReloadTask::Rollback)?,

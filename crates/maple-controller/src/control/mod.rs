@@ -50,6 +50,7 @@ use crate::log::Entry;
 use crate::names::Names;
 use crate::notice::{Notice, Notices};
 use crate::persistence::PendingWrites;
+use crate::policy_record::PolicyRecord;
 use crate::record::Recording;
 use crate::remember::Archive;
 use crate::session::TableSize;
@@ -108,6 +109,8 @@ pub(crate) struct Shared {
     pub succession: Succession,
     /// What such a process is to know, if anything is remembered.
     pub archive: Option<Arc<Archive>>,
+    /// The policy that ran in the earlier run of which the state file tells.
+    pub policy_before: Option<PolicyRecord>,
     /// The recording of this run, if there is one.
     pub recording: Option<Recording>,
 }
@@ -170,6 +173,24 @@ impl Handle {
     /// From now on [`Handle::successor`] is looked at.
     pub fn serve_successors(&self) {
         self.shared.succession.is_served.store(true, Ordering::Relaxed);
+    }
+
+    /// This policy runs now: people can ask for it, and the next start is told of it.
+    pub fn set_policy(&self, policy: PolicyRecord) {
+        if let Some(archive) = &self.shared.archive {
+            archive.journal.note_policy(&policy);
+        }
+        self.shared.about.set_policy(policy);
+    }
+
+    /// The policy that runs, if [`Handle::set_policy`] has named it.
+    pub fn policy(&self) -> Option<PolicyRecord> {
+        self.shared.about.policy()
+    }
+
+    /// The policy that ran in the earlier run of which the state file tells.
+    pub fn policy_before(&self) -> Option<&PolicyRecord> {
+        self.shared.policy_before.as_ref()
     }
 
     /// When the policy that runs was loaded.

@@ -2,11 +2,18 @@
 //!
 //! Plans with equal fingerprints make the same changes. Cookies are left out: they have the numbers of leaves, which go up
 //! with every packet that is decided, whether or not it has to do with the changes.
+//!
+//! A network that is in use decides packets all the time, and its labels and priorities follow. None of that changes what
+//! a plan decides. So a plan holds as long as [`Plan::departs_from`] finds nothing: each packet of it goes as it says, and
+//! what else goes otherwise does so by lines that are in the plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use maple_core::engine::{Candidate, Decision, Difference, Rehearsal, Rehearsed, RuleDifference, TableRule, Trial};
+use maple_core::engine::{
+    Candidate, DecidedPacket, Decision, Difference, DifferenceKind, Rehearsal, Rehearsed, RuleDifference, TableRule,
+    Trial,
+};
 use maple_core::policy::Policy;
 use maple_wire::{Dpid, Version};
 use serde_json::{Value, json};
@@ -29,6 +36,55 @@ pub struct Plan {
     rehearsed: Rehearsed,
     versions: BTreeMap<Dpid, Version>,
     warnings: Vec<String>,
+    /// The packets that the network had decided about.
+    packets: BTreeSet<DecidedPacket>,
+}
+
+/// A decision of a plan, in digits that stand for it: the packet, what becomes of it, and the lines that say so before and
+/// after.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Digits {
+    packet: String,
+    outcome: String,
+    lines: String,
+}
+
+/// How many digits each part of [`Digits`] has. All decisions of a plan have to fit into a request.
+const DIGITS: usize = 12;
+
+impl Digits {
+    fn of(one: &Difference) -> Digits {
+        let Difference { kind, before, after, .. } = one;
+        let exits = |decision: &Decision| decision.exits.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let (from, to) = (exits(before), exits(after));
+        // Where the ports are the same, the way or the treatment differs; an error has no ports at all.
+        let is_in_route = from == to || *kind == DifferenceKind::Fails;
+        let how = if is_in_route { after.route.as_str() } else { "" };
+        let error = if *kind == DifferenceKind::Fails { how } else { "" };
+        Digits {
+            packet: digits_of(&one.decided_packet()),
+            outcome: digits([kind.name(), &from, &to, how]),
+            lines: digits([kind.name(), &before.lines, &after.lines, error]),
+        }
+    }
+
+    fn parse(text: &str) -> Option<Digits> {
+        let part = |at: usize| text.get(at * DIGITS..(at + 1) * DIGITS).map(str::to_owned);
+        Some(Digits { packet: part(0)?, outcome: part(1)?, lines: part(2)? })
+    }
+
+    fn text(&self) -> String {
+        [self.packet.as_str(), &self.outcome, &self.lines].concat()
+    }
+}
+
+fn digits<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    Fingerprint::of(parts).to_string().chars().take(DIGITS).collect()
+}
+
+fn digits_of(packet: &DecidedPacket) -> String {
+    let DecidedPacket { at, from, to, packet } = packet;
+    digits([at.to_string().as_str(), &from.to_string(), &to.to_string(), packet])
 }
 
 impl Plan {
@@ -40,10 +96,11 @@ impl Plan {
         sources: Fingerprint,
         versions: BTreeMap<Dpid, Version>,
     ) -> Plan {
+        let packets = rehearsal.packets();
         let mut rehearsed = rehearsal.adopt(&Candidate { number: 0, policy: candidate });
         rehearsed.trial.differences.sort();
         rehearsed.trial.differences.truncate(MAX_DIFFERENCES);
-        Plan { policy, sources, rehearsed, versions, warnings: Vec::new() }
+        Plan { policy, sources, rehearsed, versions, warnings: Vec::new(), packets }
     }
 
     /// The plan with warnings about its policy.
@@ -82,6 +139,36 @@ impl Plan {
         Fingerprint::of(std::iter::once(counts).chain(differences).chain(rules))
     }
 
+    /// What this plan decides, for [`Plan::departs_from`].
+    pub fn decided(&self) -> Vec<String> {
+        self.rehearsed.trial.differences.iter().map(|one| Digits::of(one).text()).collect()
+    }
+
+    /// The first packet that this plan, which was made later, decides otherwise than one that decided so: one of its
+    /// packets, or another one by lines that it does not have. `None` if there is none.
+    pub fn departs_from(&self, decided: &[String]) -> Option<String> {
+        let told: BTreeSet<Digits> = decided.iter().filter_map(|text| Digits::parse(text)).collect();
+        let packets: BTreeSet<&str> = told.iter().map(|one| one.packet.as_str()).collect();
+        let lines: BTreeSet<&str> = told.iter().map(|one| one.lines.as_str()).collect();
+        let mut again: BTreeSet<String> = BTreeSet::new();
+        for one in &self.rehearsed.trial.differences {
+            let digits = Digits::of(one);
+            let is_known = packets.contains(digits.packet.as_str());
+            if if is_known { !told.contains(&digits) } else { !lines.contains(digits.lines.as_str()) } {
+                return Some(departure(one, is_known));
+            }
+            again.insert(digits.packet);
+        }
+        // One that is not told one by one may be among those that are only counted.
+        let is_whole = self.rehearsed.trial.counts.values().sum::<usize>() == self.rehearsed.trial.differences.len();
+        let is_missing = |packet: &&DecidedPacket| {
+            let digits = digits_of(packet);
+            packets.contains(digits.as_str()) && !again.contains(&digits)
+        };
+        let missing = self.packets.iter().find(is_missing).filter(|_| is_whole)?;
+        Some(format!("{missing}, which is in the plan, would go as before"))
+    }
+
     fn counts(&self) -> Value {
         counts(&self.rehearsed.trial)
     }
@@ -94,6 +181,7 @@ impl Plan {
         plan["policy"] = self.policy.as_str().into();
         plan["sources"] = json!(self.sources);
         plan["changes"] = json!(self.changes());
+        plan["decided"] = json!(self.decided());
         plan["rules"] = rules;
         plan["warnings"] = json!(self.warnings);
         plan
@@ -114,6 +202,21 @@ impl Plan {
         }
         json!({ "switch": dpid.to_string(), "add": add, "change": change, "delete": delete })
     }
+}
+
+/// A packet that a plan does not have so.
+fn departure(one: &Difference, is_known: bool) -> String {
+    let Difference { kind, before, after, .. } = one;
+    let lines = |lines: &str| if lines.is_empty() { String::new() } else { format!(" ({lines})") };
+    let what = if is_known { "is in the plan otherwise" } else { "is not in the plan" };
+    format!(
+        "{} {what}: it {kind}, {}{} -> {}{}",
+        one.decided_packet(),
+        before.route,
+        lines(&before.lines),
+        after.route,
+        lines(&after.lines)
+    )
 }
 
 /// What a policy decides otherwise, as in a plan.

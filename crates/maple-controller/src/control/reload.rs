@@ -132,6 +132,8 @@ pub enum ReloadTask {
         sources: Fingerprint,
         /// What the plan says about the changes.
         changes: Fingerprint,
+        /// What the plan decides, as [`Plan::decided`] says.
+        decided: Option<Vec<String>>,
         /// Where packets enter that the policy decides first; `None`: everywhere.
         canary: Option<CanaryAt>,
     },

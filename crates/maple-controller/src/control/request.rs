@@ -50,6 +50,9 @@ pub enum Reload {
         sources: Fingerprint,
         /// The plan's fingerprint of the changes.
         changes: Fingerprint,
+        /// What the plan decides. Without it nothing at all may have changed since.
+        #[serde(default)]
+        decided: Option<Vec<String>>,
         /// Where packets enter that it decides first; `None`: everywhere.
         #[serde(default)]
         canary: Option<CanaryAt>,

@@ -28,6 +28,7 @@ use crate::listen::{Listener, Subscriptions, listen as make_listener};
 use crate::metrics::MetricsServer;
 use crate::notice::{Notice, Notices};
 use crate::persistence::{Persistence, PersistenceError};
+use crate::policy_record::PolicyRecord;
 use crate::random::random;
 use crate::record::{Recording, Writer as RecordWriter};
 use crate::remember::{Archive, LeafJournal, Remembered};
@@ -79,6 +80,8 @@ pub(super) struct Memory {
     /// The switches that were known before, and what takes what is to be known later.
     pub known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
     pub archive: Option<Arc<Archive>>,
+    /// The policy that ran before.
+    pub policy_before: Option<PolicyRecord>,
     /// The epoch of this run.
     pub epoch: u16,
 }
@@ -90,13 +93,15 @@ impl Memory {
         if !options.remember || options.handlers.is_some() {
             return Memory::none(Some(persistence));
         }
-        let Remembered { epoch, switches } = remembered;
-        Memory::of(persistence, epoch, Restart::new(now, Arc::clone(&options.store), switches))
+        let Remembered { epoch, switches, policy } = remembered;
+        let memory = Memory::of(persistence, epoch, Restart::new(now, Arc::clone(&options.store), switches))?;
+        Ok(Memory { policy_before: policy, ..memory })
     }
 
     /// Without what an earlier run has left.
     pub fn none(persistence: Option<Persistence>) -> Result<Memory, StartError> {
-        Ok(Memory { persistence, known: None, archive: None, epoch: u16::from_ne_bytes(random()?) })
+        let epoch = u16::from_ne_bytes(random()?);
+        Ok(Memory { persistence, known: None, archive: None, policy_before: None, epoch })
     }
 
     /// With what an earlier run has left, for a run with this epoch.
@@ -104,7 +109,7 @@ impl Memory {
         let (restart, journal) = (Arc::new(restart), Arc::new(LeafJournal::new(epoch)));
         let archive = persistence.remember(Arc::clone(&journal), Arc::clone(&restart))?;
         let known = Some((restart, journal));
-        Ok(Memory { persistence: Some(persistence), known, archive: Some(archive), epoch })
+        Ok(Memory { persistence: Some(persistence), known, archive: Some(archive), policy_before: None, epoch })
     }
 }
 
@@ -130,7 +135,7 @@ impl Starting {
         former_key: Option<Key>,
     ) -> Result<Starting, StartError> {
         let Basics { mut options, subscriptions, snoop, workers } = basics;
-        let Memory { persistence, known, archive, epoch } = memory;
+        let Memory { persistence, known, archive, policy_before, epoch } = memory;
         options.engine.epoch = epoch;
         // The time of engines begins with the clock.
         options.engine.wall_clock = SystemTime::now() - Duration::from_nanos(clock.now().0);
@@ -162,6 +167,7 @@ impl Starting {
             about: About::new(listening, options.tls.clone(), options.state_file.clone(), key),
             succession: Succession::default(),
             archive,
+            policy_before,
             recording: recording.clone(),
             gauges: Gauges::default(),
             files: options.files.clone(),

@@ -48,8 +48,9 @@ use redb::Database;
 
 use crate::kept_files::{KeptFile, KeptFiles};
 use crate::late::{Failed, LateDatabase};
+use crate::policy_record::PolicyRecord;
 use crate::priority::lower_for_good;
-use crate::remember::{Archive, LeafJournal, Remembered, Remembering, begin, begin_known};
+use crate::remember::{self, Archive, LeafJournal, Remembered, Remembering, begin, begin_known};
 use crate::restart::{Departed, Restart};
 pub use error::PersistenceError;
 use file::{Contents, convert_to_types, hold};
@@ -261,6 +262,19 @@ pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTree
     store.load_kept(&contents.names, contents.writes);
     let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
     Ok(begin(&database).map_err(failed)?.switches)
+}
+
+/// The policy that ran last, as the file tells; `None` if there is no such file, or it does not tell.
+///
+/// # Errors
+/// If the file can't be read, or a controller uses it.
+pub fn last_policy(path: &Path) -> Result<Option<PolicyRecord>, PersistenceError> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let (database, _) = open(path)?;
+    let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
+    remember::last_policy(&database).map_err(failed)
 }
 
 #[cfg(test)]

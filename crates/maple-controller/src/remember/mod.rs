@@ -18,7 +18,7 @@
 //! # The file
 //!
 //! A row for each leaf: the epoch of the run in the upper 16 bits and the leaf's id, and the leaf as JSON. One row for
-//! the surroundings, one for the epoch, one for the format. Rows of leaves that were restored are deleted some time
+//! the surroundings, one for the policy that runs, one for the epoch, one for the format. Rows of leaves that were restored are deleted some time
 //! later ([`KEEP`]), when their leaves of this run have rows.
 
 mod rows;
@@ -35,6 +35,7 @@ use maple_wire::Dpid;
 use redb::{AccessGuard, Database, ReadableTable, TableDefinition, TableError};
 
 use crate::late::{Failed, LateDatabase};
+use crate::policy_record::PolicyRecord;
 use crate::priority::lower_for_good;
 use crate::restart::{Departed, Restart, by_switch};
 use rows::to_json;
@@ -47,6 +48,8 @@ pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("ma
 pub(crate) const FORMAT: &str = "1";
 /// The format of tables and variables (`persistence/`). A file of another one is refused: they can't be made anew.
 pub(crate) const STATE_FORMAT: &str = "1";
+/// The row about the policy that runs.
+const POLICY: &str = "policy";
 /// The row that has that format. A file without it has format 1.
 pub(crate) const STATE_FORMAT_KEY: &str = "rows";
 /// How often the thread writes.
@@ -82,6 +85,8 @@ struct Pending {
     since_copy: Option<Rows>,
     /// Rows to be deleted at a time.
     outdated: Vec<(Instant, Vec<u64>)>,
+    /// The policy that runs.
+    policy: Option<String>,
     /// Leaves that were not remembered, because too many wait.
     lost: u64,
     ending: bool,
@@ -94,6 +99,8 @@ pub(crate) struct Remembered {
     pub epoch: u16,
     /// The switches.
     pub switches: BTreeMap<Dpid, Departed>,
+    /// The policy that ran last.
+    pub policy: Option<PolicyRecord>,
 }
 
 /// The thread that writes.
@@ -124,6 +131,11 @@ impl LeafJournal {
             }
             pending.change(row, witness);
         }
+    }
+
+    /// This policy runs now.
+    pub fn note_policy(&self, policy: &PolicyRecord) {
+        self.lock().policy = Some(to_json(policy));
     }
 
     /// A switch has disconnected: its leaves stay in the file.
@@ -304,7 +316,7 @@ impl Drop for Remembering {
 
 /// Writes what comes, into a database that may fail and be opened again.
 fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Restart) {
-    let (mut written, mut version, mut was_quiet) = (String::new(), 0, false);
+    let (mut written, mut version, mut was_quiet) = (Written::default(), 0, false);
     let (mut made_anew, mut has_failed, mut has_lost) = (0, false, false);
     loop {
         let (rows, lost, is_last) = journal.next();
@@ -315,7 +327,9 @@ fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Res
         }
         let newest = restart.store().snapshot().version();
         // Labels come a moment after what they are for.
-        let is_quiet = rows.is_empty() && std::mem::replace(&mut version, newest) == newest;
+        let policy = journal.lock().policy.clone();
+        let is_same = rows.is_empty() && policy == written.policy;
+        let is_quiet = std::mem::replace(&mut version, newest) == newest && is_same;
         if is_quiet && std::mem::replace(&mut was_quiet, is_quiet) && !is_last && !has_lost {
             journal.wrote_all_but(Rows::new());
             continue;
@@ -332,14 +346,14 @@ fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Res
             }
         };
         if std::mem::replace(&mut made_anew, opened.made_anew) != opened.made_anew {
-            written.clear();
+            written = Written::default();
             has_lost = true;
         }
-        match opened.work(|database| write(database, &rows, &mut written, restart)) {
+        match opened.work(|database| write(database, &rows, policy, &mut written, restart)) {
             Ok(()) => journal.wrote_all_but(Rows::new()),
             Err(why) => {
                 journal.wrote_all_but(rows);
-                written.clear();
+                written = Written::default();
                 if is_last {
                     return tracing::error!("the state file: {why}; a restart will not know the newest leaves");
                 }
@@ -357,10 +371,23 @@ fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Res
     }
 }
 
-/// Writes rows and the surroundings, if there is something new.
-fn write(database: &Database, rows: &Rows, written: &mut String, restart: &Restart) -> Result<(), Failed> {
-    let surroundings = to_json(&SurroundingsRow::of(restart.surroundings()));
-    if rows.is_empty() && *written == surroundings {
+/// What the file has besides leaves.
+#[derive(Default, PartialEq, Eq)]
+struct Written {
+    surroundings: String,
+    policy: Option<String>,
+}
+
+/// Writes rows, the surroundings and the policy that runs, if there is something new.
+fn write(
+    database: &Database,
+    rows: &Rows,
+    policy: Option<String>,
+    written: &mut Written,
+    restart: &Restart,
+) -> Result<(), Failed> {
+    let new = Written { surroundings: to_json(&SurroundingsRow::of(restart.surroundings())), policy };
+    if rows.is_empty() && *written == new {
         return Ok(());
     }
     let transaction = database.begin_write()?;
@@ -376,10 +403,13 @@ fn write(database: &Database, rows: &Rows, written: &mut String, restart: &Resta
             }
         }
         let mut run = transaction.open_table(RUN)?;
-        run.insert("surroundings", surroundings.as_str())?;
+        run.insert("surroundings", new.surroundings.as_str())?;
+        if let Some(policy) = &new.policy {
+            run.insert(POLICY, policy.as_str())?;
+        }
     }
     transaction.commit()?;
-    *written = surroundings;
+    *written = new;
     Ok(())
 }
 
@@ -396,6 +426,7 @@ pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
         };
         let last: Option<u16> = get(&run, "epoch")?.and_then(|text| text.parse().ok());
         remembered.epoch = last.map_or(1, next_epoch);
+        remembered.policy = get(&run, POLICY)?.and_then(|text| serde_json::from_str(&text).ok());
         let format = get(&run, "format")?;
         if format.as_deref().is_some_and(|format| format != FORMAT) {
             tracing::warn!("the state file was last used by another version of Maple: rules are made anew");
@@ -410,6 +441,16 @@ pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
     }
     transaction.commit()?;
     Ok(remembered)
+}
+
+/// The policy that ran last, as a file tells that no controller uses.
+pub(crate) fn last_policy(database: &Database) -> Result<Option<PolicyRecord>, Failed> {
+    let run = match database.begin_read()?.open_table(RUN) {
+        Ok(run) => run,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(run.get(POLICY)?.and_then(|row| serde_json::from_str(row.value()).ok()))
 }
 
 /// The epoch of the run after one with this epoch.
@@ -520,7 +561,7 @@ mod tests {
         let journal = LeafJournal::new(found.epoch);
         journal.note(leaves);
         let rows = std::mem::take(&mut journal.lock().rows);
-        let written = write(database, &rows, &mut String::new(), &restart);
+        let written = write(database, &rows, None, &mut Written::default(), &restart);
         assert!(written.is_ok());
         found
     }

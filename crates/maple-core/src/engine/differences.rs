@@ -44,6 +44,19 @@ pub struct Decision {
     pub lines: String,
 }
 
+/// A packet that the network has decided about, as people read it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DecidedPacket {
+    /// Where it entered.
+    pub at: Location,
+    /// The host that sent it.
+    pub from: Mac,
+    /// The address that it is sent to.
+    pub to: Mac,
+    /// The packet in one line.
+    pub packet: String,
+}
+
 /// What a candidate decides otherwise about a leaf's packets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Difference {
@@ -129,11 +142,29 @@ impl Difference {
 
     /// Of two decisions about a packet.
     pub(super) fn between(kind: DifferenceKind, of: &ReceivedPacket, before: Decision, after: Decision) -> Difference {
-        let packet = of.packet();
+        let DecidedPacket { at, from, to, packet } = DecidedPacket::of(of);
+        Difference { kind, at, from, to, packet, before, after }
+    }
+
+    /// The packet.
+    pub fn decided_packet(&self) -> DecidedPacket {
+        let Difference { at, from, to, packet, .. } = self;
+        DecidedPacket { at: *at, from: *from, to: *to, packet: packet.clone() }
+    }
+}
+
+impl DecidedPacket {
+    pub(super) fn of(received: &ReceivedPacket) -> DecidedPacket {
+        let packet = received.packet();
         let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
         let (from, to) = (address(maple_wire::Field::EthSrc), address(maple_wire::Field::EthDst));
-        let packet = maple_wire::packet::text::summary(&packet);
-        Difference { kind, at: of.at, from, to, packet, before, after }
+        DecidedPacket { at: received.at, from, to, packet: maple_wire::packet::text::summary(&packet) }
+    }
+}
+
+impl fmt::Display for DecidedPacket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at {}", self.packet, self.at)
     }
 }
 

@@ -137,7 +137,7 @@ pub use crate::state::Selection;
 pub use await_barriers::{BARRIER_ROUNDS, Unsettled};
 pub use comparison::Comparison;
 pub use cookies::OWN_COOKIES;
-pub use differences::{Decision, Difference, DifferenceKind};
+pub use differences::{DecidedPacket, Decision, Difference, DifferenceKind};
 pub use drops::{DropCause, Dropped, KEPT_MINUTES, Origin};
 pub use event::{Effect, Event, InstalledFlow, ListenerPacket};
 pub use explain::Engines;

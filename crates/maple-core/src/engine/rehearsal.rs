@@ -25,6 +25,7 @@ use std::time::Duration;
 use maple_wire::msg::Message;
 use maple_wire::{Dpid, Port, Version};
 
+use super::differences::DecidedPacket;
 use super::reload::{Candidate, Trial};
 use super::switch::Switch;
 use super::timers::Timer;
@@ -207,6 +208,15 @@ impl Rehearsal {
     /// as what a policy's file writes while it is loaded.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// The packets that the network has decided about.
+    pub fn packets(&self) -> BTreeSet<DecidedPacket> {
+        let of = |engine: &Engine| -> Vec<DecidedPacket> {
+            let leaves = engine.leaves.keys().filter_map(|id| engine.leaves.get(id));
+            leaves.map(|leaf| DecidedPacket::of(&leaf.witness)).collect()
+        };
+        self.engines.iter().flat_map(of).collect()
     }
 
     /// Tries and adopts a candidate.

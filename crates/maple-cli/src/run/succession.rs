@@ -1,0 +1,199 @@
+//! Which policy a start runs: the one that it names, or the one that ran before; and what is said of that.
+//!
+//! # Which one
+//!
+//! A running controller can take another policy (`maple apply`, `maple reload`, `maple rollback`). If it ends, a start
+//! names the policy of the command line or the configuration again, which may undo what somebody did on purpose. With
+//! `--resume-applied` the start goes on with the policy that ran, unless
+//!
+//! * what the start names has changed since: the newest intention counts,
+//! * the files of the policy that ran are others now: nobody has tried them,
+//! * a start has gone on with it before and ended within [`TRIAL`]: it may be what ends the controller.
+//!
+//! In each of these cases, and without the option, a warning says what is undone.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use maple_controller::control::socket::{Request, Show, ask};
+use maple_controller::policy_record::{BroughtBy, PolicyIdentity, PolicyRecord};
+use maple_controller::{Handle, last_policy, timestamp};
+
+use super::progress::Lines;
+use crate::options::{RunArgs, RunOptions, control_of_controller};
+use crate::policy::{absolute, identity};
+use crate::service;
+
+/// How long a controller must run with a policy that it went on with, to show that it can.
+const TRIAL: Duration = Duration::from_secs(60);
+
+/// The policy that a start runs.
+pub struct Succession {
+    record: PolicyRecord,
+    /// The one that ran before, if that is known already.
+    before: Option<PolicyRecord>,
+    /// Why the start does not go on with it.
+    why: Option<&'static str>,
+    began: Instant,
+}
+
+impl Succession {
+    /// Of a start that names this policy.
+    pub fn of(named: &str, args: &RunArgs) -> anyhow::Result<Succession> {
+        let named = identity_or_none(named);
+        let before = before(args)?;
+        let (mut record, mut why) = (PolicyRecord::new(named.clone(), BroughtBy::Start, named.clone()), None);
+        match before.as_ref().filter(|before| args.resume_applied && before.was_chosen_later()) {
+            Some(before) => match refusal(before, &named) {
+                None => {
+                    record = PolicyRecord::new(before.policy.clone(), BroughtBy::Resumption, named);
+                    record.is_on_trial = true;
+                }
+                refused => why = refused,
+            },
+            None => why = Some("--resume-applied would go on with it"),
+        }
+        Ok(Succession { record, before, why, began: Instant::now() })
+    }
+
+    /// Whether the start goes on with the policy that ran before.
+    pub fn is_resumption(&self) -> bool {
+        self.record.by == BroughtBy::Resumption
+    }
+
+    /// The policy's name.
+    pub fn name(&self) -> &str {
+        &self.record.policy.name
+    }
+
+    /// Says which policy runs, and what that undoes.
+    pub fn tell(&self, handle: &Handle, lines: &mut Lines) {
+        let PolicyRecord { policy, by, .. } = &self.record;
+        handle.set_policy(self.record.clone());
+        let before = self.before.as_ref().or(handle.policy_before()).filter(|before| before.was_chosen_later());
+        let since = |before: &PolicyRecord| {
+            let at = std::time::UNIX_EPOCH + Duration::from_secs(before.since);
+            format!("since {} by {}", timestamp(at), before.by)
+        };
+        match before {
+            Some(before) if *by == BroughtBy::Resumption => lines.print_event(&format!(
+                "policy {policy} runs, as before: {}; the command line or the configuration names {}",
+                since(before),
+                self.record.configured
+            )),
+            Some(before) if before.policy != *policy => {
+                lines.print_event(&format!("policy {policy} runs"));
+                let why = self.why.map(|why| format!("; {why}")).unwrap_or_default();
+                lines.print_event(&format!(
+                    "warning: this start undoes a change: policy {} ran {}{why}",
+                    before.policy,
+                    since(before)
+                ));
+            }
+            _ => lines.print_event(&format!("policy {policy} runs")),
+        }
+        if let Some(canary) = before.and_then(|before| before.canary.as_ref()) {
+            lines
+                .print_event(&format!("warning: this start undoes a canary: policy {canary} decided at some switches"));
+        }
+    }
+
+    /// The policy that runs.
+    pub fn policy(&self) -> &PolicyIdentity {
+        &self.record.policy
+    }
+
+    /// Another policy runs now, while a start would run this one.
+    pub fn change(&mut self, handle: &Handle, policy: PolicyIdentity, by: BroughtBy, configured: &str) {
+        self.record = PolicyRecord::new(policy, by, identity_or_none(configured));
+        handle.set_policy(self.record.clone());
+    }
+
+    /// A policy decides at some switches, or none does any more.
+    pub fn set_canary(&mut self, handle: &Handle, canary: Option<String>) {
+        self.record.canary = canary;
+        handle.set_policy(self.record.clone());
+    }
+
+    /// The policy that the start went on with has shown that it can run: time has passed, or the controller `ends` in
+    /// order.
+    pub fn look(&mut self, handle: &Handle, ends: bool) {
+        if self.record.is_on_trial && (ends || self.began.elapsed() >= TRIAL) {
+            self.record.is_on_trial = false;
+            handle.set_policy(self.record.clone());
+        }
+    }
+}
+
+/// A policy as it is now. One whose files can't be read has no content.
+pub fn identity_or_none(policy: &str) -> PolicyIdentity {
+    identity(policy).unwrap_or_else(|_| PolicyIdentity {
+        name: absolute(policy).unwrap_or_else(|_| policy.to_owned()),
+        hash: maple_controller::control::plan::Fingerprint::of::<&str>([]),
+    })
+}
+
+/// Why a start that names a policy does not go on with the one that ran before.
+fn refusal(before: &PolicyRecord, named: &PolicyIdentity) -> Option<&'static str> {
+    if before.configured != *named {
+        return Some("what the command line or the configuration names has changed since");
+    }
+    if before.is_on_trial {
+        return Some("a start went on with it and ended within a minute");
+    }
+    (identity_or_none(&before.policy.name) != before.policy).then_some("its files have changed since")
+}
+
+/// The policy that ran before, as far as the start has to know that before it loads one.
+fn before(args: &RunArgs) -> anyhow::Result<Option<PolicyRecord>> {
+    let options = &args.options;
+    if options.emulate.is_some() {
+        return Ok(None);
+    }
+    if options.takeover {
+        let control = options.control.clone().unwrap_or_else(control_of_controller);
+        // Without a controller there, the take-over says so.
+        let answer = ask(&control, &Request::Show(Show::Controller)).unwrap_or_default();
+        return Ok(serde_json::from_value(answer["policy"].clone()).unwrap_or_default());
+    }
+    match state_file(options).filter(|_| args.resume_applied) {
+        Some(path) => Ok(last_policy(&path)?),
+        None => Ok(None),
+    }
+}
+
+/// The state file that the command line or the service names.
+fn state_file(options: &RunOptions) -> Option<PathBuf> {
+    options.state.clone().or_else(service::state_file)
+}
+
+#[cfg(test)]
+mod tests {
+    use maple_controller::control::plan::Fingerprint;
+
+    use super::*;
+
+    #[test]
+    fn a_start_goes_on_with_what_was_applied_unless_a_newer_intention_or_a_doubt_stands_against_it() {
+        let folder = std::env::temp_dir().join(format!("maple-succession-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = |name: &str| folder.join(name).display().to_string();
+        let write = |name: &str, text: &str| std::fs::write(path(name), text).expect("it can be written");
+        write("old.yaml", "old");
+        write("new.yaml", "new");
+        let of = |name: &str| identity(&path(name)).expect("it is there");
+        let applied = PolicyRecord::new(of("new.yaml"), BroughtBy::Apply, of("old.yaml"));
+        assert_eq!(refusal(&applied, &of("old.yaml")), None);
+        write("other.yaml", "a list beside them is no part of them");
+        assert_eq!(refusal(&applied, &of("old.yaml")), None);
+        let doubted = PolicyRecord { is_on_trial: true, ..applied.clone() };
+        assert!(refusal(&doubted, &of("old.yaml")).is_some_and(|why| why.contains("within a minute")));
+        write("new.yaml", "newer");
+        assert_eq!(refusal(&applied, &of("old.yaml")), Some("its files have changed since"));
+        write("new.yaml", "new");
+        write("old.yaml", "edited");
+        assert!(refusal(&applied, &of("old.yaml")).is_some_and(|why| why.contains("has changed since")));
+        std::fs::remove_dir_all(&folder).expect("it was there");
+        assert_eq!(identity_or_none(&path("old.yaml")).hash, Fingerprint::of::<&str>([]), "it is gone");
+    }
+}
