@@ -97,7 +97,7 @@ def test_a_decision_depends_on_whether_the_place_is_there(bench: Bench) -> None:
     looked = decided(bench, lambda net: net.shortest_path(HERE, PORT) or flood())
     assert any("0000000000000001:9" in read for read in looked.reads), looked.reads
     kept = decided(bench, spread([NEAR, PORT]))
-    assert kept.reads == [], "the leaf follows the plan, which depends on the place"
+    assert not any("IsPlace" in read for read in kept.reads), "the leaf follows the plan, which depends on the place"
 
 
 def test_vlans_serve_the_ports_that_are_there(bench: Bench) -> None:
