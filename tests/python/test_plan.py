@@ -347,7 +347,7 @@ def test_a_plan_holds_while_the_network_goes_on_and_else_names_the_packet(tmp_pa
             at_rest(running)
             done = ask(running, "apply", str(file))
             assert done.returncode == 1 and "the network has changed since the plan was made" in done.stderr, done
-            named = r"now: udp 10\.0\.0\.\d.* is not in the plan: it loses, .*kinds\.py:10.* -> drop"
+            named = r"now: udp 10\.0\.0\.\d.* is not in the plan: it loses, .*kinds\.py:9.* -> drop"
             assert re.search(named, done.stderr), done
     finally:
         running.stop()
