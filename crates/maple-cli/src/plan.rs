@@ -88,6 +88,7 @@ pub fn apply(args: &ApplyArgs) -> anyhow::Result<u8> {
 }
 
 /// What a plan in a file says of its policy, of the policy's files, and of the changes and decisions.
+#[derive(Debug)]
 struct Planned {
     name: String,
     sources: Fingerprint,

@@ -272,7 +272,11 @@ pub fn last_policy(path: &Path) -> Result<Option<PolicyRecord>, PersistenceError
     if !path.exists() {
         return Ok(None);
     }
-    let (database, _) = open(path)?;
+    let place = Place::new(path);
+    let (database, _) = match file::open_there(&place) {
+        Err(error) if error.is_of_writing() => file::open_copy(&place)?,
+        opened => opened?,
+    };
     let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
     remember::last_policy(&database).map_err(failed)
 }
