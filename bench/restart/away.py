@@ -20,7 +20,7 @@ from pathlib import Path
 from run import HERE, Pings, Row, decide, network, priority_of_openvswitch, settle, write_list
 
 sys.path.insert(0, str(HERE.parents[1] / "tests/system"))
-from harness import Controller, free_port, start_openvswitch, the_machine, vsctl, wait_for  # noqa: E402
+from harness import Controller, free_port, start_openvswitch, the_machine, vsctl, wait_for
 
 # How long everything is watched after all connections are back: discovery asks every link again.
 AFTER = 8.0

@@ -101,7 +101,7 @@ def test_a_decision_depends_on_whether_the_place_is_there(bench: Bench) -> None:
 
 
 def test_vlans_serve_the_ports_that_are_there(bench: Bench) -> None:
-    access = {at: 10 for at in (HERE, NEAR, FAR, *ABSENT)}
+    access = dict.fromkeys((HERE, NEAR, FAR, *ABSENT), 10)
     packet = sample(eth_src=H1, eth_dst=ALL, udp_dst=9)
     assert places(bench.decide(vlans(access), packet)) == [NEAR, FAR]
     # Tags in part, so that the policy sends some copies itself.

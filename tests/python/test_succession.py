@@ -1,4 +1,4 @@
-"""A policy takes the place of another, and then the controller is killed: which one runs after a start, and what is said."""
+"""A policy takes the place of another, and the controller is killed: which one runs after a start, and what is said."""
 
 from __future__ import annotations
 
@@ -114,7 +114,9 @@ def test_a_start_that_undoes_an_apply_says_so_or_goes_on_with_it(place: Place) -
     wait_for("the state file", lambda: b'"by":"reload"' in (place.folder / "state").read_bytes())
     place.kill()
     place.start()
-    undone = re.search(r"warning: this start undoes a change: policy (\S+) \(\w+\) ran since \S+ by a reload", place.log())
+    undone = re.search(
+        r"warning: this start undoes a change: policy (\S+) \(\w+\) ran since \S+ by a reload", place.log()
+    )
     assert undone is not None and undone[1] == str(place.new), place.log()
     assert place.policy()["name"] == str(place.old)
 
@@ -182,9 +184,7 @@ def at_rest(running: Running) -> None:
     wait_for("a network at rest", is_at_rest, 60)
 
 
-def test_a_restart_after_a_reload_sends_only_what_differs(
-    place: Place, emulated: Callable[[Running], None]
-) -> None:
+def test_a_restart_after_a_reload_sends_only_what_differs(place: Place, emulated: Callable[[Running], None]) -> None:
     running = place.start()
     emulated(running)
     wait_for("decisions", lambda: len(rules(running)) > 150, 60)

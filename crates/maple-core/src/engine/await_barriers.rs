@@ -149,6 +149,7 @@ impl Engine {
 
     /// Waits for all that is being removed now.
     pub(super) fn await_all_barriers(&mut self, token: u64) {
+        self.record_for_unreachable();
         let is_awaited = |dpid: Dpid, switch: &Switch| self.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
         let awaited = self.switches.iter().filter(|(dpid, switch)| is_awaited(**dpid, switch)).map(|(dpid, _)| *dpid);
         let awaited: BTreeSet<Dpid> = awaited.collect();
@@ -213,6 +214,9 @@ impl Engine {
 
     fn unconfirmed_in_words(&self, dpid: Dpid) -> String {
         let Some(switch) = self.switches.get(&dpid) else { return "it is gone".to_owned() };
+        if switch.unreachable.is_some() {
+            return "it has no control connection, and its rules change when it is back".to_owned();
+        }
         if switch.restoring.is_some() {
             return "its rules of an earlier run are being compared".to_owned();
         }

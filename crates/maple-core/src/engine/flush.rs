@@ -68,7 +68,7 @@ impl Engine {
     }
 
     /// Finds the changes for an update, unless that has to wait. First finishes an earlier update.
-    fn prepare(&mut self, switch: &mut Switch) -> bool {
+    pub(super) fn prepare(&mut self, switch: &mut Switch) -> bool {
         if switch.unreachable.is_some() {
             self.collect(switch);
             return false;

@@ -80,6 +80,16 @@ impl Engine {
         self.report(Report::SwitchReachable(dpid));
     }
 
+    /// Records what changes for switches without a connection, so that it is known whether their rules have to change.
+    pub(super) fn record_for_unreachable(&mut self) {
+        let is_away = |dpid: &Dpid| self.switches.get(dpid).is_some_and(|switch| switch.unreachable.is_some());
+        let away: Vec<Dpid> = self.dirty.iter().copied().filter(is_away).collect();
+        for dpid in away {
+            self.dirty.remove(&dpid);
+            self.with_switch(dpid, Engine::prepare);
+        }
+    }
+
     /// Whether this shard has the switch, and it has no connection.
     pub fn is_unreachable(&self, dpid: Dpid) -> bool {
         self.switches.get(&dpid).is_some_and(|switch| switch.unreachable.is_some())

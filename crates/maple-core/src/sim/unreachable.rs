@@ -171,7 +171,7 @@ fn a_change_is_settled_when_the_switch_that_has_its_rules_is_back_and_others_do_
     let mut sim = in_line(2, Version::Of13);
     sim.lose_connection(Dpid(2));
     sim.run_for(Duration::from_millis(10));
-    // No rule of the second switch depends on it.
+    // No rule of the second switch depends on it, although its classifier is looked at again.
     sim.write_and_settle(vec![Write::Host { mac: B, info: None }]);
     assert!(all(&sim, |stats| stats.leaves_withdrawn) > 0);
 
