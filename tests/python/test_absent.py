@@ -118,4 +118,4 @@ def test_a_converted_configuration_serves_the_ports_that_are_there(tmp_path: Pat
     (tmp_path / "faucet.yaml").write_text(text)
     assert main(["faucet", str(tmp_path / "faucet.yaml"), "-o", str(tmp_path / "out")]) == 0
     net = maple.emulate("single:3", str(tmp_path / "out/faucet.py"))
-    assert net.h1.ping(net.h2) and net.errors() == []
+    assert net.h1.ping(net.h2) and net.errors == []
