@@ -70,7 +70,11 @@ def test_shortest_path_reads_nothing_but_the_two_addresses(bench: Bench) -> None
     decision = decide(bench, example("shortest_path"), tcp_dst=80)
     assert [item.split("=")[0] for item in decision.trace] == ["test eth_dst", "read eth_dst", "read eth_src"]
     flooded = decide(bench, example("shortest_path"), dst="ff:ff:ff:ff:ff:ff", tcp_dst=80)
-    assert flooded.trace == ["test eth_dst=01:00:00:00:00:00/01:00:00:00:00:00: yes"], "one rule for all that floods"
+    assert flooded.trace == [
+        "test eth_dst=01:00:00:00:00:00/01:00:00:00:00:00: yes",
+        "test eth_dst=01:80:c2:00:00:00/ff:ff:ff:ff:ff:f0: no",
+        "test eth_dst=01:00:0c:cc:cc:cc/ff:ff:ff:ff:ff:fe: no",
+    ], "one rule for all that floods, and those for what no bridge forwards"
 
 
 def test_acl_takes_the_first_line_that_fits(bench: Bench) -> None:

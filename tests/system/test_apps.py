@@ -290,7 +290,7 @@ def test_a_vlan_serves_the_ports_that_are_there_while_one_goes_and_comes(under, 
 
     def broadcast(heard):
         with Ears(ring, ["h2", "h3"], MARK) as ears:
-            ring.tool("h1", "udp", "255.255.255.255", 9, "10.0.0.1", MARK)
+            ring.tool("h1", "udp", "10.0.255.255", 9, "10.0.0.1", MARK)
             wait_for("the broadcast", lambda: ears.heard() == heard, timeout=5)
 
     broadcast({"h2": 1, "h3": 1})

@@ -290,7 +290,7 @@ def test_an_emulated_switch_has_as_many_tables_as_it_is_told(openvswitch):
         assert tables(switch) == 254
     with emulated(of.OF13) as switch:
         assert tables(switch) == 254
-    with emulated(of.OF13, "--tables", "10") as switch:
+    with emulated(of.OF13, "--flow-tables", "10") as switch:
         assert tables(switch) == 10
         assert switch.ask(flow_mod13(table=9)) == []
         (refused,) = switch.ask(flow_mod13(table=10))

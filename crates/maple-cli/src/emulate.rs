@@ -156,7 +156,7 @@ impl ConnectionReport {
 pub fn options(topology: Topology, controller: SocketAddr, args: &EmulationArgs) -> EmulationOptions {
     let mut options = EmulationOptions::new(topology, controller, args.version());
     options.network.seed = args.seed();
-    if let Some(tables) = args.tables {
+    if let Some(tables) = args.flow_tables {
         options.network.switch.n_tables = tables;
     }
     options

@@ -3,6 +3,7 @@
 mod common;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use common::{Maple, SHORT, eventually};
 use maple_controller::listen::{NetworkEvent, listen};
@@ -44,6 +45,7 @@ fn groups_are_learned_beside_a_listener_that_hears_the_same_packets() {
             options.workers = 2;
             options.subscriptions.push(subscription);
             options.snooping = snooping;
+            options.forget_switch_after = Some(Duration::ZERO);
         });
         let topology = Topology::parse("linear:2").unwrap();
         let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, version)).unwrap();

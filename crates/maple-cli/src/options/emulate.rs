@@ -18,7 +18,7 @@ pub struct EmulationArgs {
     pub of: Option<Version>,
     /// Tables of each emulated switch in 1.3 [default: 254]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]
-    pub tables: Option<u8>,
+    pub flow_tables: Option<u8>,
     /// How long hosts talk to each other before the program stops [default: with `run --emulate` 20s, otherwise no
     /// traffic]
     #[arg(long, value_name = "TIME", value_parser = duration)]

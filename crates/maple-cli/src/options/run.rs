@@ -253,10 +253,10 @@ impl RunOptions {
         if let Some((_, text)) = needs.into_iter().find(|(is_missing, _)| *is_missing) {
             return Some(refused(text.into()));
         }
-        let EmulationArgs { of, tables, traffic, rate, seed, console, script } = &self.emulation;
+        let EmulationArgs { of, flow_tables, traffic, rate, seed, console, script } = &self.emulation;
         let given = [
             ("--of", of.is_some()),
-            ("--tables", tables.is_some()),
+            ("--flow-tables", flow_tables.is_some()),
             ("--traffic", traffic.is_some()),
             ("--rate", rate.is_some()),
             ("--seed", seed.is_some()),

@@ -325,11 +325,17 @@ impl Engine {
             let InstalledFlow { table_id, priority, cookie, matching, instructions } = flow;
             (table_id, Rule { priority, matching, instructions: instructions.into(), cookie })
         });
+        let can_say = |rule: &Rule| {
+            let all: Vec<Constraint> = rule.matching.constraints().copied().collect();
+            switch.capabilities.can_match_all(&all)
+        };
         let (mut reached, mut unreached) = (Vec::new(), Vec::new());
         for (table, rule) in rules {
             match switch.table_of_report(table) {
                 Some(table) => reached.push((table, rule)),
-                None => unreached.push(rule),
+                // What its version can't say can't be deleted, and takes nothing but room.
+                None if can_say(&rule) => unreached.push(rule),
+                None => {}
             }
         }
         switch.tables.read(reached.into_iter());

@@ -204,6 +204,13 @@ fn run(state: &Arc<Snapshot>, policy: &Composition<Part>, came_in: Location, fra
     (resolved, finished.txn.writes().iter().map(plain).collect())
 }
 
+/// Whether a policy alone leaves a place out that is not there. In a slice it says that the place is not in the slice.
+fn leaves_out(state: &Arc<Snapshot>, program: &Program, came_in: Location, frame: &[u8]) -> bool {
+    let run = Run::new(frame.into(), frame.len(), came_in, Txn::new(Arc::clone(state)), true);
+    let answer = program.decide(&run.packet(), &run.net());
+    answer.is_ok_and(|route| !route.left_out(came_in.switch, state).is_empty())
+}
+
 fn part(program: Program) -> Composition<Part> {
     Composition::of(Arc::new(program) as Part)
 }
@@ -241,6 +248,9 @@ fn a_policy_in_a_slice_does_what_it_does_alone_on_the_reduced_network() {
             counts[2] += 1;
             continue;
         }
+        if in_slice.0.is_err() && by_itself.0.is_ok() && leaves_out(&reduced, &program, came_in, &frame) {
+            continue;
+        }
         assert_eq!(in_slice, by_itself, "seed {seed}: {has:?} {came_in} {program:#?}");
         counts[usize::from(in_slice.0.is_err())] += 1;
     }
@@ -263,6 +273,9 @@ fn a_slice_in_a_slice_has_what_both_have() {
         let reduced = setting.snapshot(&[&outer, &inner], &alone(&setting.state, &["red/", "red/in/"]));
         let by_itself = run(&reduced, &part(program.clone()), came_in, &frame, "");
         let own_costs = setting.state.contains(&Write::Weight(format!("red/in/{WEIGHT}").into()));
+        if in_slices.0.is_err() && by_itself.0.is_ok() && leaves_out(&reduced, &program, came_in, &frame) {
+            continue;
+        }
         if !sets_costs(&by_itself.1) || own_costs {
             assert_eq!(in_slices, by_itself, "seed {seed}: {outer:?} {inner:?} {program:#?}");
             compared += 1;
