@@ -246,7 +246,7 @@ def test_functions_that_listen_stay_during_a_plan_and_come_back_with_a_rollback(
     def everywhere(pkt, net):
         return flood()
 
-    @on("switch_up")
+    @on("switch_up", "switch_reachable")
     def tell(switch, net):
         print("VERSION of switch", switch, flush=True)
     """

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use maple_controller::HandlerFactory;
 use maple_controller::session::SwitchInfo;
-use maple_core::network::Location;
+use maple_core::network::{Location, RESERVED};
 use maple_core::policy::{Net, PacketHandle, Policy};
 use maple_core::route::Route;
+use maple_core::run::Observe as _;
 use maple_handlers::{Hub, LearningSwitch};
 use maple_wire::Field;
 
@@ -38,7 +39,12 @@ pub fn handlers(name: &str) -> Option<Arc<dyn HandlerFactory>> {
 /// Asks whether the packet is for an address that is never flooded, and leaves the decision to the next policy.
 pub fn ask_for_reserved() -> Arc<dyn Policy> {
     Arc::new(|pkt: &PacketHandle, _: &Net| {
-        pkt.is_reserved();
+        // Without a line: no line of a policy asks. The answers decide nothing here.
+        for (value, mask) in RESERVED {
+            if pkt.equals(Field::EthDst, value, mask, None) {
+                break;
+            }
+        }
         Route::pass()
     })
 }

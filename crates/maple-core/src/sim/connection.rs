@@ -1,9 +1,11 @@
 //! The control connection of a switch ends while its datapath goes on, and comes back.
 
-use maple_wire::{Dpid, Message};
+use maple_wire::msg::{PortReason, PortStatus};
+use maple_wire::{Dpid, Message, Port};
 
 use super::{Channel, Happening, Sim, switch_of};
 use crate::engine::Event;
+use crate::network::Location;
 
 impl Sim {
     /// The control connection of a switch ends. Of what was under way to the switch, some arrives; what was under way from
@@ -51,6 +53,13 @@ impl Sim {
             return self.announce(dpid);
         }
         self.notify(dpid, Event::SwitchReachable { dpid });
+        let known = self.store.snapshot();
+        let gone = known.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
+        let gone: Vec<Location> = gone.filter(|at| !self.ports.contains_key(at)).collect();
+        for at in gone {
+            let status = PortStatus { reason: PortReason::Delete, port: Port::new(at.port, [0; 6], "port") };
+            self.notify(dpid, Event::PortStatus { dpid, status });
+        }
         self.ports_of(dpid).into_iter().for_each(|at| self.tell_port(at));
         self.schedule(Channel::ToShard(dpid), Happening::ReadFlows(dpid));
     }
