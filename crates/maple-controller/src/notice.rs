@@ -174,6 +174,9 @@ impl std::fmt::Display for Notice {
     }
 }
 
+/// An absent place: a switch, and its port unless the whole switch is absent.
+type AbsentKey = (Dpid, Option<PortNo>);
+
 /// Publishes notices: to the log, to a queue, and, if they are errors, to the list of recent errors.
 #[derive(Clone, Debug)]
 pub(crate) struct Notices {
@@ -186,7 +189,7 @@ pub(crate) struct Notices {
     /// The violations that were published. Each shard bounds the number of those that it reports.
     violations: Arc<Mutex<BTreeSet<ViolationKey>>>,
     /// The absent places that were published, and those of which the switch is not there without their ports.
-    absent: Arc<Mutex<BTreeSet<(Dpid, Option<PortNo>)>>>,
+    absent: Arc<Mutex<BTreeSet<AbsentKey>>>,
 }
 
 impl Notices {

@@ -388,7 +388,7 @@ fn commits_do_not_wait_for_a_slow_disk_and_acknowledgements_do() {
     let first = bench.write(0, Some(0));
     bench.until("the thread waits for the disk", |bench| bench.disk.lock().waits);
     // On a thread of a shard these would be turns.
-    let last = (1..1000).map(|key| bench.write(key, Some(key))).last().expect("some");
+    let last = (1..1000).fold(first, |_, key| bench.write(key, Some(key)));
     assert!(!bench.pending().wait(first, Duration::from_millis(50)) && !bench.pending().wait(last, Duration::ZERO));
     assert!(!bench.files.is_failing(KeptFile::State), "slow is not failed");
     bench.disk.set(|state| state.is_stuck = false);

@@ -1,5 +1,7 @@
 //! The file of persistent state: opened or created, checked, converted to the types that are declared, and written.
 
+#![allow(clippy::result_large_err, reason = "redb's errors are large, and an error here is rare")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -5,6 +5,8 @@
 //! and does it have what was written last? Of that the database's header is compared, which each commit changes, and the
 //! beginnings of some pages: somebody may write between two commits, and the next one writes the header again.
 
+#![allow(clippy::result_large_err, reason = "redb's errors are large, and an error here is rare")]
+
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -129,8 +129,10 @@ impl Shard {
     /// The announced switches with this connection, or with none, have no connection now. Those that the engine restores
     /// are unreachable; the others are gone.
     fn forget_announced(&mut self, now: Time, connection: Option<ConnectionId>) {
-        let gone: Vec<(Dpid, Switch)> =
-            self.announced.0.extract_if(.., |_, switch| switch.connection == connection).collect();
+        let all = std::mem::take(&mut self.announced.0);
+        let (gone, rest): (BTreeMap<Dpid, Switch>, _) =
+            all.into_iter().partition(|(_, switch)| switch.connection == connection);
+        self.announced.0 = rest;
         for (dpid, Switch { info, is_restored, .. }) in gone {
             let Some(state) = self.returns.state().filter(|_| is_restored && self.unreachable.keeps()) else {
                 self.events.push(Event::SwitchDown { dpid });

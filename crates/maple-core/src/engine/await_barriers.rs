@@ -98,7 +98,9 @@ impl BarrierWaits {
     pub fn end_moves(&mut self, goes_on: impl Fn(&Moving) -> bool) -> Vec<(Dpid, u64)> {
         let mut ended = Vec::new();
         for wait in &mut self.waiting {
-            let over: BTreeSet<Moving> = wait.moving.extract_if(.., |moving| !goes_on(moving)).collect();
+            let all = std::mem::take(&mut wait.moving);
+            let (on, over): (BTreeSet<Moving>, BTreeSet<Moving>) = all.into_iter().partition(&goes_on);
+            wait.moving = on;
             let switches: BTreeSet<Dpid> = over.iter().map(|moving| moving.ingress).collect();
             for dpid in switches {
                 *wait.switches.entry(dpid).or_default() += 1;

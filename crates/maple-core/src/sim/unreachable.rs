@@ -143,7 +143,7 @@ fn a_new_flow_across_it_is_forwarded_by_the_controller_and_gets_its_rules_when_i
     send(&mut sim, at(3, 4), udp(host, A, 1));
     let frame = udp(A, host, 1);
     let there = Delivery { at: at(3, 4), frame: frame.clone() };
-    assert_eq!(send(&mut sim, at(1, 3), frame.clone()), [there.clone()]);
+    assert_eq!(send(&mut sim, at(1, 3), frame.clone()), std::slice::from_ref(&there));
     assert!(stats(&sim).sent_by_controller > 0 && stats(&sim).labels_refused > 0);
     sim.regain_connection(Dpid(2), false);
     sim.run_for(Duration::from_secs(40));
