@@ -70,8 +70,8 @@ impl Packet {
     }
 
     /// Whether the packet is for an address that bridges never forward: `01:80:c2:00:00:00` to `0f` (spanning trees,
-    /// pause, LACP, 802.1X, LLDP), `01:00:0c:cc:cc:cc` and `cd` (Cisco's). Two tests. [`Net::flood`] asks this by
-    /// itself.
+    /// pause, LACP, 802.1X, LLDP), `01:00:0c:cc:cc:cc` and `cd` (Cisco's). Two tests.
+    /// [`Net::flood`](crate::Net::flood) asks this by itself.
     ///
     /// ```
     /// # use maple::testing::{ask, tcp};

@@ -53,7 +53,7 @@ impl Route {
     ///
     /// Output to a port that is not known yet to be edge or link (it just came up) is left out until it is known, and
     /// so is output to a link whose far end does not know of it. Output to an edge port that is down stays: the switch
-    /// drops it. Absent places are left out too ([`Route::left_out`]).
+    /// drops it. Absent places are left out too.
     ///
     /// # Errors
     /// [`RouteError`] says what is wrong, for example that all places of a route are absent that is no multicast.
