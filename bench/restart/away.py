@@ -2,13 +2,12 @@
 
 The network and its decisions are those of `run.py`, in a row or in a ring. For each of some times the connection of one
 switch after the other is away, and then those of all at once. Prints a line for each: the pings that were lost, and the
-changes of rules that were sent afterwards. At the end one switch dies: its neighbours report its ports down.
+changes of rules that were sent afterwards.
 
 Needs root, Open vSwitch and Mininet. Run by the system's Python, for Mininet.
 """
 
 import argparse
-import itertools
 import json
 import os
 import signal
@@ -58,22 +57,6 @@ def away(maple, lab, bridges, seconds):
     return {"lost": lost, "sent": sum(one.sent() for one in pings), "flow_mods": maple.count("flow_mods") - mods}
 
 
-def dies(maple, lab):
-    """The switch between two others dies. For how long pings get no answer."""
-    with_pings = Pings(lab, "h1", "h3")
-    try:
-        time.sleep(1)
-        vsctl("set-controller", "s2", f"tcp:127.0.0.1:{free_port()}")
-        wait_for("the end", lambda: len(maple.connected()) == 2)
-        for neighbour in ("s1", "s3"):
-            lab.net.configLinkStatus("s2", neighbour, "down")
-        time.sleep(5)
-    finally:
-        with_pings.stop()
-    answered = sorted(with_pings.answers.values())
-    return {"longest_without_answers": round(max(b - a for a, b in itertools.pairwise(answered)), 3)}
-
-
 def measure(topology, protocols, options, folder, tell):
     file = folder / "list.yaml"
     write_list(file, range(1, 21))
@@ -91,8 +74,6 @@ def measure(topology, protocols, options, folder, tell):
             for seconds in options.seconds:
                 for bridges in (["s1"], ["s2"], ["s3"], ["s1", "s2", "s3"]):
                     tell({"away": " ".join(bridges), "seconds": seconds} | away(maple, lab, bridges, seconds))
-            if topology is Ring:
-                tell({"dies": "s2"} | dies(maple, lab))
     finally:
         maple.stop()
 
