@@ -28,7 +28,7 @@ POLICY = """
                 return drop() if port in DENIED else flood()
         return drop() if pkt.eth_src in blocked else flood()
 
-    @on("switch_up")
+    @on("switch_up", "switch_reachable")
     def tell(switch, net):
         print("version", VERSION, "of switch", switch, flush=True)
     """
