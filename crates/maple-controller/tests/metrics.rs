@@ -192,7 +192,7 @@ fn a_switch_counts_what_it_sent_and_was_sent_over_all_its_connections() {
     // The questions where its ports lead are messages too. They come at once, and not while the test counts.
     let maple = exporting(|options| options.timing.fast = Duration::from_millis(1));
     let dp = [("dp_id", "0xa1"), ("dp_name", "0xa1")];
-    let mut sent = 0;
+    let mut sent = 0.0;
     for round in 1..=3 {
         let mut switch = Peer::up(&maple, Version::Of13, 0xa1);
         wait_for_edges(&maple, &mut switch);
@@ -206,8 +206,8 @@ fn a_switch_counts_what_it_sent_and_was_sent_over_all_its_connections() {
         eventually("it has read all that it was sent", || {
             switch.echo();
             let text = scrape(&maple);
-            let now = sent + switch.seen.iter().filter(is_flow_message).count();
-            sum(&text, "of_flowmsgs_sent_total", &dp) == Some(now as f64)
+            let now = sent + switch.seen.iter().filter(is_flow_message).count() as f64;
+            sum(&text, "of_flowmsgs_sent_total", &dp) == Some(now)
                 && sum(&text, "of_packet_ins_total", &dp) == Some(f64::from(100 * round))
         });
         let text = scrape(&maple);
@@ -223,9 +223,13 @@ fn a_switch_counts_what_it_sent_and_was_sent_over_all_its_connections() {
         assert_eq!(sum(&text, "maple_switch_rules", &[dp[0]]), Some(rules));
         assert_eq!(sum(&text, "maple_rules", &[]), Some(rules));
         assert_eq!(sum(&text, "maple_switches", &[("shard", "0")]), Some(1.0));
-        sent += switch.seen.iter().filter(is_flow_message).count();
         drop(switch);
-        maple.wait_for("of_dp_disconnections", round as u64);
+        eventually("it is disconnected", || {
+            let text = scrape(&maple);
+            // With what was sent and is not read any more.
+            sent = sum(&text, "of_flowmsgs_sent_total", &dp).unwrap_or_default();
+            sum(&text, "of_dp_disconnections_total", &dp) == Some(f64::from(round))
+        });
     }
     // A text is used again for a moment.
     eventually("it is gone", || sum(&scrape(&maple), "dp_status", &dp) == Some(0.0));
