@@ -130,6 +130,16 @@ impl Match {
             MatchField::Unknown { .. } => false,
         })
     }
+
+    /// Whether every packet that `narrow` takes is one that this match takes, judged entry by entry.
+    pub fn covers(&self, narrow: &Match) -> bool {
+        self.fields.iter().all(|field| match field {
+            MatchField::Known(wide) => {
+                narrow.get(wide.field).is_some_and(|n| n.mask & wide.mask == wide.mask && wide.holds(n.value))
+            }
+            unknown => narrow.fields.contains(unknown),
+        })
+    }
 }
 
 /// What a switch does to a packet.
@@ -264,4 +274,39 @@ pub enum Instruction {
         /// The bytes after type and length.
         body: Vec<u8>,
     },
+}
+
+impl Instruction {
+    /// Its place in the order in which a switch carries instructions out (1.3 §5.9).
+    pub const fn rank(&self) -> u8 {
+        match self {
+            Instruction::Meter(_) => 0,
+            Instruction::ApplyActions(_) => 1,
+            Instruction::ClearActions => 2,
+            Instruction::WriteActions(_) => 3,
+            Instruction::WriteMetadata { .. } => 4,
+            Instruction::Experimenter { .. } | Instruction::Unknown { .. } => 5,
+            Instruction::GotoTable(_) => 6,
+        }
+    }
+
+    /// The actions in it, applied or written.
+    pub fn actions(&self) -> &[Action] {
+        match self {
+            Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => actions,
+            _ => &[],
+        }
+    }
+
+    /// Whether instructions output to the port and use the group, as `out_port` and `out_group` of messages ask.
+    /// [`PortNo::ANY`] and all ones ask for nothing.
+    pub fn lead_to(instructions: &[Instruction], port: PortNo, group: u32) -> bool {
+        let actions = || instructions.iter().flat_map(Instruction::actions);
+        let to_port = |action: &Action| match action {
+            Action::Output { port: to, .. } | Action::Enqueue { port: to, .. } => *to == port,
+            _ => false,
+        };
+        (port == PortNo::ANY || actions().any(to_port))
+            && (group == u32::MAX || actions().any(|action| *action == Action::Group(group)))
+    }
 }

@@ -161,18 +161,9 @@ pub fn instructions(abilities: &Abilities, table: u8, matching: &Match, list: &[
 
 /// The instructions in the order of their execution (1.3 §5.9), without those that do nothing.
 pub fn in_order(mut list: Vec<Instruction>) -> Vec<Instruction> {
-    list.retain(|instruction| match instruction {
-        Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => !actions.is_empty(),
-        _ => true,
-    });
-    list.sort_by_key(|instruction| match instruction {
-        Instruction::Meter(_) => 0,
-        Instruction::ApplyActions(_) => 1,
-        Instruction::ClearActions => 2,
-        Instruction::WriteActions(_) => 3,
-        Instruction::WriteMetadata { .. } => 4,
-        _ => 5,
-    });
+    let is_empty = |one: &Instruction| matches!(one, Instruction::ApplyActions(all) | Instruction::WriteActions(all) if all.is_empty());
+    list.retain(|instruction| !is_empty(instruction));
+    list.sort_by_key(Instruction::rank);
     list
 }
 

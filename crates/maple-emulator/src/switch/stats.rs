@@ -5,12 +5,12 @@ use maple_wire::msg::stats::{
     PortStats, PropertyKind, TableFeatures, TableProperty, TableStats, TypeId,
 };
 use maple_wire::msg::{FlowMod, FlowModCommand, ReplyBody, RequestBody, StatsReply, StatsRequest, Text};
-use maple_wire::{Field, Message, PortNo, Version};
+use maple_wire::{Field, Instruction, Message, PortNo, Version};
 
 use super::check;
 use super::meters::ALL_METERS;
 use super::refusal::Refusal;
-use super::table::{Rule, Table, outputs_to};
+use super::table::{Rule, Table};
 use super::{Switch, SwitchPort};
 use crate::time::{SECOND, Time};
 
@@ -128,7 +128,8 @@ impl Switch {
         let mut rules = Vec::new();
         for at in self.used(asked.table_id) {
             let covered = self.tables[at].covered(&request);
-            let wanted = covered.filter(|rule| outputs_to(rule, asked.out_port, asked.out_group));
+            let wanted =
+                covered.filter(|rule| Instruction::lead_to(&rule.instructions, asked.out_port, asked.out_group));
             rules.extend(wanted.map(|rule| (at as u8, rule)));
         }
         Ok(rules)
@@ -156,7 +157,7 @@ impl Switch {
     fn group_stats(&self, now: Time, asked: u32) -> Vec<GroupStats> {
         let uses = |number: u32| {
             let rules = self.tables.iter().flat_map(Table::rules);
-            rules.filter(|rule| outputs_to(rule, PortNo::ANY, number)).count() as u32
+            rules.filter(|rule| Instruction::lead_to(&rule.instructions, PortNo::ANY, number)).count() as u32
         };
         let wanted = self.groups.iter().filter(|(number, _)| asked == ALL_GROUPS || **number == asked);
         wanted

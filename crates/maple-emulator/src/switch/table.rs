@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 
 use maple_wire::msg::FlowMod;
-use maple_wire::{Action, Constraint, Field, Instruction, Match, PortNo, Version};
+use maple_wire::{Constraint, Field, Instruction, Match, PortNo, Version};
 
 use crate::switch::index::{Index, Rank};
 use crate::switch::refusal::Refusal;
@@ -195,7 +195,9 @@ impl Table {
             return Vec::new();
         }
         self.remove(|rule| {
-            (selects(rule, request, strict) && outputs_to(rule, request.out_port, request.out_group)).then_some(())
+            (selects(rule, request, strict)
+                && Instruction::lead_to(&rule.instructions, request.out_port, request.out_group))
+            .then_some(())
         })
         .into_iter()
         .map(|(rule, ())| rule)
@@ -224,7 +226,7 @@ impl Table {
 
     /// Takes out the rules that use a group.
     pub fn remove_group_users(&mut self, group: u32) -> Vec<(Rule, Removal)> {
-        self.remove(|rule| outputs_to(rule, PortNo::ANY, group).then_some(Removal::GroupDelete))
+        self.remove(|rule| Instruction::lead_to(&rule.instructions, PortNo::ANY, group).then_some(Removal::GroupDelete))
     }
 
     /// Takes out the rules that send packets through a meter.
@@ -287,7 +289,7 @@ impl Rule {
 /// Whether a flow-mod or statistics request selects a rule: by match and priority when strict, else all rules that
 /// the match covers; and by cookie.
 fn selects(rule: &Rule, request: &FlowMod, strict: bool) -> bool {
-    let by_match = if strict { is_strictly(rule, request) } else { covers(&request.matching, &rule.matching) };
+    let by_match = if strict { is_strictly(rule, request) } else { request.matching.covers(&rule.matching) };
     by_match && rule.cookie & request.cookie_mask == request.cookie & request.cookie_mask
 }
 
@@ -295,32 +297,9 @@ fn is_strictly(rule: &Rule, request: &FlowMod) -> bool {
     rule.priority == request.priority && rule.matching == request.matching
 }
 
-/// Whether every packet that `narrow` takes is one that `wide` takes, judged field by field.
-pub fn covers(wide: &Match, narrow: &Match) -> bool {
-    let covered =
-        |w: &Constraint| narrow.get(w.field).is_some_and(|n| n.mask & w.mask == w.mask && n.value & w.mask == w.value);
-    wide.constraints().all(covered)
-}
-
 /// Whether the rule has the request's priority and some packet could fit both matches.
 fn overlaps(rule: &Rule, request: &FlowMod) -> bool {
     let disjoint =
         |a: &Constraint| request.matching.get(a.field).is_some_and(|b| (a.value ^ b.value) & a.mask & b.mask != 0);
     rule.priority == request.priority && !rule.matching.constraints().any(disjoint)
-}
-
-/// Whether a rule has an output to the port and a use of the group; `ANY` and all ones ask for nothing.
-pub fn outputs_to(rule: &Rule, port: PortNo, group: u32) -> bool {
-    let actions = || {
-        rule.instructions.iter().flat_map(|instruction| match instruction {
-            Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => actions.as_slice(),
-            _ => &[],
-        })
-    };
-    let to_port = |action: &Action| match action {
-        Action::Output { port: to, .. } | Action::Enqueue { port: to, .. } => *to == port,
-        _ => false,
-    };
-    (port == PortNo::ANY || actions().any(to_port))
-        && (group == u32::MAX || actions().any(|action| *action == Action::Group(group)))
 }

@@ -10,7 +10,7 @@ use maple_wire::packet::rewrite;
 use maple_wire::{Action, Constraint, Field, Instruction, Packet, PortNo, Version};
 use rustc_hash::FxHashMap;
 
-use super::table::{Fields, Rule, Table, actions, outputs_to};
+use super::table::{Fields, Rule, Table};
 
 /// Maximum number of switches on a frame's path.
 const MOST_HOPS: usize = 64;
@@ -150,7 +150,10 @@ impl Node {
                 self.groups.retain(|group, _| !all && *group != request.group);
                 let groups = &self.groups;
                 let dangles = |rule: &Rule| {
-                    actions(&rule.instructions).any(|a| matches!(a, Action::Group(g) if !groups.contains_key(g)))
+                    rule.instructions
+                        .iter()
+                        .flat_map(Instruction::actions)
+                        .any(|a| matches!(a, Action::Group(g) if !groups.contains_key(g)))
                 };
                 for table in &mut self.tables {
                     let users: Vec<Rule> = table.rules().filter(|rule| dangles(rule)).cloned().collect();
@@ -323,7 +326,7 @@ impl Fabric {
     /// The number of rules of a switch that send to the controller.
     pub fn to_controller(&self, switch: usize) -> usize {
         let rules = self.nodes[switch].tables.iter().flat_map(Table::rules);
-        rules.filter(|rule| outputs_to(&rule.instructions, PortNo::CONTROLLER, u32::MAX)).count()
+        rules.filter(|rule| Instruction::lead_to(&rule.instructions, PortNo::CONTROLLER, u32::MAX)).count()
     }
 }
 

@@ -4,10 +4,10 @@ use maple_wire::msg::stats::FlowStats;
 use maple_wire::msg::{
     ErrorMsg, FlowMod, FlowModCommand, FlowRemoved, Header, PacketOut, ReplyBody, RequestBody, StatsReply, StatsRequest,
 };
-use maple_wire::{Message, PortNo, Version};
+use maple_wire::{Instruction, Message, PortNo, Version};
 
 use super::lab::Lab;
-use super::table::{Rule, covers, outputs_to};
+use super::table::Rule;
 use crate::error::LoadError;
 use crate::handshake::answer;
 
@@ -68,7 +68,7 @@ fn flow_mod(lab: &mut Lab, switch: usize, xid: u32, request: FlowMod, bytes: &[u
     lab.counters.flow_mods += 1;
     if request.command == FlowModCommand::Add {
         lab.counters.adds += 1;
-        let is_up = outputs_to(&request.instructions, PortNo::CONTROLLER, u32::MAX);
+        let is_up = Instruction::lead_to(&request.instructions, PortNo::CONTROLLER, u32::MAX);
         lab.counters.adds_to_controller += u64::from(is_up);
     }
     let version = lab.options.version;
@@ -113,9 +113,9 @@ fn statistics(lab: &mut Lab, switch: usize, xid: u32, body: &RequestBody, bytes:
         };
     };
     let selects = |rule: &&Rule| {
-        covers(&request.matching, &rule.matching)
+        request.matching.covers(&rule.matching)
             && rule.cookie & request.cookie_mask == request.cookie & request.cookie_mask
-            && outputs_to(&rule.instructions, request.out_port, request.out_group)
+            && Instruction::lead_to(&rule.instructions, request.out_port, request.out_group)
     };
     let tables = (0..).zip(&lab.fabric.nodes[switch].tables);
     let mut rules: Vec<FlowStats> = tables

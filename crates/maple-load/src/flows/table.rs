@@ -10,7 +10,7 @@
 use std::rc::Rc;
 
 use maple_wire::msg::FlowMod;
-use maple_wire::{Action, Constraint, Field, Instruction, Match, MatchField, Packet, PortNo};
+use maple_wire::{Constraint, Field, Instruction, Match, MatchField, Packet};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::Hasher;
 
@@ -153,7 +153,7 @@ impl Table {
 
     /// Instructions in the order of execution, as one piece for all rules that have them.
     fn share(&mut self, mut instructions: Vec<Instruction>) -> Rc<[Instruction]> {
-        instructions.sort_by_key(rank);
+        instructions.sort_by_key(Instruction::rank);
         match self.shared.get(instructions.as_slice()) {
             Some(shared) => Rc::clone(shared),
             None => {
@@ -198,7 +198,7 @@ impl Table {
     /// Takes out the rules that the request selects.
     pub fn delete(&mut self, request: &FlowMod, strict: bool) -> Vec<Rule> {
         let mut gone = Vec::new();
-        let restricted = |rule: &Rule| outputs_to(&rule.instructions, request.out_port, request.out_group);
+        let restricted = |rule: &Rule| Instruction::lead_to(&rule.instructions, request.out_port, request.out_group);
         self.each(request, strict, |rule| {
             let goes = restricted(rule);
             if goes {
@@ -218,7 +218,7 @@ impl Table {
             let by_match = if strict {
                 rule.priority == request.priority && rule.matching == matching
             } else {
-                covers(&matching, &rule.matching)
+                matching.covers(&rule.matching)
             };
             by_match && rule.cookie & request.cookie_mask == request.cookie & request.cookie_mask
         };
@@ -271,41 +271,4 @@ fn canonical(mut matching: Match) -> Option<Match> {
     });
     matching.fields.shrink_to_fit();
     matching.fields.iter().all(is_known).then_some(matching)
-}
-
-/// The position of an instruction in the order of execution (1.3 §5.9).
-fn rank(instruction: &Instruction) -> u8 {
-    match instruction {
-        Instruction::Meter(_) => 0,
-        Instruction::ApplyActions(_) => 1,
-        Instruction::ClearActions => 2,
-        Instruction::WriteActions(_) => 3,
-        Instruction::WriteMetadata { .. } => 4,
-        _ => 5,
-    }
-}
-
-/// Whether every packet that `narrow` takes is one that `wide` takes, judged field by field.
-pub(crate) fn covers(wide: &Match, narrow: &Match) -> bool {
-    let covered =
-        |w: &Constraint| narrow.get(w.field).is_some_and(|n| n.mask & w.mask == w.mask && n.value & w.mask == w.value);
-    wide.constraints().all(covered)
-}
-
-/// The actions of instructions.
-pub(crate) fn actions(instructions: &[Instruction]) -> impl Iterator<Item = &Action> {
-    instructions.iter().flat_map(|instruction| match instruction {
-        Instruction::ApplyActions(actions) | Instruction::WriteActions(actions) => actions.as_slice(),
-        _ => &[],
-    })
-}
-
-/// Whether instructions output to the port and use the group. `ANY` and all ones match everything.
-pub(crate) fn outputs_to(instructions: &[Instruction], port: PortNo, group: u32) -> bool {
-    let to_port = |action: &Action| match action {
-        Action::Output { port: to, .. } | Action::Enqueue { port: to, .. } => *to == port,
-        _ => false,
-    };
-    (port == PortNo::ANY || actions(instructions).any(to_port))
-        && (group == u32::MAX || actions(instructions).any(|action| *action == Action::Group(group)))
 }

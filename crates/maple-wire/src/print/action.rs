@@ -26,24 +26,12 @@ pub fn actions(version: Version, actions: &[Action]) -> String {
 /// carries them out (1.3 §5.9), whatever the order in which they were sent.
 pub fn instructions(version: Version, instructions: &[Instruction]) -> String {
     let mut in_order: Vec<&Instruction> = instructions.iter().collect();
-    in_order.sort_by_key(|instruction| rank(instruction));
+    in_order.sort_by_key(|instruction| instruction.rank());
     let mut out = List(String::new());
     for instruction in in_order {
         out.instruction(version, instruction);
     }
     if out.0.is_empty() { "drop".to_owned() } else { out.0 }
-}
-
-fn rank(instruction: &Instruction) -> u8 {
-    match instruction {
-        Instruction::Meter(_) => 0,
-        Instruction::ApplyActions(_) => 1,
-        Instruction::ClearActions => 2,
-        Instruction::WriteActions(_) => 3,
-        Instruction::WriteMetadata { .. } => 4,
-        Instruction::Experimenter { .. } | Instruction::Unknown { .. } => 5,
-        Instruction::GotoTable(_) => 6,
-    }
 }
 
 struct List(String);
