@@ -4,6 +4,7 @@ import struct
 
 import openflow as of
 from openflow import WILD, Message, flow_mod10, match10
+from requests13 import FRAME, configurations, packet_outs_of
 
 OUTPUT = of.output10(1)
 PORTS = {
@@ -23,7 +24,6 @@ PORTS = {
     "local": 0xFFFE,
     "none": 0xFFFF,
 }
-FRAME = bytes.fromhex("020000000002 020000000001 88b5") + bytes(46)
 VALUES = {
     "in_port": 1,
     "src": 0x020000000001,
@@ -169,15 +169,7 @@ def flow_mods():
 
 
 def packet_outs():
-    for name, port in PORTS.items():
-        yield f"in_port {name}", of.packet_out10([OUTPUT], FRAME, in_port=port)
-    yield "a buffer", of.packet_out10([OUTPUT], buffer=7)
-    yield "no data", of.packet_out10([OUTPUT])
-    yield "no actions", of.packet_out10((), FRAME)
-    yield "a short frame", of.packet_out10([OUTPUT], FRAME[:10])
-    message = of.packet_out10([OUTPUT], FRAME)
-    yield "actions longer than the message", message._replace(body=message.body[:6] + b"\1\0" + message.body[8:])
-    yield "too short", Message(of.PACKET_OUT, bytes(4))
+    yield from packet_outs_of(of.packet_out10, OUTPUT, PORTS, 6)
 
 
 def questions():
@@ -196,15 +188,7 @@ def questions():
 
 
 def others():
-    for flags in (0, 1, 2, 3, 4, 8, 0x8000):
-        yield (
-            f"configuration, flags {flags}",
-            Message(of.SET_CONFIG, struct.pack("!HH", flags, 128)),
-            Message(of.GET_CONFIG),
-        )
-    for length in (0, 128, 0xFFE5, 0xFFFF):
-        yield f"miss_send_len {length}", Message(of.SET_CONFIG, struct.pack("!HH", 0, length)), Message(of.GET_CONFIG)
-    yield "configuration back", Message(of.SET_CONFIG, struct.pack("!HH", 0, 128)), Message(of.GET_CONFIG)
+    yield from configurations(0, 1, 2, 3, 4, 8, 0x8000)
     for kind in (6, 8, 10, 11, 12, 17, 19, 22, 23, 24, 25, 29, 30, 99):
         yield f"type {kind}", Message(kind, bytes(16))
     yield "echo", Message(2, b"hello")

@@ -353,15 +353,21 @@ def flow_mods():
 
 
 def packet_outs():
-    for name, port in PORTS.items():
-        yield f"in_port {name}", of.packet_out13([OUTPUT], FRAME, in_port=port)
-    yield "a buffer", of.packet_out13([OUTPUT], buffer=7)
-    yield "no data", of.packet_out13([OUTPUT])
-    yield "no actions", of.packet_out13((), FRAME)
-    yield "a short frame", of.packet_out13([OUTPUT], FRAME[:10])
-    message = of.packet_out13([OUTPUT], FRAME)
-    yield "actions longer than the message", message._replace(body=message.body[:8] + b"\1\0" + message.body[10:])
-    yield "too short", Message(of.PACKET_OUT, bytes(8))
+    yield from packet_outs_of(of.packet_out13, OUTPUT, PORTS, 8)
+
+
+def packet_outs_of(packet_out, output, ports, length_at):
+    """Packet-outs of either version, which has the length of their actions there."""
+    for name, port in ports.items():
+        yield f"in_port {name}", packet_out([output], FRAME, in_port=port)
+    yield "a buffer", packet_out([output], buffer=7)
+    yield "no data", packet_out([output])
+    yield "no actions", packet_out((), FRAME)
+    yield "a short frame", packet_out([output], FRAME[:10])
+    message = packet_out([output], FRAME)
+    longer = message.body[:length_at] + b"\1\0" + message.body[length_at + 2 :]
+    yield "actions longer than the message", message._replace(body=longer)
+    yield "too short", Message(of.PACKET_OUT, bytes(length_at))
 
 
 def groups():
@@ -470,22 +476,21 @@ def questions():
         yield f"kind {kind}, too short", of.multipart(kind, bytes(12))
 
 
-def others():
-    for bit in range(16):
-        yield (
-            f"configuration, flag {bit}",
-            Message(of.SET_CONFIG, struct.pack("!HH", 1 << bit, 128)),
-            Message(of.GET_CONFIG),
-        )
-    for flags in (0, 1, 2, 3):
-        yield (
-            f"configuration, flags {flags}",
-            Message(of.SET_CONFIG, struct.pack("!HH", flags, 128)),
-            Message(of.GET_CONFIG),
-        )
+def configurations(*all_flags):
+    """Configurations of either version; the last one is as it was before."""
+
+    def config(flags, length):
+        return Message(of.SET_CONFIG, struct.pack("!HH", flags, length)), Message(of.GET_CONFIG)
+
+    for flags in all_flags:
+        yield f"configuration, flags {flags:#x}", *config(flags, 128)
     for length in (0, 128, 0xFFE5, 0xFFFF):
-        yield f"miss_send_len {length}", Message(of.SET_CONFIG, struct.pack("!HH", 0, length)), Message(of.GET_CONFIG)
-    yield "configuration back", Message(of.SET_CONFIG, struct.pack("!HH", 0, 128)), Message(of.GET_CONFIG)
+        yield f"miss_send_len {length}", *config(0, length)
+    yield "configuration back", *config(0, 128)
+
+
+def others():
+    yield from configurations(0, 3, *(1 << bit for bit in range(16)))
     for kind in range(30, 36):
         yield f"type {kind}", Message(kind, bytes(8))
     for kind in (6, 8, 11, 12, 19, 21, 25, 27):
