@@ -299,12 +299,13 @@ def test_a_vlan_serves_the_ports_that_are_there_while_one_goes_and_comes(under, 
     try:
         kinds = lambda: [port["kind"] for known in maple.show("switches") for port in known["ports"]]  # noqa: E731
         wait_for("the port to be gone", lambda: kinds().count("edge") == 3)
+        ring.wait_agreement(maple)
         broadcast({"h2": 1, "h3": 0})
     finally:
         vsctl("add-port", switch, port, "--", "set", "Interface", port, "ofport_request=1")
     ring.wait_known(maple)
-    broadcast({"h2": 1, "h3": 1})
     ring.wait_agreement(maple)
+    broadcast({"h2": 1, "h3": 1})
     assert maple.count("policy_errors") == 0
     told = [error["text"] for error in maple.show("errors") if "leaves out" in error["text"]]
     assert sorted(text.split("leaves out ")[1].split(",")[0] for text in told) == [f"{1:016x}:9", f"{3:016x}:1"], told

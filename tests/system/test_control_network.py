@@ -108,7 +108,7 @@ def test_a_switch_that_is_dead_is_left_out_as_soon_as_its_neighbours_say_so(cont
             net.net.configLinkStatus(between, neighbour, "down")
         gap = ping.gap(began)
     figure(f"a switch dies after its connection: {gap * 1000:.0f} ms without answers")
-    assert len(maple.show("links")) == 2
+    wait_for("the ends of both links", lambda: len(maple.show("links")) == 2)
     vsctl("set-controller", between, f"tcp:127.0.0.1:{maple.port}")
     for neighbour in ("s1", "s3"):
         net.net.configLinkStatus(between, neighbour, "up")
