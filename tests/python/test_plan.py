@@ -328,24 +328,23 @@ def test_a_plan_holds_while_the_network_goes_on_and_else_names_the_packet(tmp_pa
     running = Running(tmp_path, str(tmp_path / "kinds.py"))
     try:
         with console(running, "linear:2,2") as run:
+
+            def apply_after(line: str) -> subprocess.CompletedProcess[str]:
+                assert ask(running, "plan", str(new), "--out", str(file)).returncode == 2
+                before = leaves(running)
+                run(line)
+                wait_for("decisions", lambda: leaves(running) > before)
+                at_rest(running)
+                return ask(running, "apply", str(file))
+
             run("h1 ping h2 1")
-            wait_for("decisions", lambda: leaves(running) >= 2)
+            wait_for("a change", lambda: ask(running, "plan", str(new)).returncode == 2)
             at_rest(running)
-            assert ask(running, "plan", str(new), "--out", str(file)).returncode == 2
-            before = leaves(running)
-            run("h3 ping h4 1")
-            wait_for("other hosts' decisions", lambda: leaves(running) > before)
-            at_rest(running)
-            done = ask(running, "apply", str(file))
+            done = apply_after("h3 ping h4 1")
             assert done.returncode == 0, done.stderr
             assert ask(running, "rollback").returncode == 0
             at_rest(running)
-            assert ask(running, "plan", str(new), "--out", str(file)).returncode == 2
-            before = leaves(running)
-            run("h1 iperf h2 1s")
-            wait_for("decisions of another kind", lambda: leaves(running) > before)
-            at_rest(running)
-            done = ask(running, "apply", str(file))
+            done = apply_after("h1 iperf h2 1s")
             assert done.returncode == 1 and "the network has changed since the plan was made" in done.stderr, done
             named = r"now: udp 10\.0\.0\.\d.* is not in the plan: it loses, .*kinds\.py:9.* -> drop"
             assert re.search(named, done.stderr), done
