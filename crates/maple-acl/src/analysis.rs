@@ -189,19 +189,15 @@ impl List {
         }
         None
     }
-}
 
-impl List {
     /// The tests that hold for whole packets, but not for their fragments, which lack what the tests ask for. Of lists
     /// that say what they do with fragments, only what gets through.
     pub fn fragment_notes(&self) -> Vec<FragmentNote> {
         let matters = |test: &&Expectation| self.fragments().is_none() || test.action == AccessAction::Deny;
         let note = |test: &Expectation| {
-            let other = |part: &Cube| match self.decided(part, |action| action != test.action) {
-                Found::One((_, rule)) => Some((self.action(rule), self.describe(rule))),
-                Found::None | Found::Unknown => None,
-            };
-            let got = test.cubes.iter().flat_map(fragments::of).find_map(|part| other(&part))?;
+            let other = |part: Cube| self.decided(&part, |action| action != test.action).one();
+            let (_, rule) = test.cubes.iter().flat_map(fragments::of).find_map(other)?;
+            let got = (self.action(rule), self.describe(rule));
             Some(FragmentNote { text: test.text.clone(), line: test.place.line, got })
         };
         self.tests().iter().filter(matters).filter_map(note).collect()
@@ -210,12 +206,11 @@ impl List {
     /// The rule that allows fragments of packets that these entries of a rule deny, if the list does not say what it does
     /// with fragments.
     fn lets_fragments_pass(&self, entries: &[usize]) -> Option<RuleRef> {
-        let allowed = |part: &Cube| match self.decided(part, |action| action == AccessAction::Allow) {
-            Found::One((_, rule)) => Some(rule),
-            Found::None | Found::Unknown => None,
-        };
-        let is_open = self.fragments().is_none();
-        let mut parts = entries.iter().filter(|_| is_open).flat_map(|at| fragments::of(&self.entries()[*at].cube));
-        parts.find_map(|part| allowed(&part))
+        if self.fragments().is_some() {
+            return None;
+        }
+        let allowed = |part: Cube| self.decided(&part, |action| action == AccessAction::Allow).one();
+        let mut parts = entries.iter().flat_map(|at| fragments::of(&self.entries()[*at].cube));
+        parts.find_map(allowed).map(|(_, rule)| rule)
     }
 }

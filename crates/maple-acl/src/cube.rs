@@ -52,6 +52,13 @@ pub enum Found<T> {
     Unknown,
 }
 
+impl<T> Found<T> {
+    /// What was found. `None` also if the search gave up.
+    pub fn one(self) -> Option<T> {
+        if let Found::One(found) = self { Some(found) } else { None }
+    }
+}
+
 /// Values of fields.
 pub type Point = BTreeMap<Field, u128>;
 

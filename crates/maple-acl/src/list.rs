@@ -323,10 +323,8 @@ impl List {
         let corner = corners.into_iter().map(|high| sample_of(cube.point(high))).find(reaches);
         corner.or_else(|| {
             let decide = before.iter().flat_map(|list| list.deciding(cube));
-            match cube.outside(decide.chain(self.overlapping(cube, entry))) {
-                Found::One(part) => Some(sample_of(part.point(0))).filter(reaches),
-                Found::None | Found::Unknown => None,
-            }
+            let part = cube.outside(decide.chain(self.overlapping(cube, entry))).one()?;
+            Some(sample_of(part.point(0))).filter(reaches)
         })
     }
 

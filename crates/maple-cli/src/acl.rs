@@ -105,7 +105,7 @@ fn lint(list: &List, json: bool) -> bool {
     findings.iter().any(|finding| finding.kind.is_error())
 }
 
-/// Prints the tests that fail, and those that do not hold for fragments. Returns whether there are any.
+/// Prints the tests that fail, and those that do not hold for fragments. Returns whether any fail.
 fn test(list: &List) -> bool {
     let failed = list.failed_tests();
     for test in &failed {
