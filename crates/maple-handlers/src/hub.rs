@@ -6,8 +6,8 @@ use maple_wire::msg::{NO_BUFFER, PacketInView};
 use maple_wire::packet::ethernet;
 use maple_wire::{PortNo, Version};
 
-/// Sends every packet out of all ports except its ingress port, but none that bridges never forward. It forwards by packet-outs and installs no rules for
-/// them.
+/// Sends every packet out of all ports except its ingress port, but none that bridges never forward. It forwards by
+/// packet-outs and installs no rules for them.
 #[derive(Debug, Default)]
 pub struct Hub;
 

@@ -313,8 +313,8 @@ impl Reloads<'_> {
         plan
     }
 
-    /// Does what a plan says of its files, and of what it changes and decides, if nothing has changed since that matters for it; at first at some
-    /// switches only, if it is to be a canary.
+    /// Does what a plan says of its files, and of what it changes and decides, if nothing has changed since that matters
+    /// for it; at first at some switches only, if it is to be a canary.
     fn apply(
         &mut self,
         name: String,

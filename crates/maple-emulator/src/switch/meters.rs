@@ -1,8 +1,8 @@
 //! Meters: rates above which the packets of rules are dropped (1.3 §5.7, §6.5, §7.3.4.4).
 //!
 //! Each band has a bucket of tokens that fills at the band's rate, in the switch's time, up to the band's burst: what
-//! the controller says, or what passes in a second if it says nothing. A packet that finds too few tokens exceeds the band. Of the bands
-//! that it exceeds the one with the highest rate is done. Bands drop; remarking is refused.
+//! the controller says, or what passes in a second if it says nothing. A packet that finds too few tokens exceeds the
+//! band. Of the bands that it exceeds the one with the highest rate is done. Bands drop; remarking is refused.
 
 use maple_wire::Instruction;
 use maple_wire::msg::stats::{BandCounter, MeterConfig, MeterFeatures, MeterStats};

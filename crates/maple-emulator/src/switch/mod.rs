@@ -273,8 +273,8 @@ impl Switch {
         self.groups.iter().map(|(number, group)| (*number, group))
     }
 
-    /// Loses rules, groups, meters, learned addresses, configuration and connection, as a power cut does. Ports and queues stay as they
-    /// are.
+    /// Loses rules, groups, meters, learned addresses, configuration and connection, as a power cut does. Ports and queues
+    /// stay as they are.
     pub fn restart(&mut self) {
         let fresh = Switch::new(self.dpid, self.version, self.options);
         let (ports, queues, counters) =

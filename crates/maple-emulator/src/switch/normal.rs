@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use maple_wire::packet::ethernet::RESERVED;
 use maple_wire::{Field, Packet, PortNo};
 
 use super::pipeline::Flight;
@@ -12,8 +13,6 @@ use crate::time::{SECOND, Time};
 /// How many addresses are remembered, and for how long after a frame from them.
 const MAX_LEARNED: usize = 8192;
 const REMEMBERED: Time = 300 * SECOND;
-/// The addresses that bridges do not forward: 01:80:c2:00:00:00 and the 15 after it.
-const RESERVED: u128 = 0x0180_c200_0000;
 /// The bit of an address that more than one host may have.
 const GROUP: u128 = 1 << 40;
 /// The id of a VLAN within its field.
@@ -47,7 +46,7 @@ impl Switch {
         let packet = Packet::with_wire_len(&flight.frame, flight.in_port.0, flight.frame.len());
         let value = |field| packet.switch_value(field).unwrap_or(0);
         let (vlan, source, destination) = (value(Field::VlanVid) & VLAN_ID, value(Field::EthSrc), value(Field::EthDst));
-        if destination & !0xf == RESERVED {
+        if RESERVED.iter().any(|(value, mask)| destination & mask == *value) {
             self.record.lost.push(Lost::Reserved);
             return;
         }
