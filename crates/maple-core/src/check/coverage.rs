@@ -10,6 +10,8 @@ use crate::trace::{Item, Source, Step, Trace};
 pub(super) struct MergedTraces {
     /// The children of each node, by the step that leads to them; node 0 is the root. Never iterated in this order.
     nodes: Vec<HashMap<Key, usize>>,
+    /// The parent of each node but the root, which is its own.
+    parents: Vec<usize>,
     /// For each line and question: how often the answer was no, and yes.
     questions: BTreeMap<(Option<Place>, String), [u64; 2]>,
     traces: u64,
@@ -88,6 +90,7 @@ impl MergedTraces {
     pub fn take(&mut self, run: &Observation) -> bool {
         if self.nodes.is_empty() {
             self.nodes.push(HashMap::new());
+            self.parents.push(0);
         }
         let (mut at, mut is_new) = (0, run.trace.steps().next().is_none() && self.traces == 0);
         for step in run.trace.steps() {
@@ -101,6 +104,7 @@ impl MergedTraces {
                 None => {
                     is_new = true;
                     self.nodes.push(HashMap::new());
+                    self.parents.push(at);
                     let next = self.nodes.len() - 1;
                     self.nodes[at].insert(key, next);
                     next
@@ -111,9 +115,22 @@ impl MergedTraces {
         is_new
     }
 
-    /// For each beginning of a trace, the steps that follow it; none at the ends. Neither is in order.
-    pub fn nodes(&self) -> impl Iterator<Item = impl Iterator<Item = &Key>> {
-        self.nodes.iter().map(HashMap::keys)
+    /// For each beginning of a trace, with its number, the steps that follow it; none at the ends. Neither is in order.
+    pub fn nodes(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = &Key>)> {
+        self.nodes.iter().map(HashMap::keys).enumerate()
+    }
+
+    /// The beginning of a trace with this number, in order, without what lists answered.
+    pub fn items_before(&self, node: usize) -> Vec<&Item> {
+        let (mut at, mut items) = (node, Vec::new());
+        while at != 0 {
+            let parent = self.parents[at];
+            let step = self.nodes[parent].iter().find(|(_, child)| **child == at);
+            items.extend(step.and_then(|(key, _)| if let Key::Item(item) = key { Some(item) } else { None }));
+            at = parent;
+        }
+        items.reverse();
+        items
     }
 
     /// Counts the sides of tests, and those that no trace took.

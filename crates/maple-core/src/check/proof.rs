@@ -10,8 +10,8 @@
 //! # What is not claimed
 //!
 //! A side of a test for a port counts only if a port of the switch can take it. A policy that reads a whole address has
-//! more values than can be tried. A side that no packet took may be one that no
-//! packet can take; it counts as open. A proof is about the state in which the runs were made.
+//! more values than can be tried. A side that no packet took counts as open, also if no packet can take it, unless what
+//! failed before shows that. A proof is about the state in which the runs were made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -22,7 +22,7 @@ use super::coverage::{Key, MergedTraces};
 use super::observe::Observation;
 use crate::network::{Mac, PortKind};
 use crate::state::Snapshot;
-use crate::trace::{Cond, Item};
+use crate::trace::{Cond, Item, Known, Verdict};
 
 /// Reads of at most so many bits can be exhausted.
 pub(super) const BITS: u32 = 8;
@@ -121,20 +121,32 @@ impl Explored {
                 let host = source.and_then(|source| state.host(Mac::from_bits(source.value)));
                 is_tracked && host.is_some_and(|host| host.location.switch != dpid)
             };
-            for children in traces.nodes() {
+            for (node, children) in traces.nodes() {
                 let is_last = |cond: &Cond| self.last_tests.contains(&(dpid, cond.clone()));
-                complete(children, &ports, &is_elsewhere, &is_last)?;
+                let fits_none = |cond: &Cond| is_elsewhere(cond) || has_failed(cond, &traces.items_before(node));
+                complete(children, &ports, &fits_none, &is_last)?;
             }
         }
         Ok(())
     }
 }
 
+/// Whether no packet that passes the items fits the condition, because it would have fitted one that failed.
+fn has_failed(cond: &Cond, items: &[&Item]) -> bool {
+    let mut known = Known::default();
+    items.iter().for_each(|item| known.learn((*item).clone()));
+    known.suppose(cond);
+    items.iter().any(|item| match item {
+        Item::Test { cond: failed, outcome: false } => known.cond(failed) == Verdict::Holds,
+        _ => false,
+    })
+}
+
 /// Whether the items that follow a beginning of a trace are all that can follow it.
 fn complete<'a>(
     children: impl Iterator<Item = &'a Key>,
     ports: &[PortNo],
-    is_elsewhere: &impl Fn(&Cond) -> bool,
+    fits_none: &impl Fn(&Cond) -> bool,
     is_last: &impl Fn(&Cond) -> bool,
 ) -> Result<(), Open> {
     let mut items: Vec<&Item> = Vec::new();
@@ -188,7 +200,7 @@ fn complete<'a>(
                 [true, true] => Ok(()),
                 [true, false] if is_no_port => Ok(()),
                 [false, true] if is_only_port && is_about_port_only => Ok(()),
-                [true, false] if is_elsewhere(cond) => Ok(()),
+                [true, false] if fits_none(cond) => Ok(()),
                 [false, true] if is_last(cond) => Ok(()),
                 [true, false] => Err(Open::Side(cond.to_string())),
                 _ => Err(Open::Side(format!("not {cond}"))),

@@ -291,3 +291,16 @@ proptest! {
         prop_assert_ne!(answer(&one), answer(&other));
     }
 }
+
+#[test]
+fn a_side_that_failed_tests_rule_out_is_no_gap_in_a_proof() {
+    let (store, hosts) = network();
+    let policy = |pkt: &PacketHandle, _: &Net| {
+        let _ = pkt.within(Field::TcpDst, 0, 2) || pkt.is(Field::TcpDst, 2) || pkt.is(Field::TcpDst, 5);
+        Route::drop()
+    };
+    let mut check = Check::new(Arc::new(policy), store, hosts, true, 1);
+    check.for_all_packets();
+    check.explore(5000);
+    assert_eq!(check.is_complete(), Ok(()));
+}

@@ -23,7 +23,7 @@ mod source;
 mod stated;
 
 pub(crate) use condition_index::ConditionIndex;
-pub(crate) use known::{Failures, Passed};
+pub(crate) use known::{Failures, Known, Passed, Verdict};
 pub(crate) use list::Looked;
 pub use list::{CondList, ListAnswer};
 pub(crate) use lower::Lowered;
