@@ -207,8 +207,19 @@ impl Bench {
         self.until("it is mended", |bench| !bench.files.is_failing(KeptFile::State));
     }
 
-    fn last_told(&self) -> String {
-        self.told.lock().expect("no panic").last().expect("something was told").clone()
+    /// What was told so far.
+    fn told(&self) -> Vec<String> {
+        self.told.lock().expect("no panic").clone()
+    }
+
+    /// Somebody meddles with the file: it is told that it fails, which may be over at once, and that it is mended. Returns
+    /// the last of that.
+    fn is_mended_after(&self, meddle: impl FnOnce()) -> String {
+        let before = self.told().len();
+        meddle();
+        let is_mended = |told: &str| told.contains(" is in order again, after ");
+        self.until("it is mended", |bench| bench.told()[before..].last().is_some_and(|told| is_mended(told)));
+        self.told().pop().expect("that it is mended")
     }
 
     /// What the file has.
@@ -253,10 +264,9 @@ fn a_full_disk_is_told_and_everything_is_written_when_there_is_room() {
     }
     bench.write(1, None);
     bench.disk.heals();
-    assert!(bench.disk.lock().good.is_none());
     bench.kept();
     bench.is_mended();
-    let told = bench.told.lock().expect("no panic").clone();
+    let told = bench.told();
     assert!(told[0].contains("no storage space; what changes waits in memory"), "{told:?}");
     assert!(told[1].contains(" is in order again, after ") && told.len() == 2, "{told:?}");
     let expected = bench.memory();
@@ -282,10 +292,8 @@ fn a_file_that_is_deleted_is_made_anew() {
     let mut bench = Bench::new();
     bench.write(1, Some(1));
     bench.kept();
-    fs::remove_file(bench.path()).expect("it is there");
-    bench.fails();
-    bench.is_mended();
-    assert!(bench.last_told().ends_with("; it was made anew"), "{}", bench.last_told());
+    let told = bench.is_mended_after(|| fs::remove_file(bench.path()).expect("it is there"));
+    assert!(told.ends_with("; it was made anew"), "{told}");
     bench.write(2, Some(2));
     bench.kept();
     let expected = bench.memory();
@@ -323,10 +331,7 @@ fn a_file_in_its_place_is_set_aside_as_it_is() {
         let text = format!("somebody's own {round}");
         let other = bench.folder.join("other");
         fs::write(&other, &text).expect("it can be written");
-        fs::rename(&other, bench.path()).expect("it can be moved");
-        bench.fails();
-        bench.is_mended();
-        let told = bench.last_told();
+        let told = bench.is_mended_after(|| fs::rename(&other, bench.path()).expect("it can be moved"));
         assert!(told.contains("made anew, and what was there is ") && told.ends_with(aside), "{told}");
         assert_eq!(fs::read_to_string(bench.folder.join(aside)).expect("it is there"), text);
         bench.kept();
@@ -370,10 +375,8 @@ fn a_file_that_another_program_writes_into_is_set_aside() {
     bench.kept();
     // In place, as `cp` does, and shorter, as `> state` does.
     for text in ["x".repeat(1 << 20), String::new()] {
-        fs::write(bench.path(), &text).expect("it can be written");
-        bench.fails();
+        bench.is_mended_after(|| fs::write(bench.path(), &text).expect("it can be written"));
         bench.kept();
-        bench.is_mended();
     }
     let expected = bench.memory();
     bench.persistence.take();
@@ -478,26 +481,22 @@ fn step() -> impl Strategy<Value = Step> {
 impl Bench {
     fn step(&self, step: &Step, history: &mut History) {
         match step {
-            Step::Write(key, value) => history.wrote(*key, *value),
+            Step::Write(key, value) => {
+                history.wrote(*key, *value);
+                self.write(*key, *value);
+            }
             Step::Acknowledge(key, value) => {
                 history.wrote(*key, *value);
                 let version = self.write(*key, *value);
                 if self.pending().wait(version, LONG) {
                     history.acknowledged();
                 }
-                return;
             }
             Step::Breaks(after) => self.disk.set(|state| state.good = Some(*after)),
             Step::Hiccup(after) => self.disk.set(|state| state.bad = Some(*after)),
             Step::Heals => self.disk.heals(),
             Step::Rest => std::thread::sleep(Duration::from_millis(6)),
-            Step::Other(meddling) => {
-                history.forget();
-                self.meddle(meddling);
-            }
-        }
-        if let Step::Write(key, value) = step {
-            self.write(*key, *value);
+            Step::Other(meddling) => self.meddle(meddling),
         }
     }
 
@@ -534,11 +533,6 @@ impl History {
     /// Everything until now is on the disk.
     fn acknowledged(&mut self) {
         self.possible.values_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
-    }
-
-    /// Somebody has taken the file away: of what was acknowledged before, nothing is certain until the next time.
-    fn forget(&mut self) {
-        self.possible.values_mut().for_each(|values| values.insert(0, None));
     }
 }
 
