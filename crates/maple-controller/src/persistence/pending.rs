@@ -132,7 +132,7 @@ impl PendingWrites {
         self.progress.notify_all();
     }
 
-    /// How many commits the file lacks, or 0.
+    /// Whether the file lacks commits.
     pub(super) fn is_behind(&self) -> bool {
         let pending = self.lock();
         pending.written != pending.newest

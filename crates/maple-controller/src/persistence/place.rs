@@ -133,7 +133,11 @@ impl Place {
     /// Puts a finished file here. Returns where the one is now that was here, if there was one.
     pub fn put(&self, unfinished: &Unfinished) -> io::Result<Option<PathBuf>> {
         let aside = self.set_aside()?;
-        std::fs::rename(&unfinished.0, &self.path)?;
+        match aside {
+            Some(_) => std::fs::rename(&unfinished.0, &self.path)?,
+            // Another process may have made one meanwhile: a link does not replace it.
+            None => std::fs::hard_link(&unfinished.0, &self.path)?,
+        }
         self.sync_folder()?;
         Ok(aside)
     }
