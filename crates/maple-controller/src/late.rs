@@ -86,15 +86,13 @@ impl LateDatabase {
     #[cfg(test)]
     pub fn open(database: Database) -> LateDatabase {
         let late = LateDatabase::default();
-        late.arrive(Some(database), 0);
+        late.arrive(database, 0);
         late
     }
 
-    /// It is open now; `None`: it will not be.
-    pub fn arrive(&self, database: Option<Database>, made_anew: u64) {
-        let open = |database| State::Open(Opened { database: Some(Arc::new(database)), made_anew });
-        *self.lock() = database.map_or(State::Closed, open);
-        self.changed.notify_all();
+    /// It is open now.
+    pub fn arrive(&self, database: Database, made_anew: u64) {
+        self.set(State::Open(Opened { database: Some(Arc::new(database)), made_anew }));
     }
 
     /// Waits until it is open. `None` if it will not be.
@@ -164,7 +162,12 @@ impl LateDatabase {
 
     /// Nobody needs it any more. The file is closed once those who have it have ended.
     pub fn close(&self) {
-        self.arrive(None, 0);
+        self.set(State::Closed);
+    }
+
+    fn set(&self, state: State) {
+        *self.lock() = state;
+        self.changed.notify_all();
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

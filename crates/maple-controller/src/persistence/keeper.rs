@@ -88,7 +88,7 @@ impl Keeper {
             let Some(Reopened { database, is_new, how }) = self.mend(why, &mut pause) else { break };
             made_anew += u64::from(is_new);
             mended = Some(Instant::now());
-            self.database.arrive(Some(database), made_anew);
+            self.database.arrive(database, made_anew);
             self.files.mended(KeptFile::State, &how);
         }
         self.database.is_last();

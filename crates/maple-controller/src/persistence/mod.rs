@@ -103,7 +103,7 @@ impl Persistence {
         files.keep(KeptFile::State, place.path());
         let (contents, remembered) = match load(&place, store, file::open(&place)) {
             Ok((opened, contents, remembered)) => {
-                database.arrive(Some(opened), 0);
+                database.arrive(opened, 0);
                 (contents, remembered)
             }
             Err(error) if error.is_of_writing() => {
@@ -147,7 +147,7 @@ impl Persistence {
             }
             lower_for_good();
             match open_released(&to_open.0, &to_open.1, epoch) {
-                Ok(database) => of_opener.arrive(Some(database), 0),
+                Ok(database) => of_opener.arrive(database, 0),
                 Err(error) => of_opener.fail_to_open(error.reason()),
             }
         };
