@@ -8,6 +8,7 @@ use maple_core::engine::{self, Histogram, ShardId, SwitchCounts, ViolationKey};
 use maple_wire::{Dpid, Port, PortNo, Version};
 
 use crate::counters::{Counters, SwitchCounters};
+use crate::printable::printable;
 
 /// The counters of one shard.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +57,7 @@ pub struct SwitchStatus {
     pub ports: Vec<SwitchPort>,
 }
 
-/// A port of a connected switch.
+/// A port of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchPort {
     /// Its number.
@@ -65,6 +66,12 @@ pub struct SwitchPort {
     pub name: String,
     /// Whether packets can pass.
     pub up: bool,
+}
+
+impl From<&Port> for SwitchPort {
+    fn from(port: &Port) -> SwitchPort {
+        SwitchPort { number: port.number, name: printable(&port.name()), up: port.is_up() }
+    }
 }
 
 /// What one shard exports as metrics.

@@ -54,8 +54,8 @@ impl Shard {
             is_known.then(|| (dpid, Arc::clone(&switch.ports)))
         };
         let mut switches: Vec<_> = self.connections.iter().filter_map(of).collect();
-        let absent = self.unreachable.infos();
-        switches.extend(absent.map(|info| (info.features.dpid, Arc::new(info.ports.clone()))));
+        let unreachable = self.unreachable.infos();
+        switches.extend(unreachable.map(|info| (info.features.dpid, Arc::new(info.ports.clone()))));
         let switches = switches.iter().map(|(dpid, ports)| (*dpid, &ports[..]));
         self.discovery.declare(now, &facts, switches, &mut self.discovered);
     }

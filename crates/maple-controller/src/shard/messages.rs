@@ -12,7 +12,6 @@ use super::mailbox::{ShardMessage, ShardQuery};
 use super::registry::ConnectionId;
 use super::{Shard, sync};
 use crate::discovery::PeerMessage;
-use crate::printable::printable;
 use crate::session::{CloseReason, SwitchInfo, TableSize};
 use crate::status::{ShardStats, SwitchPort, SwitchStatus};
 use crate::takeover::CopiedSwitch;
@@ -169,8 +168,8 @@ impl Shard {
             let info = SwitchInfo { ports: (*switch.ports).clone(), ..switch.info.clone() };
             Some(CopiedSwitch { info, rules: self.engine.installed(dpid) })
         };
-        let absent = self.unreachable.copies(|dpid| self.engine.installed(dpid));
-        self.connections.iter().filter_map(copied).chain(absent).collect()
+        let unreachable = self.unreachable.copies(|dpid| self.engine.installed(dpid));
+        self.connections.iter().filter_map(copied).chain(unreachable).collect()
     }
 
     /// Answers a query.
@@ -246,8 +245,8 @@ impl Shard {
             }
             ShardQuery::Copies(to) => to.send(self.copied_switches()).is_ok(),
             ShardQuery::Switches(to) => {
-                let absent = self.unreachable.statuses(self.clock.now(), self.id);
-                to.send(self.connections.iter().filter_map(status).chain(absent).collect()).is_ok()
+                let unreachable = self.unreachable.statuses(self.clock.now(), self.id);
+                to.send(self.connections.iter().filter_map(status).chain(unreachable).collect()).is_ok()
             }
         };
     }
@@ -271,8 +270,6 @@ impl Shard {
 /// The status of a connection's switch, if its handshake is done.
 fn status(connection: &Connection) -> Option<SwitchStatus> {
     let switch = connection.switch.as_ref()?;
-    let port =
-        |port: &maple_wire::Port| SwitchPort { number: port.number, name: printable(&port.name()), up: port.is_up() };
     Some(SwitchStatus {
         dpid: connection.dpid?,
         peer: Some(connection.peer),
@@ -283,6 +280,6 @@ fn status(connection: &Connection) -> Option<SwitchStatus> {
         bundles: switch.has_bundles,
         shard: connection.id.shard,
         waiting_bytes: connection.outbox.len(),
-        ports: switch.ports.iter().map(port).collect(),
+        ports: switch.ports.iter().map(SwitchPort::from).collect(),
     })
 }

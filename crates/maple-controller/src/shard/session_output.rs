@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use maple_core::Location;
 use maple_core::engine::{Event, Time};
-use maple_wire::msg::{PacketIn, PortReason, PortStatus};
+use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Message, Port};
 
 use super::Shard;
+use super::announced::port_changes;
 use super::connection::{ConnectedSwitch, ConnectionState};
 use super::mailbox::ShardMessage;
 use super::registry::{ConnectionId, Owner};
@@ -72,7 +73,7 @@ impl Shard {
             Output::Up(info) => self.switch_up(now, slot, *info),
             Output::Flows(flows) => self.flows_read(now, slot, flows),
             Output::TableSizes(tables) => self.table_sizes_read(slot, &tables),
-            Output::Ports(ports) => self.ports_read(now, slot, ports),
+            Output::Ports(ports) => self.ports_read(now, slot, &ports),
             Output::Alive => self.answer_claimants(slot, true),
             Output::Warning { warning, first } => self.warn(slot, warning, first),
             Output::Close(reason) => self.close(now, slot, reason),
@@ -234,19 +235,10 @@ impl Shard {
     }
 
     /// A switch has said again which ports it has. What is not as it was known counts as if the switch had reported it.
-    fn ports_read(&mut self, now: Time, slot: usize, ports: Vec<Port>) {
+    fn ports_read(&mut self, now: Time, slot: usize, ports: &[Port]) {
         let Some(connection) = self.connections.get(slot) else { return };
         let Some(switch) = &connection.switch else { return };
-        let known = Arc::clone(&switch.ports);
-        let is_known = |port: &Port| known.iter().any(|one| one.number == port.number);
-        let mut changes: Vec<PortStatus> = Vec::new();
-        let gone = known.iter().filter(|one| !ports.iter().any(|port| port.number == one.number));
-        changes.extend(gone.map(|port| PortStatus { reason: PortReason::Delete, port: port.clone() }));
-        for port in ports.into_iter().filter(|port| !known.contains(port)) {
-            let reason = if is_known(&port) { PortReason::Modify } else { PortReason::Add };
-            changes.push(PortStatus { reason, port });
-        }
-        for status in changes {
+        for status in port_changes(&switch.ports, ports) {
             self.deliver(now, slot, 0, Message::PortStatus(status));
         }
     }

@@ -5,7 +5,7 @@
 //! here before it is admitted. If the switch says of itself what it said before, it goes on: what has changed of its ports
 //! is told, and its rules are read. Otherwise it begins anew.
 //!
-//! A switch that stays away is gone after [`Unreachable::forget_after`], unless the configuration names it.
+//! A switch that stays away is gone after `forget_after`, unless the configuration names it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,6 @@ use maple_wire::Dpid;
 use super::Shard;
 use super::announced::port_changes;
 use super::session_output::DepartedSwitch;
-use crate::printable::printable;
 use crate::session::SwitchInfo;
 use crate::status::{SwitchPort, SwitchStatus};
 use crate::takeover::CopiedSwitch;
@@ -29,12 +28,12 @@ pub const FORGET_SWITCH_AFTER: Duration = Duration::from_secs(300);
 #[derive(Debug)]
 pub(super) struct Unreachable {
     /// How long they are kept; `None`: for ever. Zero: a switch is gone as soon as its connection ends.
-    pub forget_after: Option<Duration>,
-    switches: BTreeMap<Dpid, Absent>,
+    forget_after: Option<Duration>,
+    switches: BTreeMap<Dpid, UnreachableSwitch>,
 }
 
 #[derive(Debug)]
-struct Absent {
+struct UnreachableSwitch {
     /// What it has said of itself, with its ports.
     info: SwitchInfo,
     since: Time,
@@ -59,17 +58,17 @@ impl Unreachable {
 
     /// When the next switch is forgotten.
     pub fn deadline(&self) -> Option<Time> {
-        self.switches.values().filter_map(|absent| absent.until).min()
+        self.switches.values().filter_map(|switch| switch.until).min()
     }
 
     /// What the switches have said of themselves.
     pub fn infos(&self) -> impl Iterator<Item = &SwitchInfo> {
-        self.switches.values().map(|absent| &absent.info)
+        self.switches.values().map(|switch| &switch.info)
     }
 
     /// How the switches stand, for people.
     pub fn statuses(&self, now: Time, shard: ShardId) -> Vec<SwitchStatus> {
-        self.switches.values().map(|absent| absent.status(now, shard)).collect()
+        self.switches.values().map(|switch| switch.status(now, shard)).collect()
     }
 
     /// The switches, for another process. `rules` are those that a switch has.
@@ -78,13 +77,8 @@ impl Unreachable {
     }
 }
 
-impl Absent {
+impl UnreachableSwitch {
     fn status(&self, now: Time, shard: ShardId) -> SwitchStatus {
-        let port = |port: &maple_wire::Port| SwitchPort {
-            number: port.number,
-            name: printable(&port.name()),
-            up: port.is_up(),
-        };
         SwitchStatus {
             dpid: self.info.features.dpid,
             peer: None,
@@ -95,7 +89,7 @@ impl Absent {
             bundles: self.info.has_bundles,
             shard,
             waiting_bytes: 0,
-            ports: self.info.ports.iter().map(port).collect(),
+            ports: self.info.ports.iter().map(SwitchPort::from).collect(),
         }
     }
 }
@@ -107,7 +101,7 @@ impl Shard {
         self.registry.keep(dpid, self.id);
         self.discovery.suspend(dpid);
         let until = self.unreachable.forget_after.map(|wait| after(now, wait));
-        self.unreachable.switches.insert(dpid, Absent { info, since: now, until });
+        self.unreachable.switches.insert(dpid, UnreachableSwitch { info, since: now, until });
     }
 
     /// Has the engine forget the switches that have been away for too long.
@@ -115,8 +109,8 @@ impl Shard {
         if self.unreachable.deadline().is_none_or(|deadline| deadline > now) {
             return;
         }
-        for (dpid, absent) in &mut self.unreachable.switches {
-            if absent.until.take_if(|until| *until <= now).is_some() && !self.engine.is_declared(*dpid) {
+        for (dpid, switch) in &mut self.unreachable.switches {
+            if switch.until.take_if(|until| *until <= now).is_some() && !self.engine.is_declared(*dpid) {
                 self.events.push(Event::SwitchDown { dpid: *dpid });
                 self.departed.push(DepartedSwitch::forgotten(*dpid));
             }
@@ -135,7 +129,9 @@ impl Shard {
     /// returned.
     pub(super) fn unreachable_is_back(&mut self, now: Time, slot: usize, info: SwitchInfo) -> Option<SwitchInfo> {
         let dpid = info.features.dpid;
-        let Some(Absent { info: before, .. }) = self.unreachable.switches.remove(&dpid) else { return Some(info) };
+        let Some(UnreachableSwitch { info: before, .. }) = self.unreachable.switches.remove(&dpid) else {
+            return Some(info);
+        };
         let ports = before.ports.clone();
         if (SwitchInfo { ports: info.ports.clone(), ..before }) != info {
             self.discovery.switch_down(now, dpid, &mut self.discovered);
