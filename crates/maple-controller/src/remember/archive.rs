@@ -1,0 +1,47 @@
+//! A copy for a process that takes over.
+
+use std::sync::Arc;
+
+use super::file::raw_leaves;
+use super::journal::{COPY, LeafJournal};
+use super::rows::SurroundingsRow;
+use crate::late::LateDatabase;
+use crate::restart::Restart;
+
+/// What a process that takes over is to know of leaves and surroundings.
+pub(crate) struct Archive {
+    pub journal: Arc<LeafJournal>,
+    pub restart: Arc<Restart>,
+    pub database: Arc<LateDatabase>,
+}
+
+/// A copy of all rows of leaves, as they are in the file.
+pub(crate) struct Copied {
+    /// The epoch of the run.
+    pub epoch: u16,
+    pub leaves: Vec<(u64, String)>,
+    pub surroundings: SurroundingsRow,
+}
+
+impl Archive {
+    /// Begins a copy. What changes from now on is noted until [`LeafJournal::end_copy`].
+    ///
+    /// # Errors
+    /// If the file can't be read.
+    pub fn copy(&self) -> Result<Copied, String> {
+        let opened = self.database.wait_for(COPY).ok_or_else(|| {
+            let why = self.database.failure().map(|why| format!(": {why}")).unwrap_or_default();
+            format!("its state file is not open{why}")
+        })?;
+        if !self.journal.begin_copy() {
+            return Err("its state file is slow".into());
+        }
+        let leaves = opened.work(raw_leaves).map_err(|why| format!("its state file: {why}"))?;
+        Ok(Copied { epoch: self.journal.epoch(), leaves, surroundings: self.surroundings() })
+    }
+
+    /// Where things are now.
+    pub fn surroundings(&self) -> SurroundingsRow {
+        SurroundingsRow::of(self.restart.surroundings())
+    }
+}

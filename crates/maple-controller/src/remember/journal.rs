@@ -1,0 +1,190 @@
+//! What shards tell of leaves, on its way to the file, in memory.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use maple_core::ids::LeafId;
+use maple_core::remembered::{Surroundings, Witness};
+
+use super::rows::to_json;
+use crate::policy_record::PolicyRecord;
+use crate::restart::Departed;
+
+/// How often the thread writes.
+pub(super) const PERIOD: Duration = Duration::from_millis(500);
+/// How long a copy waits for what is being written.
+pub(super) const COPY: Duration = Duration::from_secs(10);
+/// How long the rows of a restored switch are kept.
+pub(super) const KEEP: Duration = Duration::from_secs(10);
+/// The maximum number of leaves that wait to be written. Beyond that, new ones are left out, and asked for later.
+pub(super) const MAX_PENDING: usize = 1 << 19;
+
+/// What is on its way to the file.
+#[derive(Debug)]
+pub(crate) struct LeafJournal {
+    epoch: u16,
+    pending: Mutex<Pending>,
+    end: Condvar,
+    /// Signals that something was written.
+    progress: Condvar,
+    /// How often shards are to tell of all their leaves again.
+    wanted: AtomicU64,
+}
+
+/// The newest word about some rows: the leaf, or that it has gone.
+pub(crate) type Rows = BTreeMap<u64, Option<Witness>>;
+
+#[derive(Debug, Default)]
+struct Pending {
+    rows: Rows,
+    /// Whether the thread has taken rows that are not written yet.
+    is_writing: bool,
+    /// What has changed since the copy for another process, if there is one.
+    since_copy: Option<Rows>,
+    /// Rows to be deleted at a time.
+    outdated: Vec<(Instant, Vec<u64>)>,
+    /// The policy that runs.
+    policy: Option<String>,
+    /// Leaves that were not remembered, because too many wait.
+    lost: u64,
+    ending: bool,
+}
+
+impl LeafJournal {
+    /// For a run with this epoch.
+    pub fn new(epoch: u16) -> LeafJournal {
+        let (pending, wanted) = (Mutex::default(), AtomicU64::new(0));
+        LeafJournal { epoch, pending, end: Condvar::new(), progress: Condvar::new(), wanted }
+    }
+
+    pub(super) fn row(&self, id: LeafId) -> u64 {
+        u64::from(self.epoch) << 48 | id.0
+    }
+
+    /// Leaves of this run that came or changed, or went.
+    pub fn note(&self, leaves: Vec<(LeafId, Option<Witness>)>) {
+        let mut pending = self.lock();
+        for (id, witness) in leaves {
+            let row = self.row(id);
+            if witness.is_some() && pending.rows.len() >= MAX_PENDING && !pending.rows.contains_key(&row) {
+                pending.lost += 1;
+                continue;
+            }
+            pending.change(row, witness);
+        }
+    }
+
+    /// This policy runs now.
+    pub fn note_policy(&self, policy: &PolicyRecord) {
+        self.lock().policy = Some(to_json(policy));
+    }
+
+    /// A switch has disconnected: its leaves stay in the file.
+    pub fn departed(&self, leaves: Vec<(LeafId, Witness)>, surroundings: Surroundings) -> Departed {
+        let rows = leaves.iter().map(|(id, _)| self.row(*id)).collect();
+        let departed = leaves.iter().map(|(_, witness)| witness.clone()).collect();
+        self.note(leaves.into_iter().map(|(id, witness)| (id, Some(witness))).collect());
+        Departed { leaves: departed, rows, surroundings }
+    }
+
+    /// The epoch of the run.
+    pub(super) fn epoch(&self) -> u16 {
+        self.epoch
+    }
+
+    /// How often shards were asked to tell of all their leaves again.
+    pub fn wanted(&self) -> u64 {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// The file has not all rows: shards are to tell of all their leaves. Those of departed switches are these.
+    pub(super) fn want_all(&self, departed: Vec<(u64, Witness)>) {
+        let mut pending = self.lock();
+        for (row, witness) in departed {
+            if pending.rows.len() < MAX_PENDING {
+                pending.rows.entry(row).or_insert(Some(witness));
+            }
+        }
+        drop(pending);
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// These rows are no longer needed, once the leaves that were made of them have rows.
+    pub fn outdate(&self, rows: Vec<u64>) {
+        self.lock().outdated.push((Instant::now() + KEEP, rows));
+    }
+
+    /// The policy that runs, as JSON.
+    pub(super) fn policy(&self) -> Option<String> {
+        self.lock().policy.clone()
+    }
+
+    /// The thread is to write what waits, and end.
+    pub(super) fn end(&self) {
+        self.lock().ending = true;
+        self.end.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the next time to write. Returns what to write, how many leaves are not in it because too many waited, and
+    /// whether that is the last time.
+    pub(super) fn next(&self) -> (Rows, u64, bool) {
+        let pending = self.lock();
+        let wait = self.end.wait_timeout_while(pending, PERIOD, |pending| !pending.ending);
+        let mut pending = wait.unwrap_or_else(PoisonError::into_inner).0;
+        let now = Instant::now();
+        let (due, kept) = std::mem::take(&mut pending.outdated).into_iter().partition(|(time, _)| *time <= now);
+        pending.outdated = kept;
+        let due: Vec<(Instant, Vec<u64>)> = due;
+        due.into_iter().flat_map(|(_, rows)| rows).for_each(|row| pending.change(row, None));
+        let rows = std::mem::take(&mut pending.rows);
+        pending.is_writing = true;
+        let lost = std::mem::take(&mut pending.lost);
+        (rows, lost, pending.ending)
+    }
+
+    /// What was taken last is written, except for these rows. What came meanwhile is newer.
+    pub(super) fn wrote_all_but(&self, rows: Rows) {
+        let mut pending = self.lock();
+        pending.is_writing = false;
+        for (row, witness) in rows {
+            if pending.rows.len() < MAX_PENDING || witness.is_none() {
+                pending.rows.entry(row).or_insert(witness);
+            } else {
+                pending.lost += 1;
+            }
+        }
+        self.progress.notify_all();
+    }
+
+    /// From now on it is noted what changes. Returns once everything before that was written, or is noted too. `false` if
+    /// that takes too long.
+    pub(super) fn begin_copy(&self) -> bool {
+        let mut pending = self.lock();
+        pending.since_copy = Some(pending.rows.clone());
+        let waited = self.progress.wait_timeout_while(pending, COPY, |pending| pending.is_writing);
+        !waited.unwrap_or_else(PoisonError::into_inner).0.is_writing
+    }
+
+    /// What has changed since the copy; `None` if that is too much. From now on it is no longer noted.
+    pub fn end_copy(&self) -> Option<Rows> {
+        self.lock().since_copy.take()
+    }
+}
+
+impl Pending {
+    fn change(&mut self, row: u64, witness: Option<Witness>) {
+        if let Some(since) = &mut self.since_copy {
+            since.insert(row, witness.clone());
+            if since.len() > MAX_PENDING {
+                self.since_copy = None;
+            }
+        }
+        self.rows.insert(row, witness);
+    }
+}
