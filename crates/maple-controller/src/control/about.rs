@@ -58,7 +58,7 @@ impl About {
     }
 
     /// Which policy runs, if the program has said so.
-    pub fn policy(&self) -> Option<PolicyRecord> {
+    fn policy(&self) -> Option<PolicyRecord> {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

@@ -1,0 +1,85 @@
+//! The errors that people are told of.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use maple_core::engine::ViolationKey;
+use maple_core::report::Report;
+
+use super::Handle;
+use crate::kept_files::{Condition, FileNews};
+use crate::notice::Notice;
+use crate::shard::mailbox::ShardQuery;
+
+/// An error that was reported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedError {
+    /// Its text.
+    pub text: String,
+    /// For an error of the policy: the number of packets dropped because of it so far. For a violated constraint: the
+    /// number of routes that it refused.
+    pub packets: Option<u64>,
+}
+
+impl Handle {
+    /// The most recent errors, oldest first. Each error of the policy is listed once.
+    pub fn errors(&self) -> Vec<ReportedError> {
+        let (failures, violations) = (self.policy_errors(), self.violations());
+        let mut listed = BTreeSet::new();
+        let mut violated = BTreeSet::new();
+        let text = |notice: &Notice| self.names().in_text(&notice.to_string());
+        let error = |notice: Notice| {
+            let failed = match &notice {
+                Notice::Engine(Report::PolicyFailed { error, .. }) => Some(error.clone()),
+                _ => None,
+            };
+            if let Notice::Engine(Report::ConstraintViolated { constraint, place, .. }) = &notice {
+                let key = (constraint.clone(), place.clone());
+                let packets = Some(violations.get(&key).copied().unwrap_or(1));
+                return violated.insert(key).then(|| ReportedError { text: text(&notice), packets });
+            }
+            if let Some(error) = &failed
+                && !listed.insert(error.clone())
+            {
+                return None;
+            }
+            let packets = failed.map(|error| failures.get(&error).copied().unwrap_or(1));
+            Some(ReportedError { text: text(&notice), packets })
+        };
+        let recent = self.shared.notices.recent();
+        // What still fails is listed also if it was told long ago.
+        let is_told = |news: &FileNews| {
+            let last = recent.iter().rev().find_map(|notice| match notice {
+                Notice::File(told) if told.file == news.file => Some(&told.condition),
+                _ => None,
+            });
+            last.is_some_and(|last| !matches!(last, Condition::Mended(..)))
+        };
+        let untold = self.shared.files.troubles().into_iter().filter(|news| !is_told(news)).map(Notice::File);
+        let untold: Vec<Notice> = untold.collect();
+        untold.into_iter().chain(recent).filter_map(error).collect()
+    }
+
+    /// The policy's errors that were reported, each with the number of packets dropped because of it.
+    pub fn policy_errors(&self) -> BTreeMap<Arc<str>, u64> {
+        let mut sum = BTreeMap::new();
+        for (error, count) in self.query_all(ShardQuery::Failures).into_iter().flatten() {
+            *sum.entry(error).or_default() += count;
+        }
+        sum
+    }
+
+    /// The routes that constraints refused, by constraint and line, each with the number of times.
+    pub fn violations(&self) -> BTreeMap<ViolationKey, u64> {
+        let mut sum = BTreeMap::new();
+        for (key, count) in self.query_all(ShardQuery::Violations).into_iter().flatten() {
+            *sum.entry(key).or_default() += count;
+        }
+        sum
+    }
+
+    /// How often handlers and listeners failed. Each distinct error was reported.
+    pub fn handler_failures(&self) -> u64 {
+        self.shared.notices.handler_failures()
+    }
+}
