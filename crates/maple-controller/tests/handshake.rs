@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use common::{LONG, Maple, Peer, SHORT, eventually, hello};
 use maple_controller::Deadlines;
+use maple_core::engine::Counted;
 use maple_wire::msg::{Features, Header, PortReason, PortStatus};
 use maple_wire::{Dpid, Message, Version};
 
@@ -224,6 +225,20 @@ fn a_switch_that_leaves_before_it_has_read_everything_has_left_and_that_is_no_er
     let errors: Vec<String> = maple.handle.errors().into_iter().map(|error| error.text).collect();
     assert_eq!(errors, <[String; 0]>::default());
     eventually("it is told", || maple.notices().iter().any(|notice| notice.contains("closed by the switch")));
+}
+
+#[test]
+fn nobody_waits_for_the_counters_of_a_switch_without_a_connection() {
+    let maple = Maple::start();
+    drop(Peer::up(&maple, Version::Of13, 1));
+    eventually("it is unreachable", || maple.connected().is_empty() && maple.handle.switches().len() == 1);
+    let (handle, (to, done)) = (maple.handle.clone(), std::sync::mpsc::channel());
+    std::thread::spawn(move || {
+        handle.count(Counted::Ports, None, LONG * 100);
+        handle.count(Counted::Rules, Some(Dpid(1)), LONG * 100);
+        to.send(())
+    });
+    assert_eq!(done.recv_timeout(LONG), Ok(()));
 }
 
 #[test]

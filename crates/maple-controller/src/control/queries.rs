@@ -26,7 +26,7 @@ const ASKED_AT_ONCE: usize = 16;
 const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 
 impl Handle {
-    /// The rules of a switch as the engine believes them to be. Empty for a switch that is not connected.
+    /// The rules of a switch as the engine believes them to be. Empty for a switch that it does not have.
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
         self.rules_with_age(dpid).0
     }
@@ -94,8 +94,9 @@ impl Handle {
         switches.chunks(ASKED_AT_ONCE).flat_map(some_of).collect()
     }
 
-    /// Requests fresh counters from all switches, or from one of them. Returns when all have answered, or after
-    /// `timeout`. Counters younger than about a second are not requested again, and a busy switch is asked later.
+    /// Requests fresh counters from all switches, or from one of them. Returns when all that have a
+    /// connection have answered, or after `timeout`. Counters younger than about a second are not requested again, and a
+    /// busy switch is asked later.
     pub fn count(&self, what: Counted, only: Option<Dpid>, timeout: Duration) {
         let deadline = Instant::now() + timeout;
         loop {
@@ -130,7 +131,7 @@ impl Handle {
         all
     }
 
-    /// The connected switches, ordered by datapath id.
+    /// The switches, also those that are unreachable, ordered by datapath id.
     pub fn switches(&self) -> Vec<SwitchStatus> {
         let mut switches: Vec<SwitchStatus> = self.query_all(ShardQuery::Switches).into_iter().flatten().collect();
         switches.sort_by_key(|switch| switch.dpid);

@@ -150,9 +150,11 @@ impl Shard {
         }
     }
 
-    /// Has the engine request counters of all its switches, or of one. Returns the age of the known counters.
+    /// Has the engine request counters of all its switches, or of one. Returns the age of the known counters. Those of a
+    /// switch without a connection stay as they are, and nobody waits for them.
     fn request_counters(&mut self, what: Counted, only: Option<Dpid>) -> Vec<Option<Duration>> {
-        let selected: Vec<Dpid> = self.engine.switches().filter(|dpid| only.is_none_or(|only| only == *dpid)).collect();
+        let is_asked = |dpid: &Dpid| only.is_none_or(|only| only == *dpid) && !self.unreachable.has(*dpid);
+        let selected: Vec<Dpid> = self.engine.switches().filter(is_asked).collect();
         self.events.extend(selected.iter().map(|dpid| Event::Watch { dpid: *dpid, what }));
         selected.iter().map(|dpid| self.engine.counted_at(*dpid, what).map(|at| self.age(at))).collect()
     }
