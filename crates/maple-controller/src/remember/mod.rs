@@ -3,12 +3,12 @@
 //! # How
 //!
 //! Shards say which leaves came and went ([`LeafJournal`]); the newest word about each leaf waits. Once in a while
-//! ([`journal::PERIOD`]) a thread writes all of it as one transaction of `redb`, and the surroundings with it, if they have
-//! changed. Packets never wait for that. A crash loses the last period at most. What is lost, damaged or of another
+//! ([`journal::PERIOD`]) a thread writes all of it as one transaction of `redb`, and the surroundings with it, if they
+//! have changed. Packets never wait for that. A crash loses the last period at most. What is lost, damaged or of another
 //! format costs time after the restart, and nothing else.
 //!
-//! While the file fails (`persistence/keeper.rs`), this waits in memory, up to a bound ([`journal::MAX_PENDING`]). If that was not
-//! enough, or the file was made anew, shards tell of all their leaves again.
+//! While the file fails (`persistence/keeper.rs`), this waits in memory, up to a bound ([`journal::MAX_PENDING`]). If
+//! that was not enough, or the file was made anew, shards tell of all their leaves again.
 //!
 //! # Copies
 //!
@@ -23,11 +23,9 @@
 
 mod rows;
 
-mod journal;
-
-mod file;
-
 mod archive;
+mod file;
+mod journal;
 mod writer;
 
 pub(crate) use archive::Archive;
