@@ -1,10 +1,18 @@
-"""What the Python tests share: a bench with two switches and three hosts."""
+"""What the Python tests share: a bench with two switches and three hosts, and emulated networks of a controller."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 from maple.testing import Bench
+
+if TYPE_CHECKING:
+    from test_command import Running
 
 settings.register_profile("maple", deadline=None, max_examples=150, print_blob=True)
 settings.load_profile("maple")
@@ -23,3 +31,31 @@ def bench() -> Bench:
     bench.host(H2, 1, 2, "10.0.0.2")
     bench.host(H3, 2, 1, "10.0.0.3")
     return bench
+
+
+@pytest.fixture
+def emulate() -> Iterator[Callable[[Running], None]]:
+    """A function that gives a controller a new network whose hosts talk, in the place of an earlier one."""
+    from test_command import wait_for
+
+    started: list[subprocess.Popen[bytes]] = []
+
+    def stop() -> None:
+        for one in started:
+            one.kill()
+            one.wait()
+
+    def new(running: Running) -> None:
+        stop()
+        command = [sys.executable, "-m", "maple", "emulate", "linear:2", "--controller", running.address]
+        started.append(subprocess.Popen([*command, "--traffic", "60s"], stdout=subprocess.DEVNULL))
+
+        def leaves() -> int:
+            shown = running.show("stats")
+            assert isinstance(shown, dict)
+            return int(shown["engine"]["leaves"])
+
+        wait_for("decisions", lambda: leaves() >= 2)
+
+    yield new
+    stop()

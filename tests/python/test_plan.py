@@ -269,25 +269,6 @@ def test_functions_that_listen_stay_during_a_plan_and_come_back_with_a_rollback(
         running.stop()
 
 
-@pytest.fixture
-def emulate() -> Iterator[Callable[[Running], None]]:
-    """A function that gives a controller a new network."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def new(running: Running) -> None:
-        stop()
-        command = [*MAPLE, "emulate", "linear:2", "--controller", running.address, "--traffic", "60s"]
-        started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-
-    def stop() -> None:
-        for one in started:
-            one.kill()
-            one.wait()
-
-    yield new
-    stop()
-
-
 KINDS = """
     from maple import drop, flood, policy
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from test_command import MAPLE, Running, maple, wait_for
+from test_command import Running, maple, wait_for
 
 POLICY = """
     from helper import DENIED
@@ -59,26 +59,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
             one.process.wait()
 
 
-@pytest.fixture
-def emulated() -> Iterator[Callable[[Running], None]]:
-    """A function that gives a controller a new network whose hosts talk."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def emulate(running: Running) -> None:
-        stop()
-        command = [*MAPLE, "emulate", "linear:2", "--controller", running.address, "--traffic", "60s"]
-        started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-        wait_for("decisions", lambda: stats(running)["leaves"] >= 2)
-
-    def stop() -> None:
-        for one in started:
-            one.kill()
-            one.wait()
-
-    yield emulate
-    stop()
-
-
 def stats(running: Running) -> dict[str, int]:
     shown = running.show("stats")
     assert isinstance(shown, dict)
@@ -92,10 +72,10 @@ def reload(running: Running, *arguments: str) -> subprocess.CompletedProcess[str
 
 
 def test_the_same_policy_changes_nothing_and_another_one_decides(
-    start: Callable[..., Running], emulated: Callable[[Running], None], tmp_path: Path
+    start: Callable[..., Running], emulate: Callable[[Running], None], tmp_path: Path
 ) -> None:
     running = start()
-    emulated(running)
+    emulate(running)
     done = reload(running)
     assert done.returncode == 0, done.stderr
     told = re.fullmatch(
@@ -116,10 +96,10 @@ def test_the_same_policy_changes_nothing_and_another_one_decides(
 
 
 def test_a_policy_that_fails_or_can_not_be_loaded_changes_nothing(
-    start: Callable[..., Running], emulated: Callable[[Running], None], tmp_path: Path
+    start: Callable[..., Running], emulate: Callable[[Running], None], tmp_path: Path
 ) -> None:
     running = start()
-    emulated(running)
+    emulate(running)
     file = tmp_path / "lists.py"
     file.write_text(textwrap.dedent(POLICY).replace("in blocked else flood()", "in blocked else fload()"))
     done = reload(running)
@@ -165,12 +145,12 @@ def test_what_only_a_new_start_can_change_is_refused(start: Callable[..., Runnin
 
 
 def test_a_hangup_and_changed_files_reload_and_functions_that_listen_are_replaced(
-    start: Callable[..., Running], emulated: Callable[[Running], None], tmp_path: Path
+    start: Callable[..., Running], emulate: Callable[[Running], None], tmp_path: Path
 ) -> None:
     running = start("--watch")
     os.kill(running.process.pid, signal.SIGHUP)
     wait_for("the reload", lambda: "lists.py reloaded: 0 of 0 packets" in running.log.read_text())
-    emulated(running)
+    emulate(running)
     wait_for("the first function", lambda: "version 1 of switch 1" in running.log.read_text())
     helper = tmp_path / "helper.py"
     helper.write_text("DENIED = {2\n")
@@ -178,17 +158,17 @@ def test_a_hangup_and_changed_files_reload_and_functions_that_listen_are_replace
     (tmp_path / "lists.py").write_text(textwrap.dedent(POLICY).replace("VERSION = 1", "VERSION = 2"))
     helper.write_text("DENIED = {2}\n")
     wait_for("the reload", lambda: re.search(r"lists\.py reloaded: [1-9]", running.log.read_text()) is not None)
-    emulated(running)
+    emulate(running)
     wait_for("the new function", lambda: "version 2 of switch" in running.log.read_text())
     assert running.stop() == 0
 
 
-def test_an_access_list_is_reloaded(tmp_path: Path, emulated: Callable[[Running], None]) -> None:
+def test_an_access_list_is_reloaded(tmp_path: Path, emulate: Callable[[Running], None]) -> None:
     file = tmp_path / "list.yaml"
     file.write_text("version: 1\nforward: flood\ndefault: allow\nrules: [{action: deny, service: tcp/23}]\n")
     running = Running(tmp_path, str(file))
     try:
-        emulated(running)
+        emulate(running)
         file.write_text("version: 1\nforward: flood\ndefault: allow\nrules: [{action: deny, service: tcp/24}]\n")
         assert reload(running).returncode == 0
         rules = json.dumps(running.show("rules"))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from maple import Mac, Table
-from test_command import MAPLE, Running, maple, wait_for
-from test_reload import reload, stats
+from test_command import Running, maple
+from test_reload import reload
 
 ONE = """
     from maple import Mac, Table, drop, flood, policy
@@ -57,22 +56,6 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], Running]]:
         if one.process.poll() is None:
             one.process.kill()
             one.process.wait()
-
-
-@pytest.fixture
-def traffic() -> Iterator[Callable[[Running], None]]:
-    """A function that gives a controller a network whose hosts talk."""
-    started: list[subprocess.Popen[bytes]] = []
-
-    def emulate(running: Running) -> None:
-        command = [*MAPLE, "emulate", "linear:2", "--controller", running.address, "--traffic", "60s"]
-        started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
-        wait_for("decisions", lambda: stats(running)["leaves"] >= 2)
-
-    yield emulate
-    for one in started:
-        one.kill()
-        one.wait()
 
 
 def state(running: Running, *arguments: str) -> object:
@@ -127,11 +110,11 @@ def test_a_migration_that_fails_at_the_start_leaves_the_file_as_it_was(start: Ca
 
 
 def test_rows_get_their_new_shape_over_a_reload_and_their_old_one_back(
-    start: Callable[[str], Running], traffic: Callable[[Running], None], tmp_path: Path
+    start: Callable[[str], Running], emulate: Callable[[Running], None], tmp_path: Path
 ) -> None:
     running, file = start(ONE), tmp_path / "lists.py"
     state(running, "set", "blocked", HOST, "true")
-    traffic(running)
+    emulate(running)
     # Planned, it changes nothing, not even the table.
     file.write_text(textwrap.dedent(TWO))
     planned = maple("plan", str(file), "--control", running.control)
@@ -157,11 +140,11 @@ def test_rows_get_their_new_shape_over_a_reload_and_their_old_one_back(
 
 
 def test_a_rollback_has_the_rows_from_before(
-    start: Callable[[str], Running], traffic: Callable[[Running], None], tmp_path: Path
+    start: Callable[[str], Running], emulate: Callable[[Running], None], tmp_path: Path
 ) -> None:
     running = start(ONE)
     state(running, "set", "blocked", HOST, "true")
-    traffic(running)
+    emulate(running)
     (tmp_path / "lists.py").write_text(textwrap.dedent(TWO))
     assert reload(running).returncode == 0
     assert rows(running) == {HOST: "was True in 1"}
