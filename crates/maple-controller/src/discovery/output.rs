@@ -8,7 +8,7 @@ use super::Attachment;
 /// What the owner of a discovery has to do. Outputs must be handled in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiscoveryOutput {
-    /// Send a probe out of this port. [`Discovery::frames`] makes its frames when it leaves.
+    /// Send a probe out of this port. [`frames`](super::Discovery::frames) makes its frames when it leaves.
     Probe {
         /// The port.
         at: Location,
