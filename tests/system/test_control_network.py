@@ -39,6 +39,22 @@ def rules(net):
     return {switch.name: net.flows(switch.name) for switch in net.switches}
 
 
+@contextmanager
+def nothing_is_lost(maple, net, figure, what):
+    """Pings are answered for the block and until discovery has asked all links again, and no rule changes."""
+    before, changes = rules(net), maple.count("flow_mods")
+    with Pinger(net, "h1", "h3") as ping:
+        yield
+        time.sleep(7)
+        lost, sent = ping.end()
+    figure(f"{what}: {lost} of {sent} pings lost")
+    assert lost == 0
+    assert maple.count("flow_mods") == changes
+    assert rules(net) == before
+    net.wait_known(maple)
+    assert net.ping_all()[0] == 0
+
+
 @BOTH
 @pytest.mark.parametrize("topology", [lambda: LinearTopo(k=3), Ring], ids=["line", "ring"])
 def test_flows_lose_nothing_while_a_switch_or_all_of_them_have_no_connection(
@@ -48,9 +64,8 @@ def test_flows_lose_nothing_while_a_switch_or_all_of_them_have_no_connection(
     net = lab(topology(), maple, protocols)
     assert net.ping_all()[0] == 0
     net.wait_agreement(maple)
-    before, changes = rules(net), maple.count("flow_mods")
     names = [switch.name for switch in net.switches]
-    with Pinger(net, "h1", "h3") as ping:
+    with nothing_is_lost(maple, net, figure, f"{protocols}, {len(names)} switches without connections in turn"):
         for bridges in [["s2"], ["s3"], ["s1"], names]:
             with away(maple, *bridges):
                 time.sleep(4)
@@ -58,15 +73,6 @@ def test_flows_lose_nothing_while_a_switch_or_all_of_them_have_no_connection(
                 absent = [switch["switch"] for switch in maple.show("switches") if switch["unreachable"] is not None]
                 assert len(absent) == len(bridges)
                 assert len(maple.hosts()) == len(net.hosts)
-        # Discovery has asked all links again.
-        time.sleep(7)
-        lost, sent = ping.end()
-    figure(f"{protocols}, {len(names)} switches without connections in turn: {lost} of {sent} pings lost")
-    assert lost == 0
-    assert maple.count("flow_mods") == changes
-    assert rules(net) == before
-    net.wait_known(maple)
-    assert net.ping_all()[0] == 0
 
 
 @BOTH
@@ -75,8 +81,8 @@ def test_flows_lose_nothing_while_the_controller_stands_still(controller, lab, p
     net = lab(LinearTopo(k=3), maple, protocols)
     assert net.ping_all()[0] == 0
     net.wait_agreement(maple)
-    before, changes, ups = rules(net), maple.count("flow_mods"), maple.count("of_dp_connections")
-    with Pinger(net, "h1", "h3") as ping:
+    ups = maple.count("of_dp_connections")
+    with nothing_is_lost(maple, net, figure, f"{protocols}, the controller stands still for 22 s"):
         maple.process.send_signal(signal.SIGSTOP)
         try:
             time.sleep(22)
@@ -84,13 +90,6 @@ def test_flows_lose_nothing_while_the_controller_stands_still(controller, lab, p
             maple.process.send_signal(signal.SIGCONT)
         # Open vSwitch has given all connections up, and waits for up to 8 s before it tries again.
         wait_for("all switches", lambda: maple.count("of_dp_connections") >= ups + 3 and len(maple.connected()) == 3)
-        time.sleep(7)
-        lost, sent = ping.end()
-    figure(f"{protocols}, the controller stands still for 22 s: {lost} of {sent} pings lost")
-    assert lost == 0
-    assert maple.count("flow_mods") == changes
-    assert rules(net) == before
-    assert net.ping_all()[0] == 0
 
 
 def test_a_switch_that_is_dead_is_left_out_as_soon_as_its_neighbours_say_so(controller, lab, figure):
