@@ -8,7 +8,7 @@ from pathlib import Path
 import maple
 import pytest
 from conftest import H1
-from maple import Location, Net, Route, ecmp, flood, hops, multicast, tiers, to
+from maple import Location, Net, ParallelPaths, Route, ecmp, flood, hops, multicast, tiers, to
 from maple.apps import mirror, routing, vlans
 from maple.importers.__main__ import main
 from maple.testing import Bench, Decision
@@ -19,6 +19,7 @@ ALL, UNSEEN = "ff:ff:ff:ff:ff:ff", "00:00:00:00:00:99"
 HERE, NEAR, FAR = Location(1, 1), Location(1, 2), Location(2, 1)
 PORT, SWITCH, LINK = Location(1, 9), Location(7, 1), Location(2, 3)
 ABSENT = (PORT, SWITCH, LINK)
+PARALLEL = ParallelPaths(threads=1)
 
 Answer = Callable[[Net], Route]
 
@@ -39,6 +40,8 @@ def spread(over: Iterable[Location]) -> Answer:
 @pytest.mark.parametrize("absent", ABSENT, ids=["port", "switch", "link"])
 def test_a_multicast_goes_to_the_places_that_are_there(bench: Bench, absent: Location) -> None:
     assert places(decided(bench, spread([NEAR, absent, FAR]))) == [NEAR, FAR]
+    parallel: Answer = lambda net: multicast([PARALLEL.shortest_path(net, HERE, at) for at in (NEAR, absent, FAR)])  # noqa: E731
+    assert places(decided(bench, parallel)) == [NEAR, FAR]
     assert places(decided(bench, spread([absent]))) == []
     assert not bench.decide(lambda pkt, net: spread([absent])(net) or to(2), sample(eth_src=H1)).error
 
@@ -55,6 +58,7 @@ def test_a_path_to_one_is_false_and_fails_if_it_is_returned(bench: Bench, absent
     maple.weights("cost", {})
     for path in (
         lambda net: net.shortest_path(HERE, absent),
+        lambda net: PARALLEL.shortest_path(net, HERE, absent),
         lambda net: net.path(HERE, absent, weight="cost"),
         lambda net: ecmp([net.shortest_path(HERE, absent)], by=["tcp_src"]),
     ):

@@ -39,6 +39,11 @@ impl PyNet {
         current::with_net(self.ticket, |net| net.links())
     }
 
+    /// The path to a place that is absent; `None` if it is there. A dependency of the run.
+    pub fn path_to_absent(&self, src: Location, dst: Location) -> PyResult<Option<Route>> {
+        current::with_net(self.ticket, |net| net.path_to_absent(src, dst))
+    }
+
     /// The hardware address of a host, from that or from an IP address. `None` if there is none, or the host is not
     /// known.
     fn host_address(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<CoreMac>> {

@@ -33,6 +33,9 @@ impl PyParallelPaths {
         dst: &Bound<'_, PyAny>,
     ) -> PyResult<PyRoute> {
         let (Some(src), Some(dst)) = (place(src)?, place(dst)?) else { return Ok(PyRoute(Route::unreachable())) };
+        if let Some(route) = net.path_to_absent(src, dst)? {
+            return Ok(PyRoute::here(py, route));
+        }
         let links = net.all_links()?;
         let paths: std::sync::Arc<AllPaths> = py.detach(|| self.0.of(links));
         Ok(PyRoute::here(py, paths.route(src, dst)))

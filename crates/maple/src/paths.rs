@@ -98,7 +98,8 @@ impl ParallelPaths {
         Ok(ParallelPaths { pool, last: Mutex::new(None) })
     }
 
-    /// The path with the fewest hops from `src`'s switch out of `dst`, or an unreachable route. Depends on all links.
+    /// The path with the fewest hops from `src`'s switch out of `dst`, or an unreachable route, as of
+    /// [`Net::shortest_path`]. Depends on all links.
     ///
     /// ```
     /// # let bench = maple::testing::Bench::new().switch(1, 1..=2);
@@ -111,7 +112,8 @@ impl ParallelPaths {
     /// ```
     #[track_caller]
     pub fn shortest_path(&self, net: &Net, src: Location, dst: Location) -> Route {
-        self.of(net.links()).route(src, dst)
+        let absent = net.handle().path_to_absent(src, dst);
+        absent.unwrap_or_else(|| self.of(net.links()).route(src, dst))
     }
 
     /// All paths over these links. Computed only if the links have changed. Other callers wait for that.

@@ -48,7 +48,9 @@ impl Engine {
         let Some(resolved) = self.subscribe(name, &plan) else {
             return self.close_route(id);
         };
-        self.report_left_out(self.store.snapshot().left_out(&plan), None);
+        let leaf = self.routes.get(id).and_then(|route| route.leaves().next());
+        let origin = leaf.map(|leaf| self.origin_of(leaf)).unwrap_or_default();
+        self.report_left_out(self.store.snapshot().left_out(&plan), origin.line.as_ref());
         let until = self.now + self.options.reroute_timeout;
         let changed = self.routes.on_plan_resolved(id, &resolved, until, &mut effects);
         self.apply_label_effects(effects, Timer::Routes);

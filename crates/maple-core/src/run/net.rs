@@ -109,6 +109,12 @@ impl Net {
         self.path_to(a.switch, b, None).unwrap_or_else(Route::unreachable).from_line(at)
     }
 
+    /// The route of [`Net::shortest_path`] if `b` is absent, for callers that find paths by themselves. A dependency.
+    #[track_caller]
+    pub fn path_to_absent(&self, a: Location, b: Location) -> Option<Route> {
+        (self.read(Cell::IsPlace(b)) == CellValue::Exists(false)).then(|| self.shortest_path(a, b))
+    }
+
     /// The path of least cost from `a`'s switch out of `b`, or an unreachable route, as of [`Net::shortest_path`]. `weight` names the link attribute
     /// that says what a link costs (1 if the link has no such cost); [`UTILISATION`](crate::network::UTILISATION) is
     /// one that Maple measures. Without costs of that name this makes the run fail.

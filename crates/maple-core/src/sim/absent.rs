@@ -292,6 +292,7 @@ fn a_multicast_leaves_out_a_place_that_is_not_there_and_one_that_goes_while_it_r
     assert_eq!(places(send(&mut sim, at(1, 3), udp(A, B, 80))), [at(1, 9), at(2, 3)]);
     assert_eq!(stats(&sim).runs, runs, "the leaf follows its plan");
     assert_eq!((stats(&sim).policy_errors, told(&sim).len()), (0, 2), "{:?}", told(&sim));
+    assert!(told(&sim)[1].contains("absent.rs:"), "the line stands there also if f has not run: {:?}", told(&sim));
     sim.remove_port(at(1, 9));
     sim.disconnect(Dpid(2));
     sim.run();
