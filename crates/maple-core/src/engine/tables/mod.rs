@@ -35,8 +35,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use maple_wire::Version;
 use maple_wire::msg::Message;
-use maple_wire::{Field, Instruction, Version};
 use rustc_hash::FxHashSet;
 
 use super::Time;
@@ -45,8 +45,10 @@ use crate::ids::LeafId;
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, Installed, changes, key_of};
 
+mod answers;
 mod audit;
 mod bundle;
+mod contents;
 mod deletions;
 mod earlier_run;
 mod postponed;
@@ -54,6 +56,7 @@ mod removals;
 mod shared_table;
 mod suspended;
 
+pub(super) use answers::{Confirmed, Refused};
 use audit::Audit;
 pub(super) use audit::Findings;
 pub(super) use audit::place;
@@ -64,8 +67,6 @@ use removals::Removals;
 pub(super) use shared_table::Source;
 use shared_table::{Pending, SharedTable};
 
-/// The most removals that are remembered while rules are read. An audit finds others.
-const MAX_REMOVED: usize = 1 << 16;
 /// The most entries that are noted because they began to drop packets, or ceased to.
 const MAX_ALTERED: usize = 1 << 16;
 
@@ -144,17 +145,6 @@ enum Unconfirmed {
     Barrier(Vec<Waiter>),
 }
 
-/// What the switch has refused.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    /// A change of this rule, in this table.
-    Rule(u8, Rule),
-    /// The deletion of this rule.
-    Deletion(u8, Rule),
-    /// To have a bundle. From now on it gets none.
-    Bundle,
-}
-
 impl Unconfirmed {
     fn waiters(&self) -> &[Waiter] {
         match self {
@@ -182,14 +172,6 @@ pub(super) enum Waiter {
 
 /// Messages to the switch, with their transaction ids.
 pub(super) type Requests = Vec<(u32, Message)>;
-
-/// What a barrier reply confirms.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Confirmed {
-    pub waiters: Vec<Waiter>,
-    /// Whether the second step of an update may follow.
-    pub has_second_step: bool,
-}
 
 impl Tables {
     /// Tables about which nothing is known, of a switch of this version that has bundles or has none. The first
@@ -228,58 +210,6 @@ impl Tables {
     /// Whether it is known which rules the switch has, or had when its connection ended.
     pub fn is_known(&self) -> bool {
         self.ready
-    }
-
-    /// The number of rules in a table, or in all.
-    pub fn count(&self, table: Option<u8>) -> usize {
-        let counted = self.installed.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
-        counted.map(|(_, installed)| installed.len()).sum()
-    }
-
-    /// The number of rules by table, and how many of all are barrier rules.
-    pub fn counts(&self) -> (Vec<(u8, u64)>, u64) {
-        let tables = self.installed.iter();
-        let rules = tables.clone().map(|(table, installed)| (*table, installed.len() as u64)).collect();
-        (rules, tables.map(|(_, installed)| installed.barrier_rules() as u64).sum())
-    }
-
-    /// The number of pending additions in a table, or in all.
-    pub fn additions(&self, table: Option<u8>) -> usize {
-        let chosen = self.pending.iter().filter(|(id, _)| table.is_none_or(|table| table == **id));
-        chosen.map(|(table, pending)| pending.additions(self.installed.get(table))).sum()
-    }
-
-    /// The rules of the switch, by table and descending priority.
-    pub fn installed(&self) -> impl Iterator<Item = (u8, Rule)> {
-        self.installed.iter().flat_map(|(table, installed)| installed.rules().into_iter().map(|rule| (*table, rule)))
-    }
-
-    /// The rule of a table that takes a packet with these fields.
-    pub fn find(&self, table: u8, value: &dyn Fn(Field) -> Option<u128>) -> Option<Rule> {
-        self.installed.get(&table)?.find(value)
-    }
-
-    /// The cookie that the switch reports for a rule that it has.
-    pub fn reported_cookie(&self, table: u8, rule: &Rule) -> Option<u64> {
-        Some(self.installed.get(&table)?.get(&key_of(rule))?.reported)
-    }
-
-    /// Whether the switch has rules in a table and has confirmed all that was sent for it.
-    pub fn is_confirmed(&self, table: u8) -> bool {
-        let is_of_it =
-            |(_, sent): &(u32, Unconfirmed)| matches!(sent, Unconfirmed::FlowMod { table: of, .. } if *of == table);
-        self.count(Some(table)) > 0 && !self.unconfirmed.iter().any(is_of_it)
-    }
-
-    /// Whether a table has this entry, and does this there.
-    pub fn does(&self, table: u8, key: &EntryKey, instructions: &[Instruction]) -> bool {
-        let there = self.installed.get(&table).and_then(|installed| installed.get(key));
-        there.is_some_and(|there| there.does(instructions))
-    }
-
-    /// Whether the next update may change something in a table.
-    pub fn is_about_to_change(&self, table: u8) -> bool {
-        self.pending.get(&table).is_some_and(|pending| !pending.is_empty())
     }
 
     /// Whether the second step of an update is still to come.
@@ -531,105 +461,6 @@ impl Tables {
         self.unconfirmed.push_back((xid, Unconfirmed::Barrier(waiting)));
         out.push((xid, Message::BarrierRequest));
         xid
-    }
-
-    /// Everything sent before the barrier request with this id is done. `None` if there was no such request.
-    pub fn confirm(&mut self, xid: u32) -> Option<Confirmed> {
-        let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::Barrier(_));
-        let at = self.unconfirmed.iter().position(is_it)?;
-        let done = self.unconfirmed.drain(..=at);
-        let waiters =
-            done.flat_map(|(_, sent)| if let Unconfirmed::Barrier(waiters) = sent { waiters } else { Vec::new() });
-        let waiters = waiters.collect();
-        self.phase = match std::mem::take(&mut self.phase) {
-            Phase::First(awaited, step) if awaited == xid => Phase::Second(step),
-            other => other,
-        };
-        Some(Confirmed { waiters, has_second_step: matches!(self.phase, Phase::Second(_)) })
-    }
-
-    /// The switch refused the message with this id. `of_bundle`: the error says that a bundle was refused, and not the
-    /// change in it. Returns what was refused, if that was not known.
-    pub fn refuse(&mut self, xid: u32, of_bundle: bool) -> Option<Refused> {
-        let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && !matches!(sent, Unconfirmed::Barrier(_));
-        // The list no longer has it, so further refusals of the same message have no effect.
-        let at = self.unconfirmed.iter().position(is_it)?;
-        let (_, sent) = self.unconfirmed.remove(at)?;
-        let refused = match sent {
-            Unconfirmed::FlowMod { table, change: Change::Delete(rule) } if !of_bundle => {
-                Refused::Deletion(table, rule)
-            }
-            Unconfirmed::FlowMod { table, change } if !of_bundle => Refused::Rule(table, change.into_rule()),
-            // A commit also fails because of a change whose own refusal came before.
-            Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle if !self.ready => return None,
-            Unconfirmed::FlowMod { .. } | Unconfirmed::Bundle => Refused::Bundle,
-            Unconfirmed::Barrier(_) => return None,
-        };
-        self.has_bundles &= refused != Refused::Bundle;
-        // The barriers after it confirm nothing of it. Their waiters wait for the update after the rules were read.
-        let mut waiters = Vec::new();
-        for (_, sent) in self.unconfirmed.iter_mut().skip(at) {
-            if let Unconfirmed::Barrier(waiting) = sent {
-                waiters.append(waiting);
-            }
-        }
-        self.waiting.splice(0..0, waiters);
-        Some(refused)
-    }
-
-    /// The rules of the switch are no longer known. Returns whether the switch has to be asked.
-    pub fn begin_reread(&mut self, out: &mut Requests) -> bool {
-        if self.suspended || !std::mem::take(&mut self.ready) {
-            return false;
-        }
-        self.audit = None;
-        // The second step depends on changes that the switch may have refused, so the update starts again.
-        if let Phase::First(_, step) | Phase::Second(step) = std::mem::take(&mut self.phase) {
-            if let Some(bundle) = step.bundle {
-                let xid = self.take_xid();
-                out.push((xid, bundle.discard()));
-            }
-            self.waiting.splice(0..0, step.waiters);
-        }
-        true
-    }
-
-    /// The switch has reported its rules, by table.
-    pub fn read(&mut self, rules: impl Iterator<Item = (u8, Rule)>) {
-        self.installed.clear();
-        rules.for_each(|(table, rule)| self.installed.entry(table).or_default().insert(rule));
-        // They may have been reported before they were removed.
-        for (table, cookie, key) in std::mem::take(&mut self.removed_meanwhile) {
-            let installed = self.installed.entry(table).or_default();
-            if installed.get(&key).is_some_and(|rule| rule.cookie == cookie) {
-                installed.remove(&key);
-            }
-        }
-        (self.ready, self.synchronised) = (true, false);
-    }
-
-    /// The switch reports that it has removed a rule. Returns whether that rule is missing: we did not delete it, and
-    /// its rules are not being read.
-    pub fn is_lost(&mut self, now: Time, table: u8, cookie: u64, key: EntryKey) -> bool {
-        let removal = (table, cookie, key);
-        // We deleted this rule, and may have added it again since.
-        if self.removals.take_expected(now, &removal) {
-            return false;
-        }
-        if !self.ready {
-            if self.removed_meanwhile.len() < MAX_REMOVED {
-                self.removed_meanwhile.push(removal);
-            }
-            return false;
-        }
-        let Some(installed) = self.installed.get_mut(&table) else { return false };
-        let is_there = installed.get(&removal.2).is_some_and(|rule| rule.cookie == cookie);
-        if is_there {
-            installed.remove(&removal.2);
-            self.synchronised = false;
-            self.changes_during_audit(table, &removal.2);
-        }
-        is_there
     }
 }
 
