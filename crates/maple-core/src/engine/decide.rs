@@ -61,14 +61,23 @@ impl Engine {
     /// The leaf that answers a packet at its ingress and is still what f would answer.
     ///
     /// Another shard may have changed what a leaf depends on while its message is on the way here. Such a leaf ignores
-    /// what this very packet has just taught us (where its host is, say). So it is reconsidered immediately.
+    /// what this very packet has just taught us (where its host is, say). So it is reconsidered immediately, and so is the
+    /// plan of its route.
     pub(super) fn current_leaf(&mut self, received: &ReceivedPacket) -> Option<LeafId> {
         let leaf = self.lookup(received)?;
-        if self.store.is_current(leaf) {
+        let stale = [Some(leaf), self.plan_of(leaf)].into_iter().flatten().filter(|name| !self.store.is_current(*name));
+        let stale: BTreeSet<LeafId> = stale.collect();
+        if stale.is_empty() {
             return Some(leaf);
         }
-        self.reconsider(&BTreeSet::from([leaf]));
+        self.reconsider(&stale);
         self.lookup(received)
+    }
+
+    /// The subscription of the plan that a leaf's route follows, if it follows one.
+    pub(super) fn plan_of(&self, leaf: LeafId) -> Option<LeafId> {
+        let route = self.routes.get(self.leaves.get(&leaf)?.route_id?)?;
+        route.plan().map(|(name, _)| name)
     }
 
     /// The leaf whose trace a packet passes at its ingress.
@@ -111,10 +120,15 @@ impl Engine {
     fn new_run(&mut self, received: &ReceivedPacket) -> Option<Run> {
         let run = self.admissible_run(received);
         if run.is_none() && self.switches.contains_key(&received.at.switch) {
-            self.stats.spoofed_drops += 1;
-            self.drop_packet(received, DropCause::NotAdmissible);
+            self.refuse_packet(received);
         }
         run
+    }
+
+    /// Drops a packet that may not enter the network where it is.
+    pub(super) fn refuse_packet(&mut self, received: &ReceivedPacket) {
+        self.stats.spoofed_drops += 1;
+        self.drop_packet(received, DropCause::NotAdmissible);
     }
 
     pub(super) fn admissible_run(&self, received: &ReceivedPacket) -> Option<Run> {
@@ -133,7 +147,7 @@ impl Engine {
     }
 
     /// Whether the packet's port is still an edge or middlebox port, and its host is still there and may be there.
-    fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot) -> bool {
+    pub(super) fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot) -> bool {
         let kind = state.port(received.at).map(|port| port.kind);
         let source = Mac::from_bits(received.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
         let known = || state.host(source).map(|host| host.location);

@@ -238,7 +238,8 @@ impl Engine {
 
     /// Remembers how the leaf's packets are answered. `None` if they are not hits.
     fn learn_answer(&mut self, id: LeafId, dpid: Dpid) -> Option<()> {
-        if !self.store.is_current(id) {
+        let is_current = self.store.is_current(id) && self.plan_of(id).is_none_or(|name| self.store.is_current(name));
+        if !is_current {
             return None;
         }
         if !self.leaves.renew(id) {
@@ -268,7 +269,9 @@ impl Engine {
 fn answer_template(leaf: &Leaf, route: Option<&SharedRoute>, dpid: Dpid, version: Version) -> Option<AnswerTemplate> {
     let (actions, by_controller) = match leaf.state {
         // If the rule does not take all packets of the leaf, each packet has to be examined.
-        LeafState::Active => (route.filter(|route| !route.is_for_untagged())?.actions(), false),
+        LeafState::Active => {
+            (route.filter(|route| !route.is_for_untagged() && route.next_until().is_none())?.actions(), false)
+        }
         LeafState::ByController => {
             // A plan that no route follows can change without notice.
             let Goal::Fixed(route) = &leaf.answer else { return None };

@@ -142,10 +142,10 @@ impl Engine {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let since = if let LeafState::Waiting { since, .. } = leaf.state { since } else { now };
         leaf.state = LeafState::Active;
-        let (ingress, held) = (leaf.ingress(), leaf.held.take());
+        let ingress = leaf.ingress();
         self.stats.leaves_installed += 1;
         self.request_rule(ingress, id, since);
-        held.iter().flat_map(|held| &held.packets).for_each(|packet| self.forward(id, packet));
+        self.forward_held(id);
     }
 
     /// Asks for a rule for the leaf, or for another rule, decided at the time `since`.
@@ -222,7 +222,7 @@ impl Engine {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match leaf.state {
             LeafState::Rerouting(ref reroute) if reroute.until <= self.now => self.withdraw(id),
-            LeafState::Waiting { .. } if leaf.held.as_ref().is_some_and(|held| held.until <= self.now) => {
+            _ if leaf.held.as_ref().is_some_and(|held| held.until <= self.now) => {
                 self.send_held(id);
             }
             _ => {}

@@ -47,5 +47,6 @@ impl Engine {
             switch.tables.wait(Waiter::RuleRemoved { route_id, stays: false });
         }
         self.request_rule(ingress, id, since);
+        self.forward_held(id);
     }
 }

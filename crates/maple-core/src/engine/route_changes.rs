@@ -60,6 +60,9 @@ impl Engine {
             self.begin_move(Moving { ingress, name, until });
             self.timers.insert((until, Timer::NextPath(id)));
         }
+        if changed != PlanChange::Nothing {
+            self.leaves.forget_answers();
+        }
         match changed {
             PlanChange::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
             PlanChange::NextReady => self.switch_to_next_path(id),
@@ -90,6 +93,7 @@ impl Engine {
         self.mark_dirty(ingress, Stale::default());
         self.sync_route_rules();
         waiting.into_iter().for_each(|leaf| self.route_is_ready(leaf));
+        self.leaves_of_routes(&BTreeSet::from([id])).into_iter().for_each(|leaf| self.forward_held(leaf));
     }
 
     /// A route's next path should be ready by now. If it is not, its packets go through the controller.

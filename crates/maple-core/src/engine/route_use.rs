@@ -61,6 +61,7 @@ impl Engine {
             LeafState::Active if leaf.route_id == Some(route) => {
                 self.stop_using_route(id, true);
                 self.wait(id, route, true);
+                self.send_held(id);
             }
             LeafState::Waiting { .. } if leaf.route_id == Some(route) => self.send_held(id),
             _ => {}

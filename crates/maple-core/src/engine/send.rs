@@ -26,11 +26,13 @@ impl Engine {
             self.try_install(id);
         }
         let (need_not_wait, has_sure_labels) = (self.need_not_wait(id), !self.is_any_unconfirmed());
+        // The rule still says what f said before.
+        let is_changing = self.is_route_changing(id);
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
             LeafState::Active if !has_sure_labels => self.send_without_rule(id, packet),
-            LeafState::Active => self.forward(id, &packet),
-            LeafState::Waiting { by_controller: false, .. }
+            LeafState::Active if !is_changing => self.forward(id, &packet),
+            LeafState::Active | LeafState::Rerouting(_) | LeafState::Waiting { by_controller: false, .. }
                 if leaf.count_held() < self.options.held_packets && !need_not_wait =>
             {
                 match &mut leaf.held {
@@ -44,6 +46,12 @@ impl Engine {
             }
             _ => self.send_without_rule(id, packet),
         }
+    }
+
+    /// Whether a leaf's route is changing to another path.
+    fn is_route_changing(&self, id: LeafId) -> bool {
+        let route = self.leaves.get(&id).and_then(|leaf| self.routes.get(leaf.route_id?));
+        route.is_some_and(|route| route.next_until().is_some())
     }
 
     /// Whether a packet of a leaf that waits for labels is better sent without them: labels have to wait for the rules of
@@ -92,12 +100,31 @@ impl Engine {
     /// leaf is installed.
     pub(super) fn send_held(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
-        let held = leaf.held.take();
         if let LeafState::Waiting { by_controller, .. } = &mut leaf.state {
             *by_controller = true;
         }
-        let packets = held.into_iter().flat_map(|held| held.packets);
-        packets.for_each(|packet| self.send_without_rule(id, packet));
+        let packets = self.take_held(id);
+        packets.into_iter().for_each(|packet| self.send_without_rule(id, packet));
+    }
+
+    /// Forwards the packets that wait for a leaf's rule, which is there now.
+    pub(super) fn forward_held(&mut self, id: LeafId) {
+        if self.leaves.get(&id).is_none_or(|leaf| leaf.state != LeafState::Active) {
+            return;
+        }
+        let packets = self.take_held(id);
+        packets.iter().for_each(|packet| self.forward(id, packet));
+    }
+
+    /// Removes and returns the packets that wait for a leaf. Where a packet may not enter any more, it is not f's to
+    /// decide: its port or host has changed while it waited.
+    fn take_held(&mut self, id: LeafId) -> Vec<ReceivedPacket> {
+        let Some(held) = self.leaves.get_mut(&id).and_then(|leaf| leaf.held.take()) else { return Vec::new() };
+        let state = self.store.snapshot();
+        let (packets, left_out): (Vec<_>, Vec<_>) =
+            held.packets.into_iter().partition(|packet| self.is_admissible(packet, &state));
+        left_out.iter().for_each(|packet| self.refuse_packet(packet));
+        packets
     }
 
     /// A packet-out at the packet's own switch; none if it would do nothing.
