@@ -12,12 +12,16 @@
 
 use std::collections::BTreeSet;
 
+use maple_wire::Field;
+
 use super::Engine;
 use super::decide::{Answer, Outcome, outcome};
 use super::drops::Origin;
 use super::leaf::LeafState;
+use super::received_packet::ReceivedPacket;
 use super::routes::SharedRoute;
 use crate::ids::LeafId;
+use crate::network::{Mac, PortKind};
 use crate::run::{Finished, Run};
 
 impl Engine {
@@ -47,7 +51,8 @@ impl Engine {
             };
             self.stats.leaves_invalidated += 1;
             let has_time = runs.len() < self.options.max_reconsidered;
-            match self.admissible_run(&leaf.witness).filter(|_| has_time) {
+            let is_seen = self.sees_first_packets(&leaf.witness);
+            match self.admissible_run(&leaf.witness).filter(|_| has_time && is_seen) {
                 Some(run) => runs.push((run, *id)),
                 None => self.withdraw(*id),
             }
@@ -55,6 +60,17 @@ impl Engine {
         for (run, id, answer) in self.run_policy(runs) {
             self.apply_rerun(id, &run, answer);
         }
+    }
+
+    /// Whether a host's first packet comes to the controller although this packet's leaf stays. With one table, the leaf's
+    /// rule would answer the packets of a host that nobody knows.
+    fn sees_first_packets(&self, witness: &ReceivedPacket) -> bool {
+        let has_one_table = self.switches.get(&witness.at.switch).is_some_and(|switch| !switch.three_tables);
+        let source = Mac::from_bits(witness.packet().switch_value(Field::EthSrc).unwrap_or_default());
+        let state = self.store.snapshot();
+        let is_edge = state.port(witness.at).is_some_and(|port| port.kind == PortKind::Edge);
+        let is_unknown = || is_edge && source.is_host() && state.host(source).is_none();
+        !(has_one_table && self.options.track_hosts && is_unknown())
     }
 
     fn apply_rerun(&mut self, id: LeafId, run: &Run, answer: Answer) {
