@@ -161,7 +161,9 @@ impl Handle {
     /// # Errors
     /// [`ChangeError::Unconfirmed`].
     pub fn declare(&self, facts: Arc<Facts>) -> Result<(), ChangeError> {
-        let told = self.shared.mailboxes.iter().all(|mailbox| mailbox.send(ShardMessage::Declare(Arc::clone(&facts))));
+        let number = self.store().number_declaration();
+        let message = || ShardMessage::Declare { number, facts: Arc::clone(&facts) };
+        let told = self.shared.mailboxes.iter().all(|mailbox| mailbox.send(message()));
         // Messages about ports and hosts that follow from it reach other shards with the first turn.
         let is_confirmed = told && (0..2).all(|_| self.wait_for_all(ShardMessage::Fence, SHARD_TIMEOUT));
         if is_confirmed { Ok(()) } else { Err(ChangeError::Unconfirmed) }

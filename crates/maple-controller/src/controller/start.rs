@@ -60,7 +60,7 @@ impl Basics {
         options.engine.listener_filters = Arc::clone(subscriptions.conditions());
         if *options.engine.facts != Facts::default() {
             // Before a recording begins.
-            let facts = Write::Facts(Arc::clone(&options.engine.facts));
+            let facts = Write::Facts { number: 0, facts: Arc::clone(&options.engine.facts) };
             drop(options.store.update(|_| vec![facts]));
         }
         let workers = if options.workers == 0 { cores().len().clamp(1, MAX_WORKERS) } else { options.workers };

@@ -133,7 +133,7 @@ impl Events {
             }
             Event::LiveGoOn(token) => (tag::LIVE_GO_ON, *token).put(out),
             Event::LiveEnd(token) => (tag::LIVE_END, *token).put(out),
-            Event::Declare(facts) => (tag::DECLARE, Arc::clone(facts)).put(out),
+            Event::Declare { number, facts } => (tag::DECLARE, *number, Arc::clone(facts)).put(out),
             Event::SwitchUp { .. }
             | Event::SwitchDown { .. }
             | Event::SwitchUnreachable { .. }
@@ -242,7 +242,7 @@ impl Events {
             tag::LIVE_BEGIN => Event::LiveBegin { token: Codec::take(from)?, filter: Codec::take(from)? },
             tag::LIVE_GO_ON => Event::LiveGoOn(Codec::take(from)?),
             tag::LIVE_END => Event::LiveEnd(Codec::take(from)?),
-            tag::DECLARE => Event::Declare(Codec::take(from)?),
+            tag::DECLARE => Event::Declare { number: Codec::take(from)?, facts: Codec::take(from)? },
             tag::PRESUME => Event::Presume { earlier: Arc::new(Codec::take(from)?), switches: Codec::take(from)? },
             _ => {
                 let dpid = Codec::take(from)?;
@@ -482,7 +482,10 @@ mod tests {
             Event::SwitchError { dpid, xid: 5, error: ErrorMsg { kind: 3, code: 1, data: vec![1, 2] } },
             Event::LinkUp { a: at, b: at },
             Event::Write(vec![Write::Weight("cost".into())]),
-            Event::Declare(Arc::new(Facts::new([].into(), [(Mac([2; 6]), HostFacts::default())].into()))),
+            Event::Declare {
+                number: 3,
+                facts: Arc::new(Facts::new([].into(), [(Mac([2; 6]), HostFacts::default())].into())),
+            },
             Event::Tick,
         ]
     }

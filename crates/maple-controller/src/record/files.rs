@@ -509,7 +509,7 @@ mod tests {
         let error = write(&Header { maple: "0.0.9".into(), ..header() });
         assert!(error.contains("recorded by Maple 0.0.9") && error.contains(env!("CARGO_PKG_VERSION")), "{error}");
         let error = write(&Header { format: 9, ..header() });
-        assert!(error.contains("has format 9, and this version of Maple reads format 1"), "{error}");
+        assert!(error.contains("has format 9, and this version of Maple reads format 2"), "{error}");
         assert!(Header::read(&all.0).expect_err("no run").to_string().contains("has no recording"));
     }
 

@@ -168,7 +168,7 @@ codec_enum!(Write {
     9 => Speed { at, speed },
     10 => Rate { gauge, rate },
     11 => Host { mac, info },
-    12 => Facts(facts),
+    12 => Facts { number, facts },
 });
 
 impl Codec for Selection {
@@ -294,10 +294,13 @@ mod tests {
             Write::Port { at, info: Some(PortInfo { up: true, kind: PortKind::Shared { with: at, link: None } }) },
             Write::Rate { gauge: Gauge::Traffic { from: Mac([1; 6]), to: Mac([2; 6]) }, rate: None },
             Write::Host { mac: Mac([2, 0, 0, 0, 0, 1]), info: Some(host) },
-            Write::Facts(Arc::new(Facts::new(
-                [(Dpid(3), SwitchFacts { edge: PortSet(vec![1..=7]), ..SwitchFacts::default() })].into(),
-                [(Mac([1; 6]), HostFacts { at: Some(at), ..HostFacts::default() })].into(),
-            ))),
+            Write::Facts {
+                number: 3,
+                facts: Arc::new(Facts::new(
+                    [(Dpid(3), SwitchFacts { edge: PortSet(vec![1..=7]), ..SwitchFacts::default() })].into(),
+                    [(Mac([1; 6]), HostFacts { at: Some(at), ..HostFacts::default() })].into(),
+                )),
+            },
         ];
         let mut bytes = Vec::new();
         writes.put(&mut bytes);

@@ -213,7 +213,7 @@ pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replaye
     let store = Store::new();
     let writes = recorded.start.writes.clone();
     let facts = Arc::clone(&recorded.start.options.facts);
-    store.update(|_| writes.into_iter().chain([Write::Facts(facts)]).collect());
+    store.update(|_| writes.into_iter().chain([Write::Facts { number: 0, facts }]).collect());
     let mut engine_options = recorded.start.options.clone();
     (options.prepare)(&mut engine_options);
     let common = Common::new(recorded, options.policies, options.until);

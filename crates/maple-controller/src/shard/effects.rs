@@ -46,7 +46,10 @@ impl Shard {
 
     /// Tells discovery what is declared now. The engine refuses until then what was declared otherwise before.
     pub(super) fn follow_declaration(&mut self, now: Time) {
-        let Some(facts) = self.declared.take() else { return };
+        if !std::mem::take(&mut self.is_declared) {
+            return;
+        }
+        let facts = Arc::clone(self.engine.store().snapshot().facts());
         // The other switches come to discovery later.
         let of = |connection: &Connection| {
             let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);

@@ -45,7 +45,7 @@ pub(crate) enum ShardMessage {
     /// An event for the engine, from another thread.
     Event(Box<Event>),
     /// Something else is declared of ports and hosts.
-    Declare(Arc<Facts>),
+    Declare { number: u64, facts: Arc<Facts> },
     /// A message from another shard's discovery, about this port.
     Discovery(Location, PeerMessage),
     /// Find out whether your connection `owner` is alive: the connection `claimant` claims the same switch.

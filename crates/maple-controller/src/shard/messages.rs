@@ -1,6 +1,5 @@
 //! Handles the messages that a shard receives.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
@@ -51,9 +50,9 @@ impl Shard {
             ShardMessage::Migrate(connection) => self.adopt_migrated(now, connection),
             ShardMessage::Mail(mail) => self.events.push(Event::Mail(mail)),
             ShardMessage::Event(event) => self.events.push(*event),
-            ShardMessage::Declare(facts) => {
-                self.events.push(Event::Declare(Arc::clone(&facts)));
-                self.declared = Some(facts);
+            ShardMessage::Declare { number, facts } => {
+                self.events.push(Event::Declare { number, facts });
+                self.is_declared = true;
             }
             ShardMessage::Discovery(at, message @ PeerMessage::Unanswered { .. }) => {
                 self.deferred.push((at, message));

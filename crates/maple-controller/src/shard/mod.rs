@@ -68,7 +68,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use maple_core::engine::{Effect, Engine, Event, Histogram, LiveNews, RuleCount, ShardId, Time, Trial};
-use maple_core::network::{Facts, Location};
+use maple_core::network::Location;
 use maple_wire::Dpid;
 use mio::{Events, Poll, Token};
 use rustc_hash::FxHashMap;
@@ -168,8 +168,8 @@ pub(crate) struct Shard {
     /// A write buffer that no connection uses now.
     spare_buffer: Vec<u8>,
     discovery: Discovery,
-    /// What discovery is to be told that is declared, once the engine knows it.
-    declared: Option<Arc<Facts>>,
+    /// Whether discovery is to be told what is declared, once the engine knows it.
+    is_declared: bool,
     notices: Notices,
     refusals: RefusalFilter,
     counters: Counters,
@@ -268,7 +268,7 @@ impl Shard {
             replies: Replies::default(),
             spare_buffer: Vec::new(),
             discovery: parts.discovery,
-            declared: None,
+            is_declared: false,
             notices: parts.notices,
             refusals: RefusalFilter::default(),
             counters: Counters::default(),

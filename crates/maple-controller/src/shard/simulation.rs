@@ -234,9 +234,12 @@ impl Simulation {
         self.send(shard, vec![ShardMessage::Event(Box::new(event))]);
     }
 
-    /// Declares something else of ports and hosts to a shard, for its next turn.
-    pub fn declare(&mut self, shard: usize, facts: &Arc<Facts>) {
-        self.send(shard, vec![ShardMessage::Declare(Arc::clone(facts))]);
+    /// Declares something else of ports and hosts, for the next turn of each shard.
+    pub fn declare(&mut self, facts: &Arc<Facts>) {
+        let number = self.shards[0].shard.engine.store().number_declaration();
+        for shard in 0..self.shards.len() {
+            self.send(shard, vec![ShardMessage::Declare { number, facts: Arc::clone(facts) }]);
+        }
     }
 
     /// Delivers a batch to its shard.

@@ -133,10 +133,8 @@ impl Controller {
 
     /// Declares something else of ports and hosts.
     pub fn declare(&mut self, now: Time, facts: &Arc<Facts>) {
-        for shard in 0..self.turns.len() {
-            self.simulation.declare(shard, facts);
-            self.came_in(now, shard);
-        }
+        self.simulation.declare(facts);
+        (0..self.turns.len()).for_each(|shard| self.came_in(now, shard));
     }
 
     /// Takes what a switch has said.

@@ -11,6 +11,7 @@
 //! and hosts are made in commits, which see what is declared then. So it does not matter in which order shards hear of
 //! it. What a shard keeps besides the state follows when it hears of it: maxima of hosts, rules for closed ports and for
 //! hosts that are declared at a port where others flood.
+//! A declaration that another one has overtaken changes nothing: a shard that is late would bring it back for a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,24 +28,26 @@ use crate::state::{Selection, Snapshot, Write};
 
 impl Engine {
     /// Something else is declared from now on.
-    pub(super) fn declare(&mut self, facts: &Arc<Facts>) {
+    pub(super) fn declare(&mut self, number: u64, facts: &Arc<Facts>) {
         let mut reports = Vec::new();
         let commit = self.store.update(|state| {
             // The first shard that hears of it does this for all.
-            let writes = if state.facts() == facts { Vec::new() } else { declaration(state, facts) };
+            let is_done = state.facts_number() >= number;
+            let writes = if is_done { Vec::new() } else { declaration(state, number, facts) };
             reports = told(state, &writes);
             writes
         });
         self.apply_commit(commit);
         reports.into_iter().for_each(|report| self.report(report));
         self.read_inbox();
+        let state = self.store.snapshot();
+        let facts = state.facts();
         self.options.facts = Arc::clone(facts);
         for (dpid, switch) in &mut self.switches {
             switch.host_rules.declare(facts.placed_at(*dpid).collect());
         }
         let dpids: Vec<_> = self.switches.keys().copied().collect();
         dpids.into_iter().for_each(|dpid| self.mark_dirty(dpid, Stale { classifier: true, ..Stale::default() }));
-        let state = self.store.snapshot();
         let surplus = self.with_hosts(|hosts, _, actions| hosts.declare(&state, facts, actions));
         for (at, mac) in surplus {
             // With one table, rules of leaves let a host's packets pass, and f may say the same of a host that is not known.
@@ -57,14 +60,14 @@ impl Engine {
 }
 
 /// The writes that declare this, with all that follows for ports and hosts.
-fn declaration(state: &Snapshot, facts: &Arc<Facts>) -> Vec<Write> {
+fn declaration(state: &Snapshot, number: u64, facts: &Arc<Facts>) -> Vec<Write> {
     let ports = state.switches().flat_map(|(dpid, _)| {
         let at = move |(port, info): (_, crate::network::PortInfo)| (Location::new(dpid, port), info.kind);
         state.ports_of(dpid).filter(|(port, _)| !is_virtual(*port)).map(at)
     });
     let wrong: BTreeSet<Location> =
         ports.filter(|(at, kind)| !may_be(state, facts.role(*at), *at, *kind)).map(|(at, _)| at).collect();
-    let declared = Write::Facts(Arc::clone(facts));
+    let declared = Write::Facts { number, facts: Arc::clone(facts) };
     [declared].into_iter().chain(disjoin(state, &wrong)).chain(hosts(state, facts)).collect()
 }
 

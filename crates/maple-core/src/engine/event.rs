@@ -209,7 +209,13 @@ pub enum Event {
     },
     /// Something else is declared of ports and hosts from now on. To every shard. What is known of ports and does not agree
     /// with it is dropped, so discovery tells all that it has found again afterwards.
-    Declare(Arc<Facts>),
+    Declare {
+        /// Its number ([`crate::Store::number_declaration`]): shards hear of declarations in any order, and the one with
+        /// the highest number holds.
+        number: u64,
+        /// What is declared.
+        facts: Arc<Facts>,
+    },
     /// A message from another shard.
     Mail(Mail),
     /// Sends a frame out of an edge port of a switch of this shard. The frame is lost if there is no such edge port.

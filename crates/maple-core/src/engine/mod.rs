@@ -242,7 +242,7 @@ impl Engine {
         }
         // The first engine's are those of all. Later ones come as events.
         if !store.snapshot().has_facts() && *options.facts != Facts::default() {
-            let facts = Write::Facts(Arc::clone(&options.facts));
+            let facts = Write::Facts { number: 0, facts: Arc::clone(&options.facts) };
             // Nothing depends on them yet.
             drop(store.update(|state| if state.has_facts() { Vec::new() } else { vec![facts] }));
         }
@@ -419,7 +419,7 @@ impl Engine {
             Event::SegmentLeft { port } => self.segment_left(port),
             Event::PortIsEdge { port } => self.port_is_edge(port),
             Event::PortIsNew { port } => self.port_is_new(port),
-            Event::Declare(facts) => self.declare(&facts),
+            Event::Declare { number, facts } => self.declare(number, &facts),
             Event::Mail(mail) => self.inbox.push_back(mail.message),
             Event::Send(own) => self.send_listener_frame(&own),
             Event::Invalidate(selection) => self.invalidate(&selection),

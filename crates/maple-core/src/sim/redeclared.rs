@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::Version;
+use maple_wire::{Dpid, PortNo, Version};
 
 use super::declared::{
     C, D, VERSIONS, addresses, announce, check_facts, event, kind, options, pinned, place, ports, v4,
@@ -23,8 +23,9 @@ impl Sim {
     /// Something else is declared from now on, and in the next run of the controller.
     fn declare(&mut self, facts: Arc<Facts>) {
         self.options.facts = Arc::clone(&facts);
+        let number = self.store.number_declaration();
         for shard in (0..self.engines.len()).map(|number| ShardId(number as u8)) {
-            let event = Happening::Event(shard, Box::new(Event::Declare(Arc::clone(&facts))));
+            let event = Happening::Event(shard, Box::new(Event::Declare { number, facts: Arc::clone(&facts) }));
             self.schedule(Channel::Outside(shard), event);
         }
     }
@@ -400,5 +401,67 @@ fn it_is_as_if_what_is_declared_last_had_been_declared_from_the_beginning() {
             assert_eq!(found.1, wanted.1, "seed {seed}");
         }
         assert_eq!(found.0, wanted.0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_shard_that_is_late_does_not_bring_back_what_was_declared_before() {
+    for version in VERSIONS {
+        let mut sim = started(&nothing(), 2, 2, version);
+        let elsewhere = facts([], pinned(&[(A, Some(at(2, 4)), 0xa)]));
+        declare(&mut sim, &elsewhere);
+        declare(&mut sim, &nothing());
+        for _ in 0..2 {
+            send(&mut sim, at(1, 4), udp(A, B, 80));
+            send(&mut sim, at(2, 3), udp(B, A, 80));
+        }
+        let (mods, reports) = (sim.flow_mods, sim.reports.len());
+        // The second shard hears only now of the first of the two.
+        sim.tell_owner(Dpid(2), Event::Declare { number: 1, facts: Arc::clone(&elsewhere) });
+        sim.run();
+        assert_eq!((place(&sim, A), sim.store.snapshot().facts()), (Some(at(1, 4)), &nothing()), "{version:?}");
+        assert_eq!((sim.flow_mods, sim.reports.len()), (mods, reports), "{version:?}");
+        check_facts(&sim, &nothing(), "a late shard");
+    }
+}
+
+#[test]
+fn a_host_that_was_forgotten_is_known_again_with_its_next_packet() {
+    for version in VERSIONS {
+        let nowhere = |_: &PacketHandle, _: &Net| Route::drop();
+        let mut sim = ring_with(&Options::default(), Arc::new(nowhere), 2, 1, version);
+        send(&mut sim, at(1, 4), udp(A, B, 80));
+        assert_eq!(place(&sim, A), Some(at(1, 4)));
+        // For the leaf nothing has changed when the shard looks at it again.
+        let number = sim.store.number_declaration() + 1;
+        let elsewhere = facts([], pinned(&[(A, Some(at(2, 4)), 0xa)]));
+        // Both reach the shard in one turn.
+        sim.max_delay = Duration::from_nanos(1);
+        sim.tell_owner(Dpid(1), Event::Declare { number: number - 1, facts: elsewhere });
+        sim.tell_owner(Dpid(1), Event::Declare { number, facts: nothing() });
+        sim.run();
+        rediscover(&mut sim);
+        sim.run();
+        assert_eq!(place(&sim, A), None, "{version:?}");
+        send(&mut sim, at(1, 4), udp(A, B, 80));
+        assert_eq!(place(&sim, A), Some(at(1, 4)), "{version:?}");
+    }
+}
+
+#[test]
+fn a_packet_never_takes_a_path_of_before_it_could_enter() {
+    for seed in 0..200 {
+        let version = VERSIONS[seed % 2];
+        let to_port =
+            |pkt: &PacketHandle, net: &Net| net.shortest_path(Location::new(pkt.switch(), PortNo(0)), at(2, 4));
+        let mut sim = ring_with(&Options::default(), Arc::new(to_port), 3, 1 + seed as u8 % 2, version);
+        sim.random = Random(seed as u64);
+        send(&mut sim, at(1, 3), udp(A, B, 80));
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1, "seed {seed}");
+        // First the host may not be there, and then what f names is closed.
+        declare(&mut sim, &facts([], pinned(&[(A, Some(at(1, 4)), 0xa)])));
+        let closed = SwitchFacts { ports: Some(PortSet(vec![1..=3])), ..SwitchFacts::default() };
+        sim.declare(facts([(2, closed)], BTreeMap::new()));
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), [], "seed {seed}, {version:?}");
     }
 }

@@ -288,7 +288,7 @@ impl Dependents {
                     }
                 }
                 // No run depends on what a place was declared to hold. Of ports and hosts it sees what follows from facts.
-                Write::Types { .. } | Write::Kind { .. } | Write::Facts(_) => {}
+                Write::Types { .. } | Write::Kind { .. } | Write::Facts { .. } => {}
                 Write::Weight(name) | Write::Cost { name, .. } => {
                     self.suspect(&mut suspects, [Cell::Weights]);
                     suspects.extend(self.topology.iter().filter(|cell| cell.is_path_by(name)).cloned());

@@ -31,7 +31,7 @@ pub struct Snapshot {
     /// Few, and usually declared before the first packet.
     declared: Arc<Declarations>,
     /// What is declared of ports and hosts; `None`: nothing was ever declared.
-    facts: Option<Arc<Facts>>,
+    facts: Option<(u64, Arc<Facts>)>,
     costs: OrdMap<Name, OrdMap<LinkName, u64>>,
     switches: OrdMap<Dpid, SwitchInfo>,
     ports: OrdMap<Location, PortInfo>,
@@ -109,7 +109,12 @@ pub enum Write {
     },
     /// Declares something else of ports and hosts: only by [`crate::engine::Event::Declare`], with what follows from it,
     /// and when engines are made.
-    Facts(Arc<Facts>),
+    Facts {
+        /// The number of the declaration ([`crate::Store::number_declaration`]); 0 for what is declared at first.
+        number: u64,
+        /// What is declared from now on.
+        facts: Arc<Facts>,
+    },
     /// A switch connected or left.
     Switch {
         /// The switch.
@@ -201,7 +206,12 @@ impl Snapshot {
     /// What is declared of ports and hosts.
     pub fn facts(&self) -> &Arc<Facts> {
         static NOTHING: LazyLock<Arc<Facts>> = LazyLock::new(Arc::default);
-        self.facts.as_ref().unwrap_or(&NOTHING)
+        self.facts.as_ref().map_or(&NOTHING, |(_, facts)| facts)
+    }
+
+    /// The number of the declaration that holds now.
+    pub(crate) fn facts_number(&self) -> u64 {
+        self.facts.as_ref().map_or(0, |(number, _)| *number)
     }
 
     /// Whether something was ever declared of ports and hosts.
@@ -421,7 +431,7 @@ impl Snapshot {
                 put(self.costs.entry(name.clone()).or_default(), link, *cost);
                 self.change_links();
             }
-            Write::Facts(facts) => self.facts = Some(Arc::clone(facts)),
+            Write::Facts { number, facts } => self.facts = Some((*number, Arc::clone(facts))),
             Write::Switch { dpid, info } => {
                 put(&mut self.switches, dpid, *info);
                 self.change_links();

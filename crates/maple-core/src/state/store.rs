@@ -53,6 +53,8 @@ pub struct Store {
     pub(super) restoring: Mutex<Restoring>,
     /// What the switches can do, also those that have disconnected.
     models: Mutex<BTreeMap<Dpid, Model>>,
+    /// How many declarations of ports and hosts have got a number.
+    declarations: AtomicU64,
     /// The versions of tables that policies have.
     pub(super) versions: Mutex<Versions>,
     /// What the dependents in `inner` say, for callers that ask often.
@@ -183,6 +185,7 @@ impl Store {
             labels: Mutex::new(sync::lock(&self.labels).clone()),
             restoring: Mutex::default(),
             models: Mutex::default(),
+            declarations: AtomicU64::new(self.declarations.load(Ordering::Relaxed)),
             versions: Mutex::new(sync::lock(&self.versions).clone()),
             address_kinds: AtomicU8::new(self.address_kinds.load(Ordering::Acquire)),
             measurings: AtomicU64::new(self.measurings.load(Ordering::Acquire)),
@@ -203,6 +206,11 @@ impl Store {
     pub fn snapshot(&self) -> Arc<Snapshot> {
         sync::step();
         self.current.load_full()
+    }
+
+    /// The number of a new declaration of ports and hosts ([`crate::Event::Declare`]), above those of all before it.
+    pub fn number_declaration(&self) -> u64 {
+        self.declarations.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// Begins a transaction over the newest snapshot.
