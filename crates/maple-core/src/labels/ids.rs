@@ -66,6 +66,10 @@ impl LabelRange {
 /// An id that was given back rests until no packet can carry it any more. The search for the next id starts after the
 /// last one that was taken, so that each id rests for as long as possible.
 ///
+/// A packet under an id can match the rule for all arrival ports and the one for its port. Where the ranges keep these
+/// apart, they don't meet. A switch that comes back in another version may have other ranges, so an id of one scope is
+/// not free while the other has it.
+///
 /// After a restart of the controller, switches have rules for labels of the earlier run, and other switches send packets
 /// under them. Those ids are *reserved*: they rest, and only a label that means the same may have one before that is
 /// over.
@@ -73,6 +77,8 @@ impl LabelRange {
 pub(crate) struct LabelIds {
     /// Until when an id that is not free rests; `None` while it is in use.
     taken: BTreeMap<LabelKey, Option<Time>>,
+    /// The ports that labels of one arrival port were for.
+    ports: BTreeSet<PortNo>,
     /// What the ids in use mean.
     meanings: BTreeMap<LabelKey, u64>,
     /// The ids that rest because the switch has rules of an earlier run for them.
@@ -132,14 +138,22 @@ impl LabelIds {
         self.serial = labels.iter().map(|label| label.serial).fold(self.serial, u64::max);
     }
 
-    /// Takes the id that a rehearsal gave to a label for packets that arrive by this port, if it is free.
-    pub fn take_rehearsed(&mut self, now: Time, port: PortNo, meaning: u64) -> Option<(LabelKey, u64)> {
+    /// Takes the id that a rehearsal gave to a label for packets that arrive by this port, if it is free, and one that
+    /// such a label can have (`only_scoped` as in [`LabelIds::take`]).
+    pub fn take_rehearsed(
+        &mut self,
+        now: Time,
+        range: LabelRange,
+        (port, only_scoped): (PortNo, bool),
+        meaning: u64,
+    ) -> Option<(LabelKey, u64)> {
         let scopes = [None, Some(port)];
         let rehearsed = |scope| Some((scope, self.rehearsed.get(&(scope, meaning))?));
         let (scope, &(id, serial)) = scopes.into_iter().find_map(rehearsed)?;
         self.rehearsed.remove(&(scope, meaning));
         let key = LabelKey { port: scope, id };
-        if !self.is_free_for(now, key, meaning) {
+        let is_possible = range.of_scope(scope, only_scoped).contains(&id) && (scope.is_some() || !only_scoped);
+        if !is_possible || !self.is_free_for(now, key, meaning) {
             return None;
         }
         self.last.insert(scope, id);
@@ -150,6 +164,7 @@ impl LabelIds {
     fn set_taken(&mut self, key: LabelKey, meaning: u64) {
         self.earlier.remove(&(key.port, meaning));
         self.reserved.remove(&key);
+        self.ports.extend(key.port);
         self.taken.insert(key, None);
         self.meanings.insert(key, meaning);
     }
@@ -160,16 +175,22 @@ impl LabelIds {
     }
 
     fn is_free(&self, now: Time, key: LabelKey) -> bool {
-        match self.taken.get(&key) {
-            None => true,
-            Some(rests) => rests.is_some_and(|until| until <= now),
-        }
+        let is_taken = |rests: Option<Time>| rests.is_none_or(|until| until > now);
+        !self.taken.get(&key).copied().is_some_and(is_taken) && !self.other_scopes(key).any(is_taken)
+    }
+
+    /// Until when the id rests in each scope that a packet of this one could match too; `None` while it is in use.
+    fn other_scopes(&self, LabelKey { port, id }: LabelKey) -> impl Iterator<Item = Option<Time>> {
+        let of_ports = self.ports.iter().filter(move |_| port.is_none()).map(|port| Some(*port));
+        let scopes = of_ports.chain(port.map(|_| None));
+        scopes.filter_map(move |port| self.taken.get(&LabelKey { port, id }).copied())
     }
 
     /// Whether an id is free, or is that of a label with this meaning in an earlier run.
     fn is_free_for(&self, now: Time, key: LabelKey, meaning: u64) -> bool {
         let was_its_own = self.reserved.contains(&key) && self.earlier.get(&(key.port, meaning)) == Some(&key.id);
-        was_its_own || self.is_free(now, key)
+        // Of an id under which another switch sends, the scope was not known: both scopes rest.
+        was_its_own && self.other_scopes(key).all(|rests| rests.is_some()) || self.is_free(now, key)
     }
 
     /// Gives an id back, for use from a time on.
@@ -182,6 +203,7 @@ impl LabelIds {
     pub fn reserve(&mut self, keys: impl IntoIterator<Item = LabelKey>, until: Time) {
         for key in keys {
             if self.taken.get(&key).is_none_or(Option::is_some) {
+                self.ports.extend(key.port);
                 self.taken.insert(key, Some(until));
                 self.reserved.insert(key);
             }
@@ -231,12 +253,12 @@ mod tests {
         let rehearsed =
             |meaning: u64, id: u16, serial: u64| RehearsedLabel { key: LabelKey { port: None, id }, meaning, serial };
         ids.rehearse(&[rehearsed(1, 2, 7), rehearsed(2, 1, 8)]);
-        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), 3), None, "it was not rehearsed");
+        assert_eq!(ids.take_rehearsed(Time(1), LabelRange::ALL, (PortNo(1), false), 3), None, "it was not rehearsed");
         assert_eq!(ids.take(Time(1), LabelRange::ALL, (None, false), 0), Some((LabelKey { port: None, id: 1 }, 9)));
-        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), 2), None, "another label has it");
-        let taken = ids.take_rehearsed(Time(1), PortNo(1), 1);
+        assert_eq!(ids.take_rehearsed(Time(1), LabelRange::ALL, (PortNo(1), false), 2), None, "another label has it");
+        let taken = ids.take_rehearsed(Time(1), LabelRange::ALL, (PortNo(1), false), 1);
         assert_eq!(taken, Some((LabelKey { port: None, id: 2 }, 7)));
-        assert_eq!(ids.take_rehearsed(Time(1), PortNo(1), 1), None, "once");
+        assert_eq!(ids.take_rehearsed(Time(1), LabelRange::ALL, (PortNo(1), false), 1), None, "once");
         assert_eq!(ids.newest(), 9);
     }
 
@@ -253,6 +275,30 @@ mod tests {
             assert_eq!(all(&mut ids, Some(PortNo(port)), false), [7, 8]);
         }
         assert_eq!(all(&mut LabelIds::default(), Some(PortNo(1)), true), (1..=8).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_id_of_all_ports_is_none_of_one_port_when_the_switch_returns_with_one_table() {
+        let range = LabelRange::new(1..=8).expect("a range");
+        let key = |port: Option<u32>, id| LabelKey { port: port.map(PortNo), id };
+        let mut ids = LabelIds::default();
+        let take = |ids: &mut LabelIds, now, port: Option<u32>, only_scoped| {
+            ids.take(Time(now), range, (port.map(PortNo), only_scoped), 0).map(|(key, _)| key.id)
+        };
+        assert_eq!(take(&mut ids, 1, None, false), Some(1));
+        assert_eq!(take(&mut ids, 1, None, false), Some(2));
+        ids.give_back(key(None, 2), Time(5));
+        // With one table, all labels are for one port each, and may have all ids.
+        assert_eq!((take(&mut ids, 4, Some(3), true), take(&mut ids, 4, Some(4), true)), (Some(3), Some(3)));
+        let rest: Vec<_> = std::iter::from_fn(|| take(&mut ids, 5, Some(3), true)).collect();
+        assert_eq!(rest, [4, 5, 6, 7, 8, 2], "1 is in use, 2 has rested");
+        // And back again.
+        assert_eq!((take(&mut ids, 5, None, false), take(&mut ids, 5, Some(3), false)), (None, None));
+        [2, 3].into_iter().for_each(|id| ids.give_back(key(Some(3), id), Time(6)));
+        assert_eq!((take(&mut ids, 6, None, false), take(&mut ids, 6, None, false)), (Some(2), None), "4:3 is in use");
+        // What a rehearsal said of a switch with three tables is not so with one.
+        ids.rehearse(&[RehearsedLabel { key: key(None, 5), meaning: 7, serial: 70 }]);
+        assert_eq!(ids.take_rehearsed(Time(9), range, (PortNo(9), true), 7), None);
     }
 
     #[test]

@@ -190,7 +190,7 @@ impl LabelTable {
             true => None,
             false => ids.take(now, range, (None, false), meaning),
         };
-        let taken = ids.take_rehearsed(now, port, suffix.meaning()).or_else(|| any(ids));
+        let taken = ids.take_rehearsed(now, range, (port, self.only_scoped), suffix.meaning()).or_else(|| any(ids));
         let (key, serial) = taken.or_else(|| ids.take(now, range, (Some(port), self.only_scoped), meaning))?;
         let next = Onward::new(suffix.links.iter().cloned());
         let switch = self.switch;
