@@ -538,12 +538,12 @@ proptest! {
     ) {
         let (a, b) = (read(&a), read(&b));
         let compared = a.compare(&b);
-        prop_assert!(compared.complete);
         for entering in frames {
             let (ours, theirs) = (a.rule_of(entry_for(&a, &entering)), b.rule_of(entry_for(&b, &entering)));
             let differ = a.action(ours) != b.action(theirs);
             let told = compared.differences.iter().any(|one| one.rules == (ours, theirs));
-            prop_assert_eq!(differ, told, "{:?} {:?}", ours, theirs);
+            // A few lists take more than the budget. Then some differences may be missing, but none is made up.
+            prop_assert!(differ == told || differ && !compared.complete, "{ours:?} {theirs:?}");
         }
         for one in &compared.differences {
             prop_assert!(one.action.0 != one.action.1);
