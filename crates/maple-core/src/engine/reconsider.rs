@@ -35,13 +35,13 @@ impl Engine {
 
     /// Decides these leaves again. Leaves that are current or gone are skipped.
     pub(super) fn reconsider(&mut self, stale: &BTreeSet<LeafId>) {
-        let mut runs = Vec::new();
+        let (mut runs, mut routes) = (Vec::new(), Vec::new());
         for id in stale {
             if self.store.is_current(*id) {
                 continue;
             }
             if let Some(route) = self.routes.of_subscription(*id) {
-                self.follow_plan(route);
+                routes.push(route);
                 continue;
             }
             let Some(leaf) = self.leaves.get(id) else {
@@ -59,6 +59,14 @@ impl Engine {
         }
         for (run, id, answer) in self.run_policy(runs) {
             self.apply_rerun(id, &run, answer);
+        }
+        // It is known then which leaves leave a route, before the route takes another path.
+        routes.into_iter().for_each(|route| self.follow_plan(route));
+        for id in stale {
+            // A label may have been lost while the leaf was stale.
+            let lost = self.leaves.get(id).and_then(|leaf| leaf.route_id);
+            let lost = lost.filter(|route| self.routes.get(*route).is_some_and(SharedRoute::has_lost_label));
+            lost.into_iter().for_each(|route| self.stop_using_lost_route(*id, route));
         }
     }
 
@@ -94,10 +102,6 @@ impl Engine {
             return self.begin_reroute(id, route);
         }
         self.stats.leaves_confirmed += 1;
-        // A label may have been lost while the leaf was stale.
-        let lost = self.leaves.get(&id).and_then(|leaf| leaf.route_id);
-        let lost = lost.filter(|id| self.routes.get(*id).is_some_and(SharedRoute::has_lost_label));
-        lost.into_iter().for_each(|route| self.stop_using_lost_route(id, route));
     }
 
     /// Whether a leaf can change its route while its packets flow.

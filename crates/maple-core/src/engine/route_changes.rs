@@ -62,12 +62,25 @@ impl Engine {
         }
         if changed != PlanChange::Nothing {
             self.leaves.forget_answers();
+            self.withdraw_leaving(id);
         }
         match changed {
             PlanChange::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
             PlanChange::NextReady => self.switch_to_next_path(id),
             PlanChange::Asking | PlanChange::Nothing => {}
         }
+    }
+
+    /// Withdraws the leaves that are changing to another route: they still have the rule of this one, and its next path
+    /// was never f's answer for them.
+    fn withdraw_leaving(&mut self, id: RouteId) {
+        let is_leaving = |leaf: &LeafId| {
+            let leaf = self.leaves.get(leaf).filter(|leaf| leaf.route_id == Some(id));
+            leaf.is_some_and(|leaf| matches!(&leaf.state, LeafState::Rerouting(reroute) if reroute.route_id != id))
+        };
+        let leaving: Vec<LeafId> =
+            self.leaves_of_routes(&BTreeSet::from([id])).into_iter().filter(is_leaving).collect();
+        leaving.into_iter().for_each(|leaf| self.withdraw(leaf));
     }
 
     /// Closes a route: its leaves are withdrawn, and no leaf may join it.
