@@ -60,6 +60,10 @@ impl Engine {
     }
 
     fn join_route(&mut self, leaf: LeafId, key: RouteKey) -> Option<RouteId> {
+        if let Some(route_id) = self.routes.of_key(&key) {
+            // The news that its plan resolves to something else may be on the way.
+            self.follow_plan(route_id);
+        }
         if let Some(route_id) = self.routes.join(leaf, &key) {
             return Some(route_id);
         }

@@ -191,6 +191,11 @@ impl Routes {
         self.requests.contains_key(&serial)
     }
 
+    /// The route that leaves with this key join, if it exists.
+    pub fn of_key(&self, key: &RouteKey) -> Option<RouteId> {
+        self.by_key.get(key).copied()
+    }
+
     /// The route with this subscription in the store.
     pub fn of_subscription(&self, name: LeafId) -> Option<RouteId> {
         self.by_subscription.get(&name).copied()
