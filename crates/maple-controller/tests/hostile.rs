@@ -283,6 +283,27 @@ fn a_switch_that_restarted_with_an_empty_table_gets_its_rules_again() {
 }
 
 #[test]
+fn a_switch_that_takes_no_rules_in_its_second_table_gets_the_layout_for_one_when_it_is_back() {
+    let maple = Maple::start();
+    let mut first = Peer::begin(maple.address, Version::Of13, 5);
+    let is_refused = |message: &Message| matches!(message, Message::FlowMod(rule) if rule.table_id == 1);
+    assert!(first.pump(LONG, |_, message| is_refused(message)), "it has three tables");
+    let (xid, refused) = first.seen.last().expect("a message").clone();
+    let mut data = Vec::new();
+    refused.encode(Version::Of13, xid, &mut data).unwrap();
+    // OFPFMFC_BAD_TABLE_ID
+    first.send(xid, &Message::Error(ErrorMsg { kind: 5, code: 2, data }));
+    assert!(first.is_closed());
+    let again = Peer::up(&maple, Version::Of13, 5);
+    let table = |(_, message): &(u32, Message)| match message {
+        Message::FlowMod(rule) => Some(rule.table_id),
+        _ => None,
+    };
+    let tables: Vec<u8> = again.seen.iter().filter_map(table).collect();
+    assert!(!tables.is_empty() && tables.iter().all(|table| *table == 0), "{tables:?}");
+}
+
+#[test]
 fn odd_ports_and_packets_are_survived() {
     let maple = Maple::start();
     let mut peers = Vec::new();

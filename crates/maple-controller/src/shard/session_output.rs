@@ -318,7 +318,9 @@ impl Shard {
             }
             match handler {
                 None if up => {
-                    let stays = departure.info.is_some() && self.unreachable.keeps() && reason != CloseReason::Stopping;
+                    // A switch that is to have another layout begins anew when it is back.
+                    let goes = matches!(reason, CloseReason::Stopping | CloseReason::OneTable);
+                    let stays = departure.info.is_some() && self.unreachable.keeps() && !goes;
                     self.events.push(match stays {
                         true => Event::SwitchUnreachable { dpid },
                         false => Event::SwitchDown { dpid },

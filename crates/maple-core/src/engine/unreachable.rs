@@ -45,6 +45,10 @@ impl Engine {
             return self.switch_down(dpid);
         }
         switch.unreachable = Some(self.now);
+        if switch.three_tables {
+            // If it refuses a table again, it needs another connection again: this one may have ended before.
+            self.one_table.remove(&dpid);
+        }
         switch.tables.suspend();
         (switch.pacing, switch.polls, switch.audits) = Default::default();
         self.stats.new_port_drops += std::mem::take(&mut switch.new_port_packets).len() as u64;
