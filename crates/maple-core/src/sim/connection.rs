@@ -27,6 +27,12 @@ impl Sim {
                     arrives = arrives.saturating_sub(1);
                 }
                 Happening::ReadFlows(to) if to == dpid => {}
+                // An earlier connection has ended, and this one has begun.
+                Happening::Event(_, ref event)
+                    if matches!(**event, Event::SwitchDown { .. } | Event::SwitchUp { .. }) =>
+                {
+                    self.queue.insert(time, happening);
+                }
                 Happening::Event(to, event) if to == shard && switch_of(&event) == Some(dpid) => {}
                 other => drop(self.queue.insert(time, other)),
             }
@@ -39,7 +45,8 @@ impl Sim {
         }
     }
 
-    /// A switch whose connection had ended connects again, without its rules if it is `empty`.
+    /// A switch whose connection had ended connects again, without its rules if it is `empty`. If it speaks another
+    /// version than before, it begins anew.
     pub fn regain_connection(&mut self, dpid: Dpid, empty: bool) {
         if !self.away.remove(&dpid) {
             return;
@@ -48,12 +55,16 @@ impl Sim {
         if empty {
             switch.flows.clear();
         }
-        let shard = usize::from(self.shards[&dpid].0);
+        let (shard, version) = (usize::from(self.shards[&dpid].0), switch.version);
         if !self.engines[shard].is_unreachable(dpid) {
             return self.announce(dpid);
         }
-        self.notify(dpid, Event::SwitchReachable { dpid });
         let known = self.store.snapshot();
+        if known.switch(dpid).is_none_or(|before| before.version != version) {
+            self.notify(dpid, Event::SwitchDown { dpid });
+            return self.announce(dpid);
+        }
+        self.notify(dpid, Event::SwitchReachable { dpid });
         let gone = known.ports_of(dpid).map(|(port, _)| Location::new(dpid, port));
         let gone: Vec<Location> = gone.filter(|at| !self.ports.contains_key(at)).collect();
         for at in gone {

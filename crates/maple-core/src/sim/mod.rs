@@ -469,6 +469,11 @@ impl Sim {
         self.schedule(Channel::Removals(dpid), event);
     }
 
+    /// Whether a switch says that it is an Open vSwitch.
+    pub fn is_open_vswitch(dpid: Dpid) -> bool {
+        dpid.0.is_multiple_of(2)
+    }
+
     fn announce(&mut self, dpid: Dpid) {
         let (version, n_tables) = (self.switches[&dpid].version, self.switches[&dpid].tables);
         let ports: Vec<Port> = self
@@ -482,9 +487,9 @@ impl Sim {
         let features =
             Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: Vec::new() };
         // Some switches are strict. Some accept what Open vSwitch accepts.
-        let description = match dpid.0 % 2 {
-            0 => Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() },
-            _ => Desc::default(),
+        let description = match Sim::is_open_vswitch(dpid) {
+            true => Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() },
+            false => Desc::default(),
         };
         let has_bundles = self.switches[&dpid].takes_bundles;
         self.notify(dpid, Event::SwitchUp { dpid, version, features, description, ports, has_bundles });

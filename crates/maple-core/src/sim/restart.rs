@@ -138,6 +138,12 @@ impl Sim {
         self.adopted
     }
 
+    /// After [`Sim::restart_controller`]: nothing is remembered of the earlier run, as without a state file. The state of
+    /// users stays.
+    pub fn forget_earlier_run(&mut self) {
+        self.memory.restoring = None;
+    }
+
     /// The engine knows that a switch is up, since it asks for its rules.
     pub(super) fn is_up(&mut self, dpid: Dpid) {
         if let Some(restoring) = &mut self.memory.restoring {

@@ -120,10 +120,13 @@ impl Sim {
     /// What a shard does with the packets in its read buffer before it handles other events: answers those that a leaf
     /// answers.
     fn answer_hits(&mut self, shard: ShardId, events: Vec<Event>) -> Vec<Event> {
+        // Nothing of a connection is read before its switch is up.
+        let connects = |event: &Event| if let Event::SwitchUp { dpid, .. } = event { Some(*dpid) } else { None };
+        let new: Vec<Dpid> = events.iter().filter_map(connects).collect();
         let mut others = Vec::new();
         for event in events {
             let answer = match &event {
-                Event::PacketIn { dpid, packet_in } => self.answer_hit(shard, *dpid, packet_in),
+                Event::PacketIn { dpid, packet_in } if !new.contains(dpid) => self.answer_hit(shard, *dpid, packet_in),
                 _ => None,
             };
             if answer.is_none() {

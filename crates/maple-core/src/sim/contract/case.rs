@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use maple_wire::Dpid;
 
-use super::generate::{Shape, Step, greeting, hosts, line_shape, shape, steps, steps_of_flows};
+use super::generate::{
+    Knows, Shape, Step, greeting, hosts, line_shape, of_mixed_versions, shape, steps, steps_of_flows,
+};
 use super::guards::{Guard, guards};
 use super::play::{Play, Tally};
 use crate::compose::{Composition, Slice};
@@ -123,13 +125,15 @@ impl Case {
         let mut random = Random(!seed);
         let mut steps = case.steps;
         for _ in 0..1 + random.below(3) {
-            let restart = Step::RestartController { shards: 1 + random.below(2) as u8, knows_all: random.one_in(2) };
+            let knows = if random.one_in(2) { Knows::Everything } else { Knows::Some };
+            let restart = Step::RestartController { shards: 1 + random.below(2) as u8, knows };
             steps.insert(random.below(steps.len() + 1), restart);
         }
         Case { steps, ..case }
     }
 
-    /// A case in which control connections end and come back, in some beside reloads and restarts.
+    /// A case in which control connections end and come back, in some beside reloads and restarts. In half of them,
+    /// switches speak both versions.
     pub fn of_lost_connections(seed: u64) -> Case {
         let case = match seed % 8 {
             0 => Case::of_reloads(seed),
@@ -137,18 +141,29 @@ impl Case {
             _ => Case::of_any_kind(seed),
         };
         let mut random = Random(!seed);
+        let is_mixed = random.one_in(2);
+        let shape = if is_mixed { of_mixed_versions(&mut random, &case.shape) } else { case.shape };
         let mut steps = case.steps;
+        if random.one_in(8) {
+            let restart = Step::RestartController { shards: 1 + random.below(2) as u8, knows: Knows::Nothing };
+            steps.insert(random.below(steps.len() + 1), restart);
+        }
         for _ in 0..1 + random.below(3) {
-            let dpid = 1 + random.below(case.shape.switches as usize) as u64;
+            let dpid = 1 + random.below(shape.switches as usize) as u64;
             let lost = random.below(steps.len() + 1);
             steps.insert(lost, Step::LoseConnection(dpid));
             let back = lost + 1 + random.below(steps.len() - lost);
-            steps.insert(back, Step::RegainConnection { dpid, empty: random.one_in(4) });
+            let (empty, as_other) = (random.one_in(4), random.one_in(8));
+            steps.insert(back, Step::RegainConnection { dpid, empty, as_other });
+        }
+        let world = shape.world();
+        for _ in 0..1 + random.below(3) {
+            let at = random.below(steps.len() + 1);
+            steps.splice(at..at, [Step::Write(world.outside_write(&mut random)), Step::Settle]);
         }
         steps.push(Step::Rest);
-        let world = case.shape.world();
         steps.extend((0..hosts().len()).map(|host| greeting(&mut random, &world, host)));
-        Case { steps, ..case }
+        Case { shape, steps, ..case }
     }
 
     /// The case with its other policy.
@@ -167,6 +182,11 @@ impl Case {
         let count = 20 + random.below(30);
         steps.extend(steps_of_flows(&mut random, &shape, count, 16));
         Case::new(seed, (shape, policy, steps), &mut random, |_| true)
+    }
+
+    /// Whether a switch comes back as another version.
+    pub fn changes_versions(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::RegainConnection { as_other: true, .. }))
     }
 
     /// Whether a switch has bundles, if it speaks 1.3.

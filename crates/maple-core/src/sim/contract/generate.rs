@@ -86,7 +86,7 @@ pub fn shape(random: &mut Random) -> Shape {
         6..8 => Some(Version::Of10),
         _ => None,
     };
-    let mut version = || only.unwrap_or(if random.chance(50) { Version::Of10 } else { Version::Of13 });
+    let mut version = || only.unwrap_or_else(|| any_version(random));
     let versions: Vec<Version> = (0..switches).map(|_| version()).collect();
     odd_switches(random, Shape { switches, links: links.all, versions, ..plain() })
 }
@@ -109,12 +109,7 @@ fn plain() -> Shape {
 
 /// Some switches have few tables, have hosts of their own, or send only parts of packets. One or two shards serve them.
 fn odd_switches(random: &mut Random, shape: Shape) -> Shape {
-    let tables = |version: &Version| match version {
-        Version::Of10 => 1,
-        Version::Of13 if random.chance(20) => 1 + random.below(3) as u8,
-        Version::Of13 => 254,
-    };
-    let tables = shape.versions.iter().map(tables).collect();
+    let tables = tables(random, &shape.versions);
     let last_port = if random.chance(15) { PortNo::LOCAL } else { PortNo(5) };
     let capture = random.chance(8).then(|| (20 + random.below(50), random.chance(50)));
     let refused = (random.chance(4).then(|| 1 + random.below(3) as u8), !random.chance(6));
@@ -123,6 +118,36 @@ fn odd_switches(random: &mut Random, shape: Shape) -> Shape {
     let shape = Shape { takes_meters, tables, refused, shards, last_port, capture, ..shape };
     let heard = if random.chance(12) { wanted(random, &shape.world()) } else { Vec::new() };
     Shape { heard, ..shape }
+}
+
+/// The number of tables of switches.
+fn tables(random: &mut Random, versions: &[Version]) -> Vec<u8> {
+    let number = |version: &Version| match version {
+        Version::Of10 => 1,
+        Version::Of13 if random.chance(20) => 1 + random.below(3) as u8,
+        Version::Of13 => 254,
+    };
+    versions.iter().map(number).collect()
+}
+
+/// The same network, whose switches speak both versions.
+pub fn of_mixed_versions(random: &mut Random, shape: &Shape) -> Shape {
+    let mut versions: Vec<Version> = (0..shape.switches).map(|_| any_version(random)).collect();
+    if let [first, .., last] = &mut versions[..]
+        && first == last
+    {
+        *last = other_version(*first);
+    }
+    Shape { tables: tables(random, &versions), versions, ..shape.clone() }
+}
+
+fn any_version(random: &mut Random) -> Version {
+    if random.one_in(2) { Version::Of10 } else { Version::Of13 }
+}
+
+/// The version that a switch of this one does not speak.
+pub fn other_version(version: Version) -> Version {
+    if version == Version::Of10 { Version::Of13 } else { Version::Of10 }
 }
 
 /// Four switches in a line or ring, mostly of version 1.3.
@@ -193,15 +218,14 @@ pub enum Step {
     Reload,
     /// The same at rest, and it does what a rehearsal said.
     ReloadAsRehearsed,
-    /// A switch loses its rules and connects again.
-    Restart(u64),
+    /// A switch connects again, with or without its rules, and the controller has forgotten it.
+    Reconnect { dpid: u64, empty: bool },
     /// The control connection of a switch ends, and its datapath goes on.
     LoseConnection(u64),
-    /// The switch connects again, with or without its rules.
-    RegainConnection { dpid: u64, empty: bool },
-    /// The controller is killed, and starts again with this many shards. It knows everything, or some leaves and what was
-    /// so at the last rest.
-    RestartController { shards: u8, knows_all: bool },
+    /// The switch connects again, with or without its rules, and may speak its other version from now on.
+    RegainConnection { dpid: u64, empty: bool, as_other: bool },
+    /// The controller is killed, and starts again with this many shards.
+    RestartController { shards: u8, knows: Knows },
     /// Another controller deletes a rule.
     LoseRule(u64, usize),
     /// From now on, a switch has capacity for only so many rules.
@@ -210,6 +234,16 @@ pub enum Step {
     Settle,
     /// Everything comes to rest before the next step.
     Rest,
+}
+
+/// What the controller knows of its earlier run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knows {
+    Everything,
+    /// Some leaves, and what was so at the last rest.
+    Some,
+    /// It has no state file.
+    Nothing,
 }
 
 /// A host's first packet.
@@ -275,7 +309,7 @@ pub fn steps_of_flows(random: &mut Random, shape: &Shape, count: usize, flows: u
             65..67 => Step::Move { host, to: random.below(edges) },
             67..76 => Step::Write(world.outside_write(random)),
             76..80 => Step::Invalidate,
-            80 => Step::Restart(dpid),
+            80 => Step::Reconnect { dpid, empty: random.one_in(2) },
             81 => Step::Flap { host, frame: packet() },
             82 => Step::LoseRule(dpid, random.below(8)),
             83 => Step::Shrink(dpid, 6 + random.below(8)),

@@ -8,6 +8,7 @@
 //! but never elsewhere, changed or twice.
 
 mod case;
+mod connections;
 mod explained;
 mod generate;
 mod guards;

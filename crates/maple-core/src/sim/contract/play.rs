@@ -8,10 +8,11 @@ use std::time::Duration;
 use maple_wire::{Dpid, Field, PortNo, Version};
 
 use super::case::Case;
+use super::connections::of10_can_say;
 use super::generate::{LINK_PORTS, Step, hosts};
 use super::guards::{Judged, Verdict};
 use crate::check::Observation;
-use crate::engine::{Event, ListenerPacket, Options, PROBE_MAC, Selection, Stats};
+use crate::engine::{Event, InstalledFlow, ListenerPacket, Options, PROBE_MAC, Selection, Stats};
 use crate::labels::LabelRange;
 use crate::network::{Location, Mac, PortKind};
 use crate::policy::{Policy, PolicyError};
@@ -37,18 +38,18 @@ pub struct Play<'a> {
     pub(super) policy: Arc<dyn Policy>,
     former: Vec<Arc<dyn Policy>>,
     /// Whether that is the case's other policy.
-    is_other: bool,
+    pub(super) is_other: bool,
     pub sim: Sim,
     /// The packets since the last rest.
     sent: Vec<Sent>,
     /// Something broke since the last rest: packets may be lost.
-    lossy: bool,
+    pub(super) lossy: bool,
     edges: Vec<Location>,
     truth: BTreeMap<Mac, Location>,
     /// The number of packets that the engines dropped because they did not know the label.
-    dropped: u64,
+    pub(super) dropped: u64,
     /// How many packets were dropped so far because no rule led them along their way.
-    way_drops: u64,
+    pub(super) way_drops: u64,
     /// Some switch may be full.
     pub(super) shrunk: bool,
     pub tally: Tally,
@@ -245,43 +246,10 @@ impl<'a> Play<'a> {
                 }
             }
             Step::Invalidate => self.sim.tell(Event::Invalidate(Selection::All)),
-            Step::Restart(dpid) => {
-                self.lossy = true;
-                let dpid = Dpid(*dpid);
-                self.sim.restart(dpid);
-                self.sim.run_for(Duration::from_millis(5));
-                self.sim.ports_of(dpid).into_iter().for_each(|at| self.sim.rediscover(at));
-            }
-            Step::LoseConnection(dpid) => {
-                self.lossy = true;
-                self.sim.lose_connection(Dpid(*dpid));
-            }
-            Step::RegainConnection { dpid, empty } => {
-                self.lossy = true;
-                // The shard learns of the end first.
-                self.sim.run_for(Duration::from_millis(5));
-                self.sim.regain_connection(Dpid(*dpid), *empty);
-                self.sim.run_for(Duration::from_millis(5));
-                self.sim.ports_of(Dpid(*dpid)).into_iter().for_each(|at| self.sim.rediscover(at));
-            }
-            Step::RestartController { shards, knows_all } => {
-                self.lossy = true;
-                if *knows_all {
-                    self.sim.remember_surroundings();
-                } else {
-                    self.sim.forget_witnesses(|id| id.0.is_multiple_of(3));
-                }
-                (self.dropped, self.way_drops) = (0, 0);
-                let reloads = self.sim.restart_controller(*shards);
-                if self.is_other == reloads.is_multiple_of(2) {
-                    // The last reload was not over yet.
-                    self.swap_policies();
-                }
-                self.sim.run_for(Duration::from_millis(20));
-                let ports: Vec<Location> =
-                    self.sim.dpids().into_iter().flat_map(|dpid| self.sim.ports_of(dpid)).collect();
-                ports.into_iter().for_each(|at| self.sim.rediscover(at));
-            }
+            Step::Reconnect { .. }
+            | Step::LoseConnection(_)
+            | Step::RegainConnection { .. }
+            | Step::RestartController { .. } => self.change_connections(step),
             Step::LoseRule(dpid, index) => {
                 // The lost rule may have shielded another. Nothing can be done about that.
                 self.rest()?;
@@ -291,7 +259,9 @@ impl<'a> Play<'a> {
             Step::Shrink(dpid, capacity) => {
                 self.shrunk = true;
                 if let Some(switch) = self.sim.switch(Dpid(*dpid)) {
-                    switch.capacity = (*capacity).max(switch.flows.len());
+                    // The rules that every switch has must fit, also when it comes back without any or in 1.3.
+                    let own = if switch.version == Version::Of13 || self.case.changes_versions() { 12 } else { 6 };
+                    switch.capacity = (*capacity).max(own).max(switch.flows.len());
                 }
             }
             Step::Settle => drop(self.sim.begin_wait()),
@@ -303,7 +273,7 @@ impl<'a> Play<'a> {
     }
 
     /// From now on the case's other policy says where packets go. Returns the case with it.
-    fn swap_policies(&mut self) -> Option<Case> {
+    pub(super) fn swap_policies(&mut self) -> Option<Case> {
         let swapped = self.case.swapped()?;
         self.is_other = !self.is_other;
         let case = if self.is_other { swapped } else { self.case.clone() };
@@ -469,7 +439,10 @@ impl<'a> Play<'a> {
             }
             let Some(switch) = self.sim.switch(dpid) else { continue };
             let mut there: Vec<String> = Vec::new();
-            for flow in &switch.flows {
+            // Packets don't reach the others, and 1.0 can't say which rule is to be deleted.
+            let counts =
+                |flow: &&InstalledFlow| switch.version == Version::Of13 || flow.table_id == 0 || of10_can_say(flow);
+            for flow in switch.flows.iter().filter(counts) {
                 let rule = crate::rule::Rule {
                     priority: flow.priority,
                     matching: flow.matching.clone(),
