@@ -35,8 +35,8 @@ pub enum ChangeError {
     /// The change was committed, but is not written to the state file: that is slow or fails, and is tried again as long
     /// as the controller runs, or the controller has stopped.
     #[error(
-        "the state is changed, but it could not be written to the state file: a restart may lose it (it is tried again \
-         while the controller runs; `maple show errors` says why)"
+        "the state is changed, but is not in the state file yet: until then a restart may lose it (it is written as soon \
+         as the disk takes it; if the disk refuses it, `maple show errors` says why)"
     )]
     NotKept,
 }
