@@ -98,6 +98,10 @@ class Lab:
 
         wait_for(f"the controller to know {wanted}", lambda: seen() == wanted or None)
 
+    def wait_answers(self):
+        """Waits until every host answers every other: rules follow a moment after the controller knows of a link."""
+        wait_for("all answers", lambda: self.ping_all()[0] == 0 or None)
+
     def wait_agreement(self, controller):
         """Waits until every switch has exactly the rules that the controller believes it has."""
         for switch in self.switches:

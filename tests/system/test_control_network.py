@@ -112,7 +112,7 @@ def test_a_switch_that_is_dead_is_left_out_as_soon_as_its_neighbours_say_so(cont
     for neighbour in ("s1", "s3"):
         net.net.configLinkStatus(between, neighbour, "up")
     net.wait_known(maple)
-    assert net.ping_all()[0] == 0
+    net.wait_answers()
 
 
 @BOTH
@@ -142,7 +142,7 @@ def test_a_switch_that_comes_back_in_another_version_begins_anew(controller, lab
         vsctl("set", "bridge", "s1", "protocols=OpenFlow13")
     net.wait_known(maple)
     wait_for("its version", lambda: any(switch["version"] == "1.3" for switch in maple.show("switches")))
-    assert net.ping_all()[0] == 0
+    net.wait_answers()
 
 
 def test_a_switch_that_stays_away_is_forgotten(controller, lab):
@@ -155,7 +155,7 @@ def test_a_switch_that_stays_away_is_forgotten(controller, lab):
         vsctl("set-controller", "s1", f"tcp:127.0.0.1:{maple.port}")
         wait_for("the switch", lambda: maple.count("of_dp_connections") == ups + 1)
     net.wait_known(maple)
-    assert net.ping_all()[0] == 0
+    net.wait_answers()
 
 
 def test_people_who_prefer_loss_to_stale_rules_can_have_it(controller, lab):
@@ -166,7 +166,7 @@ def test_people_who_prefer_loss_to_stale_rules_can_have_it(controller, lab):
     wait_for("its end", lambda: len(maple.show("switches")) == 1 and maple.show("links") == [])
     vsctl("set-controller", "s1", f"tcp:127.0.0.1:{maple.port}")
     net.wait_known(maple)
-    assert net.ping_all()[0] == 0
+    net.wait_answers()
 
 
 def test_a_take_over_goes_on_with_a_switch_that_has_no_connection(controller, lab, tmp_path):
