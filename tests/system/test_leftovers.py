@@ -91,8 +91,11 @@ def test_rules_of_1_3_make_no_noise_in_1_0(controller, lab, tmp_path, figure):
     audits, messages = maple.count("audits"), maple.count("of_messages_out")
     wait_for("audits", lambda: maple.count("audits") > audits + 9, timeout=20)
     sent = maple.count("of_messages_out") - messages
-    lines, changes = maple.text().count("\n"), maple.count("flow_mods")
-    figure(f"1.3 to 1.0: {changes} flow-mods, {sent} messages in nine audits, {lines} lines")
+    lines, changes = maple.text().splitlines(), maple.count("flow_mods")
+    figure(f"1.3 to 1.0: {changes} flow-mods, {sent} messages in nine audits, {len(lines)} lines")
+    # What every start says of this network: address and policy, each switch twice, each link and host once.
+    usual = re.compile(r"^listening on | policy .* runs$| connected from | up$| found at ")
+    assert [line for line in lines if not usual.search(line)] == [] and len(lines) <= 2 + 3 * (2 + 1 + 1)
     assert sent < 300
     assert maple.count("of_unencodable") == 0 and maple.show("errors") == []
     assert net.ping_all()[0] == 0
