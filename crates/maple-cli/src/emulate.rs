@@ -24,6 +24,8 @@ const SETTLE: Duration = Duration::from_secs(2);
 const NAMED: usize = 5;
 /// How long a script waits for the controller.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// After so many connections that ended, the controller does not want a switch.
+const SENT_AWAY: u64 = 3;
 
 /// Emulates until it is stopped, or until the traffic or the script ends. The exit status is 1 if flows failed.
 pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
@@ -84,7 +86,7 @@ fn commands(
     stop: &AtomicBool,
 ) -> anyhow::Result<()> {
     let mut connected = None;
-    let began = Instant::now();
+    let (began, mut is_told) = (Instant::now(), false);
     while !stop.load(Ordering::SeqCst) {
         let stats = emulation.snapshot()?;
         report.update(&stats);
@@ -92,6 +94,10 @@ fn commands(
         connected = if all { connected.or_else(|| Some(Instant::now())) } else { None };
         if connected.is_some_and(|since| since.elapsed() >= SETTLE) || args.console && stats.trouble.is_some() {
             break;
+        }
+        if !is_told && stats.switches.iter().any(|switch| !switch.connected && switch.connections >= SENT_AWAY) {
+            print_line(format_args!("waiting: {}", missing(&stats.switches)));
+            is_told = true;
         }
         if began.elapsed() > PATIENCE {
             anyhow::bail!("{} after {PATIENCE:?}", missing(&stats.switches));

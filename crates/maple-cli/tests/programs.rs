@@ -1,6 +1,7 @@
 //! The programs that people run: the Rust-only binary, and the example policies in Rust, on emulated networks.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -400,4 +401,29 @@ fn the_learning_switch_as_a_handler_answers() {
         ]);
         assert!(report["flow_mods"].as_f64() > Some(0.0) && report["strange"] == 0, "{report}");
     }
+}
+
+#[test]
+fn a_script_that_waits_names_the_switch_that_the_controller_sends_away() {
+    let controller = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = controller.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for stream in controller.incoming() {
+            let mut stream = stream.expect("a connection");
+            // Hello, and then: hello failed, incompatible.
+            let _ = stream.write_all(&[4, 0, 0, 8, 0, 0, 0, 1, 4, 1, 0, 12, 0, 0, 0, 2, 0, 0, 0, 0]);
+        }
+    });
+    let script = std::env::temp_dir().join(format!("maple-script-{}", std::process::id()));
+    std::fs::write(&script, "pingall\n").expect("a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_maple"));
+    command.args(["emulate", "single:1", "--controller", &address, "--script"]).arg(&script);
+    let mut waiting = command.stdout(Stdio::piped()).spawn().expect("it runs");
+    let lines = BufReader::new(waiting.stdout.take().expect("a pipe")).lines();
+    let said = lines.map_while(Result::ok).find(|line| line.starts_with("waiting: ")).unwrap_or_default();
+    waiting.kill().expect("it runs");
+    waiting.wait().expect("it ends");
+    std::fs::remove_file(&script).expect("it is there");
+    let begins = said.starts_with("waiting: 0 of 1 switches were connected: s1 (0000000000000001) had ");
+    assert!(begins && said.ends_with(" connections, which the controller closed"), "{said:?}");
 }
