@@ -6,6 +6,10 @@
 //!   uses.
 //! * If f gives another route, the leaf gets that route without a miss (`reroute.rs`).
 //! * Otherwise, and if f fails or writes, the leaf is withdrawn. Its next packet is decided when it comes.
+//! * With one table, the leaf of a host that is not known is withdrawn: its rule would keep the host's packets from the
+//!   controller.
+//!
+//! Then the routes concerned follow their plans (`route_changes.rs`).
 //!
 //! This equals a fresh run: the leaf's packets agree with its witness packet in everything that the run observed. The
 //! reads of the run are validated and subscribed to like those of any run.
