@@ -115,7 +115,7 @@ def test_a_disk_that_was_full(controller, disk, tmp_path, figure):
     count = 0
     while (why := put(maple, str(count), "x" * 20_000)) is None:
         count += 1
-    assert "could not be written to the state file" in why
+    assert "is not in the state file yet" in why
     assert FULL in wait_for("the file to fail", lambda: fails(maple, "state"))
     # What the policy and others see does not depend on the disk.
     assert put(maple, "meanwhile", "in memory") is not None

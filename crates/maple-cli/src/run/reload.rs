@@ -333,20 +333,19 @@ impl Reloads<'_> {
         if plan.sources() != files {
             bail!("not applied: {name}, or a file beside it, has changed since the plan was made; plan again");
         }
+        let mut since = Vec::new();
         if plan.changes() != *changes {
             const MOVED_ON: &str = "not applied: the network has changed since the plan was made";
-            match decided.map(|decided| plan.departs_from(decided)) {
-                Some(None) => {}
-                Some(Some(what)) => {
-                    bail!("{MOVED_ON}, and the policy would change something else now: {what}; plan again")
-                }
-                None => bail!("{MOVED_ON}, and the plan does not say what it decides; plan again"),
-            }
+            let Some(decided) = decided else {
+                bail!("{MOVED_ON}, and the plan does not say what it decides; plan again")
+            };
+            since = plan.goes_beyond(decided).map_err(|what| anyhow!("{MOVED_ON}: {what}; plan again"))?;
         }
         self.handle.reserve(plan.rehearsed());
         // The plan says on how many packets it fails.
         let failed = Tolerance::Count(plan.rehearsed().trial.failed as u64);
-        self.reload(Some(name), failed, canary.as_deref(), BroughtBy::Apply, lines).map_err(|error| anyhow!(error))
+        let applied = self.reload(Some(name), failed, canary.as_deref(), BroughtBy::Apply, lines);
+        applied.map(|answer| with_packets_since(answer, &since)).map_err(|error| anyhow!(error))
     }
 
     /// Tells the recording, if there is one, where a policy comes from that is about to run, everywhere or at some
@@ -428,6 +427,17 @@ impl Reloads<'_> {
 
 fn answer_of(reloaded: Reloaded, warnings: Vec<String>) -> ReloadAnswer {
     ReloadAnswer::Reloaded { reloaded, warnings, restart: Vec::new() }
+}
+
+/// Adds what came since the plan was made and goes otherwise too.
+fn with_packets_since(mut answer: ReloadAnswer, since: &[String]) -> ReloadAnswer {
+    const TOLD: usize = 10;
+    if let ReloadAnswer::Reloaded { warnings, .. } = &mut answer {
+        warnings.extend(since.iter().take(TOLD).map(|what| format!("a packet that came since: {what}")));
+        let more = since.len().saturating_sub(TOLD);
+        warnings.extend((more > 0).then(|| format!("and {more} more packets that came since")));
+    }
+    answer
 }
 
 /// Says why a configuration changes nothing. Returns that as an answer.

@@ -4,8 +4,8 @@
 //! with every packet that is decided, whether or not it has to do with the changes.
 //!
 //! A network that is in use decides packets all the time, and its labels and priorities follow. None of that changes what
-//! a plan decides. So a plan holds as long as [`Plan::departs_from`] finds nothing: each packet of it goes as it says, and
-//! what else goes otherwise does so by lines that are in the plan.
+//! a plan decides. So a plan holds as long as each packet of it goes as it says, and the policy fails on no other:
+//! [`Plan::goes_beyond`] finds what came since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -139,25 +139,41 @@ impl Plan {
         Fingerprint::of(std::iter::once(counts).chain(differences).chain(rules))
     }
 
-    /// What this plan decides, for [`Plan::departs_from`].
+    /// What this plan decides, for [`Plan::goes_beyond`].
     pub fn decided(&self) -> Vec<String> {
         self.rehearsed.trial.differences.iter().map(|one| Digits::of(one).text()).collect()
     }
 
-    /// The first packet that this plan, which was made later, decides otherwise than one that decided so: one of its
-    /// packets, or another one by lines that it does not have. `None` if there is none.
-    pub fn departs_from(&self, decided: &[String]) -> Option<String> {
+    /// Compares this plan with one that was made before and decided so. Gives the packets that came since and go otherwise
+    /// by lines that the earlier plan does not have.
+    ///
+    /// # Errors
+    ///
+    /// The first packet of the earlier plan that does not go as that says, or the first other packet that the policy fails
+    /// on for a reason which is not in that plan.
+    pub fn goes_beyond(&self, decided: &[String]) -> Result<Vec<String>, String> {
         let told: BTreeSet<Digits> = decided.iter().filter_map(|text| Digits::parse(text)).collect();
         let packets: BTreeSet<&str> = told.iter().map(|one| one.packet.as_str()).collect();
         let lines: BTreeSet<&str> = told.iter().map(|one| one.lines.as_str()).collect();
-        let mut again: BTreeSet<String> = BTreeSet::new();
+        let (mut again, mut new) = (BTreeSet::new(), Vec::new());
         for one in &self.rehearsed.trial.differences {
             let digits = Digits::of(one);
-            let is_known = packets.contains(digits.packet.as_str());
-            if if is_known { !told.contains(&digits) } else { !lines.contains(digits.lines.as_str()) } {
-                return Some(departure(one, is_known));
+            if packets.contains(digits.packet.as_str()) {
+                if !told.contains(&digits) {
+                    return Err(format!(
+                        "{}, which is in the plan, would go otherwise: {}",
+                        one.decided_packet(),
+                        change(one)
+                    ));
+                }
+                again.insert(digits.packet);
+            } else if !lines.contains(digits.lines.as_str()) {
+                let what = format!("{}, which is not in the plan: {}", one.decided_packet(), change(one));
+                if one.kind == DifferenceKind::Fails {
+                    return Err(format!("the policy fails on {what}"));
+                }
+                new.push(what);
             }
-            again.insert(digits.packet);
         }
         // One that is not told one by one may be among those that are only counted.
         let is_whole = self.rehearsed.trial.counts.values().sum::<usize>() == self.rehearsed.trial.differences.len();
@@ -165,8 +181,10 @@ impl Plan {
             let digits = digits_of(packet);
             packets.contains(digits.as_str()) && !again.contains(&digits)
         };
-        let missing = self.packets.iter().find(is_missing).filter(|_| is_whole)?;
-        Some(format!("{missing}, which is in the plan, would go as before"))
+        match self.packets.iter().find(is_missing).filter(|_| is_whole) {
+            Some(missing) => Err(format!("{missing}, which is in the plan, would go as before")),
+            None => Ok(new),
+        }
     }
 
     fn counts(&self) -> Value {
@@ -204,19 +222,11 @@ impl Plan {
     }
 }
 
-/// A packet that a plan does not have so.
-fn departure(one: &Difference, is_known: bool) -> String {
+/// What becomes of a packet, before and after.
+fn change(one: &Difference) -> String {
     let Difference { kind, before, after, .. } = one;
     let lines = |lines: &str| if lines.is_empty() { String::new() } else { format!(" ({lines})") };
-    let what = if is_known { "is in the plan otherwise" } else { "is not in the plan" };
-    format!(
-        "{} {what}: it {kind}, {}{} -> {}{}",
-        one.decided_packet(),
-        before.route,
-        lines(&before.lines),
-        after.route,
-        lines(&after.lines)
-    )
+    format!("it {kind}, {}{} -> {}{}", before.route, lines(&before.lines), after.route, lines(&after.lines))
 }
 
 /// What a policy decides otherwise, as in a plan.
