@@ -140,7 +140,8 @@ impl Engine {
         }
         let (now, period) = (self.now, self.options.poll);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
-        if let Some(answer) = switch.polls.on_answer(now, period, reply) {
+        let version = switch.version();
+        if let Some(answer) = switch.polls.on_answer(now, period, (version, reply)) {
             if answer.what == Counted::Rules {
                 self.end_drop_reading(dpid);
             }

@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use maple_wire::PortNo;
-use maple_wire::msg::stats::{PortStats, ReplyBody, StatsReply};
+use maple_wire::msg::stats::{FlowStats, PortStats, ReplyBody, StatsReply};
+use maple_wire::{PortNo, Version};
 use rustc_hash::FxHashMap;
 
 use super::Time;
@@ -41,6 +41,15 @@ pub struct RuleCount {
     pub bytes: u64,
 }
 
+/// A rule of Maple in a reading.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CountedRule {
+    pub count: RuleCount,
+    /// How long it had counted, if a rule that takes its place begins anew (1.0). In 1.3 that goes on with the counters of
+    /// its predecessor.
+    age: Option<Duration>,
+}
+
 /// One complete answer of a switch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
@@ -48,7 +57,7 @@ pub(super) struct Reading {
     pub at: Time,
     pub ports: FxHashMap<PortNo, PortStats>,
     /// The counters of Maple's own rules, by table and entry, because switches order the fields of a match differently.
-    pub rules: FxHashMap<(u8, EntryKey), RuleCount>,
+    pub rules: FxHashMap<(u8, EntryKey), CountedRule>,
 }
 
 /// The polls of one kind: of ports, or of rules.
@@ -177,9 +186,14 @@ impl Polls {
     }
 
     /// A part of an answer. Returns the complete answer with its last part.
-    pub fn on_answer(&mut self, now: Time, period: Duration, reply: &StatsReply) -> Option<CompleteAnswer> {
+    pub fn on_answer(
+        &mut self,
+        now: Time,
+        period: Duration,
+        (version, reply): (Version, &StatsReply),
+    ) -> Option<CompleteAnswer> {
         let asked = self.asked.as_mut()?;
-        asked.reading.add_part(&reply.body);
+        asked.reading.add_part(version, &reply.body);
         if reply.more() {
             return None;
         }
@@ -233,8 +247,7 @@ impl PollSeries {
             return complete;
         }
         // A reading for people who watch came in between.
-        let age =
-            self.sample.as_ref().map(|sample| Duration::from_nanos(complete.reading.at.0.saturating_sub(sample.at.0)));
+        let age = self.sample.as_ref().map(|sample| complete.reading.since(sample));
         if age.is_some_and(|age| age < period * 9 / 10) {
             return complete;
         }
@@ -250,8 +263,32 @@ impl PollSeries {
     }
 }
 
+impl CountedRule {
+    fn of(version: Version, flow: &FlowStats) -> CountedRule {
+        let count = RuleCount { cookie: flow.cookie, packets: flow.packet_count, bytes: flow.byte_count };
+        let age = || Duration::from_secs(flow.duration_sec.into()) + Duration::from_nanos(flow.duration_nsec.into());
+        CountedRule { count, age: (version == Version::Of10).then(age) }
+    }
+
+    /// Whether the counters go on from those of a rule with the same table, priority and match, which was read so long
+    /// before.
+    ///
+    /// By its cookie, by its counters, and by its age, since a new rule may soon have counted more than the one before it.
+    pub fn continues(&self, before: &CountedRule, span: Duration) -> bool {
+        let is_younger = |(age, before): (Duration, Duration)| age != before && age < before + span / 2;
+        self.count.cookie == before.count.cookie
+            && self.count.bytes >= before.count.bytes
+            && !self.age.zip(before.age).is_some_and(is_younger)
+    }
+}
+
 impl Reading {
-    fn add_part(&mut self, body: &ReplyBody) {
+    /// How long after an earlier reading this one was complete.
+    pub fn since(&self, before: &Reading) -> Duration {
+        Duration::from_nanos(self.at.0.saturating_sub(before.at.0))
+    }
+
+    fn add_part(&mut self, version: Version, body: &ReplyBody) {
         match body {
             ReplyBody::Port(ports) => {
                 let capacity = MAX_KEPT.saturating_sub(self.ports.len());
@@ -261,8 +298,7 @@ impl Reading {
                 let capacity = MAX_KEPT.saturating_sub(self.rules.len());
                 let own = flows.iter().filter(|flow| is_ours(flow.cookie)).take(capacity);
                 self.rules.extend(own.map(|flow| {
-                    let count = RuleCount { cookie: flow.cookie, packets: flow.packet_count, bytes: flow.byte_count };
-                    ((flow.table_id, entry_key(flow.priority, &flow.matching)), count)
+                    ((flow.table_id, entry_key(flow.priority, &flow.matching)), CountedRule::of(version, flow))
                 }));
             }
             _ => {}

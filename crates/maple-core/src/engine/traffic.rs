@@ -7,7 +7,7 @@ use maple_wire::msg::stats::PortStats;
 use maple_wire::{Dpid, Field, Match, PortNo};
 
 use super::cookies::{Subject, subject_of};
-use super::polls::{Reading, RuleCount};
+use super::polls::{CountedRule, Reading, RuleCount};
 use super::switch::{CLASSIFIER, INGRESS, Switch};
 use super::{Engine, Time};
 use crate::network::{Location, Mac};
@@ -139,16 +139,18 @@ pub(super) fn traffic(
     since: Option<&Reading>,
 ) -> BTreeMap<Pair, CounterSum> {
     let mut all: BTreeMap<Pair, CounterSum> = BTreeMap::new();
-    let is_counted =
-        |of: u8, count: &RuleCount| of == table && matches!(subject_of(epoch, count.cookie), Some(Subject::Leaf(_)));
-    for (key @ (of, entry), count) in &now.rules {
-        if !is_counted(*of, count) {
+    let is_counted = |of: u8, rule: &CountedRule| {
+        of == table && matches!(subject_of(epoch, rule.count.cookie), Some(Subject::Leaf(_)))
+    };
+    for (key @ (of, entry), rule) in &now.rules {
+        if !is_counted(*of, rule) {
             continue;
         }
         let sum = all.entry(pair(state, &entry.matching())).or_default();
-        // A rule with another cookie, or with lower counters, is a new one.
-        let before = since.and_then(|since| since.rules.get(key)).copied();
-        let before = before.filter(|before| before.cookie == count.cookie && before.bytes <= count.bytes);
+        let before = since.and_then(|since| {
+            since.rules.get(key).filter(|before| rule.continues(before, now.since(since))).map(|before| before.count)
+        });
+        let count = rule.count;
         sum.has_rules = true;
         sum.is_changed |= since.is_some() && before.is_none();
         let before = before.unwrap_or_default();
@@ -157,8 +159,8 @@ pub(super) fn traffic(
         sum.grown.packets = sum.grown.packets.saturating_add(count.packets.saturating_sub(before.packets));
         sum.grown.bytes = sum.grown.bytes.saturating_add(count.bytes - before.bytes);
     }
-    for (key @ (of, entry), count) in since.into_iter().flat_map(|since| &since.rules) {
-        if is_counted(*of, count) && now.rules.get(key).is_none_or(|now| now.cookie != count.cookie) {
+    for (key @ (of, entry), rule) in since.into_iter().flat_map(|since| &since.rules) {
+        if is_counted(*of, rule) && now.rules.get(key).is_none_or(|now| now.count.cookie != rule.count.cookie) {
             all.entry(pair(state, &entry.matching())).or_default().is_changed = true;
         }
     }
@@ -183,10 +185,12 @@ pub(super) fn pair(state: &Snapshot, matching: &Match) -> Pair {
     )
 }
 
-/// How much a port has counted since; `None` if it does not count, or has started again.
+/// How much a port has counted since; `None` if it does not count, or has started again: its counters are lower, or it is
+/// younger (1.3).
 pub(super) fn growth(now: &Reading, since: &Reading, port: PortNo, count: impl Fn(&PortStats) -> u64) -> Option<u64> {
-    let (now, since) = (count(now.ports.get(&port)?), count(since.ports.get(&port)?));
-    if now == UNCOUNTED { None } else { now.checked_sub(since) }
+    let (now, since) = (now.ports.get(&port)?, since.ports.get(&port)?);
+    let is_another = now.duration_sec < since.duration_sec || count(now) == UNCOUNTED;
+    if is_another { None } else { count(now).checked_sub(count(since)) }
 }
 
 /// The value of a counter that the switch does not have.

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use maple_wire::Dpid;
-use rustc_hash::FxHashMap;
 
 use super::classifier::reason;
 use super::cookies::{Subject, subject_of};
 use super::leaf::{Leaf, source_lines};
-use super::polls::RuleCount;
+use super::polls::{Reading, RuleCount};
 use super::reports::ViolationKey;
 use super::switch::Switch;
 use super::{Engine, Histogram, InstalledFlow};
@@ -102,9 +101,8 @@ impl Engine {
             _ => None,
         };
         let (newest, _) = switch.polls.readings(Counted::Rules);
-        let of =
-            |rules: &FxHashMap<_, RuleCount>| rules.get(&(table_id, entry_key(rule.priority, &rule.matching))).copied();
-        let counted = newest.and_then(|round| of(&round.rules)).filter(|count| count.cookie == rule.cookie);
+        let of = |round: &Reading| Some(round.rules.get(&(table_id, entry_key(rule.priority, &rule.matching)))?.count);
+        let counted = newest.and_then(|round| of(round)).filter(|count| count.cookie == rule.cookie);
         let why = self.why(switch, &rule, subject);
         let cookie = switch.tables.reported_cookie(table_id, &rule).unwrap_or(rule.cookie);
         TableRule { table_id, counted, why, rule: Rule { cookie, ..rule }, leaf }

@@ -11,6 +11,7 @@ use crate::network::{Location, Mac};
 impl Sim {
     pub(super) fn at_switch(&mut self, dpid: Dpid, xid: u32, message: Message) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
+        switch.now = self.now;
         if let Some(messages) = &mut self.messages {
             messages.push((dpid, message.clone()));
         }

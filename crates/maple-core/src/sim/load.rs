@@ -220,28 +220,59 @@ fn what_nobody_asks_for_any_more_is_forgotten_and_polling_ends() {
     assert_eq!(stats(&sim).polls, polls);
 }
 
-#[test]
-fn a_rule_that_was_just_replaced_does_not_make_traffic_look_like_less() {
-    let (mut sim, _) = network(Version::Of10, |net| {
+/// A network where the packets of A take the other link while the variable `moved` is set.
+fn network_to_move_in(version: Version) -> Sim {
+    let (sim, _) = network(version, |net| {
         let _ = net.traffic(A, B).is_above(20_000, 10_000);
         net.var("moved").is_some_and(|on| on == true.into())
     });
-    let rate = |sim: &Sim| {
-        sim.store.snapshot().rate(&Gauge::Traffic { from: A, to: B }).map_or(0, crate::state::History::latest)
-    };
-    // Sends from a poll until the next one. The packets move to the other link half a second to a second before that.
-    let from_poll_to_poll = |sim: &mut Sim, frames_a_second: usize, on: bool| {
-        let polls = stats(sim).polls;
-        for half in 1.. {
-            (0..frames_a_second * (half % 2)).for_each(|_| sim.inject(at(1, 1), frame(A, B, FRAME)));
-            sim.run_for(Duration::from_millis(500));
-            if half + 2 == 2 * POLL.as_secs() as usize {
-                sim.tell(Event::Write(vec![Write::Var { name: "moved".into(), value: Some(on.into()) }]));
-            }
-            if stats(sim).polls > polls {
-                return;
-            }
+    sim
+}
+
+fn move_packets(sim: &mut Sim, on: bool) {
+    sim.tell(Event::Write(vec![Write::Var { name: "moved".into(), value: Some(on.into()) }]));
+}
+
+fn rate(sim: &Sim) -> u64 {
+    sim.store.snapshot().rate(&Gauge::Traffic { from: A, to: B }).map_or(0, crate::state::History::latest)
+}
+
+/// Sends from a poll until the next one. Half a second to a second before that, `late` is called.
+fn from_poll_to_poll(sim: &mut Sim, frames_a_second: usize, late: impl Fn(&mut Sim)) {
+    let polls = stats(sim).polls;
+    for half in 1.. {
+        (0..frames_a_second * (half % 2)).for_each(|_| sim.inject(at(1, 1), frame(A, B, FRAME)));
+        sim.run_for(Duration::from_millis(500));
+        if half + 2 == 2 * POLL.as_secs() as usize {
+            late(sim);
         }
+        if stats(sim).polls > polls {
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_was_replaced_after_a_poll_is_not_taken_for_the_one_that_was_counted() {
+    for version in [Version::Of10, Version::Of13] {
+        let mut sim = network_to_move_in(version);
+        assert_eq!(link(&mut sim), 2);
+        (0..2).for_each(|_| from_poll_to_poll(&mut sim, 3, |_| ()));
+        // A new rule, by the next poll, has counted more than the one before it at the last poll.
+        for (frames, on) in [(3, true), (4, false), (5, true), (6, false)] {
+            move_packets(&mut sim, on);
+            from_poll_to_poll(&mut sim, frames, |_| ());
+            let (told, sent) = (rate(&sim), 8_000 * frames as u64);
+            assert!((sent * 8 / 10..=sent * 12 / 10).contains(&told), "{version}: {told} of {sent}");
+        }
+    }
+}
+
+#[test]
+fn a_rule_that_was_just_replaced_does_not_make_traffic_look_like_less() {
+    let mut sim = network_to_move_in(Version::Of10);
+    let from_poll_to_poll = |sim: &mut Sim, frames_a_second: usize, on: bool| {
+        from_poll_to_poll(sim, frames_a_second, |sim| move_packets(sim, on));
     };
     assert_eq!(link(&mut sim), 2);
     (0..3).for_each(|_| from_poll_to_poll(&mut sim, 3, false));

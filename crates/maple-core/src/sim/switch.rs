@@ -4,6 +4,7 @@
 //! version cannot express does not arrive here.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use maple_wire::msg::stats::{AggregateStats, FlowStats, MeterConfig, PortStats, ReplyBody, RequestBody, StatsReply};
 use maple_wire::msg::{
@@ -13,7 +14,7 @@ use maple_wire::packet::rewrite;
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField, Packet, PortNo, Version};
 
 use super::bundles::Bundle;
-use crate::engine::InstalledFlow;
+use crate::engine::{InstalledFlow, Time};
 
 /// One switch.
 pub struct SimSwitch {
@@ -54,7 +55,11 @@ pub struct SimSwitch {
     pub disguised: Vec<InstalledFlow>,
     /// Whether it reports how many packets its rules counted.
     pub tells: bool,
-    /// How many packets and bytes its rules counted, by table, priority and match.
+    /// What time it is.
+    pub now: Time,
+    /// When its rules were added, by table, priority and match.
+    added: BTreeMap<Place, Time>,
+    /// How many packets and bytes its rules counted, likewise.
     packets: BTreeMap<Place, (u64, u64)>,
     /// The same of deleted rules, until it is reported.
     last_packets: BTreeMap<Place, (u64, u64)>,
@@ -97,6 +102,8 @@ impl SimSwitch {
             refuses_deletions: false,
             disguised: Vec::new(),
             tells: true,
+            now: Time(0),
+            added: BTreeMap::new(),
             packets: BTreeMap::new(),
             last_packets: BTreeMap::new(),
             ports: BTreeMap::new(),
@@ -173,6 +180,7 @@ impl SimSwitch {
                     // 1.0 §4.6: the new rule begins at nothing. In 1.3 (§6.4) it goes on, without OFPFF_RESET_COUNTS.
                     self.packets.remove(&(request.table_id, priority, sorted(&request.matching)));
                 }
+                self.added.insert((request.table_id, priority, sorted(&request.matching)), self.now);
                 self.flows.push(InstalledFlow {
                     table_id: request.table_id,
                     priority,
@@ -198,6 +206,7 @@ impl SimSwitch {
                 };
                 deleted.extend(self.flows.extract_if(.., |flow| is_there(flow) && is_meant(flow)));
                 for at in deleted.iter().map(place) {
+                    self.added.remove(&at);
                     let counters = self.packets.remove(&at);
                     self.last_packets.extend(counters.map(|counters| (at, counters)));
                 }
@@ -291,10 +300,12 @@ impl SimSwitch {
     }
 
     fn line(&self, flow: &InstalledFlow) -> FlowStats {
+        let added = self.added.get(&place(flow)).map_or(0, |added| added.0);
+        let age = Duration::from_nanos(self.now.0.saturating_sub(added));
         FlowStats {
             table_id: flow.table_id,
-            duration_sec: 0,
-            duration_nsec: 0,
+            duration_sec: age.as_secs() as u32,
+            duration_nsec: age.subsec_nanos(),
             priority: flow.priority,
             idle_timeout: 0,
             hard_timeout: 0,
