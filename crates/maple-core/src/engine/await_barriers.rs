@@ -81,6 +81,18 @@ impl BarrierWaits {
         self.moving.insert(moving);
     }
 
+    /// Whether packets that enter at a switch are changing to another path.
+    pub fn is_moving(&mut self, dpid: Dpid, goes_on: impl Fn(&Moving) -> bool) -> bool {
+        let first = Moving { ingress: dpid, name: LeafId(0), until: Time(0) };
+        let at_switch = |moving: &&Moving| moving.ingress == dpid;
+        let over: Vec<Moving> =
+            self.moving.range(first..).take_while(at_switch).take_while(|moving| !goes_on(moving)).copied().collect();
+        for moving in &over {
+            self.moving.remove(moving);
+        }
+        self.moving.range(first..).next().is_some_and(|moving| moving.ingress == dpid)
+    }
+
     /// Begins a wait for all that is being removed now, including rules of these switches.
     pub fn begin(&mut self, token: u64, since: Time, switches: BTreeSet<Dpid>, goes_on: impl Fn(&Moving) -> bool) {
         self.moving.retain(goes_on);
@@ -147,6 +159,12 @@ impl Engine {
     pub(super) fn begin_move(&mut self, moving: Moving) {
         let Engine { barrier_waits, leaves, routes, .. } = self;
         barrier_waits.begin_move(moving, |moving| goes_on(leaves, routes, moving));
+    }
+
+    /// Whether packets that enter at a switch are changing to another path.
+    pub(super) fn is_moving(&mut self, dpid: Dpid) -> bool {
+        let Engine { barrier_waits, leaves, routes, .. } = self;
+        barrier_waits.is_moving(dpid, |moving| goes_on(leaves, routes, moving))
     }
 
     /// Waits for all that is being removed now.

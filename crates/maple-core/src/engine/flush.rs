@@ -10,6 +10,7 @@ use super::cookies::cookie;
 use super::leaf::LeafState;
 use super::switch::{CLASSIFIER, INGRESS, LABELS, ROUTES, Switch};
 use super::tables::{Requests, Source, Waiter};
+use super::timers::Timer;
 use super::{Effect, Engine};
 use crate::compile::LeafAction;
 use crate::ids::LeafId;
@@ -131,14 +132,15 @@ impl Engine {
     }
 
     /// Takes the changes of the engine's own rules and of the hosts' rules.
-    fn collect_own(&self, switch: &mut Switch) {
+    fn collect_own(&mut self, switch: &mut Switch) {
         let mut own = BTreeMap::new();
         if std::mem::take(&mut switch.stale.classifier) {
             let rules = self.own_rules(switch);
             own = switch.tables.set_own_rules(rules);
         }
+        let held = self.holds_hosts(switch);
         let capacity = switch.capacity.of_hosts(self.now, |table| switch.tables.count(table));
-        own.entry(CLASSIFIER).or_default().extend(switch.host_rules.take_changes(capacity));
+        own.entry(CLASSIFIER).or_default().extend(switch.host_rules.take_changes(capacity, held));
         let shared_table = switch.shared_table();
         for (table, changes) in own {
             match table == shared_table {
@@ -146,6 +148,17 @@ impl Engine {
                 false => switch.tables.record_changes(table, changes),
             }
         }
+    }
+
+    /// Whether rules that let further hosts into the ingress table have to wait, since its rules are about to change.
+    fn holds_hosts(&mut self, switch: &mut Switch) -> bool {
+        if !switch.three_tables || !switch.host_rules.has_additions() {
+            return false;
+        }
+        let (now, longest) = (self.now, self.options.reroute_timeout);
+        let Some(until) = switch.host_rules.hold(now, self.is_moving(switch.dpid), longest) else { return false };
+        self.timers.insert((until, Timer::Refused(switch.dpid)));
+        true
     }
 
     /// The engine's own rules, by table: the classifier and the table-miss rules.

@@ -21,6 +21,13 @@
 //! slow but right. They get a rule when there is capacity again. Hosts whose rule the switch has refused are treated in
 //! the same way. Leaves are not affected.
 //!
+//! # Changes of paths
+//!
+//! A host's first rule lets its packets into the ingress table. While packets that enter at the switch are changing to
+//! other paths, the rules there are those of the state before. If the same change let the host in and moved the paths, a
+//! packet of the host would get an answer that is neither of the state before nor of the one after. So rules that are
+//! missing wait until the paths have changed ([`HostRules::hold`]), and the packets come to the controller meanwhile.
+//!
 //! # Callers
 //!
 //! `host_actions.rs` says where hosts are. `flush.rs` takes the changes. `refusals.rs` says what the switch has
@@ -29,6 +36,7 @@
 mod rule_set;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use maple_wire::{Action, Field, Instruction, Match, PortNo};
 
@@ -90,6 +98,10 @@ pub(super) struct HostRules {
     closed_until: Option<Time>,
     /// Whether a host lacked capacity since this was last taken.
     is_short: bool,
+    /// Nothing is added while packets change to other paths, since then.
+    held_since: Option<Time>,
+    /// Whether hosts may wait for that reason alone.
+    held_back: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -132,6 +144,8 @@ impl HostRules {
             gone: Vec::new(),
             closed_until: None,
             is_short: false,
+            held_since: None,
+            held_back: false,
         }
     }
 
@@ -267,12 +281,30 @@ impl HostRules {
         std::mem::take(&mut self.is_short)
     }
 
-    /// Removes and returns the changes of the rules.
-    pub fn take_changes(&mut self, capacity: HostCapacity) -> Vec<Change> {
+    /// Whether there may be rules to add.
+    pub fn has_additions(&self) -> bool {
+        self.held_back || !self.dirty.is_empty()
+    }
+
+    /// Says whether packets that enter at this switch are changing to other paths: rules are added when that is over, or
+    /// has gone on for so long. Returns when they are added at the latest, if they wait.
+    pub fn hold(&mut self, now: Time, is_moving: bool, longest: Duration) -> Option<Time> {
+        let since = is_moving.then(|| self.held_since.unwrap_or(now));
+        self.held_since = since;
+        since.map(|since| since + longest).filter(|until| now < *until)
+    }
+
+    /// Removes and returns the changes of the rules. `held`: nothing is added now.
+    pub fn take_changes(&mut self, capacity: HostCapacity, held: bool) -> Vec<Change> {
         let mut changes = std::mem::take(&mut self.gone);
-        let mut capacity = if self.closed_until.is_some() { HostCapacity { free: 0, ..capacity } } else { capacity };
+        let is_closed = held || self.closed_until.is_some();
+        let mut capacity = if is_closed { HostCapacity { free: 0, ..capacity } } else { capacity };
         let mut keys = std::mem::take(&mut self.dirty);
-        keys.extend(self.waiting_hosts_with_capacity(&capacity));
+        let was_held_back = std::mem::replace(&mut self.held_back, held);
+        match was_held_back && !held {
+            true => keys.extend(&self.waiting),
+            false => keys.extend(self.waiting_hosts_with_capacity(&capacity)),
+        }
         for (port, mac) in keys {
             self.update_host(port, mac, &mut capacity, &mut changes);
         }
@@ -346,7 +378,7 @@ impl HostRules {
             let count = has.count();
             let others = |all: usize| all - host.has.count() + count;
             let fits = others(entry.count) < capacity.per_port && others(self.count) < capacity.total;
-            self.is_short |= fits && capacity.free == 0 && self.closed_until.is_none();
+            self.is_short |= fits && capacity.free == 0 && self.closed_until.is_none() && !self.held_back;
             if !fits || capacity.free == 0 {
                 waits = true;
                 break;

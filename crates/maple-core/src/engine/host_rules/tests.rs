@@ -65,13 +65,36 @@ fn incremental_changes_add_up_to_the_current_rules() {
             if random.chance(60) {
                 let few = HostCapacity { free: random.below(4), per_port: 3, total: 5 };
                 let capacity = if random.chance(30) { few } else { HostCapacity::ENDLESS };
-                apply(&mut table, rules.take_changes(capacity));
+                let held = random.chance(20);
+                let changes = rules.take_changes(capacity, held);
+                assert!(!held || !changes.iter().any(|change| adds_a_host(change)), "seed {seed}: {changes:?}");
+                apply(&mut table, changes);
                 let all: BTreeMap<EntryKey, Rule> = rules.rules().map(|rule| (key_of(&rule), rule)).collect();
                 assert_eq!(table, all, "seed {seed}");
                 check_guards(&rules, &here.union(&declared).copied().collect(), &all);
             }
         }
     }
+}
+
+fn adds_a_host(change: &Change) -> bool {
+    matches!(change, Change::Add(rule) if rule.matching.get(Field::EthSrc).is_some())
+}
+
+#[test]
+fn hosts_that_were_held_back_all_get_their_rules_when_paths_have_changed() {
+    let mut rules = rules(true);
+    let longest = Duration::from_secs(2);
+    let second = |n: u64| Time(n * 1_000_000_000);
+    (0..1000).for_each(|n| rules.set_host(PortNo(1), Mac::from_bits(0x0200_0000_0000 + n), true));
+    assert_eq!(rules.hold(second(1), true, longest), Some(second(3)));
+    assert_eq!(rules.take_changes(HostCapacity::ENDLESS, true), []);
+    assert!(!rules.take_is_short() && rules.has_additions());
+    assert_eq!(rules.hold(second(2), true, longest), Some(second(3)), "others that change do not prolong it");
+    assert_eq!(rules.hold(second(3), true, longest), None);
+    assert_eq!(rules.take_changes(HostCapacity::ENDLESS, false).len(), 1000);
+    assert!(!rules.has_additions());
+    assert_eq!((rules.hold(second(4), false, longest), rules.hold(second(5), true, longest)), (None, Some(second(7))));
 }
 
 /// At a guarded port, each known host has a rule above the guard, and so has each that is declared to be there.
@@ -93,11 +116,11 @@ fn a_new_host_among_many_is_one_change() {
     let mut rules = rules(true);
     let mac = |n: u32| Mac::from_bits(0x0200_0000_0000 + u128::from(n));
     (0..1000).for_each(|n| rules.set_host(PortNo(1), mac(n), true));
-    assert_eq!(rules.take_changes(HostCapacity::ENDLESS).len(), 1000);
+    assert_eq!(rules.take_changes(HostCapacity::ENDLESS, false).len(), 1000);
     rules.set_host(PortNo(1), mac(1000), true);
     rules.set_host(PortNo(1), mac(7), false);
-    assert_eq!((rules.dirty.len(), rules.take_changes(HostCapacity::ENDLESS).len()), (1, 2));
-    assert_eq!(rules.take_changes(HostCapacity::ENDLESS), []);
+    assert_eq!((rules.dirty.len(), rules.take_changes(HostCapacity::ENDLESS, false).len()), (1, 2));
+    assert_eq!(rules.take_changes(HostCapacity::ENDLESS, false), []);
 }
 
 #[test]
@@ -107,10 +130,14 @@ fn with_little_capacity_no_port_exceeds_its_share_and_others_get_theirs() {
     for port in 1..=3 {
         (0..50).for_each(|n| rules.set_host(PortNo(port), Mac([2, 0, 0, 0, port as u8, n]), true));
     }
-    assert_eq!(rules.take_changes(capacity).len(), 24);
+    assert_eq!(rules.take_changes(capacity, false).len(), 24);
     assert!(!rules.take_is_short(), "there is capacity, but not for these ports");
     rules.set_host(PortNo(9), Mac([2, 0, 0, 0, 9, 9]), true);
-    assert_eq!(rules.take_changes(HostCapacity { free: 0, ..capacity }).len(), 0);
+    assert_eq!(rules.take_changes(HostCapacity { free: 0, ..capacity }, false).len(), 0);
     assert!(rules.take_is_short());
-    assert_eq!(rules.take_changes(HostCapacity { free: 5, ..capacity }).len(), 1, "when there is capacity again");
+    assert_eq!(
+        rules.take_changes(HostCapacity { free: 5, ..capacity }, false).len(),
+        1,
+        "when there is capacity again"
+    );
 }
