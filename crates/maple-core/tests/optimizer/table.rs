@@ -56,7 +56,7 @@ fn compare(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabi
     for (at, rule) in rules.iter().enumerate() {
         let above = rules[..at].iter().filter(|above| above.priority > rule.priority);
         for above in above {
-            assert!(!covers(above, rule), "{above:?} hides {rule:?}");
+            assert!(!above.matching.covers(&rule.matching), "{above:?} hides {rule:?}");
         }
         for beside in rules[at + 1..].iter().take_while(|beside| beside.priority == rule.priority) {
             let agree = rule.instructions == beside.instructions;
@@ -70,14 +70,6 @@ fn overlap(a: &Rule, b: &Rule) -> bool {
     a.matching.constraints().all(|x| {
         let there = b.matching.get(x.field);
         there.is_none_or(|y| (x.value ^ y.value) & x.mask & y.mask == 0)
-    })
-}
-
-/// Whether one rule takes all packets of another.
-fn covers(above: &Rule, rule: &Rule) -> bool {
-    above.matching.constraints().all(|a| {
-        let there = rule.matching.get(a.field);
-        there.is_some_and(|c| a.mask & c.mask == a.mask && (a.value ^ c.value) & a.mask == 0)
     })
 }
 

@@ -13,8 +13,8 @@
 //! first one that has the same priority and match: that one is sent again. What a deletion in 1.0 does not take for
 //! another reason, stays there.
 
+use maple_wire::Version;
 use maple_wire::msg::{FlowMod, FlowModCommand};
-use maple_wire::{Match, MatchField, Version};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Requests, Tables};
@@ -65,7 +65,7 @@ impl Tables {
                 continue;
             }
             let matching = at.1.matching();
-            let mut covered = of_cookie.iter().filter(|(key, _)| *key != at.1 && covers(&matching, &key.matching()));
+            let mut covered = of_cookie.iter().filter(|(key, _)| *key != at.1 && matching.covers(&key.matching()));
             match (covered.clone().next().is_some(), covered.all(|(_, is_deleted)| *is_deleted)) {
                 (false, _) => drop(by_cookie.in_turn.insert(at, cookie)),
                 (true, true) => drop(by_cookie.at_last.insert(at, cookie)),
@@ -139,14 +139,4 @@ pub(super) fn again(changes: &[(u8, Change)], cookies: &Cookies) -> Vec<(u8, Cha
         return Vec::new();
     }
     changes.iter().filter(|(table, change)| cookies.contains_key(&(*table, key_of(change.rule())))).cloned().collect()
-}
-
-/// Whether all packets that fit `narrow` fit `wide`, as far as the two show.
-fn covers(wide: &Match, narrow: &Match) -> bool {
-    wide.fields.iter().all(|field| match field {
-        MatchField::Known(wide) => narrow
-            .get(wide.field)
-            .is_some_and(|narrow| narrow.mask & wide.mask == wide.mask && (narrow.value ^ wide.value) & wide.mask == 0),
-        unknown => narrow.fields.contains(unknown),
-    })
 }
