@@ -102,11 +102,17 @@ impl PersistenceError {
         }
     }
 
-    /// Whether the file could not be written, and can perhaps be read.
+    /// Whether the file could not be written or made, and can perhaps be read.
     pub(super) fn is_of_writing(&self) -> bool {
         use std::io::ErrorKind as K;
-        let PersistenceError::File { error, .. } = self else { return false };
-        let redb::Error::Io(error) = &**error else { return false };
+        let error = match self {
+            PersistenceError::File { error, .. } => match &**error {
+                redb::Error::Io(error) => error,
+                _ => return false,
+            },
+            PersistenceError::Create { error, .. } => error,
+            _ => return false,
+        };
         matches!(error.kind(), K::StorageFull | K::QuotaExceeded | K::ReadOnlyFilesystem)
     }
 

@@ -421,6 +421,28 @@ fn a_controller_starts_with_a_file_that_it_can_read_and_not_write() {
 }
 
 #[test]
+fn a_controller_starts_without_a_file_where_none_can_be_made() {
+    for kind in [io::ErrorKind::ReadOnlyFilesystem, io::ErrorKind::StorageFull] {
+        let mut bench = Bench::new();
+        bench.kept();
+        bench.persistence.take();
+        fs::remove_file(bench.path()).expect("it is there");
+        bench.disk.fails(kind);
+        bench.store = Store::new();
+        bench.store.keep("t");
+        bench.start().expect("it goes on in memory");
+        bench.fails();
+        let version = bench.write(1, Some(1));
+        assert!(!bench.pending().wait(version, LONG) && !bench.path().exists());
+        bench.disk.heals();
+        bench.kept();
+        let expected = bench.memory();
+        bench.persistence.take();
+        assert_eq!((bench.file(), expected.len()), (expected, 2), "{kind}");
+    }
+}
+
+#[test]
 fn leaves_are_asked_for_again_when_the_file_is_made_anew() {
     let mut bench = Bench::new();
     bench.kept();

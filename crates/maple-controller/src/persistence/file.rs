@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use maple_core::state::{Cell, Name, Snapshot, Store, Value, Write};
+use redb::backends::InMemoryBackend;
 use redb::{Database, ReadableTable, StorageError, TableDefinition, TableError, TableHandle};
 use serde_json::json;
 
@@ -42,9 +43,15 @@ pub(super) fn open_there(place: &Place) -> Result<(Database, Contents), Persiste
     checked(place.path(), || place.open())
 }
 
-/// Opens a copy of the file in memory, if it can be read and not written.
+/// Opens a copy of the file in memory, if it can be read and not written. One that can't be made has nothing.
 pub(super) fn open_copy(place: &Place) -> Result<(Database, Contents), PersistenceError> {
-    checked(place.path(), || place.open_copy())
+    let path = place.path();
+    if !path.exists() {
+        let failed = |error: redb::Error| PersistenceError::File { path: path.to_owned(), error: Box::new(error) };
+        let database = Database::builder().create_with_backend(InMemoryBackend::new());
+        return Ok((database.map_err(|error| failed(error.into()))?, Contents::default()));
+    }
+    checked(path, || place.open_copy())
 }
 
 /// Opens a database and checks it.

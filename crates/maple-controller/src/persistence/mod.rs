@@ -63,6 +63,8 @@ const RELEASE: Duration = Duration::from_secs(10);
 const RELEASE_LOOK: Duration = Duration::from_millis(5);
 /// How often it is looked whether this is the end, while another process has the file.
 const END_LOOK: Duration = Duration::from_millis(50);
+/// How often it is said that opening the file takes long.
+const SLOW: Duration = Duration::from_secs(3);
 
 /// Waits until another process has closed the file.
 pub(crate) type Release = Box<dyn FnOnce() + Send>;
@@ -83,8 +85,8 @@ impl Persistence {
     /// replace those that the policy wrote while it was loaded. Must be called before the first packet. Also returns
     /// what an earlier run has left to be known.
     ///
-    /// A file that can be read and not written, because there is no room or the file system is read-only, counts as one
-    /// that fails.
+    /// A file that can't be written or made, because there is no room or the file system is read-only, counts as one that
+    /// fails. The log says if a slow disk holds this up.
     pub fn open(
         path: &Path,
         store: &Arc<Store>,
@@ -101,7 +103,8 @@ impl Persistence {
     ) -> Result<(Persistence, Remembered), PersistenceError> {
         let database = Arc::<LateDatabase>::default();
         files.keep(KeptFile::State, place.path());
-        let (contents, remembered) = match load(&place, store, file::open(&place)) {
+        let loaded = while_saying_that_it_is_slow(place.path(), || load(&place, store, file::open(&place)))?;
+        let (contents, remembered) = match loaded {
             Ok((opened, contents, remembered)) => {
                 database.arrive(opened, 0);
                 (contents, remembered)
@@ -226,6 +229,23 @@ fn load(
     let failed = |Failed(error)| PersistenceError::File { path: path.to_owned(), error };
     let remembered = begin(&database).map_err(failed)?;
     Ok((database, contents, remembered))
+}
+
+/// Does work with the file at the beginning, and logs every [`SLOW`] that it is not done.
+fn while_saying_that_it_is_slow<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, PersistenceError> {
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let (path, began) = (path.display().to_string(), Instant::now());
+    let say = move || {
+        while is_done.recv_timeout(SLOW) == Err(RecvTimeoutError::Timeout) {
+            let seconds = began.elapsed().as_secs();
+            tracing::warn!("the start has waited {seconds} s for the state file {path}: its disk is slow");
+        }
+    };
+    let sayer = std::thread::Builder::new().name("slow-state".into()).spawn(say)?;
+    let outcome = work();
+    drop(done);
+    drop(sayer.join());
+    Ok(outcome)
 }
 
 /// What comes through a channel, unless that is closed or `is_ending` before.
