@@ -443,6 +443,27 @@ fn a_controller_starts_without_a_file_where_none_can_be_made() {
 }
 
 #[test]
+fn a_repair_that_was_cut_off_before_it_shortened_the_file_is_no_damage() {
+    for pages in [1, 16, 1000] {
+        let mut bench = Bench::new();
+        bench.write(1, Some(1));
+        bench.kept();
+        let expected = bench.memory();
+        bench.persistence.take();
+        let file = File::options().write(true).open(bench.path()).expect("the file");
+        file.set_len(file.metadata().expect("a file").len() + pages * 4096).expect("room");
+        assert_eq!(bench.file(), expected, "{pages}");
+        bench.store = Store::new();
+        bench.store.keep("t");
+        bench.start().expect("it is whole");
+        bench.write(2, Some(2));
+        bench.kept();
+        bench.persistence.take();
+        assert_eq!(bench.file().len(), expected.len() + 1);
+    }
+}
+
+#[test]
 fn leaves_are_asked_for_again_when_the_file_is_made_anew() {
     let mut bench = Bench::new();
     bench.kept();

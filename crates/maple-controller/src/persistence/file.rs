@@ -40,7 +40,13 @@ pub(super) fn open(place: &Place) -> Result<(Database, Contents), PersistenceErr
 
 /// Opens a file that is there.
 pub(super) fn open_there(place: &Place) -> Result<(Database, Contents), PersistenceError> {
-    checked(place.path(), || place.open())
+    let open = || checked(place.path(), || place.open());
+    match open() {
+        // Whoever repairs a file writes its header and then shortens it. If it ended in between, redb 2.6 panics: it takes
+        // the file for whole, and then it is too long. The attempt has put the header right.
+        Err(PersistenceError::Damaged { .. }) => open(),
+        opened => opened,
+    }
 }
 
 /// Opens a copy of the file in memory, if it can be read and not written. One that can't be made has nothing.
