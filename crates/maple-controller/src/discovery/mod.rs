@@ -16,7 +16,8 @@
 //! ([`Attachment::Segment`]). The engine decides how to use a segment (`maple_core`, `engine/segments.rs`).
 //!
 //! A switch without a connection is *suspended*: nothing is concluded from probes that do not arrive there or come from
-//! there. Its links end by what their other ends report. When it is back, its waits begin anew.
+//! there. Its links end by what their other ends report. A port that had a link with it, went down and came up again
+//! stays new: what is there can't be asked. When the switch is back, its waits begin anew.
 //!
 //! A link also ends when several probes in a row did not arrive at its other end, but never because this controller was
 //! late. The sender counts probes that have left, not time, so a shard that a slow policy delays misses nothing. Before
@@ -57,6 +58,7 @@ pub use port::Attachment;
 use port::PortState;
 
 use crate::time::after;
+pub use away::IsAway;
 
 /// How often probes are sent, and how long findings are valid.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +109,10 @@ pub struct Discovery {
     ports: BTreeMap<Location, PortState>,
     /// Switches without a connection: no probe leaves or arrives there, which says nothing about their links.
     suspended: BTreeSet<Dpid>,
+    /// Whether any shard has a switch that is suspended.
+    is_away: IsAway,
+    /// The peers of ports that went down or lost their link, until something else is found there.
+    former_peers: BTreeMap<Location, BTreeSet<Location>>,
     /// Ports that are never probed, because what is attached would forward probes.
     unprobed: BTreeSet<Location>,
     /// What ports may become.
@@ -128,6 +134,8 @@ impl Discovery {
             timing,
             ports: BTreeMap::new(),
             suspended: BTreeSet::new(),
+            is_away: IsAway::default(),
+            former_peers: BTreeMap::new(),
             unprobed: BTreeSet::new(),
             facts: Arc::default(),
             edges: BTreeMap::new(),
@@ -139,6 +147,12 @@ impl Discovery {
     /// Excludes these ports from probing. They are edge ports as soon as they are up.
     pub fn without(self, unprobed: BTreeSet<Location>) -> Discovery {
         Discovery { unprobed, ..self }
+    }
+
+    /// Asks this whether any shard has a switch that is suspended.
+    #[must_use]
+    pub fn asking(self, is_away: IsAway) -> Discovery {
+        Discovery { is_away, ..self }
     }
 
     /// In the place of a controller with this key, if there is one. Its probes that still arrive when a switch has come are
@@ -195,6 +209,7 @@ impl Discovery {
             self.port_down(now, at, out);
         }
         self.edges.retain(|at, _| at.switch != dpid);
+        self.former_peers.retain(|at, _| at.switch != dpid);
     }
 
     /// A port was added, deleted or changed.
@@ -400,6 +415,10 @@ impl Discovery {
     fn port_down(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
         self.edges.remove(&at);
         let Some(port) = self.ports.remove(&at) else { return };
+        let linked = port.attachment.peers();
+        if !linked.is_empty() {
+            self.former_peers.insert(at, linked);
+        }
         for peer in port.peers() {
             out.push(gone(peer, at, now));
         }
@@ -439,6 +458,12 @@ impl Discovery {
                 port.report(at, Anomaly::NoLink, out);
             }
         }
+        let former = self.former_peers.get(&at);
+        if attachment == Attachment::Edge
+            && former.is_some_and(|all| all.iter().any(|peer| self.is_away.ask(peer.switch)))
+        {
+            attachment = Attachment::New;
+        }
         let before = std::mem::replace(&mut port.attachment, attachment.clone());
         if port.is_one_way(now, &self.timing) {
             port.report(at, Anomaly::OneWay, out);
@@ -448,6 +473,11 @@ impl Discovery {
         }
         if attachment == before {
             return;
+        }
+        match &attachment {
+            Attachment::New if !before.peers().is_empty() => drop(self.former_peers.insert(at, before.peers())),
+            Attachment::New => {}
+            _ => drop(self.former_peers.remove(&at)),
         }
         let lost: Vec<Location> = before.peers().difference(&attachment.peers()).copied().collect();
         out.push(DiscoveryOutput::Attachment { at, now: attachment, before });

@@ -3,7 +3,8 @@
 //! Any message shows that the switch is alive. A switch that processes hundreds of flow-mods may be silent for longer
 //! than an echo may take. So while a request is open, only that request's deadline counts. A switch answers in order,
 //! so the time for a request starts when the previous one is answered. A switch that makes progress stays connected
-//! however much it has to do. One that makes none is disconnected after the time for one request.
+//! however much it has to do. One that makes none is disconnected after the time for one request. Before that, one that
+//! does not answer the echo request either is said to be *silent*: what does not come from there says nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub(super) enum Due {
     Nothing,
     /// Send an echo request.
     Echo,
+    /// The switch has not answered that, and a request is open.
+    Silent,
     /// End the session.
     Dead(CloseReason),
 }
@@ -31,6 +34,8 @@ pub(super) struct Keepalive {
     last_received: Time,
     /// When an echo request was sent, if nothing has arrived since.
     echo_sent: Option<Time>,
+    /// Whether the answer to it is overdue, and that was said.
+    is_silent: bool,
     /// The echo request that decides whether this connection is dead, and its deadline.
     challenge: Option<(u32, Time)>,
     /// Open requests of the engine and handlers, oldest first, and when they were sent.
@@ -41,13 +46,30 @@ pub(super) struct Keepalive {
 
 impl Keepalive {
     pub(super) fn new(now: Time) -> Keepalive {
-        Keepalive { last_received: now, echo_sent: None, challenge: None, awaited: VecDeque::new(), progress: now }
+        Keepalive {
+            last_received: now,
+            echo_sent: None,
+            is_silent: false,
+            challenge: None,
+            awaited: VecDeque::new(),
+            progress: now,
+        }
     }
 
-    /// A whole message has arrived.
-    pub(super) fn received(&mut self, now: Time) {
+    /// A whole message has arrived. Returns whether the switch was said to be silent.
+    pub(super) fn received(&mut self, now: Time) -> bool {
+        self.progressed(now);
+        std::mem::take(&mut self.is_silent)
+    }
+
+    /// The switch has read or sent some bytes.
+    pub(super) fn progressed(&mut self, now: Time) {
         self.last_received = now;
         self.echo_sent = None;
+    }
+
+    pub(super) fn said_silent(&mut self) {
+        self.is_silent = true;
     }
 
     pub(super) fn echo_sent(&mut self, now: Time) {
@@ -91,7 +113,7 @@ impl Keepalive {
     /// The next deadline. `is_busy` says that a read of rules is open, which has its own deadline.
     pub(super) fn deadline(&self, deadlines: &Deadlines, is_busy: bool) -> Time {
         let silence = match self.echo_sent {
-            Some(_) if is_busy || !self.awaited.is_empty() => Time(u64::MAX),
+            Some(_) if self.is_silent && (is_busy || !self.awaited.is_empty()) => Time(u64::MAX),
             Some(sent) => after(sent, deadlines.echo),
             None => after(self.last_received, deadlines.idle),
         };
@@ -110,6 +132,7 @@ impl Keepalive {
             return Due::Nothing;
         }
         match self.echo_sent {
+            Some(_) if is_busy || !self.awaited.is_empty() => Due::Silent,
             Some(_) => Due::Dead(CloseReason::EchoTimeout(deadlines.echo)),
             None => Due::Echo,
         }

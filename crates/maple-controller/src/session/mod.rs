@@ -212,7 +212,9 @@ impl Session {
         if let Err(reason) = self.check_header(header) {
             return self.fail(header.xid, reason, bytes, out);
         }
-        self.keepalive.received(now);
+        if self.keepalive.received(now) {
+            out.push(Output::Silent(false));
+        }
         match Message::decode(bytes) {
             Ok((_, message)) => self.dispatch(now, header, message, bytes, out),
             // Nobody needs it, so what can't be read is no answer.
@@ -247,7 +249,7 @@ impl Session {
 
     /// The switch has read or sent some bytes. So it is alive, though it may not have answered yet.
     pub fn on_progress(&mut self, now: Time) {
-        self.keepalive.received(now);
+        self.keepalive.progressed(now);
     }
 
     /// What comes before the hello goes on: it has its whole time again.
@@ -463,6 +465,10 @@ impl Session {
             keepalive::Due::Echo => {
                 self.request(Message::EchoRequest(Vec::new()), out);
                 self.keepalive.echo_sent(now);
+            }
+            keepalive::Due::Silent => {
+                self.keepalive.said_silent();
+                out.push(Output::Silent(true));
             }
             keepalive::Due::Dead(reason) => self.end(reason, out),
         }

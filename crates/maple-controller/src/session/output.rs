@@ -42,6 +42,8 @@ pub enum Output {
     },
     /// The switch answered the echo request of `Session::challenge`.
     Alive,
+    /// The switch has answered no echo request in time, and may do so since a request is open; `false`: it is heard again.
+    Silent(bool),
     /// Count this violation of the protocol, which does not end the session.
     Warning {
         /// The violation.

@@ -152,15 +152,25 @@ fn up(info: SwitchInfo) -> Event {
 
 /// What has changed of a switch's ports.
 pub(super) fn port_changes(before: &[Port], now: &[Port]) -> Vec<PortStatus> {
-    let numbers = |ports: &[Port]| ports.iter().map(|port| port.number).collect::<BTreeSet<PortNo>>();
-    let (old, new) = (numbers(before), numbers(now));
-    let gone = before.iter().filter(|port| !new.contains(&port.number));
+    // Another port may have got the number of one that is gone.
+    let identities = |ports: &[Port]| ports.iter().map(identity).collect::<BTreeSet<_>>();
+    let (old, new) = (identities(before), identities(now));
+    let gone = before.iter().filter(|port| !new.contains(&identity(port)));
     let gone = gone.map(|port| PortStatus { reason: PortReason::Delete, port: port.clone() });
     let others = now.iter().filter(|port| !before.contains(port)).map(|port| PortStatus {
-        reason: if old.contains(&port.number) { PortReason::Modify } else { PortReason::Add },
+        reason: if old.contains(&identity(port)) { PortReason::Modify } else { PortReason::Add },
         port: port.clone(),
     });
     gone.chain(others).collect()
+}
+
+/// What tells a port from another one that gets its number. Open vSwitch gives the switch's own port another address when
+/// ports come and go.
+fn identity(port: &Port) -> (PortNo, [u8; 6], [u8; 16]) {
+    match port.number {
+        PortNo::LOCAL => (port.number, [0; 6], [0; 16]),
+        number => (number, port.hw_addr, port.name_raw),
+    }
 }
 
 #[cfg(test)]
@@ -174,5 +184,16 @@ mod tests {
         let told: Vec<(PortReason, u32)> =
             port_changes(&before, &now).into_iter().map(|status| (status.reason, status.port.number.0)).collect();
         assert_eq!(told, [(PortReason::Delete, 1), (PortReason::Modify, 3), (PortReason::Add, 4)]);
+    }
+
+    #[test]
+    fn a_number_that_another_port_has_now_is_another_port() {
+        let (before, renamed) = (Port::new(PortNo(2), [1; 6], "wire"), Port::new(PortNo(2), [1; 6], "host"));
+        let replaced = Port::new(PortNo(2), [2; 6], "wire");
+        for now in [renamed, replaced] {
+            let told = port_changes(&[before.clone()], &[now.clone()]);
+            let told: Vec<(PortReason, &Port)> = told.iter().map(|status| (status.reason, &status.port)).collect();
+            assert_eq!(told, [(PortReason::Delete, &before), (PortReason::Add, &now)]);
+        }
     }
 }

@@ -74,7 +74,7 @@ use mio::{Events, Poll, Token};
 use rustc_hash::FxHashMap;
 
 use crate::counters::{Counters, FormerCounters};
-use crate::discovery::{Discovery, DiscoveryOutput, PeerMessage};
+use crate::discovery::{Discovery, DiscoveryOutput, IsAway, PeerMessage};
 use crate::handler::{HandlerFactory, Replies};
 use crate::listen::Subscriptions;
 use crate::notice::{Notices, RefusalFilter};
@@ -256,7 +256,7 @@ impl Shard {
             limits: parts.limits,
             listeners,
             tls: parts.tls,
-            registry: parts.registry,
+            registry: Arc::clone(&parts.registry),
             inbox: parts.inbox,
             outgoing: parts.outgoing,
             engine,
@@ -267,7 +267,10 @@ impl Shard {
             load: LoadMonitor::new(parts.balance_period),
             replies: Replies::default(),
             spare_buffer: Vec::new(),
-            discovery: parts.discovery,
+            discovery: parts.discovery.asking(IsAway::by({
+                let registry = Arc::clone(&parts.registry);
+                move |dpid| registry.is_kept(dpid)
+            })),
             is_declared: false,
             notices: parts.notices,
             refusals: RefusalFilter::default(),

@@ -82,6 +82,11 @@ impl Registry {
         self.lock().entry(dpid).or_insert(Owner::Shard(shard));
     }
 
+    /// Whether a shard has this switch, and it has no connection.
+    pub fn is_kept(&self, dpid: Dpid) -> bool {
+        matches!(self.lock().get(&dpid), Some(Owner::Shard(_)))
+    }
+
     /// This shard has the switch no longer. Without effect if a connection has it.
     pub fn forget(&self, dpid: Dpid, shard: ShardId) {
         let mut owners = self.lock();

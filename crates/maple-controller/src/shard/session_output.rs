@@ -75,6 +75,7 @@ impl Shard {
             Output::TableSizes(tables) => self.table_sizes_read(slot, &tables),
             Output::Ports(ports) => self.ports_read(now, slot, &ports),
             Output::Alive => self.answer_claimants(slot, true),
+            Output::Silent(is_silent) => self.set_silent(now, slot, is_silent),
             Output::Warning { warning, first } => self.warn(slot, warning, first),
             Output::Close(reason) => self.close(now, slot, reason),
         }

@@ -104,6 +104,19 @@ impl Shard {
         self.unreachable.switches.insert(dpid, UnreachableSwitch { info, since: now, until });
     }
 
+    /// Nothing comes from a switch that is connected: what discovery does not hear says nothing about the wires.
+    pub(super) fn set_silent(&mut self, now: Time, slot: usize, is_silent: bool) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        let Some(dpid) = connection.dpid.filter(|_| connection.switch.as_ref().is_some_and(|switch| switch.in_use))
+        else {
+            return;
+        };
+        match is_silent {
+            true => self.discovery.suspend(dpid),
+            false => self.discovery.resume(now, dpid, &mut self.discovered),
+        }
+    }
+
     /// Has the engine forget the switches that have been away for too long.
     pub(super) fn forget_unreachable(&mut self, now: Time) {
         if self.unreachable.deadline().is_none_or(|deadline| deadline > now) {

@@ -47,6 +47,49 @@ fn a_neighbour_that_reports_its_port_down_ends_the_link() {
 }
 
 #[test]
+fn a_port_that_led_to_a_switch_without_a_connection_does_not_become_an_edge_port() {
+    let mut world = World::linked();
+    world.forgets = true;
+    world.leaves(2);
+    world.run(SECOND);
+    for _ in 0..3 {
+        world.port_goes(at(1, 1), false);
+        world.attachments.remove(&at(1, 1));
+        world.run(400 * MS);
+        world.port_goes(at(1, 1), true);
+        world.run(30 * SECOND);
+        assert_eq!(world.attachment(at(1, 1)), Attachment::New, "nobody can tell");
+    }
+    world.returns(2);
+    world.run(SECOND);
+    assert!(is_linked(&world), "it is found again");
+    world.run(60 * SECOND);
+    assert!(is_linked(&world));
+}
+
+#[test]
+fn a_port_that_led_to_a_switch_that_is_back_may_be_an_edge_port() {
+    for forgotten in [false, true] {
+        let mut world = World::linked();
+        world.forgets = true;
+        world.leaves(2);
+        world.run(SECOND);
+        world.port_goes(at(1, 1), false);
+        world.attachments.remove(&at(1, 1));
+        world.cut(at(1, 1), at(2, 1));
+        world.port_goes(at(1, 1), true);
+        world.run(30 * SECOND);
+        assert_eq!(world.attachment(at(1, 1)), Attachment::New);
+        match forgotten {
+            true => world.down(2),
+            false => world.returns(2),
+        }
+        world.run(30 * SECOND);
+        assert_eq!(world.attachment(at(1, 1)), Attachment::Edge, "{forgotten}");
+    }
+}
+
+#[test]
 fn a_cable_that_was_moved_meanwhile_is_noticed_when_both_ends_can_tell() {
     let mut world = World::linked();
     world.leaves(2);

@@ -9,6 +9,7 @@ mod links;
 use maple_wire::PortNo;
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 use super::*;
 use crate::time::after as later;
@@ -44,6 +45,8 @@ struct World {
     probe_delay: Duration,
     /// Switches without a connection: no frame leaves or arrives there.
     away: BTreeSet<Dpid>,
+    /// The same for all shards.
+    kept: Arc<Mutex<BTreeSet<Dpid>>>,
     /// A blocked shard: it reads nothing and does nothing.
     blocked: Option<usize>,
     /// Frames that wait for the blocked shard.
@@ -55,9 +58,16 @@ struct World {
 impl World {
     /// This many shards; switch `n` belongs to shard `n % shards`.
     fn new(shards: usize) -> World {
+        let kept = Arc::<Mutex<BTreeSet<Dpid>>>::default();
+        let discovery = |n| {
+            let kept = Arc::clone(&kept);
+            let is_away = IsAway::by(move |dpid| kept.lock().expect("no panic").contains(&dpid));
+            Discovery::new(KEY, Timing::default(), n as u64).asking(is_away)
+        };
         World {
             now: Time(1_000_000_000),
-            shards: (0..shards).map(|n| Discovery::new(KEY, Timing::default(), n as u64)).collect(),
+            shards: (0..shards).map(discovery).collect(),
+            kept,
             wires: BTreeMap::new(),
             bridges: Vec::new(),
             delay: MS,
@@ -130,6 +140,7 @@ impl World {
 
     fn down(&mut self, dpid: u64) {
         let (now, shard) = (self.now, self.shard(Dpid(dpid)));
+        self.kept.lock().expect("no panic").remove(&Dpid(dpid));
         self.with(shard, |discovery, out| discovery.switch_down(now, Dpid(dpid), out));
     }
 
@@ -145,6 +156,7 @@ impl World {
     fn leaves(&mut self, dpid: u64) {
         let shard = self.shard(Dpid(dpid));
         self.away.insert(Dpid(dpid));
+        self.kept.lock().expect("no panic").insert(Dpid(dpid));
         self.shards[shard].suspend(Dpid(dpid));
     }
 
@@ -152,6 +164,7 @@ impl World {
     fn returns(&mut self, dpid: u64) {
         let (now, shard) = (self.now, self.shard(Dpid(dpid)));
         self.away.remove(&Dpid(dpid));
+        self.kept.lock().expect("no panic").remove(&Dpid(dpid));
         self.with(shard, |discovery, out| discovery.resume(now, Dpid(dpid), out));
     }
 

@@ -51,6 +51,26 @@ fn a_request_without_an_answer_ends_the_session_though_echoes_are_answered() {
 }
 
 #[test]
+fn a_switch_that_is_silent_while_a_request_is_open_is_said_to_be_so_once() {
+    let mut peer = Peer::up(Version::Of13);
+    peer.session.on_sent(peer.now, ENGINE_XIDS, &Message::BarrierRequest);
+    let told = |peer: &Peer| -> Vec<bool> {
+        peer.out.iter().filter_map(|output| if let Output::Silent(is) = output { Some(*is) } else { None }).collect()
+    };
+    peer.waits(Duration::from_secs(5));
+    peer.waits(Duration::from_secs(4));
+    assert_eq!(told(&peer), [false; 0]);
+    for _ in 0..10 {
+        peer.waits(Duration::from_secs(1));
+    }
+    assert_eq!(told(&peer), [true]);
+    peer.says(Version::Of13, 0, &packet_in());
+    peer.says(Version::Of13, 0, &packet_in());
+    assert_eq!(told(&peer), [true, false]);
+    assert!(peer.closed().is_none());
+}
+
+#[test]
 fn a_silent_switch_with_a_barrier_to_answer_has_the_time_for_a_request() {
     let mut peer = Peer::up(Version::Of13);
     peer.session.on_sent(peer.now, ENGINE_XIDS, &Message::BarrierRequest);
