@@ -142,8 +142,12 @@ class Controller:
 
     def count(self, name):
         """One of the engine's or the controller's counts."""
+        return self.counts(name)[0]
+
+    def counts(self, *names):
+        """Some of these counts, as of one moment."""
         stats = self.show("stats")
-        return (stats["engine"] | stats["controller"])[name]
+        return [(stats["engine"] | stats["controller"])[name] for name in names]
 
     def rules(self, number):
         """The rules that it believes are on switch `number`, as `ovs-ofctl` prints them, sorted."""

@@ -33,7 +33,8 @@ def installed(maple):
 
 def arrived(maple):
     """How many packets of hosts came to the controller. The switches' own ports talk on the links."""
-    return maple.count("packet_ins") - maple.count("link_packet_ins")
+    every, of_links = maple.counts("packet_ins", "link_packet_ins")
+    return every - of_links
 
 
 @pytest.mark.parametrize("forward", ["flood", "shortest-path"])

@@ -128,7 +128,7 @@ def test_traffic_leaves_the_busy_link_once_and_comes_back_once(controller, lab, 
         return sent >= at_least and links[by] >= 0.7 * sent and links[1 - by] < 10 + 0.1 * sent
 
     def moves():
-        return maple.count("leaves_rerouted") + maple.count("leaves_withdrawn")
+        return sum(maple.counts("leaves_rerouted", "leaves_withdrawn"))
 
     before = moves()
     assert max(moment()) < 20
