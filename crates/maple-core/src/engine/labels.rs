@@ -128,8 +128,12 @@ impl Engine {
         self.with_labels(at.switch, |labels, _, out| labels.close_port(at.port, out));
     }
 
-    /// Advances the quarantine of labels.
+    /// Advances the quarantine of labels. What a switch without a connection has may be used again as long as that is so:
+    /// nothing can be deleted there, and nothing added.
     pub(super) fn expire_labels(&mut self, dpid: Dpid) {
+        if self.is_unreachable(dpid) {
+            return;
+        }
         let now = self.now;
         self.with_labels(dpid, |labels, ids, out| labels.expire(now, ids, out));
     }

@@ -76,6 +76,7 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_some()) else { return };
         switch.unreachable = None;
         switch.tables.resume();
+        self.expire_labels(dpid);
         self.store.change_restoring(|all| all.unreachable.remove(&dpid));
         self.with_hosts(|hosts, now, actions| hosts.resume_switch(now, dpid, actions));
         self.mark_dirty(dpid, Stale::ALL);

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use maple_wire::msg::Message;
-use maple_wire::{Dpid, Version};
+use maple_wire::{Dpid, Field, PortNo, Version};
 
 use super::scripts::{A, B, at, ring, send, shortest, stats, udp};
 use super::{Delivery, Sim};
-use crate::engine::{DropCause, KEPT_MINUTES, Stats};
-use crate::network::Location;
+use crate::engine::{DropCause, Event, InstalledFlow, KEPT_MINUTES, Stats};
+use crate::network::{Hop, Location};
+use crate::policy::{Net, PacketHandle};
 use crate::report::Report;
+use crate::route::Route;
 use crate::state::Write;
 
 const THREE: [Dpid; 3] = [Dpid(1), Dpid(2), Dpid(3)];
@@ -130,6 +132,49 @@ fn a_new_flow_to_a_host_there_uses_the_labels_that_stand() {
     sim.run_for(Duration::from_millis(10));
     let frame = udp(A, B, 2);
     assert_eq!(send(&mut sim, at(1, 3), frame.clone()), [Delivery { at: at(3, 3), frame }]);
+}
+
+#[test]
+fn a_label_that_is_there_is_used_again_however_late() {
+    for version in [Version::Of13, Version::Of10] {
+        let policy = |pkt: &PacketHandle, net: &Net| {
+            let hop = |dpid, port| Hop::new(Dpid(dpid), PortNo(port));
+            if pkt.eth_dst() != B {
+                return shortest(pkt, net);
+            }
+            match pkt.is(Field::UdpDst, 7) || net.var("round").is_some_and(|on| on == true.into()) {
+                true => Route::hops([hop(1, 2), hop(2, 2), hop(3, 3)]),
+                false => Route::hops([hop(1, 1), hop(3, 3)]),
+            }
+        };
+        let mut sim = ring(Arc::new(policy), 3, 2, version);
+        sim.place_host(A, at(1, 3));
+        sim.place_host(B, at(3, 3));
+        send(&mut sim, at(1, 3), udp(A, B, 1));
+        send(&mut sim, at(3, 3), udp(B, A, 1));
+        let go = |sim: &mut Sim, round: bool| {
+            sim.tell(Event::Write(vec![Write::Var { name: "round".into(), value: Some(round.into()) }]));
+            sim.run_for(Duration::from_millis(20));
+        };
+        // Both ways are in use.
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 7)).len(), 1);
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 1)), [to_b()]);
+        sim.lose_connection(Dpid(3));
+        for round in [true, false, true, false, true] {
+            sim.run_for(Duration::from_secs(30));
+            go(&mut sim, round);
+            assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 1)), [to_b()], "{version:?} {round}");
+        }
+        sim.regain_connection(Dpid(3), false);
+        sim.run_for(Duration::from_secs(30));
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 1)), [to_b()]);
+        let labels = sim.switch(Dpid(3)).map_or(0, |switch| {
+            let has_label =
+                |flow: &&InstalledFlow| flow.matching.get(Field::VlanVid).is_some_and(|c| c.value & 0xfff != 0);
+            switch.flows.iter().filter(has_label).count()
+        });
+        assert_eq!(labels, 1, "{version:?}: those that nothing uses are gone");
+    }
 }
 
 #[test]
