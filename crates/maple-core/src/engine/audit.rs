@@ -77,6 +77,11 @@ impl Audits {
     pub fn set_foreign(&mut self, foreign: Vec<(u8, Rule)>) {
         self.foreign = foreign;
     }
+
+    /// The connection has ended: the rules of others stay where they are, and what was said of them.
+    pub fn suspended(self) -> Audits {
+        Audits { judged: self.judged, foreign: self.foreign, ..Audits::default() }
+    }
 }
 
 impl Engine {

@@ -50,7 +50,8 @@ impl Engine {
             self.one_table.remove(&dpid);
         }
         switch.tables.suspend();
-        (switch.pacing, switch.polls, switch.audits) = Default::default();
+        (switch.pacing, switch.polls) = Default::default();
+        switch.audits = std::mem::take(&mut switch.audits).suspended();
         self.stats.new_port_drops += std::mem::take(&mut switch.new_port_packets).len() as u64;
         let questions = switch.rule_counts.take_open();
         let unready: Vec<u64> = switch.labels.unready().collect();

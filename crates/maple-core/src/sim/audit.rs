@@ -126,6 +126,12 @@ fn rules_of_others_that_take_packets_are_reported_once_and_stay() {
     sim.switch(Dpid(1)).expect("a switch").flows.push(foreign[0].clone());
     sim.run_for(2 * PERIOD);
     assert_eq!(counts(&sim).2, 4);
+    // One that is still there when the switch is back is none.
+    sim.lose_connection(Dpid(1));
+    sim.run_for(PERIOD);
+    sim.regain_connection(Dpid(1), false);
+    sim.run_for(3 * PERIOD);
+    assert_eq!(counts(&sim).2, 4);
     assert!(repairs(&sim).is_empty());
 }
 
