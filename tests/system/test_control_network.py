@@ -95,8 +95,8 @@ def test_flows_lose_nothing_while_the_controller_stands_still(controller, lab, p
 
 
 class Relay:
-    """Passes the connections of a switch on to the controller until it is stopped. Then no byte gets through, and neither
-    side is told, as where a firewall forgets a connection."""
+    """Passes the connections of a switch on to the controller until it is stopped. Then no byte gets through, and
+    neither side is told, as where a firewall forgets a connection."""
 
     def __init__(self, port):
         self.port, self.passes, self.sockets = port, threading.Event(), []
@@ -153,7 +153,7 @@ def test_a_switch_that_falls_silent_is_not_dead_either(controller, lab, protocol
 
 
 def test_a_port_that_led_to_a_switch_that_is_away_has_no_hosts(controller, lab, figure):
-    """A cable beside it is pulled and put back. The port became an edge port, and hosts moved there: 896 of 1,793 lost."""
+    """A cable beside it is pulled and put back. It became an edge port, and hosts moved there: 896 of 1,793 lost."""
     maple = controller(POLICY)
     net = lab(Ring(), maple, "OpenFlow13")
     assert net.ping_all()[0] == 0
