@@ -67,7 +67,7 @@ fn incremental_changes_add_up_to_the_current_rules() {
                 let capacity = if random.chance(30) { few } else { HostCapacity::ENDLESS };
                 let held = random.chance(20);
                 let changes = rules.take_changes(capacity, held);
-                assert!(!held || !changes.iter().any(|change| adds_a_host(change)), "seed {seed}: {changes:?}");
+                assert!(!held || !changes.iter().any(adds_a_host), "seed {seed}: {changes:?}");
                 apply(&mut table, changes);
                 let all: BTreeMap<EntryKey, Rule> = rules.rules().map(|rule| (key_of(&rule), rule)).collect();
                 assert_eq!(table, all, "seed {seed}");
