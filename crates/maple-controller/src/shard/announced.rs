@@ -191,7 +191,7 @@ mod tests {
         let (before, renamed) = (Port::new(PortNo(2), [1; 6], "wire"), Port::new(PortNo(2), [1; 6], "host"));
         let replaced = Port::new(PortNo(2), [2; 6], "wire");
         for now in [renamed, replaced] {
-            let told = port_changes(&[before.clone()], &[now.clone()]);
+            let told = port_changes(std::slice::from_ref(&before), std::slice::from_ref(&now));
             let told: Vec<(PortReason, &Port)> = told.iter().map(|status| (status.reason, &status.port)).collect();
             assert_eq!(told, [(PortReason::Delete, &before), (PortReason::Add, &now)]);
         }
