@@ -38,7 +38,7 @@ def test_the_guide_shows_what_the_importers_do(files: list[str], capsys: pytest.
     assert main(["aerleon", "edge.pol", "--definitions", "def", "--lenient"]) == 3
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == (lists, report)
-    assert main(["kubernetes", "shop.yaml"]) == 0
+    assert main(["kubernetes", "shop.yaml", "--client-ports", "32768-60999"]) == 0
     assert capsys.readouterr().out == cluster
     assert main(["faucet", "faucet.yaml"]) == 0
     assert capsys.readouterr().out == ports
@@ -50,7 +50,15 @@ def test_exit_status_and_files(files: list[str], capsys: pytest.CaptureFixture[s
     assert main(["aerleon", "edge.pol", "--definitions", "def", "-o", "one.yaml", "--lenient"]) == 3
     assert Path("one.yaml").read_text() == files[0]
     assert maple.acl("one.yaml")
-    assert main(["kubernetes", "shop.yaml", "-o", "out"]) == 0
+    assert main(["kubernetes", "shop.yaml", "-o", "out"]) == 3, "replies are not covered"
+    assert not Path("out").exists()
+    clients = ["--client-ports", "32768-60999"]
+    assert main(["kubernetes", "shop.yaml", *clients, "-o", "out"]) == 0
+    with pytest.raises(SystemExit):
+        main(["kubernetes", "shop.yaml", "--client-ports", "60999-32768"])
+    assert "such as 32768-60999, not '60999-32768'" in capsys.readouterr().err
+    assert main(["faucet", "faucet.yaml", *clients]) == 1
+    assert "--client-ports: is for kubernetes alone" in capsys.readouterr().err
     assert [path.name for path in Path("out").iterdir()] == ["kubernetes.yaml"]
     assert maple.acl("out/kubernetes.yaml")
     assert main(["faucet", "faucet.yaml", "-o", "campus"]) == 0
@@ -65,7 +73,9 @@ def test_exit_status_and_files(files: list[str], capsys: pytest.CaptureFixture[s
 
 def test_it_runs_as_a_module(files: list[str]) -> None:
     found = subprocess.run(
-        [sys.executable, "-m", "maple.importers", "kubernetes", "shop.yaml"], capture_output=True, text=True
+        [sys.executable, "-m", "maple.importers", "kubernetes", "shop.yaml", "--client-ports", "32768-60999"],
+        capture_output=True,
+        text=True,
     )
     assert (found.returncode, found.stdout) == (0, files[2])
     assert "shop.yaml:1  NetworkPolicy shop/db" in found.stderr

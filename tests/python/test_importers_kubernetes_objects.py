@@ -10,7 +10,7 @@ import pytest
 import yaml
 from acl_form import Packet, evaluator
 from maple.importers import InputError, NotCovered, from_kubernetes
-from test_importers_kubernetes import Object, convert, network_policy, pod
+from test_importers_kubernetes import CLIENTS, Object, convert, network_policy, pod
 
 WEB = pod("web-1", ["10.0.0.1"], labels={"app": "web"}, ports=[{"name": "http", "containerPort": 8080}])
 DB = pod("db-1", ["10.0.0.2", "fd00::2"], labels={"app": "db"})
@@ -39,9 +39,8 @@ def test_names_are_those_of_pods_and_policies() -> None:
         "from": "a_web-1",
         "to": "a_db-1",
         "service": "tcp/5432",
-        "replies": True,
     }
-    assert (replies["name"], replies["source_ports"]) == ("replies-clients", ["32768-60999"])
+    assert (replies["name"], replies["source_ports"]) == ("replies-clients", "32768-60999")
     assert icmp["service"][0] == "icmp/0"
     assert (last["action"], last["to"]) == ("deny", "a_db-1")
 
@@ -56,8 +55,9 @@ def test_neighbours_are_found_and_pings_answered() -> None:
 def test_lists_and_several_files(tmp_path: Path) -> None:
     (tmp_path / "policies.yaml").write_text(yaml.safe_dump_all([FROM_WEB, None]))
     (tmp_path / "pods.yaml").write_text(yaml.safe_dump({"kind": "List", "apiVersion": "v1", "items": [WEB, DB]}))
-    imported = from_kubernetes(tmp_path / "policies.yaml", pods=[tmp_path / "pods.yaml"])
-    assert imported.documents == from_kubernetes([tmp_path / "policies.yaml", tmp_path / "pods.yaml"]).documents
+    policies, pods = tmp_path / "policies.yaml", tmp_path / "pods.yaml"
+    imported = from_kubernetes(policies, pods=[pods], client_ports=CLIENTS)
+    assert imported.documents == from_kubernetes([policies, pods], client_ports=CLIENTS).documents
     assert len(imported.documents[0]["rules"]) == 4
 
 
@@ -74,7 +74,7 @@ def test_pods_that_are_not_on_the_network_are_reported() -> None:
         for finding in convert([WEB, DB, FROM_WEB, host, ended, new, service]).report.findings
         if finding.kind == "note"
     ]
-    parts = ("node's network", "ended", "no status.podIP", "a Service says", "replies to all ports")
+    parts = ("node's network", "ended", "no status.podIP", "a Service says")
     for part, text in zip(parts, notes, strict=True):
         assert part in text
 
@@ -136,12 +136,68 @@ def test_a_policy_that_selects_no_pod_is_noted() -> None:
     assert (found.kind, found.text) == ("note", "selects no pod that has an address in these files; no rules")
 
 
+ISOLATED: Object = {"podSelector": {"matchLabels": {"app": "db"}}, "policyTypes": ["Ingress", "Egress"]}
+BLOCK: list[Object] = [{"ipBlock": {"cidr": "203.0.113.0/24"}}]
+ALL_PORTS: list[Object] = [{"protocol": "TCP"}, {"port": 1, "endPort": 65535}, {"port": 1024, "endPort": 65535}]
+
+
+@pytest.mark.parametrize("clients", [None, CLIENTS])
+@pytest.mark.parametrize("ports", [[port] for port in ALL_PORTS])
+@pytest.mark.parametrize("peers", [BLOCK, None])
+@pytest.mark.parametrize("way", ["egress", "ingress"])
+def test_what_may_leave_lets_nobody_in(
+    way: str, peers: list[Object] | None, ports: list[Object], clients: tuple[int, int] | None
+) -> None:
+    rule: Object = {"ports": ports, **({"to" if way == "egress" else "from": peers} if peers else {})}
+    spec = network_policy("p", {**ISOLATED, way: [rule]})
+    imported = convert([DB, spec], client_ports=clients, lenient=True)
+    decide = evaluator(imported.documents[0])
+    inside, outside = int(ip_address("10.0.0.2")), int(ip_address("203.0.113.9"))
+    from_, to = (inside, outside) if way == "egress" else (outside, inside)
+    assert decide(Packet(4, from_, to, 6, 40000, 2022)) == "allow", "what the policy allows"
+    assert decide(Packet(4, to, from_, 6, 40000, 22)) == "deny", "a connection the other way"
+    assert decide(Packet(4, to, from_, 6, 2022, 22)) == "deny", "from a port of the service, too"
+    assert decide(Packet(4, to, from_, 6, 2022, 40000)) == ("allow" if clients else "deny"), "a reply"
+    kinds = {finding.kind for finding in imported.report.findings}
+    assert kinds == {"converted", "looser" if clients else "not covered"}
+    if clients is None:
+        with pytest.raises(NotCovered, match=r"cluster\.yaml:\d+: .*--client-ports 32768-60999"):
+            convert([DB, spec], client_ports=None)
+
+
+def test_a_name_that_no_port_has_is_noted() -> None:
+    def noted(way: str, peers: Object) -> list[str]:
+        rule = {**peers, "ports": [{"port": "http"}, {"port": "web"}]}
+        selects = {"matchLabels": {"app": "web" if way == "ingress" else "db"}}
+        spec = {"podSelector": selects, "policyTypes": [way.title()], way: [rule]}
+        findings = convert([WEB, DB, network_policy("p", spec)]).report.findings
+        return [finding.text for finding in findings if finding.kind == "note"]
+
+    assert noted("ingress", {}) == ["no pod that the policy selects has a port 'web' (TCP): the name allows nothing"]
+    to_web: Object = {"to": [{"podSelector": {"matchLabels": {"app": "web"}}}]}
+    assert noted("egress", to_web) == ["no pod that the rule leads to has a port 'web' (TCP): the name allows nothing"]
+
+
+def test_templates_and_old_versions_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    for text in ("metadata:\n  name: {{ .Values.name }}\n", 'metadata: {name: "{{ .Values.name }}"}\n'):
+        path.write_text("apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\n" + text)
+        with pytest.raises(InputError, match=r"cluster\.yaml:\d+: .*a template of Helm: give what `helm"):
+            from_kubernetes(path)
+    old = {**FROM_WEB, "apiVersion": "extensions/v1beta1"}
+    with pytest.raises(NotCovered, match=r"v1beta1 NetworkPolicy .* since Kubernetes 1\.16: change apiV"):
+        convert([WEB, DB, old])
+    with pytest.raises(InputError, match=r"there is extensions/v1beta1 NetworkPolicy, v1 Pod"):
+        convert([WEB, DB, old], lenient=True)
+
+
 def test_files_without_pods_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "policies.yaml"
     path.write_text(yaml.safe_dump(FROM_WEB))
     with pytest.raises(InputError, match=r"policies\.yaml: no pods: .*kubectl get pods,namespaces -A -o yaml"):
         from_kubernetes(path)
-    assert from_kubernetes(path, pods=iter([write(tmp_path / "pods.yaml", WEB)])).documents
+    pods = iter([write(tmp_path / "pods.yaml", WEB)])
+    assert from_kubernetes(path, pods=pods).documents
 
 
 def write(path: Path, *objects: Object) -> Path:
@@ -171,6 +227,11 @@ def bad(change: Any) -> list[Object]:
         (lambda s: s["ingress"][0].update(ports=[{"port": 70000}]), r"ingress\[0\]\.ports\.port: ports are 1 to 65535"),
         (lambda s: s["ingress"][0].update(ports=[{"port": "a", "endPort": 3}]), r"endPort needs a number"),
         (lambda s: s["ingress"][0].update(ports=[{"protocol": "ICMP"}]), r"TCP or UDP or SCTP, not ICMP"),
+        (
+            lambda s: s["ingress"][0].update(ports=[{"port": "80"}]),
+            r"port: '80' is no name of a port .*; the number 80 stands without quotes",
+        ),
+        (lambda s: s["ingress"][0].update(ports=[{"port": "Http"}]), r"port: 'Http' is no name of a port"),
         (lambda s: s["ingress"][0].update(ports=80), r"ports: 80 stands where a list is expected"),
         (lambda s: s["ingress"][0].update({"from": [{}]}), r"from: either an ipBlock or selectors"),
         (

@@ -64,8 +64,18 @@ def parser() -> argparse.ArgumentParser:
     text = "a folder, or for one list a file that ends in .yaml; without it lists go to standard output"
     found.add_argument("-o", "--output", type=Path, metavar="OUT", help=text)
     found.add_argument("--definitions", metavar="DIR", help="aerleon: the folder with networks and services")
+    text = "kubernetes: take packets to these ports for replies, such as 32768-60999; looser than the source"
+    found.add_argument("--client-ports", type=port_range, metavar="FIRST-LAST", help=text)
     found.add_argument("--lenient", action="store_true", help="convert the rest where something is not covered")
     return found
+
+
+def port_range(text: str) -> tuple[int, int]:
+    """The first and the last port of `FIRST-LAST`."""
+    first, dash, last = text.partition("-")
+    if not (dash and first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) <= 65535):
+        raise argparse.ArgumentTypeError(f"two ports from 1 to 65535, such as 32768-60999, not {text!r}")
+    return int(first), int(last)
 
 
 def convert(options: argparse.Namespace, report: Report) -> Sequence[Imported]:
@@ -73,11 +83,13 @@ def convert(options: argparse.Namespace, report: Report) -> Sequence[Imported]:
     files: list[str] = options.files
     if options.source == "aerleon" and options.definitions is None:
         raise InputError(Place("--definitions"), "aerleon needs the folder with networks and services")
+    if options.source != "kubernetes" and options.client_ports is not None:
+        raise InputError(Place("--client-ports"), "is for kubernetes alone")
     results: list[Imported] = []
     for part in [files] if options.source == "kubernetes" else [[file] for file in files]:
         try:
             if options.source == "kubernetes":
-                results.append(from_kubernetes(part, lenient=options.lenient))
+                results.append(from_kubernetes(part, client_ports=options.client_ports, lenient=options.lenient))
             elif options.source == "faucet":
                 results.append(from_faucet(part[0], lenient=options.lenient))
             else:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-Kind = Literal["converted", "note", "not covered"]
+Kind = Literal["converted", "note", "looser", "not covered"]
 Document = dict[str, Any]
 
 LEFT_OUT: Final = "left out: stricter"
@@ -81,6 +81,10 @@ class Report:
     def note(self, place: Place, text: str) -> None:
         """Something to know. The answers for packets are those of the source."""
         self.findings.append(Finding("note", place, text))
+
+    def looser(self, place: Place, text: str) -> None:
+        """More passes than the source lets pass, as an option of the conversion asks."""
+        self.findings.append(Finding("looser", place, text))
 
     def not_cover(self, place: Place, text: str, effect: str = "") -> None:
         """The result cannot express this."""

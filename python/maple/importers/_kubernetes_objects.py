@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
@@ -19,6 +20,9 @@ Network = IPv4Network | IPv6Network
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
 MOST_LISTS: Final = 8
 PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
+TEMPLATE: Final = "this is a template of Helm: give what `helm template` makes of it"
+# Names of ports as Kubernetes takes them (RFC 6335, section 5.1).
+PORT_NAME: Final = re.compile(r"(?=.{1,15}$)(?=.*[a-z])(?!.*--)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -104,12 +108,13 @@ class Pod:
 
 @dataclass
 class Cluster:
-    """All objects of the files. `has_pods` is also about pods that are not on the network."""
+    """All objects of the files. `has_pods` is also about pods that are not on the network; `kinds` has versions too."""
 
     pods: list[Pod] = field(default_factory=list)
     has_pods: bool = False
     namespaces: dict[str, dict[str, str]] = field(default_factory=dict)
     policies: list[Policy] = field(default_factory=list)
+    kinds: set[tuple[str, str]] = field(default_factory=set)
 
     def labels(self, namespace: str, selector: Selector, place: Place) -> dict[str, str]:
         """The labels of a namespace.
@@ -129,7 +134,7 @@ def read(files: Iterable[str | Path], report: Report) -> Cluster:
     cluster = Cluster()
     seen: dict[tuple[str, str, str], Place] = {}
     for path in files:
-        for document in _yaml.read(path):
+        for document in _documents(path):
             for found in _flat(document, Place(str(path)), 0):
                 _add(cluster, found, report, seen)
     owners: dict[Address, Pod] = {}
@@ -138,6 +143,30 @@ def read(files: Iterable[str | Path], report: Report) -> Cluster:
             if (owner := owners.setdefault(address, pod)) is not pod:
                 raise InputError(pod.place, f"{address} is also the address of {owner.namespace}/{owner.name}")
     return cluster
+
+
+def _documents(path: str | Path) -> list[object]:
+    try:
+        return _yaml.read(path)
+    except InputError as error:
+        if error.place.line is None:
+            raise
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        if at := next((at for at, line in enumerate(lines, 1) if "{{" in line), None):
+            raise InputError(Place(str(path), at), TEMPLATE) from None
+        raise
+
+
+def _refuse_template(value: object, keys: Keys, field_: str) -> None:
+    """Refuses an object that YAML can read, and that is still to be filled in."""
+    if isinstance(value, str) and "{{" in value:
+        raise InputError(keys.place(field_), f"{value!r}: {TEMPLATE}")
+    if isinstance(value, Keys):
+        for key, of in value.items():
+            _refuse_template(of, value, f"{field_}.{key}")
+    elif isinstance(value, list):
+        for of in value:
+            _refuse_template(of, keys, field_)
 
 
 def _flat(document: object, place: Place, depth: int) -> Iterator[Keys]:
@@ -165,16 +194,20 @@ def _add(cluster: Cluster, keys: Keys, report: Report, seen: dict[tuple[str, str
         get(meta, "namespace", str, f"{kind}.metadata") or "default",
     )
     place = keys.place(f"{kind} {namespace}/{name}" if kind != "Namespace" else f"Namespace {name}")
+    cluster.kinds.add((version, kind))
     if kind not in ("Pod", "Namespace", "NetworkPolicy") or (
         kind == "NetworkPolicy" and version != "networking.k8s.io/v1"
     ):
         if kind.endswith("NetworkPolicy"):
-            report.not_cover(
-                place, f"{version} {kind} is not NetworkPolicy of networking.k8s.io/v1", "read it: stricter or looser"
-            )
+            text = f"{version} {kind} is not NetworkPolicy of networking.k8s.io/v1"
+            if version == "extensions/v1beta1":
+                text += ", which has replaced it with the same fields since Kubernetes 1.16: change apiVersion"
+            report.not_cover(place, text, "read it: stricter or looser")
         else:
             report.note(place, f"a {kind} says nothing about who may talk to whom; skipped")
         return
+    if kind == "NetworkPolicy":
+        _refuse_template([name, namespace, keys.get("spec")], keys, f"{kind} {namespace}/{name}")
     if not name:
         raise InputError(keys.place(f"{kind}.metadata.name"), "the object has no name")
     key = (kind, "" if kind == "Namespace" else namespace, name)
@@ -302,6 +335,10 @@ def _port(item: object, rule: Keys, field_: str) -> Port:
     if port is None:
         return Port(protocol)
     if isinstance(port, str):
+        if not PORT_NAME.fullmatch(port):
+            text = f"{port!r} is no name of a port (a letter, lower case, at most 15 characters)"
+            unquoted = f"; the number {port} stands without quotes" if port.isdecimal() else ""
+            raise InputError(keys.place(f"{field_}.port", "port"), text + unquoted)
         return Port(protocol, name=port)
     number = expect(port, int, keys.place(f"{field_}.port", "port"))
     if not (1 <= number <= 65535 and (last or number) <= 65535):

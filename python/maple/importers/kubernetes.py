@@ -5,9 +5,9 @@ allowed by both: by some rule for what its source sends, if that is isolated, an
 receives. A list has one answer a packet. So each pair of such rules becomes one rule, with the sources, destinations
 and ports that both have, and rules that deny what else isolated pods send or receive follow. The rest is allowed.
 
-Kubernetes lets the replies of an allowed connection pass; rules of switches know no connections. A rule for ports
-has `replies: true`: what comes back from these ports passes. A rule for all ports would let everything pass in the
-other direction. So replies to it are packets to the ports that clients use (`client_ports`).
+Kubernetes lets the replies of an allowed connection pass; rules of switches know no connections. Where a policy would
+not let them pass by themselves, they are not covered: any packet that looks like one could open a connection to a pod
+that is closed. Who gives the ports that clients use (`client_ports`) takes packets to these ports for replies.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from maple.importers import _kubernetes_objects as objects
 from maple.importers._document import (
+    LEFT_OUT,
     Document,
     Imported,
     InputError,
@@ -44,7 +45,7 @@ def from_kubernetes(
     files: str | Path | Iterable[str | Path],
     pods: Iterable[str | Path] = (),
     *,
-    client_ports: tuple[int, int] | None = (32768, 60999),
+    client_ports: tuple[int, int] | None = None,
     name: str = "kubernetes",
     lenient: bool = False,
 ) -> Imported:
@@ -52,13 +53,15 @@ def from_kubernetes(
 
     :param files: YAML files with policies, pods and namespaces; several documents and lists in a file are fine.
     :param pods: more such files, as from `kubectl get pods,namespaces -A -o yaml`. Pods have `status.podIP`.
-    :param client_ports: the first and the last port that clients connect from (Linux: 32768 to 60999). Replies of
-        connections that are allowed to all ports, or by no policy, pass if they are for these ports. `None`: they
-        are dropped.
+    :param client_ports: the first and the last port that clients connect from (Linux: 32768 to 60999). Packets to
+        these ports pass wherever a connection the other way is allowed, whether there is one or not, which is looser
+        than the source: keep servers off these ports. `None`: replies that a policy would not let pass by themselves
+        are not covered.
     :param name: the name of the document.
     :param lenient: leaves out objects that are not covered.
     :raises InputError: an object is wrong.
-    :raises NotCovered: the files hold network policies of other kinds, and `lenient` is not set.
+    :raises NotCovered: the files hold network policies of other kinds, or replies are not covered, and `lenient` is
+        not set.
 
     >>> from maple.importers import from_kubernetes
     >>> imported = from_kubernetes("policies.yaml", pods=["pods.yaml"])  # doctest: +SKIP
@@ -69,7 +72,10 @@ def from_kubernetes(
     paths, pods = [files] if isinstance(files, (str, Path)) else list(files), list(pods)
     cluster = objects.read([*paths, *pods], report)
     if not cluster.policies:
-        raise InputError(Place(", ".join(map(str, paths))), "no NetworkPolicy of networking.k8s.io/v1")
+        report.refuse_unless(lenient)
+        found = ", ".join(f"{version} {kind}" for version, kind in sorted(cluster.kinds)) or "nothing"
+        where = Place(", ".join(map(str, paths)))
+        raise InputError(where, f"no NetworkPolicy of networking.k8s.io/v1; there is {found}")
     if not cluster.has_pods:
         where = Place(", ".join(map(str, [*paths, *pods])))
         raise InputError(where, "no pods: give the output of `kubectl get pods,namespaces -A -o yaml`, too")
@@ -102,13 +108,15 @@ class _Grant:
 class _Conversion:
     def __init__(self, cluster: objects.Cluster, client_ports: tuple[int, int] | None, report: Report) -> None:
         self._cluster, self._report = cluster, report
-        self._clients = [f"{client_ports[0]}-{client_ports[1]}"] if client_ports else None
+        self._clients = f"{client_ports[0]}-{client_ports[1]}" if client_ports else None
         self._pods: dict[Address, Pod] = {address: pod for pod in cluster.pods for address in pod.addresses}
         self._names = Names()
         self._groups: dict[str, list[str]] = {}
         self._rules: list[Document] = []
         self._isolated: dict[str, frozenset[Address]] = {}
         self._grants: dict[str, list[_Grant]] = {}
+        # The parts of the source whose connections have replies that a policy would not let pass.
+        self._with_replies: list[Place] = []
 
     def document(self, name: str) -> Document:
         """The policies as one list."""
@@ -121,6 +129,7 @@ class _Conversion:
         self._allow_one("Egress")
         self._allow_one("Ingress")
         self._allow_replies_by_default()
+        self._report_replies()
         self._deny_rest()
         document: Document = {"version": 1, "name": name, "default": "allow", "fragments": fragments_key(self._rules)}
         used = {name for rule in self._rules for side in ("from", "to") for name in _list(rule.get(side, []))}
@@ -132,6 +141,7 @@ class _Conversion:
         for policy in self._cluster.policies:
             pods = len({self._pods[address].name for address in self._subjects(policy)})
             if pods:
+                self._report_port_names(policy)
                 text = f"{' and '.join(sorted(policy.types))} of {pods} pod{'s' * (pods != 1)}"
                 self._report.converted(policy.place, text)
             else:
@@ -141,6 +151,18 @@ class _Conversion:
                     self._report.note(
                         rules[0].place, f"{direction} is not among the policyTypes; these rules count for nothing"
                     )
+
+    def _report_port_names(self, policy: Policy) -> None:
+        """Names of ports that no receiving pod has allow nothing, which Kubernetes does not say either."""
+        for direction in sorted(policy.types):
+            for grant in self._grants_of(policy, direction):
+                ingress = direction == "Ingress"
+                targets = grant.subjects if ingress else [a for a in self._pods if grant.has_peer(a)]
+                for port in grant.ports or ():
+                    if port.name is not None and not any(_ranges((port,), self._pods[target]) for target in targets):
+                        whose = "that the policy selects" if ingress else "that the rule leads to"
+                        text = f"no pod {whose} has a port {port.name!r} ({port.protocol}): the name allows nothing"
+                        self._report.note(grant.place, text)
 
     def _subjects(self, policy: Policy) -> frozenset[Address]:
         return self._addresses(
@@ -178,10 +200,7 @@ class _Conversion:
                 if not sources:
                     continue
                 for ports, group in self._by_ports(targets, egress.ports, ingress.ports):
-                    place = f"{egress.place.source}, {ingress.place.source}"
-                    self._allow(
-                        f"{egress.label}+{ingress.label}", place, self._listed(sources), self._listed(group), ports
-                    )
+                    self._allow([egress, ingress], self._listed(sources), self._listed(group), ports)
 
     def _allow_one(self, direction: str) -> None:
         """Between isolated pods and those that are not isolated: what one rule allows."""
@@ -191,21 +210,21 @@ class _Conversion:
             if direction == "Ingress":
                 from_ = self._peers(grant, closed, peers)
                 for ports, group in self._by_ports(grant.subjects, grant.ports) if from_ else ():
-                    self._allow(grant.label, grant.place.source, from_, self._listed(group), ports)
+                    self._allow([grant], from_, self._listed(group), ports)
             else:
                 self._allow_egress(grant, closed, peers)
 
     def _allow_egress(self, grant: _Grant, closed: frozenset[Address], peers: list[Address]) -> None:
         """Named ports are those of the receiving pods; hosts outside have none."""
-        from_, place = self._listed(grant.subjects), grant.place.source
+        from_ = self._listed(grant.subjects)
         numbered = None if grant.ports is None else tuple(port for port in grant.ports if port.name is None)
         if numbered is None or numbered:
             to = self._peers(grant, closed, peers)
             if to:
-                self._allow(grant.label, place, from_, to, _ranges(numbered, None))
+                self._allow([grant], from_, to, _ranges(numbered, None))
         named = tuple(port for port in grant.ports or () if port.name is not None)
         for ports, group in self._by_ports(peers, named) if named else ():
-            self._allow(grant.label, place, from_, self._listed(group), ports)
+            self._allow([grant], from_, self._listed(group), ports)
 
     def _by_ports(
         self, targets: Iterable[Address], *wanted: tuple[Port, ...] | None
@@ -250,19 +269,39 @@ class _Conversion:
                 found.append(name)
         return found
 
-    def _allow(self, name: str, place: str, from_: list[str], to: list[str], ports: Ranges | None) -> None:
-        if ports is not None:
-            self._rule(name, from_, to, service=one_or_list(map(_text, ports)), replies=True, comment=place)
-            return
-        self._rule(name, from_, to, comment=place)
-        self._allow_replies(f"{name}.replies", place, from_, to)
+    def _allow(self, grants: list[_Grant], from_: list[str], to: list[str], ports: Ranges | None) -> None:
+        name, comment = "+".join(grant.label for grant in grants), ", ".join(grant.place.source for grant in grants)
+        service = None if ports is None else [*map(_text, ports)]
+        self._rule(name, from_, to, **({"service": one_or_list(service)} if service else {}), comment=comment)
+        self._allow_replies(f"{name}.replies", [grant.place for grant in grants], comment, from_, to, service)
 
-    def _allow_replies(self, name: str, place: str, from_: list[str], to: list[str]) -> None:
-        """Replies of connections to all ports: packets for the ports of clients."""
+    def _allow_replies(
+        self, name: str, places: list[Place], comment: str, from_: list[str], to: list[str], service: list[str] | None
+    ) -> None:
+        """Replies of connections, where a policy would not let them pass: packets for the ports of clients."""
+        if not (self._reach(from_, self._isolated["Ingress"]) or self._reach(to, self._isolated["Egress"])):
+            return
+        self._with_replies += places
         if self._clients is not None:
-            comment = f"{place}: replies to the ports of clients"
-            ports = self._clients
-            self._rule(name, from_, to, service=TRANSPORTS, source_ports=ports, replies=True, comment=comment)
+            self._rule(
+                name,
+                from_,
+                to,
+                service=one_or_list(service or TRANSPORTS),
+                source_ports=self._clients,
+                replies=True,
+                comment=f"{comment}: replies to the ports of clients",
+            )
+
+    def _reach(self, names: list[str], addresses: frozenset[Address]) -> bool:
+        """Whether one of the addresses is meant by the names of groups, networks and addresses."""
+        items = [self._groups.get(name, [name]) for name in names]
+        return any(
+            any(address in ip_network(item) for item in of if not item.startswith("!"))
+            and not any(address in ip_network(item[1:]) for item in of if item.startswith("!"))
+            for of in items
+            for address in addresses
+        )
 
     def _rule(self, name: str, from_: list[str], to: list[str], **rest: Any) -> None:
         """Allows something, unless no packet can have these ends: one is empty, or no version of IP is in both."""
@@ -290,16 +329,24 @@ class _Conversion:
                 self._groups[group] = far
             other = [group] if group in self._groups else list(ANY)
             sides = (self._listed(pods), other) if name == "clients" else (other, self._listed(pods))
-            self._allow_replies(f"replies-{name}", "no policy concerns these connections", *sides)
+            comment = "no policy concerns these connections"
+            self._allow_replies(f"replies-{name}", [self._cluster.policies[0].place], comment, *sides, None)
+
+    def _report_replies(self) -> None:
+        for place in dict.fromkeys(self._with_replies):
+            if self._clients is None:
+                text = (
+                    "connections have replies that isolated pods don't get or send: rules of switches know no "
+                    "connections; `--client-ports 32768-60999` takes what is sent to these ports for replies"
+                )
+                self._report.not_cover(place, text, LEFT_OUT)
+            else:
+                text = f"packets to the ports {self._clients} pass as replies, whether there is a connection or not"
+                self._report.looser(place, text)
 
     def _deny_rest(self) -> None:
         if not any(self._isolated.values()):
             return
-        which = (
-            f"pass to the ports {self._clients[0]} only" if self._clients else "are dropped, as client_ports is None"
-        )
-        text = f"replies to all ports, and of connections that no policy concerns, {which}"
-        self._report.note(self._cluster.policies[0].place, text)
         text = "NetworkPolicy does not speak of ICMP: errors, answers, neighbour discovery"
         self._rules.append({"action": "allow", "name": self._names.unique("icmp"), "service": ICMP, "comment": text})
         for direction, side in (("Egress", "from"), ("Ingress", "to")):
