@@ -132,7 +132,7 @@ def _load(path: Path, sections: dict[str, Keys], outer: list[Path]) -> None:
     """Adds the sections of a file. Faucet lets included files add to what the including one has, and override it."""
     if path.resolve() in outer:
         raise InputError(Place(str(path)), "the file includes itself")
-    documents = _yaml.read(path)
+    documents = _yaml.read(path, "1.2")
     if len(documents) != 1 or not isinstance(documents[0], Keys):
         raise InputError(Place(str(path)), "the file is not one mapping")
     keys = documents[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from maple.importers._document import InputError, Place
 
@@ -41,9 +41,42 @@ class Items(list[Any]):
 MOST_NESTED: Final = 100
 
 
-def read(path: str | Path) -> list[Any]:
+class _Loader(yaml.SafeLoader):
+    """Reads YAML 1.2 as ruamel.yaml does: `010` is ten, `10:20` and `yes` are text, `0o10` is eight."""
+
+    def construct_int(self, node: yaml.ScalarNode) -> int:
+        text = str(self.construct_scalar(node)).replace("_", "").lower()
+        sign, digits = (-1 if text[0] == "-" else 1), text.lstrip("+-")
+        base = {"0b": 2, "0o": 8, "0x": 16}.get(digits[:2], 10)
+        return sign * int(digits if base == 10 else digits[2:], base)
+
+
+def _resolve(kind: str, pattern: str, first: str) -> None:
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(f"^(?:{pattern})$"), list(first))
+
+
+# Dates, `null` and `<<` are the same in both versions.
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in ("bool", "int", "float")]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_resolve("bool", "true|True|TRUE|false|False|FALSE", "tTfF")
+_resolve(
+    "float",
+    r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
+    r"|[-+]?\.[0-9_]+(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+    "-+0123456789.",
+)
+_resolve("int", "[-+]?0b[0-1_]+|[-+]?0o?[0-7_]+|[-+]?[0-9_]+|[-+]?0x[0-9a-fA-F_]+", "-+0123456789")
+_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
+
+_LOADERS: Final = {"1.1": yaml.SafeLoader, "1.2": _Loader}
+
+
+def read(path: str | Path, version: Literal["1.1", "1.2"] = "1.1") -> list[Any]:
     """The documents of a YAML file. Mappings are :class:`Keys`, lists :class:`Items`.
 
+    :param version: of YAML, which the program reads that the file is for.
     :raises InputError: the file cannot be read, is no YAML, has a key twice, or is nested too deeply.
     """
     file = str(path)
@@ -52,7 +85,7 @@ def read(path: str | Path) -> list[Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(Place(file), f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _LOADERS[version](text)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise InputError(Place(file, line), f"no YAML: the character {error.character:#x} is not allowed") from None
