@@ -141,7 +141,7 @@ def rules(folder: Path, *items: str, **options: Any) -> list[dict[str, Any]]:
 
 RULES = {
     "actions: {allow: 1}": {"action": "pass"},
-    "dl_type: 0x86dd, actions: {}": {"action": "deny", "ethertype": "ipv6"},
+    "dl_type: 0x86dd, actions: {allow: 0}": {"action": "deny", "ethertype": "ipv6"},
     "dl_src: '0E:00:00:00:00:01', actions: {allow: 1}": {"action": "pass", "from": "0e:00:00:00:00:01"},
     "eth_type: 0x88cc, actions: {allow: 0}": {"action": "deny", "ethertype": 0x88CC},
     "dl_type: '0x800', nw_proto: 17, udp_src: 67, udp_dst: 68": {
@@ -150,8 +150,9 @@ RULES = {
         "source_ports": [67],
         "ethertype": "ipv4",
     },
-    "nw_src: 10.0.0.1, ipv4_dst: 10.1.2.3/255.255.0.0, actions: {allow: 1}": {
+    "dl_type: 0x800, nw_src: 10.0.0.1, ipv4_dst: 10.1.2.3/255.255.0.0, actions: {allow: 1}": {
         "action": "pass",
+        "ethertype": "ipv4",
         "from": "10.0.0.1",
         "to": "10.1.0.0/16",
     },
@@ -162,7 +163,17 @@ RULES = {
     },
     "dl_type: 0x800, nw_proto: 47, actions: {allow: 1}": {"action": "pass", "service": "ip/47", "ethertype": "ipv4"},
     "vlan_vid: 20, actions: {allow: 1}": {"action": "pass", "vlan": 20},
-    "tcp_src: 80, actions: {allow: 1}": {"action": "pass", "service": "tcp", "source_ports": [80]},
+    "dl_type: 0x86dd, nw_proto: 6, tcp_src: 80, actions: {allow: 1}": {
+        "action": "pass",
+        "service": "tcp",
+        "source_ports": [80],
+        "ethertype": "ipv6",
+    },
+    "dl_src: 'E:0:0:F:2:3', dl_dst: 0e00.000f.0204": {
+        "action": "deny",
+        "from": "0e:00:00:0f:02:03",
+        "to": "0e:00:00:0f:02:04",
+    },
     "actions: {mirror: tap}": {"action": "pass", "mirror": "7:2"},
     "actions: {allow: 1, output: {port: 2}}": {"action": "pass", "mirror": "7:2"},
     "actions: {allow: 1, output: [{port: tap}]}": {"action": "pass", "mirror": "7:2"},
@@ -178,9 +189,11 @@ UNCOVERED = {
     "vlan_pcp: 3, actions: {allow: 1}": [],
     "vlan_pcp: 3, dl_type: 0x800, actions: {allow: 0}": [{"action": "deny", "ethertype": "ipv4"}],
     "eth_dst: '01:00:5e:00:00:00/ff:ff:ff:00:00:00', actions: {allow: 1}": [],
-    "ipv4_src: 10.0.0.1/255.0.255.0, actions: {allow: 1}": [],
-    "tcp_dst: 80/0xfff0, actions: {allow: 0}": [{"action": "deny"}],
-    "eth_src: '0e:00:00:00:00:01', ipv4_src: 10.0.0.1, actions: {allow: 1}": [],
+    "dl_type: 0x800, ipv4_src: 10.0.0.1/255.0.255.0, actions: {allow: 1}": [],
+    "dl_type: 0x800, nw_proto: 6, tcp_dst: 80/0xfff0, actions: {allow: 0}": [
+        {"action": "deny", "service": "tcp", "ethertype": "ipv4"}
+    ],
+    "dl_type: 0x800, eth_src: '0e:00:00:00:00:01', ipv4_src: 10.0.0.1, actions: {allow: 1}": [],
     "actions: {output: {port: 2}}": [{"action": "deny"}],
     "actions: {output: {failover: {group_id: 1, ports: [1, 2]}}}": [{"action": "deny"}],
     "actions: {allow: 1, output: {set_fields: [{eth_dst: '0e:00:00:00:00:01'}]}}": [{"action": "deny"}],
@@ -198,10 +211,41 @@ def test_rules_that_are_not_covered_become_stricter(tmp_path: Path, text: str, l
     assert rules(tmp_path, text, lenient=True) == left
 
 
+REFUSED = {
+    "tcp_dst: 80, actions: {allow: 1}": "tcp_dst needs nw_proto 6",
+    "dl_type: 0x800, tcp_dst: 80, actions: {allow: 0}": "tcp_dst needs nw_proto 6",
+    "nw_proto: 6, tcp_dst: 80, actions: {allow: 1}": "nw_proto needs dl_type 0x800 or 0x86dd",
+    "nw_src: 10.0.0.1": "nw_src needs dl_type 0x800",
+    "dl_type: 0x86dd, nw_src: 10.0.0.1": "nw_src needs dl_type 0x800",
+    "dl_type: 0x800, nw_proto: 17, tcp_dst: 80": "tcp_dst needs nw_proto 6",
+    "dl_type: 0x800, nw_proto: 58, icmpv6_type: 1": "icmpv6_type is of another version of IP than dl_type",
+    "dl_type: 0x806, nw_proto: 6": "nw_proto needs dl_type 0x800 or 0x86dd",
+}
+
+
+@pytest.mark.parametrize("text, lacks", REFUSED.items(), ids=REFUSED)
+def test_rules_that_switches_refuse_from_faucet_are_left_out(tmp_path: Path, text: str, lacks: str) -> None:
+    """Faucet's checker takes them, and Open vSwitch answers OFPBMC_BAD_PREREQ: the rest of the list decides."""
+    acls = f"    - rule: {{{text}}}\n    - rule: {{actions: {{allow: 1}}}}"
+    imported = convert(tmp_path, switch("1: {native_vlan: 10, acl_in: a}", acls))
+    found = imported.documents[0]["rules"]
+    assert [(rule["name"], rule["action"]) for rule in found] == [("a-2", "pass"), ("a-end", "deny")]
+    notes = [(note.place.line, note.text) for note in imported.report.findings if note.kind == "note"]
+    assert notes == [(3, f"switches refuse this rule of Faucet's: {lacks}; left out, as there")]
+
+
+def test_what_faucet_takes_for_ports(tmp_path: Path) -> None:
+    text = (
+        "dps: {s: {dp_id: 7, interfaces: {0xfffffffe: {native_vlan: 10}},"
+        " interface_ranges: {'1-2,port8': {native_vlan: 10}}}}"
+    )
+    assert [*convert(tmp_path, text).network["switches"]["7"]["ports"]] == ["1", "2", "8", "4294967294"]
+
+
 def test_lists_of_a_port_follow_each_other_and_ports_share_rules(tmp_path: Path) -> None:
     text = switch(
         "1: {acls_in: [a, b]}, 2: {acls_in: [a, b]}, 3: {acls_in: [b]}",
-        "    - {tcp_dst: 1}\n  b:\n    - {actions: {allow: 1}}",
+        "    - {dl_type: 0x800, nw_proto: 6, tcp_dst: 1}\n  b:\n    - {actions: {allow: 1}}",
     )
     found = convert(tmp_path, text).documents[0]["rules"]
     assert [(rule["name"], rule["at"]) for rule in found] == [

@@ -27,7 +27,11 @@ from test_importers_faucet import convert, switch
             r":3: acls\.a\[1\]\.tcp_dest: unknown key; did you mean tcp_dst\?",
         ),
         (switch("1: {acl_in: a}", "    - {actions: {alow: 1}}"), r"actions\.alow: unknown key; did you mean allow\?"),
-        (switch("1: {acl_in: a}", "    - {nw_proto: 17, tcp_dst: 1}"), r"tcp_dst does not go with ip_proto 17"),
+        (
+            switch("1: {acl_in: a}", "    - {dl_type: 0x800, actions: {}}"),
+            r":3: acls\.a\[1\]\.actions: the rule has no actions; Faucet refuses that",
+        ),
+        (switch("1: {}", rest="").replace("interfaces", "interface_ranges").replace("1:", "'4-2':"), "4-2 is no range"),
         (switch("1: {acl_in: a}", "    - {ipv4_src: 10.0.0.300}"), r"ipv4_src: '10\.0\.0\.300'"),
         (switch("1: {acl_in: a}", "    - {tcp_dst: 70000}"), r"tcp_dst is a number from 0 to 65535"),
         (switch("1: {acl_in: a}", "    - {actions: {mirror: 9}}"), r"s has no port 9"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Any, Final
@@ -34,6 +35,14 @@ ADDRESSES: Final = {
     "eth_dst": "to",
     "ipv4_dst": "to",
     "ipv6_dst": "to",
+}
+# What a field needs beside it (OpenFlow 1.3.5 §7.2.3.8): Faucet sends rules without it, and switches refuse them.
+NEEDS: Final[dict[str, tuple[str, tuple[int, ...]]]] = {
+    **{f"ipv4_{side}": ("eth_type", (0x800,)) for side in ("src", "dst")},
+    **{f"ipv6_{side}": ("eth_type", (0x86DD,)) for side in ("src", "dst")},
+    "ip_proto": ("eth_type", (0x800, 0x86DD)),
+    **{name: ("ip_proto", (proto,)) for name, (proto, _) in PORTS.items()},
+    **{name: ("ip_proto", (proto,)) for name, proto in ICMP.items()},
 }
 CONVERTED: Final = {"eth_type", "ip_proto", "vlan_vid", *PORTS, *ICMP, *ADDRESSES}
 # Fields that a list of Faucet may ask for, and one of Maple may not.
@@ -100,6 +109,8 @@ def _rule(keys: Keys, name: str, at: Place, report: Report) -> Rule | None:
     }
     known = {*CONVERTED, *NOT_COVERED, *OLD, "actions", "cookie", "description"}
     refuse_unknown(keys, known | {"rule"}, at.field)
+    if "actions" in keys and not keys["actions"]:
+        raise InputError(keys.place(f"{at.field}.actions", "actions"), "the rule has no actions; Faucet refuses that")
     rule = Rule(False, name, at, comment=str(keys.get("description") or ""))
     before = len(report.not_covered)
     _actions(rule, mapping(keys, "actions", at.field), at, report)
@@ -111,8 +122,13 @@ def _rule(keys: Keys, name: str, at: Place, report: Report) -> Rule | None:
     for side in ("src", "dst"):
         if f"eth_{side}" in values and ({f"ipv4_{side}", f"ipv6_{side}"} & set(values)):
             missing.append((values.pop(f"eth_{side}")[0], "a rule names a MAC or an IP address of one side, not both"))
-    if {"eth_type", "ip_proto"} <= set(values) and _number(values["eth_type"][1], at) not in (0x800, 0x86DD):
-        raise InputError(at, "ip_proto needs dl_type 0x800 or 0x86dd")
+    if lacks := _lacks(values, at):
+        with suppress(_NoMatch):
+            _match(
+                rule, {field_: value for field_, (_, value) in values.items()}, at
+            )  # wrong values are errors here, too
+        report.note(at, f"switches refuse this rule of Faucet's: {lacks}; left out, as there")
+        return None
     for key, text in missing:
         report.not_cover(keys.place(f"{at.field}.{key}", key), text, effect)
     if missing and rule.allow:
@@ -125,6 +141,19 @@ def _rule(keys: Keys, name: str, at: Place, report: Report) -> Rule | None:
     if len(report.not_covered) == before:
         report.converted(at, "allow" if rule.allow else "deny")
     return rule
+
+
+def _lacks(values: dict[str, tuple[object, Any]], at: Place) -> str:
+    """Which field lacks what it needs beside it; nothing if none does."""
+    for name, (key, _) in values.items():
+        other, needed = NEEDS.get(name, (None, ()))
+        if other and (other not in values or _number(values[other][1], at) not in needed):
+            named = {"eth_type": "dl_type", "ip_proto": "nw_proto"}[other]
+            wanted = " or ".join(hex(value) if other == "eth_type" else str(value) for value in needed)
+            return f"{key} needs {named} {wanted}"
+        if name in ICMP and _number(values["eth_type"][1], at) != (0x800 if ICMP[name] == 1 else 0x86DD):
+            return f"{key} is of another version of IP than dl_type"
+    return ""
 
 
 def _actions(rule: Rule, actions: Keys, at: Place, report: Report) -> None:
@@ -171,8 +200,6 @@ def _match(rule: Rule, values: Document, at: Place) -> None:
     numbers = {name: _number(values[name], at) for name in (*PORTS, *ICMP) if name in values}
     for name, value in numbers.items():
         own = PORTS[name][0] if name in PORTS else ICMP[name]
-        if proto not in (None, own):
-            raise InputError(at, f"{name} does not go with ip_proto {proto}")
         number(value, 0, 65535 if name in PORTS else 255, name, at)
         proto, service = own, PROTOCOLS[own]
     for name, value in numbers.items():

@@ -18,6 +18,7 @@ Interface = IPv4Interface | IPv6Interface
 
 FAUCET_MAC: Final = "0e:00:00:00:00:01"
 MOST_PORT: Final = 0xFFFFFF00
+LOCAL: Final = 0xFFFFFFFE
 
 
 @dataclass
@@ -244,24 +245,38 @@ def _interfaces(keys: Keys, field_: str) -> list[tuple[int, str, Keys]]:
     for key, value in interfaces.items():
         place = interfaces.place(f"{field_}.interfaces.{key}", key)
         port = Keys(interfaces.file, interfaces.lines[key]) if value is None else expect(value, Keys, place)
-        at = number(port.get("number", key), 1, MOST_PORT, "a port", place)
+        at = port.get("number", key)
+        at = at if at == LOCAL else number(at, 1, MOST_PORT, "a port", place)
         if at in found:
             raise InputError(place, f"port {at} stands here twice")
         found[at] = (str(port.get("name", key)), port)
+    ranged: set[int] = set()
     for key, value in ranges.items():
         place = ranges.place(f"{field_}.interface_ranges.{key}", key)
         port = expect(value, Keys, place)
-        if not re.fullmatch(r"\d{1,10}(-\d{1,10})?(\s*,\s*\d{1,10}(-\d{1,10})?)*", str(key)):
-            raise InputError(place, "ranges are such as 1-6,8")
-        for part in str(key).split(","):
-            low, _, high = part.strip().partition("-")
-            first, last = (number(int(text), 1, MOST_PORT, "a port", place) for text in (low, high or low))
-            if not first <= last <= first + 65535:
-                raise InputError(place, f"{part.strip()} is no range of ports")
-            for at in range(first, last + 1):
-                name, own = found.get(at, (str(at), port))
-                found[at] = (name, own if own is port else _with_defaults(own, port))
+        for at in _range(str(key), place):
+            if at in ranged:
+                raise InputError(place, f"port {at} is in two ranges")
+            ranged.add(at)
+            name, own = found.get(at, (str(at), port))
+            found[at] = (name, own if own is port else _with_defaults(own, port))
     return [(at, name, port) for at, (name, port) in found.items()]
+
+
+def _range(text: str, place: Place) -> list[int]:
+    """The ports of a range such as `1-6,8`. As Faucet, which takes the numbers out of any text."""
+    ports: set[int] = set()
+    rest = text
+    for part in re.findall(r"\d+-\d+", text):
+        first, last = (number(int(end[:11]), 1, MOST_PORT, "a port", place) for end in part.split("-"))
+        if not first < last <= first + 65535:
+            raise InputError(place, f"{part} is no range of ports")
+        ports.update(range(first, last + 1))
+        rest = rest.replace(part, "")
+    ports.update(number(int(at[:11]), 1, MOST_PORT, "a port", place) for at in re.findall(r"\d+", rest))
+    if not ports:
+        raise InputError(place, "ranges are such as 1-6,8")
+    return sorted(ports)
 
 
 def _with_defaults(own: Keys, defaults: Keys) -> Keys:
