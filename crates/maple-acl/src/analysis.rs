@@ -1,8 +1,10 @@
-//! What is odd about a list: rules that never match, twins, conflicts, and what does not hold for fragments.
+//! What is odd about a list: rules that never match, twins, conflicts, replies that may open connections, and
+//! what does not hold for fragments.
 
 use maple_core::access::AccessAction;
+use maple_wire::Field;
 
-use crate::cube::{Cube, Found};
+use crate::cube::{BUDGET, Cube, Found};
 use crate::error::Place;
 use crate::form::Expectation;
 use crate::fragments;
@@ -30,6 +32,8 @@ pub enum FindingKind {
     Conflict,
     /// The rule denies by what fragments lack, and another one allows them.
     Fragments,
+    /// What the rule takes for replies may open connections to ports of servers.
+    Replies,
     /// The search gave up: whether packets reach the rule is not known.
     Unknown,
 }
@@ -45,6 +49,9 @@ pub struct FragmentNote {
     pub got: (AccessAction, String),
 }
 
+/// The ports that clients connect from: those of Linux, and those that RFC 6335 §6 calls dynamic.
+const CLIENTS: (u128, u128) = (32_768, 65_535);
+
 /// The most rules that a finding names.
 const NAMED: usize = 3;
 
@@ -56,32 +63,87 @@ impl FindingKind {
             FindingKind::Shadowed => "shadowed",
             FindingKind::Conflict => "conflict",
             FindingKind::Fragments => "fragments",
+            FindingKind::Replies => "replies",
             FindingKind::Unknown => "unknown",
         }
     }
 
     /// Whether something is certainly wrong.
     pub fn is_error(self) -> bool {
-        matches!(self, FindingKind::Redundant | FindingKind::Shadowed | FindingKind::Fragments)
+        matches!(self, FindingKind::Redundant | FindingKind::Shadowed | FindingKind::Fragments | FindingKind::Replies)
     }
 }
 
 impl List {
     /// What is odd about its rules, in their order.
     pub fn findings(&self) -> Vec<Finding> {
+        let by_rule = self.entries_by_rule();
+        let of_rule = |(rule, entries): (usize, &Vec<usize>)| {
+            let odd = self.finding(rule, entries);
+            let matches = odd.as_ref().is_none_or(|odd| odd.kind == FindingKind::Conflict);
+            let fragments = if matches { self.fragments_pass(rule, entries) } else { None };
+            odd.into_iter().chain(fragments).chain(self.replies_open(rule, entries))
+        };
+        by_rule.iter().enumerate().flat_map(of_rule).collect()
+    }
+
+    /// The rules that let packets in as replies which may open connections: what anybody should know before the list is
+    /// used.
+    pub fn open_replies(&self) -> Vec<Finding> {
+        let by_rule = self.entries_by_rule();
+        by_rule.iter().enumerate().filter_map(|(rule, entries)| self.replies_open(rule, entries)).collect()
+    }
+
+    fn entries_by_rule(&self) -> Vec<Vec<usize>> {
         let mut by_rule: Vec<Vec<usize>> = vec![Vec::new(); self.rules().len()];
         for at in 0..self.entries().len() {
             if let RuleRef::Rule(rule) = self.rule_of(at) {
                 by_rule[rule].push(at);
             }
         }
-        let of_rule = |(rule, entries): (usize, &Vec<usize>)| {
-            let odd = self.finding(rule, entries);
-            let matches = odd.as_ref().is_none_or(|odd| odd.kind == FindingKind::Conflict);
-            let fragments = if matches { self.fragments_pass(rule, entries) } else { None };
-            odd.into_iter().chain(fragments)
-        };
-        by_rule.iter().enumerate().flat_map(of_rule).collect()
+        by_rule
+    }
+
+    /// A rule whose replies are a way in: a packet from a port that clients use to one of a server, which nothing else
+    /// allows.
+    fn replies_open(&self, rule: usize, entries: &[usize]) -> Option<Finding> {
+        if self.rules()[rule].action != AccessAction::Allow {
+            return None;
+        }
+        let replies: Vec<usize> = entries.iter().copied().filter(|at| self.entries()[*at].is_reply).collect();
+        let packet = replies.iter().find_map(|at| self.opens(*at, &replies))?;
+        let text = format!(
+            "{} lets in more than replies: {packet} passes, whether there was a request or not, and may open a \
+             connection; name the ports of the service, or those of its clients (`source_ports: 32768-60999`)",
+            self.describe(RuleRef::Rule(rule))
+        );
+        Some(Finding { place: self.rules()[rule].place, kind: FindingKind::Replies, text })
+    }
+
+    /// Packets of an entry for replies that open a connection from a port of clients, and that the list would not allow
+    /// without these entries.
+    fn opens(&self, at: usize, replies: &[usize]) -> Option<Cube> {
+        let cube = &self.entries()[at].cube;
+        let transports = [(6, Field::TcpSrc, Field::TcpDst), (17, Field::UdpSrc, Field::UdpDst)];
+        transports.into_iter().find_map(|(protocol, from, to)| {
+            let cube = match cube.get(Field::EthType) {
+                Some(_) => cube.clone(),
+                None => cube.clone().is(Field::EthType, 0x800)?,
+            };
+            let (lo, hi) = CLIENTS;
+            let part = cube.is(Field::IpProto, protocol)?.with(from, lo, hi)?.with(to, 1, lo - 1)?;
+            let others = self.overlapping(&part, self.entries().len()).into_iter();
+            let (mut found, mut budget) = (None, BUDGET);
+            part.divide(others.filter(|(other, _)| !replies.contains(other)), &mut budget, &mut |piece, other| {
+                let is_after = other.is_none_or(|other| other > at);
+                let rule = self.rule_of(other.unwrap_or(self.entries().len()));
+                if is_after && self.action(rule) != AccessAction::Allow {
+                    found = Some(piece);
+                }
+                found.is_none()
+            });
+            found
+        })
     }
 
     /// A rule that denies packets whose fragments another one allows.

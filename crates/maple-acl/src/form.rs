@@ -75,6 +75,14 @@ pub struct Entry {
     pub cube: Cube,
     /// The rule's index; the number of rules for what every list allows by `arp`, and one more for `fragments`.
     pub rule: u32,
+    /// Whether these are what looks like replies to the packets of a rule.
+    pub is_reply: bool,
+}
+
+impl Entry {
+    fn of(cube: Cube, rule: u32) -> Entry {
+        Entry { cube, rule, is_reply: false }
+    }
 }
 
 /// What a test of a list says.
@@ -217,9 +225,10 @@ impl Document {
         let mut known_names = rustc_hash::FxHashMap::default();
         for (number, node) in (0..).zip(fields.list("rules")?) {
             let rule = Fields::of(node, "a rule", &RULE_KEYS)?;
-            for cube in names.cubes(&rule)? {
-                document.entries.push(Entry { cube, rule: number });
-            }
+            let Cubes { once, replies } = names.cubes(&rule)?;
+            document.entries.extend(once.into_iter().map(|cube| Entry::of(cube, number)));
+            let replies = replies.into_iter().map(|cube| Entry { is_reply: true, ..Entry::of(cube, number) });
+            document.entries.extend(replies);
             if document.entries.len() > MAX_ENTRIES {
                 let what = format!("with this rule the list has more than {MAX_ENTRIES} entries");
                 return Err(Fault::new(node.place, what));
@@ -234,11 +243,11 @@ impl Document {
             document.rules.push(rule);
         }
         for cube in resolution() {
-            document.entries.push(Entry { cube, rule: document.rules.len() as u32 });
+            document.entries.push(Entry::of(cube, document.rules.len() as u32));
         }
         if document.fragments.is_some_and(|all| all.action().is_some()) {
             let rule = document.rules.len() as u32 + 1;
-            let before = fragments::recognised().map(|cube| Entry { cube, rule });
+            let before = fragments::recognised().map(|cube| Entry::of(cube, rule));
             document.entries.splice(..0, before);
         }
         for node in fields.list("tests")? {
@@ -297,6 +306,12 @@ fn read_rule(fields: &Fields<'_>) -> Result<Rule, Fault> {
 }
 
 /// One choice of what a side of a rule names.
+/// The packets of a rule, and those that look like replies to them; in disjoint cubes or not.
+struct Cubes {
+    once: Vec<Cube>,
+    replies: Vec<Cube>,
+}
+
 type Side = Option<(Kind, u128, u128)>;
 
 /// What the packets of a rule are like, apart from their addresses.
@@ -310,8 +325,8 @@ struct Rest {
 }
 
 impl<'a> Names<'a> {
-    /// The packets of a rule, in disjoint cubes or not.
-    fn cubes(&mut self, rule: &Fields<'a>) -> Result<Vec<Cube>, Fault> {
+    /// The packets of a rule.
+    fn cubes(&mut self, rule: &Fields<'a>) -> Result<Cubes, Fault> {
         let mut side = |key| match rule.get(key) {
             Some(node) => self.groups.resolve(node),
             None => Ok(None),
@@ -322,7 +337,7 @@ impl<'a> Names<'a> {
             return Err(Fault::new(rule.place, format!("this rule alone has more than {MAX_ENTRIES} entries")));
         }
         let cubes = rest.cubes(from.as_ref(), to.as_ref());
-        if cubes.is_empty() {
+        if cubes.once.is_empty() && cubes.replies.is_empty() {
             let what = "the rule fits no packet: its addresses, services and types contradict each other";
             return Err(Fault::new(rule.place, what));
         }
@@ -406,9 +421,8 @@ impl<'a> Names<'a> {
         if rest.most_cubes(from.as_ref(), to.as_ref()).is_none_or(|most| most > MAX_TEST) {
             return Err(fault(format!("`{text}` is about too many pairs of addresses; test groups of fewer")));
         }
-        let mut cubes = rest.cubes(from.as_ref(), to.as_ref());
         // A test without a service is about IP packets.
-        cubes = cubes.into_iter().flat_map(ip_only).collect();
+        let cubes: Vec<Cube> = rest.cubes(from.as_ref(), to.as_ref()).once.into_iter().flat_map(ip_only).collect();
         if cubes.is_empty() {
             return Err(fault(format!("`{text}` is about no packet: its addresses contradict each other")));
         }
@@ -433,27 +447,27 @@ impl Rest {
         once.checked_mul(if self.replies { 2 } else { 1 })
     }
 
-    fn cubes(&self, from: Option<&Addresses>, to: Option<&Addresses>) -> Vec<Cube> {
+    fn cubes(&self, from: Option<&Addresses>, to: Option<&Addresses>) -> Cubes {
         let services = self.services.as_ref().map_or(vec![None], |all| all.iter().copied().map(Some).collect());
         let sources = match &self.source_ports[..] {
             [] => vec![None],
             all => all.iter().copied().map(Some).collect(),
         };
-        let mut cubes = self.between(from, to, &services, &sources);
+        let (once, mut replies) = (self.between(from, to, &services, &sources), Vec::new());
         if self.replies {
             for service in services {
                 for source in &sources {
                     match service.map(|service| service.replies(source.unwrap_or((0, u16::MAX)))) {
-                        None => cubes.extend(self.between(to, from, &[None], &[None])),
+                        None => replies.extend(self.between(to, from, &[None], &[None])),
                         Some(Some((service, source))) => {
-                            cubes.extend(self.between(to, from, &[Some(service)], &[source]));
+                            replies.extend(self.between(to, from, &[Some(service)], &[source]));
                         }
                         Some(None) => {}
                     }
                 }
             }
         }
-        cubes
+        Cubes { once, replies }
     }
 
     fn between(

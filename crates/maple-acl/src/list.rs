@@ -289,7 +289,7 @@ impl List {
             .collect();
         let (mut entries, mut samples) = (Vec::with_capacity(self.entries.len()), Vec::new());
         let ports = self.ports();
-        for (at, Entry { cube, rule }) in self.entries.iter().enumerate() {
+        for (at, Entry { cube, rule, .. }) in self.entries.iter().enumerate() {
             // As blocks, since a question about a range has answers that no single rule can match.
             for cube in cube.in_blocks().unwrap_or_else(|| vec![cube.clone()]) {
                 samples.extend(self.sample(&cube, at, before));

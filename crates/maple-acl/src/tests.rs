@@ -255,6 +255,78 @@ fn tests_and_rules_that_do_not_hold_for_fragments_are_named() {
     assert!(told.len() == 1 && told[0].contains("rule (a.yaml:3)"), "not the one without ports: {told:?}");
 }
 
+/// A list with one rule that has replies, and perhaps others after it.
+fn with_replies(service: &str, rest: &str) -> List {
+    let rule =
+        format!("  - {{action: allow, name: out, from: 10.0.0.1, to: 203.0.113.0/24{service}, replies: true}}\n");
+    read(&format!("version: 1\nrules:\n{rule}{rest}"))
+}
+
+#[test]
+fn replies_that_may_open_connections_are_named() {
+    let told = |list: &List| -> Vec<String> { list.open_replies().into_iter().map(|found| found.text).collect() };
+    for service in [", service: tcp", ", service: tcp/1-65535", ", service: tcp/1024-65535", ", service: udp", ""] {
+        let found = told(&with_replies(service, ""));
+        let [text] = &found[..] else { panic!("{service}: {found:?}") };
+        assert!(text.starts_with("rule out (a.yaml:3) lets in more than replies: "), "{text}");
+        assert!(text.contains("ipv4_dst=10.0.0.1") && text.contains("ipv4_src=203.0.113.0/24"), "{text}");
+    }
+    for service in [
+        ", service: tcp/443",
+        ", service: [tcp/1-1023, udp/53]",
+        ", service: icmp/8",
+        ", service: tcp, source_ports: 32768-60999",
+    ] {
+        assert_eq!(told(&with_replies(service, "")), [""; 0], "{service}");
+    }
+    // What gets in has no need of these replies.
+    let allowed = "  - {action: allow, from: 203.0.113.0/24, to: 10.0.0.1, service: tcp}\n";
+    assert_eq!(told(&with_replies(", service: tcp", allowed)), [""; 0]);
+    let kinds: Vec<FindingKind> = with_replies(", service: tcp", "").findings().iter().map(|one| one.kind).collect();
+    assert_eq!(kinds, [FindingKind::Replies]);
+    assert!(FindingKind::Replies.is_error());
+}
+
+proptest! {
+    /// Every packet of a finding is allowed, comes from a port of clients to one of a server, and is denied without the
+    /// replies.
+    #[test]
+    fn what_is_named_gets_in_because_of_replies_only(
+        (lo, width, source) in (0..=65_535u32, 0..=65_535u32, proptest::option::of(0..=65_535u32)),
+        rest in prop::collection::vec((any::<bool>(), 0..=65_535u32, 0..=65_535u32), 0..4),
+    ) {
+        let hi = (lo + width).min(65_535);
+        let source = source.map_or(String::new(), |port| format!(", source_ports: {port}-65535"));
+        let service = format!(", service: tcp/{lo}-{hi}{source}");
+        let rest: String = rest
+            .iter()
+            .map(|(allow, a, b)| {
+                let action = if *allow { "allow" } else { "deny" };
+                format!("  - {{action: {action}, service: tcp/{}-{}}}\n", a.min(b), a.max(b))
+            })
+            .collect();
+        let with = with_replies(&service, &rest);
+        let text = format!("version: 1\nrules:\n  - {{action: allow, from: 10.0.0.1, to: 203.0.113.0/24{service}}}\n{rest}");
+        let without = read(&text);
+        let said = |list: &List, from: u16, to: u16| {
+            let ip = Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]).ipv4([203, 0, 113, 9], [10, 0, 0, 1]);
+            list.action(list.decide(Dpid(1), &Packet::new(&ip.tcp(from, to).payload(&[0; 8]), 1)))
+        };
+        // Every end of a range that a rule names, and its neighbours.
+        let mut ports: Vec<u16> = vec![1, 22, 32_767, 32_768, 65_535, lo as u16, hi as u16];
+        ports.extend(rest.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse::<u16>().ok()));
+        ports = ports.iter().flat_map(|port| [port.saturating_sub(1), *port, port.saturating_add(1)]).collect();
+        let opens = |from: &u16, to: &u16| {
+            *from >= 32_768
+                && (1..32_768).contains(to)
+                && said(&with, *from, *to) == AccessAction::Allow
+                && said(&without, *from, *to) != AccessAction::Allow
+        };
+        let is_open = ports.iter().any(|from| ports.iter().any(|to| opens(from, to)));
+        prop_assert_eq!(!with.open_replies().is_empty(), is_open, "{}", text);
+    }
+}
+
 #[test]
 fn ranges_are_installed_as_blocks_each_with_a_sample() {
     let list = read("version: 1\ndefault: allow\nrules: [{action: deny, service: udp/33434-33523}]\narp: pass\n");

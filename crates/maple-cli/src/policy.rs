@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context;
-use maple_acl::{Forward, List};
+use maple_acl::{Finding, Forward, List};
 use maple_controller::control::plan::Fingerprint;
 use maple_controller::policy_record::PolicyIdentity;
 use maple_controller::record::PolicySource;
@@ -172,6 +172,7 @@ fn is_access_list(file: &Path) -> bool {
 /// An access list that is the whole policy.
 fn load_access_list(file: &Path) -> anyhow::Result<Loaded> {
     let list = List::load(file).and_then(List::verified).or_usage_error()?;
+    list.open_replies().iter().for_each(|found| eprintln!("warning: {}", text_of(file, found)));
     let forward = list.forward().unwrap_or_default();
     let name = match forward {
         Forward::ShortestPath => "shortest-path",
@@ -189,6 +190,11 @@ fn load_access_list(file: &Path) -> anyhow::Result<Loaded> {
     // Floods need no hosts. So no packet has to come to the controller for them either.
     options.engine.track_hosts = forward != Forward::Flood;
     Ok(Loaded::Policy(options))
+}
+
+/// A finding with its place.
+fn text_of(file: &Path, found: &Finding) -> String {
+    format!("{}:{}: {}", file.display(), found.place.line, found.text)
 }
 
 /// Loads what is to take the place of the policy that runs.
@@ -242,6 +248,12 @@ pub fn load_for_replay(
 /// What `maple check` says of a policy at a glance.
 pub fn suspicions(policy: &str, loader: Option<&dyn PolicyLoader>) -> Vec<String> {
     let parsed = PolicyName::parse(policy);
+    if let PolicyName::File { file, name: None } = &parsed
+        && is_access_list(file)
+    {
+        let found = List::load(file).map(|list| list.open_replies()).unwrap_or_default();
+        return found.iter().map(|found| text_of(file, found)).collect();
+    }
     let (Some((file, inner)), Some(loader)) = (parsed.program(), loader) else { return Vec::new() };
     // What is wrong with the file is said when it is loaded.
     let found = loader.inspect(file, inner).unwrap_or_default();

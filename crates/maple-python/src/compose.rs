@@ -1,12 +1,13 @@
 //! Compositions of policies, as `python/maple/_compose.py` builds them.
 
+use std::ffi::CString;
 use std::sync::Arc;
 
 use maple_acl::{AclError, List};
 use maple_core::compose::{Choice, Composition};
 use maple_core::state::{Cell, Value};
 use maple_core::trace::{Cond, Source};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -59,12 +60,16 @@ impl PyComposition {
 
     /// Access lists, each as its text and its file's name, over what decides about allowed packets.
     ///
-    /// Raises `ValueError` with file, line and column.
+    /// Raises `ValueError` with file, line and column. Warns of replies that may open connections.
     #[staticmethod]
     fn lists(lists: Vec<(String, String)>, allowed: &Bound<'_, PyComposition>) -> PyResult<PyComposition> {
         let wrong = |error: AclError| PyValueError::new_err(error.to_string());
         let read = |(text, file): &(String, String)| List::read(text, file).and_then(List::verified).map_err(wrong);
         let lists = lists.iter().map(read).collect::<PyResult<Vec<List>>>()?;
+        for (list, found) in lists.iter().flat_map(|list| list.open_replies().into_iter().map(move |one| (list, one))) {
+            let text = CString::new(format!("{}:{}: {}", list.file(), found.place.line, found.text))?;
+            PyErr::warn(allowed.py(), &allowed.py().get_type::<PyUserWarning>(), &text, 2)?;
+        }
         Ok(PyComposition(maple_acl::composition(&lists, allowed.get().0.clone())))
     }
 
