@@ -229,8 +229,13 @@ def test_what_is_not_covered_is_refused_or_made_stricter(tmp_path: Path, keyword
         convert(tmp_path, terms)
     assert len(caught.value.report.not_covered) == 2
     imported = convert(tmp_path, terms, lenient=True)
-    left = {"service": "tcp"} if "protocol:: tcp" in text else {}
-    assert rules(imported) == [{"action": "deny", **left}, {"action": "allow"}]
+    notes = [finding.text for finding in imported.report.findings if finding.kind == "note"]
+    if "protocol:: tcp" in text:
+        assert rules(imported) == [{"action": "deny", "service": "tcp"}, {"action": "allow"}]
+    else:
+        # Nothing is left of the condition, so what comes after it counts for nothing, and is not called converted.
+        assert rules(imported) == [{"action": "deny"}]
+        assert any(note.startswith("never reached: ") and " denies everything" in note for note in notes)
     assert [(f.place.field, f.effect) for f in imported.report.not_covered] == [
         (f"yes.{keyword}", "left out: stricter"),
         (f"no.{keyword}", "denies more: stricter"),
@@ -270,6 +275,57 @@ def test_yaml_policies_and_includes(tmp_path: Path) -> None:
         f"{tmp_path}/more.yaml:2",
         f"{tmp_path}/edge.yaml:6",
     ]
+
+
+@pytest.mark.parametrize("suffix", [".pol", ".yaml"])
+def test_includes_begin_at_the_nearest_folder_that_has_them_all(tmp_path: Path, suffix: str) -> None:
+    """Policies are in `policies/pol`, and name their includes from `policies`, where aclgen begins."""
+    convert(tmp_path, "term a {\n action:: accept\n}\n")
+    pol, includes = tmp_path / "policies/pol", tmp_path / "policies/includes"
+    pol.mkdir(parents=True)
+    includes.mkdir()
+    if suffix == ".pol":
+        (includes / "x.inc").write_text("term inner {\n  action:: deny\n}\n")
+        header = "header {\n target:: cisco edge mixed\n}\n"
+        (pol / "edge.pol").write_text(f"{header}#include 'includes/x.inc'\nterm outer {{\n action:: accept\n}}\n")
+    else:
+        (includes / "x.yaml").write_text("terms:\n- name: inner\n  action: deny\n")
+        (pol / "edge.yaml").write_text(
+            "filters:\n- header:\n    targets: {cisco: edge mixed}\n  terms:\n  - include: includes/x.yaml\n"
+        )
+    policy, definitions = pol / f"edge{suffix}", tmp_path / "def"
+    for base in (None, tmp_path / "policies"):
+        assert rules(loaded(from_aerleon(policy, definitions, base=base)))[0] == {"action": "deny"}
+    with pytest.raises(InputError, match="Aerleon refuses it"):
+        from_aerleon(policy, definitions, base=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("target", "is_for_ipv4"),
+    [
+        ("cisco edge", True),
+        ("cisco edge extended", True),
+        ("cisco edge inet6", False),
+        ("cisco edge mixed", False),
+        ("juniper edge", True),
+        ("juniper edge inet6", False),
+        ("iptables INPUT DROP", True),
+        ("iptables INPUT DROP inet6", False),
+    ],
+)
+def test_targets_that_are_for_ipv4_only_are_noted(tmp_path: Path, target: str, is_for_ipv4: bool) -> None:
+    imported = convert(tmp_path, "term a {\n action:: deny\n}\n", header=f"header {{\n target:: {target}\n}}\n")
+    assert any("for IPv4 only" in finding.text for finding in imported.report.findings) == is_for_ipv4
+
+
+def test_a_term_with_more_combinations_than_a_list_has_entries_is_named(tmp_path: Path) -> None:
+    (tmp_path / "def").mkdir()
+    for name, first in (("LEFT", 10), ("RIGHT", 20)):
+        lines = "".join(f"  {first}.0.{n >> 8}.{(n & 255) & ~1}/32\n" for n in range(0, 4000, 2))
+        (tmp_path / f"def/{name.lower()}.net").write_text(f"{name} =\n{lines}")
+    term = "term wide {\n source-address:: LEFT\n destination-address:: RIGHT\n action:: accept\n}\n"
+    with pytest.raises(NotCovered, match="more than 4 million combinations of addresses and ports"):
+        convert(tmp_path, term)
 
 
 def test_an_include_of_a_pol_file_keeps_its_lines(tmp_path: Path) -> None:

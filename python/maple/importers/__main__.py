@@ -64,6 +64,10 @@ def parser() -> argparse.ArgumentParser:
     text = "a folder, or for one list a file that ends in .yaml; without it lists go to standard output"
     found.add_argument("-o", "--output", type=Path, metavar="OUT", help=text)
     found.add_argument("--definitions", metavar="DIR", help="aerleon: the folder with networks and services")
+    text = (
+        "aerleon: the folder that names of included files begin at; otherwise the nearest one above that has them all"
+    )
+    found.add_argument("--base-directory", metavar="DIR", help=text)
     text = "kubernetes: take packets to these ports for replies, such as 32768-60999; looser than the source"
     found.add_argument("--client-ports", type=port_range, metavar="FIRST-LAST", help=text)
     found.add_argument("--lenient", action="store_true", help="convert the rest where something is not covered")
@@ -83,6 +87,8 @@ def convert(options: argparse.Namespace, report: Report) -> Sequence[Imported]:
     files: list[str] = options.files
     if options.source == "aerleon" and options.definitions is None:
         raise InputError(Place("--definitions"), "aerleon needs the folder with networks and services")
+    if options.source != "aerleon" and options.base_directory is not None:
+        raise InputError(Place("--base-directory"), "is for aerleon alone")
     if options.source != "kubernetes" and options.client_ports is not None:
         raise InputError(Place("--client-ports"), "is for kubernetes alone")
     results: list[Imported] = []
@@ -93,7 +99,9 @@ def convert(options: argparse.Namespace, report: Report) -> Sequence[Imported]:
             elif options.source == "faucet":
                 results.append(from_faucet(part[0], lenient=options.lenient))
             else:
-                results.append(from_aerleon(part[0], options.definitions, lenient=options.lenient))
+                results.append(
+                    from_aerleon(part[0], options.definitions, base=options.base_directory, lenient=options.lenient)
+                )
         except NotCovered as refused:
             report.findings += refused.report.findings
     return results

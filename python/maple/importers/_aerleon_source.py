@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from maple.importers import _yaml
 from maple.importers._document import InputError, Place
 
 Ports = list[tuple[int, int]]
+
+MOST_ABOVE: Final = 4
+"""How far above a policy the folder may be that its includes begin at."""
 
 
 def module(name: str) -> Any:
@@ -81,7 +84,7 @@ def read(policy_file: str | Path, definitions: str | Path, base: str | Path | No
     :raises InputError: Aerleon refuses a file, or ignores something in it.
     """
     path = Path(policy_file)
-    folder = str(base if base is not None else path.parent)
+    folder = str(base if base is not None else _base(path))
     policy, naming, with_yaml = module("policy"), module("naming"), module("yaml")
     with _warnings() as warnings:
         names = _parse(Place(str(definitions)), lambda: naming.Naming(str(definitions)))
@@ -98,6 +101,20 @@ def read(policy_file: str | Path, definitions: str | Path, base: str | Path | No
     if not parsed:
         raise InputError(Place(str(path)), "no filter with terms")
     return Source(list(_filters(parsed, path, places)), names, [_checked(path, text) for text in warnings])
+
+
+_INCLUDE = re.compile(r"^\s*(?:#include\s+|-?\s*include:\s*)(['\"]?)([^'\"#\s]+)\1", re.MULTILINE)
+
+
+def _base(path: Path) -> Path:
+    """The folder that the policy's includes begin at: the nearest one above it that has them all. `aclgen` takes
+    `./policies`, and policies are in `policies/pol` there. The policy's own folder if there is none."""
+    try:
+        names = [found[2] for found in _INCLUDE.finditer(path.read_text(errors="replace"))]
+    except OSError:
+        return path.parent
+    folders = path.absolute().parents[:MOST_ABOVE]
+    return next((folder for folder in folders if all((folder / name).is_file() for name in names)), path.parent)
 
 
 def _checked(path: Path, warning: str) -> str:

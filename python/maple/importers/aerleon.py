@@ -7,6 +7,7 @@ lists are stateless: a term with `option:: tcp-established` is not covered (docs
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -31,6 +32,9 @@ from maple.importers._document import (
 
 VERDICTS: Final = {"accept": "allow", "deny": "deny", "reject": "deny", "reject-with-tcp-rst": "deny"}
 STATEFUL: Final = {"srx", "paloalto", "gce", "gcp_hf", "nftables", "iptables", "speedway", "ipset", "ciscoasa", "msmpc"}
+# Without `inet6` or `mixed` their filters are for IPv4.
+INET_BY_DEFAULT: Final = {"juniper", "cisco", "ciscoxr", "arista", "iptables", "speedway", "ipset"}
+MOST_ENTRIES: Final = 1_000_000
 FAMILIES: Final = {"inet": "ipv4", "inet6": "ipv6"}
 ETHERTYPES: Final = {"ipv4", "ipv6", "arp"}
 EVERYWHERE: Final = ["0.0.0.0/0", "::/0"]
@@ -47,9 +51,10 @@ def from_aerleon(
     """Converts an Aerleon policy (`.pol` or `.yaml`).
 
     :param definitions: the folder with definitions of networks and services.
-    :param base: the folder that names of included files begin at; the policy's own folder if left out.
+    :param base: the folder that names of included files begin at; if left out, the nearest one above the policy that
+        has them all.
     :param lenient: leaves out what Maple's form cannot express, such that the result is stricter than the source.
-    :param today: the day that decides which terms have expired; the current one if left out.
+    :param today: the day that decides which terms have expired; the current one in UTC if left out, as Aerleon has it.
     :raises InputError: a file is wrong.
     :raises NotCovered: the list holds what Maple's form cannot express, and `lenient` is not set.
     :raises ImportError: aerleon is not installed.
@@ -61,7 +66,7 @@ def from_aerleon(
     report = Report()
     for warning in found.warnings:
         report.note(Place(str(policy_file)), warning)
-    day = today or datetime.date.today()
+    day = today or datetime.datetime.now(datetime.timezone.utc).date()
     documents = [_Conversion(part, found.naming, report, day).document() for part in found.filters]
     report.refuse_unless(lenient)
     return Imported(documents, report)
@@ -89,6 +94,8 @@ class _Conversion:
         self._groups: dict[str, Any] = {}
         self._services = Services(naming)
         self._names = Names()
+        # A term that denies everything, since its conditions are not covered.
+        self._closed: Place | None = None
 
     def document(self) -> Document:
         """The filter in Maple's form."""
@@ -121,14 +128,18 @@ class _Conversion:
             if target.platform in STATEFUL:
                 text = f"target {target.platform} lets replies pass by itself; Maple's rules are stateless"
                 report.note(place, f"{text}: give `replies: true` to rules of connections")
-        all_options = [set(map(str, target.options)) for target in self._filter.header.target]
-        if all_options and all({"inet", "inet6"} & options == {"inet"} for options in all_options):
+        targets = self._filter.header.target
+        if targets and all(_is_for_ipv4(target.platform, set(map(str, target.options))) for target in targets):
             report.note(place, "the targets are for IPv4 only; the result decides IPv6 packets by the same terms")
 
     def _term(self, term: source.Term) -> list[Document]:
         """The rules of a term; none if it has no effect."""
         action = self._action(term)
         if action is None:
+            return []
+        if self._closed is not None:
+            text = f"never reached: {self._closed.source} denies everything, which is stricter than the source"
+            self._report.note(term.place, text)
             return []
         uncovered = [keyword for keyword in CONDITIONS if term.has(keyword)]
         effects = [keyword for keyword in EFFECTS if term.has(keyword)] if action == "allow" else []
@@ -146,11 +157,30 @@ class _Conversion:
             if term.has(keyword):
                 self._report.note(self._at(term, keyword), "not carried over; the verdict is the same")
         rules = list(self._rules(term, action))
+        if most := max(map(self._entries, rules), default=0) // MOST_ENTRIES:
+            text = (
+                f"more than {most} million combinations of addresses and ports; a list has a million entries: split it"
+            )
+            self._report.not_cover(term.place, text, LEFT_OUT if action == "allow" else "the list cannot be loaded")
+            return []
+        if problems and any(not set(rule) & {"from", "to", "service", "source_ports", "ethertype"} for rule in rules):
+            self._closed = term.place
         if rules and not problems:
             self._report.converted(term.place, f"{len(rules)} rule{'s' * (len(rules) > 1)}, {action}")
         elif not rules:
             self._report.note(term.place, "matches no packet (addresses of different families, or none); left out")
         return rules
+
+    def _entries(self, rule: Document) -> int:
+        """How many entries a rule has in a list."""
+
+        def size(items: Any, groups: dict[str, Any]) -> int:
+            items = items if isinstance(items, list) else [items]
+            return sum(size(groups[item], groups) if item in groups else 1 for item in items)
+
+        sides = [size(rule[side], self._groups) for side in ("from", "to") if side in rule]
+        services = size(rule["service"], self._services.used) if "service" in rule else 1
+        return math.prod([*sides, services, len(rule.get("source_ports", [0]))])
 
     def _action(self, term: source.Term) -> str | None:
         """Allow or deny; none if the term is to be left out."""
@@ -288,6 +318,11 @@ class _Conversion:
     @staticmethod
     def _at(term: source.Term, keyword: str) -> Place:
         return Place(term.place.file, term.place.line, f"{term.name}.{keyword}")
+
+
+def _is_for_ipv4(platform: str, options: set[str]) -> bool:
+    families = {"inet", "inet6", "mixed"} & options
+    return families == {"inet"} or (not families and platform in INET_BY_DEFAULT)
 
 
 def _named(name: str) -> str:
