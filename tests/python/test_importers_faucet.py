@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from acl_form import Packet, evaluator, loaded
-from maple.importers import FaucetImport, InputError, NotCovered, _faucet_keys, from_faucet
+from maple.importers import FaucetImport, InputError, NotCovered, _faucet_keys, _faucet_policy, from_faucet
 from maple.importers.__main__ import main
 
 CAMPUS = """
@@ -374,3 +374,34 @@ def test_the_command_writes_lists_that_read_back(tmp_path: Path, capsys: pytest.
     assert "a folder is needed for 4 files" in capsys.readouterr().err
     assert main(["aerleon", "x.pol"]) == 1
     assert "--definitions: aerleon needs the folder" in capsys.readouterr().err
+
+
+LEAVING = """
+acls:
+  closed:
+    - rule: {dl_type: 0x800, nw_proto: 6, tcp_dst: 22, actions: {allow: 0}}
+    - rule: {actions: {allow: 1}}
+  odd:
+    - rule: {vlan_pcp: 3, actions: {allow: 1}}
+vlans:
+  office: {vid: 100, faucet_vips: ["10.0.1.254/24"]}
+  server: {vid: 200, faucet_vips: ["10.0.2.254/24"], acls_out: [closed]}
+routers: {r: {vlans: [office, server]}}
+dps: {s: {dp_id: 1, interfaces: {1: {native_vlan: office}, 2: {native_vlan: server}}}}
+"""
+
+
+def test_nothing_is_routed_past_a_list_for_what_leaves_a_vlan(tmp_path: Path) -> None:
+    """Before, what was routed into the VLAN was not checked, which is looser than the source."""
+    with pytest.raises(NotCovered, match="lists for what leaves a VLAN that is routed"):
+        convert(tmp_path, LEAVING)
+    imported = convert(tmp_path, LEAVING, lenient=True)
+    assert [finding.effect for finding in imported.report.not_covered] == ["nothing is routed into it: stricter"]
+    ways = _faucet_policy.routes(imported.network)
+    assert [way[2] for way in ways[100]] == [100] and [way[2] for way in ways[200]] == [100]
+
+
+def test_a_list_that_nothing_has_is_a_note_whatever_it_holds(tmp_path: Path) -> None:
+    findings = convert(tmp_path, LEAVING.replace(", acls_out: [closed]", "")).report.findings
+    assert [(f.kind, f.place.line) for f in findings if "left out" in f.text] == [("note", 3), ("note", 6)]
+    assert not any(finding.kind in ("not covered", "converted") for finding in findings)

@@ -37,6 +37,10 @@ def main(argv: Sequence[str]) -> int:
         results = [*convert(options, report)]
         for result in results:
             report.findings += result.report.findings
+        if report.looser_without:
+            print(report, file=sys.stderr)
+            print("maple: nothing is written, since the rest would be looser than the source", file=sys.stderr)
+            return NOT_COVERED
         if report.not_covered and not options.lenient:
             print(report, file=sys.stderr)
             print(

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 Kind = Literal["converted", "note", "looser", "not covered"]
 Document = dict[str, Any]
 
+LOOSER: Final = "the rest without it would be looser: take it out, and see to it yourself"
 LEFT_OUT: Final = "left out: stricter"
 WIDENED: Final = "denies more: stricter"
 #: Services that fragments of a packet are in as the whole packet is.
@@ -58,13 +59,15 @@ class Finding:
 
 
 class NotCovered(ValueError):
-    """The source holds what Maple's form cannot express, and `lenient` is not set. `report` says what."""
+    """The source holds what Maple's form cannot express, and `lenient` is not set, or the rest would be looser than the
+    source. `report` says what."""
 
     def __init__(self, report: Report) -> None:
-        first = report.not_covered[0]
+        first = (report.looser_without or report.not_covered)[0]
         more = len(report.not_covered) - 1
         and_more = f" (and {more} more)" if more else ""
-        super().__init__(f"{first.place}: {first.text}{and_more}; lenient=True converts the rest")
+        way_out = first.effect if report.looser_without else "lenient=True converts the rest"
+        super().__init__(f"{first.place}: {first.text}{and_more}; {way_out}")
         self.report = report
 
 
@@ -95,12 +98,17 @@ class Report:
         """What the result does not have."""
         return [finding for finding in self.findings if finding.kind == "not covered"]
 
+    @property
+    def looser_without(self) -> list[Finding]:
+        """What the result does not have, so that more would pass than in the source."""
+        return [finding for finding in self.not_covered if finding.effect == LOOSER]
+
     def refuse_unless(self, lenient: bool) -> None:
         """Ends the conversion if something is not covered.
 
-        :raises NotCovered: something is not covered, and `lenient` is not set.
+        :raises NotCovered: something is not covered, and `lenient` is not set or the result would be looser.
         """
-        if self.not_covered and not lenient:
+        if self.looser_without or (self.not_covered and not lenient):
             raise NotCovered(self)
 
     def __str__(self) -> str:

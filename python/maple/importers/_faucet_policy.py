@@ -160,7 +160,8 @@ def routes(network: dict[str, Any]) -> dict[int, list[tuple[str, str | None, int
     found: dict[int, list[tuple[str, str | None, int]]] = {}
     ready = {gateway["vlan"] for gateway in network["gateways"]}
     for vid in sorted(ready):
-        reached = {vid, *(other for group in network["routed"] if vid in group for other in group)}
+        others = {other for group in network["routed"] if vid in group for other in group}
+        reached = {vid, *others} - set(network["unrouted"])
         ways: list[tuple[str, str | None, int]] = [
             (gateway["subnet"], None, gateway["vlan"]) for gateway in network["gateways"] if gateway["vlan"] in reached
         ]

@@ -11,7 +11,7 @@ from typing import Final
 
 from maple.importers import _yaml
 from maple.importers._checks import expect, get, items, mapping, refuse_unknown
-from maple.importers._document import InputError, Place, Report
+from maple.importers._document import LOOSER, InputError, Place, Report
 from maple.importers._yaml import Keys
 
 Address = IPv4Address | IPv6Address
@@ -202,7 +202,7 @@ def _add(cluster: Cluster, keys: Keys, report: Report, seen: dict[tuple[str, str
             text = f"{version} {kind} is not NetworkPolicy of networking.k8s.io/v1"
             if version == "extensions/v1beta1":
                 text += ", which has replaced it with the same fields since Kubernetes 1.16: change apiVersion"
-            report.not_cover(place, text, "read it: stricter or looser")
+            report.not_cover(place, text, LOOSER)
         else:
             report.note(place, f"a {kind} says nothing about who may talk to whom; skipped")
         return

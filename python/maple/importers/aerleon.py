@@ -19,6 +19,7 @@ from maple.importers._aerleon_keys import CONDITIONS, EFFECTS, UNUSED
 from maple.importers._aerleon_services import NONE, Services
 from maple.importers._document import (
     LEFT_OUT,
+    LOOSER,
     WIDENED,
     Document,
     Imported,
@@ -192,8 +193,8 @@ class _Conversion:
             report.note(self._at(term, "option"), "inactive; left out")
             return None
         if parsed.verbatim:
-            text = "verbatim text is for other systems; left out, as Aerleon does for every other target"
-            report.not_cover(self._at(term, "verbatim"), text, "read it: stricter or looser")
+            text = "verbatim text is for other systems, and may deny or allow there"
+            report.not_cover(self._at(term, "verbatim"), text, LOOSER)
             return None
         if set(parsed.platform_exclude) >= set(self._filter.header.platforms) or (
             parsed.platform and not set(parsed.platform) & set(self._filter.header.platforms)

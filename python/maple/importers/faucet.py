@@ -22,8 +22,9 @@ class FaucetImport(Imported):
     """The result of :func:`from_faucet`.
 
     `documents` are lists that a packet passes in this order; there is none for what has no list. `network` can be
-    written as JSON: `switches` (ports with their VLANs), `vlans`, `gateways`, `routes`, and which VLANs are `routed`
-    between. `policy` is the text of a Python file for `maple run`, beside files named as the documents.
+    written as JSON: `switches` (ports with their VLANs), `vlans`, `gateways`, `routes`, which VLANs are `routed`
+    between, and which nothing is routed into (`unrouted`). `policy` is the text of a Python file for `maple run`,
+    beside files named as the documents.
     """
 
     network: dict[str, Any]
@@ -63,6 +64,7 @@ def from_faucet(file: str | Path, *, name: str | None = None, lenient: bool = Fa
         if rules
     ]
     network = _network(found)
+    network["unrouted"] = sorted(lists.unrouted)
     _report_limits(found, report)
     if network["gateways"]:
         report.note(
@@ -78,12 +80,16 @@ class _Lists:
 
     def __init__(self, found: config.Config, report: Report) -> None:
         self._config, self._report = found, report
-        self._rules = {name: acl.rules(name, value, found.places[name], report) for name, value in found.acls.items()}
+        self.unrouted: set[int] = set()
         used = {name for vlan in found.vlans.values() for name in vlan.acls_in + vlan.acls_out}
         used |= {
             name for switch in found.switches for name in [*switch.acls, *(n for p in switch.ports for n in p.acls)]
         }
-        for name in found.acls:
+        self._rules = {}
+        for name, value in found.acls.items():
+            # What is wrong in a list that nothing has is an error there, too; what is not covered does not matter.
+            of_list = report if name in used else Report()
+            self._rules[name] = acl.rules(name, value, found.places[name], of_list)
             if name not in used:
                 report.note(found.places[name], "no port, VLAN or switch has this list; left out")
 
@@ -131,7 +137,8 @@ class _Lists:
                 continue
             if direction == "out" and (vlan.addresses or any(vlan.vid in group for group in self._config.routers)):
                 text = "lists for what leaves a VLAN that is routed"
-                self._report.not_cover(vlan.place, text, "what is routed into it is not checked: looser")
+                self._report.not_cover(vlan.place, text, "nothing is routed into it: stricter")
+                self.unrouted.add(vlan.vid)
             for switches in self._apart(acls):
                 ports = [(f"{switch.dp_id:x}:{port.number}", port) for switch in switches for port in switch.ports]
                 tagged = [place for place, port in ports if vlan.vid in port.tagged]
