@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +113,29 @@ def test_tests_in_the_file_print_a_packet_if_they_fail(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "192.168.1.1 -> 10.0.0.1 tcp allowed: not so for" in done.stdout
     assert "`default: deny`" in done.stdout and "2 tests, 1 failed" in done.stdout
+
+
+OPEN = """version: 1
+rules:
+  - {action: allow, name: out, from: 10.0.0.1, to: 203.0.113.0/24, service: tcp, replies: true}
+"""
+
+
+def test_replies_that_may_open_connections_are_named_wherever_the_list_is_read(bench: Bench, tmp_path: Path) -> None:
+    """203.0.113.9:40000 -> 10.0.0.1:22 is a new connection, and passed without a word."""
+    path = write(tmp_path, "open.yaml", OPEN)
+    named = r"open\.yaml:3: rule out \(.*open\.yaml:3\) lets in more than replies: .*tcp_src"
+    done = run_maple("acl", "lint", path)
+    assert done.returncode == 1 and "lets in more than replies" in done.stdout + done.stderr, done
+    done = run_maple("run", path, "--emulate", "single:2", "--traffic", "100ms")
+    assert re.search(f"warning: .*{named}", done.stderr), done
+    with pytest.warns(UserWarning, match=named):
+        policy = acl(path, allow=to(2))
+    packet = frame(eth_src=H1, eth_dst=H2, ipv4_src="203.0.113.9", ipv4_dst="10.0.0.1", tcp_src=40_000, tcp_dst=22)
+    assert str(bench.decide(policy, packet).route) == "<route: to 2>"
+    closed = write(tmp_path, "closed.yaml", OPEN.replace("service: tcp", "service: tcp, source_ports: 32768-60999"))
+    assert run_maple("acl", "lint", closed).returncode == 0
+    assert str(bench.decide(acl(closed, allow=to(2)), packet).route) == "<route: drop>"
 
 
 def test_test_and_lint_name_what_does_not_hold_for_fragments(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 def main(arguments: list[str | os.PathLike[str]]) -> int:
     """Runs pytest on the tests of these policies, files and folders; the exit status."""
     if importlib.util.find_spec("pytest") is None:
-        print("maple: tests of policies need pytest: pip install pytest", file=sys.stderr)
+        print("maple: tests of policies need pytest: pip install 'maple-sdn[test]', or pytest", file=sys.stderr)
         return 2
     import pytest
 
