@@ -114,6 +114,7 @@ fn switch(switch: &Value, names: &Names) -> String {
     let count = |name: &str| items(&switch["ports"]).filter(up).filter(|port| kind(port, name)).count();
     let place = match switch["unreachable"].as_f64() {
         Some(seconds) => format!("unreachable for {seconds:.0} s"),
+        None if switch["silent"] == Value::Bool(true) => format!("at {}, which is silent", plain(&switch["peer"])),
         None => format!("at {}", plain(&switch["peer"])),
     };
     format!(

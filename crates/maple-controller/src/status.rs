@@ -41,6 +41,8 @@ pub struct SwitchStatus {
     pub peer: Option<SocketAddr>,
     /// For how long it has had no connection; `None` if it has one.
     pub unreachable: Option<Duration>,
+    /// Whether it has a connection by which nothing comes, though an answer is due.
+    pub silent: bool,
     /// The OpenFlow version of the connection.
     pub version: Version,
     /// The switch's description of itself.

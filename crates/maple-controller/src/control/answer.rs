@@ -273,6 +273,7 @@ fn switch(state: &Snapshot, switch: &SwitchStatus) -> Value {
         "switch": switch.dpid.to_string(),
         "peer": switch.peer.map(|peer| peer.to_string()),
         "unreachable": switch.unreachable.map(|since| since.as_secs_f64()),
+        "silent": switch.silent,
         "version": switch.version.to_string(),
         "description": switch.description,
         "tables": switch.tables,

@@ -1,15 +1,17 @@
 //! Switches without a connection: what their neighbours see of the wires counts.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
 use maple_core::engine::Time;
-use maple_wire::Dpid;
+use maple_core::network::Location;
+use maple_wire::{Dpid, PortNo};
 
 use super::{Discovery, DiscoveryOutput};
 use crate::time::after;
 
-/// Tells whether a switch is suspended, by any shard.
+/// Tells whether a switch is suspended at any shard: it has no connection, or a silent one.
 #[derive(Clone, Default)]
 pub struct IsAway(Option<Arc<dyn Fn(Dpid) -> bool + Send + Sync>>);
 
@@ -30,7 +32,22 @@ impl fmt::Debug for IsAway {
     }
 }
 
+/// Of how many ports of a switch [`Discovery`] keeps the former peers at most: it may add and delete ports for ever.
+const MOST_FORMER: usize = 1024;
+
 impl Discovery {
+    /// Keeps what a port was linked to, if to anything. It leads there still if the other switch is away.
+    pub(super) fn keep_former(&mut self, at: Location, peers: BTreeSet<Location>) {
+        if peers.is_empty() {
+            return;
+        }
+        let of_switch =
+            self.former_peers.range(Location::new(at.switch, PortNo(0))..=Location::new(at.switch, PortNo(u32::MAX)));
+        if of_switch.count() < MOST_FORMER || self.former_peers.contains_key(&at) {
+            self.former_peers.insert(at, peers);
+        }
+    }
+
     /// A switch has no connection any more. What was found at its ports stands: that no probe arrives there, or leaves, says
     /// nothing about the wires. What its neighbours report still counts.
     pub fn suspend(&mut self, dpid: Dpid) {

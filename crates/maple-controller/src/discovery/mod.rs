@@ -416,9 +416,7 @@ impl Discovery {
         self.edges.remove(&at);
         let Some(port) = self.ports.remove(&at) else { return };
         let linked = port.attachment.peers();
-        if !linked.is_empty() {
-            self.former_peers.insert(at, linked);
-        }
+        self.keep_former(at, linked);
         for peer in port.peers() {
             out.push(gone(peer, at, now));
         }
@@ -474,17 +472,16 @@ impl Discovery {
         if attachment == before {
             return;
         }
-        match &attachment {
-            Attachment::New if !before.peers().is_empty() => drop(self.former_peers.insert(at, before.peers())),
-            Attachment::New => {}
-            _ => drop(self.former_peers.remove(&at)),
-        }
         let lost: Vec<Location> = before.peers().difference(&attachment.peers()).copied().collect();
-        out.push(DiscoveryOutput::Attachment { at, now: attachment, before });
         if !lost.is_empty() {
             // This port stayed up, so the other switch may only have lost its connection: wait for it longer.
             port.wait_until(after(now, self.timing.validity()));
         }
+        match &attachment {
+            Attachment::New => self.keep_former(at, before.peers()),
+            _ => drop(self.former_peers.remove(&at)),
+        }
+        out.push(DiscoveryOutput::Attachment { at, now: attachment, before });
         out.extend(lost.into_iter().map(|peer| gone(peer, at, now)));
     }
 

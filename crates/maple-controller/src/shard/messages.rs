@@ -8,7 +8,7 @@ use maple_wire::Dpid;
 
 use super::connection::{Connection, ConnectionState};
 use super::mailbox::{ShardMessage, ShardQuery};
-use super::registry::ConnectionId;
+use super::registry::{ConnectionId, Registry};
 use super::{Shard, sync};
 use crate::discovery::PeerMessage;
 use crate::session::{CloseReason, SwitchInfo, TableSize};
@@ -247,7 +247,8 @@ impl Shard {
             ShardQuery::Copies(to) => to.send(self.copied_switches()).is_ok(),
             ShardQuery::Switches(to) => {
                 let unreachable = self.unreachable.statuses(self.clock.now(), self.id);
-                to.send(self.connections.iter().filter_map(status).chain(unreachable).collect()).is_ok()
+                let statuses = self.connections.iter().filter_map(|connection| status(connection, &self.registry));
+                to.send(statuses.chain(unreachable).collect()).is_ok()
             }
         };
     }
@@ -269,12 +270,13 @@ impl Shard {
 }
 
 /// The status of a connection's switch, if its handshake is done.
-fn status(connection: &Connection) -> Option<SwitchStatus> {
-    let switch = connection.switch.as_ref()?;
+fn status(connection: &Connection, registry: &Registry) -> Option<SwitchStatus> {
+    let (switch, dpid) = (connection.switch.as_ref()?, connection.dpid?);
     Some(SwitchStatus {
-        dpid: connection.dpid?,
+        dpid,
         peer: Some(connection.peer),
         unreachable: None,
+        silent: registry.is_away(dpid),
         version: switch.version,
         description: switch.description.clone(),
         tables: switch.tables,

@@ -269,7 +269,7 @@ impl Shard {
             spare_buffer: Vec::new(),
             discovery: parts.discovery.asking(IsAway::by({
                 let registry = Arc::clone(&parts.registry);
-                move |dpid| registry.is_kept(dpid)
+                move |dpid| registry.is_away(dpid)
             })),
             is_declared: false,
             notices: parts.notices,

@@ -33,10 +33,24 @@ pub(crate) enum Owner {
     Shard(ShardId),
 }
 
+/// A datapath id that somebody has.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    owner: Owner,
+    /// Whether the connection is there, and nothing comes by it.
+    is_silent: bool,
+}
+
+impl Claim {
+    fn of(owner: Owner) -> Claim {
+        Claim { owner, is_silent: false }
+    }
+}
+
 /// The owners of datapath ids, and the load of shards.
 #[derive(Debug)]
 pub(crate) struct Registry {
-    owners: Mutex<FxHashMap<Dpid, Owner>>,
+    claims: Mutex<FxHashMap<Dpid, Claim>>,
     loads: Vec<AtomicUsize>,
     /// The share of time that each shard is busy.
     pub busy: Loads,
@@ -46,7 +60,7 @@ impl Registry {
     /// A registry for this many shards.
     pub fn new(shards: usize) -> Registry {
         let loads = (0..shards).map(|_| AtomicUsize::new(0)).collect();
-        Registry { owners: Mutex::default(), loads, busy: Loads::new(shards) }
+        Registry { claims: Mutex::default(), loads, busy: Loads::new(shards) }
     }
 
     /// Makes `by` the owner of the switch.
@@ -54,12 +68,12 @@ impl Registry {
     /// # Errors
     /// The owner, if another connection or shard has it.
     pub fn claim(&self, dpid: Dpid, by: ConnectionId) -> Result<(), Owner> {
-        let mut owners = self.lock();
-        let owner = owners.entry(dpid).or_insert(Owner::Connection(by));
-        match *owner {
+        let mut claims = self.lock();
+        let claim = claims.entry(dpid).or_insert(Claim::of(Owner::Connection(by)));
+        match claim.owner {
             Owner::Connection(connection) if connection == by => Ok(()),
             Owner::Shard(shard) if shard == by.shard => {
-                *owner = Owner::Connection(by);
+                *claim = Claim::of(Owner::Connection(by));
                 Ok(())
             }
             other => Err(other),
@@ -68,38 +82,45 @@ impl Registry {
 
     /// Ends the ownership of this connection, if it is the owner. `stays`: its shard goes on having the switch.
     pub fn release(&self, dpid: Dpid, by: ConnectionId, stays: bool) {
-        let mut owners = self.lock();
-        if owners.get(&dpid) == Some(&Owner::Connection(by)) {
+        let mut claims = self.lock();
+        if claims.get(&dpid).is_some_and(|claim| claim.owner == Owner::Connection(by)) {
             match stays {
-                true => drop(owners.insert(dpid, Owner::Shard(by.shard))),
-                false => drop(owners.remove(&dpid)),
+                true => drop(claims.insert(dpid, Claim::of(Owner::Shard(by.shard)))),
+                false => drop(claims.remove(&dpid)),
             }
         }
     }
 
     /// This shard has a switch that has no connection. Without effect if a connection has it already.
     pub fn keep(&self, dpid: Dpid, shard: ShardId) {
-        self.lock().entry(dpid).or_insert(Owner::Shard(shard));
+        self.lock().entry(dpid).or_insert(Claim::of(Owner::Shard(shard)));
     }
 
-    /// Whether a shard has this switch, and it has no connection.
-    pub fn is_kept(&self, dpid: Dpid) -> bool {
-        matches!(self.lock().get(&dpid), Some(Owner::Shard(_)))
+    /// Nothing comes any more by the connection that has this switch, or something comes again.
+    pub fn set_silent(&self, dpid: Dpid, is_silent: bool) {
+        if let Some(claim) = self.lock().get_mut(&dpid) {
+            claim.is_silent = is_silent;
+        }
+    }
+
+    /// Whether a shard has this switch, and hears nothing of it: it has no connection, or a silent one.
+    pub fn is_away(&self, dpid: Dpid) -> bool {
+        self.lock().get(&dpid).is_some_and(|claim| claim.is_silent || matches!(claim.owner, Owner::Shard(_)))
     }
 
     /// This shard has the switch no longer. Without effect if a connection has it.
     pub fn forget(&self, dpid: Dpid, shard: ShardId) {
-        let mut owners = self.lock();
-        if owners.get(&dpid) == Some(&Owner::Shard(shard)) {
-            owners.remove(&dpid);
+        let mut claims = self.lock();
+        if claims.get(&dpid).is_some_and(|claim| claim.owner == Owner::Shard(shard)) {
+            claims.remove(&dpid);
         }
     }
 
     /// The shard that serves this switch, or has it while it is unreachable.
     pub fn shard_of(&self, dpid: Dpid) -> Option<ShardId> {
-        self.lock().get(&dpid).map(|owner| match owner {
+        self.lock().get(&dpid).map(|claim| match claim.owner {
             Owner::Connection(connection) => connection.shard,
-            Owner::Shard(shard) => *shard,
+            Owner::Shard(shard) => shard,
         })
     }
 
@@ -129,8 +150,8 @@ impl Registry {
 
     /// Replaces the owner's id `before` by `now`, after a migration.
     pub fn rename(&self, dpid: Dpid, before: ConnectionId, now: ConnectionId) {
-        if let Some(owner) = self.lock().get_mut(&dpid).filter(|owner| **owner == Owner::Connection(before)) {
-            *owner = Owner::Connection(now);
+        if let Some(claim) = self.lock().get_mut(&dpid).filter(|claim| claim.owner == Owner::Connection(before)) {
+            claim.owner = Owner::Connection(now);
         }
     }
 
@@ -139,9 +160,9 @@ impl Registry {
         self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
     }
 
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<Dpid, Owner>> {
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<Dpid, Claim>> {
         sync::step();
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -180,6 +201,26 @@ mod tests {
         registry.release(Dpid(1), connection(1, 0), true);
         registry.forget(Dpid(1), ShardId(0));
         assert_eq!(registry.claim(Dpid(1), other), Ok(()));
+    }
+
+    #[test]
+    fn a_switch_is_away_without_a_connection_or_while_nothing_comes_by_it() {
+        let registry = Registry::new(1);
+        let is_away = || registry.is_away(Dpid(1));
+        registry.set_silent(Dpid(1), true);
+        assert!(!is_away(), "nobody has it");
+        assert_eq!(registry.claim(Dpid(1), connection(0, 0)), Ok(()));
+        assert!(!is_away());
+        registry.set_silent(Dpid(1), true);
+        registry.rename(Dpid(1), connection(0, 0), connection(1, 0));
+        assert!(is_away());
+        registry.set_silent(Dpid(1), false);
+        assert!(!is_away());
+        registry.set_silent(Dpid(1), true);
+        registry.release(Dpid(1), connection(1, 0), true);
+        assert!(is_away());
+        assert_eq!(registry.claim(Dpid(1), connection(0, 1)), Ok(()));
+        assert!(!is_away(), "another connection is not silent");
     }
 
     #[test]

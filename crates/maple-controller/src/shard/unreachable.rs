@@ -83,6 +83,7 @@ impl UnreachableSwitch {
             dpid: self.info.features.dpid,
             peer: None,
             unreachable: Some(until(self.since, now)),
+            silent: false,
             version: self.info.version,
             description: self.info.text(),
             tables: self.info.features.n_tables,
@@ -111,6 +112,7 @@ impl Shard {
         else {
             return;
         };
+        self.registry.set_silent(dpid, is_silent);
         match is_silent {
             true => self.discovery.suspend(dpid),
             false => self.discovery.resume(now, dpid, &mut self.discovered),

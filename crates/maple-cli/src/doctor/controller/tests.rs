@@ -15,7 +15,7 @@ fn about() -> Value {
 
 fn switch(version: &str, tables: u32, bundles: bool, waiting: u64) -> Value {
     json!({
-        "switch": "0000000000000001", "peer": "127.0.0.1:4000", "unreachable": null, "version": version, "description": "Nicira, Inc. Open vSwitch 3.1.0",
+        "switch": "0000000000000001", "peer": "127.0.0.1:4000", "unreachable": null, "silent": false, "version": version, "description": "Nicira, Inc. Open vSwitch 3.1.0",
         "tables": tables, "bundles": bundles, "shard": 0, "waiting_bytes": waiting, "ports": [],
     })
 }

@@ -126,3 +126,14 @@ fn a_new_port_waits_for_its_switch() {
     world.run(SECOND);
     assert_eq!(world.attachment(at(1, 1)), Attachment::Edge);
 }
+
+#[test]
+fn a_switch_that_adds_and_deletes_ports_for_ever_fills_no_memory() {
+    let mut discovery = Discovery::new(KEY, Timing::default(), 0);
+    for port in 1..10_000 {
+        discovery.keep_former(at(1, port), BTreeSet::from([at(2, 1)]));
+    }
+    discovery.keep_former(at(2, 1), BTreeSet::from([at(3, 1)]));
+    assert!((1024..2048).contains(&discovery.former_peers.len()), "{}", discovery.former_peers.len());
+    assert!(discovery.former_peers.contains_key(&at(2, 1)), "the room of a switch is its own");
+}
