@@ -452,6 +452,8 @@ fn a_repair_that_was_cut_off_before_it_shortened_the_file_is_no_damage() {
         bench.persistence.take();
         let file = File::options().write(true).open(bench.path()).expect("the file");
         file.set_len(file.metadata().expect("a file").len() + pages * 4096).expect("room");
+        let (_, copied) = file::open_copy(&Place::new(&bench.path())).expect("a copy is whole too");
+        assert_eq!(copied.writes.len(), expected.len());
         assert_eq!(bench.file(), expected, "{pages}");
         bench.store = Store::new();
         bench.store.keep("t");

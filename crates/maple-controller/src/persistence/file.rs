@@ -40,10 +40,14 @@ pub(super) fn open(place: &Place) -> Result<(Database, Contents), PersistenceErr
 
 /// Opens a file that is there.
 pub(super) fn open_there(place: &Place) -> Result<(Database, Contents), PersistenceError> {
-    let open = || checked(place.path(), || place.open());
+    twice(|| checked(place.path(), || place.open()))
+}
+
+/// Opens a file, and once more if it is damaged. Whoever repairs a file writes its header and then shortens it. If it ended
+/// in between, redb 2.6 panics: it takes the file for whole, and then it is too long. The first attempt puts the header
+/// right.
+fn twice<T>(open: impl Fn() -> Result<T, PersistenceError>) -> Result<T, PersistenceError> {
     match open() {
-        // Whoever repairs a file writes its header and then shortens it. If it ended in between, redb 2.6 panics: it takes
-        // the file for whole, and then it is too long. The attempt has put the header right.
         Err(PersistenceError::Damaged { .. }) => open(),
         opened => opened,
     }
@@ -52,12 +56,16 @@ pub(super) fn open_there(place: &Place) -> Result<(Database, Contents), Persiste
 /// Opens a copy of the file in memory, if it can be read and not written. One that can't be made has nothing.
 pub(super) fn open_copy(place: &Place) -> Result<(Database, Contents), PersistenceError> {
     let path = place.path();
+    let failed = |error: redb::Error| PersistenceError::File { path: path.to_owned(), error: Box::new(error) };
     if !path.exists() {
-        let failed = |error: redb::Error| PersistenceError::File { path: path.to_owned(), error: Box::new(error) };
         let database = Database::builder().create_with_backend(InMemoryBackend::new());
         return Ok((database.map_err(|error| failed(error.into()))?, Contents::default()));
     }
-    checked(path, || place.open_copy())
+    let memory = match place.copy() {
+        Err(redb::Error::DatabaseAlreadyOpen) => return Err(PersistenceError::InUse(path.to_owned())),
+        copied => copied.map_err(failed)?,
+    };
+    twice(|| checked(path, || Ok(Database::builder().create_with_backend(memory.clone())?)))
 }
 
 /// Opens a database and checks it.

@@ -178,8 +178,8 @@ impl Place {
         File::open(folder)?.sync_all()
     }
 
-    /// The database at the path as a copy in memory, for a file that can be read and not written.
-    pub fn open_copy(&self) -> Result<Database, redb::Error> {
+    /// A copy in memory of the file at the path, for one that can be read and not written.
+    pub fn copy(&self) -> Result<Memory, redb::Error> {
         let file = File::open(&self.path)?;
         if flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
             return Err(redb::Error::DatabaseAlreadyOpen);
@@ -190,7 +190,7 @@ impl Place {
         let memory = InMemoryBackend::new();
         memory.set_len(length)?;
         memory.write(0, &bytes)?;
-        Ok(Database::builder().create_with_backend(memory)?)
+        Ok(Memory(Arc::new(memory)))
     }
 
     /// Whether the file at the path is the one that was opened last, as it was written.
@@ -291,5 +291,31 @@ impl StorageBackend for Watched {
             }
         }
         Ok(())
+    }
+}
+
+/// A copy of a file in memory. All copies of this are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Memory(Arc<InMemoryBackend>);
+
+impl StorageBackend for Memory {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+        self.0.read(offset, length)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.0.set_len(length)
+    }
+
+    fn sync_data(&self, eventual: bool) -> io::Result<()> {
+        self.0.sync_data(eventual)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
     }
 }
