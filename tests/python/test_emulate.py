@@ -1,5 +1,7 @@
 """Emulated networks in simulated time: maple.emulate."""
 
+import subprocess
+import sys
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -121,6 +123,15 @@ def test_an_hour_passes_in_a_moment():
     assert net.h1.ping(net.h2)
     with pytest.raises(ValueError, match="-1"):
         net.run(-1)
+
+
+@pytest.mark.parametrize("topology", ["linear:3", "ring:4", "fattree:4"])
+def test_a_quiet_run_ends_well_whoever_the_controller_asks(topology: str) -> None:
+    """Hosts that are silent are asked whether they are there. What they answer is for the controller, not for f."""
+    command = [sys.executable, "-m", "maple", "run", "builtin:shortest-path", "--emulate", topology, "--seed", "1"]
+    command += ["--traffic", "9s", "--rate", "2", "--host-timeout", "4"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_frames_are_traced_and_errors_are_reported():

@@ -6,7 +6,8 @@ import doctest
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import maple
@@ -44,6 +45,19 @@ def matches(shown: list[str], printed: list[str]) -> bool:
 def line_matches(shown: str, printed: str) -> bool:
     pattern = ".*".join(re.escape(part) for part in normal(shown).strip().split("…"))
     return re.fullmatch(pattern, normal(printed).strip()) is not None
+
+
+class Watch:
+    """Calls a function if the block takes longer than some seconds."""
+
+    def __init__(self, seconds: float, late: Callable[[], None]) -> None:
+        self.timer = threading.Timer(seconds, late)
+
+    def __enter__(self) -> None:
+        self.timer.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.timer.cancel()
 
 
 def play(network: maple._emulate.Network, session: str) -> None:
@@ -100,6 +114,48 @@ def test_a_lesson_shows_what_happens(lesson: Path, tmp_path: Path, monkeypatch: 
             assert network.errors == []
             played += 1
     assert played > 0
+
+
+def sessions(lesson: Path) -> list[tuple[str, str]]:
+    """What starts each console session of a lesson, and what is typed and printed there."""
+    return [(title, text) for _, title, text in blocks(lesson) if title.endswith(" --console")]
+
+
+@pytest.mark.parametrize("lesson", [lesson for lesson in LESSONS if sessions(lesson)], ids=lambda lesson: lesson.stem)
+def test_the_sessions_of_a_lesson_are_scripts_that_end_with_status_0(lesson: Path, tmp_path: Path) -> None:
+    """With the program itself. That of lesson 6 ended with status 1: an answer to a probe of a host was called lost."""
+    for language, title, text in blocks(lesson):
+        if language == "python":
+            (tmp_path / title).write_text(text)
+    for title, text in sessions(lesson):
+        command = [sys.executable, "-m", *title.split()]
+        with (
+            subprocess.Popen(
+                command,
+                cwd=tmp_path,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            ) as process,
+            Watch(60, process.kill),
+        ):
+            assert process.stdin is not None and process.stdout is not None
+            printed: list[str] = []
+            for typed, *shown in (
+                part.splitlines() for part in re.split(r"^(?=[>$] )", text, flags=re.MULTILINE) if part
+            ):
+                if typed.startswith("$ "):
+                    subprocess.run([sys.executable, "-m", *typed.split()[1:]], cwd=tmp_path, timeout=60, check=True)
+                    continue
+                print(typed.removeprefix("> "), file=process.stdin, flush=True)
+                last = next((line for line in reversed(shown) if line.strip("… ")), None)
+                while last is not None and (not printed or not line_matches(last, printed[-1])):
+                    printed.append(process.stdout.readline())
+                    assert printed[-1], f"{typed}: {last} never came\n{''.join(printed)}"
+            process.stdin.close()
+            printed += process.stdout
+        assert process.returncode == 0, "".join(printed)
 
 
 def test_there_are_seven_lessons_and_the_index_lists_them() -> None:

@@ -162,7 +162,9 @@ def silent(maple, relay, bridge):
     yield
     assert any(one["silent"] for one in maple.show("switches")), "it was silent all the time"
     relay.end()
-    wait_for("the return", lambda: len(maple.connected()) == 4 and not any(one["silent"] for one in maple.show("switches")))
+    wait_for(
+        "the return", lambda: len(maple.connected()) == 4 and not any(one["silent"] for one in maple.show("switches"))
+    )
 
 
 @pytest.mark.parametrize("how", ["no connection", "a silent one"])

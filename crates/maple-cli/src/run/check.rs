@@ -4,7 +4,7 @@
 //! For every frame that a host sent, f is run afresh on the state that the controller had then, and its route is
 //! resolved to edge ports and rewritten bytes. The frame must have left there, with these bytes, once at each port.
 //! Frames with equal bytes that enter at one port at the same time are judged together. Frames of f's own, such as ARP
-//! answers, are not judged.
+//! answers, are not judged. Frames that end at the controller, such as answers to its probes of hosts, leave nowhere.
 //!
 //! # Why it is sound
 //! Neither trees nor rules nor the compiler take part: f, the state, and the route's meaning do. While the state
@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use maple_controller::Handle;
 use maple_core::check::Observation;
+use maple_core::engine::is_the_controllers;
 use maple_core::network::{Location, PortKind};
 use maple_core::plan::Resolved;
 use maple_core::policy::Policy;
@@ -230,8 +231,11 @@ impl Checker {
         true
     }
 
-    /// Where f, run afresh on this state, sends the frame. Nowhere if f fails.
+    /// Where f, run afresh on this state, sends the frame. Nowhere if f fails, and if the frame is none of f's packets.
     fn expected(&self, state: &Arc<Snapshot>, kind: &Kind) -> BTreeSet<Place> {
+        if is_the_controllers(&Packet::new(&kind.1, kind.0.port.0), self.track_hosts) {
+            return BTreeSet::new();
+        }
         let Some(resolved) = self.resolved(state, kind) else { return BTreeSet::new() };
         let (ingress, frame) = (kind.0, &kind.1);
         // Frames of f's own are the controller's to the network, which does not know what they answer.

@@ -45,6 +45,13 @@ pub(super) fn is_discovery_frame(packet: &Packet<'_>) -> bool {
     packet.switch_value(Field::EthType).is_some_and(|kind| DISCOVERY_TYPES.contains(&kind))
 }
 
+/// Whether a packet that enters is the controller's, and never f's: it is of a type that only discovery uses, or an answer
+/// of a host that was asked whether it is still there, which only happens where hosts are tracked.
+pub fn is_the_controllers(packet: &Packet<'_>, track_hosts: bool) -> bool {
+    is_discovery_frame(packet)
+        || track_hosts && packet.switch_value(Field::EthDst).is_some_and(|mac| mac == PROBE_MAC.bits())
+}
+
 /// The classifier's rules, except those of hosts and the table-miss rule. With one table, only rules for packets that
 /// must not reach the policy.
 pub(super) fn classifier(switch: &Switch, state: &Snapshot, options: &Options, cookie: u64) -> Vec<Rule> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use maple_wire::{Dpid, Field, Packet, Version};
 
-use super::classifier::is_discovery_frame;
+use super::classifier::{is_discovery_frame, is_the_controllers};
 use super::host_actions::with_addresses;
 use super::hosts::{PROBE_MAC, announcement, is_announcement};
 use super::leaf::{Leaf, LeafState};
@@ -42,6 +42,7 @@ impl Engine {
     pub fn admit(&self, packet: &Entering) -> Admission {
         let (state, at) = (self.store.snapshot(), packet.at);
         let refused = |why: &str| Admission::Refused(why.to_owned());
+        let headers = || Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len());
         let role = state.facts().role(at);
         match state.port(at).map(|port| (port.up, port.kind)) {
             None => refused("the switch has no such port"),
@@ -54,8 +55,11 @@ impl Engine {
             Some((_, PortKind::Shared { with, .. })) => {
                 Admission::Refused(format!("the port is shut: the hosts of its segment enter at {with}"))
             }
-            Some(_) if is_discovery_frame(&Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len())) => {
+            Some(_) if is_discovery_frame(&headers()) => {
                 refused("it is of a type that only link discovery uses, so it ends at the controller")
+            }
+            Some(_) if is_the_controllers(&headers(), self.options.track_hosts) => {
+                refused("it is for the address from which the controller asks hosts whether they are still there")
             }
             Some((_, PortKind::Middlebox)) => Admission::Decided(Vec::new()),
             Some((_, PortKind::Edge)) if !self.options.track_hosts => Admission::Decided(Vec::new()),
@@ -67,9 +71,8 @@ impl Engine {
     fn admit_sender(&self, state: &Snapshot, packet: &Entering) -> Admission {
         let at = packet.at;
         let headers = Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len());
-        let address = |field| Mac::from_bits(headers.switch_value(field).unwrap_or_default());
-        let mac = address(Field::EthSrc);
-        if mac == PROBE_MAC || address(Field::EthDst) == PROBE_MAC {
+        let mac = Mac::from_bits(headers.switch_value(Field::EthSrc).unwrap_or_default());
+        if mac == PROBE_MAC {
             return Admission::Refused("it has the address that the controller uses to look for hosts".into());
         }
         if !mac.is_host() {

@@ -40,7 +40,7 @@ use arrayvec::ArrayVec;
 use maple_wire::msg::{Message, NO_BUFFER, PacketInView, PacketOut};
 use maple_wire::{Dpid, Field, Packet, PortNo, Version};
 
-use super::classifier::is_discovery_frame;
+use super::classifier::is_the_controllers;
 use super::cookies::is_live;
 use super::drops::DropCause;
 use super::hosts::{PROBE_MAC, is_announcement};
@@ -149,15 +149,13 @@ impl Hits<'_> {
             return None;
         }
         let packet = Packet::with_wire_len(frame, port.0, frame.len());
-        if is_discovery_frame(&packet) {
+        if is_the_controllers(&packet, self.engine.options.track_hosts) {
             return None;
         }
         let mut host = Mac::default();
         if self.engine.options.track_hosts {
-            let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
-            host = address(Field::EthSrc);
-            let is_ours = host == PROBE_MAC || address(Field::EthDst) == PROBE_MAC;
-            if !host.is_host() || is_ours || is_announcement(&packet) {
+            host = Mac::from_bits(packet.switch_value(Field::EthSrc).unwrap_or_default());
+            if !host.is_host() || host == PROBE_MAC || is_announcement(&packet) {
                 return None;
             }
         }

@@ -135,6 +135,7 @@ mod view;
 pub use crate::report::Counted;
 pub use crate::state::Selection;
 pub use await_barriers::{BARRIER_ROUNDS, Unsettled};
+pub use classifier::is_the_controllers;
 pub use comparison::Comparison;
 pub use cookies::OWN_COOKIES;
 pub use differences::{DecidedPacket, Decision, Difference, DifferenceKind};

@@ -3,10 +3,9 @@
 use maple_wire::msg::PacketIn;
 use maple_wire::{Dpid, Field};
 
-use super::classifier::is_discovery_frame;
+use super::classifier::{is_discovery_frame, is_the_controllers};
 use super::cookies::{is_copy, is_live};
 use super::drops::DropCause;
-use super::hosts::PROBE_MAC;
 use super::received_packet::ReceivedPacket;
 use super::{Effect, Engine, Stats};
 use crate::network::{Location, Mac, PortKind, PortRole};
@@ -84,12 +83,12 @@ impl Engine {
     /// Handles a packet that enters the network.
     pub(super) fn edge_packet_in(&mut self, received: ReceivedPacket) {
         if self.options.track_hosts {
-            let address = |field| Mac::from_bits(received.packet().switch_value(field).unwrap_or_default());
-            let is_probe_answer = address(Field::EthDst) == PROBE_MAC;
+            let source = Mac::from_bits(received.packet().switch_value(Field::EthSrc).unwrap_or_default());
+            let is_probe_answer = is_the_controllers(&received.packet(), true);
             // A middlebox forwards what hosts elsewhere have sent.
             let is_anybodys =
                 self.store.snapshot().port(received.at).is_some_and(|port| port.kind == PortKind::Middlebox);
-            let is_accepted = is_anybodys || self.check_location(address(Field::EthSrc), &received);
+            let is_accepted = is_anybodys || self.check_location(source, &received);
             if !is_accepted || is_probe_answer {
                 return;
             }
