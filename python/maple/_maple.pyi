@@ -279,6 +279,13 @@ class Field:
 class Packet:
     """The packet that a policy decides: one :class:`Field` for each OXM name."""
 
+    def __str__(self) -> str:
+        """The packet in one line, such as ``vlan 20 tcp 10.0.0.1:1234 > 10.0.0.2:80``, for ``print(pkt)``.
+
+        A read of every field that it shows, as any value that the policy could act upon. So there is one line, and one
+        rule, for each such set of values. Delete it when the policy is understood.
+        """
+
     @property
     def switch(self) -> int:
         """Datapath id of the switch where the packet entered the network."""

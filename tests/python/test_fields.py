@@ -120,6 +120,7 @@ def test_equal_traces_mean_equal_answers(first: dict[str, Any], second: dict[str
         lambda pkt: pkt.ipv4_src.prefix(lo % 33),
         lambda pkt: pkt.eth_src in Prefix("00:00:00:00:00:00/2"),
         lambda pkt: {22: "ssh", None: "none"}.get(getattr(pkt, name)),
+        str,
     ]
     question = data.draw(st.sampled_from(questions))
     (a, one), (b, two) = ask(question, **first), ask(question, **second)
@@ -215,6 +216,23 @@ def test_an_address_before_a_field_is_a_test(question: Callable[[Packet], object
     assert all(item.startswith("test ") for item in decision.trace), decision.trace
     found, _ = ask(question, eth_dst="00:00:00:00:00:09", ipv4_dst="10.0.0.9")
     assert found is not ask(question, eth_dst="00:00:00:00:00:07", ipv4_dst="10.0.0.7")[0]
+
+
+def test_a_packet_prints_as_a_line_and_is_read_as_far_as_that_shows() -> None:
+    text, decision = ask(str, vlan_vid=20, ipv4_src="10.0.0.1", ipv4_dst="10.0.0.2", tcp_src=1234, tcp_dst=80)
+    assert text == "vlan 20 tcp 10.0.0.1:1234 > 10.0.0.2:80"
+    assert decision.trace[1:] == [  # after the tag
+        "read eth_type=0x800",
+        "read ip_proto=6",
+        "read ipv4_src=10.0.0.1",
+        "read tcp_src=1234",
+        "read ipv4_dst=10.0.0.2",
+        "read tcp_dst=80",
+    ]
+    text, decision = ask(lambda pkt: f"{pkt}", arp_op=1, arp_spa="10.0.0.1", arp_tpa="10.0.0.2")
+    assert text == "arp who-has 10.0.0.2 tell 10.0.0.1"
+    text, decision = ask(repr, tcp_dst=80)
+    assert (text, decision.trace) == ("<packet>", [])
 
 
 def test_presence_is_a_test() -> None:

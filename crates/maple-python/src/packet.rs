@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use maple_core::policy::PacketHandle;
 use maple_core::run::Observe as _;
+use maple_wire::packet::text::summary_of_fields;
 use maple_wire::{Field, Packet};
 use pyo3::exceptions::{PyAttributeError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -158,6 +159,14 @@ macro_rules! fields {
 
             fn __repr__(&self) -> &'static str {
                 "<packet>"
+            }
+
+            /// The packet in one line, which reads the fields that it shows.
+            fn __str__(&self, py: Python<'_>) -> PyResult<String> {
+                let line = source::here(py);
+                current::with_packet(self.ticket, "str(pkt)", |p| {
+                    summary_of_fields(&|field| p.read(field, field.full_mask(), line.clone()))
+                })
             }
 
             /// Called for names that are no attribute.

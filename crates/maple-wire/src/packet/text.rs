@@ -6,6 +6,9 @@ use super::{Packet, arp, ethernet, icmpv6, lldp, transport};
 use crate::field::Field;
 use crate::port::PortNo;
 
+/// The bit of `vlan_vid` that says that there is a tag (`OFPVID_PRESENT`, OpenFlow 1.3.5, 7.2.3.7).
+const VLAN_PRESENT: u128 = 0x1000;
+
 /// The error for a text that is no value of the field.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: `{text}` is not {expected}")]
@@ -126,71 +129,90 @@ pub fn parse_mac(text: &str) -> Option<u64> {
 /// `vlan 5 tcp 10.0.0.1:1234 > 10.0.0.2:80`. Missing fields are shown as `?`.
 pub fn summary(packet: &Packet) -> String {
     let packet = &packet.clone().literal();
+    let read = |field| packet.get(field);
     let vlans: String = packet.vlans().map(|vlan| format!("vlan {} ", vlan.vid)).collect();
     let rest = match packet.link().eth_type() {
         None => format!("short frame of {} bytes", packet.frame().len()),
-        Some(ethernet::TYPE_ARP) => arp_summary(packet),
-        Some(ethernet::TYPE_IPV4 | ethernet::TYPE_IPV6) => ip_summary(packet),
         Some(ethernet::TYPE_LLDP) => lldp_summary(packet),
         Some(ethernet::TYPE_MPLS | ethernet::TYPE_MPLS_MULTICAST) => {
             let labels: Vec<String> = packet.mpls_stack().map(|entry| entry.label.to_string()).collect();
             format!("mpls {}", labels.join("/"))
         }
-        Some(kind) => format!("eth_type {kind:#06x} {} > {}", show(packet, Field::EthSrc), show(packet, Field::EthDst)),
+        Some(ethernet::TYPE_IPV4 | ethernet::TYPE_IPV6) if packet.network().is_later_fragment() => {
+            without_ports(&read, format!("fragment of proto {}", show(&read, Field::IpProto)))
+        }
+        Some(kind) => of_type(&read, kind),
     };
     vlans + &rest
 }
 
-fn arp_summary(packet: &Packet) -> String {
-    let show = |field| show(packet, field);
-    match packet.get(Field::ArpOp).map(|op| op as u16) {
+/// The same from the values of fields alone, of which it reads those that it shows: of stacked tags and labels the
+/// outermost, and nothing that tells fragments.
+pub fn summary_of_fields(read: &dyn Fn(Field) -> Option<u128>) -> String {
+    let tag = read(Field::VlanVid).filter(|vid| vid & VLAN_PRESENT != 0);
+    let vlan = tag.map(|vid| format!("vlan {} ", vid ^ VLAN_PRESENT)).unwrap_or_default();
+    vlan + &match read(Field::EthType).map(|kind| kind as u16) {
+        None => "frame without a type".to_string(),
+        Some(ethernet::TYPE_MPLS | ethernet::TYPE_MPLS_MULTICAST) => format!("mpls {}", show(read, Field::MplsLabel)),
+        Some(kind) => of_type(read, kind),
+    }
+}
+
+/// What follows the tags of a packet.
+fn of_type(read: &dyn Fn(Field) -> Option<u128>, kind: u16) -> String {
+    match kind {
+        ethernet::TYPE_ARP => arp_summary(read),
+        ethernet::TYPE_IPV4 | ethernet::TYPE_IPV6 => ip_summary(read),
+        _ => format!("eth_type {kind:#06x} {} > {}", show(read, Field::EthSrc), show(read, Field::EthDst)),
+    }
+}
+
+fn arp_summary(read: &dyn Fn(Field) -> Option<u128>) -> String {
+    let show = |field| show(read, field);
+    match read(Field::ArpOp).map(|op| op as u16) {
         Some(arp::REQUEST) => format!("arp who-has {} tell {}", show(Field::ArpTpa), show(Field::ArpSpa)),
         Some(arp::REPLY) => format!("arp {} is-at {}", show(Field::ArpSpa), show(Field::ArpSha)),
         _ => format!("arp op {} {} > {}", show(Field::ArpOp), show(Field::ArpSpa), show(Field::ArpTpa)),
     }
 }
 
-fn ip_summary(packet: &Packet) -> String {
+fn ip_summary(read: &dyn Fn(Field) -> Option<u128>) -> String {
     use Field::*;
-    let (src, dst) = (address(packet, Ipv4Src, Ipv6Src), address(packet, Ipv4Dst, Ipv6Dst));
     let with_ports = |name: &str, from: Field, to: Field| {
-        let end = |ip: &Option<IpAddr>, port| match ip {
-            Some(IpAddr::V6(ip)) => format!("[{ip}]:{}", show(packet, port)),
-            Some(IpAddr::V4(ip)) => format!("{ip}:{}", show(packet, port)),
-            None => format!("?:{}", show(packet, port)),
+        let end = |ip: Option<IpAddr>, port| match ip {
+            Some(IpAddr::V6(ip)) => format!("[{ip}]:{}", show(read, port)),
+            Some(IpAddr::V4(ip)) => format!("{ip}:{}", show(read, port)),
+            None => format!("?:{}", show(read, port)),
         };
-        format!("{name} {} > {}", end(&src, from), end(&dst, to))
+        format!("{name} {} > {}", end(source(read), from), end(destination(read), to))
     };
-    let without_ports = |name: String| {
-        let end = |ip: &Option<IpAddr>| ip.map_or("?".to_string(), |ip| ip.to_string());
-        format!("{name} {} > {}", end(&src), end(&dst))
-    };
-    let network = packet.network();
-    if network.is_later_fragment() {
-        return without_ports(format!("fragment of proto {}", show(packet, IpProto)));
-    }
-    match network.proto() {
+    match read(IpProto).map(|proto| proto as u8) {
         Some(transport::TCP) => with_ports("tcp", TcpSrc, TcpDst),
         Some(transport::UDP) => with_ports("udp", UdpSrc, UdpDst),
         Some(transport::SCTP) => with_ports("sctp", SctpSrc, SctpDst),
-        Some(transport::ICMP) if packet.get(Ipv4Src).is_some() => {
-            without_ports("icmp".to_string()) + &icmp_kind(packet, Icmpv4Type, Icmpv4Code)
+        Some(transport::ICMP) if read(Ipv4Src).is_some() => {
+            without_ports(read, "icmp".to_string()) + &icmp_kind(read, Icmpv4Type, Icmpv4Code)
         }
-        Some(transport::ICMPV6) if packet.get(Ipv6Src).is_some() => {
-            without_ports("icmp6".to_string()) + &icmp_kind(packet, Icmpv6Type, Icmpv6Code)
+        Some(transport::ICMPV6) if read(Ipv6Src).is_some() => {
+            without_ports(read, "icmp6".to_string()) + &icmp_kind(read, Icmpv6Type, Icmpv6Code)
         }
-        _ => without_ports(format!("ip proto {}", show(packet, IpProto))),
+        _ => without_ports(read, format!("ip proto {}", show(read, IpProto))),
     }
 }
 
-fn icmp_kind(packet: &Packet, kind: Field, code: Field) -> String {
-    let target = || show(packet, Field::Ipv6NdTarget);
-    match (kind, packet.get(kind).map(|kind| kind as u8)) {
+fn without_ports(read: &dyn Fn(Field) -> Option<u128>, name: String) -> String {
+    let end = |ip: Option<IpAddr>| ip.map_or("?".to_string(), |ip| ip.to_string());
+    format!("{name} {} > {}", end(source(read)), end(destination(read)))
+}
+
+fn icmp_kind(read: &dyn Fn(Field) -> Option<u128>, kind: Field, code: Field) -> String {
+    let target = || show(read, Field::Ipv6NdTarget);
+    match (kind, read(kind).map(|kind| kind as u8)) {
         (Field::Icmpv4Type, Some(8)) | (Field::Icmpv6Type, Some(128)) => " echo request".to_string(),
         (Field::Icmpv4Type, Some(0)) | (Field::Icmpv6Type, Some(129)) => " echo reply".to_string(),
         (Field::Icmpv6Type, Some(icmpv6::NEIGHBOR_SOLICIT)) => format!(" neighbor who-has {}", target()),
         (Field::Icmpv6Type, Some(icmpv6::NEIGHBOR_ADVERT)) => format!(" neighbor {} is here", target()),
-        _ => format!(" type {} code {}", show(packet, kind), show(packet, code)),
+        _ => format!(" type {} code {}", show(read, kind), show(read, code)),
     }
 }
 
@@ -214,11 +236,19 @@ fn id_text(id: &[u8]) -> String {
     }
 }
 
-fn address(packet: &Packet, v4: Field, v6: Field) -> Option<IpAddr> {
-    let v4 = packet.get(v4).map(|value| IpAddr::from(Ipv4Addr::from(value as u32)));
-    v4.or_else(|| packet.get(v6).map(|value| IpAddr::from(Ipv6Addr::from(value))))
+fn source(read: &dyn Fn(Field) -> Option<u128>) -> Option<IpAddr> {
+    address(read, Field::Ipv4Src, Field::Ipv6Src)
 }
 
-fn show(packet: &Packet, field: Field) -> String {
-    packet.get(field).map_or("?".to_string(), |value| field_value_to_string(field, value))
+fn destination(read: &dyn Fn(Field) -> Option<u128>) -> Option<IpAddr> {
+    address(read, Field::Ipv4Dst, Field::Ipv6Dst)
+}
+
+fn address(read: &dyn Fn(Field) -> Option<u128>, v4: Field, v6: Field) -> Option<IpAddr> {
+    let v4 = read(v4).map(|value| IpAddr::from(Ipv4Addr::from(value as u32)));
+    v4.or_else(|| read(v6).map(|value| IpAddr::from(Ipv6Addr::from(value))))
+}
+
+fn show(read: &dyn Fn(Field) -> Option<u128>, field: Field) -> String {
+    read(field).map_or("?".to_string(), |value| field_value_to_string(field, value))
 }
