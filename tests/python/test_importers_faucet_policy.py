@@ -209,3 +209,24 @@ def test_what_bridges_never_forward_goes_nowhere(tmp_path: Path, monkeypatch: py
     assert hosts("ff:ff:ff:ff:ff:ff") == ["h2"]
     assert [hosts(dst) for dst in ("01:80:c2:00:00:00", "01:80:c2:00:00:0f", "01:00:0c:cc:cc:cd")] == [[], [], []]
     assert net.errors == []
+
+
+def test_floods_of_unknown_hosts_spare_quiet_ports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = TAGGED.replace("2: {native_vlan: left}", "2: {native_vlan: left, unicast_flood: false}")
+    network, bench = policy(tmp_path, text, monkeypatch), Bench()
+    bench.switch(1, [1, 2])
+    bench.switch(2, [1])
+    bench.link((1, 9), (2, 9))
+    unknown = maple.frame(eth_src=A, eth_dst=B, eth_type=0x88B5, payload=bytes(46))
+    assert [at[:2] for at in leaves(bench, network, unknown)] == [(2, 1)]
+    bench.host(B, 1, 2, "10.0.0.2")
+    assert leaves(bench, network, unknown) == [(1, 2, unknown)], "its own host gets them"
+
+
+def test_nobody_has_the_address_of_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, bench = policy(tmp_path, switch("1: {native_vlan: 10}, 2: {native_vlan: 10}"), monkeypatch), Bench()
+    bench.switch(7, [1, 2])
+    found = [
+        leaves(bench, network, maple.frame(eth_src=mac, eth_dst=B, eth_type=0x88B5), switch=7) for mac in (A, GATEWAY)
+    ]
+    assert [len(copies) for copies in found] == [1, 0]

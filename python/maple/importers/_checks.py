@@ -25,6 +25,18 @@ def expect(value: Any, kind: type[T], place: Place) -> T:
     return value
 
 
+_WORDS: dict[str, type] = {**{word: kind for kind, word in _KINDS.items()}, "a fraction": float}
+
+
+def of_kinds(value: Any, kinds: Iterable[str], place: Place) -> None:
+    """Refuses a value of another kind. Nothing is of each, and to Python `true` is a number.
+
+    :raises InputError: it is of another kind.
+    """
+    if value is not None and not isinstance(value, tuple(_WORDS[kind] for kind in kinds)):
+        raise InputError(place, f"{_shown(value)} stands where {' or '.join(kinds)} is expected")
+
+
 def get(keys: Keys, key: str, kind: type[T], field: str) -> T | None:
     """The value of a key; none if it is missing or null."""
     value = keys.get(key)

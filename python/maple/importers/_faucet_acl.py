@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Any, Final
 
-from maple.importers._checks import expect, items, mac, mapping, number, refuse_unknown
+from maple.importers._checks import expect, items, mac, mapping, number, of_kinds, refuse_unknown, suggestion
 from maple.importers._document import LEFT_OUT, Document, InputError, Place, Report
 from maple.importers._faucet_config import Switch
 from maple.importers._yaml import Items, Keys
@@ -22,6 +22,8 @@ OLD: Final = {
     "nw_src": "ipv4_src",
     "nw_dst": "ipv4_dst",
 }
+# Nicira's names of fields are of the same fields: Open vSwitch takes them also for what other fields need.
+NICIRA: Final = {"eth_type_nxm": "eth_type", "ip_proto_nxm": "ip_proto"}
 PORTS: Final = {
     f"{name}_{side}": (number, side)
     for name, number in (("tcp", 6), ("udp", 17), ("sctp", 132))
@@ -49,10 +51,17 @@ CONVERTED: Final = {"eth_type", "ip_proto", "vlan_vid", *PORTS, *ICMP, *ADDRESSE
 NOT_COVERED: Final = {
     *("in_port", "in_phy_port", "metadata", "vlan_pcp", "ip_dscp", "ip_ecn", "arp_op", "arp_spa", "arp_tpa", "arp_sha"),
     *("arp_tha", "ipv6_flabel", "ipv6_nd_target", "ipv6_nd_sll", "ipv6_nd_tll", "mpls_label", "mpls_tc", "mpls_bos"),
-    *("pbb_isid", "tunnel_id", "ipv6_exthdr", "eth_type_nxm", "ip_proto_nxm", "nw_ttl", "ct_state", "ct_zone"),
-    *("ct_mark", "ct_label"),
+    *("pbb_isid", "tunnel_id", "ipv6_exthdr", "nw_ttl", "ct_state", "ct_zone", "ct_mark", "ct_label"),
 }
-ACTIONS: Final = ("allow", "output", "mirror", "meter", "force_port_vlan", "ct")
+ACTIONS: Final[dict[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("allow", "force_port_vlan"), ("a number",)),
+    "output": ("a mapping", "a list"),
+    "mirror": ("a text", "a number"),
+    "meter": ("a text",),
+    "ct": ("a mapping",),
+}
+KINDS: Final = {"cookie": ("a number",), "actions": ("a mapping",), "description": ("a text",)}
+MOST_COOKIE: Final = 65536
 PROTOCOLS: Final = {1: "icmp", 6: "tcp", 17: "udp", 58: "icmpv6", 132: "sctp"}
 ETHERTYPES: Final = {0x800: "ipv4", 0x86DD: "ipv6", 0x806: "arp"}
 # OpenFlow sets this bit in the VLAN of a packet that has a tag.
@@ -76,44 +85,64 @@ class _NoMatch(Exception):
     """The conditions contradict each other. The text says how."""
 
 
-def rules(name: str, value: Any, place: Place, report: Report) -> list[Rule]:
+def rules(name: str, value: Any, place: Place, report: Report, meters: set[str]) -> list[Rule]:
     """The rules of one list.
 
+    :param meters: the names of those that there are.
     :raises InputError: a rule is wrong.
     """
     if isinstance(value, Keys):
-        refuse_unknown(value, ("rules", "exact_match", "dot1x_assigned"), place.field)
         if value.get("exact_match"):
             report.note(value.place(f"{place.field}.exact_match", "exact_match"), "Maple chooses tables by itself")
         if value.get("dot1x_assigned"):
             report.not_cover(value.place(f"{place.field}.dot1x_assigned", "dot1x_assigned"), "802.1X", LEFT_OUT)
+    checked = check(value, place)
+    found = (_rule(keys, f"{name}-{nth}", at, report, meters) for nth, (keys, at) in enumerate(checked, 1))
+    return [rule for rule in found if rule]
+
+
+def check(value: Any, place: Place) -> list[tuple[Keys, Place]]:
+    """The rules of a list as they stand there, with what Faucet wants of each list, also of those that nothing has.
+
+    :raises InputError: Faucet refuses the list.
+    """
+    if isinstance(value, Keys):
+        refuse_unknown(value, ("rules", "exact_match", "dot1x_assigned"), place.field)
         value = items(value, "rules", place.field)
-    found = []
     listed = expect(value, Items, place)
     if not listed:
         raise InputError(place, "the list has no rules")
+    found = []
     for nth, (item, line) in enumerate(zip(listed, listed.lines, strict=True), 1):
         at = Place(place.file, line, f"{place.field}[{nth}]")
         keys = expect(item, Keys, at)
         keys = expect(keys.get("rule") or keys, Keys, at)
-        at = Place(keys.file, line, at.field)
-        rule = _rule(keys, f"{name}-{nth}", at, report)
-        if rule:
-            found.append(rule)
+        found.append((keys, Place(keys.file, line, at.field)))
+        _check_kinds(*found[-1])
     return found
 
 
-def _rule(keys: Keys, name: str, at: Place, report: Report) -> Rule | None:
-    fields = {
-        OLD.get(str(key), str(key)): key for key in keys if key not in ("actions", "cookie", "description", "rule")
-    }
-    known = {*CONVERTED, *NOT_COVERED, *OLD, "actions", "cookie", "description"}
-    refuse_unknown(keys, known | {"rule"}, at.field)
+def _check_kinds(keys: Keys, at: Place) -> None:
+    refuse_unknown(keys, {*CONVERTED, *NOT_COVERED, *OLD, *NICIRA, *KINDS, "rule"}, at.field)
+    for key, value in keys.items():
+        of_kinds(value, KINDS.get(key, ("a text", "a number")), keys.place(f"{at.field}.{key}", key))
+    if keys.get("cookie") is not None:
+        number(int(keys["cookie"]), 0, MOST_COOKIE, "a cookie", keys.place(f"{at.field}.cookie", "cookie"))
     if "actions" in keys and not keys["actions"]:
         raise InputError(keys.place(f"{at.field}.actions", "actions"), "the rule has no actions; Faucet refuses that")
+    actions = mapping(keys, "actions", at.field)
+    refuse_unknown(actions, ACTIONS, f"{at.field}.actions")
+    for key, value in actions.items():
+        of_kinds(value, ACTIONS[key], actions.place(f"{at.field}.actions.{key}", key))
+
+
+def _rule(keys: Keys, name: str, at: Place, report: Report, meters: set[str]) -> Rule | None:
+    fields = {OLD.get(str(key), str(key)): key for key in keys if key not in KINDS and key != "rule"}
+    twice = next((key for key in NICIRA if key in fields and NICIRA[key] in fields), None)
+    fields = {NICIRA.get(field_, field_): key for field_, key in fields.items()}
     rule = Rule(False, name, at, comment=str(keys.get("description") or ""))
     before = len(report.not_covered)
-    _actions(rule, mapping(keys, "actions", at.field), at, report)
+    _actions(rule, mapping(keys, "actions", at.field), at, report, meters)
     effect = LEFT_OUT if rule.allow else "denies more: stricter"
     missing = [(key, "no equal in Maple's lists") for field_, key in fields.items() if field_ in NOT_COVERED]
     values = {field_: (key, keys[key]) for field_, key in fields.items() if field_ in CONVERTED}
@@ -122,13 +151,16 @@ def _rule(keys: Keys, name: str, at: Place, report: Report) -> Rule | None:
     for side in ("src", "dst"):
         if f"eth_{side}" in values and ({f"ipv4_{side}", f"ipv6_{side}"} & set(values)):
             missing.append((values.pop(f"eth_{side}")[0], "a rule names a MAC or an IP address of one side, not both"))
-    if lacks := _lacks(values, at):
+    if lacks := f"it asks for {NICIRA[twice]} twice" if twice else _lacks(values, at):
         with suppress(_NoMatch):
             _match(
                 rule, {field_: value for field_, (_, value) in values.items()}, at
             )  # wrong values are errors here, too
         report.note(at, f"switches refuse this rule of Faucet's: {lacks}; left out, as there")
         return None
+    for family in ("icmpv4", "icmpv6"):
+        if f"{family}_code" in values and f"{family}_type" not in values:
+            missing.append((values.pop(f"{family}_code")[0], "a code of ICMP needs a type in Maple's lists"))
     for key, text in missing:
         report.not_cover(keys.place(f"{at.field}.{key}", key), text, effect)
     if missing and rule.allow:
@@ -156,9 +188,11 @@ def _lacks(values: dict[str, tuple[object, Any]], at: Place) -> str:
     return ""
 
 
-def _actions(rule: Rule, actions: Keys, at: Place, report: Report) -> None:
+def _actions(rule: Rule, actions: Keys, at: Place, report: Report, meters: set[str]) -> None:
     """What Faucet does in `build_acl_entry`: no `allow` means no, but for a mirror."""
-    refuse_unknown(actions, ACTIONS, f"{at.field}.actions")
+    if (meter := actions.get("meter")) is not None and meter not in meters:
+        place = actions.place(f"{at.field}.actions.meter", "meter")
+        raise InputError(place, f"no meter {meter}{suggestion(meter, meters)}")
     rule.allow = actions.get("allow") in (1, True) if "allow" in actions else actions.get("mirror") is not None
     problems = [
         (key, f"{key} has no equal in Maple's lists") for key in ("meter", "ct", "force_port_vlan") if actions.get(key)
@@ -210,7 +244,7 @@ def _match(rule: Rule, values: Document, at: Place) -> None:
     if proto in (1, 58) and numbers:
         kind, code = (numbers.get(f"icmpv{4 if proto == 1 else 6}_{part}") for part in ("type", "code"))
         if kind is None:
-            raise InputError(at, "an ICMP code needs a type")
+            raise _NoMatch("an ICMP code needs a type")
         service = f"{PROTOCOLS[proto]}/{kind}" + (f".{code}" if code is not None else "")
     if service:
         match["service"] = service
@@ -224,10 +258,12 @@ def _match(rule: Rule, values: Document, at: Place) -> None:
 
 
 def _is_masked(name: str, value: object) -> bool:
-    """Whether a value has a mask that Maple's form has no place for."""
+    """Whether a value has a mask that Maple's form has no place for. Some fields of Faucet have none."""
+    if name in ICMP or name in ("eth_type", "ip_proto"):
+        return False
     if "/" not in str(value):
         return name == "vlan_vid" and _number_or_none(value) in (None, 0, PRESENT)
-    if not name.startswith("ip") or name == "ip_proto":
+    if not name.startswith("ip"):
         return True
     try:
         ip_network(str(value), strict=False)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from maple.importers import _faucet_keys as known
 from maple.importers import _yaml
-from maple.importers._checks import expect, items, mac, mapping, number, refuse_unknown, suggestion
+from maple.importers._checks import expect, items, mac, mapping, number, of_kinds, refuse_unknown, suggestion
 from maple.importers._document import InputError, Place, Report
 from maple.importers._yaml import Items, Keys
 
@@ -38,7 +38,8 @@ class Vlan:
 
 @dataclass
 class Port:
-    """A port of a switch. Its VLANs are numbers. A shut port takes no packets; one that is off sends none, either."""
+    """A port of a switch. Its VLANs are numbers. A shut port takes no packets; one that is off sends none, either.
+    What is for unknown hosts leaves by it only if it floods."""
 
     number: int
     name: str
@@ -48,6 +49,7 @@ class Port:
     acls: list[str]
     shut: bool
     off: bool
+    flood: bool
 
 
 @dataclass
@@ -76,6 +78,7 @@ class Config:
     """All of it. Lists are as they stand in the files."""
 
     acls: dict[str, Any]
+    meters: set[str]
     places: dict[str, Place]
     vlans: dict[int, Vlan]
     switches: list[Switch]
@@ -115,7 +118,7 @@ def read(path: str | Path, report: Report) -> Config:
         for name in routers
     ]
     places = {str(name): acls.place(f"acls.{name}", name) for name in acls}
-    config = Config({str(name): acls[name] for name in acls}, places, vlans, switches, groups)
+    config = Config({str(name): acls[name] for name in acls}, set(map(str, meters)), places, vlans, switches, groups)
     for place, names in _uses(config):
         for name in names:
             if name not in config.acls:
@@ -158,13 +161,12 @@ def _report_keys(keys: Keys, kind: str, field_: str, report: Report) -> None:
     refuse_unknown(keys, known.ALL[kind], field_)
     for key, value in keys.items():
         place = keys.place(f"{field_}.{key}", key)
+        of_kinds(value, known.kinds(kind, key), place)
         if key in known.NOT_NEEDED[kind]:
             report.note(place, known.NOT_NEEDED[kind][key])
-        elif key in known.NOT_COVERED[kind]:
-            off = value is True if key == "unicast_flood" else not value
-            if not off:
-                text, effect = known.NOT_COVERED[kind][key]
-                report.not_cover(place, text, effect)
+        elif value and key in known.NOT_COVERED[kind]:
+            text, effect = known.NOT_COVERED[kind][key]
+            report.not_cover(place, text, effect)
 
 
 def _lists(keys: Keys, direction: str, field_: str) -> list[str]:
@@ -182,7 +184,7 @@ def _vlan(key: object, value: Any, section: Keys, report: Report) -> Vlan:
     keys = Keys(place.file, section.lines[key]) if value is None else expect(value, Keys, place)
     _report_keys(keys, "vlan", field_, report)
     vid = number(keys.get("vid", key), 1, 4094, "a VLAN", keys.place(f"{field_}.vid", "vid"))
-    vlan = Vlan(vid, str(keys.get("name", key)), place, _lists(keys, "in", field_), _lists(keys, "out", field_))
+    vlan = Vlan(vid, _own_name(keys, key, vid, place), place, _lists(keys, "in", field_), _lists(keys, "out", field_))
     at = keys.place(f"{field_}.faucet_mac", "faucet_mac")
     vlan.mac, vlan.flood = mac(keys.get("faucet_mac", FAUCET_MAC), at), keys.get("unicast_flood", True) is not False
     if int(vlan.mac[:2], 16) & 1:
@@ -235,7 +237,9 @@ def _switch(name: str, keys: Keys, vlans: dict[int, Vlan], report: Report) -> Sw
     acls = [str(acl) for acl in items(keys, "dp_acls", field_)]
     if acls and (both := next((port for port in ports.values() if port.acls), None)):
         raise InputError(both.place, "a switch with dp_acls has no lists at ports")
-    return Switch(dp_id, str(keys.get("name", name)), keys.place(field_), [ports[at] for at in sorted(ports)], acls)
+    if keys.get("name") not in (None, name):
+        raise InputError(keys.place(f"{field_}.name", "name"), f"the key is {name}; Faucet wants the same name")
+    return Switch(dp_id, name, keys.place(field_), [ports[at] for at in sorted(ports)], acls)
 
 
 def _interfaces(keys: Keys, field_: str) -> list[tuple[int, str, Keys]]:
@@ -244,12 +248,12 @@ def _interfaces(keys: Keys, field_: str) -> list[tuple[int, str, Keys]]:
     interfaces, ranges = mapping(keys, "interfaces", field_), mapping(keys, "interface_ranges", field_)
     for key, value in interfaces.items():
         place = interfaces.place(f"{field_}.interfaces.{key}", key)
-        port = Keys(interfaces.file, interfaces.lines[key]) if value is None else expect(value, Keys, place)
+        port = expect(value, Keys, place)
         at = port.get("number", key)
         at = at if at == LOCAL else number(at, 1, MOST_PORT, "a port", place)
         if at in found:
             raise InputError(place, f"port {at} stands here twice")
-        found[at] = (str(port.get("name", key)), port)
+        found[at] = (_own_name(port, key, at, place), port)
     ranged: set[int] = set()
     for key, value in ranges.items():
         place = ranges.place(f"{field_}.interface_ranges.{key}", key)
@@ -261,6 +265,14 @@ def _interfaces(keys: Keys, field_: str) -> list[tuple[int, str, Keys]]:
             name, own = found.get(at, (str(at), port))
             found[at] = (name, own if own is port else _with_defaults(own, port))
     return [(at, name, port) for at, (name, port) in found.items()]
+
+
+def _own_name(keys: Keys, key: object, number: int, place: Place) -> str:
+    """The name of a port or VLAN, which its key is, unless that is its number."""
+    name = str(keys.get("name") or key)
+    if str(key) not in (str(number), name):
+        raise InputError(place, f"the key is neither the name {name} nor the number {number}; Faucet refuses that")
+    return name
 
 
 def _range(text: str, place: Place) -> list[int]:
@@ -297,9 +309,12 @@ def _port(port: int, name: str, keys: Keys, switch: str, vlans: dict[int, Vlan],
     tagged = [_vid(vlan, vlans, at) for vlan in items(keys, "tagged_vlans", field_)]
     if native in tagged:
         raise InputError(at, f"VLAN {native} is also the native one")
-    off = keys.get("enabled", True) is False or bool(keys.get("dot1x"))
-    shut = off or bool(keys.get("output_only"))
-    return Port(port, name, keys.place(field_), native, tagged, _lists(keys, "in", field_), shut, off)
+    apart = next((key for key in ("output_only", "mirror", "stack", "coprocessor") if keys.get(key)), None)
+    if apart and (native is not None or tagged):
+        raise InputError(keys.place(f"{field_}.{apart}", apart), "such a port has no VLANs; Faucet refuses that")
+    off = keys.get("enabled", True) is False or any(keys.get(key) for key in ("dot1x", "lacp", "coprocessor"))
+    shut, flood = off or bool(keys.get("output_only")), keys.get("unicast_flood", True) is not False
+    return Port(port, name, keys.place(field_), native, tagged, _lists(keys, "in", field_), shut, off, flood)
 
 
 def _router(name: str, keys: Keys, vlans: dict[int, Vlan], report: Report) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from maple.importers._document import LOOSER
+
 SECTIONS: Final = {"acls", "dps", "meters", "routers", "vlans", "include", "include-optional", "version"}
 
 # What Maple does by itself or does otherwise, with the reason that the report gives.
@@ -15,7 +17,7 @@ CONVERTED: Final = {
     "dp": {"dp_id", "name", "description", "interfaces", "interface_ranges", "dp_acls"},
     "port": {
         *("number", "name", "description", "enabled", "native_vlan", "tagged_vlans", "acl_in", "acls_in"),
-        "output_only",
+        *("output_only", "unicast_flood"),
     },
     "vlan": {
         *("name", "description", "vid", "acl_in", "acls_in", "acl_out", "acls_out", "faucet_vips", "faucet_mac"),
@@ -93,13 +95,12 @@ NOT_COVERED: Final = {
     "dp": {"dot1x": ("802.1X", "")},
     "port": {
         "mirror": ("copies of a whole port", "no copies"),
-        "permanent_learn": ("hosts that may never move", "hosts may move"),
-        "unicast_flood": ("no floods of unknown hosts out of this port", "floods reach the port"),
+        "permanent_learn": ("hosts that may never move", LOOSER),
         "hairpin": ("packets back out of the port where they came in", "not sent: stricter"),
         "hairpin_unicast": ("packets back out of the port where they came in", "not sent: stricter"),
-        "lacp": ("link aggregation", "a bundle's ports are single ports"),
-        "restricted_bcast_arpnd": ("broadcasts between such ports", "broadcasts pass"),
-        "coprocessor": ("packet coprocessors", "an ordinary port"),
+        "lacp": ("link aggregation", "the port is shut: stricter"),
+        "restricted_bcast_arpnd": ("broadcasts between such ports", LOOSER),
+        "coprocessor": ("packet coprocessors", "the port is shut: stricter"),
         "dot1x": ("802.1X", "the port is shut: stricter"),
         "dot1x_acl": ("802.1X", ""),
         "dot1x_mab": ("802.1X", ""),
@@ -110,3 +111,46 @@ NOT_COVERED: Final = {
 }
 
 ALL: Final = {kind: CONVERTED[kind] | set(NOT_NEEDED[kind]) | set(NOT_COVERED[kind]) for kind in CONVERTED}
+
+# What values Faucet takes. To it `true` is a number, too.
+_BOOLS: Final = {
+    "dp": {
+        *("drop_broadcast_source_address", "drop_spoofed_faucet_mac", "group_table", "proactive_learn_v4", "multi_out"),
+        *("proactive_learn_v6", "use_idle_timeout", "combinatorial_port_flood", "use_classification", "idle_dst"),
+        *("egress_pipeline", "strict_packet_in_cookie"),
+    },
+    "port": {
+        *("enabled", "permanent_learn", "unicast_flood", "hairpin", "hairpin_unicast", "lacp_active", "lacp_standby"),
+        *("lacp_collect_and_distribute", "lacp_unselected", "lacp_selected", "loop_protect", "loop_protect_external"),
+        *("output_only", "opstatus_reconf", "receive_lldp", "dot1x", "dot1x_acl", "dot1x_mab", "dot1x_dyn_acl"),
+        *("restricted_bcast_arpnd", "count_untag_vlan_miss"),
+    },
+    "vlan": {
+        *("unicast_flood", "targeted_gw_resolution", "minimum_ip_size_check", "reserved_internal_vlan"),
+        *("dot1x_assigned", "edge_learn_stack_root"),
+    },
+    "router": set(),
+}
+_TEXTS: Final = {"name", "description", "hardware", "ofchannel_log", "faucet_dp_mac", "lldp_peer_mac", "faucet_mac"}
+_MAPPINGS: Final = {
+    *("interfaces", "interface_ranges", "stack", "lldp_beacon", "dot1x", "table_sizes", "coprocessor", "bgp"),
+}
+_LISTS: Final = {
+    *("dp_acls", "tagged_vlans", "acls_in", "acls_out", "lacp_passthrough", "faucet_vips", "routes", "vlans"),
+}
+_NAMES: Final = {"native_vlan", "acl_in", "acl_out"}
+Kinds = tuple[str, ...]
+
+
+def kinds(kind: str, key: str) -> Kinds:
+    """What the value of a key may be; one of these."""
+    if key in _BOOLS[kind]:
+        return ("true or false",)
+    if key == "mirror":
+        return ("a list", "a text", "a number")
+    if key in _NAMES:
+        return ("a text", "a number")
+    for names, word in ((_TEXTS, "a text"), (_MAPPINGS, "a mapping"), (_LISTS, "a list")):
+        if key in names:
+            return (word,)
+    return ("a fraction",) if key == "port_table_scale_factor" else ("a number",)

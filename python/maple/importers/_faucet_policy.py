@@ -26,17 +26,19 @@ ROUTES = {routes}
 UNTAGGED = {{Location(*port): vid for vid, vlan in VLANS.items() for port in vlan["untagged"]}}
 TAGGED = {{vid: {{Location(*port) for port in vlan["tagged"]}} for vid, vlan in VLANS.items()}}
 SHUT = {{Location(*port) for port in {shut}}}
+# By these ports nothing leaves for a host that nobody knows.
+QUIET = {{Location(*port) for port in {quiet}}}
+# Nobody else may have the MAC address of a gateway, which each VLAN may get.
+RESERVED = {reserved}
 EVERYBODY = Mac("ff:ff:ff:ff:ff:ff")
 
 
 def forwarding(pkt: Packet, net: Net) -> Route:
     here = Location(int(pkt.switch), int(pkt.in_port))
     vid = vlan_of(pkt, here)
-    if vid is None or here in SHUT or pkt.eth_src.is_multicast:
+    if vid is None or here in SHUT or pkt.eth_src.is_multicast or any(pkt.eth_src == mac for mac in RESERVED):
         return drop()
     for ip, _, mac in GATEWAYS.get(vid, ()):
-        if pkt.eth_src == mac:
-            return drop()  # nobody else is the gateway
         if pkt.arp_op == 1 and pkt.arp_tpa == ip:
             ends = {{"eth_src": mac, "eth_dst": pkt.eth_src.value, "arp_spa": ip, "arp_tpa": pkt.arp_spa.value}}
             return answer(made(here, vid, **ends, arp_op=2))
@@ -69,8 +71,9 @@ def spread(pkt: Packet, net: Net, here: Location, vid: int) -> Route:
     itself sends to those with tags. What bridges never forward goes nowhere."""
     if pkt.eth_dst.is_reserved:
         return drop()
-    plain = [net.shortest_path(here, place) for place, own in UNTAGGED.items() if own == vid and place != here]
-    tagged = sorted(TAGGED[vid] - {{here}})
+    skipped = {{here}} if pkt.eth_dst.is_multicast else {{here, *QUIET}}
+    plain = [net.shortest_path(here, at) for at, own in UNTAGGED.items() if own == vid and at not in skipped]
+    tagged = sorted(TAGGED[vid] - skipped)
     if not plain:
         return multicast([net.shortest_path(here, place) for place in tagged]).set(vlan_vid=vid) if tagged else drop()
     for place in tagged:
@@ -121,7 +124,7 @@ def text(source: str, network: dict[str, Any], lists: list[str]) -> str:
         int(vid): {"name": vlan["name"], "untagged": [], "tagged": [], "flood": vlan["flood"]}
         for vid, vlan in network["vlans"].items()
     }
-    shut = []
+    shut, quiet = [], []
     for dpid, switch in network["switches"].items():
         for number, port in switch["ports"].items():
             place = (int(dpid), int(number))
@@ -131,6 +134,8 @@ def text(source: str, network: dict[str, Any], lists: list[str]) -> str:
                 vlans[vid]["tagged"].append(place)
             if not port["input"]:
                 shut.append(place)
+            if not port["flood"]:
+                quiet.append(place)
     gateways: dict[int, list[tuple[str, str, str]]] = {}
     for gateway in network["gateways"]:
         gateways.setdefault(gateway["vlan"], []).append((gateway["address"], gateway["subnet"], gateway["mac"]))
@@ -144,6 +149,8 @@ def text(source: str, network: dict[str, Any], lists: list[str]) -> str:
         gateways=_python(gateways),
         routes=_python(routes(network)),
         shut=_python(shut),
+        quiet=_python(quiet),
+        reserved=_python(sorted({vlan["mac"] for vlan in network["vlans"].values()})),
         composed=composed if lists else "network = maple.tiers(forwarding=forwarding)",
     )
     return (

@@ -87,10 +87,10 @@ class _Lists:
         }
         self._rules = {}
         for name, value in found.acls.items():
-            # What is wrong in a list that nothing has is an error there, too; what is not covered does not matter.
-            of_list = report if name in used else Report()
-            self._rules[name] = acl.rules(name, value, found.places[name], of_list)
-            if name not in used:
+            if name in used:
+                self._rules[name] = acl.rules(name, value, found.places[name], report, found.meters)
+            else:
+                acl.check(value, found.places[name])
                 report.note(found.places[name], "no port, VLAN or switch has this list; left out")
 
     def ports(self) -> list[Document]:
@@ -199,13 +199,14 @@ def _network(found: config.Config) -> dict[str, Any]:
                         "untagged": None if port.off else port.native,
                         "tagged": [] if port.off else port.tagged,
                         "input": not port.shut,
+                        "flood": port.flood,
                     }
                     for port in switch.ports
                 },
             }
             for switch in found.switches
         },
-        "vlans": {str(vlan.vid): {"name": vlan.name, "flood": vlan.flood} for vlan in vlans},
+        "vlans": {str(vlan.vid): {"name": vlan.name, "flood": vlan.flood, "mac": vlan.mac} for vlan in vlans},
         "gateways": [
             {"vlan": vlan.vid, "address": str(at.ip), "subnet": str(at.network), "mac": vlan.mac}
             for vlan in vlans
