@@ -57,8 +57,8 @@ def term(chance: random.Random, name: str, groups: list[str], services: dict[str
     for side in ("source", "destination"):
         if chance.random() < 0.5 or (side == "destination" and not lines):
             lines.append(f"{side}-address:: {' '.join(chance.sample(groups, chance.randint(1, 2)))}")
-        if chance.random() < 0.15:
-            lines.append(f"{side}-exclude:: {chance.choice(groups)}")
+            if chance.random() < 0.25:
+                lines.append(f"{side}-exclude:: {chance.choice(groups)}")
     kind = chance.random()
     if kind < 0.6:
         chosen = chance.sample(sorted(services), chance.randint(1, 2))

@@ -35,6 +35,9 @@ VERDICTS: Final = {"accept": "allow", "deny": "deny", "reject": "deny", "reject-
 STATEFUL: Final = {"srx", "paloalto", "gce", "gcp_hf", "nftables", "iptables", "speedway", "ipset", "ciscoasa", "msmpc"}
 # Without `inet6` or `mixed` their filters are for IPv4.
 INET_BY_DEFAULT: Final = {"juniper", "cisco", "ciscoxr", "arista", "iptables", "speedway", "ipset"}
+# Conditions that Aerleon leaves out of the lists that it writes for these targets.
+WITHOUT_ADDRESS: Final = {"cisco", "ciscoxr", "cisconx", "arista"}
+WITHOUT_EXCLUDED: Final = WITHOUT_ADDRESS | {"ciscoasa", "juniper", "nftables", "arista_tp", "nsxv"}
 MOST_ENTRIES: Final = 1_000_000
 FAMILIES: Final = {"inet": "ipv4", "inet6": "ipv6"}
 ETHERTYPES: Final = {"ipv4", "ipv6", "arp"}
@@ -97,6 +100,8 @@ class _Conversion:
         self._names = Names()
         # A term that denies everything, since its conditions are not covered.
         self._closed: Place | None = None
+        # Sides of the term that denies without them, as in the lists that Aerleon writes.
+        self._ignored: set[str] = set()
 
     def document(self) -> Document:
         """The filter in Maple's form."""
@@ -146,6 +151,7 @@ class _Conversion:
         effects = [keyword for keyword in EFFECTS if term.has(keyword)] if action == "allow" else []
         problems = [(keyword, self._why(term, keyword)) for keyword in [*uncovered, *effects]]
         problems += self._platforms(term)
+        problems += self._left_out(term, action)
         problems += [("protocol", text) for text in self._services.problems(term)]
         others = [str(value) for value in term.parsed.ether_type if str(value).lower() not in ETHERTYPES]
         problems += [("ether-type", f"{value}: lists have ipv4, ipv6 and arp") for value in others]
@@ -211,6 +217,24 @@ class _Conversion:
         # Without an action an effect, such as a routing instance, lets the packet pass.
         return verdicts[0] if verdicts else "allow"
 
+    def _left_out(self, term: source.Term, action: str) -> Iterator[tuple[str, str]]:
+        """Conditions that are not in what Aerleon writes for the filter's targets. Denials are wider there."""
+        self._ignored = set()
+        for key, keyword, platforms in (
+            ("address", "address", WITHOUT_ADDRESS),
+            ("source_address", "source-exclude", WITHOUT_EXCLUDED),
+            ("destination_address", "destination-exclude", WITHOUT_EXCLUDED),
+        ):
+            targets = sorted(platforms & set(self._filter.header.platforms))
+            if not targets or not term.has(keyword) or (key != keyword and getattr(term.parsed, key)):
+                continue
+            text = f"Aerleon leaves this out of lists for {' and '.join(targets)}"
+            if action == "deny":
+                self._ignored.add(key)
+                yield keyword, f"{text}, which deny everybody"
+            else:
+                self._report.note(self._at(term, keyword), f"{text}, which allow everybody; it counts in the result")
+
     def _platforms(self, term: source.Term) -> Iterator[tuple[str, str]]:
         mine, all_of = set(term.parsed.platform), set(self._filter.header.platforms)
         if (mine and not mine >= all_of) or set(term.parsed.platform_exclude) & all_of:
@@ -266,7 +290,7 @@ class _Conversion:
         include, exclude = getattr(term.parsed, key), getattr(term.parsed, f"{key}_exclude")
         names, without = term.network_names[key], term.network_names[f"{key}_exclude"]
         direction = key.removesuffix("_address")
-        if not include and not exclude:
+        if key in self._ignored or (not include and not exclude):
             return ANYWHERE
         # A packet may match one of these instead of the addresses, so a term that denies must deny from everywhere.
         if key != "address" and (term.has(f"{direction}-fqdn") or term.has(f"{direction}-prefix")):
