@@ -87,3 +87,34 @@ def test_an_importer_for_faucet_reads_its_numbers(tmp_path: Path) -> None:
     }
     assert (ports, list(imported.network["vlans"])) == ({"12": {"10": 100}}, ["100"])
     assert imported.documents[0]["rules"][0]["from"] == "10:20:30:40:50:12"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("010", 8),
+        ("0o10", 8),
+        ("0x10", 16),
+        ("0b11", 3),
+        ("-1_000", -1000),
+        ("089", 89),
+        ("80.0", 80),
+        ("1e3", 1000),
+        ("1.5", 1.5),
+        ("1:30", "1:30"),
+        ("2020-01-01", "2020-01-01"),
+        ("y", True),
+        ("Off", False),
+        ("True", True),
+        ("yEs", "yEs"),
+        ("null", None),
+        ("~", None),
+        ("10.0.0.1", "10.0.0.1"),
+    ],
+)
+def test_kubernetes_reads_values_as_its_library_does(tmp_path: Path, text: str, value: object) -> None:
+    """The values are those of sigs.k8s.io/yaml 1.4."""
+    file = tmp_path / "a.yaml"
+    file.write_text(f"a: {text}\n")
+    read = _yaml.read(file, "kubernetes")[0]["a"]
+    assert (read, type(read)) == (value, type(value))

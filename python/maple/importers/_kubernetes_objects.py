@@ -21,6 +21,14 @@ NAME_LABEL: Final = "kubernetes.io/metadata.name"
 MOST_LISTS: Final = 8
 PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
 TEMPLATE: Final = "this is a template of Helm: give what `helm template` makes of it"
+# Values of labels, and their keys with the prefix that they may have.
+LABEL: Final = re.compile(r"(?=.{0,63}$)([A-Za-z0-9]([\w.-]*[A-Za-z0-9])?)?", re.ASCII)
+LABEL_KEY: Final = re.compile(
+    r"((?=[^/]{1,253}/)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*/)?"
+    r"(?=[^/]{1,63}$)[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?",
+    re.ASCII,
+)
+OBJECT_NAME: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 # Names of ports as Kubernetes takes them (RFC 6335, section 5.1).
 PORT_NAME: Final = re.compile(r"(?=.{1,15}$)(?=.*[a-z])(?!.*--)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
@@ -147,7 +155,7 @@ def read(files: Iterable[str | Path], report: Report) -> Cluster:
 
 def _documents(path: str | Path) -> list[object]:
     try:
-        return _yaml.read(path)
+        return _yaml.read(path, "kubernetes")
     except InputError as error:
         if error.place.line is None:
             raise
@@ -210,6 +218,9 @@ def _add(cluster: Cluster, keys: Keys, report: Report, seen: dict[tuple[str, str
         _refuse_template([name, namespace, keys.get("spec")], keys, f"{kind} {namespace}/{name}")
     if not name:
         raise InputError(keys.place(f"{kind}.metadata.name"), "the object has no name")
+    if not OBJECT_NAME.fullmatch(name):
+        text = f"{name!r} is no name of an object: small letters, digits, - and ."
+        raise InputError(meta.place(f"{kind}.metadata.name", "name"), text)
     key = (kind, "" if kind == "Namespace" else namespace, name)
     if key in seen:
         raise InputError(place, f"stands already at {seen[key].source}")
@@ -226,10 +237,28 @@ def _add(cluster: Cluster, keys: Keys, report: Report, seen: dict[tuple[str, str
 
 
 def _labels(meta: Keys, place: Place) -> dict[str, str]:
-    labels = mapping(meta, "labels", place.field)
-    return {
-        str(key): expect(value, str, labels.place(f"{place.field}: label {key}", key)) for key, value in labels.items()
-    }
+    return _strings(mapping(meta, "labels", place.field), f"{place.field}: label")
+
+
+def _strings(labels: Keys, field_: str) -> dict[str, str]:
+    """Keys and values of labels."""
+    found = {}
+    for key, value in labels.items():
+        at = labels.place(f"{field_}.{key}" if field_.endswith("Labels") else f"{field_} {key}", key)
+        found[_label_key(key, at)] = _label(expect(value, str, at), at)
+    return found
+
+
+def _label_key(key: object, at: Place) -> str:
+    if not LABEL_KEY.fullmatch(str(key)):
+        raise InputError(at, f"{key!r} is no key of a label, such as app or example.org/app")
+    return str(key)
+
+
+def _label(value: str, at: Place) -> str:
+    if not LABEL.fullmatch(value):
+        raise InputError(at, f"{value!r} is no value of a label: at most 63 letters, digits, -, _ and .")
+    return value
 
 
 def _pod(keys: Keys, namespace: str, name: str, labels: dict[str, str], place: Place, report: Report) -> Pod | None:
@@ -266,6 +295,8 @@ def _policy(keys: Keys, namespace: str, name: str, place: Place) -> Policy:
     spec = mapping(keys, "spec", at)
     refuse_unknown(spec, ("podSelector", "policyTypes", "ingress", "egress"), f"{at}.spec")
     types = [str(item) for item in items(spec, "policyTypes", f"{at}.spec")]
+    if len(types) > 2:
+        raise InputError(spec.place(f"{at}.spec.policyTypes", "policyTypes"), "at most two policyTypes")
     for found in types:
         if found not in ("Ingress", "Egress"):
             raise InputError(spec.place(f"{at}.spec.policyTypes", "policyTypes"), f"Ingress or Egress, not {found}")
@@ -317,6 +348,8 @@ def _peer(item: object, rule: Keys, side: str, field_: str) -> Peer:
 
 
 def _network(text: object, place: Place) -> Network:
+    if not re.fullmatch(r"[^/]+/\d+", str(text), re.ASCII):
+        raise InputError(place, f"{text!r} is no network with the length of its prefix, such as 10.9.8.0/24")
     try:
         return ip_network(str(text), strict=False)
     except ValueError as error:
@@ -350,22 +383,20 @@ def _selector(keys: Keys, field_: str) -> Selector:
     refuse_unknown(keys, ("matchLabels", "matchExpressions"), field_)
     labels = mapping(keys, "matchLabels", field_)
     found: list[tuple[str, str, tuple[str, ...]]] = [
-        (str(key), "In", (expect(value, str, labels.place(f"{field_}.matchLabels.{key}", key)),))
-        for key, value in labels.items()
+        (key, "In", (value,)) for key, value in _strings(labels, f"{field_}.matchLabels").items()
     ]
     for item in items(keys, "matchExpressions", field_):
         at = f"{field_}.matchExpressions"
         wanted = expect(item, Keys, keys.place(at, "matchExpressions"))
         refuse_unknown(wanted, ("key", "operator", "values"), at)
         key, operator = get(wanted, "key", str, at), get(wanted, "operator", str, at)
-        values = tuple(
-            expect(value, str, wanted.place(f"{at}.values", "values")) for value in items(wanted, "values", at)
-        )
+        place = wanted.place(f"{at}.values", "values")
+        values = tuple(_label(expect(value, str, place), place) for value in items(wanted, "values", at))
         if not key or operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
             raise InputError(wanted.place(f"{at}.operator", "operator"), "a key, and In, NotIn, Exists or DoesNotExist")
         if bool(values) != (operator in ("In", "NotIn")):
             raise InputError(
                 wanted.place(f"{at}.values", "values"), f"{operator} takes {'no ' if values else ''}values"
             )
-        found.append((key, operator, values))
+        found.append((_label_key(key, wanted.place(f"{at}.key", "key")), operator, values))
     return Selector(tuple(found))

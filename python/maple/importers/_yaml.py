@@ -39,44 +39,89 @@ class Items(list[Any]):
 
 
 MOST_NESTED: Final = 100
+_BOOLEANS: Final = ("y", "yes", "on", "true", "n", "no", "off", "false")
 
 
 class _Loader(yaml.SafeLoader):
     """Reads YAML 1.2 as ruamel.yaml does: `010` is ten, `10:20` and `yes` are text, `0o10` is eight."""
 
     def construct_int(self, node: yaml.ScalarNode) -> int:
-        text = str(self.construct_scalar(node)).replace("_", "").lower()
-        sign, digits = (-1 if text[0] == "-" else 1), text.lstrip("+-")
-        base = {"0b": 2, "0o": 8, "0x": 16}.get(digits[:2], 10)
-        return sign * int(digits if base == 10 else digits[2:], base)
+        return _int(str(self.construct_scalar(node)), 10)
 
 
-def _resolve(kind: str, pattern: str, first: str) -> None:
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(f"^(?:{pattern})$"), list(first))
+class _KubernetesLoader(yaml.SafeLoader):
+    """Reads YAML as Kubernetes does, whose library makes JSON of it: `010` and `0o10` are eight, `10:20` and dates are
+    text, `y` and `yes` are true, and `80.0` is 80."""
+
+    def construct_int(self, node: yaml.ScalarNode) -> int:
+        return _int(str(self.construct_scalar(node)), 8)
+
+    def construct_float(self, node: yaml.ScalarNode) -> float:
+        found = float(super().construct_yaml_float(node))
+        return int(found) if found.is_integer() and abs(found) < 1e21 else found
+
+    def construct_bool(self, node: yaml.ScalarNode) -> bool:
+        return str(self.construct_scalar(node)).lower() in ("y", "yes", "true", "on")
+
+
+def _int(text: str, with_zero: int) -> int:
+    """The number, with the base of those that begin with a zero."""
+    text = text.replace("_", "").lower()
+    sign, digits = (-1 if text[0] == "-" else 1), text.lstrip("+-")
+    base = {"0b": 2, "0o": 8, "0x": 16}.get(digits[:2])
+    if base is not None:
+        return sign * int(digits[2:], base)
+    return sign * int(digits, with_zero if digits.startswith("0") else 10)
+
+
+def _prepare(loader: type[yaml.SafeLoader], without: set[str], patterns: dict[str, tuple[str, str]]) -> None:
+    """Gives a loader kinds of plain text in the place of those of YAML 1.1: a pattern, and how it may begin."""
+    loader.yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in without]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    for kind, (pattern, first) in patterns.items():
+        loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(f"^(?:{pattern})$"), list(first))
 
 
 # Dates, `null` and `<<` are the same in both versions.
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in known if tag.rpartition(":")[2] not in ("bool", "int", "float")]
-    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_resolve("bool", "true|True|TRUE|false|False|FALSE", "tTfF")
-_resolve(
-    "float",
-    r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
-    r"|[-+]?\.[0-9_]+(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
-    "-+0123456789.",
+_prepare(
+    _Loader,
+    {"bool", "int", "float"},
+    {
+        "bool": ("true|True|TRUE|false|False|FALSE", "tTfF"),
+        "float": (
+            r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+"
+            r"|[-+]?\.[0-9_]+(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+            "-+0123456789.",
+        ),
+        "int": ("[-+]?0b[0-1_]+|[-+]?0o?[0-7_]+|[-+]?[0-9_]+|[-+]?0x[0-9a-fA-F_]+", "-+0123456789"),
+    },
 )
-_resolve("int", "[-+]?0b[0-1_]+|[-+]?0o?[0-7_]+|[-+]?[0-9_]+|[-+]?0x[0-9a-fA-F_]+", "-+0123456789")
-_Loader.add_constructor("tag:yaml.org,2002:int", _Loader.construct_int)
+_prepare(
+    _KubernetesLoader,
+    {"bool", "int", "float", "timestamp"},
+    {
+        "bool": ("|".join(f"{word}|{word.title()}|{word.upper()}" for word in _BOOLEANS), "yYnNtTfFoO"),
+        "int": ("[-+]?(?:0b[01_]+|0o?[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)", "-+0123456789"),
+        "float": (
+            r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+            "-+0123456789.",
+        ),
+    },
+)
+for _of in (_Loader, _KubernetesLoader):
+    _of.add_constructor("tag:yaml.org,2002:int", _of.construct_int)
+_KubernetesLoader.add_constructor("tag:yaml.org,2002:float", _KubernetesLoader.construct_float)
+_KubernetesLoader.add_constructor("tag:yaml.org,2002:bool", _KubernetesLoader.construct_bool)
 
-_LOADERS: Final = {"1.1": yaml.SafeLoader, "1.2": _Loader}
+_LOADERS: Final = {"1.1": yaml.SafeLoader, "1.2": _Loader, "kubernetes": _KubernetesLoader}
 
 
-def read(path: str | Path, version: Literal["1.1", "1.2"] = "1.1") -> list[Any]:
+def read(path: str | Path, version: Literal["1.1", "1.2", "kubernetes"] = "1.1") -> list[Any]:
     """The documents of a YAML file. Mappings are :class:`Keys`, lists :class:`Items`.
 
-    :param version: of YAML, which the program reads that the file is for.
+    :param version: of YAML, or whose reading of it: that of the program that the file is for.
     :raises InputError: the file cannot be read, is no YAML, has a key twice, or is nested too deeply.
     """
     file = str(path)
