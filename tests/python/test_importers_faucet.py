@@ -146,7 +146,8 @@ def rules(folder: Path, *items: str, **options: Any) -> list[dict[str, Any]]:
         "\n".join(f"    - rule: {{{item}}}" for item in items),
         METERS if "meter" in items[0] else "",
     )
-    found = convert(folder, text, **options).documents[0]["rules"]
+    rules_of_all = convert(folder, text, **options).documents[0]["rules"]
+    found = [rule for rule in rules_of_all if rule["name"] != "shut"]
     assert found[-1]["action"] == "deny" and found[-1]["at"] == "7:1"
     return [{key: rule[key] for key in rule if key not in ("name", "at", "comment")} for rule in found[:-1]]
 
@@ -269,6 +270,34 @@ def test_lists_of_a_port_follow_each_other_and_ports_share_rules(tmp_path: Path)
         ("b-1-2", "7:3"),
         ("b-end-2", "7:3"),
     ]
+
+
+def test_a_port_that_gets_copies_takes_no_packets(tmp_path: Path) -> None:
+    """As in Faucet, which calls it output-only. Before, what came by it passed, which is looser."""
+    acls = "    - {dl_type: 0x800, actions: {allow: 1, mirror: tap}}\n    - {actions: {allow: 1}}"
+    imported = convert(tmp_path, switch("1: {native_vlan: 10, acl_in: a}, 2: {name: tap, native_vlan: 10}", acls))
+    assert [rule["at"] for rule in imported.documents[0]["rules"] if rule["name"] == "shut"] == ["7:2"]
+    assert imported.network["switches"]["7"]["ports"]["2"]["input"] is False
+    notes = [finding.text for finding in imported.report.findings if finding.kind == "note"]
+    assert notes == ["port tap gets copies, so it takes no packets, as in Faucet"]
+
+
+def test_copies_of_packets_that_change_are_not_covered(tmp_path: Path) -> None:
+    """A switch sends a packet in one form. Before, the policy failed on such packets."""
+    acls = "    - {dl_type: 0x800, actions: {allow: 1, mirror: 3}}\n    - {actions: {allow: 1}}"
+    own = "1: {native_vlan: 10, acl_in: a}, 3: {native_vlan: 20}"
+
+    def texts(ports: str, rest: str = "") -> list[str]:
+        return [found.text for found in convert(tmp_path, switch(ports, acls, rest), lenient=True).report.not_covered]
+
+    assert texts(own) == []
+    assert texts(f"{own}, 2: {{tagged_vlans: [10]}}") == [
+        "copies of packets of VLAN 10, which may leave with a tag or without one"
+    ]
+    routed = "vlans: {10: {faucet_vips: [10.0.0.254/24]}}"
+    assert texts(own, routed) == ["copies of packets of VLAN 10, which may leave as routed ones"]
+    of_vlan = texts("1: {native_vlan: 10}, 3: {native_vlan: 20}", "vlans: {10: {acl_in: a}}")
+    assert of_vlan == ["copies have the tag of the VLAN, and packets come without it"]
 
 
 def test_a_whole_switch_has_a_list(tmp_path: Path) -> None:

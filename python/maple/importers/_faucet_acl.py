@@ -85,7 +85,7 @@ class _NoMatch(Exception):
     """The conditions contradict each other. The text says how."""
 
 
-def rules(name: str, value: Any, place: Place, report: Report, meters: set[str]) -> list[Rule]:
+def rules(name: str | int, value: Any, place: Place, report: Report, meters: set[str]) -> list[Rule]:
     """The rules of one list.
 
     :param meters: the names of those that there are.

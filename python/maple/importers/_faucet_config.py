@@ -28,8 +28,8 @@ class Vlan:
     vid: int
     name: str
     place: Place
-    acls_in: list[str] = field(default_factory=list)
-    acls_out: list[str] = field(default_factory=list)
+    acls_in: list[str | int] = field(default_factory=list)
+    acls_out: list[str | int] = field(default_factory=list)
     addresses: list[Interface] = field(default_factory=list)
     mac: str = FAUCET_MAC
     flood: bool = True
@@ -46,7 +46,7 @@ class Port:
     place: Place
     native: int | None
     tagged: list[int]
-    acls: list[str]
+    acls: list[str | int]
     shut: bool
     off: bool
     flood: bool
@@ -60,26 +60,33 @@ class Switch:
     name: str
     place: Place
     ports: list[Port]
-    acls: list[str]
+    acls: list[str | int]
 
     def port(self, wanted: object, place: Place) -> str:
         """A port by its number or name, as `switch:port`.
 
         :raises InputError: the switch has no such port.
         """
+        return f"{self.dp_id:x}:{self.find(wanted, place).number}"
+
+    def find(self, wanted: object, place: Place) -> Port:
+        """A port by its number or name.
+
+        :raises InputError: the switch has no such port.
+        """
         for port in self.ports:
             if wanted in (port.number, port.name):
-                return f"{self.dp_id:x}:{port.number}"
+                return port
         raise InputError(place, f"{self.name} has no port {wanted}{suggestion(wanted, [p.name for p in self.ports])}")
 
 
 @dataclass
 class Config:
-    """All of it. Lists are as they stand in the files."""
+    """All of it. Lists are as they stand in the files; a name that is a number is no text."""
 
-    acls: dict[str, Any]
+    acls: dict[str | int, Any]
     meters: set[str]
-    places: dict[str, Place]
+    places: dict[str | int, Place]
     vlans: dict[int, Vlan]
     switches: list[Switch]
     routers: list[list[int]]
@@ -117,16 +124,16 @@ def read(path: str | Path, report: Report) -> Config:
         _router(str(name), expect(routers[name], Keys, routers.place(f"routers.{name}", name)), vlans, report)
         for name in routers
     ]
-    places = {str(name): acls.place(f"acls.{name}", name) for name in acls}
-    config = Config({str(name): acls[name] for name in acls}, set(map(str, meters)), places, vlans, switches, groups)
+    places = {name: acls.place(f"acls.{name}", name) for name in acls}
+    config = Config(dict(acls), set(map(str, meters)), places, vlans, switches, groups)
     for place, names in _uses(config):
         for name in names:
             if name not in config.acls:
-                raise InputError(place, f"no list {name}{suggestion(name, config.acls)}")
+                raise InputError(place, f"no list {name}{suggestion(name, map(str, config.acls))}")
     return config
 
 
-def _uses(config: Config) -> list[tuple[Place, list[str]]]:
+def _uses(config: Config) -> list[tuple[Place, list[str | int]]]:
     vlans = [(vlan.place, vlan.acls_in + vlan.acls_out) for vlan in config.vlans.values()]
     switches = [(switch.place, switch.acls) for switch in config.switches]
     return vlans + switches + [(port.place, port.acls) for switch in config.switches for port in switch.ports]
@@ -169,13 +176,13 @@ def _report_keys(keys: Keys, kind: str, field_: str, report: Report) -> None:
             report.not_cover(place, text, effect)
 
 
-def _lists(keys: Keys, direction: str, field_: str) -> list[str]:
+def _lists(keys: Keys, direction: str, field_: str) -> list[str | int]:
     """The names of the lists at `acl_in` and `acls_in`, or those of the other direction."""
     one, several = keys.get(f"acl_{direction}"), items(keys, f"acls_{direction}", field_)
     if one is not None and several:
         place = keys.place(f"{field_}.acl_{direction}", f"acl_{direction}")
         raise InputError(place, f"either acl_{direction} or acls_{direction}")
-    return [str(name) for name in ([one] if one is not None else several)]
+    return [one] if one is not None else list(several)
 
 
 def _vlan(key: object, value: Any, section: Keys, report: Report) -> Vlan:
@@ -195,6 +202,8 @@ def _vlan(key: object, value: Any, section: Keys, report: Report) -> Vlan:
             address = ip_interface(str(text))
         except ValueError as error:
             raise InputError(at, str(error)) from None
+        if address.network.prefixlen == address.max_prefixlen:
+            raise InputError(at, f"{address} is the address of a host alone; a gateway has a network")
         if address.version == 6:
             report.not_cover(at, f"{address}: gateways for IPv6", "the gateway does not answer: stricter")
         vlan.addresses.append(address)
@@ -234,7 +243,7 @@ def _switch(name: str, keys: Keys, vlans: dict[int, Vlan], report: Report) -> Sw
         raise InputError(keys.place(f"{field_}.dp_id"), "the switch has no dp_id")
     dp_id = number(keys["dp_id"], 0, 2**64 - 1, "dp_id", keys.place(f"{field_}.dp_id", "dp_id"))
     ports = {at: _port(at, name, port, field_, vlans, report) for at, name, port in _interfaces(keys, field_)}
-    acls = [str(acl) for acl in items(keys, "dp_acls", field_)]
+    acls = list(items(keys, "dp_acls", field_))
     if acls and (both := next((port for port in ports.values() if port.acls), None)):
         raise InputError(both.place, "a switch with dp_acls has no lists at ports")
     if keys.get("name") not in (None, name):

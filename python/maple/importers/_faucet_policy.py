@@ -60,7 +60,7 @@ def delivered(pkt: Packet, net: Net, here: Location, there: Location, vid: int, 
     """To a port of a VLAN, with the VLAN's tag or without one."""
     route = to(IN_PORT) if there == here and headers else net.shortest_path(here, there)
     if there in TAGGED[vid]:
-        return route.set(vlan_vid=vid, **headers)
+        return route.set(**headers) if pkt.vlan_vid == vid else route.set(vlan_vid=vid, **headers)
     if UNTAGGED.get(there) != vid:
         return drop()
     return route.set(vlan_vid=0, **headers) if pkt.vlan_vid.present else route.set(**headers)
@@ -75,7 +75,8 @@ def spread(pkt: Packet, net: Net, here: Location, vid: int) -> Route:
     plain = [net.shortest_path(here, at) for at, own in UNTAGGED.items() if own == vid and at not in skipped]
     tagged = sorted(TAGGED[vid] - skipped)
     if not plain:
-        return multicast([net.shortest_path(here, place) for place in tagged]).set(vlan_vid=vid) if tagged else drop()
+        route = multicast([net.shortest_path(here, place) for place in tagged]) if tagged else drop()
+        return route if pkt.vlan_vid.present or not tagged else route.set(vlan_vid=vid)
     for place in tagged:
         ether = pkt.frame[:12], pkt.frame[16 if pkt.vlan_vid.present else 12 :]
         send(net, ether[0] + b"\\x81\\x00" + vid.to_bytes(2, "big") + ether[1], place)

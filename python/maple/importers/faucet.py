@@ -7,7 +7,7 @@ each: it denies, or passes the packet on. A list of Faucet ends with an unwritte
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,23 @@ class _Lists:
             else:
                 acl.check(value, found.places[name])
                 report.note(found.places[name], "no port, VLAN or switch has this list; left out")
+        for switch in found.switches:
+            self._shut_mirrors(switch)
+
+    def _shut_mirrors(self, switch: config.Switch) -> None:
+        """Shuts the ports that get copies: Faucet takes no packets from them."""
+        vids = {vid for port in switch.ports for vid in (port.native, *port.tagged)}
+        names = {
+            name for vid in vids if vid for name in self._config.vlans[vid].acls_in + self._config.vlans[vid].acls_out
+        }
+        names |= {*switch.acls, *(name for port in switch.ports for name in port.acls)}
+        for name in (name for name in self._config.acls if name in names):
+            for keys, at in acl.check(self._config.acls[name], self._config.places[name]):
+                if (wanted := (keys.get("actions") or {}).get("mirror")) is not None:
+                    port = switch.find(wanted, at)
+                    if not port.shut:
+                        self._report.note(at, f"port {port.name} gets copies, so it takes no packets, as in Faucet")
+                    port.shut = True
 
     def ports(self) -> list[Document]:
         """Lists of ports and of whole switches."""
@@ -100,9 +117,9 @@ class _Lists:
             f"{switch.dp_id:x}:{port.number}" for switch in self._config.switches for port in switch.ports if port.shut
         ]
         if shut:
-            text = "takes no packets: not enabled, for output only, or 802.1X"
+            text = "takes no packets: not enabled, for output or copies only, or not covered"
             rules.append({"action": "deny", "name": names.unique("shut"), "at": one_or_list(shut), "comment": text})
-        groups: dict[tuple[str, ...], list[tuple[config.Switch, str]]] = {}
+        groups: dict[tuple[str | int, ...], list[tuple[config.Switch, str]]] = {}
         for switch in self._config.switches:
             if switch.acls:
                 groups.setdefault(tuple(switch.acls), []).append((switch, f"{switch.dp_id:x}"))
@@ -116,7 +133,7 @@ class _Lists:
                     rules += self._list(acls, names, [{"at": one_or_list(places)}], switches[0])
         return rules
 
-    def _apart(self, acls: Iterable[str]) -> list[list[config.Switch]]:
+    def _apart(self, acls: Iterable[str | int]) -> list[list[config.Switch]]:
         """The switches that share rules. A mirror is a port of the switch itself, so it needs rules of its own."""
         switches = self._config.switches
         return (
@@ -150,7 +167,7 @@ class _Lists:
 
     def _list(
         self,
-        acls: Iterable[str],
+        acls: Iterable[str | int],
         names: Names,
         where: list[dict[str, Any]],
         switch: config.Switch,
@@ -167,12 +184,32 @@ class _Lists:
                 self._report.note(rule.place, text)
             for place in where:
                 at = place if vid is not None or rule.vlan is None else {"vlan": rule.vlan, **place}
-                action = "pass" if rule.allow else "deny"
-                found.append(acl.written(rule, action, names.unique(rule.name), switch, **at))
+                action, copied = "pass" if rule.allow else "deny", self._with_copies(rule, place, switch, vid)
+                found.append(acl.written(copied, action, names.unique(rule.name), switch, **at))
         ends = "lists of Faucet drop what no rule matches"
         for place in where:
             found.append({"action": "deny", "name": names.unique(f"{list(acls)[-1]}-end"), **place, "comment": ends})
         return found
+
+    def _with_copies(self, rule: acl.Rule, where: dict[str, Any], switch: config.Switch, vid: int | None) -> acl.Rule:
+        """The rule, without copies if Maple can't make them: a switch sends a packet in one form."""
+        if rule.mirror is None:
+            return rule
+        places = where["at"] if isinstance(where["at"], list) else [where["at"]]
+        ports = [p for p in switch.ports if {f"{switch.dp_id:x}", f"{switch.dp_id:x}:{p.number}"} & set(places)]
+        vids = {vid} if vid is not None else {v for p in ports for v in (p.native, *p.tagged) if v is not None}
+        all_ports = [port for other in self._config.switches for port in other.ports if not port.off]
+        mixed = [v for v in vids if len({v in p.tagged for p in all_ports if v == p.native or v in p.tagged}) > 1]
+        routed = [v for v in vids if self._config.vlans[v].addresses]
+        why = (
+            (where.get("vlan") == "none" and "copies have the tag of the VLAN, and packets come without it")
+            or (mixed and f"copies of packets of VLAN {mixed[0]}, which may leave with a tag or without one")
+            or (routed and f"copies of packets of VLAN {routed[0]}, which may leave as routed ones")
+        )
+        if not why:
+            return rule
+        self._report.not_cover(rule.mirror[1], why, "no copies")
+        return replace(rule, mirror=None)
 
 
 def _report_limits(found: config.Config, report: Report) -> None:
