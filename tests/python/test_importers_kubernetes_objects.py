@@ -254,6 +254,30 @@ def test_errors_name_file_line_and_field(change: Any, text: str) -> None:
         convert(bad(change))
 
 
+def test_misspelt_keys_of_an_object_are_refused() -> None:
+    """Before, `sepc` was a policy that isolates every pod of its namespace."""
+    without = {key: value for key, value in FROM_WEB.items() if key != "spec"}
+    with pytest.raises(InputError, match=r"cluster\.yaml:\d+: .*\.sepc: unknown key; did you mean spec\?"):
+        convert([WEB, DB, {**without, "sepc": FROM_WEB["spec"]}])
+    with pytest.raises(InputError, match=r"metadata\.nmespace: unknown key; did you mean namespace\?"):
+        convert([WEB, DB, {**FROM_WEB, "metadata": {"name": "db", "nmespace": "a"}}])
+
+
+def test_names_and_labels_are_those_that_kubernetes_takes() -> None:
+    def error(**change: Any) -> str:
+        with pytest.raises(InputError) as caught:
+            convert([WEB, DB, {**FROM_WEB, **change}])
+        return str(caught.value)
+
+    assert "'In_Out' is no name of an object" in error(metadata={"name": "In_Out", "namespace": "a"})
+    assert "'a.b' is no name of a namespace" in error(metadata={"name": "in", "namespace": "a.b"})
+    assert "'a/b/c' is no key of a label" in error(spec={"podSelector": {"matchLabels": {"a/b/c": "d"}}})
+    assert "'a b' is no value of a label" in error(spec={"podSelector": {"matchLabels": {"app": "a b"}}})
+    assert "at most two policyTypes" in error(spec={"podSelector": {}, "policyTypes": ["Egress"] * 3})
+    block = {"podSelector": {}, "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.1"}}]}]}
+    assert "'10.0.0.1' is no network with the length of its prefix" in error(spec=block)
+
+
 def test_objects_that_contradict_are_refused() -> None:
     with pytest.raises(InputError, match=r"Pod a/web-1: stands already at .*cluster\.yaml:1"):
         convert([WEB, WEB, FROM_WEB])

@@ -29,6 +29,14 @@ LABEL_KEY: Final = re.compile(
     re.ASCII,
 )
 OBJECT_NAME: Final = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+NAMESPACE_NAME: Final = re.compile(r"(?=.{1,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
+# The keys of an object, with those of older versions, and of its metadata.
+OBJECT_KEYS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
+METADATA_KEYS: Final = (
+    *("name", "generateName", "namespace", "selfLink", "uid", "resourceVersion", "generation", "creationTimestamp"),
+    *("deletionTimestamp", "deletionGracePeriodSeconds", "labels", "annotations", "ownerReferences", "finalizers"),
+    *("clusterName", "managedFields"),
+)
 # Names of ports as Kubernetes takes them (RFC 6335, section 5.1).
 PORT_NAME: Final = re.compile(r"(?=.{1,15}$)(?=.*[a-z])(?!.*--)[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 
@@ -215,12 +223,17 @@ def _add(cluster: Cluster, keys: Keys, report: Report, seen: dict[tuple[str, str
             report.note(place, f"a {kind} says nothing about who may talk to whom; skipped")
         return
     if kind == "NetworkPolicy":
+        refuse_unknown(keys, OBJECT_KEYS, place.field)
+        refuse_unknown(meta, METADATA_KEYS, f"{kind}.metadata")
         _refuse_template([name, namespace, keys.get("spec")], keys, f"{kind} {namespace}/{name}")
     if not name:
         raise InputError(keys.place(f"{kind}.metadata.name"), "the object has no name")
     if not OBJECT_NAME.fullmatch(name):
         text = f"{name!r} is no name of an object: small letters, digits, - and ."
         raise InputError(meta.place(f"{kind}.metadata.name", "name"), text)
+    if kind != "Namespace" and not NAMESPACE_NAME.fullmatch(namespace):
+        text = f"{namespace!r} is no name of a namespace: at most 63 small letters, digits and -"
+        raise InputError(meta.place(f"{kind}.metadata.namespace", "namespace"), text)
     key = (kind, "" if kind == "Namespace" else namespace, name)
     if key in seen:
         raise InputError(place, f"stands already at {seen[key].source}")
