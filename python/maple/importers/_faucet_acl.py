@@ -138,7 +138,7 @@ def _check_kinds(keys: Keys, at: Place) -> None:
 
 def _rule(keys: Keys, name: str, at: Place, report: Report, meters: set[str]) -> Rule | None:
     fields = {OLD.get(str(key), str(key)): key for key in keys if key not in KINDS and key != "rule"}
-    twice = next((key for key in NICIRA if key in fields and NICIRA[key] in fields), None)
+    wrong = _lacks_nicira(set(fields))
     fields = {NICIRA.get(field_, field_): key for field_, key in fields.items()}
     rule = Rule(False, name, at, comment=str(keys.get("description") or ""))
     before = len(report.not_covered)
@@ -151,7 +151,7 @@ def _rule(keys: Keys, name: str, at: Place, report: Report, meters: set[str]) ->
     for side in ("src", "dst"):
         if f"eth_{side}" in values and ({f"ipv4_{side}", f"ipv6_{side}"} & set(values)):
             missing.append((values.pop(f"eth_{side}")[0], "a rule names a MAC or an IP address of one side, not both"))
-    if lacks := f"it asks for {NICIRA[twice]} twice" if twice else _lacks(values, at):
+    if lacks := wrong or _lacks(values, at):
         with suppress(_NoMatch):
             _match(
                 rule, {field_: value for field_, (_, value) in values.items()}, at
@@ -173,6 +173,13 @@ def _rule(keys: Keys, name: str, at: Place, report: Report, meters: set[str]) ->
     if len(report.not_covered) == before:
         report.converted(at, "allow" if rule.allow else "deny")
     return rule
+
+
+def _lacks_nicira(fields: set[str]) -> str:
+    """Why switches refuse Nicira's names of these fields; nothing if they don't. They come first in a match."""
+    if twice := next((key for key in NICIRA if {key, NICIRA[key]} <= fields), None):
+        return f"it asks for {NICIRA[twice]} twice"
+    return "ip_proto_nxm needs eth_type_nxm" if "ip_proto_nxm" in fields and "eth_type_nxm" not in fields else ""
 
 
 def _lacks(values: dict[str, tuple[object, Any]], at: Place) -> str:
