@@ -2,10 +2,11 @@
 
 use std::fmt::{Display, Write};
 
-use super::value::{Hex, HexBytes, Masked};
+use super::value::{Hex, HexBytes, Impossible, Masked};
 use crate::field::Field;
 use crate::flow::{Action, Constraint, Instruction};
 use crate::msg::Version;
+use crate::msg::oxm::{Stated, stated};
 use crate::port::PortNo;
 
 /// The actions as text, joined by commas; `drop` if there are none.
@@ -98,7 +99,15 @@ impl List {
             Action::Experimenter { id, body } => {
                 self.put(format_args!("experimenter(0x{id:08x},0x{})", HexBytes(body)));
             }
-            Action::Unknown { kind, body } => self.put(format_args!("unknown({kind},0x{})", HexBytes(body))),
+            Action::Unknown { kind, body } => match (version, kind, &body[..]) {
+                // With bits that are none of the DSCP.
+                (Version::Of10, 8, [tos, ..]) => self.put(format_args!("mod_nw_tos:{tos}")),
+                (Version::Of13, 25, oxm) => match first_stated(oxm) {
+                    Some(set) => self.put(format_args!("set_field:{}->{}", Impossible(&set), field_name(set.field))),
+                    None => self.put(format_args!("unknown({kind},0x{})", HexBytes(body))),
+                },
+                _ => self.put(format_args!("unknown({kind},0x{})", HexBytes(body))),
+            },
         }
     }
 
@@ -109,6 +118,13 @@ impl List {
             None => self.put(format_args!("set_field:{}->{}", Masked(set), field_name(set.field))),
         }
     }
+}
+
+/// What the first entry in these bytes says of a field.
+fn first_stated(oxm: &[u8]) -> Option<Stated> {
+    let (header, rest) = oxm.split_first_chunk::<4>()?;
+    let header = u32::from_be_bytes(*header);
+    stated(header, rest.get(..(header & 0xff) as usize)?)
 }
 
 /// Whether Open vSwitch prints an output to this port as its name only.
@@ -258,6 +274,23 @@ mod tests {
             &list,
             "unknown(99,0x00010203),experimenter(0x00002320,0x0012),push_pbb:0x88e7,pop_pbb,copy_ttl_in",
         );
+    }
+
+    #[test]
+    fn values_that_a_field_can_not_have_are_printed_as_fields() {
+        let unknown = |kind, body: &[u8]| Action::Unknown { kind, body: body.to_vec() };
+        let list = [
+            unknown(25, &[0x80, 0, 0x10, 1, 64, 0, 0, 0]),
+            unknown(25, &[0x80, 0, 0x17, 8, 10, 0, 0, 1, 255, 0, 0, 0]),
+            unknown(25, &[0, 1, 0x3e, 4, 1, 2, 3, 4]),
+            unknown(25, &[0x80]),
+        ];
+        check(
+            Version::Of13,
+            &list,
+            "set_field:64->ip_dscp,set_field:10.0.0.1/8->ip_src,unknown(25,0x00013e0401020304),unknown(25,0x80)",
+        );
+        check(Version::Of10, &[unknown(8, &[67, 0, 0, 0]), unknown(8, &[])], "mod_nw_tos:67,unknown(8,0x)");
     }
 
     #[test]

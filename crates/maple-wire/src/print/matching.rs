@@ -6,10 +6,11 @@
 
 use std::fmt::{Display, Write};
 
-use super::value::{HexBytes, Masked};
+use super::value::{HexBytes, Impossible, Masked};
 use crate::field::Field;
 use crate::flow::{Constraint, Match, MatchField};
 use crate::msg::Version;
+use crate::msg::oxm::stated;
 
 pub(super) const IPV4: u128 = 0x0800;
 pub(super) const ARP: u128 = 0x0806;
@@ -167,14 +168,18 @@ impl Fields<'_> {
         }
     }
 
-    /// What Open vSwitch has no text for: unsupported fields by their OXM names, and unknown ones as class, number and
-    /// payload.
+    /// What Open vSwitch has no text for: unsupported fields by their OXM names, those that nothing can fit likewise
+    /// (`ipv4_src=10.0.0.1/8`, `ip_dscp=64`), and unknown ones as class, number and payload.
     fn rest(&mut self) {
         for field in [Field::InPhyPort, Field::PbbIsid, Field::Ipv6Exthdr] {
             self.named(field.name(), field);
         }
         for entry in &self.matching.fields {
             if let MatchField::Unknown { header, body } = entry {
+                if let Some(stated) = stated(*header, body) {
+                    self.put(format_args!("{}={}", stated.field, Impossible(&stated)));
+                    continue;
+                }
                 let (class, number) = (header >> 16, header >> 9 & 0x7f);
                 self.put(format_args!("oxm(0x{class:04x},{number})=0x{}", HexBytes(body)));
             }
@@ -185,6 +190,7 @@ impl Fields<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::msg::oxm;
 
     fn check(version: Version, constraints: &[(Field, u128, u128)], text: &str) {
         let m = Match::from_constraints(constraints.iter().map(|(f, v, m)| Constraint::masked(*f, *v, *m)));
@@ -283,5 +289,22 @@ mod tests {
         let mut m = Match::any().exact(Field::PbbIsid, 7).exact(Field::InPort, 1);
         m.fields.push(MatchField::Unknown { header: 0x0001_0204, body: vec![0, 0, 0, 9] });
         assert_eq!(matching(Version::Of13, &m), "in_port=1,pbb_isid=7,oxm(0x0001,1)=0x00000009");
+    }
+
+    #[test]
+    fn what_nothing_can_fit_is_printed_as_a_field() {
+        let print = |entries: &[(u32, &[u8])]| {
+            let mut m = Match::any().exact(Field::InPort, 1);
+            let unknown = |(header, body): &(u32, &[u8])| MatchField::Unknown { header: *header, body: body.to_vec() };
+            m.fields.extend(entries.iter().map(unknown));
+            matching(Version::Of13, &m)
+        };
+        let host_bits = (oxm::header(Field::Ipv4Src, true), &[10, 0, 0, 1, 255, 0, 0, 0][..]);
+        assert_eq!(print(&[host_bits]), "in_port=1,ipv4_src=10.0.0.1/8");
+        assert_eq!(print(&[(oxm::header(Field::IpDscp, false), &[64])]), "in_port=1,ip_dscp=64");
+        assert_eq!(print(&[(oxm::header(Field::VlanVid, false), &[0x30, 5])]), "in_port=1,vlan_vid=12293");
+        assert_eq!(print(&[(oxm::header(Field::TcpDst, true), &[0, 3, 0, 1])]), "in_port=1,tcp_dst=0x3/0x1");
+        assert_eq!(print(&[(oxm::header(Field::IpDscp, true), &[64, 0xff])]), "in_port=1,ip_dscp=0x40/0xff");
+        assert_eq!(print(&[(0x8000_1001, &[1, 2])]), "in_port=1,oxm(0x8000,8)=0x0102", "of another length");
     }
 }

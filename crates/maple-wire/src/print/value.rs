@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::field::{Field, FieldSet};
 use crate::flow::Constraint;
+use crate::msg::oxm::Stated;
 use crate::port::PortNo;
 
 /// A value in hex as C's `%#x` writes it: zero has no `0x`.
@@ -196,22 +197,37 @@ impl fmt::Display for Masked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Constraint { field, value, mask } = *self.0;
         let form = Form::of(field);
-        if self.0.is_exact() {
-            return write_value(f, form, value);
+        if self.0.is_exact() { write_value(f, form, value) } else { write_masked(f, field, value, mask) }
+    }
+}
+
+/// What an entry says of a field that nothing can fit: a value with bits that its mask or the field lacks.
+pub(super) struct Impossible<'a>(pub &'a Stated);
+
+impl fmt::Display for Impossible<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stated { field, value, mask } = *self.0;
+        match mask {
+            Some(mask) => write_masked(f, field, value, mask),
+            None => write_value(f, Form::of(field), value),
         }
-        match (form, prefix_length(field, mask)) {
-            (Form::Ipv4 | Form::Ipv6, Some(length)) => {
-                write_value(f, form, value)?;
-                write!(f, "/{length}")
-            }
-            // Among all numbers, only ports under a mask have a `0x` before their zero too.
-            (Form::Decimal, _) if TRANSPORT_PORTS.contains(field) => write!(f, "{value:#x}/{mask:#x}"),
-            (Form::Decimal | Form::Port | Form::Hex, _) => write!(f, "{}/{}", Hex(value), Hex(mask)),
-            _ => {
-                write_value(f, form, value)?;
-                f.write_char('/')?;
-                write_value(f, form, mask)
-            }
+    }
+}
+
+fn write_masked(f: &mut fmt::Formatter<'_>, field: Field, value: u128, mask: u128) -> fmt::Result {
+    let form = Form::of(field);
+    match (form, prefix_length(field, mask)) {
+        (Form::Ipv4 | Form::Ipv6, Some(length)) => {
+            write_value(f, form, value)?;
+            write!(f, "/{length}")
+        }
+        // Among all numbers, only ports under a mask have a `0x` before their zero too.
+        (Form::Decimal, _) if TRANSPORT_PORTS.contains(field) => write!(f, "{value:#x}/{mask:#x}"),
+        (Form::Decimal | Form::Port | Form::Hex, _) => write!(f, "{}/{}", Hex(value), Hex(mask)),
+        _ => {
+            write_value(f, form, value)?;
+            f.write_char('/')?;
+            write_value(f, form, mask)
         }
     }
 }
