@@ -1,13 +1,15 @@
 //! `maple decode`: prints OpenFlow messages, one for each line, in the form of `ovs-ofctl ofp-print`.
 //!
 //! Messages come as hex text, as consecutive bytes, or as a packet capture, from arguments, files or standard input.
-//! For a message that can't be decoded, one line says where it is and what is wrong. Decoding continues after it, by
-//! its length field.
+//! Hex text may be a dump, also one of captured packets. For a message that can't be decoded, one line says where it is
+//! and what is wrong. Decoding continues after it, by its length field.
 
+mod dump;
 mod hex;
 mod pcap;
 mod pcapng;
 mod segment;
+mod skipped;
 mod stream;
 
 use std::io::{Read, Write};
@@ -16,9 +18,14 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
+use hex::Hex;
 use pcap::Capture;
-use segment::Segment;
-use stream::{Decoder, Streams};
+use segment::{LinkType, Segment};
+use skipped::Skipped;
+use stream::{Decoder, Streams, are_messages};
+
+/// The most characters that are quoted of a text.
+const MOST_QUOTED: usize = 60;
 
 /// What to decode.
 #[derive(Clone, Debug, clap::Args)]
@@ -26,7 +33,7 @@ pub struct DecodeArgs {
     /// Messages in hex, or files; `-` or no argument reads standard input
     ///
     /// An argument that names a file is read. All others together are one text in hex, with or without white space
-    /// and `0x`.
+    /// and `0x`. Hex may also be what hexdump -C, xxd, od -t x1, tcpdump -x (-xx, -X) and tshark -x print.
     #[arg(value_name = "HEX|FILE")]
     pub inputs: Vec<String>,
 
@@ -42,9 +49,9 @@ pub struct DecodeArgs {
 /// The form of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// Detect it: a capture by its magic number, hex if all characters are hex digits, otherwise bytes
+    /// Detect it: a capture by its magic number, hex if the text is hex digits or a dump, otherwise bytes
     Auto,
-    /// Text in hex
+    /// Text in hex, or a dump in hex
     Hex,
     /// Consecutive messages as bytes
     Binary,
@@ -73,16 +80,16 @@ pub(crate) fn ethernet_frames(bytes: &[u8], most: usize) -> Option<anyhow::Resul
     Some(frames())
 }
 
-/// Prints the messages to `out`, and a line for each that can't be decoded.
+/// Prints the messages to `out`, and a line for each that can't be decoded; to `notes` what was left out.
 ///
-/// The exit status is 1 if there were any of these.
+/// The exit status is 1 if there were any that can't be decoded.
 ///
 /// # Errors
 /// If an input can't be read, or does not have its form.
-pub fn run(args: DecodeArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub fn run(args: DecodeArgs, out: &mut dyn Write, notes: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let mut failures = 0;
     for input in inputs(&args.inputs)? {
-        failures += decode(&input, &args, out).with_context(|| input.name.clone())?;
+        failures += decode(&input, &args, out, notes).with_context(|| input.name.clone())?;
     }
     Ok(if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -125,31 +132,57 @@ fn standard_input() -> anyhow::Result<Input> {
 }
 
 /// Prints the messages of one input. Returns the number that could not be decoded.
-fn decode(input: &Input, args: &DecodeArgs, out: &mut dyn Write) -> anyhow::Result<u64> {
+fn decode(input: &Input, args: &DecodeArgs, out: &mut dyn Write, notes: &mut dyn Write) -> anyhow::Result<u64> {
     let format = match args.format {
         _ if input.is_argument => Format::Hex,
-        Format::Auto => detect(&input.bytes),
+        Format::Auto => detect(&input.bytes)?,
         forced => forced,
     };
+    let mut packets = Packets::new(&args.ports, out);
     match format {
-        Format::Hex => decode_bytes(&hex::parse(&input.bytes)?, out),
-        Format::Binary | Format::Auto => decode_bytes(&input.bytes, out),
-        Format::Pcap => decode_capture(&input.bytes, &args.ports, out),
+        Format::Hex => match hex::read(&input.bytes)? {
+            Hex::Bytes(bytes) if pcap::is_capture(&bytes) => packets.capture(&bytes)?,
+            Hex::Bytes(bytes) => return decode_dumps(&[bytes], packets, notes),
+            Hex::Dumps(dumps) => return decode_dumps(&dumps, packets, notes),
+        },
+        Format::Binary | Format::Auto => return decode_bytes(&input.bytes, out),
+        Format::Pcap => packets.capture(&input.bytes)?,
+    }
+    packets.finish(notes)
+}
+
+/// The form of these bytes.
+///
+/// # Errors
+/// What they look like, if they can't be messages.
+fn detect(bytes: &[u8]) -> anyhow::Result<Format> {
+    if pcap::is_capture(bytes) {
+        return Ok(Format::Pcap);
+    }
+    if hex::is_hex(bytes) {
+        return Ok(Format::Hex);
+    }
+    if bytes.starts_with(&[0x1f, 0x8b]) {
+        bail!("this is compressed, and no message: decode what gunzip makes of it");
+    }
+    // The first byte of a message is a version, which no text begins with.
+    match std::str::from_utf8(bytes) {
+        Ok(text) if text.chars().all(is_of_text) && !text.trim().is_empty() => {
+            let why = hex::read(bytes).err().map(|error| format!(" ({error})")).unwrap_or_default();
+            let first: String = text.trim().lines().next().unwrap_or_default().chars().take(MOST_QUOTED).collect();
+            bail!("this is text, and no message, nor hex{why}: it begins with {first:?}")
+        }
+        _ => Ok(Format::Binary),
     }
 }
 
-fn detect(bytes: &[u8]) -> Format {
-    if pcap::is_capture(bytes) {
-        Format::Pcap
-    } else if hex::is_hex(bytes) {
-        Format::Hex
-    } else {
-        Format::Binary
-    }
+/// Whether a text has such characters: the control characters among them are white space, and that of colours.
+fn is_of_text(c: char) -> bool {
+    !c.is_control() || c.is_ascii_whitespace() || c == '\u{1b}'
 }
 
 fn decode_bytes(bytes: &[u8], out: &mut dyn Write) -> anyhow::Result<u64> {
-    if bytes.is_empty() {
+    if bytes.trim_ascii().is_empty() {
         bail!("no messages: the input is empty");
     }
     let mut decoder = Decoder::new(String::new());
@@ -158,27 +191,70 @@ fn decode_bytes(bytes: &[u8], out: &mut dyn Write) -> anyhow::Result<u64> {
     Ok(decoder.failures())
 }
 
-fn decode_capture(bytes: &[u8], ports: &[u16], out: &mut dyn Write) -> anyhow::Result<u64> {
-    let mut streams = Streams::default();
-    let mut capture = Capture::new(bytes)?;
-    let mut failures = 0;
-    while let Some(record) = capture.next_packet() {
-        match record {
-            Ok((link_type, packet)) => {
-                let segment = Segment::find(link_type, packet);
-                if let Some(segment) =
-                    segment.filter(|s| ports.contains(&s.from.port()) || ports.contains(&s.to.port()))
-                {
-                    streams.push(segment, out)?;
-                }
-            }
-            Err(error) => {
-                writeln!(out, "***{error}***")?;
-                failures += 1;
-            }
+/// Dumps are consecutive messages, or captured packets.
+fn decode_dumps(dumps: &[Vec<u8>], mut packets: Packets<'_>, notes: &mut dyn Write) -> anyhow::Result<u64> {
+    let link_type = |dump: &Vec<u8>| if are_messages(dump) { None } else { LinkType::guess(dump) };
+    if !dumps.iter().any(|dump| link_type(dump).is_some()) {
+        return decode_bytes(&dumps.concat(), packets.out);
+    }
+    for dump in dumps {
+        if let Some(link_type) = link_type(dump) {
+            packets.take(link_type, dump)?;
         }
     }
-    Ok(failures + streams.finish(out)?)
+    packets.finish(notes)
+}
+
+/// Captured packets, of which the streams of some ports are decoded.
+struct Packets<'a> {
+    ports: &'a [u16],
+    out: &'a mut dyn Write,
+    streams: Streams,
+    skipped: Skipped,
+    failures: u64,
+}
+
+impl<'a> Packets<'a> {
+    fn new(ports: &'a [u16], out: &'a mut dyn Write) -> Packets<'a> {
+        Packets { ports, out, streams: Streams::default(), skipped: Skipped::default(), failures: 0 }
+    }
+
+    fn capture(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        let mut capture = Capture::new(bytes)?;
+        while let Some(record) = capture.next_packet() {
+            match record {
+                Ok((link_type, packet)) => self.take(link_type, packet)?,
+                Err(error) => {
+                    writeln!(self.out, "***{error}***")?;
+                    self.failures += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, link_type: LinkType, packet: &[u8]) -> std::io::Result<()> {
+        match Segment::find(link_type, packet) {
+            Some(segment) if [segment.from, segment.to].iter().any(|end| self.ports.contains(&end.port())) => {
+                self.streams.push(segment, self.out)
+            }
+            Some(segment) => {
+                self.skipped.add(&segment);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Prints the rest, and notes what was left out. Returns the number of failures.
+    fn finish(self, notes: &mut dyn Write) -> anyhow::Result<u64> {
+        if let Some(note) = self.skipped.note(self.ports) {
+            writeln!(notes, "{note}")?;
+        } else if self.streams.is_empty() && self.failures == 0 {
+            writeln!(notes, "note: no TCP stream is in the capture")?;
+        }
+        Ok(self.failures + self.streams.finish(self.out)?)
+    }
 }
 
 #[cfg(test)]

@@ -128,6 +128,6 @@ pub fn main_with(arguments: impl IntoIterator<Item = OsString>, loader: Option<&
 }
 
 fn decoded(args: decode::DecodeArgs) -> anyhow::Result<u8> {
-    let status = decode::run(args, &mut std::io::stdout().lock())?;
+    let status = decode::run(args, &mut std::io::stdout().lock(), &mut std::io::stderr().lock())?;
     Ok(u8::from(status != ExitCode::SUCCESS))
 }

@@ -34,6 +34,47 @@ impl LinkType {
             _ => bail!("link type {number} is not supported (Ethernet, Linux cooked, raw IP and loopback are)"),
         })
     }
+
+    /// The link type of a packet that comes without one: the one with which it has a header of IP.
+    pub(super) fn guess(packet: &[u8]) -> Option<LinkType> {
+        let all =
+            [LinkType::Ethernet, LinkType::LinuxCooked, LinkType::LinuxCooked2, LinkType::RawIp, LinkType::Loopback];
+        all.into_iter().find(|link_type| link_type.ip_of(packet).is_some_and(begins_with_header))
+    }
+
+    /// The packet of IP in a captured packet, if there is one.
+    fn ip_of(self, packet: &[u8]) -> Option<&[u8]> {
+        match self {
+            LinkType::Ethernet => ip_behind_type(packet, 12),
+            LinkType::LinuxCooked => ip_behind_type(packet, 14),
+            LinkType::LinuxCooked2 => is_ip(u16_at(packet, 0)?).then(|| packet.get(20..))?,
+            LinkType::RawIp => Some(packet),
+            LinkType::Loopback => packet.get(4..),
+        }
+    }
+}
+
+/// What follows an Ethernet type at `at`, perhaps after VLAN tags, if it is of IP.
+fn ip_behind_type(packet: &[u8], mut at: usize) -> Option<&[u8]> {
+    while matches!(u16_at(packet, at)?, 0x8100 | 0x88a8) {
+        at += 4;
+    }
+    is_ip(u16_at(packet, at)?).then(|| packet.get(at + 2..))?
+}
+
+fn is_ip(eth_type: u16) -> bool {
+    matches!(eth_type, ETH_TYPE_IPV4 | ETH_TYPE_IPV6)
+}
+
+/// Whether the bytes begin with a header of IP. They may be cut off after it.
+fn begins_with_header(packet: &[u8]) -> bool {
+    match packet.first().map(|first| (first >> 4, usize::from(first & 0xf) * 4)) {
+        Some((4, header)) => {
+            (20..=packet.len()).contains(&header) && u16_at(packet, 2).is_some_and(|total| usize::from(total) >= header)
+        }
+        Some((6, _)) => packet.len() >= 40,
+        _ => false,
+    }
 }
 
 /// A TCP segment.
@@ -44,41 +85,17 @@ pub(super) struct Segment<'a> {
     /// Sequence number of the first byte of `data`, or of the SYN.
     pub sequence: u32,
     pub syn: bool,
+    pub ack: bool,
     pub data: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
     /// The TCP segment in a captured packet, if there is one.
     pub(super) fn find(link_type: LinkType, packet: &'a [u8]) -> Option<Segment<'a>> {
-        match link_type {
-            LinkType::Ethernet => Segment::behind_type(packet, 12),
-            LinkType::LinuxCooked => Segment::behind_type(packet, 14),
-            LinkType::LinuxCooked2 => Segment::in_ip(u16_at(packet, 0)?, packet.get(20..)?),
-            LinkType::RawIp => Segment::in_raw_ip(packet),
-            LinkType::Loopback => Segment::in_raw_ip(packet.get(4..)?),
-        }
-    }
-
-    /// The segment in a packet that has an Ethernet type at `at`, perhaps followed by VLAN tags.
-    fn behind_type(packet: &'a [u8], mut at: usize) -> Option<Segment<'a>> {
-        while matches!(u16_at(packet, at)?, 0x8100 | 0x88a8) {
-            at += 4;
-        }
-        Segment::in_ip(u16_at(packet, at)?, packet.get(at + 2..)?)
-    }
-
-    fn in_raw_ip(packet: &'a [u8]) -> Option<Segment<'a>> {
-        match packet.first()? >> 4 {
-            4 => Segment::in_ipv4(packet),
-            6 => Segment::in_ipv6(packet),
-            _ => None,
-        }
-    }
-
-    fn in_ip(eth_type: u16, packet: &'a [u8]) -> Option<Segment<'a>> {
-        match eth_type {
-            ETH_TYPE_IPV4 => Segment::in_ipv4(packet),
-            ETH_TYPE_IPV6 => Segment::in_ipv6(packet),
+        let ip = link_type.ip_of(packet)?;
+        match ip.first()? >> 4 {
+            4 => Segment::in_ipv4(ip),
+            6 => Segment::in_ipv6(ip),
             _ => None,
         }
     }
@@ -128,6 +145,7 @@ impl<'a> Segment<'a> {
             to: SocketAddr::new(to, u16_at(tcp, 2)?),
             sequence,
             syn: *tcp.get(13)? & 2 != 0,
+            ack: *tcp.get(13)? & 0x10 != 0,
             data: tcp.get(header_len..)?,
         })
     }

@@ -155,6 +155,11 @@ impl Streams {
         direction.push(segment, out)
     }
 
+    /// Whether no segment came.
+    pub(super) fn is_empty(&self) -> bool {
+        self.directions.is_empty()
+    }
+
     /// Prints all that is complete without the missing segments. Returns the number of failures.
     pub(super) fn finish(mut self, out: &mut dyn Write) -> std::io::Result<u64> {
         for direction in self.directions.values_mut() {
@@ -260,9 +265,22 @@ impl Direction {
 }
 
 /// Whether these bytes look like the start of a message. They can be the middle of one.
-fn starts_message(data: &[u8]) -> bool {
+pub(super) fn starts_message(data: &[u8]) -> bool {
+    length_of_first(data).is_some()
+}
+
+/// Whether these bytes look like whole messages.
+pub(super) fn are_messages(mut data: &[u8]) -> bool {
+    while let Some(rest) = length_of_first(data).and_then(|length| data.get(length..)) {
+        data = rest;
+    }
+    data.is_empty()
+}
+
+/// The length of the message that these bytes look like the start of.
+fn length_of_first(data: &[u8]) -> Option<usize> {
     let known = |header: &Header| (1..=6).contains(&header.version) && header.kind <= 35;
-    Header::peek(data).ok().flatten().is_some_and(|header| known(&header))
+    Header::peek(data).ok().flatten().filter(known).map(|header| header.length.into())
 }
 
 /// An address and port as Open vSwitch prints them.

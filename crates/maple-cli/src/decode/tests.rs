@@ -16,18 +16,27 @@ const ECHO: &str = "0402000a000000046162";
 
 /// Runs the command and gives its lines and whether it succeeded.
 fn run_on(inputs: &[&str], format: Format) -> anyhow::Result<(Vec<String>, bool)> {
+    noted(inputs, format).map(|(lines, good, _)| (lines, good))
+}
+
+/// The same, with what it notes.
+fn noted(inputs: &[&str], format: Format) -> anyhow::Result<(Vec<String>, bool, String)> {
     let inputs = inputs.iter().map(|input| (*input).to_owned()).collect();
-    let mut out = Vec::new();
-    let code = run(DecodeArgs { inputs, format, ports: vec![6653, 6633] }, &mut out)?;
+    let (mut out, mut notes) = (Vec::new(), Vec::new());
+    let code = run(DecodeArgs { inputs, format, ports: vec![6653, 6633] }, &mut out, &mut notes)?;
     let lines = String::from_utf8(out)?.lines().map(str::to_owned).collect();
-    Ok((lines, code == ExitCode::SUCCESS))
+    Ok((lines, code == ExitCode::SUCCESS, String::from_utf8(notes)?))
 }
 
 /// Writes bytes to a file of its own and decodes it.
 fn run_on_file(name: &str, bytes: &[u8]) -> anyhow::Result<(Vec<String>, bool)> {
+    noted_on_file(name, bytes).map(|(lines, good, _)| (lines, good))
+}
+
+fn noted_on_file(name: &str, bytes: &[u8]) -> anyhow::Result<(Vec<String>, bool, String)> {
     let path = std::env::temp_dir().join(format!("maple-decode-{}-{name}", std::process::id()));
     std::fs::File::create(&path)?.write_all(bytes)?;
-    let result = run_on(&[path.to_str().expect("a path")], Format::Auto);
+    let result = noted(&[path.to_str().expect("a path")], Format::Auto);
     std::fs::remove_file(&path)?;
     result
 }
@@ -211,12 +220,105 @@ fn a_capture_that_begins_within_a_connection_starts_with_the_next_message() {
     assert!(!good);
 }
 
+/// A segment like [`segment`], where the controller has another port.
+fn on_port(port: u16, from_controller: bool, flags: u8, data: &[u8]) -> Vec<u8> {
+    let mut other = segment(from_controller, 100, flags, data);
+    let at = if from_controller { 20 } else { 22 };
+    other[at..at + 2].copy_from_slice(&port.to_be_bytes());
+    other
+}
+
 #[test]
-fn connections_of_other_ports_are_left_out() {
-    let mut other = segment(true, 100, ACK, &unhex(HELLO));
-    other[20..22].copy_from_slice(&80_u16.to_be_bytes());
-    let (lines, good) = run_on_file("port", &capture(RAW_IP, &[other])).unwrap();
+fn streams_of_other_ports_are_left_out_and_counted() {
+    let ours = [segment(true, 99, SYN, &[]), segment(true, 100, ACK, &unhex(HELLO))];
+    let web = [on_port(80, false, SYN, &[]), on_port(80, true, SYN | ACK, &[]), on_port(80, false, ACK, b"GET /")];
+    let openflow = [on_port(6654, true, ACK, &unhex(HELLO))];
+    // The lower port is the client's.
+    let high = [on_port(50000, true, SYN | ACK, &[]), on_port(50000, false, ACK, b"hi")];
+    let noted = |name: &str, packets: &[Vec<u8>]| noted_on_file(name, &capture(RAW_IP, packets)).unwrap();
+    let (lines, good, notes) = noted("ports", &[&ours[..], &web, &openflow, &high].concat());
+    assert_eq!(lines, [format!("{TO_SWITCH}{HELLO_TEXT}")]);
+    assert!(good);
+    assert_eq!(
+        notes,
+        "note: 3 TCP streams of other ports than 6653 and 6633 were skipped: 6654 (1, like OpenFlow), 80 (1), \
+         50000 (1); see --port 6654\n"
+    );
+    let (lines, good, notes) = noted("port", &web);
     assert!(lines.is_empty() && good);
+    assert_eq!(notes, "note: 1 TCP stream of other ports than 6653 and 6633 was skipped: 80 (1); see --port PORT\n");
+    let many: Vec<_> = (1..=20).map(|port| on_port(port, true, ACK, b"?")).collect();
+    assert!(noted("many-ports", &many).2.contains("8 (1), and 12 more; see"));
+    assert_eq!(noted("own-port", &ours).2, "");
+    assert_eq!(noted("no-tcp", &[vec![0x45; 20]]).2, "note: no TCP stream is in the capture\n");
+}
+
+#[test]
+fn dumps_of_captures_are_read_as_the_captures() {
+    let wanted = [
+        format!("{TO_SWITCH}{HELLO_TEXT}"),
+        format!("{TO_CONTROLLER}{HELLO_TEXT}"),
+        format!("{TO_SWITCH}{BARRIER_TEXT}"),
+        format!(
+            "{TO_SWITCH}OFPT_ECHO_REQUEST (OF1.3) (xid=0x4): 8 bytes of payload 00000000 64 65 61 64 62 65 65 66- \
+             |deadbeef |"
+        ),
+    ];
+    for (name, text) in [
+        ("tcpdump -x", include_str!("captured/tcpdump.txt")),
+        ("tcpdump -xx", include_str!("captured/tcpdump-link.txt")),
+        ("tcpdump -X", include_str!("captured/tcpdump-characters.txt")),
+        ("tcpdump -XX", include_str!("captured/tcpdump-link-characters.txt")),
+        ("tcpdump -v -x", include_str!("captured/tcpdump-verbose.txt")),
+        ("tshark -x", include_str!("captured/tshark.txt")),
+        ("tshark -P -x", include_str!("captured/tshark-summaries.txt")),
+    ] {
+        let (lines, good) = run_on(&[text], Format::Auto).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        assert_eq!(lines, wanted, "{name}");
+        assert!(good, "{name}");
+        assert_eq!(run_on_file(&name.replace(' ', ""), text.as_bytes()).unwrap().0, wanted, "{name} in a file");
+    }
+    // One direction after the other, without their ends.
+    let follow = run_on(&[include_str!("captured/tshark-follow.txt")], Format::Auto).unwrap().0;
+    let text = |at: usize| wanted[at].split_once(": ").expect("two ends").1;
+    assert_eq!(follow, [text(0), text(2), text(3), text(1)]);
+}
+
+#[test]
+fn dumps_of_messages_and_of_capture_files_are_read() {
+    let dump = |bytes: &[u8]| -> String {
+        let line = |(row, bytes): (usize, &[u8])| {
+            let hex: String = bytes.iter().map(|byte| format!(" {byte:02x}")).collect();
+            format!("{:08x} {hex}  |...|\n", row * 16)
+        };
+        bytes.chunks(16).enumerate().map(line).collect()
+    };
+    let messages = dump(&unhex(&[HELLO, BARRIER, ECHO].concat()));
+    assert_eq!(run_on(&[&messages], Format::Auto).unwrap().0[..2], [HELLO_TEXT, BARRIER_TEXT]);
+    let file = capture(RAW_IP, &[segment(true, 99, SYN, &[]), segment(true, 100, ACK, &unhex(HELLO))]);
+    assert_eq!(run_on(&[&dump(&file)], Format::Hex).unwrap().0, [format!("{TO_SWITCH}{HELLO_TEXT}")]);
+    let ryu = "0x4 0x0 0x0 0x8 0x0 0x0 0x0 0x1";
+    assert_eq!(run_on(&ryu.split(' ').collect::<Vec<_>>(), Format::Auto).unwrap().0, [HELLO_TEXT]);
+}
+
+#[test]
+fn text_is_called_text() {
+    let error = |bytes: &[u8]| format!("{:#}", run_on_file("text", bytes).unwrap_err());
+    for (text, why) in [
+        ("Hello, world\nsecond", "(line 1, column 1: 'H' is no hex digit): it begins with \"Hello, world\""),
+        ("0400 00g8", "(line 1, column 8: 'g' is no hex digit): it begins with \"0400 00g8\""),
+        ("\u{1b}[1mOFPT_HELLO\u{1b}[0m", "it begins with \"\\u{1b}[1mOFPT_HELLO"),
+        ("0000  04 00\n0010  00 08  é\n", "(line 2: its offset is 0010, and 2 bytes come before it"),
+        (&"é".repeat(1000), &format!("it begins with {:?}", "é".repeat(60))),
+    ] {
+        let error = error(text.as_bytes());
+        assert!(
+            error.contains("this is text, and no message, nor hex") && error.ends_with(why) | error.contains(why),
+            "{error}"
+        );
+    }
+    assert!(error(b"\x1f\x8b\x08\0").ends_with("this is compressed, and no message: decode what gunzip makes of it"));
+    assert!(error(b" \n").ends_with("no messages: the input is empty"));
 }
 
 #[test]
