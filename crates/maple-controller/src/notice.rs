@@ -31,7 +31,9 @@ const CAPACITY: usize = 16 * 1024;
 const RECENT: usize = 256;
 /// For how long a repeated refusal of the same address is not published.
 const SUPPRESSED: Duration = Duration::from_secs(60);
-/// How many refusals, and how many distinct errors of handlers, are remembered.
+/// How many reasons for refusals of the same address are published in that time.
+const MOST_REASONS: usize = 8;
+/// Of how many addresses refusals, and how many distinct errors of handlers, are remembered.
 const REMEMBERED: usize = 1024;
 
 /// Something that people should know.
@@ -303,24 +305,28 @@ impl Notices {
     }
 }
 
-/// Suppresses repeated notices of refused connections: the same address and reason is published once a minute.
+/// Suppresses repeated notices of refused connections: the same address and reason is published once a minute. Another
+/// reason is news, also if it is of the same kind (another part of a message is malformed, another certificate is
+/// refused); but a peer has few reasons a minute, whatever it sends.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalFilter {
-    published: FxHashMap<(IpAddr, std::mem::Discriminant<CloseReason>), Time>,
+    published: FxHashMap<IpAddr, Vec<(String, Time)>>,
 }
 
 impl RefusalFilter {
     /// Whether to publish this refusal.
     pub fn is_new(&mut self, now: Time, peer: SocketAddr, reason: &CloseReason) -> bool {
-        let key = (peer.ip(), std::mem::discriminant(reason));
-        if self.published.get(&key).is_some_and(|published| now < after(*published, SUPPRESSED)) {
-            return false;
-        }
-        if self.published.len() >= REMEMBERED {
+        if self.published.len() >= REMEMBERED && !self.published.contains_key(&peer.ip()) {
             self.published.clear();
         }
-        self.published.insert(key, now);
-        true
+        let reasons = self.published.entry(peer.ip()).or_default();
+        reasons.retain(|(_, published)| now < after(*published, SUPPRESSED));
+        let reason = reason.to_string();
+        let is_new = reasons.len() < MOST_REASONS && reasons.iter().all(|(known, _)| *known != reason);
+        if is_new {
+            reasons.push((reason, now));
+        }
+        is_new
     }
 }
 
@@ -338,5 +344,18 @@ mod tests {
         assert!(filter.is_new(second(1), peer(2, 1), &CloseReason::ByPeer));
         assert!(filter.is_new(second(1), peer(1, 1), &CloseReason::WrongVersion(9)));
         assert!(filter.is_new(second(60), peer(1, 1), &CloseReason::ByPeer));
+    }
+
+    #[test]
+    fn another_reason_of_the_same_kind_is_published_up_to_a_number() {
+        let mut filter = RefusalFilter::default();
+        let peer = SocketAddr::from(([10, 0, 0, 1], 1));
+        let mut is_new = |second: u64, reason| filter.is_new(Time(second * 1_000_000_000), peer, &reason);
+        let not_hello = |version| CloseReason::NotHello { version, kind: 0 };
+        assert!(is_new(0, not_hello(0x16)) && is_new(1, not_hello(0x47)) && !is_new(2, not_hello(0x16)));
+        assert!(is_new(3, CloseReason::Tls("expired".into())) && is_new(4, CloseReason::Tls("revoked".into())));
+        let published = (0..=255).filter(|version| is_new(5, CloseReason::WrongVersion(*version))).count();
+        assert_eq!(published, MOST_REASONS - 4);
+        assert!(is_new(60, not_hello(0x16)), "a minute later");
     }
 }

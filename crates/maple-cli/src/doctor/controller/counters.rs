@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::problems::last_refusal;
 use super::{Finding, Id, Level};
 
 /// What a counter stands for.
@@ -38,7 +39,7 @@ const SIGNS: &[Sign] = &[
         without: &["of_tls_failures", "of_wrong_certificates", "of_duplicate_dpids", "of_malformed"],
         what: "connections ended before a switch was known",
         so: "whatever connects there is not served; perhaps it speaks other versions than 1.0 and 1.3",
-        mend: "maple show errors",
+        mend: "maple show errors  # who connects, and why it ends; maple show log says when",
     },
     Sign {
         level: Level::Warning,
@@ -168,16 +169,18 @@ const SIGNS: &[Sign] = &[
     },
 ];
 
-/// What the counters of `maple show stats` say.
-pub fn findings(stats: &Value) -> Vec<Finding> {
+/// What the counters of `maple show stats` say. Of refused connections the last one is quoted from the errors.
+pub fn findings(stats: &Value, errors: &Value) -> Vec<Finding> {
     let of = |sign: &Sign| {
         let sum = |names: &[&str]| -> u64 { names.iter().map(|name| count(stats, name)).sum() };
         let count = sum(sign.counters).saturating_sub(sum(sign.without));
         // What the controller before a take-over still had under way is none of anybody's.
         let few = if sign.id == Id::ProbesForged { PROBES } else { 0 };
         let finding = || {
+            let last = sign.counters.first().and_then(|counter| last_refusal(errors, counter));
+            let last = last.map(|text| format!("; the last one: {text}")).unwrap_or_default();
             Finding::new(sign.level, sign.id, "the controller")
-                .what(format!("since its start {count} {}", sign.what))
+                .what(format!("since its start {count} {}{last}", sign.what))
                 .so(sign.so)
                 .mend(sign.mend)
         };

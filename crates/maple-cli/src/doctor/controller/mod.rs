@@ -168,7 +168,7 @@ impl Controller {
         report.all(switches::findings(&self.switches, listening));
         self.tables.seen().into_iter().for_each(|seen| report.looked_at(seen));
         report.all(self.tables.findings());
-        report.all(counters::findings(&self.stats));
+        report.all(counters::findings(&self.stats, &self.errors));
         report.all(problems::findings(&self.errors, &self.stats));
     }
 

@@ -63,6 +63,28 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     found
 }
 
+/// The last error about a connection that this counter counts, and that had no switch yet.
+pub fn last_refusal<'a>(errors: &'a Value, counter: &str) -> Option<&'a str> {
+    let is_counted = |error: &&str| {
+        let reason = error.strip_prefix("connection from ").and_then(|rest| Some(rest.split_once(" ended: ")?.1));
+        reason.is_some_and(|reason| counter_of(reason) == counter)
+    };
+    items(errors).map(|error| text(&error["text"])).filter(is_counted).last()
+}
+
+/// The counter of connections that ended for this reason before their switch was known.
+fn counter_of(reason: &str) -> &'static str {
+    if reason.starts_with("TLS: ") || reason.contains("certificate") || reason.contains("the file of switches") {
+        "of_tls_failures"
+    } else if reason.ends_with("belongs to another connection, which is alive") {
+        "of_duplicate_dpids"
+    } else if reason.starts_with("malformed message: ") {
+        "of_malformed"
+    } else {
+        "of_handshake_failures"
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use maple_core::Location;
@@ -79,6 +101,42 @@ mod tests {
             .iter()
             .map(|one| one.plain().split([' ', ':']).nth(1).unwrap_or_default().to_owned())
             .collect()
+    }
+
+    #[test]
+    fn the_last_refusal_of_each_kind_is_found() {
+        use maple_controller::session::CloseReason;
+        use maple_controller::tls::NotThisSwitch;
+
+        let text = |reason: CloseReason| format!("connection from 10.0.0.9:1 ended: {reason}");
+        let (dpid, certificate) = (Dpid(1), "CN=x".to_owned());
+        let reasons = [
+            (CloseReason::Tls("expired".into()), "of_tls_failures"),
+            (NotThisSwitch::OtherCertificate { dpid, certificate: certificate.clone() }.into(), "of_tls_failures"),
+            (NotThisSwitch::Unknown { dpid, certificate: certificate.clone() }.into(), "of_tls_failures"),
+            (NotThisSwitch::Expired { dpid, certificate }.into(), "of_tls_failures"),
+            (NotThisSwitch::NoCertificate { dpid }.into(), "of_tls_failures"),
+            (NotThisSwitch::NotWritten { dpid, why: "full".into() }.into(), "of_tls_failures"),
+            (CloseReason::Duplicate(dpid), "of_duplicate_dpids"),
+            (CloseReason::Malformed(maple_wire::Error::BadLength { what: "hello", length: 3 }), "of_malformed"),
+            (CloseReason::NotHello { version: 0x16, kind: 3 }, "of_handshake_failures"),
+            (CloseReason::WrongVersion(9), "of_handshake_failures"),
+            (CloseReason::RefusedByPeer("no".into()), "of_handshake_failures"),
+        ];
+        let all = |counter: &str| -> Vec<String> {
+            reasons.iter().filter(|(_, of)| *of == counter).map(|(reason, _)| text(reason.clone())).collect()
+        };
+        let errors: Value = reasons.iter().map(|(reason, _)| json!({ "text": text(reason.clone()) })).collect();
+        for counter in ["of_tls_failures", "of_duplicate_dpids", "of_malformed", "of_handshake_failures"] {
+            assert_eq!(last_refusal(&errors, counter), all(counter).last().map(String::as_str), "{counter}");
+        }
+        assert_eq!(last_refusal(&errors, "of_timeouts"), None);
+        assert_eq!(last_refusal(&json!([]), "of_malformed"), None);
+        // Each reason alone, so that none is hidden by a later one.
+        for (reason, counter) in &reasons {
+            let errors = json!([{ "text": text(reason.clone()) }]);
+            assert!(last_refusal(&errors, counter).is_some(), "{reason}");
+        }
     }
 
     #[test]
