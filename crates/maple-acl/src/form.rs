@@ -4,6 +4,7 @@
 
 use maple_core::Location;
 use maple_core::access::AccessAction;
+use maple_wire::packet::text::parse_vlan_id;
 use maple_wire::{Dpid, Field, PortNo};
 
 use crate::address::{Addresses, Groups, Kind};
@@ -574,23 +575,17 @@ fn ethertype(node: &Node) -> Result<u128, Fault> {
 }
 
 fn vlan((place, text): (Place, &str)) -> Result<Option<(u128, u128)>, Fault> {
-    match (text, text.parse::<u128>()) {
+    match (text, parse_vlan_id(text)) {
         ("none", _) => Ok(Some((0, 0))),
-        (_, Ok(id @ 1..=4094)) => Ok(Some((0x1000 | id, 0x1000 | id))),
+        (_, Some(id @ 1..=4094)) => Ok(Some((0x1000 | u128::from(id), 0x1000 | u128::from(id)))),
         _ => Err(Fault::new(place, format!("`vlan` is a number from 1 to 4094 or `none`, not `{text}`"))),
     }
 }
 
-/// A switch, in hexadecimal as everywhere in Maple, and a port if one is given.
+/// A switch, and a port if one is given.
 fn location(text: &str) -> Option<(u64, Option<u32>)> {
-    let (switch, port) = match text.matches(':').count() {
-        0 | 7 => (text, None),
-        1 | 8 => text.rsplit_once(':').map(|(switch, port)| (switch, Some(port)))?,
-        _ => return None,
-    };
-    let Dpid(switch) = switch.parse().ok()?;
-    match port {
-        None => Some((switch, None)),
-        Some(port) => Some((switch, Some(port.parse().ok()?))),
+    match text.parse::<Dpid>() {
+        Ok(switch) => Some((switch.0, None)),
+        Err(_) => text.parse::<Location>().ok().map(|at| (at.switch.0, Some(at.port.0))),
     }
 }

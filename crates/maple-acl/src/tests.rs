@@ -67,6 +67,23 @@ fn tests_of_a_list_hold_for_all_of_their_packets() {
 }
 
 #[test]
+fn places_and_vlan_ids_are_read_as_they_are_printed() {
+    let list = |place: &str, vlan: &str| {
+        read(&format!("version: 1\nrules:\n  - {{action: deny, at: '{place}', vlan: {vlan}}}\n"))
+    };
+    let printed = list("1:LOCAL", "20").entries()[0].cube.to_string();
+    assert_eq!(printed, "in_port=LOCAL, switch=1, vlan_vid=0x1014");
+    let places = ["1:LOCAL", "1:local", "0000000000000001:LOCAL", "00:00:00:00:00:00:00:01:LOCAL", "1:4294967294"];
+    for (place, vlan) in places.into_iter().flat_map(|place| ["20", "0x14", "0x1014"].map(|vlan| (place, vlan))) {
+        assert_eq!(list(place, vlan).entries()[0].cube.to_string(), printed, "{place} {vlan}");
+    }
+    for (what, wrong) in [("at", "'1:FLOOD'"), ("at", "'1:0'"), ("vlan", "0x1fff"), ("vlan", "4116"), ("vlan", "0")] {
+        let text = format!("version: 1\nrules:\n  - {{action: deny, {what}: {wrong}}}\n");
+        assert!(List::read(&text, "a.yaml").is_err(), "{what}: {wrong}");
+    }
+}
+
+#[test]
 fn errors_name_line_column_and_what_may_be_meant() {
     let head = "version: 1\nrules:\n";
     let cases = [

@@ -8,7 +8,8 @@ use maple_controller::control::socket::Tolerance;
 use maple_core::engine::LabelRange;
 use maple_core::oracles::Strategy;
 use maple_load::TlsVersion;
-use maple_wire::{Dpid, Version};
+use maple_wire::packet::text::parse_vlan_id;
+use maple_wire::{BadDpid, Dpid, Version};
 
 /// The default port of OpenFlow.
 const OPENFLOW_PORT: u16 = 6653;
@@ -123,8 +124,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
 
 /// Parses a datapath id.
 pub fn dpid(text: &str) -> Result<Dpid, String> {
-    let invalid = || format!("{text:?} is no datapath id (hex digits, such as 1, 1f or 00:00:00:00:00:00:00:1f)");
-    text.parse().map_err(|_| invalid())
+    text.parse().map_err(|error: BadDpid| error.to_string())
 }
 
 /// The lowest limit of rules. Below it, Maple's own rules and the reserve leave none for the policy.
@@ -198,10 +198,7 @@ pub fn listen(text: &str) -> Result<Listen, String> {
 /// Parses a range of VLAN ids, such as 2000-2999; hex numbers start with `0x`.
 pub fn labels(text: &str) -> Result<LabelRange, String> {
     let invalid = || format!("{text:?} is not a range of VLAN ids such as 2000-2999");
-    let number = |text: &str| match text.strip_prefix("0x") {
-        Some(digits) => u16::from_str_radix(digits, 16).map_err(|_| invalid()),
-        None => text.parse().map_err(|_| invalid()),
-    };
+    let number = |text: &str| parse_vlan_id(text).ok_or_else(invalid);
     let (first, last) = text.split_once('-').ok_or_else(invalid)?;
     LabelRange::new(number(first)?..=number(last)?).map_err(|error| error.to_string())
 }
@@ -266,6 +263,7 @@ mod tests {
     #[test]
     fn labels_are_a_range_of_vlan_ids() {
         assert_eq!(labels("1-4094"), Ok(LabelRange::ALL));
+        assert_eq!(labels("0x1064-0x10c7"), labels("100-199"), "as vlan_vid is printed");
         assert_eq!(labels("0x64-199"), Ok(LabelRange::new(100..=199).expect("VLAN ids")));
         for (text, why) in [
             ("", "not a range of VLAN ids"),

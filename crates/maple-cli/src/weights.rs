@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context;
+use maple_controller::control::socket::PortText;
 use maple_core::network::{LinkName, Location};
 use maple_core::state::Write;
-use maple_wire::{Dpid, PortNo};
+use maple_wire::Dpid;
 use serde::Deserialize;
 
 /// The links of an entry, and their cost.
@@ -30,7 +31,7 @@ enum Entry {
     },
     Port {
         switch: String,
-        port: u32,
+        port: PortText,
         cost: u64,
     },
 }
@@ -72,8 +73,8 @@ impl Entry {
                 ([LinkName::Switches(a, b)].into_iter().chain(back).collect(), *cost)
             }
             Entry::Port { switch, port, cost } => {
-                let port = PortNo(*port);
-                anyhow::ensure!(port.is_physical(), "there is no port {port}");
+                let port = port.port()?;
+                anyhow::ensure!(port.is_ordinary_or_local(), "there is no port {port}");
                 (vec![LinkName::Port(Location::new(dpid(switch)?, port))], *cost)
             }
         };
@@ -107,6 +108,13 @@ mod tests {
         let port = format!("w Port({}:1) 5", Dpid(0xab));
         let costs = [switches(1, 2, 10), switches(2, 1, 10), switches(3, 4, 2), port];
         assert_eq!(shown(&parse(text).unwrap()), [vec!["w".into()], costs.into()].concat());
+    }
+
+    #[test]
+    fn a_port_may_be_a_reserved_one() {
+        let text = r#"{"w": [{"switch": "3", "port": "LOCAL", "cost": 5}, {"switch": "3", "port": "7", "cost": 5}]}"#;
+        let port = |port: &str| format!("w Port({}:{port}) 5", Dpid(3));
+        assert_eq!(shown(&parse(text).unwrap()), ["w".into(), port("LOCAL"), port("7")]);
     }
 
     #[test]

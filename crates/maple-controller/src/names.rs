@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use maple_core::network::{Location, Mac};
-use maple_wire::{Dpid, PortNo};
+use maple_core::network::{BadLocation, Location, Mac, split_place};
+use maple_wire::Dpid;
 use serde_json::{Value, json};
 
 /// The hex digits of a datapath id in messages.
@@ -110,12 +110,7 @@ impl Names {
     /// # Errors
     /// A text that says what is asked for.
     pub fn location(&self, text: &str) -> Result<Location, String> {
-        let invalid = || format!("{text:?} is not a port of a switch such as 1:3");
-        let (switch, port) = text.rsplit_once(':').ok_or_else(invalid)?;
-        let port = PortNo(port.parse().map_err(|_| invalid())?);
-        if !port.is_physical() {
-            return Err(invalid());
-        }
+        let (switch, port) = split_place(text).ok_or_else(|| BadLocation(text.to_owned()).to_string())?;
         Ok(Location::new(self.switch(switch)?, port))
     }
 
@@ -233,6 +228,8 @@ fn is_hex(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use maple_wire::PortNo;
+
     use super::*;
 
     fn names() -> Names {
@@ -265,10 +262,28 @@ mod tests {
         let names = names();
         assert_eq!((names.switch("core1"), names.switch("1f")), (Ok(Dpid(1)), Ok(Dpid(0x1f))));
         assert_eq!(names.location("core1:3"), Ok(Location::new(Dpid(1), PortNo(3))));
+        for text in ["core1:LOCAL", "1:LOCAL", "0000000000000001:local", "00:00:00:00:00:00:00:01:LOCAL"] {
+            assert_eq!(names.location(text), Ok(Location::new(Dpid(1), PortNo::LOCAL)), "{text}");
+        }
         assert_eq!(names.host("alice"), Ok(Mac([0, 0, 0, 0, 0, 0xa])));
         assert!(names.switch("alice").is_err_and(|error| error.contains("is a host")));
-        for text in ["core2:1", "core1", "core1:0", "core1:x"] {
+        for text in ["core2:1", "core1", "core1:0", "core1:x", "core1:FLOOD", "00:00:00:00:00:00:00:01"] {
             assert!(names.location(text).is_err(), "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_people_read_is_what_they_can_write(dpid in 0_u64..4, port in 1..=PortNo::MAX.0, mac in 0_u8..20) {
+            let names = names();
+            for port in [PortNo(port), PortNo::LOCAL] {
+                let at = Location::new(Dpid(dpid), port);
+                assert_eq!(names.location(&names.in_text(&at.to_string())), Ok(at));
+                assert_eq!(names.id_of(&names.in_text(&at.to_string())), Some(at.to_string()));
+            }
+            assert_eq!(names.switch(&names.in_text(&Dpid(dpid).to_string())), Ok(Dpid(dpid)));
+            let mac = Mac([0, 0, 0, 0, 0, mac]);
+            assert_eq!(names.host(&names.in_text(&mac.to_string())), Ok(mac));
         }
     }
 

@@ -73,8 +73,9 @@ fn tagged(kind: &str, inner: &Value) -> Option<Stored> {
         "switch" => Stored::Switch(parse_dpid(text?).ok()?),
         "location" => match inner.as_array()?.as_slice() {
             [switch, port] => {
-                let port = u32::try_from(port.as_u64()?).ok()?;
-                Stored::Location(Location::new(parse_dpid(switch.as_str()?).ok()?, PortNo(port)))
+                let number = port.as_u64().and_then(|port| u32::try_from(port).ok()).map(PortNo);
+                let port = number.or_else(|| port.as_str()?.parse().ok())?;
+                Stored::Location(Location::new(parse_dpid(switch.as_str()?).ok()?, port))
             }
             _ => return None,
         },
@@ -133,6 +134,12 @@ mod tests {
             let text = to_json(&value).to_string();
             assert_eq!(from_json(&serde_json::from_str(&text).expect("JSON")), Ok(value), "{text}");
         }
+    }
+
+    #[test]
+    fn a_reserved_port_may_have_its_name() {
+        let at = Stored::Location(Location::new(Dpid(1), PortNo::LOCAL));
+        assert_eq!(from_json(&json!({ "location": ["1", "LOCAL"] })), Ok(at));
     }
 
     #[test]

@@ -319,7 +319,10 @@ fn port(object: &Bound<'_, PyAny>) -> PyResult<PortNo> {
         return Err(PyTypeError::new_err(format!("a port is a number, not {}", described(&object))));
     };
     match number.extract::<u32>().map(PortNo) {
-        Ok(port) if port.is_physical() => Ok(port),
-        _ => Err(PyValueError::new_err(format!("there is no port {number}: ports are 1 to {}", PortNo::MAX.0))),
+        Ok(port) if port.is_ordinary_or_local() => Ok(port),
+        _ => Err(PyValueError::new_err(format!(
+            "there is no port {number}: ports are 1 to {}, and LOCAL",
+            PortNo::MAX.0
+        ))),
     }
 }

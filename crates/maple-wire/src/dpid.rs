@@ -24,12 +24,44 @@ impl std::fmt::Debug for Dpid {
     }
 }
 
-impl std::str::FromStr for Dpid {
-    type Err = std::num::ParseIntError;
+/// Text that is not a datapath id.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a datapath id (hex digits, such as 1, 1f or 00:00:00:00:00:00:00:1f)")]
+pub struct BadDpid(pub String);
 
-    /// Reads hex digits, with or without colons (`00:00:…:01`) or a leading `0x`.
-    fn from_str(text: &str) -> std::result::Result<Self, Self::Err> {
-        let digits: String = text.trim_start_matches("0x").chars().filter(|c| *c != ':').collect();
-        u64::from_str_radix(&digits, 16).map(Dpid)
+impl std::str::FromStr for Dpid {
+    type Err = BadDpid;
+
+    /// Reads hex digits, with or without a leading `0x`, or eight bytes with colons (`00:00:…:01`).
+    fn from_str(text: &str) -> std::result::Result<Self, BadDpid> {
+        let digits = text.strip_prefix("0x").unwrap_or(text);
+        let bytes: Vec<&str> = digits.split(':').collect();
+        let joined: String = match bytes.len() {
+            1 => digits.to_owned(),
+            8 if bytes.iter().all(|byte| matches!(byte.len(), 1 | 2)) => {
+                bytes.iter().map(|byte| format!("{byte:0>2}")).collect()
+            }
+            _ => return Err(BadDpid(text.to_owned())),
+        };
+        let is_hex = joined.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let id = u64::from_str_radix(&joined, 16).ok().filter(|_| is_hex);
+        id.map(Dpid).ok_or_else(|| BadDpid(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_hex_digits_or_eight_bytes() {
+        for text in ["2a", "0x2a", "2A", "000000000000002a", "00:00:00:00:00:00:00:2a", "0:0:0:0:0:0:0:2a"] {
+            assert_eq!(text.parse(), Ok(Dpid(42)), "{text}");
+        }
+        for text in ["", "0x", "0x0x1", "+1", "-1", "x", "1:2", "00:00:00:00:00:01", "10000000000000000", "é", "1:3:"]
+        {
+            assert_eq!(text.parse::<Dpid>(), Err(BadDpid(text.to_owned())));
+        }
+        assert_eq!("0:0:0:0:0:0:1:2".parse(), Ok(Dpid(0x102)), "of a byte with one digit the first is 0");
     }
 }

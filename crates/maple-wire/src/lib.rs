@@ -28,7 +28,7 @@ pub mod packet;
 
 mod error;
 
-pub use dpid::Dpid;
+pub use dpid::{BadDpid, Dpid};
 pub use error::{Error, Result};
 pub use field::{Field, FieldSet};
 pub use flow::{Action, Constraint, Instruction, Match, MatchField};

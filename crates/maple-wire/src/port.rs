@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::field::parse_number;
+
 /// A port number of a switch, 32 bits wide, with OpenFlow 1.3's reserved values.
 ///
 /// ```
@@ -76,6 +78,33 @@ impl fmt::Display for PortNo {
             PortNo::ANY => f.write_str("ANY"),
             PortNo(number) => write!(f, "{number}"),
         }
+    }
+}
+
+/// Text that is not a port.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a port (a number, or a name such as LOCAL)")]
+pub struct BadPort(pub String);
+
+impl std::str::FromStr for PortNo {
+    type Err = BadPort;
+
+    /// Reads what `Display` writes: a number, or the name of a reserved port in capitals or not. Hexadecimal numbers
+    /// start with `0x`.
+    fn from_str(text: &str) -> Result<PortNo, BadPort> {
+        const NAMED: [PortNo; 8] = [
+            PortNo::IN_PORT,
+            PortNo::TABLE,
+            PortNo::NORMAL,
+            PortNo::FLOOD,
+            PortNo::ALL,
+            PortNo::CONTROLLER,
+            PortNo::LOCAL,
+            PortNo::ANY,
+        ];
+        let named = NAMED.into_iter().find(|port| port.to_string().eq_ignore_ascii_case(text));
+        let number = || u32::try_from(parse_number(text)?).ok().map(PortNo);
+        named.or_else(number).ok_or_else(|| BadPort(text.to_owned()))
     }
 }
 

@@ -91,7 +91,8 @@ fn ports(entry: &Entry<'_>) -> PortSet {
 
 fn port_range(text: &str) -> Result<RangeInclusive<u32>, String> {
     let invalid = || format!("{text:?} is no port, nor a range of ports such as \"1-24\"");
-    let port = |text: &str| text.trim().parse().ok().filter(|number| PortNo(*number).is_physical()).ok_or_else(invalid);
+    let is_port = |port: &PortNo| port.is_ordinary_or_local();
+    let port = |text: &str| text.trim().parse().ok().filter(is_port).map(|PortNo(number)| number).ok_or_else(invalid);
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (port(first)?, port(last)?);
     if first <= last { Ok(first..=last) } else { Err(invalid()) }

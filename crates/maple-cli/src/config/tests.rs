@@ -181,6 +181,17 @@ fn switches_and_hosts_have_names_and_facts() {
 }
 
 #[test]
+fn ports_may_be_reserved_ones() {
+    let text = "[switches.s]\ndpid = \"a1\"\nports = [\"1-4\", \"LOCAL\"]\nedge = \"LOCAL\"\n\
+                [hosts.h]\nmac = \"00:00:00:00:00:01\"\nat = \"s:LOCAL\"\n";
+    let network = parse(text).unwrap_or_else(|problems| panic!("{problems:?}")).network;
+    let at = |port| Location::new(Dpid(0xa1), port);
+    assert_eq!(network.facts.role(at(PortNo::LOCAL)), PortRole::Edge);
+    assert_eq!(network.facts.place(Mac([0, 0, 0, 0, 0, 1])), Some(at(PortNo::LOCAL)));
+    assert!(wrong("[switches.s]\ndpid = \"1\"\nedge = \"FLOOD\"\n").join("").contains("\"FLOOD\" is no port"));
+}
+
+#[test]
 fn facts_that_contradict_each_other_are_refused() {
     let told = |text: &str| wrong(text).join("\n");
     let s = "[switches.s]\ndpid = \"1\"\n";

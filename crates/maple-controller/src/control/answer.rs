@@ -389,7 +389,8 @@ fn selection(names: &Names, what: &Invalidate) -> Result<Selection, RequestError
         }
         Invalidate::Port(switch, port) => {
             let dpid = names.switch(switch).map_err(|error| RequestError::at("invalidate.port[0]", error))?;
-            Selection::Port(Location::new(dpid, PortNo(*port)))
+            let port = port.port().map_err(|error| RequestError::at("invalidate.port[1]", error.to_string()))?;
+            Selection::Port(Location::new(dpid, port))
         }
     })
 }

@@ -1,5 +1,7 @@
 //! The requests of the control socket, as JSON. Each request is checked against `schema.json` first.
 
+use maple_wire::PortNo;
+use maple_wire::port::BadPort;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -112,7 +114,30 @@ pub enum Invalidate {
     /// Leaves that concern the host with this MAC address.
     Host(String),
     /// Leaves that concern this port of this switch (hex digits).
-    Port(String, u32),
+    Port(String, PortText),
+}
+
+/// A port as programs write it: its number, or as answers have it the name of a reserved one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum PortText {
+    /// Its number.
+    Number(u32),
+    /// Its name, or its number as text.
+    Text(String),
+}
+
+impl PortText {
+    /// The port.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn port(&self) -> Result<PortNo, BadPort> {
+        match self {
+            PortText::Number(number) => Ok(PortNo(*number)),
+            PortText::Text(text) => text.parse(),
+        }
+    }
 }
 
 /// Why a request is refused.

@@ -4,6 +4,7 @@
 //! configuration. It takes the type that the place was declared with; without a declared type it is JSON if it parses,
 //! and otherwise text.
 
+use maple_core::network::split_place;
 use maple_core::state::{Name, Store, Value as Stored, Write};
 use serde_json::{Value, json};
 
@@ -58,6 +59,7 @@ pub(super) fn key_of(store: &Store, names: &Names, table: &str, key: &Value) -> 
         Some(Stored::Ipv4(_)) => text.parse().ok().map(Stored::Ipv4),
         Some(Stored::Ipv6(_)) => text.parse().ok().map(Stored::Ipv6),
         Some(Stored::Switch(_)) => parse_dpid(text).ok().map(Stored::Switch),
+        Some(Stored::Location(_)) => names.location(text).ok().map(Stored::Location),
         _ => None,
     };
     Ok(address.unwrap_or(plain))
@@ -112,10 +114,8 @@ fn interpret(word: &str) -> Value {
             return json!({ kind: rest });
         }
     }
-    if let Some((switch, port)) = word.strip_prefix("location:").and_then(|at| at.split_once(':'))
-        && let Ok(port) = port.parse::<u32>()
-    {
-        return json!({ "location": [switch, port] });
+    if let Some((switch, port)) = word.strip_prefix("location:").and_then(split_place) {
+        return json!({ "location": [switch, port.0] });
     }
     serde_json::from_str(word).unwrap_or_else(|_| Value::from(word))
 }
@@ -136,6 +136,7 @@ mod tests {
             ("mac:00:00:00:00:00:01", json!({ "mac": "00:00:00:00:00:01" })),
             ("ip:10.0.0.1", json!({ "ip": "10.0.0.1" })),
             ("location:1:3", json!({ "location": ["1", 3] })),
+            ("location:1:LOCAL", json!({ "location": ["1", 0xffff_fffe_u32] })),
             ("[1,2]", json!([1, 2])),
         ] {
             assert_eq!(interpret(word), expected, "{word}");

@@ -120,6 +120,29 @@ impl fmt::Display for Location {
     }
 }
 
+/// Text that is not a place.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a port of a switch such as 1:3 or 1:LOCAL")]
+pub struct BadLocation(pub String);
+
+impl std::str::FromStr for Location {
+    type Err = BadLocation;
+
+    /// Reads a switch and its port, with a colon between them. The port is one that packets come in by.
+    fn from_str(text: &str) -> Result<Location, BadLocation> {
+        let (switch, port) = split_place(text).ok_or_else(|| BadLocation(text.to_owned()))?;
+        let switch = switch.parse().map_err(|_| BadLocation(text.to_owned()))?;
+        Ok(Location::new(switch, port))
+    }
+}
+
+/// The switch of a place, as text, and its port: one that packets come in by. `None` if the text is no place.
+pub fn split_place(text: &str) -> Option<(&str, PortNo)> {
+    let (switch, port) = text.rsplit_once(':')?;
+    let port = port.parse::<PortNo>().ok().filter(|port| port.is_ordinary_or_local())?;
+    Some((switch, port))
+}
+
 impl fmt::Debug for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
@@ -225,4 +248,31 @@ pub enum LinkName {
     Port(Location),
     /// Every link from the first switch to the second. A cost by port takes precedence over one by switches.
     Switches(Dpid, Dpid),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    proptest::proptest! {
+        #[test]
+        fn every_place_and_every_hardware_address_is_read_as_it_is_written(dpid: u64, port in 1..=PortNo::MAX.0, bits: u128) {
+            for port in [PortNo(port), PortNo::LOCAL] {
+                let at = Location::new(Dpid(dpid), port);
+                assert_eq!(at.to_string().parse(), Ok(at));
+                let bytes = dpid.to_be_bytes().map(|byte| format!("{byte:02x}")).join(":");
+                assert_eq!(format!("{bytes}:{port}").parse(), Ok(at), "as Open vSwitch's tools write datapath ids");
+                assert_eq!(format!("{dpid:x}:{port}").parse(), Ok(at));
+            }
+            let mac = Mac::from_bits(bits);
+            assert_eq!(mac.to_string().parse(), Ok(mac));
+        }
+    }
+
+    #[test]
+    fn what_is_no_place_is_refused() {
+        for text in ["", "1", "1:", ":1", "1:0", "1:FLOOD", "1:4294967295", "1:2:3", "x:1", "00:00:00:00:00:00:00:01"] {
+            assert_eq!(text.parse::<Location>(), Err(BadLocation(text.to_owned())));
+        }
+    }
 }

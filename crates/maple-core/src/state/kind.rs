@@ -137,6 +137,7 @@ impl Kind {
             (Kind::Ipv6, Value::Str(text)) => Value::Ipv6(text.parse().ok()?),
             (Kind::Ip, Value::Str(_)) => Kind::Ipv4.normalise(value).or_else(|| Kind::Ipv6.normalise(value))?,
             (Kind::Switch, Value::Str(text)) => Value::Switch(text.parse().ok()?),
+            (Kind::Location, Value::Str(text)) => Value::Location(text.parse().ok()?),
             (Kind::Tuple(kinds), Value::Tuple(items)) if kinds.len() == items.len() => {
                 let parts = kinds.iter().zip(&**items).map(|(kind, item)| kind.normalise(item));
                 Value::Tuple(parts.collect::<Option<_>>()?)

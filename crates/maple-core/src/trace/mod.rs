@@ -276,7 +276,8 @@ pub(crate) fn show(constraint: &Constraint) -> String {
     }
 }
 
-/// A field's value as users write it: addresses in their notation, types in hexadecimal, the rest in decimal.
+/// A field's value as users write it: addresses in their notation, reserved ports by their names, types in hexadecimal,
+/// the rest in decimal.
 pub(crate) fn text(field: Field, value: u128) -> String {
     match field {
         Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
@@ -287,6 +288,7 @@ pub(crate) fn text(field: Field, value: u128) -> String {
             std::net::Ipv4Addr::from(value as u32).to_string()
         }
         Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => std::net::Ipv6Addr::from(value).to_string(),
+        Field::InPort | Field::InPhyPort => maple_wire::PortNo(value as u32).to_string(),
         Field::EthType | Field::VlanVid | Field::Metadata | Field::TunnelId => format!("{value:#x}"),
         _ => value.to_string(),
     }

@@ -179,6 +179,7 @@ impl Command {
     pub fn parse(line: &str) -> Result<Option<Command>, LabError> {
         let line = line.split('#').next().unwrap_or_default();
         let words: Vec<&str> = line.split_whitespace().collect();
+        let words = with_places(&words);
         if words.is_empty() { Ok(None) } else { Command::of(&words).map(Some).map_err(LabError::Wrong) }
     }
 
@@ -286,6 +287,21 @@ impl Command {
             _ => Err(format!("show {name} takes no more words")),
         }
     }
+}
+
+/// The words, with two for a place as it is shown (`s1:3`) where a command takes a switch and a port.
+fn with_places<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let first = words.iter().take_while(|word| **word == "not").count();
+    let at = match words.get(first..) {
+        Some(["port" | "queue", ..]) => first + 1,
+        Some([_, "move", ..]) => first + 2,
+        _ => return words.to_vec(),
+    };
+    let split = |(index, word): (usize, &&'a str)| match word.rsplit_once(':') {
+        Some((switch, port)) if index == at => vec![switch, port],
+        _ => vec![*word],
+    };
+    words.iter().enumerate().flat_map(split).collect()
 }
 
 /// That a line is no command.

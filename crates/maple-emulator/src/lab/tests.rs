@@ -71,6 +71,19 @@ fn a_session_at_the_console() {
 }
 
 #[test]
+fn a_place_is_taken_as_it_is_shown() {
+    let (lab, mut net) = flooding("linear:3");
+    assert!(say(&lab, &mut net, "show links").contains("s1:2     s2:2"));
+    assert_eq!(
+        say(&lab, &mut net, "port s1:2 down\n not h1 ping h2\n port s1:2 up\n h1 ping h2").matches("answer").count(),
+        2
+    );
+    assert_eq!(say(&lab, &mut net, "h1 move s3:7"), "h1 is at port 7 of s3");
+    assert_eq!(say(&lab, &mut net, "queue s1:2 1 max 1mbit\n show queues").matches("s1     port 2 queue 1").count(), 1);
+    assert!(say(&lab, &mut net, "h1 ping s1:2").contains("there is no host s1:2"));
+}
+
+#[test]
 fn what_arrives_of_a_stream_is_what_the_path_lets_through() {
     let (lab, mut net) = flooding("linear:2");
     let streamed = lab.iperf(&mut net, "h1", "h2", 2 * SECOND, 10_000_000).unwrap();

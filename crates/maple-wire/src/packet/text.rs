@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Packet, arp, ethernet, icmpv6, lldp, transport};
-use crate::field::Field;
+use crate::field::{Field, parse_number};
 use crate::port::PortNo;
 
 /// The bit of `vlan_vid` that says that there is a tag (`OFPVID_PRESENT`, OpenFlow 1.3.5, 7.2.3.7).
@@ -54,7 +54,7 @@ pub fn parse_field_value(field: Field, text: &str) -> Result<u128, ParseValueErr
         Form::Mac => parse_mac(text).map(u128::from),
         Form::Ipv4 => text.parse::<Ipv4Addr>().ok().map(|address| u128::from(u32::from(address))),
         Form::Ipv6 => text.parse::<Ipv6Addr>().ok().map(u128::from),
-        Form::Port => parse_port(text),
+        Form::Port => text.parse::<PortNo>().ok().map(|port| u128::from(port.0)),
         Form::Hex | Form::Decimal => None,
     };
     let is_in_range = |value: &u128| *value <= field.full_mask();
@@ -88,19 +88,16 @@ fn expected(field: Field) -> String {
     }
 }
 
-fn parse_number(text: &str) -> Option<u128> {
-    let is_plain = |digits: &str| !digits.starts_with('+');
-    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u128::from_str_radix(digits, 16).ok().filter(|_| is_plain(digits)),
-        None => text.parse().ok().filter(|_| is_plain(text)),
+/// Reads a VLAN id, from 0 to 4095: a decimal number, or a hexadecimal one after `0x`. That may have the bit of the tag,
+/// with which `vlan_vid` is written: `20`, `0x14` and `0x1014` are the same.
+pub fn parse_vlan_id(text: &str) -> Option<u16> {
+    let number = u16::try_from(parse_number(text)?).ok()?;
+    let is_hex = text.starts_with("0x") || text.starts_with("0X");
+    match number {
+        0..=0xfff => Some(number),
+        0x1000..=0x1fff if is_hex => Some(number & 0xfff),
+        _ => None,
     }
-}
-
-fn parse_port(text: &str) -> Option<u128> {
-    const NAMED: [PortNo; 7] =
-        [PortNo::IN_PORT, PortNo::TABLE, PortNo::NORMAL, PortNo::FLOOD, PortNo::ALL, PortNo::CONTROLLER, PortNo::LOCAL];
-    let named = NAMED.into_iter().chain([PortNo::ANY]).find(|port| port.to_string().eq_ignore_ascii_case(text))?;
-    Some(u128::from(named.0))
 }
 
 /// A hardware address, from the lower 48 bits of `value`, as `02:00:00:00:00:01`.

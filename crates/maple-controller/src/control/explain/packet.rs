@@ -341,8 +341,9 @@ mod tests {
     use maple_core::ShardId;
     use maple_core::network::PortInfo;
     use maple_core::state::{Store, SwitchInfo, Write};
+    use maple_core::trace::Cond;
     use maple_wire::packet::text::summary;
-    use maple_wire::{Dpid, PortNo, Version};
+    use maple_wire::{Constraint, Dpid, PortNo, Version};
 
     use super::*;
     use crate::names::Named;
@@ -409,6 +410,33 @@ mod tests {
         assert_eq!(said("h1", "h2", &[("eth_type", "0x806")]), "arp who-has 10.0.0.2 tell 10.0.0.1");
         let (at, _, assumed) = packet("h1", "", &[("eth_dst", "00:00:00:00:00:09")]).expect("a packet");
         assert_eq!((at.port.0, assumed.len()), (1, 1), "the address of nobody is not known: {assumed:?}");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_conditions_are_printed_as_can_be_given(value: u128, at in 0..Field::ALL.len()) {
+            let field = Field::ALL[at];
+            let value = value & field.full_mask() | if field == Field::VlanVid { TAGGED } else { 0 };
+            let printed = Cond::default().and(Constraint::exact(field, value)).to_string();
+            let (name, text) = printed.split_once('=').expect("a field and its value");
+            assert_eq!(field_value(name, text), Ok((field, value)), "{printed}");
+        }
+    }
+
+    #[test]
+    fn a_place_may_be_the_switch_s_own_port() {
+        let (store, names) = network();
+        let port = Location::new(Dpid(1), PortNo::LOCAL);
+        store.update(|_| vec![Write::Port { at: port, info: Some(PortInfo { up: true, kind: PortKind::Edge }) }]);
+        let state = store.snapshot();
+        let ask = |from: &str, at: Option<&str>| {
+            let fields = [("eth_src".to_owned(), "00:00:00:00:00:01".to_owned())].into();
+            let (from, to, at) = (Some(from.to_owned()), Some("h2".to_owned()), at.map(str::to_owned));
+            let question = Explain { from, to, at, fields, ..Explain::default() };
+            question.packet(&state, &names, &|mac| state.host(mac).cloned()).map(|(packet, _)| packet.at)
+        };
+        assert_eq!(ask("1:LOCAL", None), Ok(port));
+        assert_eq!(ask("h1", Some("0000000000000001:LOCAL")), Ok(port));
     }
 
     #[test]

@@ -246,6 +246,35 @@ fn values_are_read_as_they_are_written() {
     assert_eq!(error, "eth_src: `2:0:0:0:0` is not a hardware address such as 02:00:00:00:00:01");
 }
 
+proptest::proptest! {
+    #[test]
+    fn every_value_of_every_field_and_every_port_and_id_is_read_as_it_is_written(value: u128, at in 0..Field::ALL.len()) {
+        let field = Field::ALL[at];
+        let value = value & field.full_mask();
+        assert_eq!(text::parse_field_value(field, &text::field_value_to_string(field, value)), Ok(value));
+        let (port, dpid) = (crate::PortNo(value as u32 | 0xffff_ff00), crate::Dpid(value as u64));
+        assert_eq!(port.to_string().parse(), Ok(port));
+        assert_eq!(crate::PortNo(value as u32).to_string().parse(), Ok(crate::PortNo(value as u32)));
+        assert_eq!(dpid.to_string().parse(), Ok(dpid));
+        let vid = value as u16 & 0xfff;
+        let tagged = text::field_value_to_string(VlanVid, 0x1000 | u128::from(vid));
+        for text in [vid.to_string(), format!("{vid:#x}"), tagged] {
+            assert_eq!(text::parse_vlan_id(&text), Some(vid), "{text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_no_vlan_id_and_no_port_is_refused() {
+    for text in ["", "4096", "0x2000", "-1", "+1", "x", "0x", "4116", "none", "99999999999999999999"] {
+        assert_eq!(text::parse_vlan_id(text), None, "{text}");
+    }
+    for text in ["", "LOCALS", "4294967296", "-1", "0x", "1.0"] {
+        assert!(text.parse::<crate::PortNo>().is_err(), "{text}");
+    }
+    assert_eq!("local".parse(), Ok(crate::PortNo::LOCAL));
+}
+
 #[test]
 fn a_payload_is_what_follows_the_innermost_header_without_padding() {
     let payload = |frame: &[u8]| Packet::new(frame, 1).payload().to_vec();
