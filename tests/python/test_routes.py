@@ -7,7 +7,23 @@ from typing import Any
 
 import pytest
 from conftest import H1, H2, H3
-from maple import IN_PORT, Location, Mac, Meter, Net, Packet, Route, drop, ecmp, flood, hops, multicast, to, weights
+from maple import (
+    IN_PORT,
+    LOCAL,
+    Location,
+    Mac,
+    Meter,
+    Net,
+    Packet,
+    Route,
+    drop,
+    ecmp,
+    flood,
+    hops,
+    multicast,
+    to,
+    weights,
+)
 from maple.testing import Bench, frame
 
 PATH = frame(eth_src=H1, eth_dst=H3, tcp_dst=80)
@@ -211,6 +227,15 @@ def test_a_name_that_is_no_field_is_told_with_the_one_that_may_be_meant(bench: B
     decision = bench.decide(lambda pkt, net: to(getattr(pkt, name)), PATH)
     assert decision.error is not None and f"did you mean pkt.{meant}?" in decision.error
     assert not bench.decide(lambda pkt, net: to(2) if hasattr(pkt, name) else drop(), PATH).copies
+
+
+def test_the_switch_s_own_port_is_a_port_and_a_place() -> None:
+    bench = Bench(track_hosts=False)
+    bench.switch(1, [1, LOCAL])
+    for policy in (lambda pkt, net: to(LOCAL), lambda pkt, net: hops([(1, LOCAL)])):
+        decision = bench.decide(policy, PATH)
+        assert decision.error is None
+        assert [at for at, _ in decision.copies] == [Location(1, LOCAL)]
 
 
 def test_host_tracking_may_be_off() -> None:
