@@ -7,6 +7,7 @@ import inspect
 import os
 import random
 import sys
+import time
 import types
 from collections import deque
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ HASH = "of texts it is another number in each process; use zlib.crc32() of the b
 RANDOM = "every run answers otherwise; choose by a field of the packet, such as int(pkt.ipv4_src) % n"
 FILE = "a change of the file is not seen; read it when the file is loaded, or in a thread that writes a Table"
 ENVIRONMENT = "read it once, when the file is loaded"
+SLEEP = "nothing else is decided meanwhile, and no packet waits for it; wait in a thread"
 OUTSIDE = "the answer comes from outside and may change; ask in a thread, and leave the answer in a Table"
 
 # Module: what its functions read. An empty set of names means all of them.
@@ -78,6 +80,8 @@ def untracked(called: object, node: ast.Call) -> str | None:
         return FILE
     if called is hash:
         return HASH
+    if called is time.sleep:
+        return SLEEP
     name = getattr(called, "__name__", None) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
     owner = getattr(called, "__self__", None)
     if isinstance(owner, random.Random):

@@ -274,6 +274,35 @@ def test_a_route_that_leads_nowhere_but_back_is_reported(tmp_path: Path) -> None
     assert json.loads(check(policy, "--json").stdout)["routes_back"][0]["at"] == f"{policy}:7"
 
 
+def test_a_policy_that_writes_for_each_packet_is_told_from_one_that_writes_once(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.py"
+    counts = (
+        f'{HEADER}from maple import Table\nseen = Table("seen")\n\n@policy\ndef f(pkt, net):\n'
+        "    seen[pkt.eth_src] = seen.get(pkt.eth_src, 0) + 1\n    return flood()\n"
+    )
+    policy.write_text(counts)
+    line = counts[: counts.index("    seen[")].count("\n") + 1
+    done = check(policy)
+    assert f"{policy}:{line}: warning: the policy writes here" in done.stdout, done.stdout
+    assert done.returncode == 0, "it is sound"
+    assert json.loads(check(policy, "--json").stdout)["writes_each"][0]["at"] == f"{policy}:{line}"
+    once = "    if pkt.eth_src not in seen:\n        seen[pkt.eth_src] = True\n"
+    policy.write_text(counts.replace("    seen[pkt.eth_src] = seen.get(pkt.eth_src, 0) + 1\n", once))
+    assert "writes here" not in check(policy).stdout
+
+
+def test_a_policy_that_sleeps_is_named_and_the_check_comes_to_an_end(tmp_path: Path) -> None:
+    """Such a check took 71 s."""
+    policy = tmp_path / "policy.py"
+    policy.write_text(f"{HEADER}@policy\ndef f(pkt, net):\n    time.sleep(0.5)\n    return flood()\n")
+    done = check(policy)
+    assert done.returncode == 1
+    assert f"{policy}:7: `time.sleep()`: nothing else is decided meanwhile" in done.stdout, done.stdout
+    assert "warning: the policy takes 5" in done.stdout and "no more packets were tried" in done.stdout, done.stdout
+    runs = json.loads(check(policy, "--json").stdout)["coverage"]["runs"]
+    assert 10 <= runs < 20, "as many as take 5 s"
+
+
 def test_what_a_policy_prints_is_not_in_the_report(tmp_path: Path) -> None:
     policy = tmp_path / "policy.py"
     policy.write_text(

@@ -104,6 +104,16 @@ def test_an_interrupt_ends_a_demonstration_with_its_summary(tmp_path: Path) -> N
     assert "summary" in told.read_text()
 
 
+def test_a_policy_that_is_slow_is_warned_of_while_it_runs(tmp_path: Path) -> None:
+    policy = tmp_path / "slow.py"
+    policy.write_text(
+        "import time\nfrom maple import flood, policy\n\n@policy\ndef f(pkt, net):\n"
+        "    time.sleep(0.02)  # untracked: ok\n    str(pkt)\n    return flood()\n"
+    )
+    done = maple("run", str(policy), "--emulate", "linear:2", "--traffic", "2s", "--rate", "20")
+    assert re.search(r"warning: the policy takes \d+ ms for a packet \(\d+ so far\)", done.stdout), done.stdout
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -113,6 +113,8 @@ counters! {
     lldp_at_edge,
     /// Declared link ports where no switch was found.
     lldp_no_link,
+    /// Packets for which the policy took longer than 10 ms.
+    slow_decisions,
     /// Turns of the event loop.
     turns,
 }

@@ -97,6 +97,13 @@ pub enum Notice {
         /// The number of lost events so far.
         events: u64,
     },
+    /// The policy takes long to decide, and nothing else is decided meanwhile.
+    PolicySlow {
+        /// How long it took for a packet.
+        each: Duration,
+        /// How many packets it took so long for so far, at this shard.
+        times: u64,
+    },
     /// Snooping ignored a message.
     Ignored {
         /// The reason.
@@ -140,6 +147,7 @@ impl Notice {
             Notice::HandlerFailed { .. }
             | Notice::ListenerFailed { .. }
             | Notice::ListenerSlow { .. }
+            | Notice::PolicySlow { .. }
             | Notice::Ignored { .. } => true,
         }
     }
@@ -168,6 +176,12 @@ impl std::fmt::Display for Notice {
             Notice::ListenerSlow { events } => {
                 write!(f, "a listener is too slow and has lost {events} events so far")
             }
+            Notice::PolicySlow { each, times } => write!(
+                f,
+                "the policy takes {} ms for a packet ({times} so far), and nothing else is decided meanwhile: ask and compute \
+                 in a thread, and leave the answer in a Table",
+                each.as_millis()
+            ),
             Notice::Ignored { reason, times: 1 } => write!(f, "snooping: {reason}"),
             Notice::Ignored { reason, times } => write!(f, "snooping: {reason} ({times} times so far)"),
             Notice::File(news) => news.fmt(f),

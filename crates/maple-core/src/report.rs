@@ -398,7 +398,11 @@ impl fmt::Display for Report {
             Report::LinkUp(a, b) => write!(f, "link {a} - {b} up"),
             Report::LinkDown(a, b) => write!(f, "link {a} - {b} down"),
             Report::PolicyFailed { error, at } => write!(f, "policy failed on a packet at {at}: {error}"),
-            Report::PolicyWrites { what } => write!(f, "not cached, as the policy writes state: {what}"),
+            Report::PolicyWrites { what } => write!(
+                f,
+                "the policy writes for each such packet, so all of them come to the controller: {what}; write only what is \
+                 not there yet"
+            ),
             Report::RouteGoesBack { at, place } => write!(
                 f,
                 "{place}: the route's only port is the one that the packet came in by ({at}), and a switch sends nothing back \
@@ -425,7 +429,9 @@ impl fmt::Display for Report {
                 write!(f, "{what}: {packet} at {at}")?;
                 if *unreported > 0 { write!(f, ", and {unreported} more packets before") } else { Ok(()) }
             }
-            Report::PolicyNotAFunction { what } => write!(f, "the policy depends on untracked state: {what}"),
+            Report::PolicyNotAFunction { what } => {
+                write!(f, "the policy depends on untracked state: {what}; `maple check` looks for the read")
+            }
             Report::NotLabelled { ingress, why } => {
                 write!(f, "packets that enter at switch {ingress} go through the controller, without a label: {why}")
             }

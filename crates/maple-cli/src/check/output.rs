@@ -39,6 +39,8 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
             "runs": check.findings().map(finding_json).collect::<Vec<_>>(),
             "failures": check.failures().map(|(error, counted)| counted_json("error", error, counted)).collect::<Vec<_>>(),
             "routes_back": check.routes_back().map(|(place, counted)| counted_json("at", place, counted)).collect::<Vec<_>>(),
+            "writes_each": check.writes_each().map(|(place, counted)| counted_json("at", place, counted)).collect::<Vec<_>>(),
+            "slow_ms": check.slow().map(|each| each.as_secs_f64() * 1000.0),
             "rules": check.costs().map(|wide| cost_json(wide, size)).collect::<Vec<_>>(),
             "gave_up": check.gave_up(),
             "coverage": coverage_json(&coverage),
@@ -54,6 +56,8 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
         check.findings().try_for_each(|finding| write_finding(out, finding))?;
         write_failures(out, check)?;
         check.routes_back().try_for_each(|(place, counted)| write_route_back(out, place, counted))?;
+        check.writes_each().try_for_each(|(place, counted)| write_writes_each(out, place, counted))?;
+        write_slow(out, check)?;
         check.costs().filter(|wide| warns(wide)).try_for_each(|wide| write_warning(out, wide, size))?;
         write_coverage(out, &coverage)?;
         verdicts.iter().try_for_each(|verdict| verdict.write(out, coverage.packets))?;
@@ -81,10 +85,32 @@ fn write_failures(out: &mut dyn Write, check: &Check) -> std::io::Result<()> {
     if let Some(more) = all.len().checked_sub(FAILURES).filter(|more| *more > 0) {
         writeln!(out, "and in {more} more ways")?;
     }
-    if check.gave_up() {
+    if check.gave_up() && check.slow().is_none() {
         writeln!(out, "no more packets were tried, as it does not come to an end")?;
     }
     Ok(())
+}
+
+fn write_writes_each(out: &mut dyn Write, place: &str, counted: &Counted) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "{place}: warning: the policy writes here for {}, and again for the next one: such packets have no rules, and each \
+         comes to the controller. Write only what is not there yet (if key not in table), and count with net.traffic or in \
+         a thread",
+        packets(counted.count)
+    )?;
+    writeln!(out, "    packet  {}", shown(counted))
+}
+
+fn write_slow(out: &mut dyn Write, check: &Check) -> std::io::Result<()> {
+    let Some(each) = check.slow() else { return Ok(()) };
+    let end = if check.gave_up() { "; no more packets were tried" } else { "" };
+    writeln!(
+        out,
+        "warning: the policy takes {} ms for a packet, and nothing else is decided meanwhile: ask and compute in a thread, \
+         and leave the answer in a Table{end}",
+        each.as_millis()
+    )
 }
 
 fn write_route_back(out: &mut dyn Write, place: &str, counted: &Counted) -> std::io::Result<()> {

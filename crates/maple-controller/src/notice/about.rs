@@ -12,9 +12,10 @@ pub(super) fn about(notice: &Notice) -> (Source, &'static str) {
         Notice::Connected { dpid, .. } | Notice::Disconnected { dpid, .. } => (Source::Switch(*dpid), "session"),
         Notice::Refused { peer, .. } | Notice::Protocol { peer, .. } => (Source::address(peer.ip()), "session"),
         Notice::HandlerFailed { dpid, .. } => (Source::Switch(*dpid), "policy"),
-        Notice::ListenerFailed { .. } | Notice::ListenerSlow { .. } | Notice::Ignored { .. } => {
-            (Source::Program, "policy")
-        }
+        Notice::ListenerFailed { .. }
+        | Notice::ListenerSlow { .. }
+        | Notice::PolicySlow { .. }
+        | Notice::Ignored { .. } => (Source::Program, "policy"),
         Notice::Discovery { at, .. } => (Source::Port(*at), "topology"),
         Notice::File(news) => (Source::Program, about_file(news.file)),
         Notice::Engine(report) => about_report(report),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use maple_core::check::SLOW;
 use maple_core::engine::{Effect, Event, LiveNews, Time};
 use maple_core::network::Location;
 use maple_core::report::Report;
@@ -119,6 +120,7 @@ impl Shard {
         let decided = self.engine.decided() - decided;
         if decided > 0 {
             self.decide_times.record(took, decided);
+            self.note_slow(took, decided);
         }
         self.batch = next_batch(self.batch, packets, took);
         // What effects ask to presume is an event of the next turn.
@@ -130,6 +132,20 @@ impl Shard {
         self.effects = effects;
         self.announce_presumed(presumed);
         self.free_departed(now);
+    }
+
+    /// Reports the tenth, hundredth, thousandth… packet for which the policy took long. A turn may do much else once.
+    fn note_slow(&mut self, took: Duration, decided: u64) {
+        let each = took / u32::try_from(decided).unwrap_or(u32::MAX);
+        if each <= SLOW {
+            return;
+        }
+        let before = self.counters.slow_decisions;
+        self.counters.slow_decisions += decided;
+        let times = self.counters.slow_decisions;
+        if times >= 10 && before.checked_ilog10() != times.checked_ilog10() {
+            self.notices.publish(Notice::PolicySlow { each, times });
+        }
     }
 
     /// Has the engine handle the turn's events, and records that if it is to be.

@@ -12,6 +12,9 @@
 //! A run that wrote is committed once, after its comparison, as in the network: later packets see what f learned. So
 //! the check also finds the later paths of a policy that learns.
 //!
+//! A policy that writes again after its own write ([`Check::writes_each`]) has no rule for such packets: each of them
+//! comes to the controller.
+//!
 //! Packets on which f fails are grouped by the error text. Routes that only lead back are grouped by their lines.
 //!
 //! # What it can't see
@@ -41,6 +44,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use maple_wire::{Dpid, Field, PortNo};
 
@@ -78,6 +82,10 @@ const MOST_FAILURES: usize = 1000;
 const SAMPLES: usize = 10_000;
 /// After this many packets on which f exceeded its time limit, no more are tried.
 const TOO_LONG: u32 = 3;
+/// Nor are any after this time, if f takes longer for a packet than it should on average.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long f should take at most: as long nothing else is decided.
+pub const SLOW: Duration = Duration::from_millis(10);
 
 /// One check of a policy.
 pub struct Check {
@@ -99,6 +107,10 @@ pub struct Check {
     findings: BTreeMap<Key, Finding>,
     failures: BTreeMap<String, Counted>,
     goes_back: BTreeMap<Arc<str>, Counted>,
+    /// By the line that writes.
+    writes_each: BTreeMap<Arc<str>, Counted>,
+    /// How long all runs took.
+    spent: Duration,
     costs: Costs,
     /// For a proof about all packets, if one is wanted.
     explored: Option<Explored>,
@@ -174,6 +186,8 @@ impl Check {
             findings: BTreeMap::new(),
             failures: BTreeMap::new(),
             goes_back: BTreeMap::new(),
+            writes_each: BTreeMap::new(),
+            spent: Duration::ZERO,
             costs: Costs::default(),
             explored: None,
             violations: BTreeMap::new(),
@@ -287,6 +301,9 @@ impl Check {
             order.swap(i, self.random.below(i + 1));
         }
         for Tried { sample, state, first } in order.into_iter().map(|index| &tried[index]) {
+            if self.gave_up() {
+                break;
+            }
             let later = self.observe(sample, state);
             self.compare(sample, first, &later);
         }
@@ -314,9 +331,21 @@ impl Check {
         self.costs.all()
     }
 
-    /// Whether f exceeded its time limit on so many packets that no more are tried.
+    /// The lines that write for a packet, and again for the next one like it, and those packets: there are no rules for
+    /// them.
+    pub fn writes_each(&self) -> impl Iterator<Item = (&str, &Counted)> {
+        self.writes_each.iter().map(|(place, counted)| (&**place, counted))
+    }
+
+    /// How long f takes for a packet on average, if that is longer than [`SLOW`].
+    pub fn slow(&self) -> Option<Duration> {
+        let runs = u32::try_from(self.coverage.runs).unwrap_or(u32::MAX);
+        self.spent.checked_div(runs).filter(|each| *each > SLOW)
+    }
+
+    /// Whether f exceeded its time limit on so many packets, or took so long, that no more are tried.
     pub fn gave_up(&self) -> bool {
-        self.too_long >= TOO_LONG
+        self.too_long >= TOO_LONG || self.spent > PATIENCE && self.slow().is_some()
     }
 
     /// What was covered so far.
@@ -348,8 +377,21 @@ impl Check {
         }
         if first.answer.is_ok() && !first.writes.is_empty() {
             self.store.update(|_| first.writes.clone());
+            self.look_for_writes(&sample, &first);
         }
         self.tried.push(Tried { sample, state, first });
+    }
+
+    /// Runs f once more on a packet for which it wrote, as the network does, to learn whether it writes again.
+    fn look_for_writes(&mut self, sample: &Sample, first: &Observation) {
+        let state = self.store.snapshot();
+        let next = self.observe(sample, &state);
+        if next.answer.is_err() || next.writes.is_empty() {
+            return;
+        }
+        let place = next.wrote_at.as_ref().or(first.wrote_at.as_ref()).map_or("the policy".into(), ToString::to_string);
+        let new = || Counted { sample: sample.clone(), count: 0 };
+        self.writes_each.entry(place.into()).or_insert_with(new).count += 1;
     }
 
     fn count_faults(&mut self, sample: &Sample, run: &Observation) {
@@ -381,7 +423,10 @@ impl Check {
         self.coverage.runs += 1;
         let txn = Txn::new(state.clone());
         let run = Run::new(sample.frame.clone(), sample.frame.len(), sample.at, txn, self.track_hosts);
-        Observation::of(&*self.policy, &run)
+        let begin = Instant::now();
+        let observed = Observation::of(&*self.policy, &run);
+        self.spent += begin.elapsed();
+        observed
     }
 
     fn compare(&mut self, sample: &Sample, first: &Observation, later: &Observation) {

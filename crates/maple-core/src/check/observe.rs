@@ -20,6 +20,8 @@ pub struct Observation {
     pub reads: Vec<Cell>,
     /// What f wrote.
     pub writes: Vec<Write>,
+    /// The line that wrote first, if known.
+    pub wrote_at: Option<Source>,
     /// Where the packet goes, or why the run failed.
     pub answer: Result<Arc<Resolved>, PolicyError>,
     /// The part of the answer that a leaf would keep.
@@ -66,6 +68,7 @@ impl Observation {
                 trace,
                 reads,
                 writes,
+                wrote_at: None,
                 answer: Err(ended),
                 goal: None,
                 made_at,
@@ -78,6 +81,7 @@ impl Observation {
             trace: finished.trace,
             reads: finished.txn.reads().map(|(cell, _)| cell.clone()).collect(),
             writes: finished.txn.writes().to_vec(),
+            wrote_at: finished.wrote_at,
             answer: finished.error.map_or(resolved, Err),
             goal,
             made_at,

@@ -74,6 +74,7 @@ impl Engine {
             trace,
             reads: Vec::new(),
             writes: Vec::new(),
+            wrote_at: None,
             answer,
             goal,
             made_at: None,
@@ -91,14 +92,24 @@ impl Engine {
         let first = if is_same { Observation { answer: again.answer.clone(), ..first } } else { first };
         let Some(difference) = first.difference(again).filter(|_| self.store.is_current(id)) else { return };
         self.stats.rechecks_failed += 1;
-        let what = format!("{difference}; first {}, now {}", shown(&first.trace), shown(&again.trace));
+        let what = format!("{difference}{}", asked(&first.trace, &again.trace));
         let place = difference.at.map(|at| at.to_string()).unwrap_or_default();
         self.report_once(Report::PolicyNotAFunction { what: what.into() }, &format!("recheck {place}"));
         self.withdraw(id);
     }
 }
 
-fn shown(trace: &Trace) -> String {
-    let items: Vec<String> = trace.steps().map(|step| step.to_string()).collect();
-    format!("[{}] at {}", items.join("; "), source_lines(trace))
+/// What two runs asked, if that differs.
+fn asked(first: &Trace, again: &Trace) -> String {
+    let shown = |trace: &Trace| match trace.steps().next() {
+        None => "nothing".to_owned(),
+        Some(_) => {
+            let items: Vec<String> = trace.steps().map(|step| step.to_string()).collect();
+            format!("[{}] at {}", items.join("; "), source_lines(trace))
+        }
+    };
+    if first.asks_like(again) {
+        return String::new();
+    }
+    format!("; it asked {}, and now {}", shown(first), shown(again))
 }
