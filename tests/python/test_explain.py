@@ -1,6 +1,7 @@
 """`maple explain` and `net.explain()`: what they say is true, and reads well."""
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -70,7 +71,7 @@ def test_a_drop_names_its_line_the_answers_and_what_would_pass(net, acl):
     lines = str(told).splitlines()
     assert lines[0] == f"h1 (s1:1) → h3 (s3:1)  tcp 10.0.0.1:40000 > 10.0.0.3:23  dropped by acl.py:{number}"
     assert f"acl.py:{number - 1}" in str(told) and "tcp_dst=23: yes (23)" in str(told)
-    assert "would pass if: tcp_dst other than 23" in str(told)
+    assert re.search("would pass if: tcp_dst=2[24], for example", str(told))
     assert told.agrees is None and "no rule for it yet" in str(told), "it was not sent"
     assert repr(told).startswith("<explanation: h1 (s1:1)")
 
@@ -83,7 +84,7 @@ def test_state_is_part_of_the_explanation(net, acl):
     assert step["answer"] == "true" and step["line"]["line"] == line(acl, "blocked.get")
     conditions = [other["if"] for other in told.json["instead"]]
     assert any("were absent" in condition for condition in conditions), conditions
-    assert "ipv4_src other than 10.0.0.1" in conditions
+    assert "ipv4_src=10.0.0.0, for example" in conditions
 
 
 def test_a_forwarded_packet_has_hops_rules_and_agreement(net):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -65,7 +66,7 @@ def test_a_packet_that_does_not_come_is_explained(net: Network) -> None:
     assert told[2].startswith("    h1 (s1:1) → h2 (s2:1)  tcp 10.0.0.1:40000 > 10.0.0.2:23")
     assert told[2].endswith(f"dropped by test_testing.py:{line + 2}")
     assert f"test_testing.py:{line + 1}  if pkt.tcp_dst == 23:" in told[3]
-    assert any("would pass if: tcp_dst other than 23" in text for text in told)
+    assert any(re.search("would pass if: tcp_dst=2[24], for example", text) for text in told)
 
 
 def test_a_frame_that_is_cut_off_is_explained_too(net: Network) -> None:

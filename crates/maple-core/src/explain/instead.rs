@@ -2,7 +2,8 @@
 //!
 //! The answers are those of f's account, the latest first: changing a later one leaves more of the run as it was. An
 //! answer about the packet is changed by another packet, one about the state by a write that is not committed. So
-//! whatever is said here was tried.
+//! whatever is said here was tried. Where many packets would give the other answer, one was tried: it is told as an example,
+//! since others of them may meet another line.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -51,6 +52,8 @@ pub struct Alternative {
     pub line: Option<Source>,
     /// The changed packet, if the packet was changed.
     pub packet: Option<Entering>,
+    /// What was changed of it, unless `change` says that itself.
+    pub example: Vec<Constraint>,
 }
 
 /// A change that is to be tried.
@@ -58,6 +61,7 @@ struct Candidate {
     change: Change,
     source: Option<Source>,
     packet: Option<Entering>,
+    example: Vec<Constraint>,
     writes: Vec<Write>,
 }
 
@@ -79,9 +83,9 @@ pub fn instead(tried: &Tried<'_>, packet: &Entering, decision: &Decision) -> Vec
             let other = Decision::of(tried, candidate.packet.as_ref().unwrap_or(packet), &candidate.writes);
             if differs(decision, &other) {
                 seen.insert(candidate.change.clone());
-                let Candidate { change, source, packet, .. } = candidate;
+                let Candidate { change, source, packet, example, .. } = candidate;
                 let line = other.line().cloned();
-                told.push(Alternative { change, source, verdict: other.verdict, line, packet });
+                told.push(Alternative { change, source, verdict: other.verdict, line, packet, example });
             }
         }
     }
@@ -99,13 +103,24 @@ fn differs(decision: &Decision, other: &Decision) -> bool {
 
 /// Changes of one answer.
 fn candidates(what: &Asked, source: Option<&Source>, sample: &Sample, state: &Snapshot) -> Vec<Candidate> {
+    let headers = sample.headers();
     let with_packet = |change: Change, changes: Headers| {
         let Sample { at, frame } = sample.with(&changes);
-        Candidate { change, source: source.cloned(), packet: Some(Entering { at, frame }), writes: Vec::new() }
+        let is_other = |(field, value): &(&Field, &u128)| headers.get(*field) != Some(*value);
+        let others = changes.iter().filter(is_other);
+        let example = match change.is_one() {
+            true => Vec::new(),
+            false => others.map(|(field, value)| Constraint::exact(*field, *value)).collect(),
+        };
+        Candidate { change, source: source.cloned(), packet: Some(Entering { at, frame }), example, writes: Vec::new() }
     };
-    let with_writes =
-        |change: Change, writes: Vec<Write>| Candidate { change, source: source.cloned(), packet: None, writes };
-    let headers = sample.headers();
+    let with_writes = |change: Change, writes: Vec<Write>| Candidate {
+        change,
+        source: source.cloned(),
+        packet: None,
+        example: Vec::new(),
+        writes,
+    };
     match what {
         Asked::Test(cond, true) => elsewhere(failing(cond, &headers))
             .filter(|changes| !cond.holds(&sample.with(changes).packet()))
@@ -204,6 +219,24 @@ fn other_values(cell: &Cell, value: &CellValue, at: Location, state: &Snapshot) 
 
 fn opposite(value: &Value) -> Option<Value> {
     if let Value::Bool(value) = value { Some(Value::Bool(!value)) } else { None }
+}
+
+impl Change {
+    /// Whether only one packet is changed so.
+    fn is_one(&self) -> bool {
+        matches!(self, Change::Test(cond, true) if cond.ranges.is_empty() && cond.all.iter().all(Constraint::is_exact))
+    }
+}
+
+impl fmt::Display for Alternative {
+    /// Completes "if …", as [`Change`] does, or gives the example that was tried: `ipv4_src=10.0.0.2, for example`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.example.is_empty() {
+            return self.change.fmt(f);
+        }
+        let fields: Vec<String> = self.example.iter().map(show).collect();
+        write!(f, "{}, for example", fields.join(", "))
+    }
 }
 
 impl fmt::Display for Change {

@@ -40,7 +40,7 @@ fn verdict(told: &Explanation) -> Verdict {
 
 /// What would have to be different, in words.
 fn instead(told: &Explanation) -> Vec<String> {
-    told.instead.iter().map(|other| other.change.to_string()).collect()
+    told.instead.iter().map(|other| other.to_string()).collect()
 }
 
 /// A ring in which A and B have sent to each other.
@@ -66,7 +66,7 @@ fn a_drop_says_which_answers_would_have_to_be_different() {
     assert!(told.leaf.is_some_and(|leaf| leaf.under_way.is_none()));
 
     let told = explained(&sim, at(3, 3), udp(B, A, 23));
-    assert_eq!((verdict(&told), instead(&told)), (Verdict::Dropped, vec!["udp_dst other than 23".to_owned()]));
+    assert_eq!((verdict(&told), instead(&told)), (Verdict::Dropped, vec!["udp_dst=22, for example".to_owned()]));
     let told = explained(&sim, at(3, 3), udp(B, A, 80));
     assert_eq!(verdict(&told), Verdict::Forwarded);
     assert!(instead(&told).contains(&"udp_dst=23".to_owned()), "{:?}", instead(&told));

@@ -138,7 +138,7 @@ fn changes(before: &[u8], after: &[u8]) -> Vec<String> {
 fn instead(all: &[Alternative], lines: &mut SourceLines) -> Value {
     let one = |other: &Alternative| {
         json!({
-            "if": other.change.to_string(),
+            "if": other.to_string(),
             "asked_at": lines.maybe(other.source.as_ref()),
             "verdict": other.verdict.word(),
             "line": lines.maybe(other.line.as_ref()),
