@@ -324,6 +324,8 @@ def test_what_a_policy_prints_is_not_in_the_report(tmp_path: Path) -> None:
             ["a flood rule for each source, 1000"],
         ),
         ("pkt.tcp_src.value == 7 or pkt.eth_dst.is_multicast", 999_000, ["a rule for each connection", "a flood rule"]),
+        ("pkt.tcp_dst in {23} or pkt.eth_dst.is_multicast", 999_000, ["a rule for each connection", "a flood rule"]),
+        ("pkt.eth_dst.is_multicast or pkt.tcp_dst < 1024 and pkt.tcp_dst in {23}", 999_000, []),
     ],
 )
 def test_what_multiplies_rules_is_reported_with_its_lines(

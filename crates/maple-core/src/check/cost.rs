@@ -18,8 +18,9 @@ const SOURCES: [Field; 6] =
 /// Fields that say to whom.
 const DESTINATIONS: [Field; 6] =
     [Field::EthDst, Field::Ipv4Dst, Field::Ipv6Dst, Field::ArpTpa, Field::ArpTha, Field::Ipv6NdTarget];
-/// Fields that differ between connections.
-const CONNECTIONS: [Field; 3] = [Field::TcpSrc, Field::UdpSrc, Field::SctpSrc];
+/// Fields that differ between connections: what clients send from a port of their own, and what servers answer to it.
+const CONNECTIONS: [Field; 6] =
+    [Field::TcpSrc, Field::UdpSrc, Field::SctpSrc, Field::TcpDst, Field::UdpDst, Field::SctpDst];
 
 /// What the policy has one rule for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,13 +80,23 @@ impl Costs {
     }
 }
 
-/// The fields of hosts and connections that a run read with a full mask.
+/// The fields of hosts and connections that a run read with a full mask, unless a test had said that the packet is one of
+/// few: a server's port below 1024, for example.
 fn reads(run: &Observation) -> impl Iterator<Item = (Field, &Option<Source>)> {
-    let read = |(item, source)| match item {
-        &Item::Read(read) if read.mask == read.field.full_mask() && is_wide(read.field) => Some((read.field, source)),
-        _ => None,
-    };
-    run.trace.items.iter().zip(run.trace.sources.iter()).filter_map(read)
+    let mut bounded = BTreeSet::new();
+    run.trace.items.iter().zip(run.trace.sources.iter()).filter_map(move |(item, source)| match item {
+        Item::Test { cond, outcome: true } => {
+            bounded.extend(cond.all.iter().map(|constraint| constraint.field));
+            bounded.extend(cond.ranges.iter().map(|range| range.field));
+            None
+        }
+        Item::Read(read) => {
+            let is_one_of_few = CONNECTIONS.contains(&read.field) && bounded.contains(&read.field);
+            let is_whole = read.mask == read.field.full_mask();
+            (is_whole && is_wide(read.field) && !is_one_of_few).then_some((read.field, source))
+        }
+        Item::Test { .. } => None,
+    })
 }
 
 fn is_wide(field: Field) -> bool {
