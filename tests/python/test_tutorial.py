@@ -20,7 +20,7 @@ LESSONS = sorted((DOCS / "tutorial").glob("[0-9]-*.md"))
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]*)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 #: Times, cookies and metadata differ from run to run.
 VARIES = re.compile(
-    r"\b\d+(?:\.\d+)?(?:us|ms)\b|(?<=cookie=)\w+|(?<=write_metadata:)\w+|^ +\d+(?= packets )", re.MULTILINE
+    r"\b\d+(?:\.\d+)?(?:us|ms|s)\b|(?<=cookie=)\w+|(?<=write_metadata:)\w+|^ +\d+(?= packets )", re.MULTILINE
 )
 
 
