@@ -7,6 +7,8 @@ pub struct Tuning {
     /// An entry that overlaps at most this many others is decided immediately when its leaf is removed. One with more
     /// overlaps is assumed to be required as a barrier rule, and decided later.
     pub few_overlaps: usize,
+    /// The number of packed matches in a row that are read in the time of one that lies anywhere.
+    pub matches_per_jump: usize,
     /// The number of deferred barrier rules that are decided with each new trace.
     pub checks_per_trace: usize,
     /// A leaf is specialised only if at least this many barrier rules are required because of it.
@@ -32,6 +34,7 @@ impl Default for Tuning {
     fn default() -> Tuning {
         Tuning {
             few_overlaps: 16,
+            matches_per_jump: 4,
             checks_per_trace: 4,
             specialise_from: 32,
             specialise_entries_per_barrier: 10,
@@ -49,6 +52,7 @@ impl Tuning {
     pub fn for_small_tables() -> Tuning {
         Tuning {
             few_overlaps: 3,
+            matches_per_jump: 1,
             specialise_from: 2,
             specialise_max_percent: 90,
             specialise_discount: 2,

@@ -283,12 +283,18 @@ impl Redundancy<'_> {
     /// Packets of a barrier entry that a forwarding entry would take. `at` is the barrier entry's place among the
     /// entries earlier than the forwarding one. No entry between the two takes these packets, and no forwarding entry
     /// before both.
+    ///
+    /// What takes them overlaps both. So the shorter list is searched: the barrier entry's own, or `earlier`.
     fn unprotected(
         &self,
         earlier: &PackedRow<(EntryId, EntryState)>,
         at: usize,
         forwarding: EntryId,
     ) -> Option<Box<[u64]>> {
+        let barrier = earlier.items()[at].0;
+        if self.overlaps.degree(barrier) * self.tuning.matches_per_jump < earlier.items().len() {
+            return self.unprotected_by_own(barrier, forwarding);
+        }
         let common = meet(earlier.get(at), self.store.matching(forwarding));
         let mut cover = Vec::new();
         let mut leaves_some = |place: usize, set: &[u64]| {
@@ -303,6 +309,19 @@ impl Redundancy<'_> {
             return None;
         }
         uncovered(self.store.matches(), &common, &cover)
+    }
+
+    /// [`Redundancy::unprotected`] by the entries that overlap the barrier entry.
+    fn unprotected_by_own(&self, barrier: EntryId, forwarding: EntryId) -> Option<Box<[u64]>> {
+        let store = self.store;
+        let common = meet(store.matching(barrier), store.matching(forwarding));
+        let takes_some = |id: &&EntryId| store.state(**id).is_reachable() && overlap(store.matching(**id), &common);
+        let between = self.overlaps.later(barrier).iter().take_while(|id| **id != forwarding).filter(takes_some);
+        let forwards = |id: &&EntryId| store.state(**id) == EntryState::Forward;
+        let before = self.overlaps.earlier(barrier).iter().filter(forwards).filter(takes_some);
+        let between: Vec<EntryId> = between.copied().collect();
+        let cover: Vec<EntryId> = between.into_iter().rev().chain(before.copied()).collect();
+        uncovered(store.matches(), &common, &cover)
     }
 
     /// An entry is a barrier now. It stands for earlier ones, and for what a forwarding entry was until now.
