@@ -12,7 +12,8 @@
 //! frame's entry to its last copy is accepted, and no other ([`super::history`]).
 //!
 //! # Cost
-//! Mostly one run of f for each frame. Frames wait here until they have had time to arrive.
+//! Mostly one run of f for each frame. Frames wait here until they have had time to arrive. Time in which the
+//! controller says nothing does not count: it can be busy, and send them later.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,6 +38,8 @@ use super::history::History;
 const SETTLED: Duration = Duration::from_millis(500);
 /// How long a frame may take to leave the network.
 const LATE: Duration = Duration::from_secs(4);
+/// How long the last frames are awaited at a controller that is busy.
+const LONGEST: Duration = Duration::from_secs(60);
 /// The interval of looking for the last frames.
 const AGAIN: Duration = Duration::from_millis(50);
 /// The time for which packets may be lost after a switch restarts, or a part of it fails or returns, in nanoseconds.
@@ -111,9 +114,10 @@ impl Checker {
 
     /// Reads the new events, and judges the frames that are due.
     pub fn look(&mut self, emulation: &Emulation) -> anyhow::Result<()> {
+        let answered = self.history.answered();
         self.take(emulation)?;
         let now = Instant::now();
-        self.judge(now);
+        self.judge(answered);
         let waits = self.pending.values().map(|watched| watched.entered.0).min();
         self.history.forget_before(waits.unwrap_or(now).checked_sub(LATE).unwrap_or(now));
         Ok(())
@@ -121,9 +125,9 @@ impl Checker {
 
     /// Waits for the frames that are under way, and returns the verdicts.
     pub fn finish(mut self, emulation: &Emulation) -> anyhow::Result<Verdicts> {
-        let deadline = Instant::now() + LATE;
+        let began = Instant::now();
         self.look(emulation)?;
-        while Instant::now() < deadline && !self.pending.is_empty() {
+        while !self.pending.is_empty() && began.elapsed() < LONGEST && self.history.answered() < began + LATE {
             self.look(emulation)?;
             std::thread::sleep(AGAIN);
         }
@@ -179,6 +183,7 @@ impl Checker {
         Ok(())
     }
 
+    /// Judges the frames that the controller has dealt with for long enough. `now` is the time until which it has.
     fn judge(&mut self, now: Instant) {
         let is_due = |watched: &Watched| now.saturating_duration_since(watched.entered.1) > SETTLED;
         let due: Vec<Kind> =

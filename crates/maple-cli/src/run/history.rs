@@ -3,6 +3,9 @@
 //! Packets that enter no longer meet a state when a newer one has been published *and* no switch has a rule that the
 //! change made wrong. The store reports the first, [`Handle::settled`] the second. A thread asks for it again and
 //! again. So the load of the machine does not matter.
+//!
+//! The same question tells until when the controller has dealt with what switches sent it. It can be busy with a long
+//! list for longer than any packet should take.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +27,8 @@ const MOST: usize = 100_000;
 pub struct History {
     states: Arc<Mutex<States>>,
     is_over: Arc<AtomicBool>,
+    /// Somebody waits for [`History::answered`].
+    is_awaited: Arc<AtomicBool>,
     replay: Option<JoinHandle<()>>,
 }
 
@@ -32,6 +37,8 @@ struct States {
     all: VecDeque<State>,
     /// Packets that entered before this can have met forgotten states.
     known_since: Option<Instant>,
+    /// What entered before this, the controller has dealt with.
+    answered: Instant,
 }
 
 struct State {
@@ -49,31 +56,37 @@ impl History {
     /// Those of starting a thread.
     pub fn follow(controller: &Handle) -> std::io::Result<History> {
         let store = controller.store();
-        let states = Arc::new(Mutex::new(States { all: VecDeque::new(), known_since: None }));
+        let states = Arc::new(Mutex::new(States::new()));
         let observed = Arc::clone(&states);
         store.observe(move |snapshot| lock(&observed).push(snapshot));
         // After the observer is in place, so that no state is missing.
         let first = State { since: Instant::now(), until: None, snapshot: store.snapshot() };
         lock(&states).all.push_front(first);
-        let is_over = Arc::new(AtomicBool::new(false));
+        let (is_over, is_awaited) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let replay = {
-            let (states, is_over) = (Arc::clone(&states), Arc::clone(&is_over));
-            let (store, controller) = (Arc::clone(store), controller.clone());
-            std::thread::Builder::new().name("history".into()).spawn(move || {
+            let (states, controller) = (Arc::clone(&states), controller.clone());
+            let (is_over, is_awaited) = (Arc::clone(&is_over), Arc::clone(&is_awaited));
+            let run = move || {
                 let mut done = 0;
                 while !is_over.load(Ordering::Relaxed) {
-                    let version = store.snapshot().version();
-                    if version > done {
-                        // Packets find rules that stay longer.
-                        controller.settled(LONGEST);
-                        lock(&states).end_before(version);
+                    let (version, asked) = (controller.store().snapshot().version(), Instant::now());
+                    let is_asked = is_awaited.swap(false, Ordering::Relaxed) || version > done;
+                    if is_asked && is_answered(&controller) {
+                        lock(&states).answered_until(asked, version);
                         done = version;
                     }
                     std::thread::sleep(PAUSE);
                 }
-            })?
+            };
+            std::thread::Builder::new().name("history".into()).spawn(run)?
         };
-        Ok(History { states, is_over, replay: Some(replay) })
+        Ok(History { states, is_over, is_awaited, replay: Some(replay) })
+    }
+
+    /// The time until which the controller has dealt with what switches sent it. Asks it again.
+    pub fn answered(&self) -> Instant {
+        self.is_awaited.store(true, Ordering::Relaxed);
+        lock(&self.states).answered
     }
 
     /// The states that a packet can have met that entered at `from` and was under way until `to`. `None` if that is too
@@ -100,6 +113,10 @@ impl Drop for History {
 }
 
 impl States {
+    fn new() -> States {
+        States { all: VecDeque::new(), known_since: None, answered: Instant::now() }
+    }
+
     fn between(&self, from: Instant, to: Instant) -> Option<Vec<Arc<Snapshot>>> {
         if self.known_since.is_some_and(|since| from < since) {
             return None;
@@ -117,8 +134,10 @@ impl States {
         self.all.push_back(State { since: Instant::now(), until: None, snapshot: Arc::clone(snapshot) });
     }
 
-    /// All switches have followed the states up to this version.
-    fn end_before(&mut self, version: u64) {
+    /// The controller has dealt with what was sent before `asked`, and all switches have followed the states up to this
+    /// version.
+    fn answered_until(&mut self, asked: Instant, version: u64) {
+        self.answered = asked;
         let now = Instant::now();
         let older = self.all.iter_mut().take_while(|state| state.snapshot.version() < version);
         older.filter(|state| state.until.is_none()).for_each(|state| state.until = Some(now));
@@ -129,6 +148,12 @@ impl States {
             self.all.pop_front();
         }
     }
+}
+
+/// Whether the controller has dealt with what was there when it was asked. Packets find rules that stay much longer.
+fn is_answered(controller: &Handle) -> bool {
+    // Otherwise it waits for a switch, or it is busy and says nothing.
+    controller.settled(LONGEST) || !controller.unsettled().is_empty()
 }
 
 fn lock(states: &Mutex<States>) -> MutexGuard<'_, States> {
@@ -149,7 +174,7 @@ mod tests {
     #[test]
     fn a_state_counts_until_switches_have_followed_the_next_one() {
         let store = Store::new();
-        let mut states = States { all: VecDeque::new(), known_since: None };
+        let mut states = States::new();
         let next = || {
             store.update(|_| vec![Write::Weight("cost".into())]);
             store.snapshot()
@@ -162,7 +187,9 @@ mod tests {
         assert_eq!(versions(&states, before, before), Some(vec![]));
         assert_eq!(versions(&states, one, one), Some(vec![1]));
         assert_eq!(versions(&states, two, two), Some(vec![1, 2]), "switches may not have followed yet");
-        states.end_before(2);
+        let asked = Instant::now();
+        states.answered_until(asked, 2);
+        assert_eq!(states.answered, asked);
         let later = Instant::now();
         states.push(&next());
         assert_eq!(versions(&states, two, two), Some(vec![1, 2]));
@@ -176,7 +203,7 @@ mod tests {
     #[test]
     fn more_states_than_are_kept_are_not_known() {
         let store = Store::new();
-        let mut states = States { all: VecDeque::new(), known_since: None };
+        let mut states = States::new();
         let before = Instant::now();
         (0..MOST).for_each(|_| states.push(&store.snapshot()));
         assert_eq!(versions(&states, before, before), Some(vec![]));
