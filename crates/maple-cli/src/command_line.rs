@@ -14,13 +14,20 @@ use crate::options::{
     ApplyArgs, CheckArgs, DoctorArgs, EmulateArgs, LoadArgs, PlanArgs, ReloadArgs, ReplayArgs, RollbackArgs, RunArgs,
     ShowArgs,
 };
+use crate::output::IS_OPTIMISED;
 use crate::policy_tests::TestArgs;
 use crate::state::StateArgs;
 use crate::values::with_values;
 
+/// What `maple --version` says.
+const VERSION: &str = match IS_OPTIMISED {
+    true => env!("CARGO_PKG_VERSION"),
+    false => concat!(env!("CARGO_PKG_VERSION"), " (not optimised)"),
+};
+
 /// A network that behaves as if one function ran on every packet.
 #[derive(Debug, Parser)]
-#[command(name = "maple", version, max_term_width = 100)]
+#[command(name = "maple", version = VERSION, max_term_width = 100)]
 pub struct CommandLine {
     /// The command.
     #[command(subcommand)]

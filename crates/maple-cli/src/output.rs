@@ -5,6 +5,9 @@ use std::sync::OnceLock;
 
 use crate::usage_error::UsageError;
 
+/// Whether the compiler optimised this build. The profiles that do so leave out what only debugging needs.
+pub const IS_OPTIMISED: bool = !cfg!(debug_assertions);
+
 /// Why a line could not be printed, the first time.
 static FAILED: OnceLock<String> = OnceLock::new();
 

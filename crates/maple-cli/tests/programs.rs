@@ -207,7 +207,16 @@ fn wrong_command_lines_end_with_2_and_help_with_0() {
     assert_eq!(maple(&["run"]).status.code(), Some(2));
     assert_eq!(maple(&["run", "builtin:flood", "--workers", "0"]).status.code(), Some(2));
     assert_eq!(maple(&["--help"]).status.code(), Some(0));
-    assert_eq!(text(&maple(&["--version"]).stdout).trim(), concat!("maple ", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_build_that_is_not_optimised_says_so() {
+    let version = concat!("maple ", env!("CARGO_PKG_VERSION"));
+    // Tests are built as the program is that they start.
+    let (suffix, is_noted) = if cfg!(debug_assertions) { (" (not optimised)", true) } else { ("", false) };
+    assert_eq!(text(&maple(&["--version"]).stdout), format!("{version}{suffix}\n"));
+    let output = maple(&["run", "builtin:flood", "--emulate", "linear:2", "--traffic", "1s"]);
+    assert_eq!(text(&output.stderr).contains("note: this build is not optimised"), is_noted);
 }
 
 #[test]
@@ -237,7 +246,8 @@ fn output_that_nobody_reads_is_no_failure() {
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stderr), "");
+    let told: Vec<&str> = text(&output.stderr).lines().filter(|line| !line.starts_with("note: this build")).collect();
+    assert!(told.is_empty(), "{told:?}");
 }
 
 #[test]

@@ -30,6 +30,7 @@ use maple_laboratory::costs_of;
 
 use crate::declared::{Network, Place};
 use crate::options::{RunArgs, RunOptions, control_of_controller};
+use crate::output::IS_OPTIMISED;
 use crate::policy::{Loaded, PolicyLoader, load, source};
 use crate::service::{self, Watchdog};
 use crate::usage_error::{OrUsageError as _, usage_error};
@@ -131,6 +132,11 @@ pub fn with(
     reloading: Option<Reloading<'_>>,
 ) -> anyhow::Result<u8> {
     options.logging().install();
+    if !IS_OPTIMISED {
+        eprintln!(
+            "note: this build is not optimised, which is slow in a large network: `make build` makes the fast one"
+        );
+    }
     let stop = signal::stop_flag()?;
     let topology = options.emulate.as_deref().map(Topology::parse).transpose().or_usage_error()?;
     if let Some(topology) = &topology {
