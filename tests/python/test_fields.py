@@ -347,6 +347,10 @@ def test_each_item_knows_its_line() -> None:
             "TypeError: `pkt.ipv4_src in ip_network(…)` can't",
         ),
         (lambda p: p.tcp_port, "AttributeError: a packet has no field 'tcp_port'; did you mean pkt.tcp_"),
+        (
+            lambda p: p.vlan_vid == 20 | 0x1000,
+            "ValueError: vlan_vid is 0 to 4095; it can't be 4116: OpenFlow's bit 0x1000 is not part of the id,",
+        ),
         (lambda p: p.tcp_dst < None, "TypeError: tcp_dst can't be ordered against None"),
         (lambda p: p.matches(), "TypeError: pkt.matches() needs a condition, such as tcp_dst=22"),
         (lambda p: p.matches(tcp_port=22), "TypeError: pkt.matches() got an unknown field"),

@@ -147,7 +147,7 @@ def test_coverage_names_what_no_packet_took(project: pytest.Pytester) -> None:
             r"policy +tests +one-sided +lines +unreached +covered",
             r"f\.py +3 +2 +5 +1 +73%",
             r"  f\.py:8: tcp_dst=23: never yes \(asked \d+ times\)",
-            r"  f\.py:10: vlan_vid=0x1005: never yes \(asked \d+ times\)",
+            r"  f\.py:10: vlan_vid=5: never yes \(asked \d+ times\)",
             r"  f\.py:12: never reached: drop\(\)",
         ]
     )

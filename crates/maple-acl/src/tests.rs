@@ -72,7 +72,7 @@ fn places_and_vlan_ids_are_read_as_they_are_printed() {
         read(&format!("version: 1\nrules:\n  - {{action: deny, at: '{place}', vlan: {vlan}}}\n"))
     };
     let printed = list("1:LOCAL", "20").entries()[0].cube.to_string();
-    assert_eq!(printed, "in_port=LOCAL, switch=1, vlan_vid=0x1014");
+    assert_eq!(printed, "in_port=LOCAL, switch=1, vlan_vid=20");
     let places = ["1:LOCAL", "1:local", "0000000000000001:LOCAL", "00:00:00:00:00:00:00:01:LOCAL", "1:4294967294"];
     for (place, vlan) in places.into_iter().flat_map(|place| ["20", "0x14", "0x1014"].map(|vlan| (place, vlan))) {
         assert_eq!(list(place, vlan).entries()[0].cube.to_string(), printed, "{place} {vlan}");
@@ -96,6 +96,15 @@ fn errors_name_line_column_and_what_may_be_meant() {
             "a.yaml:3:14: `action` is allow or deny or pass, not `alow`; did you mean `allow`?",
         ),
         (&format!("{head}  - {{form: any}}"), "a.yaml:3:6: a rule has no key `form`; did you mean `from`?"),
+        (
+            &format!("{head}  - {{action: allow, reply: true}}"),
+            "a.yaml:3:21: a rule has no key `reply`; did you mean `replies`?",
+        ),
+        (
+            &format!("{head}  - {{action: allow, service: upd/123}}"),
+            "a.yaml:3:30: `upd/123` is neither a service of this file nor one written out, such as `tcp/22`; did you mean \
+             `udp/123`?",
+        ),
         (
             &format!("{head}  - {{action: deny, from: 10.0.0.1/8}}"),
             "a.yaml:3:26: `10.0.0.1/8` has bits after its length; did you mean `10.0.0.0/8`?",

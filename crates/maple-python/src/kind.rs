@@ -109,6 +109,14 @@ pub fn named(name: &Bound<'_, PyAny>, what: &str) -> PyResult<Field> {
     Err(PyTypeError::new_err(format!("{what} got an unknown field {name:?}")))
 }
 
+/// Why a VLAN id with the bit that OpenFlow adds is none.
+fn with_tag_bit(number: i128) -> String {
+    match number {
+        0x1000..=0x1fff => format!(": OpenFlow's bit 0x1000 is not part of the id, which is {}", number & 0xfff),
+        _ => String::new(),
+    }
+}
+
 /// The number of `other`, which a policy compares `field` with or sets it to.
 ///
 /// # Errors
@@ -119,7 +127,8 @@ pub fn operand(field: Field, other: &Bound<'_, PyAny>) -> PyResult<u128> {
         Kind::Number => {
             let number = signed_operand(field, other)?;
             u128::try_from(number).ok().filter(|n| *n <= largest(field)).ok_or_else(|| {
-                PyValueError::new_err(format!("{field} is 0 to {}; it can't be {other}", largest(field)))
+                let why = if field == Field::VlanVid { with_tag_bit(number) } else { String::new() };
+                PyValueError::new_err(format!("{field} is 0 to {}; it can't be {other}{why}", largest(field)))
             })
         }
         Kind::Mac => Mac::from_object(other).map(|mac| u128::from(mac.0)).map_err(|e| refuse(field, other, e)),

@@ -265,10 +265,13 @@ impl fmt::Display for Step<'_> {
 /// A constraint as text: `tcp_dst=22`, `ipv4_src=10.0.0.0/8`, `vlan_vid=0x1000/0x1000`.
 pub(crate) fn show(constraint: &Constraint) -> String {
     let Constraint { field, value, mask } = *constraint;
-    let value = text(field, value);
     if constraint.is_exact() {
-        return format!("{field}={value}");
+        return format!("{field}={}", text(field, value));
     }
+    if field == Field::VlanVid {
+        return format!("{field}={value:#x}/{mask:#x}");
+    }
+    let value = text(field, value);
     match (field, prefix_length(field, mask)) {
         (Field::Ipv4Src | Field::Ipv4Dst | Field::ArpSpa | Field::ArpTpa, Some(length))
         | (Field::Ipv6Src | Field::Ipv6Dst, Some(length)) => format!("{field}={value}/{length}"),
@@ -276,9 +279,12 @@ pub(crate) fn show(constraint: &Constraint) -> String {
     }
 }
 
-/// A field's value as users write it: addresses in their notation, reserved ports by their names, types in hexadecimal,
-/// the rest in decimal.
-pub(crate) fn text(field: Field, value: u128) -> String {
+/// The bit of `vlan_vid` that says that there is a tag (OpenFlow 1.3.5, table 13).
+const TAGGED: u128 = 0x1000;
+
+/// A field's value as users write it: addresses in their notation, reserved ports by their names, VLAN ids without the
+/// bit of the tag, types in hexadecimal, the rest in decimal.
+pub fn text(field: Field, value: u128) -> String {
     match field {
         Field::EthSrc | Field::EthDst | Field::ArpSha | Field::ArpTha | Field::Ipv6NdSll | Field::Ipv6NdTll => {
             let bytes = (value as u64).to_be_bytes();
@@ -289,6 +295,8 @@ pub(crate) fn text(field: Field, value: u128) -> String {
         }
         Field::Ipv6Src | Field::Ipv6Dst | Field::Ipv6NdTarget => std::net::Ipv6Addr::from(value).to_string(),
         Field::InPort | Field::InPhyPort => maple_wire::PortNo(value as u32).to_string(),
+        Field::VlanVid if value == 0 => "none".to_owned(),
+        Field::VlanVid if value & TAGGED != 0 => (value & !TAGGED).to_string(),
         Field::EthType | Field::VlanVid | Field::Metadata | Field::TunnelId => format!("{value:#x}"),
         _ => value.to_string(),
     }

@@ -9,10 +9,7 @@ use std::fmt;
 use maple_wire::{Constraint, Field};
 
 use super::stated::{meet, plain, stated};
-use super::{Cond, Range, text};
-
-/// The bit of `vlan_vid` that says that there is a tag.
-const TAGGED: u128 = 0x1000;
+use super::{Cond, Range, TAGGED, text};
 
 /// A packet, as far as conditions ask: values of fields, in OXM order. Other fields may have any value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,12 +90,7 @@ impl fmt::Display for Example {
             return f.write_str("any packet");
         }
         for (i, (field, value)) in self.0.iter().enumerate() {
-            let value = match field {
-                Field::VlanVid if *value == 0 => "none".to_owned(),
-                Field::VlanVid => (value & !TAGGED).to_string(),
-                _ => text(*field, *value),
-            };
-            write!(f, "{}{field}={value}", if i > 0 { ", " } else { "" })?;
+            write!(f, "{}{field}={}", if i > 0 { ", " } else { "" }, text(*field, *value))?;
         }
         Ok(())
     }

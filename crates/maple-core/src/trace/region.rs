@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use maple_wire::{Constraint, Field};
 
-use super::{Cond, Range};
+use super::{Cond, Range, TAGGED};
 use crate::capabilities::{Capabilities, prefix_length};
 
 /// At most this many matches may state a region. Two wide ranges of ports together have hundreds of blocks, and their
@@ -13,9 +13,6 @@ const MAX_MATCHES: usize = 64;
 
 /// A range on a field that takes no mask is stated value by value if it has at most this many values.
 const MAX_VALUES: u128 = 8;
-
-/// The bit of `vlan_vid` that says that there is a tag (`OFPVID_PRESENT`).
-const VLAN_PRESENT: u128 = 0x1000;
 
 /// The packets that fit all constraints and all ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -201,7 +198,7 @@ fn merge(all: &mut Vec<Constraint>, constraint: &Constraint) -> Option<()> {
         }
     };
     let Constraint { field, value, mask } = all[at];
-    if field == Field::VlanVid && mask & VLAN_PRESENT != 0 && value & VLAN_PRESENT == 0 {
+    if field == Field::VlanVid && mask & TAGGED != 0 && value & TAGGED == 0 {
         // Without a tag all bits are 0, and every switch accepts the whole value (1.3 §7.2.3.7).
         all[at] = Constraint::exact(field, 0);
         return (value == 0).then_some(());

@@ -114,8 +114,8 @@ mod tests {
     #[test]
     fn a_range_and_what_the_field_must_be_besides_become_one() {
         let tagged = |lo, hi| ports(Field::VlanVid, lo, hi).and(Constraint::exact(Field::VlanPcp, 3));
-        assert_eq!(shown(tagged(0x1001, 0x100a)), ["vlan_pcp=3, vlan_vid=0x1001..0x100a"]);
-        assert_eq!(shown(tagged(0, 0x1005)), ["vlan_pcp=3, vlan_vid=0x1000..0x1005"]);
+        assert_eq!(shown(tagged(0x1001, 0x100a)), ["vlan_pcp=3, vlan_vid=1..10"]);
+        assert_eq!(shown(tagged(0, 0x1005)), ["vlan_pcp=3, vlan_vid=0..5"]);
         assert_eq!(shown(tagged(0, 0x1fff)), ["vlan_vid=0x1000/0x1000, vlan_pcp=3"]);
         assert_eq!(shown(tagged(1, 0xfff)), [""; 0]);
         let proto = ports(Field::IpProto, 6, 17).and(Constraint::exact(Field::UdpDst, 53));

@@ -124,12 +124,12 @@ fn exit(at: Location, frame: &[u8], packet: &Entering, state: &Snapshot) -> Valu
     one
 }
 
-/// The fields in which two frames differ: `vlan_vid=0x100a`.
+/// The fields in which two frames differ: `vlan_vid=10`.
 fn changes(before: &[u8], after: &[u8]) -> Vec<String> {
     let (before, after) = (Packet::new(before, 0), Packet::new(after, 0));
     let differs = |field: &Field| *field != Field::InPort && before.get(*field) != after.get(*field);
     let text = |field: Field| match after.get(field) {
-        Some(value) => format!("{field}={}", maple_wire::packet::text::field_value_to_string(field, value)),
+        Some(value) => format!("{field}={}", maple_core::trace::text(field, value)),
         None => format!("no {field}"),
     };
     Field::ALL.into_iter().filter(differs).map(text).collect()
