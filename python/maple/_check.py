@@ -73,6 +73,11 @@ def inspect_policy(path: str, name: str | None) -> list[tuple[str, int, str]]:
     return [(one.file, one.line, one.text) for one in of_policy(policy)] if isinstance(policy, Policy) else []
 
 
+def untracked_reads(policy: object) -> list[str]:
+    """What is suspicious in a policy, as ``file:line: text``; nothing of a plain function."""
+    return [f"{one.file}:{one.line}: {one.text}" for one in of_policy(policy)] if isinstance(policy, Policy) else []
+
+
 def of_policy(policy: Policy) -> list[Suspicion]:
     """What is suspicious in a policy, in order of lines."""
     functions = [function for function in policy.functions if isinstance(function, types.FunctionType)]

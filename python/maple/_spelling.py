@@ -56,6 +56,13 @@ def unknown_field(name: str) -> str:
     return f"a packet has no field {name!r}{hint}"
 
 
+def unknown_question(name: str) -> str:
+    """What to say of ``net.name``, which is no question about the network."""
+    known = [each for each in dir(_maple.Net) if not each.startswith("_")]
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"net has no {name!r}" + (f"; did you mean net.{close[0]}?" if close else f"; it has {', '.join(known)}")
+
+
 def check_policy(function: FunctionType) -> None:
     """Raises ``SyntaxError`` where functions of this file ask whether a field *is* ``None``.
 

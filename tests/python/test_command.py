@@ -114,6 +114,25 @@ def test_a_policy_that_is_slow_is_warned_of_while_it_runs(tmp_path: Path) -> Non
     assert re.search(r"warning: the policy takes \d+ ms for a packet \(\d+ so far\)", done.stdout), done.stdout
 
 
+def test_a_warning_of_untracked_state_names_the_read(tmp_path: Path) -> None:
+    policy = tmp_path / "moody.py"
+    policy.write_text(
+        "import random\nfrom maple import drop, flood, policy\n\n@policy\ndef f(pkt, net):\n"
+        "    if random.random() < 0.5:\n        return drop()\n    return flood()\n"
+    )
+    told = tmp_path / "told"
+    with told.open("w") as out:
+        command = [*MAPLE, "run", policy, "--emulate", "linear:2", "--traffic", "60s", "--check-rate", "100"]
+        process = subprocess.Popen(command, stdout=out)
+    try:
+        says = f"warning: the policy depends on untracked state: {policy}:6: `random.random()`: "
+        wait_for("the warning", lambda: says in told.read_text())
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    finally:
+        process.kill()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

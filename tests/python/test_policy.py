@@ -32,6 +32,25 @@ def test_an_exception_comes_with_its_traceback(bench: Bench) -> None:
     assert error.endswith("KeyError: 'no such key'")
 
 
+def test_a_misspelt_question_names_the_one_that_is_meant(bench: Bench) -> None:
+    error = refused(bench, lambda pkt, net: net.shortestpath(pkt.eth_src, pkt.eth_dst))
+    assert error.endswith("AttributeError: net has no 'shortestpath'; did you mean net.shortest_path?")
+    assert "AttributeError: net has no 'zzz'; it has " in refused(bench, lambda pkt, net: net.zzz)
+
+
+def test_a_recursion_without_end_is_told_in_some_lines(bench: Bench) -> None:
+    def even(n: int) -> Any:
+        return odd(n + 1)
+
+    def odd(n: int) -> Any:
+        return even(n + 1)
+
+    error = refused(bench, lambda pkt, net: even(0))
+    lines = error.splitlines()
+    assert len(lines) < 100 and "calls are left out here]" in error, error
+    assert lines[0].startswith("Traceback") and lines[-1].startswith("RecursionError: "), error
+
+
 def test_even_an_exit_is_only_an_exception(bench: Bench) -> None:
     def f(pkt: Any, net: Any) -> Any:
         raise SystemExit(3)

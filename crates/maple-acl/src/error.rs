@@ -50,9 +50,17 @@ impl fmt::Display for Place {
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let close = known.into_iter().map(|other| (distance(word, other), other)).min();
     match close {
-        Some((distance, other)) if distance <= 1 + word.chars().count() / 4 => format!("; did you mean `{other}`?"),
+        Some((distance, other)) if distance <= 1 + word.chars().count() / 4 || begin_alike(word, other) => {
+            format!("; did you mean `{other}`?")
+        }
         _ => String::new(),
     }
+}
+
+/// Whether two words differ in their endings only: `reply` and `replies`.
+fn begin_alike(a: &str, b: &str) -> bool {
+    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
+    same >= 4 && a.chars().count() <= same + 1
 }
 
 /// How many letters must be inserted, removed, changed or swapped with their neighbours (optimal string alignment).

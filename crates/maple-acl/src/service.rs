@@ -146,10 +146,15 @@ impl<'a> Services<'a> {
             if self.section.iter().any(|(key, _)| key.name == text) {
                 return format!("`{text}` is defined only later: a service may name those that come before it");
             }
-            let names = self.known.keys().copied().chain(PROTOCOLS);
+            let names = self.known.keys().map(|name| (*name).to_owned());
+            let (protocol, rest) =
+                text.split_once('/').map_or((text, ""), |(protocol, _)| text.split_at(protocol.len()));
+            let written_out =
+                PROTOCOLS.into_iter().filter(|_| protocol.len() > 1).map(|known| format!("{known}{rest}"));
+            let all: Vec<String> = names.chain(written_out).collect();
             format!(
                 "`{text}` is neither a service of this file nor one written out, such as `tcp/22`{}",
-                did_you_mean(text, names)
+                did_you_mean(text, all.iter().map(String::as_str))
             )
         };
         parse(text).unwrap_or_else(|| Err(unknown())).map(|service| vec![service])

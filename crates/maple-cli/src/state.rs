@@ -46,6 +46,9 @@ enum StateCommand {
         /// Also wait until no switch has a rule that depends on the old value
         #[arg(long)]
         settled: bool,
+        /// Make a table or variable of this name if there is none
+        #[arg(long)]
+        create: bool,
     },
     /// Delete a key or a variable; returns as `set`
     Delete {
@@ -88,7 +91,11 @@ pub fn main(args: StateArgs) -> anyhow::Result<u8> {
             std::io::stdout().write_all(with_writers(&answer).as_bytes())?;
             return Ok(0);
         }
-        StateCommand::Set { place, value, settled } => return set(&path, place.with_value(value)?, settled),
+        StateCommand::Set { place, value, settled, create } => {
+            let (place, value) = place.with_value(value)?;
+            ask(&path, &Request::State(StateRequest::Set { place, value, settled, create })).map_err(hint)?;
+            return Ok(0);
+        }
         StateCommand::Delete { place, settled } => {
             ask(&path, &Request::State(StateRequest::Delete { place: place.place()?, settled })).map_err(hint)?;
             return Ok(0);
@@ -113,19 +120,6 @@ pub fn main(args: StateArgs) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Sets a place, and says if nobody knew its name.
-fn set(path: &Path, (place, value): (Place, Value), settled: bool) -> anyhow::Result<u8> {
-    let name = match &place {
-        Place::Var(name) => format!("variable {name}"),
-        Place::Table(name) | Place::Key(name, _) => format!("table {name}"),
-    };
-    let done = ask(path, &Request::State(StateRequest::Set { place, value, settled })).map_err(hint)?;
-    if done["new"] == true {
-        eprintln!("note: the {name} is new; nothing in the controller has asked for it yet");
-    }
-    Ok(0)
-}
-
 impl Where {
     fn place(self) -> anyhow::Result<Place> {
         match (self.var, self.key) {
@@ -140,7 +134,10 @@ impl Where {
     fn with_value(mut self, last: Option<String>) -> anyhow::Result<(Place, Value)> {
         let text = if self.var { self.key.take() } else { last.clone() };
         anyhow::ensure!(!self.var || last.is_none(), "the variable {} takes one value", self.name);
-        let text = text.with_context(|| format!("to what is {} to be set?", self.name))?;
+        let text = text.with_context(|| match &self.key {
+            Some(key) => format!("to what is {0}[{key}] to be set? If {0} is a variable, say --var", self.name),
+            None => format!("to what is {} to be set?", self.name),
+        })?;
         Ok((self.place()?, word(&text)))
     }
 }

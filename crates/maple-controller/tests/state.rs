@@ -48,7 +48,7 @@ fn key(table: &str, key: &str) -> Place {
 fn other_programs_set_get_delete_and_watch_state() {
     let (maple, path) = controller("watch");
     let ask = |state| ask(&path, &Request::State(state));
-    let set = |place, value| ask(StateRequest::Set { place, value, settled: false });
+    let set = |place, value| ask(StateRequest::Set { place, value, settled: false, create: true });
     set(Place::Var("mode".into()), json!("day")).unwrap();
     set(key("t", "a"), json!([1, { "ip": "10.0.0.1" }])).unwrap();
     assert_eq!(ask(StateRequest::Get(Place::Var("mode".into()))).unwrap(), json!("day"));
@@ -94,7 +94,8 @@ fn who_is_one_too_many_is_told() {
 fn names_that_nobody_knows_are_told_and_keys_are_what_the_tables_keys_are() {
     let (maple, path) = controller("names");
     let ask = |state| ask(&path, &Request::State(state)).map_err(|error| error.to_string());
-    let set = |place| ask(StateRequest::Set { place, value: json!(true), settled: false });
+    let set_or = |create, place| ask(StateRequest::Set { place, value: json!(true), settled: false, create });
+    let (set, only_known) = (|place| set_or(true, place), |place| set_or(false, place));
     assert_eq!(
         ask(StateRequest::Get(Place::Table("bloked".into()))),
         Err("there is no table bloked, nor any other".to_owned())
@@ -105,6 +106,10 @@ fn names_that_nobody_knows_are_told_and_keys_are_what_the_tables_keys_are() {
         ask(StateRequest::Get(Place::Var("mood".into()))),
         Err("there is no variable mood; there are mode".to_owned())
     );
+    let told = |place| only_known(place).expect_err("nobody knows that name");
+    assert_eq!(told(Place::Var("modes".into())), "state.set.place: there is no variable modes; did you mean mode?");
+    assert_eq!(told(key("mode", "night")), "state.set.place: mode is a variable, not a table: `--var` says so");
+    assert_eq!(only_known(Place::Var("mode".into())), Ok(json!({ "settled": false, "new": false })));
     maple.handle.store().declare_var("speed", Value::from(7i64));
     assert_eq!(ask(StateRequest::Get(Place::Var("speed".into()))), Ok(json!(7)));
     // The table has addresses for keys, so that is what text means there.

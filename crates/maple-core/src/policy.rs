@@ -66,6 +66,12 @@ pub trait Policy: Send + Sync {
         Vec::new()
     }
 
+    /// Reads in its source that can't be tracked, as far as its language can find them: `file:line: text`. A report that
+    /// the policy depends on such a read names them.
+    fn untracked_reads(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+
     /// Runs `worker`, which is the whole work of a thread that calls this policy. Bindings to languages that register
     /// their threads do so here once, instead of for each batch.
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {

@@ -209,6 +209,8 @@ pub enum Report {
     PolicyNotAFunction {
         /// Both traces, with source lines.
         what: Arc<str>,
+        /// What the source reads that can't be tracked, as far as that can be found.
+        reads: Arc<[Arc<str>]>,
     },
     /// A route can't have the labels that it needs. Its packets go through the controller. Once for each reason.
     NotLabelled {
@@ -429,8 +431,11 @@ impl fmt::Display for Report {
                 write!(f, "{what}: {packet} at {at}")?;
                 if *unreported > 0 { write!(f, ", and {unreported} more packets before") } else { Ok(()) }
             }
-            Report::PolicyNotAFunction { what } => {
+            Report::PolicyNotAFunction { what, reads } if reads.is_empty() => {
                 write!(f, "the policy depends on untracked state: {what}; `maple check` looks for the read")
+            }
+            Report::PolicyNotAFunction { what, reads } => {
+                write!(f, "the policy depends on untracked state: {}; {what}", reads.join("; "))
             }
             Report::NotLabelled { ingress, why } => {
                 write!(f, "packets that enter at switch {ingress} go through the controller, without a label: {why}")

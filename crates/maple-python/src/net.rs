@@ -8,7 +8,7 @@ use maple_core::policy::PolicyError;
 use maple_core::route::Route;
 use maple_core::snooped::{Group, Lease};
 use maple_wire::{Constraint, Dpid, PortNo};
-use pyo3::exceptions::{PyLookupError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyLookupError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -125,6 +125,12 @@ fn constraints(fields: &Bound<'_, PyDict>) -> PyResult<Vec<Constraint>> {
 
 #[pymethods]
 impl PyNet {
+    /// Called for names that are no attribute.
+    fn __getattr__(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
+        let told = py.import("maple._spelling")?.call_method1("unknown_question", (name,))?;
+        Err(PyAttributeError::new_err(told.unbind()))
+    }
+
     /// Sends a frame that the policy made out of an edge port, in addition to the route of the packet.
     fn send(&self, frame: &Bound<'_, PyAny>, at: &Bound<'_, PyAny>) -> PyResult<()> {
         let (at, frame) = (PyLocation::from_object(at)?, frame_bytes(frame)?);

@@ -1,7 +1,7 @@
 //! Runs Python policies: enters the interpreter once for a batch of misses, and turns results into routes or errors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use maple_core::compose::Composition;
@@ -29,6 +29,9 @@ pub struct PythonPolicy {
     policy: Composition<Part>,
     limit: Duration,
     told: Told,
+    /// The object that `@policy` made, or what is composed.
+    object: Py<PyAny>,
+    untracked_reads: OnceLock<Vec<Arc<str>>>,
 }
 
 impl PythonPolicy {
@@ -37,14 +40,16 @@ impl PythonPolicy {
     /// Of an object that `@policy` made the function itself is called, so that tracebacks begin there.
     pub fn new(policy: &Bound<'_, PyAny>, limit: Duration) -> PythonPolicy {
         let py = policy.py();
-        let told = Told::new("the policy", limit);
+        let (told, object, untracked_reads) =
+            (Told::new("the policy", limit), policy.clone().unbind(), OnceLock::new());
         let composition = policy.getattr(intern!(py, "composition")).ok();
         if let Some(composition) = composition.as_ref().and_then(|object| object.cast::<PyComposition>().ok()) {
-            return PythonPolicy { policy: composition.get().0.clone(), limit, told };
+            let policy = composition.get().0.clone();
+            return PythonPolicy { policy, limit, told, object, untracked_reads };
         }
         let function = policy.getattr(intern!(py, "function")).unwrap_or_else(|_| policy.clone());
         let policy = Composition::of(Part::Function(Arc::new(function.unbind())));
-        PythonPolicy { policy, limit, told }
+        PythonPolicy { policy, limit, told, object, untracked_reads }
     }
 
     fn decide_one(&self, py: Python<'_>, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError> {
@@ -157,6 +162,17 @@ impl Policy for PythonPolicy {
 
     fn constraints(&self) -> Vec<Arc<str>> {
         self.policy.constraints()
+    }
+
+    fn untracked_reads(&self) -> Vec<Arc<str>> {
+        let find = |py: Python<'_>| -> PyResult<Vec<String>> {
+            py.import("maple._check")?.call_method1("untracked_reads", (self.object.bind(py),))?.extract()
+        };
+        let found = || match Python::attach(find) {
+            Ok(found) => found.into_iter().map(Arc::from).collect(),
+            Err(error) => vec![format!("its source can't be looked through: {error}").into()],
+        };
+        self.untracked_reads.get_or_init(found).clone()
     }
 
     /// The thread stays known to the interpreter, so that a batch has only to take the lock.

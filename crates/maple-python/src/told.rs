@@ -8,6 +8,9 @@ use pyo3::prelude::*;
 
 use crate::interrupt::PolicyTimeout;
 
+/// The number of parts at each end of a traceback that are always told.
+const ENDS: usize = 12;
+
 /// Errors remembered at most, by place.
 const REMEMBERED: usize = 256;
 
@@ -66,16 +69,25 @@ fn place(py: Python<'_>, error: &PyErr) -> String {
     place
 }
 
-/// The error as Python prints it.
+/// The error as Python prints it, without the middle of a long traceback.
 fn traceback(py: Python<'_>, error: &PyErr) -> String {
     let format = || -> PyResult<String> {
         let parts = (error.get_type(py), error.value(py), error.traceback(py));
         let lines = py.import("traceback")?.call_method1("format_exception", parts)?;
-        Ok(lines.extract::<Vec<String>>()?.concat())
+        Ok(without_middle(lines.extract()?))
     };
     // Formatting runs the policy's own __str__ and __repr__, which can fail.
     let text = format().unwrap_or_else(|_| format!("{} (its traceback can't be formatted)", error.get_type(py)));
     text.trim_end().to_string()
+}
+
+/// The parts of a traceback, each of some lines. Functions that call each other without end have a thousand.
+fn without_middle(mut parts: Vec<String>) -> String {
+    let left_out = parts.len().saturating_sub(2 * ENDS);
+    if left_out > 1 {
+        parts.splice(ENDS..ENDS + left_out, [format!("  [{left_out} calls are left out here]\n")]);
+    }
+    parts.concat()
 }
 
 /// An object in the form of error texts: `'ssh' (str)`.

@@ -6,12 +6,10 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use maple_controller::spelling::nearest;
 use toml_edit::{Document as Toml, Item, Key, TableLike, Value};
 
 use crate::declared::Place;
-
-/// How alike a key has to be to be suggested (Jaro and Winkler's measure).
-const ALIKE: f64 = 0.8;
 
 /// What is wrong at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,7 +124,9 @@ impl<'a> Section<'a> {
     pub fn end(self) {
         for (name, _) in self.table.iter().filter(|(name, _)| !self.known.iter().any(|known| known == name)) {
             let Some((key, item)) = self.table.get_key_value(name) else { continue };
-            let hint = alike(name, &self.known).map(|known| format!("; did you mean {known:?}?")).unwrap_or_default();
+            let hint = nearest(name, self.known.iter().map(String::as_str))
+                .map(|known| format!("; did you mean {known:?}?"))
+                .unwrap_or_default();
             self.entry(key, item).wrong(format!("unknown key{hint}"));
         }
     }
@@ -137,12 +137,6 @@ impl<'a> Section<'a> {
         let at = self.document.place(key.span().or_else(|| item.span()));
         Entry { document: self.document, key: full, name, at, item }
     }
-}
-
-/// The known name that is most like this one, if one is.
-pub fn alike<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
-    let scored = known.iter().map(|known| (strsim::jaro_winkler(name, known), known.as_str()));
-    scored.filter(|(score, _)| *score >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
 impl<'a> Entry<'a> {

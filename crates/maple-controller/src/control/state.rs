@@ -15,6 +15,7 @@ use super::answer::milliseconds;
 use super::request::RequestError;
 use super::rows::{key_of, value_of, var_of};
 use super::transactions::ThreadWaiter;
+use crate::spelling::nearest;
 use crate::state_json::to_json;
 
 /// How long a `settled` request waits for the switches.
@@ -37,6 +38,9 @@ pub enum StateRequest {
         /// Whether the answer also waits until every rule that depended on the old value is gone.
         #[serde(default)]
         settled: bool,
+        /// Whether a name that is not known becomes a new table or variable. Otherwise that is an error.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        create: bool,
     },
     /// Deletes a place. Otherwise like `Set`.
     Delete {
@@ -93,7 +97,10 @@ pub(super) fn answer(handle: &Handle, peer: Peer, request: &StateRequest) -> Res
             let (place, cell) = known_cell(handle, place, "state.written")?;
             Ok(place_with_writers(handle, &place, &cell))
         }
-        StateRequest::Set { place, value, settled } => {
+        StateRequest::Set { place, value, settled, create } => {
+            if !create && !is_known(handle, &place.in_use(handle)) {
+                return Err(RequestError::at("state.set.place", unknown(handle, place)));
+            }
             let place = target(handle, place, "state.set.place")?;
             let value = match &place {
                 Target::Key(table, _) => value_of(handle.store(), &handle.names(), table, value),
@@ -245,14 +252,22 @@ fn is_known(handle: &Handle, place: &Place) -> bool {
 }
 
 fn unknown(handle: &Handle, place: &Place) -> String {
-    let (kind, name, known) = match place {
-        Place::Var(name) => ("variable", name, handle.store().vars()),
-        Place::Table(name) | Place::Key(name, _) => ("table", name, handle.store().tables()),
+    let (vars, tables) = (handle.store().vars(), handle.store().tables());
+    let (kind, name, known, others) = match place {
+        Place::Var(name) => ("variable", name, vars, tables),
+        Place::Table(name) | Place::Key(name, _) => ("table", name, tables, vars),
     };
+    if others.contains(name.as_str()) {
+        return match kind {
+            "table" => format!("{name} is a variable, not a table: `--var` says so"),
+            _ => format!("{name} is a table, not a variable: it takes a key, and no `--var`"),
+        };
+    }
     let known: Vec<&str> = known.iter().map(|name| &**name).collect();
-    match known.as_slice() {
-        [] => format!("there is no {kind} {name}, nor any other"),
-        known => format!("there is no {kind} {name}; there are {}", known.join(", ")),
+    match (known.as_slice(), nearest(name, known.iter().copied())) {
+        ([], _) => format!("there is no {kind} {name}, nor any other"),
+        (_, Some(near)) => format!("there is no {kind} {name}; did you mean {near}?"),
+        (known, None) => format!("there is no {kind} {name}; there are {}", known.join(", ")),
     }
 }
 

@@ -74,6 +74,10 @@ impl Policy for Canary {
         names
     }
 
+    fn untracked_reads(&self) -> Vec<Arc<str>> {
+        [self.old.untracked_reads(), self.new.untracked_reads()].concat()
+    }
+
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
         in_all(&[&self.old, &self.new], worker);
     }

@@ -6,7 +6,6 @@ use super::leaf::{Leaf, LeafState, source_lines};
 use super::received_packet::ReceivedPacket;
 use crate::compile::{LeafAction, Table};
 use crate::ids::LeafId;
-use crate::report::Report;
 use crate::route::Goal;
 use crate::trace::Trace;
 use crate::tree::Augmented;
@@ -70,7 +69,7 @@ impl Engine {
         self.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old) else { return };
         let what = format!("first {}, now {new}", shown(old));
-        self.report_once(Report::PolicyNotAFunction { what: what.into() }, "not a function");
+        self.not_a_function(&what, "not a function");
     }
 }
 

@@ -206,6 +206,10 @@ impl Policy for Watched {
         self.policy.constraints()
     }
 
+    fn untracked_reads(&self) -> Vec<Arc<str>> {
+        self.policy.untracked_reads()
+    }
+
     fn on_thread(&self, worker: &mut (dyn FnMut() + Send)) {
         self.policy.on_thread(worker);
     }

@@ -94,8 +94,16 @@ impl Engine {
         self.stats.rechecks_failed += 1;
         let what = format!("{difference}{}", asked(&first.trace, &again.trace));
         let place = difference.at.map(|at| at.to_string()).unwrap_or_default();
-        self.report_once(Report::PolicyNotAFunction { what: what.into() }, &format!("recheck {place}"));
+        self.not_a_function(&what, &format!("recheck {place}"));
         self.withdraw(id);
+    }
+
+    /// Reports once for each key that f reads something that is not tracked.
+    pub(super) fn not_a_function(&mut self, what: &str, key: &str) {
+        if self.reports.is_new(key) {
+            let reads = self.policy.untracked_reads().into();
+            self.report(Report::PolicyNotAFunction { what: what.into(), reads });
+        }
     }
 }
 

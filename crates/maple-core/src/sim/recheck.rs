@@ -48,7 +48,7 @@ fn send(sim: &mut Sim, dst: u16) -> usize {
 
 fn untracked(sim: &Sim) -> Vec<&str> {
     let reports = sim.reports.iter().filter_map(|report| match report {
-        Report::PolicyNotAFunction { what } => Some(&**what),
+        Report::PolicyNotAFunction { what, .. } => Some(&**what),
         _ => None,
     });
     reports.collect()

@@ -268,7 +268,7 @@ fn a_policy_that_looks_at_untracked_state_is_found_out() {
     send(&mut sim, at(1, 3), udp(A, B, 80));
     let tcp = Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(1, 2).payload(&[]);
     assert_eq!(send(&mut sim, at(1, 3), tcp).len(), 5);
-    let said = |r: &Report| matches!(r, Report::PolicyNotAFunction { what } if what.contains("scripts.rs"));
+    let said = |r: &Report| matches!(r, Report::PolicyNotAFunction { what, .. } if what.contains("scripts.rs"));
     assert!(sim.reports.iter().any(said), "{:?}", sim.reports);
 }
 

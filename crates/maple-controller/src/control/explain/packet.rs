@@ -14,6 +14,7 @@ use maple_wire::{Field, Packet};
 
 use super::Explain;
 use crate::names::Names;
+use crate::spelling::nearest;
 
 const IPV4: u128 = 0x0800;
 const ARP: u128 = 0x0806;
@@ -70,9 +71,8 @@ struct End {
 /// What is wrong: an unknown name comes with the nearest one.
 pub fn field_value(name: &str, value: &str) -> Result<(Field, u128), String> {
     let Some(field) = Field::ALL.into_iter().find(|field| field.to_string() == name) else {
-        let near = Field::ALL.into_iter().map(|field| field.to_string());
-        let near = near.map(|known| (strsim::jaro_winkler(&known, name), known)).max_by(|a, b| a.0.total_cmp(&b.0));
-        let near = near.filter(|(score, _)| *score > 0.8).map(|(_, known)| format!("; did you mean {known}?"));
+        let known = Field::ALL.map(|field| field.to_string());
+        let near = nearest(name, known.iter().map(String::as_str)).map(|known| format!("; did you mean {known}?"));
         return Err(format!("{name:?} is no field{}", near.unwrap_or_default()));
     };
     let value = parse_field_value(field, value).map_err(|error| error.to_string())?;
