@@ -45,14 +45,61 @@ def state(running: Running, *arguments: str) -> str:
     return (done.stdout or done.stderr).strip()
 
 
+def test_a_file_of_rows_is_written_whole_or_not_at_all(typed: Running, tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    rows = {"mode": "night", "blocked": {"00:00:00:00:00:07": True}, "names": [["80", "web"], ["443", "tls"]]}
+    file.write_text(json.dumps(rows))
+    assert state(typed, "load", str(file)) == "4 rows written"
+    assert state(typed, "get", "mode", "--var") == '"night"'
+    assert state(typed, "get", "blocked") == '[[{"mac":"00:00:00:00:00:07"},true]]'
+    assert state(typed, "get", "names") == '[["443","tls"],["80","web"]]'
+    hosts = tmp_path / "hosts.csv"
+    hosts.write_text("key,value\n" + "".join(f"00:00:00:00:{n >> 8:02x}:{n & 255:02x}, true\n" for n in range(5000)))
+    assert state(typed, "load", str(hosts), "--table", "blocked", "--settled") == "5000 rows written"
+    assert len(json.loads(state(typed, "get", "blocked"))) == 5000
+    who = state(typed, "get", "blocked", "00:00:00:00:00:09", "--who")
+    assert who.startswith("true  written ") and "by `maple state load` (pid " in who
+    # The last of 5,001 lines is wrong, and nothing of the others is written.
+    state(typed, "delete", "blocked", "00:00:00:00:00:01")
+    hosts.write_text(hosts.read_text() + "00:00:00:00:00:02,perhaps\n")
+    assert state(typed, "load", str(hosts), "--table", "blocked") == (
+        f'maple: {hosts}:5002: the table blocked is declared with values of type bool, and "perhaps" is not one; '
+        "nothing is written"
+    )
+    assert state(typed, "get", "blocked", "00:00:00:00:00:01") == "null"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more", "says"),
+    [
+        ("a.json", '{"blokced": {"00:00:00:00:00:07": true}}', [], 'blokced["00:00:00:00:00:07"]: there is no table'),
+        ("a.json", '{"blocked": {"x": true}}', [], 'a.json: blocked["x"]: the table blocked is declared with keys of'),
+        ("a.json", '{"blocked": 7}', [], "blocked is a table: an object or an array of [key, value], not 7"),
+        ("a.json", '{"names": [["a", 1], ["b"]]}', [], 'names is a table, and ["b"] is no [key, value]'),
+        ("a.json", "[1, 2]", [], "a.json is no JSON object with a member for each table and variable: invalid type"),
+        ("a.csv", "a,b", [], "a.csv is a table: --table NAME says which"),
+        ("a.csv", "a,b\nc\n", ["--table", "names"], "a.csv:2: a line is a key and a value, and this one has 1 column"),
+        ("none.csv", None, ["--table", "names"], "none.csv: No such file"),
+    ],
+)
+def test_a_wrong_file_of_rows_is_refused_with_the_place(
+    name: str, text: str | None, more: list[str], says: str, typed: Running, tmp_path: Path
+) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    said = state(typed, "load", str(tmp_path / name), *more)
+    assert says in said, said
+    assert state(typed, "get", "names") == "[]" and state(typed, "get", "blocked") == "[]"
+
+
 def test_what_people_type_is_read_by_the_declared_types(typed: Running) -> None:
     assert state(typed, "set", "blocked", "00-00-0A-00-00-01", "true") == ""
     assert state(typed, "get", "blocked", "0:0:a:0:0:1") == "true"
     assert state(typed, "get", "blocked") == '[[{"mac":"00:00:0a:00:00:01"},true]]'
-    refused = 'maple: the table blocked is declared with keys of type Mac, and "banana" is none'
+    refused = 'maple: the table blocked is declared with keys of type Mac, and "banana" is not one'
     for command in (("set", "banana", "true"), ("get", "banana"), ("delete", "banana")):
         assert state(typed, command[0], "blocked", *command[1:]) == refused
-    assert "values of type bool, and 7 is none" in state(typed, "set", "blocked", "00-00-0A-00-00-01", "7")
+    assert "values of type bool, and 7 is not one" in state(typed, "set", "blocked", "00-00-0A-00-00-01", "7")
     assert state(typed, "delete", "blocked", "00:00:0A:00:00:01") == ""
     assert state(typed, "get", "blocked") == "[]"
     # A number is text where text is declared, and JSON makes a tuple.

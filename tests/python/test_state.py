@@ -66,9 +66,9 @@ def test_a_declared_table_holds_its_types_in_any_spelling_and_nothing_else() -> 
     other = Table("typed")  # of the same name: the same table
     assert other["00-00-0a-00-00-01"] and None not in other and table.get(None, 7) == 7
     for handle in table, other:
-        with pytest.raises(TypeError, match='table typed is declared with keys of type Mac, and "banana" is none'):
+        with pytest.raises(TypeError, match='table typed is declared with keys of type Mac, and "banana" is not one'):
             handle["banana"] = True
-        with pytest.raises(TypeError, match="table typed is declared with values of type bool, and 7 is none"):
+        with pytest.raises(TypeError, match="table typed is declared with values of type bool, and 7 is not one"):
             handle[H1] = 7
         with pytest.raises(TypeError, match="keys of type Mac"):
             handle.get("banana")

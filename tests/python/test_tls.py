@@ -96,6 +96,13 @@ def test_an_older_version_is_refused(running: Running, pki: Path) -> None:
     wait_for("the count", lambda: failures(running) == 1)
 
 
+def test_a_certificate_of_the_controller_without_extensions_is_named(tmp_path: Path, pki: Path) -> None:
+    files = ["--tls-cert", pki / "first.pem", "--tls-key", pki / "first.key", "--tls-ca", pki / "ca.pem"]
+    done = maple("run", "builtin:learning-switch", "--listen", "tls:127.0.0.1:0", *map(str, files))
+    assert done.returncode != 0
+    assert f"{pki / 'first.pem'}: its certificate is one of X.509 version 1, which can't say" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize(("name", "why"), [("expired", "has expired"), ("first", "is one of X.509 version 1")])
 def test_a_bad_certificate_is_refused_with_a_reason(running: Running, pki: Path, name: str, why: str) -> None:
     said_to(running, pki, name)

@@ -98,7 +98,7 @@ def test_a_migration_that_fails_at_the_start_leaves_the_file_as_it_was(start: Ca
     state(running, "set", "blocked", HOST, "true")
     assert running.stop() == 0
     for wrong, why in (
-        ("return rows", "the table blocked#2 is declared with values of type str, and true is none"),
+        ("return rows", "the table blocked#2 is declared with values of type str, and true is not one"),
         ("return list(rows)", "it returned ["),
         ("raise KeyError(host)", "cannot be made from those of version 1: NameError: name 'host' is not defined"),
     ):

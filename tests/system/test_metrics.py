@@ -132,6 +132,11 @@ def test_prometheus_scrapes_a_controller_of_real_switches(controller, lab, prome
     assert seen.value("maple_install_seconds_count") > 0
     assert seen.value("sum(maple_switch_barrier_rules)") > 0
 
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as body:
+        exported = body.read()
+    checked = subprocess.run(["promtool", "check", "metrics"], input=exported, capture_output=True, timeout=60)
+    assert checked.returncode == 0, checked.stderr.decode() + checked.stdout.decode()
+
     asked = [query for path in DASHBOARDS for query in queries(path)]
     answered = [query for query in asked if seen.values(query)]
     figure(f"{len(answered)} of {len(asked)} queries of the dashboards have values on a ring of four bridges")

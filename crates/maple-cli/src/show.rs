@@ -8,7 +8,7 @@ mod topology;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use maple_controller::control::socket::{AskError, PROTOCOL, Request, Show, ask};
 use maple_controller::names::Names;
@@ -175,7 +175,7 @@ fn group(group: &Value) -> String {
 
 /// A lease and its remaining time.
 fn lease(lease: &Value, now: SystemTime) -> String {
-    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let ends = match lease["ends"].as_u64() {
         Some(ends) => format!("for {} s", ends.saturating_sub(now)),
         None => "for ever".to_owned(),
@@ -211,11 +211,27 @@ fn controller(answer: &Value) -> String {
     let mut rest = answer.clone();
     let mut take = |name: &str| rest.as_object_mut().and_then(|all| all.remove(name)).unwrap_or_default();
     let (policy, files) = (take("policy"), take("files"));
+    let moment = |seconds: Value| seconds.as_u64().map(|seconds| timestamp(UNIX_EPOCH + Duration::from_secs(seconds)));
+    let (started, expires) = (moment(take("started")), moment(take("certificate_expires")));
+    let stepped = take("clock_stepped").as_f64().filter(|seconds| *seconds != 0.0);
+    let listening = take("listening");
+    let address =
+        |one: &Value| format!("{}{}", plain(&one["address"]), if one["tls"] == true { " with TLS" } else { "" });
+    let listening: Vec<String> = items(&listening).map(address).collect();
+    let lines = [
+        ("started", started),
+        ("listening", Some(listening.join(", "))),
+        ("certificate expires", expires),
+        ("clock set forward by", stepped.map(|seconds| format!("{seconds} s"))),
+        ("state file", Some(take("state_file")).filter(|file| !file.is_null()).map(|file| plain(&file))),
+    ];
+    let lines = lines.into_iter().filter_map(|(name, value)| Some(format!("{name:<32} {}\n", value?)));
+    let lines: String = lines.collect();
     let file = |file: &Value| {
         let fails = file["fails"].as_str().map_or(String::new(), |why| format!(" fails: {why}"));
         format!("{:<32} {}{fails}\n", format!("file {}", plain(&file["file"])), plain(&file["path"]))
     };
-    stats(&rest) + &policy_that_runs(&policy) + &items(&files).map(file).collect::<String>()
+    stats(&rest) + &lines + &policy_that_runs(&policy) + &items(&files).map(file).collect::<String>()
 }
 
 /// The policy that runs, in some lines; none if there is none.
@@ -223,7 +239,7 @@ fn policy_that_runs(policy: &Value) -> String {
     if policy.is_null() {
         return String::new();
     }
-    let since = SystemTime::UNIX_EPOCH + Duration::from_secs(policy["since"].as_u64().unwrap_or_default());
+    let since = UNIX_EPOCH + Duration::from_secs(policy["since"].as_u64().unwrap_or_default());
     let mut text = format!("{:<32} {}\n", "policy", plain(&policy["name"]));
     for (name, value) in [
         ("hash", plain(&policy["hash"])),

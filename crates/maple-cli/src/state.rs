@@ -1,5 +1,7 @@
 //! `maple state`: reads, changes and watches tracked state of a running controller.
 
+mod load;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -58,6 +60,8 @@ enum StateCommand {
         #[arg(long)]
         settled: bool,
     },
+    /// Set all that a file has: of tables and variables as JSON, or of one table as CSV; all rows are checked first
+    Load(load::LoadArgs),
     /// Print a table, the value at a key, or a variable, now and after each change
     Watch(Where),
     /// Print the known tables and variables with their declared types
@@ -96,6 +100,7 @@ pub fn main(args: StateArgs) -> anyhow::Result<u8> {
             ask(&path, &Request::State(StateRequest::Set { place, value, settled, create })).map_err(hint)?;
             return Ok(0);
         }
+        StateCommand::Load(args) => return load::main(&path, &args),
         StateCommand::Delete { place, settled } => {
             ask(&path, &Request::State(StateRequest::Delete { place: place.place()?, settled })).map_err(hint)?;
             return Ok(0);

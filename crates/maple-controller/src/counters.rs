@@ -47,7 +47,7 @@ counters! {
     of_handshake_failures,
     /// Switches that migrated to another shard.
     of_migrated,
-    /// The total time of these migrations, in nanoseconds.
+    /// The total time of these migrations.
     of_migration_nanoseconds,
     /// Connections refused because a live connection has the same datapath id.
     of_duplicate_dpids,

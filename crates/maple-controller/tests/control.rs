@@ -171,6 +171,7 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
         json!({ "show": { "tables": "1" } }),
         json!({ "show": { "flows": null } }),
         json!({ "state": { "set": { "place": key, "value": { "word": "true" }, "settled": true } } }),
+        json!({ "state": { "load": { "rows": [[key, { "word": "true" }]], "check": true } } }),
         json!({ "state": { "get": key } }),
         json!({ "state": { "get": { "table": "blocked" } } }),
         json!({ "state": { "written": key } }),
@@ -297,12 +298,12 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             set(json!("banana"), json!(true)),
             "state.set.place.key[1]",
-            "the table blocked is declared with keys of type Mac, and \"banana\" is none",
+            "the table blocked is declared with keys of type Mac, and \"banana\" is not one",
         ),
         (
             set(json!("00:00:00:00:00:01"), json!({ "word": "7" })),
             "state.set.value",
-            "the table blocked is declared with values of type bool, and 7 is none",
+            "the table blocked is declared with values of type bool, and 7 is not one",
         ),
         (
             set(json!({ "mac": 7 }), json!(true)),

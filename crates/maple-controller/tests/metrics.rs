@@ -30,7 +30,8 @@ fn exporting(change: impl FnOnce(&mut ControllerOptions)) -> Maple {
 fn scrape(maple: &Maple) -> String {
     let mut stream = TcpStream::connect(maple.handle.metrics_address().expect("it exports")).expect("it accepts");
     stream.set_read_timeout(Some(LONG)).expect("a time limit");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: maple\r\n\r\n").expect("it reads");
+    let request = b"GET /metrics HTTP/1.1\r\nHost: maple\r\nAccept: application/openmetrics-text\r\n\r\n";
+    stream.write_all(request).expect("it reads");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("it answers");
     let (head, text) = answer.split_once("\r\n\r\n").expect("it has a head");

@@ -289,7 +289,9 @@ fn the_control_socket_answers_in_json() {
     assert_eq!(ask(&path, &Request::Invalidate(Invalidate::All)).unwrap(), true);
     eventually("the leaves are gone", || maple.handle.stats().total.engine.leaves == 0);
     let refused = ask(&path, &Request::Show(Show::Rules(Some("99".into()))));
-    assert!(matches!(refused, Err(AskError::Refused(text)) if text == "switch 0000000000000099 is not connected"));
+    assert!(
+        matches!(refused, Err(AskError::Refused { error, .. }) if error == "switch 0000000000000099 is not connected")
+    );
     drop(maple);
     assert!(matches!(ask(&path, &Request::Show(Show::Stats)), Err(AskError::Unreachable { .. })));
     assert!(!path.exists(), "the socket is removed");

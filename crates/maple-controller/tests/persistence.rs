@@ -81,7 +81,7 @@ fn a_file_is_brought_to_the_types_that_were_declared_since_or_refused_by_name() 
     untyped.handle().change(vec![row("banana")]).expect("it is kept");
     untyped.stop();
     let error = typed().map(|_| ()).expect_err("a banana").to_string();
-    let text = "the table storm is declared with keys of type Mac, and \"banana\" is none; it was not changed";
+    let text = "the table storm is declared with keys of type Mac, and \"banana\" is not one; it was not changed";
     assert!(error.ends_with(text) && error.contains(file.0.to_str().expect("text")), "{error}");
     assert!(start(&file.0).is_ok(), "as it was before");
 }

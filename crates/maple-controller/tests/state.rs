@@ -54,7 +54,7 @@ fn other_programs_set_get_delete_and_watch_state() {
     assert_eq!(ask(StateRequest::Get(Place::Var("mode".into()))).unwrap(), json!("day"));
     assert_eq!(ask(StateRequest::Get(Place::Table("t".into()))).unwrap(), json!([["a", [1, { "ip": "10.0.0.1" }]]]));
     assert_eq!(ask(StateRequest::Get(key("t", "b"))).unwrap(), json!(null));
-    assert!(matches!(set(key("t", "a"), json!({ "ip": 7 })), Err(AskError::Refused(_))));
+    assert!(matches!(set(key("t", "a"), json!({ "ip": 7 })), Err(AskError::Refused { .. })));
     let (handle, watched) = (maple.handle.clone(), path.clone());
     let (is_watched, begins) = std::sync::mpsc::channel();
     let writer = std::thread::spawn(move || {
@@ -104,11 +104,11 @@ fn names_that_nobody_knows_are_told_and_keys_are_what_the_tables_keys_are() {
     assert_eq!(set(Place::Var("mode".into())), Ok(json!({ "settled": false, "new": false })));
     assert_eq!(
         ask(StateRequest::Get(Place::Var("mood".into()))),
-        Err("there is no variable mood; there are mode".to_owned())
+        Err("there is no variable mood; did you mean mode?".to_owned())
     );
     let told = |place| only_known(place).expect_err("nobody knows that name");
-    assert_eq!(told(Place::Var("modes".into())), "state.set.place: there is no variable modes; did you mean mode?");
-    assert_eq!(told(key("mode", "night")), "state.set.place: mode is a variable, not a table: `--var` says so");
+    assert_eq!(told(Place::Var("modes".into())), "there is no variable modes; did you mean mode?");
+    assert_eq!(told(key("mode", "night")), "mode is a variable, not a table: `--var` says so");
     assert_eq!(only_known(Place::Var("mode".into())), Ok(json!({ "settled": false, "new": false })));
     maple.handle.store().declare_var("speed", Value::from(7i64));
     assert_eq!(ask(StateRequest::Get(Place::Var("speed".into()))), Ok(json!(7)));

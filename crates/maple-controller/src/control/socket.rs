@@ -70,8 +70,13 @@ pub enum AskError {
     #[error("the controller's answer is not valid JSON: {0}")]
     InvalidAnswer(#[from] serde_json::Error),
     /// The controller refused the request.
-    #[error("{0}")]
-    Refused(String),
+    #[error("{error}")]
+    Refused {
+        /// Why.
+        error: String,
+        /// The member of the request that is wrong, with dots between the names.
+        field: String,
+    },
     /// The controller refused the request, and does not know what this program's version of the protocol adds.
     #[error("{error} (the controller speaks version {controller} of the control protocol, and this program {program})")]
     RefusedByOlder {
@@ -180,7 +185,10 @@ fn answer_for(program: Protocol, text: &str) -> Result<Value, AskError> {
         Some(error) if controller < program => {
             Err(AskError::RefusedByOlder { error: error.to_owned(), controller, program })
         }
-        Some(error) => Err(AskError::Refused(error.to_owned())),
+        Some(error) => {
+            let field = answer["field"].as_str().unwrap_or_default().to_owned();
+            Err(AskError::Refused { error: error.to_owned(), field })
+        }
         None => Ok(answer["ok"].take()),
     }
 }

@@ -42,6 +42,20 @@ pub enum StateRequest {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         create: bool,
     },
+    /// Writes many places at once: all or none. Otherwise like `Set`.
+    Load {
+        /// The places, and their new values.
+        rows: Vec<(Place, Value)>,
+        /// Whether the rows are only checked.
+        #[serde(default)]
+        check: bool,
+        /// As in `Set`.
+        #[serde(default)]
+        settled: bool,
+        /// As in `Set`.
+        #[serde(default)]
+        create: bool,
+    },
     /// Deletes a place. Otherwise like `Set`.
     Delete {
         /// The place.
@@ -98,20 +112,30 @@ pub(super) fn answer(handle: &Handle, peer: Peer, request: &StateRequest) -> Res
             Ok(place_with_writers(handle, &place, &cell))
         }
         StateRequest::Set { place, value, settled, create } => {
-            if !create && !is_known(handle, &place.in_use(handle)) {
-                return Err(RequestError::at("state.set.place", unknown(handle, place)));
-            }
-            let place = target(handle, place, "state.set.place")?;
-            let value = match &place {
-                Target::Key(table, _) => value_of(handle.store(), &handle.names(), table, value),
-                Target::Var(name) => var_of(handle.store(), &handle.names(), name, value),
+            let write = write_of(handle, (place, value), *create, "state.set")?;
+            let is_new = declare(handle, &write);
+            change(handle, vec![write], *settled, ("set", peer))?;
+            Ok(json!({ "settled": settled, "new": is_new }))
+        }
+        StateRequest::Load { rows, check, settled, create } => {
+            let write = |(number, (place, value)): (usize, &(Place, Value))| {
+                write_of(handle, (place, value), *create, &format!("state.load.rows[{number}]"))
             };
-            let value = value.map_err(|error| RequestError::at("state.set.value", error))?;
-            change(handle, &place, Some(value), *settled, ("set", peer))
+            let writes = rows.iter().enumerate().map(write).collect::<Result<Vec<Write>, _>>()?;
+            if !check {
+                writes.iter().for_each(|write| drop(declare(handle, write)));
+                change(handle, writes, *settled, ("load", peer))?;
+            }
+            Ok(json!({ "settled": settled, "rows": rows.len() }))
         }
         StateRequest::Delete { place, settled } => {
-            let place = target(handle, place, "state.delete.place")?;
-            change(handle, &place, None, *settled, ("delete", peer))
+            let write = match target(handle, place, "state.delete.place")? {
+                Target::Var(name) => Write::Var { name, value: None },
+                Target::Key(table, key) => Write::Table { table, key, value: None },
+            };
+            let is_new = declare(handle, &write);
+            change(handle, vec![write], *settled, ("delete", peer))?;
+            Ok(json!({ "settled": settled, "new": is_new }))
         }
         StateRequest::List => Ok(list(handle)),
     }
@@ -137,31 +161,50 @@ fn target(handle: &Handle, place: &Place, at: &str) -> Result<Target, RequestErr
     }
 }
 
+/// What a place and a value for it write.
+fn write_of(handle: &Handle, (place, value): (&Place, &Value), create: bool, at: &str) -> Result<Write, RequestError> {
+    if !create && !is_known(handle, &place.in_use(handle)) {
+        return Err(RequestError::at(&format!("{at}.place"), unknown(handle, place)));
+    }
+    let wrong = |error| RequestError::at(&format!("{at}.value"), error);
+    Ok(match target(handle, place, &format!("{at}.place"))? {
+        Target::Key(table, key) => {
+            let value = value_of(handle.store(), &handle.names(), &table, value).map_err(wrong)?;
+            Write::Table { table, key, value: Some(value) }
+        }
+        Target::Var(name) => {
+            let value = var_of(handle.store(), &handle.names(), &name, value).map_err(wrong)?;
+            Write::Var { name, value: Some(value) }
+        }
+    })
+}
+
+/// Declares a name that is new. Returns whether it is. It stays known when it becomes empty again.
+fn declare(handle: &Handle, write: &Write) -> bool {
+    match write {
+        Write::Var { name, .. } if !is_known(handle, &Place::Var(name.to_string())) => {
+            handle.store().declare_var(name, Stored::None);
+            true
+        }
+        Write::Table { table, .. } if !is_known(handle, &Place::Table(table.to_string())) => {
+            handle.store().declare_table(table);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Writes, and waits until it is acknowledged, or settled.
 fn change(
     handle: &Handle,
-    target: &Target,
-    value: Option<Stored>,
+    writes: Vec<Write>,
     settled: bool,
     (verb, peer): (&'static str, Peer),
-) -> Result<Value, RequestError> {
+) -> Result<(), RequestError> {
     let at = &format!("state.{verb}");
-    let is_new = !match target {
-        Target::Var(name) => is_known(handle, &Place::Var(name.to_string())),
-        Target::Key(table, _) => is_known(handle, &Place::Table(table.to_string())),
-    };
-    let write = match target {
-        Target::Var(name) => Write::Var { name: name.clone(), value },
-        Target::Key(table, key) => Write::Table { table: table.clone(), key: key.clone(), value },
-    };
-    // A declared name stays known when it becomes empty again.
-    match target {
-        Target::Key(table, _) if is_new => handle.store().declare_table(table),
-        Target::Var(name) if is_new => handle.store().declare_var(name, Stored::None),
-        _ => {}
-    }
     let by = Writer::Command { verb, pid: peer.pid, user: peer.user };
     let written = Written { by, at: SystemTime::now() };
-    handle.change_as(vec![write], written).map_err(|error| RequestError::at(at, error.to_string()))?;
+    handle.change_as(writes, written).map_err(|error| RequestError::at(at, error.to_string()))?;
     if settled && !handle.settled(SETTLE_TIMEOUT) {
         let mut why =
             "the state is changed, but not all switches have confirmed that their old rules are gone".to_owned();
@@ -171,7 +214,7 @@ fn change(
         }
         return Err(RequestError::at(at, why));
     }
-    Ok(json!({ "settled": settled, "new": is_new }))
+    Ok(())
 }
 
 /// All known tables and variables, tables first.

@@ -40,7 +40,7 @@ impl Collector for Exporter {
         let is_connected = |switch: &&SwitchMetrics| switch.now.is_some();
         let connected = |shard: &ShardMetrics| shard.switches.iter().filter(is_connected).count() as u64;
         let connected: Vec<u64> = shards.iter().map(connected).collect();
-        write_switches(&mut out, &switch_rows(switches(&mut shards)))?;
+        write_switches(&mut out, &switch_rows(switches(&mut shards), &self.handle.names()))?;
         self.write_controller(&mut out, &shards, &connected)?;
         let mut total = ShardStats::default();
         for shard in &shards {
@@ -189,6 +189,9 @@ impl Output<'_> {
     fn count(&mut self, name: &str, kind: Kind, meaning: &str, value: u64) -> fmt::Result {
         let mut metric = self.0.encode_descriptor(name, meaning, None, kind.metric_type())?;
         match kind {
+            Kind::Counter if name.ends_with(families::SECONDS) => {
+                metric.encode_counter::<NoLabelSet, f64, u64>(&(value as f64 / 1e9), None)
+            }
             Kind::Counter => metric.encode_counter::<NoLabelSet, u64, u64>(&value, None),
             _ => metric.encode_gauge(&value),
         }

@@ -30,6 +30,9 @@ pub struct Family {
     pub meaning: &'static str,
 }
 
+/// How the names of counts end that are times. `maple show stats` has them in nanoseconds.
+pub(super) const SECONDS: &str = "_seconds";
+
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -167,7 +170,11 @@ pub(super) fn counts() -> Vec<(String, Kind, &'static str)> {
         let kind = if GAUGES.contains(&name) { Kind::Gauge } else { Kind::Counter };
         (name, kind, meaning)
     });
-    let prefixed = |(name, kind, meaning)| (format!("maple_{name}"), kind, meaning);
+    // Prometheus has times in seconds.
+    let prefixed = |(name, kind, meaning): (&str, _, _)| match name.strip_suffix("_nanoseconds") {
+        Some(of) => (format!("maple_{of}{SECONDS}"), kind, meaning),
+        None => (format!("maple_{name}"), kind, meaning),
+    };
     controller.chain(engine).map(prefixed).collect()
 }
 

@@ -2,7 +2,8 @@
 //!
 //! # What
 //!
-//! `GET` and `HEAD` of `/metrics` are answered with the text of a scrape, anything else with an error. A connection has
+//! `GET` and `HEAD` of `/metrics` are answered with the text of a scrape, in OpenMetrics if the client accepts it,
+//! anything else with an error. A connection has
 //! one request. Its answer says so, and then the connection ends.
 //!
 //! # Bounds
@@ -29,6 +30,8 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
+
+use super::classic::{CLASSIC, classic};
 
 /// The most clients at a time.
 const MAX_CLIENTS: usize = 32;
@@ -323,10 +326,20 @@ fn respond(request: &str, scrape: impl FnOnce() -> Option<Arc<str>>) -> Answer {
         return refusal("405 Method Not Allowed", false);
     }
     match scrape() {
-        Some(text) => Answer::new("200 OK", OPENMETRICS, text, is_head),
+        Some(text) if accepts_openmetrics(request) => Answer::new("200 OK", OPENMETRICS, text, is_head),
+        Some(text) => Answer::new("200 OK", CLASSIC, classic(&text).into(), is_head),
         // A shard does not answer. Its counters would be missing.
         None => refusal("503 Service Unavailable", is_head),
     }
+}
+
+/// Whether a client understands OpenMetrics. Prometheus says so; who says nothing gets what everything understands.
+fn accepts_openmetrics(request: &str) -> bool {
+    let accepts = |line: &str| {
+        let (name, value) = line.split_once(':').unwrap_or_default();
+        name.eq_ignore_ascii_case("accept") && value.contains("application/openmetrics-text")
+    };
+    request.lines().skip(1).any(accepts)
 }
 
 /// An answer without metrics.

@@ -13,6 +13,7 @@ mod rows;
 
 mod exporter;
 
+mod classic;
 mod http;
 
 use std::io;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use maple_wire::{Dpid, Port};
 
+use crate::names::Names;
 use crate::printable::printable;
 use crate::status::{ShardMetrics, SwitchMetrics};
 
@@ -57,17 +58,18 @@ impl<T> Listed<T> {
 pub(super) struct SwitchRow {
     /// As Faucet writes it.
     pub dp_id: String,
-    /// The same, as long as switches have no names.
+    /// Its configured name; without one `dp_id`.
     pub dp_name: String,
     pub metrics: SwitchMetrics,
 }
 
 /// The rows of switches. If there are too many, those that are connected come first.
-pub(super) fn switch_rows(all: BTreeMap<Dpid, SwitchMetrics>) -> Listed<SwitchRow> {
+pub(super) fn switch_rows(all: BTreeMap<Dpid, SwitchMetrics>, names: &Names) -> Listed<SwitchRow> {
     let (connected, former): (Vec<_>, Vec<_>) = all.into_values().partition(|switch| switch.now.is_some());
     let row = |metrics: SwitchMetrics| {
         let dp_id = format!("{:#x}", metrics.dpid.0);
-        SwitchRow { dp_name: dp_id.clone(), dp_id, metrics }
+        let dp_name = names.of_switch(metrics.dpid).map_or_else(|| dp_id.clone(), str::to_owned);
+        SwitchRow { dp_id, dp_name, metrics }
     };
     Listed::new(connected.into_iter().chain(former).map(row), MAX_SWITCHES)
 }
@@ -199,6 +201,7 @@ mod tests {
 
     use super::*;
     use crate::counters::SwitchCounters;
+    use crate::names::Named;
     use crate::status::ConnectedMetrics;
 
     fn shard(switches: impl IntoIterator<Item = (u64, u64, bool)>) -> ShardMetrics {
@@ -214,16 +217,20 @@ mod tests {
     #[test]
     fn a_switch_that_came_back_to_another_shard_is_one_row() {
         let mut shards = [shard([(1, 5, false), (2, 7, false)]), shard([(1, 2, true)])];
-        let rows = switch_rows(switches(&mut shards)).rows;
-        let told: Vec<_> =
-            rows.iter().map(|row| (&*row.dp_id, row.metrics.counters.packet_ins, row.metrics.now.is_some())).collect();
-        assert_eq!(told, [("0x1", 7, true), ("0x2", 7, false)]);
+        let mut names = Names::new();
+        names.add("core", Named::Switch(Dpid(1))).expect("nothing else has this name");
+        let rows = switch_rows(switches(&mut shards), &names).rows;
+        let told: Vec<_> = rows
+            .iter()
+            .map(|row| (&*row.dp_id, &*row.dp_name, row.metrics.counters.packet_ins, row.metrics.now.is_some()))
+            .collect();
+        assert_eq!(told, [("0x1", "core", 7, true), ("0x2", "0x2", 7, false)]);
     }
 
     #[test]
     fn switches_beyond_the_limit_are_left_out_and_those_that_are_gone_first() {
         let mut shards = [shard((0..6000).map(|n| (n, 0, false))), shard((6000..12_000).map(|n| (n, 0, true)))];
-        let Listed { rows, left_out } = switch_rows(switches(&mut shards));
+        let Listed { rows, left_out } = switch_rows(switches(&mut shards), &Names::new());
         assert_eq!((rows.len(), left_out), (MAX_SWITCHES, 2000));
         assert_eq!(rows.iter().filter(|row| row.metrics.now.is_some()).count(), 6000);
     }
@@ -236,7 +243,7 @@ mod tests {
         for switch in &mut all[0].switches {
             switch.now.as_mut().expect("it is connected").ports = Arc::clone(&ports);
         }
-        let rows = switch_rows(switches(&mut all)).rows;
+        let rows = switch_rows(switches(&mut all), &Names::new()).rows;
         let Listed { rows, left_out } = port_rows(&rows);
         assert_eq!((rows.len(), left_out), (MAX_PORTS, 40_000 - MAX_PORTS as u64));
         assert_eq!((&*rows[0].number, &*rows[0].name), ("1", "eth\\u{1b}[2J"), "nothing that could control a terminal");

@@ -333,6 +333,9 @@ fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
     let content = |path: &Path, what: String| TlsError::Content(path.to_owned(), what);
     let chain: Vec<CertificateDer<'static>> = pems(&files.certificate, "certificate")?;
     let own = Identity::of(&chain[0]).map_err(|error| content(&files.certificate, error))?;
+    if identity::is_first_version(&chain[0]) {
+        return Err(content(&files.certificate, FIRST_VERSION.into()));
+    }
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| pem_error(&files.key, "private key", error))?;
     let provider = Arc::new(provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));

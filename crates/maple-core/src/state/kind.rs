@@ -62,7 +62,7 @@ pub struct Types {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
     /// A key.
-    #[error("the table {table} is declared with keys of type {kind}, and {value} is none")]
+    #[error("the table {table} is declared with keys of type {kind}, and {value} is not one")]
     Key {
         /// The table.
         table: Name,
@@ -72,7 +72,7 @@ pub enum Mismatch {
         value: Value,
     },
     /// A value of a table.
-    #[error("the table {table} is declared with values of type {kind}, and {value} is none")]
+    #[error("the table {table} is declared with values of type {kind}, and {value} is not one")]
     Value {
         /// The table.
         table: Name,

@@ -207,7 +207,7 @@ mod tests {
         let store = Store::new();
         store.update(|_| vec![row("banana".into(), true)]);
         let error = declare(&store).expect_err("a banana");
-        let text = "the table blocked is declared with keys of type Mac, and \"banana\" is none already";
+        let text = "the table blocked is declared with keys of type Mac, and \"banana\" is not one already";
         assert_eq!(error.to_string(), text);
         store.update(|_| vec![Write::Table { table: "blocked".into(), key: "banana".into(), value: None }]);
         store.update(|_| vec![row("0:0:a:0:0:1".into(), true), row("00:00:0a:00:00:01".into(), false)]);
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(blocked().get(&store.view(), &mac()), Some(true));
         let mode = |value: Value| Write::Var { name: "mode".into(), value: Some(value) };
         let error = store.change(vec![mode("day".into()), row(mac().into(), 7i64)]).expect_err("7 is no truth value");
-        assert_eq!(error.to_string(), "the table blocked is declared with values of type bool, and 7 is none");
+        assert_eq!(error.to_string(), "the table blocked is declared with values of type bool, and 7 is not one");
         assert_eq!(store.snapshot().var("mode"), None, "nothing of it happened");
         let error = store.change(vec![mode(Value::Int(1))]).expect_err("a number").to_string();
         assert_eq!(error, "the variable mode is declared with the type str, and 1 is none of it");
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "the table blocked is declared with keys of type Mac, and \"banana\" is none")]
+    #[should_panic(expected = "the table blocked is declared with keys of type Mac, and \"banana\" is not one")]
     fn a_run_that_looks_for_a_key_of_another_type_fails() {
         let store = Store::new();
         declare(&store).expect("nothing is there");

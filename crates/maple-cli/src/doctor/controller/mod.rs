@@ -69,7 +69,7 @@ impl Controller {
             }
             AskError::Unreachable { .. }
             | AskError::OtherUser { .. }
-            | AskError::Refused(_)
+            | AskError::Refused { .. }
             | AskError::RefusedByOlder { .. }
             | AskError::OtherProtocol { .. } => Silence::Closed(error.to_string()),
             AskError::Io(_) | AskError::InvalidAnswer(_) | AskError::Closed => Silence::Silent(error.to_string()),
@@ -248,7 +248,9 @@ fn answers(path: &Path) -> Result<Controller, AskError> {
     let optional = |what| match show(what) {
         // One that does not know the request is older.
         Err(AskError::RefusedByOlder { .. }) => Ok(Value::Null),
-        Err(AskError::Refused(why)) if why.starts_with("show: ") || why.starts_with("not a request") => Ok(Value::Null),
+        Err(AskError::Refused { error: why, .. }) if why.starts_with("show: ") || why.starts_with("not a request") => {
+            Ok(Value::Null)
+        }
         answer => answer,
     };
     Ok(Controller {

@@ -72,6 +72,11 @@ pub fn last_refusal<'a>(errors: &'a Value, counter: &str) -> Option<&'a str> {
     items(errors).map(|error| text(&error["text"])).filter(is_counted).last()
 }
 
+/// The last error about packets that have no label: it names the switch where they enter, and the one without labels.
+pub fn last_without_label(errors: &Value) -> Option<&str> {
+    items(errors).map(|error| text(&error["text"])).filter(|text| text.contains(", without a label: ")).last()
+}
+
 /// The counter of connections that ended for this reason before their switch was known.
 fn counter_of(reason: &str) -> &'static str {
     if reason.starts_with("TLS: ") || reason.contains("certificate") || reason.contains("the file of switches") {
@@ -101,6 +106,13 @@ mod tests {
             .iter()
             .map(|one| one.plain().split([' ', ':']).nth(1).unwrap_or_default().to_owned())
             .collect()
+    }
+
+    #[test]
+    fn packets_without_a_label_are_told_with_their_switch() {
+        let report = |dpid| Report::NotLabelled { ingress: Dpid(dpid), why: "switch 2 has no label left".into() };
+        let errors = json!([{ "text": report(7).to_string() }, { "text": report(9).to_string() }, { "text": "else" }]);
+        assert_eq!(last_without_label(&errors), Some(&*report(9).to_string()));
     }
 
     #[test]

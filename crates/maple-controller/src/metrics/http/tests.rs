@@ -61,7 +61,8 @@ impl Drop for Running {
     }
 }
 
-const GET: &[u8] = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
+const GET: &[u8] =
+    b"GET /metrics HTTP/1.1\r\nHost: here\r\nAccept: application/openmetrics-text; version=1.0.0\r\n\r\n";
 
 #[test]
 fn a_scrape_is_answered_with_its_text_and_length() {
@@ -71,9 +72,19 @@ fn a_scrape_is_answered_with_its_text_and_length() {
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n") && head.contains("Content-Length: 11\r\n"), "{head}");
     assert!(head.contains(OPENMETRICS) && head.ends_with("Connection: close"), "{head}");
     assert_eq!(body, "up 1\n# EOF\n");
-    let head = server.ask(b"HEAD /metrics HTTP/1.0\n\n");
+    let head = server.ask(b"HEAD /metrics HTTP/1.0\naccept: text/plain,application/openmetrics-text\n\n");
     assert!(head.contains("Content-Length: 11\r\n") && head.ends_with("\r\n\r\n"), "{head}");
-    assert!(server.ask(b"GET /metrics?x=/y HTTP/1.1\r\n\r\n").ends_with(body));
+}
+
+#[test]
+fn who_does_not_ask_for_openmetrics_gets_the_older_format() {
+    let server = Running::new("up 1\n# EOF\n");
+    for accept in ["", "Accept: text/plain;version=0.0.4\r\n", "Accept: */*\r\n"] {
+        let answer = server.ask(format!("GET /metrics?x=/y HTTP/1.1\r\n{accept}\r\n").as_bytes());
+        let (head, body) = answer.split_once("\r\n\r\n").expect("it has a head");
+        assert!(head.contains("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{head}");
+        assert!(head.contains("Content-Length: 5\r\n") && body == "up 1\n", "{answer}");
+    }
 }
 
 #[test]
