@@ -174,6 +174,30 @@ def test_diff_prints_packets_and_the_rules_of_both(tmp_path: Path) -> None:
     assert run_maple("acl", "diff", old, tmp_path / "none.yaml").returncode == 1
 
 
+def test_explain_says_which_rules_decide_about_packets_between_two_places(tmp_path: Path) -> None:
+    text = (
+        "version: 1\ngroups: {office: 10.0.2.0/24, web: 10.0.9.1}\nrules:\n"
+        "  - {name: ssh, action: deny, from: office, service: tcp/22}\n  - {action: allow, to: web}\n"
+    )
+    listed = write(tmp_path, "list.yaml", text)
+    one = run_maple("acl", "explain", listed, "10.0.2.7", "web", "tcp/22")
+    assert (one.returncode, one.stdout) == (0, f"deny by rule ssh ({listed}:4)\n")
+    some = run_maple("acl", "explain", listed, "office", "web")
+    assert [line.split(": ")[0] for line in some.stdout.splitlines()] == [
+        f"deny by rule ssh ({listed}:4)",
+        f"allow by rule ({listed}:5)",
+    ]
+    told = [
+        json.loads(line) for line in run_maple("acl", "explain", "--json", listed, "any", "any").stdout.splitlines()
+    ]
+    assert [one["action"] for one in told] == ["deny", "allow", "allow", "deny"], "the third is neighbour discovery"
+    wrong = run_maple("acl", "explain", listed, "ofice", "web")
+    assert wrong.returncode == 2 and "did you mean `office`?" in wrong.stderr
+    listed.write_text(text.replace("deny", "denie").replace("to: web", "two: web"))
+    wrong = run_maple("acl", "explain", listed, "office", "web")
+    assert wrong.returncode == 2 and wrong.stderr.count("list.yaml:") == 2, "both lines are told"
+
+
 def test_a_file_that_is_no_list_is_a_usage_error(tmp_path: Path) -> None:
     bad = write(tmp_path, "bad.yaml", "version: 1\nrulez: []\n")
     for command in (["acl", "lint", bad], ["run", bad, "--emulate", "single:2", "--traffic", "1s"]):

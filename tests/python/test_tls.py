@@ -100,7 +100,9 @@ def test_a_certificate_of_the_controller_without_extensions_is_named(tmp_path: P
     files = ["--tls-cert", pki / "first.pem", "--tls-key", pki / "first.key", "--tls-ca", pki / "ca.pem"]
     done = maple("run", "builtin:learning-switch", "--listen", "tls:127.0.0.1:0", *map(str, files))
     assert done.returncode != 0
-    assert f"{pki / 'first.pem'}: its certificate is one of X.509 version 1, which can't say" in done.stderr, done.stderr
+    assert f"{pki / 'first.pem'}: its certificate is one of X.509 version 1, which can't say" in done.stderr, (
+        done.stderr
+    )
 
 
 @pytest.mark.parametrize(("name", "why"), [("expired", "has expired"), ("first", "is one of X.509 version 1")])

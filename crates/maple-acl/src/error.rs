@@ -18,16 +18,27 @@ pub(crate) struct Fault {
     what: String,
 }
 
-/// Why a list can't be used: the file, the place and what is wrong there.
+/// Why a list can't be used: the file, and what is wrong at which places. As text, a line for each.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{}:{}: {what}", place.line, place.column)]
 pub struct AclError {
     /// The file, as it was named.
     pub file: String,
-    /// The place.
-    pub place: Place,
-    /// What is wrong there.
-    pub what: String,
+    /// What is wrong, in order of places; one at least, and 50 at most.
+    pub faults: Vec<(Place, String)>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+/// The most faults of a list that are told.
+const MAX_FAULTS: usize = 50;
+
+impl fmt::Display for AclError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, (place, what)) in self.faults.iter().enumerate() {
+            write!(f, "{}{}:{place}: {what}", if number > 0 { "\n" } else { "" }, self.file)?;
+        }
+        if self.more > 0 { write!(f, "\n{}: and {} more", self.file, self.more) } else { Ok(()) }
+    }
 }
 
 impl Fault {
@@ -36,7 +47,24 @@ impl Fault {
     }
 
     pub fn in_file(self, file: &str) -> AclError {
-        AclError { file: file.to_owned(), place: self.place, what: self.what }
+        AclError::of(file, vec![self])
+    }
+}
+
+impl AclError {
+    /// What is wrong in a file.
+    pub(crate) fn of(file: &str, mut faults: Vec<Fault>) -> AclError {
+        faults.sort_by_key(|fault| fault.place);
+        let more = faults.len().saturating_sub(MAX_FAULTS);
+        faults.truncate(MAX_FAULTS);
+        let faults = faults.into_iter().map(|Fault { place, what }| (place, what)).collect();
+        AclError { file: file.to_owned(), faults, more }
+    }
+}
+
+impl From<Fault> for Vec<Fault> {
+    fn from(fault: Fault) -> Vec<Fault> {
+        vec![fault]
     }
 }
 

@@ -6,6 +6,7 @@ use maple_core::Location;
 use maple_core::access::AccessAction;
 use maple_wire::packet::text::parse_vlan_id;
 use maple_wire::{Dpid, Field, PortNo};
+use rustc_hash::FxHashMap;
 
 use crate::address::{Addresses, Groups, Kind};
 use crate::cube::{Cube, SWITCH};
@@ -112,6 +113,8 @@ pub struct Document {
     pub rules: Vec<Rule>,
     pub entries: Vec<Entry>,
     pub tests: Vec<Expectation>,
+    /// The packets of the question that was asked about it.
+    pub asked: Vec<Cube>,
 }
 
 /// The names that a document defines.
@@ -199,16 +202,20 @@ fn scalars<'a>(node: &'a Node, key: &str) -> Result<Vec<(Place, &'a str)>, Fault
 }
 
 impl Document {
-    /// Reads a document.
-    pub fn read(root: &Node) -> Result<Document, Fault> {
+    /// Reads a document, and a question about it if there is one: `FROM -> TO [SERVICE]`.
+    ///
+    /// # Errors
+    /// All that is wrong in its rules and tests; or one thing that is wrong before them.
+    pub fn read(root: &Node, question: Option<&str>) -> Result<Document, Vec<Fault>> {
         let fields = Fields::of(root, "an access list", &DOCUMENT_KEYS)?;
         match fields.text("version")? {
             Some("1") => {}
             Some(other) => {
                 let place = fields.get("version").map_or(fields.place, |node| node.place);
-                return Err(Fault::new(place, format!("version {other} is unknown here; this Maple reads version 1")));
+                let what = format!("version {other} is unknown here; this Maple reads version 1");
+                return Err(vec![Fault::new(place, what)]);
             }
-            None => return Err(Fault::new(fields.place, "`version: 1` is missing")),
+            None => return Err(vec![Fault::new(fields.place, "`version: 1` is missing")]),
         }
         let groups = Groups::of(fields.section("groups")?)?;
         let mut names = Names { groups, services: Services::of(fields.section("services")?)? };
@@ -222,26 +229,16 @@ impl Document {
             rules: Vec::new(),
             entries: Vec::new(),
             tests: Vec::new(),
+            asked: Vec::new(),
         };
-        let mut known_names = rustc_hash::FxHashMap::default();
+        let mut faults = Vec::new();
+        let mut known_names = FxHashMap::default();
         for (number, node) in (0..).zip(fields.list("rules")?) {
-            let rule = Fields::of(node, "a rule", &RULE_KEYS)?;
-            let Cubes { once, replies } = names.cubes(&rule)?;
-            document.entries.extend(once.into_iter().map(|cube| Entry::of(cube, number)));
-            let replies = replies.into_iter().map(|cube| Entry { is_reply: true, ..Entry::of(cube, number) });
-            document.entries.extend(replies);
+            let read = document.add_rule(&mut names, &mut known_names, (number, node));
+            faults.extend(read.err());
             if document.entries.len() > MAX_ENTRIES {
-                let what = format!("with this rule the list has more than {MAX_ENTRIES} entries");
-                return Err(Fault::new(node.place, what));
+                break;
             }
-            let rule = read_rule(&rule)?;
-            if let Some(name) = &rule.name
-                && let Some(other) = known_names.insert(name.clone(), rule.place)
-            {
-                let what = format!("two rules are called `{name}`; the other one is in line {}", other.line);
-                return Err(Fault::new(rule.place, what));
-            }
-            document.rules.push(rule);
         }
         for cube in resolution() {
             document.entries.push(Entry::of(cube, document.rules.len() as u32));
@@ -252,15 +249,55 @@ impl Document {
             document.entries.splice(..0, before);
         }
         for node in fields.list("tests")? {
-            // `- office -> web denied`, or `- expect: office -> web denied`.
-            let node = match &node.value {
-                Value::Map(_) => Fields::of(node, "a test", &["expect"])?.get("expect").unwrap_or(node),
-                _ => node,
-            };
-            document.tests.push(names.expectation(scalar(node, "tests")?, node.place)?);
+            let read = test_text(node).and_then(|text| names.expectation(text, node.place));
+            match read {
+                Ok(test) => document.tests.push(test),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        if let Some(question) = question {
+            document.asked = names.packets(question, Place { line: 1, column: 1 })?;
         }
         Ok(document)
     }
+
+    /// Adds a rule and its entries. `known` has the named rules before it.
+    fn add_rule<'a>(
+        &mut self,
+        names: &mut Names<'a>,
+        known: &mut FxHashMap<String, Place>,
+        (number, node): (u32, &'a Node),
+    ) -> Result<(), Fault> {
+        let rule = Fields::of(node, "a rule", &RULE_KEYS)?;
+        let Cubes { once, replies } = names.cubes(&rule)?;
+        self.entries.extend(once.into_iter().map(|cube| Entry::of(cube, number)));
+        let replies = replies.into_iter().map(|cube| Entry { is_reply: true, ..Entry::of(cube, number) });
+        self.entries.extend(replies);
+        if self.entries.len() > MAX_ENTRIES {
+            return Err(Fault::new(node.place, format!("with this rule the list has more than {MAX_ENTRIES} entries")));
+        }
+        let rule = read_rule(&rule)?;
+        if let Some(name) = &rule.name
+            && let Some(other) = known.insert(name.clone(), rule.place)
+        {
+            let what = format!("two rules are called `{name}`; the other one is in line {}", other.line);
+            return Err(Fault::new(rule.place, what));
+        }
+        self.rules.push(rule);
+        Ok(())
+    }
+}
+
+/// `- office -> web denied`, or `- expect: office -> web denied`.
+fn test_text(node: &Node) -> Result<&str, Fault> {
+    let node = match &node.value {
+        Value::Map(_) => Fields::of(node, "a test", &["expect"])?.get("expect").unwrap_or(node),
+        _ => node,
+    };
+    scalar(node, "tests")
 }
 
 /// ARP and IPv6 neighbour discovery, without which hosts don't find each other.
@@ -389,21 +426,33 @@ impl<'a> Names<'a> {
 
     /// A test, such as `office -> web tcp/22 denied`.
     fn expectation(&self, text: &str, place: Place) -> Result<Expectation, Fault> {
-        let fault = |what: String| Fault::new(place, what);
-        let form = "a test is `FROM -> TO [SERVICE] allowed`, denied or passed";
-        let spaced = text.replace('→', "->").replace("->", " -> ");
-        let words: Vec<&str> = spaced.split_whitespace().collect();
-        let [from, "->", to, rest @ ..] = &words[..] else { return Err(fault(format!("{form}, not `{text}`"))) };
-        let (service, action) = match rest {
-            [action] => (None, action),
-            [service, action] => (Some(service), action),
-            _ => return Err(fault(format!("{form}, not `{text}`"))),
+        let wrong = |what: &str| {
+            let form = "a test is `FROM -> TO [SERVICE] allowed`, denied or passed";
+            Fault::new(place, format!("{form}, not `{what}`"))
         };
-        let action = match *action {
+        let (packets, action) = text.trim().rsplit_once(char::is_whitespace).ok_or_else(|| wrong(text))?;
+        let words = spaced(packets).split_whitespace().count();
+        if !(3..=4).contains(&words) {
+            return Err(wrong(text));
+        }
+        let action = match action {
             "allowed" => AccessAction::Allow,
             "denied" => AccessAction::Deny,
             "passed" => AccessAction::Pass,
-            other => return Err(fault(format!("{form}, not `{other}`"))),
+            other => return Err(wrong(other)),
+        };
+        Ok(Expectation { place, text: text.to_owned(), cubes: self.packets(packets, place)?, action })
+    }
+
+    /// The packets of `FROM -> TO [SERVICE]`. Without a service they are IP packets.
+    fn packets(&self, text: &str, place: Place) -> Result<Vec<Cube>, Fault> {
+        let fault = |what: String| Fault::new(place, what);
+        let spaced = spaced(text);
+        let words: Vec<&str> = spaced.split_whitespace().collect();
+        let (from, to, service) = match words[..] {
+            [from, "->", to] => (from, to, None),
+            [from, "->", to, service] => (from, to, Some(service)),
+            _ => return Err(fault(format!("packets are `FROM -> TO [SERVICE]`, not `{text}`"))),
         };
         let side = |word: &str| match word {
             "any" => Ok(None),
@@ -420,15 +469,19 @@ impl<'a> Names<'a> {
         };
         let (from, to) = (side(from)?, side(to)?);
         if rest.most_cubes(from.as_ref(), to.as_ref()).is_none_or(|most| most > MAX_TEST) {
-            return Err(fault(format!("`{text}` is about too many pairs of addresses; test groups of fewer")));
+            return Err(fault(format!("`{text}` is about too many pairs of addresses; ask about groups of fewer")));
         }
-        // A test without a service is about IP packets.
         let cubes: Vec<Cube> = rest.cubes(from.as_ref(), to.as_ref()).once.into_iter().flat_map(ip_only).collect();
         if cubes.is_empty() {
             return Err(fault(format!("`{text}` is about no packet: its addresses contradict each other")));
         }
-        Ok(Expectation { place, text: text.to_owned(), cubes, action })
+        Ok(cubes)
     }
+}
+
+/// A text with spaces around its arrow.
+fn spaced(text: &str) -> String {
+    text.replace('→', "->").replace("->", " -> ")
 }
 
 fn ip_only(cube: Cube) -> Vec<Cube> {

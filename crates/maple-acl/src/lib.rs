@@ -26,7 +26,7 @@ pub use diff::{Comparison, Difference};
 pub use error::{AclError, Place};
 pub use form::{Entry, Expectation, Forward, Rule};
 pub use fragments::Fragments;
-pub use list::{FailedTest, List, RuleRef};
+pub use list::{Decided, FailedTest, List, RuleRef};
 pub use maple_core::access::AccessAction;
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A list, ready to be asked, checked, compared and run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -71,6 +71,17 @@ pub enum RuleRef {
     Default,
 }
 
+/// What a rule decides of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided {
+    /// The rule.
+    pub rule: RuleRef,
+    /// The first part of the packets that it decides about.
+    pub part: String,
+    /// The number of such parts.
+    pub parts: usize,
+}
+
 /// A test that a list fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedTest {
@@ -116,14 +127,53 @@ impl List {
     /// # Errors
     /// With line and column, if it is no access list.
     pub fn read(text: &str, file: &str) -> Result<List, AclError> {
-        let document = yaml::parse(text).and_then(|root| Document::read(&root)).map_err(|fault| fault.in_file(file))?;
-        let Document { name, forward, default, arp, fragments, rules, entries, tests } = document;
+        List::read_and_ask(text, file, None).map(|(list, _)| list)
+    }
+
+    /// Reads a list, and the packets of a question about it.
+    fn read_and_ask(text: &str, file: &str, question: Option<&str>) -> Result<(List, Vec<Cube>), AclError> {
+        let root = yaml::parse(text).map_err(|fault| fault.in_file(file))?;
+        let document = Document::read(&root, question).map_err(|faults| AclError::of(file, faults))?;
+        let Document { name, forward, default, arp, fragments, rules, entries, tests, asked } = document;
         let stem = || Path::new(file).file_stem().map_or_else(|| file.to_owned(), |stem| stem.to_string_lossy().into());
         let index = CondList::new(entries.iter().map(|entry| Arc::new(entry.cube.cond())));
         let overlaps = CubeIndex::new(&entries.iter().map(|entry| &entry.cube).collect::<Vec<_>>());
         let name = name.unwrap_or_else(stem);
         let file = file.to_owned();
-        Ok(List { file, name, forward, default, arp, fragments, rules, entries, tests, index, overlaps })
+        Ok((List { file, name, forward, default, arp, fragments, rules, entries, tests, index, overlaps }, asked))
+    }
+
+    /// Reads a list, and finds which of its rules decide about the packets of a question, such as
+    /// `office -> web tcp/22`. It may use the groups and services of the list. Without a service it is about IP packets.
+    ///
+    /// ```
+    /// use maple_acl::List;
+    ///
+    /// let text = "version: 1\ngroups: {office: 10.0.2.0/24}\nrules: [{action: deny, from: office, service: tcp/22}]";
+    /// let (list, all) = List::explain(text, "a.yaml", "10.0.2.7 -> 10.0.9.9 tcp/22")?;
+    /// assert_eq!(list.describe(all[0].rule), "rule (a.yaml:3)");
+    /// # Ok::<(), maple_acl::AclError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`List::read`], and what is wrong with the question, which has no line.
+    pub fn explain(text: &str, file: &str, question: &str) -> Result<(List, Vec<Decided>), AclError> {
+        let (list, _) = List::read_and_ask(text, file, None)?;
+        let (_, asked) = List::read_and_ask(text, "the question", Some(question))?;
+        let (mut found, mut budget) = (BTreeMap::new(), BUDGET);
+        let is_complete = asked.iter().all(|cube| {
+            cube.divide(list.overlapping(cube, list.entries.len()), &mut budget, &mut |part, entry| {
+                let rule = list.rule_of(entry.unwrap_or(list.entries.len()));
+                found.entry(rule).or_insert((part, 0)).1 += 1;
+                true
+            })
+        });
+        if !is_complete {
+            let what = "too many rules overlap there; ask about fewer packets at once";
+            return Err(Fault::new(Place { line: 1, column: 1 }, what).in_file("the question"));
+        }
+        let decided = |(rule, (part, parts)): (RuleRef, (Cube, usize))| Decided { rule, part: part.to_string(), parts };
+        Ok((list, found.into_iter().map(decided).collect()))
     }
 
     /// Its name: that in the file, or else the file's.

@@ -67,6 +67,37 @@ fn tests_of_a_list_hold_for_all_of_their_packets() {
 }
 
 #[test]
+fn all_that_is_wrong_is_told_at_once() {
+    let text = "version: 1\nrules:\n  - {action: alow}\n  - {action: deny, from: 10.0.0.1}\n  - {form: any}\n\
+                tests:\n  - any -> any maybe\n  - any -> any tcp/22 denied\n";
+    let told = List::read(text, "a.yaml").expect_err("three lines are wrong").to_string();
+    let lines: Vec<&str> = told.lines().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+    assert_eq!(lines, ["a.yaml:3:14:", "a.yaml:5:6:", "a.yaml:7:5:"], "{told}");
+    let many = format!("version: 1\nrules:\n{}", "  - {form: any}\n".repeat(120));
+    let told = List::read(&many, "a.yaml").expect_err("all lines are wrong").to_string();
+    assert!(told.lines().count() == 51 && told.ends_with("\na.yaml: and 70 more"), "{told}");
+}
+
+#[test]
+fn a_question_is_answered_with_the_rules_that_decide() {
+    let text = "version: 1\ngroups: {office: 10.0.2.0/24, web: [10.0.9.1, 10.0.9.2]}\nrules:\n  \
+                - {name: ssh, action: deny, from: office, service: tcp/22}\n  - {action: allow, to: web}\n";
+    let asked = |question: &str| {
+        let (list, all) = List::explain(text, "a.yaml", question).expect("it can be asked");
+        all.iter().map(|one| (list.action(one.rule).to_string(), list.describe(one.rule))).collect::<Vec<_>>()
+    };
+    let (ssh, web) = ("rule ssh (a.yaml:4)".to_owned(), "rule (a.yaml:5)".to_owned());
+    let default = "`default: deny` of a.yaml".to_owned();
+    assert_eq!(asked("10.0.2.7 -> web tcp/22"), [("deny".to_owned(), ssh.clone())]);
+    assert_eq!(asked("10.0.3.7 -> web tcp/22"), [("allow".to_owned(), web.clone())]);
+    assert_eq!(asked("office->10.0.9.1"), [("deny".to_owned(), ssh), ("allow".to_owned(), web)]);
+    assert_eq!(asked("10.0.3.7 -> 10.0.3.8 udp/53"), [("deny".to_owned(), default)]);
+    let wrong = |question: &str| List::explain(text, "a.yaml", question).expect_err("it is wrong").to_string();
+    assert!(wrong("ofice -> web").contains("did you mean `office`?"));
+    assert!(wrong("office web").contains("packets are `FROM -> TO [SERVICE]`, not `office web`"));
+}
+
+#[test]
 fn places_and_vlan_ids_are_read_as_they_are_printed() {
     let list = |place: &str, vlan: &str| {
         read(&format!("version: 1\nrules:\n  - {{action: deny, at: '{place}', vlan: {vlan}}}\n"))

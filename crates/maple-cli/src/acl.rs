@@ -1,11 +1,11 @@
 //! `maple acl`: access lists checked, tested and compared, without a network.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use maple_acl::{Comparison, List};
+use maple_acl::{Comparison, Decided, List};
 
 use crate::output::print_line;
 use crate::policy::PolicyLoader;
@@ -36,6 +36,21 @@ enum AclCommand {
         #[arg(value_name = "LIST.yaml", required = true)]
         files: Vec<PathBuf>,
     },
+    /// Print which rules of a list decide about packets between two places, offline
+    Explain {
+        /// The list
+        #[arg(value_name = "LIST.yaml")]
+        file: PathBuf,
+        /// The sender: an address, a prefix, a group of the list, or any
+        from: String,
+        /// The receiver, likewise
+        to: String,
+        /// The service: one of the list, or one written out, such as tcp/22 [default: any IP packet]
+        service: Option<String>,
+        /// Print JSON, one object a line
+        #[arg(long)]
+        json: bool,
+    },
     /// Print the packets that two lists treat differently. Exit status 0: none; 2: some; 1: an error
     Diff {
         /// The list now
@@ -64,6 +79,9 @@ pub fn run(args: &AclArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
     match &args.command {
         AclCommand::Lint { files, json } => all(files, |list| lint(list, *json)),
         AclCommand::Test { files } => all(files, test),
+        AclCommand::Explain { file, from, to, service, json } => {
+            explain(file, &format!("{from} -> {to} {}", service.as_deref().unwrap_or_default()), *json)
+        }
         // Not a usage error: its status is that of lists that differ.
         AclCommand::Diff { old, new, json } => diff(&List::load(old)?, &List::load(new)?, *json),
         AclCommand::Import { arguments } => {
@@ -77,7 +95,7 @@ pub fn run(args: &AclArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Result<
     }
 }
 
-fn load(file: &std::path::Path) -> anyhow::Result<List> {
+fn load(file: &Path) -> anyhow::Result<List> {
     List::load(file).or_usage_error()
 }
 
@@ -118,6 +136,24 @@ fn test(list: &List) -> bool {
     }
     print_line(format_args!("{}: {} tests, {} failed", list.file(), list.tests().len(), failed.len()));
     !failed.is_empty()
+}
+
+/// Prints which rules decide about the packets of a question, in their order.
+fn explain(file: &Path, question: &str, json: bool) -> anyhow::Result<u8> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("can't read {}", file.display()))?;
+    let (list, all) = List::explain(&text, &file.to_string_lossy(), question).or_usage_error()?;
+    for Decided { rule, part, parts } in &all {
+        let (action, by) = (list.action(*rule).to_string(), list.describe(*rule));
+        if json {
+            print_line(serde_json::json!({ "action": action, "rule": by, "packets": part, "parts": parts }));
+            continue;
+        }
+        let more = if *parts > 1 { format!(" (and {} more like it)", parts - 1) } else { String::new() };
+        // One rule decides about all of them.
+        let of = if all.len() > 1 { format!(": {part}{more}") } else { String::new() };
+        print_line(format_args!("{action} by {by}{of}"));
+    }
+    Ok(0)
 }
 
 fn diff(old: &List, new: &List, json: bool) -> anyhow::Result<u8> {
