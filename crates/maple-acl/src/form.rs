@@ -100,6 +100,14 @@ pub struct Expectation {
     pub action: AccessAction,
 }
 
+/// One for each of the three things that a list says of packets without a rule.
+#[derive(Clone, Copy, Debug)]
+pub struct OfAll<T> {
+    pub default: T,
+    pub arp: T,
+    pub fragments: T,
+}
+
 /// What a document says.
 #[derive(Debug)]
 pub struct Document {
@@ -110,6 +118,8 @@ pub struct Document {
     pub arp: AccessAction,
     /// What holds for fragments, if the document says it.
     pub fragments: Option<Fragments>,
+    /// The lines where these three are said; 1 if they are not.
+    pub lines: OfAll<usize>,
     pub rules: Vec<Rule>,
     pub entries: Vec<Entry>,
     pub tests: Vec<Expectation>,
@@ -219,6 +229,7 @@ impl Document {
         }
         let groups = Groups::of(fields.section("groups")?)?;
         let mut names = Names { groups, services: Services::of(fields.section("services")?)? };
+        let line = |key| fields.get(key).map_or(1, |node| node.place.line);
         let mut document = Document {
             name: fields.text("name")?.map(str::to_owned),
             forward: fields
@@ -226,6 +237,7 @@ impl Document {
             default: fields.choice("default", &ACTIONS)?.unwrap_or(AccessAction::Deny),
             arp: fields.choice("arp", &ACTIONS)?.unwrap_or(AccessAction::Allow),
             fragments: fields.choice("fragments", &fragments::CHOICES)?,
+            lines: OfAll { default: line("default"), arp: line("arp"), fragments: line("fragments") },
             rules: Vec::new(),
             entries: Vec::new(),
             tests: Vec::new(),

@@ -14,7 +14,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo};
 
 use crate::cube::{BUDGET, Cube, Found, Point, SWITCH};
 use crate::error::{AclError, Fault, Place};
-use crate::form::{Document, Entry, Expectation, Forward, Rule};
+use crate::form::{Document, Entry, Expectation, Forward, OfAll, Rule};
 use crate::fragments::Fragments;
 use crate::index::CubeIndex;
 use crate::yaml;
@@ -45,6 +45,7 @@ pub struct List {
     default: AccessAction,
     arp: AccessAction,
     fragments: Option<Fragments>,
+    lines: OfAll<usize>,
     rules: Vec<Rule>,
     entries: Vec<Entry>,
     tests: Vec<Expectation>,
@@ -134,13 +135,14 @@ impl List {
     fn read_and_ask(text: &str, file: &str, question: Option<&str>) -> Result<(List, Vec<Cube>), AclError> {
         let root = yaml::parse(text).map_err(|fault| fault.in_file(file))?;
         let document = Document::read(&root, question).map_err(|faults| AclError::of(file, faults))?;
-        let Document { name, forward, default, arp, fragments, rules, entries, tests, asked } = document;
+        let Document { name, forward, default, arp, fragments, lines, rules, entries, tests, asked } = document;
         let stem = || Path::new(file).file_stem().map_or_else(|| file.to_owned(), |stem| stem.to_string_lossy().into());
         let index = CondList::new(entries.iter().map(|entry| Arc::new(entry.cube.cond())));
         let overlaps = CubeIndex::new(&entries.iter().map(|entry| &entry.cube).collect::<Vec<_>>());
         let name = name.unwrap_or_else(stem);
         let file = file.to_owned();
-        Ok((List { file, name, forward, default, arp, fragments, rules, entries, tests, index, overlaps }, asked))
+        let list = List { file, name, forward, default, arp, fragments, lines, rules, entries, tests, index, overlaps };
+        Ok((list, asked))
     }
 
     /// Reads a list, and finds which of its rules decide about the packets of a question, such as
@@ -329,14 +331,15 @@ impl List {
             });
             AccessRule { action: rule.action, source, carries, log: rule.log }
         };
-        let plain =
-            |action, what: &str| AccessRule { action, source: source(1, Some(what), None), carries: None, log: false };
-        let rules = self
-            .rules
-            .iter()
-            .map(rule)
-            .chain([plain(self.arp, "arp"), plain(self.action(RuleRef::Fragments), "fragments")])
-            .collect();
+        let plain = |action, what: &str, line: usize| {
+            let source = source(line as u32, Some(what), None);
+            AccessRule { action, source, carries: None, log: false }
+        };
+        let (arp, fragments) = (
+            plain(self.arp, "arp", self.lines.arp),
+            plain(self.action(RuleRef::Fragments), "fragments", self.lines.fragments),
+        );
+        let rules = self.rules.iter().map(rule).chain([arp, fragments]).collect();
         let (mut entries, mut samples) = (Vec::with_capacity(self.entries.len()), Vec::new());
         let ports = self.ports();
         for (at, Entry { cube, rule, .. }) in self.entries.iter().enumerate() {
@@ -349,7 +352,7 @@ impl List {
         }
         samples.extend(self.sample(&Cube::all(), self.entries.len(), before));
         let samples = samples.into_iter().map(|sample| SamplePacket { not_at: Arc::clone(&ports), ..sample }).collect();
-        AccessList::new(entries, rules, plain(self.default, "default"), samples)
+        AccessList::new(entries, rules, plain(self.default, "default", self.lines.default), samples)
     }
 
     /// The ports that entries name.

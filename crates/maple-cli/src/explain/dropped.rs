@@ -27,7 +27,7 @@ fn table(answer: &Value, minutes: u64, names: &Names) -> String {
     if drops.is_empty() {
         return format!("nothing was dropped in {span}, as far as the switches have said\n");
     }
-    let head = ["packets", "latest", "line", "host", "example"].map(str::to_owned);
+    let head = ["packets", "latest", "line", "host", "such as"].map(str::to_owned);
     let rows: Vec<[String; 5]> = drops.iter().map(|one| row(one, names)).collect();
     let width = |column: usize| {
         let cells = rows.iter().chain([&head]).map(|row| row[column].chars().count());

@@ -13,6 +13,7 @@
 //! counters of at most [`MAX_RULES`] are kept, and of leaves that were withdrawn [`MAX_WITHDRAWN`].
 
 mod cause;
+mod class;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use crate::network::Mac;
 use crate::update::EntryKey;
 
 pub use cause::{DropCause, Origin};
+use class::class_of;
 
 /// How many minutes are kept.
 pub const KEPT_MINUTES: u64 = 15;
@@ -56,7 +58,7 @@ pub struct Dropped {
     pub packets: u64,
     /// How many of them in the current minute and the one before.
     pub latest: u64,
-    /// One of the packets, or one that the same rule drops, as a line of text.
+    /// One of the packets, or which packets the rule that drops them is for, as a line of text.
     pub example: Arc<str>,
 }
 
@@ -159,7 +161,7 @@ impl Drops {
     pub fn read_leaf(&mut self, now: Time, leaf: &DropLeaf, rule: RuleReport<'_>) {
         let grown = self.grown(&rule);
         if grown > 0 {
-            let example = || summary(&leaf.witness.packet()).into();
+            let example = || class_of(rule.matching).into();
             let sender = sender(rule.matching, &leaf.witness);
             self.count(now, sender, DropCause::Policy(Arc::clone(&leaf.origin)), grown, example);
         }

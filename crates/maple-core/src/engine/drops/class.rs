@@ -1,0 +1,95 @@
+//! The packets of a rule, in one line.
+
+use maple_wire::{Constraint, Field, Match};
+
+use crate::trace;
+
+/// The fields that the line has in a place of their own, or that the sender of the packets says.
+const TOLD: [Field; 9] = [
+    Field::InPort,
+    Field::EthSrc,
+    Field::EthType,
+    Field::IpProto,
+    Field::Ipv4Src,
+    Field::Ipv4Dst,
+    Field::Ipv6Src,
+    Field::Ipv6Dst,
+    Field::Metadata,
+];
+
+const SOURCES: [Field; 3] = [Field::TcpSrc, Field::UdpSrc, Field::SctpSrc];
+const DESTINATIONS: [Field; 3] = [Field::TcpDst, Field::UdpDst, Field::SctpDst];
+
+/// A rule's packets, as people write them: `tcp 10.0.99.0/24 > any:22, ip_dscp=8`.
+pub fn class_of(matching: &Match) -> String {
+    let find = |fields: &[Field]| matching.constraints().find(|one| fields.contains(&one.field));
+    let side = |addresses: &[Field], ports: &[Field]| {
+        let address = find(addresses).map_or("any".to_owned(), |one| value(&one));
+        address + &find(ports).map_or(String::new(), |one| format!(":{}", value(&one)))
+    };
+    let mut text = kind(matching).unwrap_or_else(|| "any packet".to_owned());
+    if is_ip(matching) {
+        let (from, to) =
+            (side(&[Field::Ipv4Src, Field::Ipv6Src], &SOURCES), side(&[Field::Ipv4Dst, Field::Ipv6Dst], &DESTINATIONS));
+        text += &format!(" {from} > {to}");
+    }
+    let is_told = |field| TOLD.contains(&field) || SOURCES.contains(&field) || DESTINATIONS.contains(&field);
+    for one in matching.constraints().filter(|one| !is_told(one.field)) {
+        text += &format!(", {}={}", one.field, value(&one));
+    }
+    text
+}
+
+/// The name of the protocol that the rule asks for.
+fn kind(matching: &Match) -> Option<String> {
+    let value = |field| super::exact(matching, field);
+    Some(match (value(Field::EthType)?, value(Field::IpProto)) {
+        (0x806, _) => "arp".to_owned(),
+        (0x800 | 0x86dd, Some(6)) => "tcp".to_owned(),
+        (0x800 | 0x86dd, Some(17)) => "udp".to_owned(),
+        (0x800 | 0x86dd, Some(132)) => "sctp".to_owned(),
+        (0x800, Some(1)) => "icmp".to_owned(),
+        (0x86dd, Some(58)) => "icmp6".to_owned(),
+        (0x800 | 0x86dd, Some(other)) => format!("ip proto {other}"),
+        (0x800, None) => "ip".to_owned(),
+        (0x86dd, None) => "ip6".to_owned(),
+        (other, _) => format!("eth_type={other:#x}"),
+    })
+}
+
+fn is_ip(matching: &Match) -> bool {
+    matches!(super::exact(matching, Field::EthType), Some(0x800 | 0x86dd))
+}
+
+/// A constraint without its field: `10.0.99.0/24`.
+fn value(one: &Constraint) -> String {
+    let shown = trace::show(one);
+    shown.split_once('=').map_or(shown.clone(), |(_, value)| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_told_by_the_packets_that_they_are_for() {
+        let ip = |kind| Constraint::exact(Field::EthType, kind);
+        let proto = |number| Constraint::exact(Field::IpProto, number);
+        let subnet = Constraint { field: Field::Ipv4Src, value: 0x0a00_6300, mask: 0xffff_ff00 };
+        for (all, told) in [
+            (vec![], "any packet"),
+            (vec![Constraint::exact(Field::InPort, 3), ip(0x806)], "arp"),
+            (vec![ip(0x800), subnet, Constraint::exact(Field::Ipv4Dst, 0x0a00_3246)], "ip 10.0.99.0/24 > 10.0.50.70"),
+            (vec![ip(0x800), proto(6), subnet, Constraint::exact(Field::TcpDst, 22)], "tcp 10.0.99.0/24 > any:22"),
+            (
+                vec![ip(0x86dd), proto(58), Constraint::exact(Field::Icmpv6Type, 135)],
+                "icmp6 any > any, icmpv6_type=135",
+            ),
+            (vec![ip(0x800), proto(253)], "ip proto 253 any > any"),
+            (vec![Constraint::exact(Field::VlanVid, 0x1014)], "any packet, vlan_vid=20"),
+        ] {
+            let matching = Match::from_constraints(all);
+            assert_eq!(class_of(&matching), told);
+        }
+    }
+}
