@@ -145,7 +145,7 @@ def test_test_and_lint_name_what_does_not_hold_for_fragments(tmp_path: Path) -> 
     )
     listed = write(tmp_path, "list.yaml", text)
     done = run_maple("acl", "test", listed)
-    assert done.returncode == 0 and "1 tests, 0 failed" in done.stdout
+    assert done.returncode == 0 and "1 test, 0 failed" in done.stdout
     assert "list.yaml:5: any -> 10.0.0.9 udp/53 denied: not for fragments" in done.stdout
     assert "list.yaml:4) says allow" in done.stdout
     done = run_maple("acl", "lint", listed)

@@ -112,9 +112,9 @@ def test_what_people_type_is_read_by_the_declared_types(typed: Running) -> None:
     assert state(typed, "set", "free", "80", "web") == "" and state(typed, "get", "free") == '[[80,"web"]]'
     assert state(typed, "list").splitlines() == [
         "table blocked: Mac -> bool, 0 keys",
-        "table free: any -> any, 1 keys",
-        "table names: str -> any, 1 keys",
-        "table rates: (Mac, int) -> float, 1 keys",
+        "table free: any -> any, 1 key",
+        "table names: str -> any, 1 key",
+        "table rates: (Mac, int) -> float, 1 key",
         "variable mode: str",
         "variable packets: int",
     ]

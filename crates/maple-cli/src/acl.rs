@@ -10,6 +10,7 @@ use maple_acl::{Comparison, Decided, List};
 use crate::output::print_line;
 use crate::policy::PolicyLoader;
 use crate::usage_error::OrUsageError as _;
+use maple_wire::counted;
 
 /// `maple acl`.
 #[derive(Debug, Args)]
@@ -118,7 +119,13 @@ fn lint(list: &List, json: bool) -> bool {
     }
     if !json {
         let (rules, entries) = (list.rules().len(), list.entries().len());
-        print_line(format_args!("{}: {rules} rules, {entries} entries, {} findings", list.file(), findings.len()));
+        print_line(format_args!(
+            "{}: {}, {}, {}",
+            list.file(),
+            counted(rules, "rule"),
+            counted(entries, "entry"),
+            counted(findings.len(), "finding")
+        ));
     }
     findings.iter().any(|finding| finding.kind.is_error())
 }
@@ -134,7 +141,7 @@ fn test(list: &List) -> bool {
         let what = format_args!("{}:{}: {}", list.file(), note.line, note.text);
         print_line(format_args!("{what}: not for fragments, in which switches see no ports: {rule} says {action}"));
     }
-    print_line(format_args!("{}: {} tests, {} failed", list.file(), list.tests().len(), failed.len()));
+    print_line(format_args!("{}: {}, {} failed", list.file(), counted(list.tests().len(), "test"), failed.len()));
     !failed.is_empty()
 }
 

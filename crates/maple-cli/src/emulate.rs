@@ -13,6 +13,7 @@ use crate::options::{EmulateArgs, EmulationArgs};
 use crate::output::print_line;
 use crate::usage_error::OrUsageError as _;
 use crate::{console, signal};
+use maple_wire::counted;
 
 /// How often the state is printed.
 const TURN: Duration = Duration::from_secs(1);
@@ -32,11 +33,11 @@ pub fn main(args: EmulateArgs) -> anyhow::Result<u8> {
     let stop = signal::stop_flag()?;
     let topology = Topology::parse(&args.topology).or_usage_error()?;
     print_line(format_args!(
-        "{}: {} switches (OpenFlow {}), {} hosts, towards {}",
+        "{}: {} (OpenFlow {}), {}, towards {}",
         args.topology,
-        topology.switches.len(),
+        counted(topology.switches.len(), "switch"),
         args.emulation.version(),
-        topology.hosts.len(),
+        counted(topology.hosts.len(), "host"),
         args.controller
     ));
     let mut options = options(topology.clone(), args.controller, &args.emulation);

@@ -16,6 +16,7 @@ use crate::output::print_line;
 use crate::policy::{PolicyLoader, absolute};
 use crate::reload::{told, warn};
 use crate::show::{hint, names};
+use maple_wire::counted;
 
 mod offline;
 
@@ -144,7 +145,7 @@ pub fn packets(plan: &Value, all: bool, has_colours: bool) -> String {
         }
     }
     for error in items(&plan["errors"]) {
-        let _ = writeln!(text, "fails {} times: {}\n", error["packets"], plain(&error["text"]));
+        let _ = writeln!(text, "fails {}: {}\n", counted(&error["packets"], "time"), plain(&error["text"]));
     }
     text
 }
@@ -217,11 +218,12 @@ fn summary(plan: &Value) -> String {
     let rules = |what: &str| items(&plan["rules"]).map(|switch| items(&switch[what]).count()).sum::<usize>();
     let (add, change, delete) = (rules("add"), rules("change"), rules("delete"));
     let switches = items(&plan["rules"]).count();
-    let packets_are = format!("{changed} of {packets} packets that the network has decided about go otherwise");
+    let packets_are =
+        format!("{changed} of {} that the network has decided about go otherwise", counted(packets, "packet"));
     if changed == 0 && switches == 0 {
         return format!("no change: {packets_are}, and no rule changes\n");
     }
-    let switches = format!("{switches} {}", if switches == 1 { "switch" } else { "switches" });
+    let switches = counted(switches, "switch");
     format!("{packets_are}\nrules: {add} to add, {change} to change, {delete} to delete, at {switches}\n")
 }
 

@@ -3,7 +3,7 @@
 mod load;
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::options::default_control;
 use crate::show::hint;
+use maple_wire::counted;
 
 /// `maple state`.
 #[derive(Debug, Args)]
@@ -167,7 +168,7 @@ fn listed(items: &Value, who: bool) -> String {
         match item["table"].as_str() {
             Some(name) => {
                 let types = format!("{} -> {}", text(&item["key"]), text(&item["value"]));
-                format!("table {name}: {types}, {} keys{kept}{by}\n", item["keys"])
+                format!("table {name}: {types}, {}{kept}{by}\n", counted(&item["keys"], "key"))
             }
             None => format!("variable {}: {}{kept}{by}\n", text(&item["var"]), text(&item["value"])),
         }

@@ -246,7 +246,8 @@ fn output_that_nobody_reads_is_no_failure() {
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("it ends");
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let told: Vec<&str> = text(&output.stderr).lines().filter(|line| !line.starts_with("note: this build")).collect();
+    let told = text(&output.stderr);
+    let told: Vec<&str> = told.lines().filter(|line| !line.starts_with("note: this build")).collect();
     assert!(told.is_empty(), "{told:?}");
 }
 

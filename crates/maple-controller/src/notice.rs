@@ -13,7 +13,7 @@ use maple_core::Location;
 use maple_core::engine::{Time, ViolationKey};
 use maple_core::report::Report;
 use maple_core::route::Absence;
-use maple_wire::{Dpid, PortNo, Version};
+use maple_wire::{Dpid, PortNo, Version, counted};
 use rustc_hash::FxHashMap;
 
 use crate::discovery::Anomaly;
@@ -167,14 +167,14 @@ impl std::fmt::Display for Notice {
                 write!(f, "the handler of switch {dpid} failed: {error}")
             }
             Notice::HandlerFailed { dpid, error, times } => {
-                write!(f, "the handler of switch {dpid} failed, {times} times so far: {error}")
+                write!(f, "the handler of switch {dpid} failed, {} so far: {error}", counted(times, "time"))
             }
             Notice::ListenerFailed { error, times: 1 } => write!(f, "a listener failed: {error}"),
             Notice::ListenerFailed { error, times } => {
-                write!(f, "a listener failed, {times} times so far: {error}")
+                write!(f, "a listener failed, {} so far: {error}", counted(times, "time"))
             }
             Notice::ListenerSlow { events } => {
-                write!(f, "a listener is too slow and has lost {events} events so far")
+                write!(f, "a listener is too slow and has lost {} so far", counted(events, "event"))
             }
             Notice::PolicySlow { each, times } => write!(
                 f,
@@ -183,7 +183,7 @@ impl std::fmt::Display for Notice {
                 each.as_millis()
             ),
             Notice::Ignored { reason, times: 1 } => write!(f, "snooping: {reason}"),
-            Notice::Ignored { reason, times } => write!(f, "snooping: {reason} ({times} times so far)"),
+            Notice::Ignored { reason, times } => write!(f, "snooping: {reason} ({} so far)", counted(times, "time")),
             Notice::File(news) => news.fmt(f),
             Notice::Discovery { at, anomaly } => write!(f, "port {at}: {anomaly}"),
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use maple_wire::Dpid;
+use maple_wire::{Dpid, counted};
 
 use crate::network::{Location, Mac};
 use crate::plan::Absence;
@@ -479,7 +479,9 @@ impl fmt::Display for Report {
                 "switch {switch} has a rule that is not Maple's and takes packets from {taken_from} of Maple's rules: \
                  {foreign}; the first of these is {first}"
             ),
-            Report::RulesLost { switch, count } => write!(f, "switch {switch} lost {count} rules; sent again"),
+            Report::RulesLost { switch, count } => {
+                write!(f, "switch {switch} lost {}; sent again", counted(count, "rule"))
+            }
         }
     }
 }

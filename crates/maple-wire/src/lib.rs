@@ -13,6 +13,7 @@
 //!
 //! No function here panics on input bytes, whatever they contain.
 
+mod counted;
 mod dpid;
 mod version;
 
@@ -28,6 +29,7 @@ pub mod packet;
 
 mod error;
 
+pub use counted::counted;
 pub use dpid::{BadDpid, Dpid};
 pub use error::{Error, Result};
 pub use field::{Field, FieldSet};

@@ -6,6 +6,7 @@ use std::io::Write;
 use maple_core::check::{Check, Counted, Coverage, Finding, OneSided, Per, Sample, Wide};
 use maple_core::trace::Source;
 use maple_wire::Field;
+use maple_wire::counted;
 use maple_wire::packet::text::summary;
 use serde_json::{Value, json};
 
@@ -64,9 +65,12 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
         write_rules(out, check, size)?;
         let untracked = if depends { "the policy depends on untracked state" } else { "no untracked state was seen" };
         match fails {
-            true => {
-                writeln!(out, "the policy fails on {} of {} packets; {untracked}", coverage.failed, coverage.packets)?
-            }
+            true => writeln!(
+                out,
+                "the policy fails on {} of {}; {untracked}",
+                coverage.failed,
+                counted(coverage.packets, "packet")
+            )?,
             false => writeln!(out, "{untracked}")?,
         }
     }

@@ -31,6 +31,8 @@ use self::controller::{Controller, Silence, silent};
 use self::finding::{Id, Level, Report};
 use self::host::Process;
 use self::ovs::{Database, Expected};
+use maple_wire::counted;
+
 use crate::options::{DoctorArgs, default_control};
 use crate::output::print_line;
 
@@ -230,11 +232,10 @@ fn text(report: &Report, names: &Names, has_colours: bool) -> String {
         text += "not looked at:\n";
         text.extend(report.unseen().iter().map(|(what, why)| format!("  {}, because {why}\n", names.in_text(what))));
     }
-    let plural = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     text + &match errors + warnings + notes {
         0 if report.unseen().is_empty() => "nothing was found\n".to_owned(),
         0 => "nothing was found in what was looked at\n".to_owned(),
-        _ => format!("{}, {}, {}\n", plural(errors, "error"), plural(warnings, "warning"), plural(notes, "note")),
+        _ => format!("{}, {}, {}\n", counted(errors, "error"), counted(warnings, "warning"), counted(notes, "note")),
     }
 }
 

@@ -8,6 +8,7 @@ use maple_controller::names::Names;
 use serde_json::Value;
 
 use crate::show::{hint, names};
+use maple_wire::counted;
 
 /// Asks for the drops of this many minutes, and prints them.
 pub fn main(control: &Path, minutes: u64, as_json: bool) -> anyhow::Result<u8> {
@@ -46,7 +47,7 @@ fn table(answer: &Value, minutes: u64, names: &Names) -> String {
     let sum: u64 = drops.iter().filter_map(|one| one["packets"].as_u64()).sum();
     let of_lines = drops.iter().filter(|one| one["line"].is_string());
     let attributed: u64 = of_lines.filter_map(|one| one["packets"].as_u64()).sum();
-    text + &format!("{sum} packets were dropped in {span}, {attributed} of them by a line of the policy\n")
+    text + &format!("{} dropped in {span}, {attributed} of them by a line of the policy\n", counted(sum, "packet"))
 }
 
 fn row(one: &Value, names: &Names) -> [String; 5] {

@@ -20,6 +20,7 @@ use crate::options::{EmulationArgs, RunOptions};
 use crate::output::print_line;
 use crate::values::OnOff;
 use crate::{console, emulate};
+use maple_wire::counted;
 
 /// The default duration of traffic.
 const TRAFFIC: Duration = Duration::from_secs(20);
@@ -110,12 +111,12 @@ impl Emulated<'_> {
     fn headline(&self, traffic: Option<Duration>) -> String {
         let Topology { switches, hosts, links, .. } = &self.topology;
         format!(
-            "{}: {} switches (OpenFlow {}), {} links, {} hosts{}",
+            "{}: {} (OpenFlow {}), {}, {}{}",
             self.options.emulate.as_deref().unwrap_or_default(),
-            switches.len(),
+            counted(switches.len(), "switch"),
             self.options.emulation.version(),
-            links.len(),
-            hosts.len(),
+            counted(links.len(), "link"),
+            counted(hosts.len(), "host"),
             traffic.map_or(String::new(), |traffic| {
                 format!("; {} flows a second for {} s", self.options.emulation.rate(), traffic.as_secs_f64())
             }),

@@ -13,6 +13,7 @@ use crate::options::RunOptions;
 use crate::service::{self, Watchdog};
 use crate::signal;
 use crate::usage_error::usage_error;
+use maple_wire::counted;
 
 /// Serves switches until it is asked to stop.
 pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>) -> anyhow::Result<u8> {
@@ -77,7 +78,7 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     ));
     let failures = handle.handler_failures();
     if failures > 0 {
-        lines.print_line(&format!("handlers failed {failures} times, see above"));
+        lines.print_line(&format!("handlers failed {}, see above", counted(failures, "time")));
     }
     if let Some(failure) = handle.failure() {
         bail!("{failure}");

@@ -36,6 +36,7 @@ use crate::service::{self, Watchdog};
 use crate::usage_error::{OrUsageError as _, usage_error};
 use crate::values::{Compiler, OnOff, Pause, Unreachable};
 use crate::{builtin, descriptors, signal, weights};
+use maple_wire::counted;
 use progress::Lines;
 use reconfigure::Reconfiguring;
 use reload::{Hangup, Reloading};
@@ -193,7 +194,7 @@ pub fn with(
                 reloads.tell_policy(&mut lines);
             }
             if takes_over {
-                lines.print_line(&format!("took over {} connections", controller.taken()));
+                lines.print_line(&format!("took over {}", counted(controller.taken(), "connection")));
             }
             handle.serve_successors();
             service::tell(&format!("READY=1\nSTATUS=listening on {}", joined(handle.addresses())));
@@ -258,7 +259,7 @@ fn hand_over(controller: Controller, successor: Successor, lines: &mut Lines) ->
     let connections = controller.hand_over(successor);
     let connections =
         connections.context("the process that was to take over is gone, and all connections are closed")?;
-    lines.print_line(&format!("handed {connections} connections over to another process"));
+    lines.print_line(&format!("handed {} over to another process", counted(connections, "connection")));
     Ok(0)
 }
 

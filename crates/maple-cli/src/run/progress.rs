@@ -14,6 +14,7 @@ use maple_controller::names::Names;
 
 use crate::logging::{self, LogFormat, Logging};
 use crate::output::try_to_print_line;
+use maple_wire::counted;
 
 /// Standard output, as a link to the file that it is.
 const OUTPUT: &str = "/proc/self/fd/1";
@@ -65,7 +66,7 @@ impl LogFile {
             Ok(()) if self.is_deleted() => {}
             Ok(()) => match std::mem::take(&mut self.lost) {
                 0 => {}
-                lost => files.mended(KeptFile::Log, &format!("; about {lost} lines are missing in it")),
+                lost => files.mended(KeptFile::Log, &format!("; it lacks about {}", counted(lost, "line"))),
             },
         }
     }

@@ -15,7 +15,7 @@ use maple_controller::{ControllerOptions, Handle};
 use maple_core::compose::Canary;
 use maple_core::policy::Policy;
 use maple_core::state::Write;
-use maple_wire::Dpid;
+use maple_wire::{Dpid, counted};
 
 use super::progress::Lines;
 use super::reconfigure::{Reconfigured, Reconfiguring};
@@ -226,7 +226,8 @@ impl Reloads<'_> {
         let outcome = self.try_to(&name, &identity, tolerate, canary).map_err(|error| format!("{error:#}"));
         match &outcome {
             Ok(Reloaded { trial, .. }) => {
-                let at = canary.map(|switches| format!(" for {} switches", switches.len())).unwrap_or_default();
+                let at =
+                    canary.map(|switches| format!(" for {}", counted(switches.len(), "switch"))).unwrap_or_default();
                 lines.print_event(&format!(
                     "policy {name} reloaded{at}: {} of {} packets are decided as before, {} fail",
                     trial.same, trial.leaves, trial.failed

@@ -9,6 +9,7 @@ use maple_emulator::driver::Stats;
 use super::check::Verdicts;
 use super::progress::Lines;
 use crate::output::print_line;
+use maple_wire::counted;
 
 /// Errors of f that are listed.
 const ERRORS: usize = 20;
@@ -21,7 +22,7 @@ pub fn of_controller(handle: &Handle, lines: &mut Lines) {
         engine.packet_ins, engine.misses, engine.flow_mods
     ));
     if engine.policy_errors > 0 {
-        lines.print_line(&format!("the policy failed on {} packets; they were dropped", engine.policy_errors));
+        lines.print_line(&format!("the policy failed on {}: dropped", counted(engine.policy_errors, "packet")));
         errors(handle, |line| lines.print_line(&line));
     }
 }
@@ -97,10 +98,10 @@ impl Flows {
     /// Problems of the flows, when all packets were delivered as f says and f failed on this number of packets.
     fn failure(self, policy_errors: u64) -> Option<String> {
         let left = self.opened.saturating_sub(self.ended);
-        let flows = format!("{left} of {} flows did not end", self.opened);
+        let flows = format!("{left} of {} did not end", counted(self.opened, "flow"));
         match (left, policy_errors) {
             (0, _) => None,
-            (_, 1..) => Some(format!("{flows}: the policy failed on {policy_errors} packets")),
+            (_, 1..) => Some(format!("{flows}: the policy failed on {}", counted(policy_errors, "packet"))),
             _ if self.may_drop => None,
             _ => Some(format!("{flows}, as the policy says; if it drops packets on purpose, say --allow-drops")),
         }

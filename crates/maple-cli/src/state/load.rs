@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::word;
 use crate::show::hint;
+use maple_wire::counted;
 
 /// How many bytes of rows are written at once. A request may have 64 KiB.
 const BATCH: usize = 48 * 1024;
@@ -56,7 +57,7 @@ pub fn main(control: &Path, args: &LoadArgs) -> anyhow::Result<u8> {
             send(control, batch, check, (settled, args.create))?;
         }
     }
-    println!("{} {} written", rows.len(), if rows.len() == 1 { "row" } else { "rows" });
+    println!("{} written", counted(rows.len(), "row"));
     Ok(0)
 }
 
@@ -112,7 +113,7 @@ fn csv_rows(file: &Path, table: &str) -> anyhow::Result<Vec<Row>> {
         let at = format!("{shown}:{}", line.position().map_or(0, csv::Position::line));
         let columns: Vec<&str> = line.iter().collect();
         let [key, value] = columns[..] else {
-            bail!("{at}: a line is a key and a value, and this one has {} columns", columns.len());
+            bail!("{at}: a line is a key and a value, and this one has {}", counted(columns.len(), "column"));
         };
         if rows.is_empty() && (key, value) == ("key", "value") {
             continue;

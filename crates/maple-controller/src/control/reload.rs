@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use maple_core::engine::{Candidate, Event, Rehearsal, Rehearsed, Trial};
 use maple_core::policy::Policy;
 use maple_core::state::VersionError;
-use maple_wire::Dpid;
+use maple_wire::{Dpid, counted};
 use serde::{Deserialize, Serialize};
 
 use super::Handle;
@@ -106,7 +106,7 @@ pub enum ReloadError {
 }
 
 fn listed(errors: &BTreeMap<Arc<str>, usize>) -> String {
-    errors.iter().map(|(error, leaves)| format!("\n{leaves} times: {error}")).collect()
+    errors.iter().map(|(error, leaves)| format!("\n{}: {error}", counted(leaves, "time"))).collect()
 }
 
 /// What the program is asked to do about its policy.

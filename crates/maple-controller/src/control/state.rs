@@ -123,7 +123,9 @@ pub(super) fn answer(handle: &Handle, peer: Peer, request: &StateRequest) -> Res
             };
             let writes = rows.iter().enumerate().map(write).collect::<Result<Vec<Write>, _>>()?;
             if !check {
-                writes.iter().for_each(|write| drop(declare(handle, write)));
+                for write in &writes {
+                    declare(handle, write);
+                }
                 change(handle, writes, *settled, ("load", peer))?;
             }
             Ok(json!({ "settled": settled, "rows": rows.len() }))

@@ -56,7 +56,7 @@ fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Res
         has_lost |= has_failed && lost > 0;
         if lost > 0 && !has_failed {
             // To ask for all of them again would not make it quicker.
-            tracing::warn!("the state file is too slow: a restart will not know {lost} leaves");
+            tracing::warn!("the state file is too slow: a restart will not know {} of the leaves", lost);
         }
         let newest = restart.store().snapshot().version();
         // Labels come a moment after what they are for.

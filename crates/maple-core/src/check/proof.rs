@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use maple_wire::{Dpid, Field, PortNo};
+use maple_wire::{Dpid, Field, PortNo, counted};
 
 use super::coverage::{Key, MergedTraces};
 use super::observe::Observation;
@@ -57,7 +57,9 @@ impl fmt::Display for Open {
         match self {
             Open::Writes => f.write_str("the policy writes state, and later packets may take other paths"),
             Open::Untracked | Open::Differs => f.write_str("two runs on the same packet and state differ"),
-            Open::Failed(count) => write!(f, "the policy failed on {count} packets, whose routes are not known"),
+            Open::Failed(count) => {
+                write!(f, "the policy failed on {}, whose route is not known", counted(count, "packet"))
+            }
             Open::Waits(count) => write!(f, "{count} packets wait for a change, and their routes are not known"),
             Open::WholeFrame => f.write_str("the policy looks at whole frames"),
             Open::Switch(dpid) => write!(f, "no packet was tried that enters at switch {dpid}"),

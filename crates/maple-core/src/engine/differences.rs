@@ -13,6 +13,7 @@ use crate::network::{Location, Mac};
 use crate::route::{Resolved, RouteView};
 use crate::state::Snapshot;
 use crate::trace::Trace;
+use maple_wire::counted;
 
 /// How a candidate's decision differs, from the point of view of those who receive packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -194,7 +195,7 @@ fn shown(route: &Resolved, ingress: Location) -> String {
         route.switches.values().filter(|hops| !hops.edges.is_empty()).map(|hops| (hops.treatment.text(), ())).collect();
     parts.extend(treatments.into_keys().filter(|text| !text.is_empty()));
     parts.extend(route.meter.iter().map(|meter| format!("meter {meter}")));
-    parts.extend((!route.own.is_empty()).then(|| format!("and {} frames of its own", route.own.len())));
+    parts.extend((!route.own.is_empty()).then(|| format!("and {} of its own", counted(route.own.len(), "frame"))));
     parts.join(" ")
 }
 

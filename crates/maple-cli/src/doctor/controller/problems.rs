@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::counters::count;
 use super::{Finding, Id, Level, items, text};
+use maple_wire::counted;
 
 /// What is in the text of a host that seems to be at several ports.
 const HOSTS: [&str; 2] = [" comes and goes between ", "dropped: the host answers at "];
@@ -31,7 +32,10 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
         let example = hosts.last().map_or(String::new(), |text| format!("; the last one: {text}"));
         let what = match spoofed {
             0 => format!("hosts come and go between ports{example}"),
-            _ => format!("since its start {spoofed} packets came from hosts that are at another port{example}"),
+            _ => format!(
+                "since its start {} came from hosts that are at another port{example}",
+                counted(spoofed, "packet")
+            ),
         };
         found.push(
             Finding::new(Level::Warning, Id::HostAtSeveralPorts, "the controller")

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::super::command::output;
 use super::{Finding, Id, Level, Report};
+use maple_wire::counted;
 
 /// The service of `contrib/systemd`.
 const SERVICE: &str = "maple.service";
@@ -43,7 +44,7 @@ fn state(text: &str) -> Option<Finding> {
     }
     (restarts > 0).then(|| {
         finding(Level::Warning)
-            .what(format!("systemd has started it again {restarts} times"))
+            .what(format!("systemd has started it again {}", counted(restarts, "time")))
             .so("each time new flows wait, and without a state file all rules are made anew")
             .mend("journalctl -u maple -p warning")
     })

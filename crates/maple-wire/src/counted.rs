@@ -1,0 +1,22 @@
+//! Numbers of things, for people.
+
+use std::fmt::Display;
+
+/// So many of something: `1 packet`, `2 packets`, `3 switches`, `4 entries`.
+///
+/// ```
+/// use maple_wire::counted;
+///
+/// assert_eq!(counted(1, "switch"), "1 switch");
+/// assert_eq!(counted(0, "entry"), "0 entries");
+/// ```
+pub fn counted(count: impl Display, what: &str) -> String {
+    let count = count.to_string();
+    let many = match what.strip_suffix('y') {
+        _ if count == "1" => what.to_owned(),
+        Some(stem) => format!("{stem}ies"),
+        None if what.ends_with("ch") => format!("{what}es"),
+        None => format!("{what}s"),
+    };
+    format!("{count} {many}")
+}
