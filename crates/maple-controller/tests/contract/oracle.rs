@@ -201,6 +201,8 @@ impl Run<'_> {
             Question::Present(field) => self.arrival.get(*field).is_some(),
             Question::Located(who) => self.locate(*who).is_some(),
             Question::LocatedAt(who, dpid) => self.locate(*who).is_some_and(|at| at.switch == *dpid),
+            Question::LocatedUp(who) => self.locate(*who).is_some_and(|at| self.state.is_up(at)),
+            Question::Up(at) => self.state.is_up(*at),
             Question::TableIs { table, key, value } => self.lookup(table, key).as_ref() == Some(value),
             Question::Contains { table, key } => self.lookup(table, key).is_some(),
             Question::AnyEntry { table, value } => {

@@ -68,6 +68,14 @@ impl State {
         self.ports.iter().filter(|(_, info)| is_edge(info)).map(|(at, _)| *at).collect()
     }
 
+    /// Whether packets can pass a port.
+    pub fn is_up(&self, at: Location) -> bool {
+        match self.ports.get(&at) {
+            Some(PortInfo { up, kind: PortKind::Edge | PortKind::Link(_) | PortKind::Middlebox }) => *up,
+            Some(PortInfo { kind: PortKind::New | PortKind::Shared { .. }, .. }) | None => false,
+        }
+    }
+
     /// What a link between two switches costs.
     pub fn cost(&self, from: Dpid, to: Dpid) -> u64 {
         self.costs.get(&(from, to)).copied().unwrap_or(1)

@@ -87,6 +87,7 @@ pub(super) fn cell_text(cell: &Cell) -> String {
         Cell::Path { from, to, .. } => format!("path from {from} to {to}"),
         Cell::HasPath { from, to, .. } => format!("whether a path leads from {from} to {to}"),
         Cell::IsPlace(at) => format!("whether {at} is a place"),
+        Cell::IsUp(at) => format!("whether port {at} is up"),
         Cell::Weights => "the names of link costs".into(),
         Cell::Flood(from, _) => format!("flood from {from}"),
         Cell::Route(plan) => format!("route of {plan:?}"),

@@ -100,6 +100,14 @@ impl Net {
         }
     }
 
+    /// Whether packets can pass a port: its switch says that link and port are up, and the port is neither new (for a
+    /// moment after it came up) nor shut. A port that does not exist is not up; those of an unreachable switch are as
+    /// they were.
+    #[track_caller]
+    pub fn is_up(&self, at: Location) -> bool {
+        self.read(Cell::IsUp(at)) == CellValue::Exists(true)
+    }
+
     /// The path with the fewest hops from `a`'s switch out of `b`, or an unreachable route. It is also unreachable if `b`
     /// is absent: its switch is not there or has no such port, or the port leads to another switch. The run fails if that
     /// route is returned all the same, and not as a part of a [`Route::union`].

@@ -7,7 +7,7 @@ use super::{Net, RunState};
 use crate::network::{Gauge, Location, Mac, PortInfo, PortKind, Scope};
 use crate::policy_error::PolicyError;
 use crate::route::FrameError;
-use crate::state::{Cell, CellValue, Name, Read, Txn, Write, is_place};
+use crate::state::{Cell, CellValue, Name, Read, Txn, Write, is_place, is_up};
 
 /// For compositions.
 impl Net {
@@ -146,6 +146,7 @@ fn read(scope: &Scope, txn: &mut Txn, cell: Cell) -> CellValue {
             CellValue::Exists(matches!(path, CellValue::Hops(Some(_))))
         }
         Cell::IsPlace(at) => CellValue::Exists(is_place(port(scope, txn, at))),
+        Cell::IsUp(at) => CellValue::Exists(is_up(port(scope, txn, at))),
         Cell::Flood(from, _) => txn.read(Cell::Flood(from, scope.of_ports_and_links())),
         Cell::Query(question) => txn.read(Cell::Query(question.in_slice(scope))),
         Cell::HostAddresses(_)

@@ -74,6 +74,8 @@ pub enum Cell {
     },
     /// Whether packets can leave the network there: the port exists, and leads to no other switch.
     IsPlace(Location),
+    /// Whether packets can pass a port: its switch says that it is up, and it is neither new nor shut.
+    IsUp(Location),
     /// The names that links have costs by.
     Weights,
     /// The hops of a flood that starts at this switch: the spanning tree of the network, or of this part of it, and all
@@ -116,7 +118,7 @@ pub enum CellValue {
     Step(u8),
     /// Of [`Cell::Path`] (`None`: there is none) and [`Cell::Flood`].
     Hops(Option<Arc<[Hop]>>),
-    /// Of [`Cell::HasPath`] and [`Cell::IsPlace`].
+    /// Of [`Cell::HasPath`], [`Cell::IsPlace`] and [`Cell::IsUp`].
     Exists(bool),
     /// Of [`Cell::Path`], if links have no costs by that name.
     NoSuchWeight,
@@ -131,6 +133,11 @@ pub enum CellValue {
 /// Whether a port of which this is known is a place where packets can leave the network.
 pub(crate) fn is_place(port: Option<PortInfo>) -> bool {
     port.is_some_and(|port| !matches!(port.kind, PortKind::Link(_)))
+}
+
+/// Whether packets can pass a port of which this is known. Nothing is sent out of a port that is new or shut.
+pub(crate) fn is_up(port: Option<PortInfo>) -> bool {
+    port.is_some_and(|port| port.up && !matches!(port.kind, PortKind::New | PortKind::Shared { .. }))
 }
 
 impl Cell {
@@ -172,6 +179,7 @@ impl Cell {
                 CellValue::Exists(matches!(path.evaluate(state), CellValue::Hops(Some(_))))
             }
             Cell::IsPlace(at) => CellValue::Exists(is_place(state.port(*at))),
+            Cell::IsUp(at) => CellValue::Exists(is_up(state.port(*at))),
             Cell::Weights => CellValue::Names(state.weights().cloned().collect()),
             Cell::Path { .. } | Cell::Flood(..) | Cell::Route(_) => state.derive(self),
             Cell::Query(question) => CellValue::Answer(question.answer(state)),

@@ -298,7 +298,8 @@ impl Dependents {
                     suspects.extend(self.topology.iter().cloned());
                 }
                 Write::Port { at, info } => {
-                    self.suspect(&mut suspects, [Cell::Port(*at), Cell::IsPlace(*at), Cell::EdgePorts(at.switch)]);
+                    let of_port = [Cell::Port(*at), Cell::IsPlace(*at), Cell::IsUp(*at), Cell::EdgePorts(at.switch)];
+                    self.suspect(&mut suspects, of_port);
                     let links = concerns_links(before.port(*at), *info);
                     let may_change = |cell: &&Cell| links || matches!(cell, Cell::Flood(..));
                     suspects.extend(self.topology.iter().filter(may_change).cloned());

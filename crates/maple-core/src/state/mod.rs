@@ -69,8 +69,8 @@ mod schedules;
 mod tests;
 
 pub use atomically::{Access, Attempt, ExclusiveCommit, Patience, Read, Stop, Stopped, Tx, View};
-pub(crate) use cell::is_place;
 pub use cell::{Cell, CellValue};
+pub(crate) use cell::{is_place, is_up};
 pub(crate) use dependents::AddressKinds;
 pub use dependents::WaiterId;
 pub use history::History;

@@ -191,3 +191,31 @@ fn values_of_different_kinds_are_different_keys() {
     assert_eq!(Value::from(-0.0), Value::from(0.0));
     assert_eq!(Value::from(f64::NAN), Value::from(f64::NAN));
 }
+
+#[test]
+fn whether_a_port_is_up_is_a_read_of_that_port_alone() {
+    let store = triangle();
+    let port = |at, up, kind| Write::Port { at, info: Some(PortInfo { up, kind }) };
+    let is_up = |at| store.begin().read(Cell::IsUp(at)) == CellValue::Exists(true);
+    assert!(is_up(at(1, 1)), "a link port");
+    assert!(!is_up(at(1, 9)) && !is_up(at(9, 1)), "what does not exist is not up");
+    let shared = PortKind::Shared { with: at(2, 9), link: None };
+    for (kind, expected) in
+        [(PortKind::Edge, true), (PortKind::Middlebox, true), (PortKind::New, false), (shared, false)]
+    {
+        store.update(|_| vec![port(at(1, 3), true, kind)]);
+        assert_eq!(is_up(at(1, 3)), expected, "{kind:?}");
+        store.update(|_| vec![port(at(1, 3), false, kind)]);
+        assert!(!is_up(at(1, 3)), "{kind:?}");
+    }
+    let edges = [port(at(1, 3), true, PortKind::Edge), port(at(1, 4), true, PortKind::Edge)];
+    store.update(|_| edges.to_vec());
+    subscribe(&store, 1, &[Cell::IsUp(at(1, 3))]);
+    subscribe(&store, 2, &[Cell::IsUp(at(1, 4))]);
+    assert_eq!(withdrawn(&store, vec![port(at(1, 3), true, PortKind::Middlebox)]), [0; 0], "it is still up");
+    assert_eq!(withdrawn(&store, vec![port(at(1, 3), false, PortKind::New)]), [1]);
+    subscribe(&store, 1, &[Cell::IsUp(at(1, 3))]);
+    assert_eq!(withdrawn(&store, vec![port(at(1, 3), true, PortKind::New)]), [0; 0], "nothing leaves by it yet");
+    assert_eq!(withdrawn(&store, vec![port(at(1, 3), true, PortKind::Edge)]), [1]);
+    assert_eq!(withdrawn(&store, vec![Write::Port { at: at(1, 4), info: None }]), [2]);
+}

@@ -30,6 +30,8 @@ enum Test {
     InTable(Field, String),
     /// The location of the host with this address is known.
     Known(Field),
+    /// The host with this address is at a port that is up.
+    Up(Field),
     /// The variable has this value.
     Var(String, i64),
 }
@@ -85,6 +87,7 @@ impl Test {
                 Ok(Test::Var(name.to_owned(), value))
             }
             ["host", name, "known"] => Ok(Test::Known(field(name)?)),
+            ["host", name, "up"] => Ok(Test::Up(field(name)?)),
             [name, "present"] => Ok(Test::Present(field(name)?)),
             [name, "in", table] => Ok(Test::InTable(field(name)?, table.to_owned())),
             [name, "=", value] => {
@@ -102,7 +105,8 @@ impl Test {
             Test::Between(field, lo, hi) => pkt.within(*field, *lo, *hi),
             Test::Present(field) => pkt.present(*field, None),
             Test::InTable(field, table) => key(pkt, *field).is_some_and(|key| net.contains(table, &key)),
-            Test::Known(field) => pkt.get(*field).is_some_and(|mac| net.locate(Mac::from_bits(mac)).is_some()),
+            Test::Known(field) => located(pkt, net, *field).is_some(),
+            Test::Up(field) => located(pkt, net, *field).is_some_and(|at| net.is_up(at)),
             Test::Var(name, value) => net.var(name) == Some(Value::Int((*value).into())),
         }
     }
@@ -159,6 +163,11 @@ impl Policy for Clauses {
         }
         Ok(Route::drop())
     }
+}
+
+/// Where the host is whose address is in a field.
+fn located(pkt: &PacketHandle, net: &Net, field: Field) -> Option<Location> {
+    pkt.get(field).and_then(|mac| net.locate(Mac::from_bits(mac)))
 }
 
 /// The value of a field, as tables hold it.

@@ -116,6 +116,8 @@ fn ask(question: &Question, pkt: &PacketHandle, net: &Net) -> bool {
         Question::Present(field) => pkt.present(*field, None),
         Question::Located(who) => net.locate(mac(*who, pkt)).is_some(),
         Question::LocatedAt(who, dpid) => net.locate(mac(*who, pkt)).is_some_and(|at| at.switch == *dpid),
+        Question::LocatedUp(who) => net.locate(mac(*who, pkt)).is_some_and(|at| net.is_up(at)),
+        Question::Up(at) => net.is_up(*at),
         Question::TableIs { table, key, value } => net.get(table, &operand(key, pkt)).as_ref() == Some(value),
         Question::Contains { table, key } => net.contains(table, &operand(key, pkt)),
         Question::AnyEntry { table, value } => net.entries(table).iter().any(|(_, v)| v == value),

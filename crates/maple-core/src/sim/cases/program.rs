@@ -46,6 +46,10 @@ pub enum Question {
     Located(Who),
     /// Whether a host is at this switch.
     LocatedAt(Who, Dpid),
+    /// Whether a host is at a port that is up.
+    LocatedUp(Who),
+    /// Whether a port, which may not exist, is up.
+    Up(Location),
     /// Whether a table has this value at a key.
     TableIs { table: &'static str, key: Operand, value: Value },
     /// Whether a table has a key.

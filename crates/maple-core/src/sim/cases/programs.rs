@@ -141,7 +141,7 @@ impl World {
 
     fn question(&self, random: &mut Random) -> Question {
         let (table, value) = (*random.pick(&TABLES), small(random, 3));
-        match random.below(22) {
+        match random.below(24) {
             0..11 => self.question_of_packet(random),
             11 => Question::Present(*random.pick(&FIELDS)),
             12 => Question::Located(self.who(random)),
@@ -152,6 +152,8 @@ impl World {
             17 => Question::VarIs { name: random.pick::<&str>(&VARS), value },
             18 => Question::Linked(self.dpid(random), self.dpid(random)),
             19..21 => Question::ManyEntries { table, value, least: 1 + random.below(3) as u64 },
+            21 => Question::LocatedUp(self.who(random)),
+            22 => Question::Up(self.location(random)),
             _ => {
                 let (field, mask) = (Field::InPort, Field::InPort.full_mask());
                 Question::Equals { field, value: self.value(random, field), mask }
