@@ -485,6 +485,13 @@ class Location:
     def port(self) -> int:
         """Port number."""
 
+    @property
+    def up(self) -> bool:
+        """Whether packets can pass the port now, as :meth:`Net.is_up` says. It is a dependency of the run.
+
+        :raises RuntimeError: outside of runs of the policy.
+        """
+
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __lt__(self, other: Location, /) -> bool: ...
@@ -749,6 +756,20 @@ class Net:
 
     def edge_ports(self, switch: int) -> list[int]:
         """The edge ports of a switch that are up."""
+
+    def is_up(self, place: _Place | None) -> bool:
+        """Whether packets can pass a port: its switch says that link and port are up, and Maple knows what is behind
+        it, as it does 0.3 s after the port came up. ``net.locate(mac).up`` is the same.
+
+        A host stays located at a port that goes down, and paths still lead there. A place that is ``None`` or does not
+        exist is not up, and neither is a port of a segment that Maple has shut. Ports of an unreachable switch are as
+        they were.
+
+        >>> from maple import policy, to
+        >>> @policy
+        ... def f(pkt, net):
+        ...     return to(2) if net.is_up((1, 2)) else to(3)
+        """
 
     def shortest_path(self, src: _Place | None, dst: _Place | None) -> Route:
         """The path with the fewest hops. False if there is none, if a place is ``None``, or if ``dst`` is absent: its
@@ -2346,6 +2367,9 @@ class Bench:
 
     def host(self, mac: Mac | str, switch: int, port: int, ip: Ip | str | None = None) -> None:
         """Adds or moves a host."""
+
+    def port(self, switch: int, port: int, *, up: bool) -> None:
+        """Takes an edge port down, or up again. Its hosts stay known."""
 
     def members(self, group: Ip | str, ports: list[_Place]) -> None:
         """Makes these edge ports the members of a multicast group, in place of those that were."""

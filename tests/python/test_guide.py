@@ -53,6 +53,20 @@ def test_the_balancer_gives_clients_their_server_and_hides_it(bench: Bench) -> N
     assert plain is not None and decision.route == plain.set(ipv4_src="10.0.0.100", eth_src="02:00:00:00:00:64")
 
 
+def test_packets_go_to_the_spare_while_a_port_is_down(bench: Bench) -> None:
+    spare = shown("to_the_spare_if_need_be")
+    packet = frame(eth_src=HOSTS[1], eth_dst=HOSTS[2])
+
+    def copies() -> list[tuple[tuple[int, int], bytes]]:
+        decision = bench.decide(spare, packet, switch=1, port=1)
+        assert decision.error is None, decision.error
+        return [((at.switch, at.port), sent) for at, sent in decision.copies]
+
+    assert copies() == [((2, 1), packet)]
+    bench.port(2, 1, up=False)
+    assert copies() == [((3, 1), frame(eth_src=HOSTS[1], eth_dst=HOSTS[3]))]
+
+
 def test_vlans_keep_apart(bench: Bench) -> None:
     vlans = shown("vlans")
     everyone = frame(eth_src=HOSTS[1], eth_dst="ff:ff:ff:ff:ff:ff", arp_op=1)

@@ -118,6 +118,47 @@ def test_hosts_are_found_by_hardware_and_ip_address(bench: Bench) -> None:
     ]
 
 
+def test_whether_a_port_is_up_is_a_read_of_that_port(bench: Bench) -> None:
+    found: list[bool] = []
+
+    def policy(pkt: Packet, net: Net) -> Route:
+        at = net.locate(pkt.eth_dst)
+        assert at is not None
+        found[:] = [at.up, net.is_up(at), net.is_up((2, 1)), net.is_up(None), net.is_up((9, 1)), net.is_up((2, 3))]
+        return net.shortest_path(net.locate(pkt.eth_src), at) if at.up else drop()
+
+    decision = bench.decide(policy, PATH)
+    assert decision.error is None and decision.route == hops([(1, 3), (2, 1)])
+    assert found == [True, True, True, False, False, True]
+    reads = [cell for cell in decision.reads if cell.startswith("IsUp")]
+    assert reads == [f"IsUp({switch:016x}:{port})" for switch, port in [(2, 1), (2, 3), (9, 1)]]
+    bench.port(2, 1, up=False)
+    assert bench.decide(policy, PATH).route == drop(), "the host stays located there"
+    assert found == [False, False, False, False, False, True]
+    bench.port(2, 1, up=True)
+    assert bench.decide(policy, PATH).route == decision.route
+    with pytest.raises(ValueError, match="port 3 of switch 2 is an end of a link"):
+        bench.port(2, 3, up=False)
+    with pytest.raises(ValueError, match="switch 2 has no port 7"):
+        bench.port(2, 7, up=False)
+
+
+def test_a_place_is_asked_in_runs_alone(bench: Bench) -> None:
+    with pytest.raises(RuntimeError, match=r"Location\(switch=1, port=2\).up asks the network: it is for policies"):
+        _ = Location(1, 2).up
+    kept: list[Location] = []
+
+    def policy(pkt: Packet, net: Net) -> Route:
+        kept.extend(host.location for host in net.hosts())
+        with pytest.raises(TypeError, match="a location is a pair"):
+            net.is_up("1:2")  # type: ignore[arg-type]
+        return drop()
+
+    assert bench.decide(policy, PATH).error is None
+    decision = bench.decide(lambda pkt, net: drop() if kept[0].up else flood(), PATH)
+    assert decision.route == drop() and decision.reads[-1].startswith("IsUp"), "it is asked in this run"
+
+
 def test_routes_are_values() -> None:
     assert to(1, 2) == to(2, 1) != to(1)
     assert drop() != flood()

@@ -112,6 +112,7 @@ def test_a_slice_sees_its_part_of_the_network(bench: Bench) -> None:
         seen["edge"] = net.edge_ports(1)
         seen["links"] = len(net.links())
         seen["path"] = bool(net.shortest_path((1, 1), (2, 1)))
+        seen["up"] = [net.is_up(place) for place in ((1, 1), (1, 2), (1, 3))]
         return flood()
 
     def run(tenant: Slice) -> list[tuple[int, int]]:
@@ -127,6 +128,7 @@ def test_a_slice_sees_its_part_of_the_network(bench: Bench) -> None:
         "edge": [1],
         "links": 1,
         "path": True,
+        "up": [True, False, True],
     }
     assert run(Slice(look, ports=[Location(1, 1), Location(1, 2)], hosts=[H2], links=[])) == [(1, 2)]
     assert seen["hosts"] == [H2] and seen["links"] == 0 and seen["path"] is False

@@ -225,6 +225,12 @@ impl PyNet {
         })
     }
 
+    /// Whether packets can pass a port. A host that was not found is nowhere, so it has none.
+    fn is_up(&self, place: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Some(at) = self::place(place)? else { return Ok(false) };
+        current::with_net(self.ticket, |net| net.is_up(at))
+    }
+
     /// The path with the fewest hops.
     fn shortest_path(&self, src: &Bound<'_, PyAny>, dst: &Bound<'_, PyAny>) -> PyResult<PyRoute> {
         self.path_between(src, dst, None)

@@ -120,6 +120,15 @@ impl PyLocation {
         PyLocation { switch, port }
     }
 
+    /// Whether packets can pass the port, now. A dependency of the run.
+    #[getter]
+    fn up(&self) -> PyResult<bool> {
+        let net = current::net().ok_or_else(|| {
+            PyRuntimeError::new_err(format!("{}.up asks the network: it is for policies", self.__repr__()))
+        })?;
+        Ok(net.is_up(self.location()))
+    }
+
     /// So that `switch, port = location` works.
     fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         (self.switch, self.port).into_pyobject(py)?.call_method0("__iter__")

@@ -74,7 +74,7 @@ impl Bench {
         learned.map_err(|error| PyValueError::new_err(error.to_string()))
     }
 
-    fn port(at: Location, kind: PortKind) -> Write {
+    fn up_port(at: Location, kind: PortKind) -> Write {
         Write::Port { at, info: Some(PortInfo { up: true, kind }) }
     }
 
@@ -123,7 +123,7 @@ impl Bench {
     /// Adds a switch with these edge ports.
     fn switch(&self, dpid: u64, ports: Vec<u32>) {
         let dpid = Dpid(dpid);
-        let ports = ports.into_iter().map(|port| Bench::port(Location::new(dpid, PortNo(port)), PortKind::Edge));
+        let ports = ports.into_iter().map(|port| Bench::up_port(Location::new(dpid, PortNo(port)), PortKind::Edge));
         let switch = Write::Switch { dpid, info: Some(SwitchInfo { shard: ShardId(0), version: Version::Of13 }) };
         self.write([switch].into_iter().chain(ports).collect());
     }
@@ -133,7 +133,7 @@ impl Bench {
         let (a, b) = (PyLocation::from_object(a)?, PyLocation::from_object(b)?);
         self.need_switch(a.switch)?;
         self.need_switch(b.switch)?;
-        self.write(vec![Bench::port(a, PortKind::Link(b)), Bench::port(b, PortKind::Link(a))]);
+        self.write(vec![Bench::up_port(a, PortKind::Link(b)), Bench::up_port(b, PortKind::Link(a))]);
         Ok(())
     }
 
@@ -153,6 +153,20 @@ impl Bench {
             None => {}
         }
         self.write(vec![Write::Host { mac, info: Some(info) }]);
+        Ok(())
+    }
+
+    /// Takes an edge port down, or up again.
+    #[pyo3(signature = (switch, port, *, up))]
+    fn port(&self, switch: u64, port: u32, up: bool) -> PyResult<()> {
+        let at = Location::new(Dpid(switch), PortNo(port));
+        let is_down = self.store.snapshot().port(at).is_some_and(|port| port.kind == PortKind::New);
+        if !is_down {
+            self.need_edge_port(at)?;
+        }
+        // What is behind a port that was down is found anew.
+        let kind = if up { PortKind::Edge } else { PortKind::New };
+        self.write(vec![Write::Port { at, info: Some(PortInfo { up, kind }) }]);
         Ok(())
     }
 

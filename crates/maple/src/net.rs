@@ -231,6 +231,32 @@ impl Net {
         self.0.edge_ports(switch)
     }
 
+    /// Whether packets can pass a port: its switch says that link and port are up, and Maple knows what is behind it,
+    /// as it does 0.3 s after the port came up. A host stays located at a port that goes down, and paths still lead
+    /// there. A place that is `None` or does not exist is not up, and neither is a port of a segment that Maple has shut.
+    /// Ports of an unreachable switch are as they were.
+    ///
+    /// ```
+    /// use maple::prelude::*;
+    /// use maple::testing::{Bench, tcp};
+    ///
+    /// /// To the server, or while its port is down to the spare one.
+    /// fn to_a_server(_: &Packet, net: &Net) -> Route {
+    ///     let server = Location::new(Dpid(1), PortNo(2));
+    ///     Route::to([if net.is_up(server) { PortNo(2) } else { PortNo(3) }])
+    /// }
+    ///
+    /// let bench = Bench::new().switch(1, 1..=3);
+    /// let (client, server, spare) = (bench.port(1, 1), bench.port(1, 2), bench.port(1, 3));
+    /// assert_eq!(bench.decide(&to_a_server, &tcp(1024, 80), client).exits(), [server]);
+    /// let bench = bench.set_up(server, false);
+    /// assert_eq!(bench.decide(&to_a_server, &tcp(1024, 80), client).exits(), [spare]);
+    /// ```
+    #[track_caller]
+    pub fn is_up(&self, at: impl Into<Option<Location>>) -> bool {
+        at.into().is_some_and(|at| self.0.is_up(at))
+    }
+
     /// Out of every edge port of the network except the one where the packet entered, along the spanning tree. Packets
     /// that bridges never forward go nowhere ([`Packet::is_reserved`](crate::Packet::is_reserved));
     /// [`Route::flood_reserved`] floods these too.

@@ -124,6 +124,21 @@ impl Bench {
         self.write(vec![port(a, PortKind::Link(b)), port(b, PortKind::Link(a))])
     }
 
+    /// Takes an edge port down, or up again.
+    ///
+    /// ```
+    /// let bench = maple::testing::Bench::new().switch(1, 1..=2);
+    /// let at = bench.port(1, 2);
+    /// let bench = bench.set_up(at, false);
+    /// bench.run(|_, net| assert!(!net.is_up(at)));
+    /// ```
+    #[must_use]
+    pub fn set_up(self, at: Location, up: bool) -> Bench {
+        // What is behind a port that was down is found anew.
+        let kind = if up { PortKind::Edge } else { PortKind::New };
+        self.write(vec![Write::Port { at, info: Some(PortInfo { up, kind }) }])
+    }
+
     /// Adds or moves a host.
     ///
     /// ```
