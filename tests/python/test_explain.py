@@ -9,7 +9,7 @@ import time
 
 import maple
 import pytest
-from maple import Mac, Table
+from maple import Mac, Table, drop, flood
 
 POLICY = '''
 from maple import Table, drop, flood, policy
@@ -85,6 +85,23 @@ def test_state_is_part_of_the_explanation(net, acl):
     conditions = [other["if"] for other in told.json["instead"]]
     assert any("were absent" in condition for condition in conditions), conditions
     assert "ipv4_src=10.0.0.0, for example" in conditions
+
+
+def test_a_port_that_is_down_is_part_of_the_explanation():
+    def policy(pkt, net):
+        there = net.locate(pkt.eth_dst)
+        if there is None:
+            return flood()
+        return net.shortest_path(net.locate(pkt.eth_src), there) if there.up else drop()
+
+    net = maple.emulate("linear:2", policy)
+    assert net.pingall()
+    assert "whether port s2:1 is up: yes" in str(net.explain("h1", "h2"))
+    net.s2.port(1, up=False)
+    net.run(0.1)
+    told = net.explain("h1", "h2")
+    assert told.verdict == "dropped" and "whether port s2:1 is up: no" in str(told)
+    assert "would pass if: port s2:1 were up" in str(told)
 
 
 def test_a_forwarded_packet_has_hops_rules_and_agreement(net):

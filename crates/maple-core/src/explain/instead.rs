@@ -14,7 +14,7 @@ use maple_wire::{Constraint, Field};
 use super::words::cell_text;
 use super::{Decision, Entering, Tried, Verdict};
 use crate::check::{Headers, Sample, failing, fitting};
-use crate::network::{HostInfo, Location, Mac, PortKind};
+use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::run::Asked;
 use crate::state::{Cell, CellValue, Snapshot, Value, Write};
 use crate::trace::{Cond, Source, show, text};
@@ -37,6 +37,8 @@ pub enum Change {
     State(Cell, Option<Value>),
     /// A host would be known.
     Known(Mac),
+    /// An edge port would be up, or down.
+    Up(Location, bool),
 }
 
 /// A change, and what f decides then.
@@ -213,6 +215,12 @@ fn other_values(cell: &Cell, value: &CellValue, at: Location, state: &Snapshot) 
             let write = |place| (Change::Known(*mac), Write::Host { mac: *mac, info: Some(info(place)) });
             place.into_iter().map(write).collect()
         }
+        (Cell::IsUp(port), CellValue::Exists(up)) => {
+            let (now, then) = if *up { (PortKind::Edge, PortKind::New) } else { (PortKind::New, PortKind::Edge) };
+            let is_meant = *port != at && state.port(*port).is_some_and(|info| info.kind == now);
+            let info = Some(PortInfo { up: !up, kind: then });
+            is_meant.then_some((Change::Up(*port, !up), Write::Port { at: *port, info })).into_iter().collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -249,6 +257,7 @@ impl fmt::Display for Change {
             Change::State(cell, None) => write!(f, "{} were absent", cell_text(cell)),
             Change::State(cell, Some(value)) => write!(f, "{} were {value}", cell_text(cell)),
             Change::Known(mac) => write!(f, "{mac} were a known host"),
+            Change::Up(at, up) => write!(f, "port {at} were {}", if *up { "up" } else { "down" }),
         }
     }
 }
