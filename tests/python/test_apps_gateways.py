@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from conftest import H1, H2, H3
 from maple import Ip, Policy, Table, drop, frame, tiers
+from maple._emulate import Journey
 from maple.apps import load_balancer, nat, routing
-from maple.testing import Bench, Decision
+from maple.testing import Bench, Decision, Network
 from maple.testing import frame as sample
 
 ALL = "ff:ff:ff:ff:ff:ff"
@@ -87,6 +88,53 @@ def test_a_server_that_is_down_loses_its_clients_and_no_other_does(bench: Bench)
     assert {*shares()} == {0}
     down.clear()
     assert shares() == before
+
+
+def test_a_server_whose_port_is_down_loses_its_clients_and_no_other_does(bench: Bench) -> None:
+    def servers() -> list[tuple[int, int] | None]:
+        decisions = [bench.decide(balance, request(f"10.0.0.{n}"), *PLACES[H1]) for n in range(64)]
+        assert [decision.error for decision in decisions] == [None] * 64
+        return [next((place for place, _ in out(decision)), None) for decision in decisions]
+
+    balance = web()
+    before = servers()
+    assert before == [PLACES[H2], PLACES[H3]] * 32
+    bench.port(*PLACES[H3], up=False)
+    assert {*servers()} == {PLACES[H2]}
+    bench.port(*PLACES[H2], up=False)
+    assert {*servers()} == {None}, "nobody is there"
+    bench.port(*PLACES[H3], up=True)
+    assert {*servers()} == {PLACES[H3]}
+    bench.port(*PLACES[H2], up=True)
+    assert servers() == before
+    reads = bench.decide(balance, request("10.0.0.8"), *PLACES[H1]).reads
+    assert [cell for cell in reads if cell.startswith("IsUp")] == ["IsUp(0000000000000001:2)"], "no other server's port"
+
+
+def test_a_server_that_was_not_seen_has_its_clients(bench: Bench) -> None:
+    servers = {"10.0.0.2": H2, "10.0.0.9": "00:00:00:00:00:09"}
+    decision = run(bench, tiers(load_balancer(VIP, servers), routing()), PLACES[H1], request("10.0.0.9"))
+    assert [place for place, _ in out(decision)] == [(1, 2), (2, 1)], "it is found by its answer"
+
+
+def test_a_server_is_down_with_its_switch_and_not_if_it_is_only_silent() -> None:
+    with Network("linear:3", web()) as net:
+
+        def server(client: str) -> list[str]:
+            journey: Journey = net.h1.send(request(client))
+            return journey.hosts
+
+        assert net.pingall()
+        assert [server("10.0.0.8"), server("10.0.0.9")] == [["h2"], ["h3"]]
+        net.advance(1000)
+        assert server("10.0.0.9") == ["h2", "h3"], "it was forgotten, and is looked for"
+        net.switch_down("s3")
+        assert server("10.0.0.9") == ["h2"], "no path leads there"
+        net.advance(400)
+        assert server("10.0.0.9") == ["h2"], "its switch was forgotten, and where it was is known"
+        net.switch_up("s3")
+        assert "h3" in server("10.0.0.9")
+        assert net.failures == []
 
 
 def test_the_address_answers_arp_and_ping_and_nothing_else(bench: Bench) -> None:

@@ -218,6 +218,38 @@ def test_clients_of_one_address_reach_several_servers(under, ring):
     fine(maple, ring)
 
 
+def test_clients_of_a_server_whose_port_is_down_reach_the_other_one_until_it_is_up(under, ring):
+    maple = under(
+        "from maple import tiers\nfrom maple.apps import load_balancer, routing\n"
+        f'SERVERS = {{"10.0.2.1": "{MAC["h3"]}", "10.0.3.1": "{MAC["h4"]}"}}\n'
+        'network = tiers(load_balancer("10.0.0.100", SERVERS, port=80), routing())\n'
+    )
+    ring["h1"].cmd(f"ip addr add 10.0.0.2/16 dev {ring['h1'].defaultIntf().name}")
+    port = f"{ring['s4'].name}-eth1"
+
+    def asked():
+        return [call(ring, "h1", "tcp", "10.0.0.100", 80, own) for own in ("10.0.0.1", "10.0.0.2")]
+
+    def serve(*servers):
+        """Waits for these servers, and then gets no others."""
+        wanted = [f"{servers[0]} 10.0.0.1", f"{servers[1]} 10.0.0.2"]
+        wait_for(f"{servers} to serve", lambda: asked() == wanted)
+        ring.wait_agreement(maple)
+        ring.settle()
+        assert [asked() for _ in range(5)] == [wanted] * 5
+
+    with Serving(ring, "h3", 80), Serving(ring, "h4", 80):
+        serve("h4", "h3")
+        sh("ip", "link", "set", port, "down")
+        try:
+            serve("h3", "h3")
+        finally:
+            sh("ip", "link", "set", port, "up")
+        serve("h4", "h3")
+    ring.wait_agreement(maple)
+    assert maple.count("policy_errors") == 0
+
+
 def test_inside_hosts_talk_to_the_world_under_one_address(under, ring):
     addresses = {"h1": "192.168.7.1/24", "h2": "192.168.7.2/24", "h4": "203.0.113.1/24"}
     maple = under(
