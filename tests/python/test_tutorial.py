@@ -158,8 +158,8 @@ def test_the_sessions_of_a_lesson_are_scripts_that_end_with_status_0(lesson: Pat
         assert process.returncode == 0, "".join(printed)
 
 
-def test_there_are_seven_lessons_and_the_index_lists_them() -> None:
-    assert [lesson.name[0] for lesson in LESSONS] == list("1234567")
+def test_there_are_eight_lessons_and_the_index_lists_them() -> None:
+    assert [lesson.name[0] for lesson in LESSONS] == list("12345678")
     index = (DOCS / "tutorial/index.md").read_text()
     assert all(f"({lesson.name})" in index for lesson in LESSONS)
 
