@@ -2,13 +2,14 @@
 
 use super::LabError;
 use super::spelling::nearest;
+use super::words::words;
 use crate::quantity;
 use crate::switch::QueueRates;
 use crate::time::{SECOND, Time};
 
 /// What `help` prints.
 pub const HELP: &str = "\
-h1 ping h2 [COUNT]                 echo requests, one a second
+h1 ping h2 [COUNT]                 echo requests, one a second; also h1 ping -c 3 10.0.0.2
 pingall                            every host to every other, once
 h1 iperf h2 [TIME] [RATE]          a stream of datagrams: what arrives [5s 10mbit]
 h1 move s4 [PORT]                  plugs a host in elsewhere; it announces itself
@@ -17,8 +18,8 @@ link s1 s2 loss 5% | delay 10ms | rate 10mbit|off
 port s1 3 up|down | rate 10mbit|off
 queue s1 3 1 [min 1mbit] [max 5mbit] | off
 switch s3 restart                  loses its rules and its connection
-show hosts|links|switches|queues|losses
-show rules|groups|meters [s1]
+show hosts|links|switches|queues|losses, show rules|groups|meters [s1]
+                                   the network as it is; show emulated … where the controller has an answer too
 wait 2s                            lets time pass
 not COMMAND                        fails if the command works: not h1 ping h3
 help, exit
@@ -92,12 +93,19 @@ pub enum Command {
         /// The switch.
         switch: String,
     },
-    /// Prints something.
+    /// Prints something of the network.
     Show {
         /// What.
         what: Show,
         /// Of which switch; all if `None`.
         switch: Option<String>,
+    },
+    /// Asks the controller in the same process.
+    Ask {
+        /// What, as a command of `maple`.
+        words: Vec<String>,
+        /// What is done where there is none, or that it takes one.
+        without: Box<Result<Command, String>>,
     },
     /// Time passes.
     Wait(Time),
@@ -153,11 +161,12 @@ pub enum Show {
 }
 
 /// Words that commands begin with.
-const FIRST: [&str; 9] = ["pingall", "link", "port", "queue", "switch", "show", "wait", "not", "help"];
+pub(super) const FIRST: [&str; 12] =
+    ["pingall", "link", "port", "queue", "switch", "show", "explain", "state", "wait", "not", "help", "exit"];
 /// Commands of hosts.
-const HOST: [&str; 3] = ["ping", "iperf", "move"];
+pub(super) const HOST: [&str; 3] = ["ping", "iperf", "move"];
 /// What can be shown.
-const SHOWN: [(&str, Show); 8] = [
+pub(super) const SHOWN: [(&str, Show); 8] = [
     ("hosts", Show::Hosts),
     ("links", Show::Links),
     ("switches", Show::Switches),
@@ -168,6 +177,9 @@ const SHOWN: [(&str, Show); 8] = [
     ("losses", Show::Losses),
 ];
 
+/// What is missing for a command.
+const NO_CONTROLLER: &str = "asks a controller in the same process, as `maple run POLICY --emulate TOPOLOGY` has";
+
 /// Maximum number of requests of a ping: one day.
 const MAX_COUNT: u32 = 86_400;
 
@@ -177,8 +189,8 @@ impl Command {
     /// # Errors
     /// [`LabError::Wrong`], with the command's form or what may have been meant.
     pub fn parse(line: &str) -> Result<Option<Command>, LabError> {
-        let line = line.split('#').next().unwrap_or_default();
-        let words: Vec<&str> = line.split_whitespace().collect();
+        let words = words(line).map_err(LabError::Wrong)?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let words = with_places(&words);
         if words.is_empty() { Ok(None) } else { Command::of(&words).map(Some).map_err(LabError::Wrong) }
     }
@@ -199,14 +211,13 @@ impl Command {
             ["switch", switch, "restart"] => Ok(Command::Restart { switch: (*switch).into() }),
             ["switch", ..] => Err("switch SWITCH restart, such as switch s3 restart".into()),
             ["show", rest @ ..] => Command::show(rest),
+            ["explain" | "state", ..] => Ok(Command::ask(words, Err(format!("{} {NO_CONTROLLER}", words[0])))),
             ["ping", a, b, ..] => Err(format!("the host comes first: {a} ping {b}")),
             ["iperf", a, b, ..] => Err(format!("the host comes first: {a} iperf {b}")),
             ["move", a, b, ..] => Err(format!("the host comes first: {a} move {b}")),
-            [host, "ping", to] => Ok(Command::Ping { from: (*host).into(), to: (*to).into(), count: 1 }),
-            [host, "ping", to, count] => {
-                let count = count.parse().ok().filter(|count| (1..=MAX_COUNT).contains(count));
-                let count = count.ok_or_else(|| format!("{:?} is not a count from 1 to {MAX_COUNT}", words[3]))?;
-                Ok(Command::Ping { from: (*host).into(), to: (*to).into(), count })
+            [host, "ping", to] => Command::ping(host, to, "1"),
+            [host, "ping", "-c", count, to] | [host, "ping", to, "-c", count] | [host, "ping", to, count] => {
+                Command::ping(host, to, count)
             }
             [_, "ping", ..] => Err("HOST ping HOST [COUNT], such as h1 ping h2 3".into()),
             [host, "iperf", to, rest @ ..] if rest.len() <= 2 => {
@@ -223,6 +234,16 @@ impl Command {
             [first, rest @ ..] => Err(unknown(first, rest)),
             [] => Err("a command is expected".into()),
         }
+    }
+
+    fn ping(from: &str, to: &str, count: &str) -> Result<Command, String> {
+        let number = count.parse().ok().filter(|count| (1..=MAX_COUNT).contains(count));
+        let number = number.ok_or_else(|| format!("{count:?} is not a count from 1 to {MAX_COUNT}"))?;
+        Ok(Command::Ping { from: from.into(), to: to.into(), count: number })
+    }
+
+    fn ask(words: &[&str], without: Result<Command, String>) -> Command {
+        Command::Ask { words: words.iter().map(ToString::to_string).collect(), without: Box::new(without) }
     }
 
     fn link(words: &[&str]) -> Result<Command, String> {
@@ -271,7 +292,16 @@ impl Command {
         Ok(Command::Queue { switch: (*switch).into(), port: port_number(port)?, queue, rates })
     }
 
+    /// What only the network knows is its own. A controller is asked for everything else, if there is one.
     fn show(words: &[&str]) -> Result<Command, String> {
+        match words {
+            ["emulated", rest @ ..] => Command::shown(rest),
+            ["queues" | "losses" | "meters", ..] => Command::shown(words),
+            _ => Ok(Command::ask(&[&["show"], words].concat(), Command::shown(words))),
+        }
+    }
+
+    fn shown(words: &[&str]) -> Result<Command, String> {
         let names = SHOWN.iter().map(|(name, _)| *name);
         let all = names.clone().collect::<Vec<_>>().join("|");
         let [name, rest @ ..] = words else { return Err(format!("show {all}")) };

@@ -163,7 +163,7 @@ impl Lab {
     /// # Errors
     /// [`LabError`] if one of them is not there.
     pub fn ping(&self, ground: &mut impl Ground, from: &str, to: &str, count: u32) -> Result<Pinged, LabError> {
-        self.two_hosts(from, to)?;
+        let (from, to) = self.two_hosts(from, to)?;
         let mut pinged = Pinged { from: from.into(), to: to.into(), answers: Vec::new(), resolved: true };
         for n in 0..count {
             let began = ground.with(|network| network.now())?;
@@ -249,7 +249,7 @@ impl Lab {
         duration: Time,
         rate: u64,
     ) -> Result<Streaming, LabError> {
-        self.two_hosts(from, to)?;
+        let (from, to) = self.two_hosts(from, to)?;
         if rate > MAX_RATE || duration == 0 {
             let why = if duration == 0 { "0s is no time".into() } else { format!("{} at most", rate_text(MAX_RATE)) };
             return Err(LabError::Wrong(why));
@@ -307,10 +307,10 @@ impl Lab {
         ground.with(move |network| is_known(network))
     }
 
-    fn two_hosts(&self, from: &str, to: &str) -> Result<(), LabError> {
-        self.host(from)?;
-        self.host(to)?;
-        if from == to { Err(LabError::Wrong(format!("{from} would talk to itself"))) } else { Ok(()) }
+    /// The names of two hosts.
+    fn two_hosts(&self, from: &str, to: &str) -> Result<(&str, &str), LabError> {
+        let (from, to) = (self.host(from)?, self.host(to)?);
+        if from == to { Err(LabError::Wrong(format!("{from} would talk to itself"))) } else { Ok((from, to)) }
     }
 
     fn lost_since(

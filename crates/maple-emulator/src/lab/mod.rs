@@ -5,6 +5,7 @@
 //! in simulated time. What a command finds out is a value ([`Pinged`], [`Streaming`], …) whose `Display` is what the
 //! console prints.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,13 +16,15 @@ use crate::Emulation;
 use crate::driver::EmulationError;
 use crate::network::{Network, NetworkError};
 use crate::time::{MILLISECOND, SECOND, Time};
-use crate::topology::{LinkSpec, Topology};
+use crate::topology::{HostSpec, LinkSpec, Topology};
 
 mod command;
+mod complete;
 mod measure;
 mod script;
 mod show;
 mod spelling;
+mod words;
 
 #[cfg(test)]
 mod tests;
@@ -43,6 +46,20 @@ pub trait Ground {
     /// # Errors
     /// [`LabError`] if it is no longer there, or the user asked to stop.
     fn pass(&mut self, span: Time) -> Result<(), LabError>;
+
+    /// Whether the controller in the same process can be asked this command of `maple`. `None` if there is none.
+    fn can_ask(&self, words: &[String]) -> Option<Result<(), LabError>> {
+        let _ = words;
+        None
+    }
+
+    /// Asks the controller in the same process. The answer may have been printed already.
+    ///
+    /// # Errors
+    /// [`LabError`] if it refuses, or there is none.
+    fn ask(&mut self, words: &[String]) -> Result<String, LabError> {
+        Err(LabError::Wrong(format!("there is no controller in this process to ask: {}", words.join(" "))))
+    }
 }
 
 /// Why a command failed.
@@ -162,6 +179,11 @@ impl Lab {
                 Ok(String::new())
             }
             Command::Show { what, switch } => self.show(ground, *what, switch.as_deref()),
+            Command::Ask { words, without } => match (ground.can_ask(words), &**without) {
+                (Some(can), _) => can.and_then(|()| ground.ask(words)),
+                (None, Ok(command)) => self.run(ground, command),
+                (None, Err(why)) => Err(LabError::Wrong(why.clone())),
+            },
             Command::Wait(span) => ground.pass(*span).map(|()| String::new()),
             Command::Not(command) => match self.run(ground, command) {
                 Err(LabError::Failed(text)) => Ok(text),
@@ -170,6 +192,19 @@ impl Lab {
             },
             Command::Help => Ok(HELP.trim_end().to_string()),
             Command::Exit => Err(LabError::Stopped),
+        }
+    }
+
+    /// Whether a controller that is to be asked takes the question, before anything is done.
+    fn check(&self, ground: &impl Ground, command: &Command) -> Result<(), LabError> {
+        match command {
+            Command::Not(command) => self.check(ground, command),
+            Command::Ask { words, without } => match (ground.can_ask(words), &**without) {
+                (Some(can), _) => can,
+                (None, Ok(_)) => Ok(()),
+                (None, Err(why)) => Err(LabError::Wrong(why.clone())),
+            },
+            _ => Ok(()),
         }
     }
 
@@ -208,7 +243,7 @@ impl Lab {
         switch: &str,
         port: Option<u32>,
     ) -> Result<String, LabError> {
-        self.host(host)?;
+        let host = self.host(host)?;
         let (name, dpid) = (host.to_string(), self.switch(switch)?);
         let at = ground.with(move |network| {
             let port = port.map_or_else(|| network.free_port(dpid), |port| Ok(PortNo(port)))?;
@@ -229,16 +264,22 @@ impl Lab {
         found.map(|switch| switch.dpid).ok_or_else(|| LabError::Wrong(unknown("switch", name, names())))
     }
 
-    /// That there is a host of this name.
+    /// The name of the host with this name or address.
     ///
     /// # Errors
     /// [`LabError::Wrong`], with the nearest name.
-    pub fn host(&self, name: &str) -> Result<(), LabError> {
-        let names = || self.topology.hosts.iter().map(|host| host.name.as_str());
-        if names().any(|known| known == name) {
-            return Ok(());
+    pub fn host(&self, text: &str) -> Result<&str, LabError> {
+        let hosts = &self.topology.hosts;
+        let names = || hosts.iter().map(|host| host.name.as_str());
+        if let Some(host) = hosts.iter().find(|host| host.name == text) {
+            return Ok(&host.name);
         }
-        Err(LabError::Wrong(unknown("host", name, names())))
+        let has = |host: &&HostSpec| match text.parse::<IpAddr>() {
+            Ok(ip) => ip == host.ipv4 || ip == host.ipv6,
+            Err(_) => text.eq_ignore_ascii_case(&mac_text(host.mac)),
+        };
+        let found = hosts.iter().find(has).map(|host| host.name.as_str());
+        found.ok_or_else(|| LabError::Wrong(unknown("host", text, names())))
     }
 
     /// The name of a switch.
@@ -267,6 +308,11 @@ impl Lab {
             waited += MILLISECOND;
         }
     }
+}
+
+/// A hardware address as people write it.
+fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// An error for an unknown name, with a suggestion.

@@ -50,7 +50,9 @@ pub fn run_script(
     let mut commands = Vec::new();
     for (line, text) in (1..).zip(text.lines()) {
         let wrong = |error| ScriptError::Wrong { file: file.into(), line, error };
-        commands.extend(Command::parse(text).map_err(wrong)?.map(|command| (line, text.trim(), command)));
+        let Some(command) = Command::parse(text).map_err(wrong)? else { continue };
+        lab.check(ground, &command).map_err(wrong)?;
+        commands.push((line, text.trim(), command));
     }
     for (line, text, command) in commands {
         if command == Command::Exit {

@@ -3,7 +3,7 @@
 use maple_wire::print::flow_line;
 use maple_wire::{Dpid, Port};
 
-use super::{Ground, Lab, LabError, Show};
+use super::{Ground, Lab, LabError, Show, mac_text};
 use crate::network::{Link, Network};
 use crate::quantity::{rate_text, time_text};
 use crate::switch::{GroupKind, Switch};
@@ -60,7 +60,7 @@ impl View<'_> {
             self.topology.switches.iter().map(|switch| (switch.dpid, switch.name.as_str())).collect();
         let one = |host: &crate::Host| {
             let spec = host.spec();
-            let mac = spec.mac.map(|byte| format!("{byte:02x}")).join(":");
+            let mac = mac_text(spec.mac);
             let at = format!("{}:{}", names.get(&spec.switch).unwrap_or(&"?"), spec.port);
             format!("{:<6} {at:<8} {mac} {:<15} {}", spec.name, spec.ipv4, spec.ipv6)
         };

@@ -84,6 +84,97 @@ fn a_place_is_taken_as_it_is_shown() {
 }
 
 #[test]
+fn a_host_is_called_by_its_name_or_an_address() {
+    let (lab, mut net) = flooding("linear:3,delay=1ms");
+    for line in ["h1 ping 10.0.0.3", "h1 ping fd00::3", "h1 ping 00:00:00:00:00:03", "10.0.0.1 ping h3"] {
+        assert!(say(&lab, &mut net, line).starts_with("h1 ping h3: answered in"), "{line}");
+    }
+    for line in ["h1 ping -c 3 h3", "h1 ping h3 -c 3", "h1 ping 10.0.0.3 3"] {
+        assert!(say(&lab, &mut net, line).starts_with("h1 ping h3: 3 of 3 answered"), "{line}");
+    }
+    assert!(say(&lab, &mut net, "h1 ping 10.0.0.9").contains("there is no host 10.0.0.9; there are h1 to h3"));
+    assert!(say(&lab, &mut net, "h1 ping 10.0.0.1").contains("h1 would talk to itself"));
+    assert_eq!(say(&lab, &mut net, "10.0.0.1 move s3"), "h1 is at port 3 of s3");
+}
+
+#[test]
+fn what_only_a_controller_knows_takes_one() {
+    let (lab, mut net) = flooding("linear:2");
+    for line in ["explain --from h1 --to h2", "state list", "not state list"] {
+        assert!(say(&lab, &mut net, line).contains("asks a controller in the same process"), "{line}");
+    }
+    assert_eq!(say(&lab, &mut net, "show links"), say(&lab, &mut net, "show emulated links"));
+    assert!(say(&lab, &mut net, "show emulated stats").contains("nothing called stats to show"));
+}
+
+/// A network with a controller that repeats what it is asked, and knows no `stats`.
+struct Controlled(Alone);
+
+impl Ground for Controlled {
+    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError> {
+        self.0.with(f)
+    }
+
+    fn pass(&mut self, span: Time) -> Result<(), LabError> {
+        self.0.pass(span)
+    }
+
+    fn can_ask(&self, words: &[String]) -> Option<Result<(), LabError>> {
+        let refused = words.iter().any(|word| word == "stats").then(|| LabError::Wrong("no stats".into()));
+        Some(refused.map_or(Ok(()), Err))
+    }
+
+    fn ask(&mut self, words: &[String]) -> Result<String, LabError> {
+        Ok(words.join("|"))
+    }
+}
+
+#[test]
+fn a_controller_is_asked_for_what_it_knows() {
+    let (lab, net) = flooding("linear:2");
+    let mut net = Controlled(net);
+    let mut line = |line: &str| lab.line(&mut net, line).map_err(|error| error.to_string());
+    for (typed, asked) in [
+        ("explain --from h1 --to h2", "explain|--from|h1|--to|h2"),
+        ("state set t k '[1, 2]'", "state|set|t|k|[1, 2]"),
+        ("show rules s1 --table 0", "show|rules|s1|--table|0"),
+        ("show links", "show|links"),
+    ] {
+        assert_eq!(line(typed), Ok(asked.into()));
+    }
+    assert!(line("show emulated links").is_ok_and(|told| told.starts_with("s1:2")));
+    assert_eq!(line("show queues"), Ok("none".into()));
+    assert_eq!(line("show stats"), Err("no stats".into()));
+    let file = std::env::temp_dir().join(format!("maple-lab-asks-{}.maple", std::process::id()));
+    std::fs::write(&file, "h1 ping h2\nnot show stats\n").unwrap();
+    let mut told = Vec::new();
+    let done = run_script(&lab, &mut net, file.to_str().unwrap(), &mut |line: &str| told.push(line.to_owned()));
+    assert!(told.is_empty() && matches!(done, Err(ScriptError::Wrong { line: 2, .. })), "{told:?} {done:?}");
+    std::fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn words_are_completed_by_their_place() {
+    let (lab, _) = flooding("linear:2");
+    let after = |words: &str| lab.completions(&words.split_whitespace().collect::<Vec<_>>()).join(" ");
+    assert!(after("").starts_with("h1 h2 pingall link"));
+    for (words, next) in [
+        ("h1", "ping iperf move"),
+        ("not h1 ping", "h1 h2"),
+        ("h1 move", "s1 s2"),
+        ("link s1", "s1 s2"),
+        ("link s1 s2", "up down loss delay rate"),
+        ("switch s1", "restart"),
+        ("show rules", "s1 s2"),
+        ("explain --from", "h1 h2 s1 s2"),
+        ("pingall", ""),
+        ("nobody", ""),
+    ] {
+        assert_eq!(after(words), next, "{words}");
+    }
+}
+
+#[test]
 fn what_arrives_of_a_stream_is_what_the_path_lets_through() {
     let (lab, mut net) = flooding("linear:2");
     let streamed = lab.iperf(&mut net, "h1", "h2", 2 * SECOND, 10_000_000).unwrap();
