@@ -260,7 +260,7 @@ def test_a_failing_policy_is_reported_once_and_stops_nothing(tmp_path: Path) -> 
     ("answer", "message"),
     [
         ('net.path((1, 1), (2, 1), weight="secrue")', 'net.path(weight="secrue"): links have no costs of this name; '),
-        ("to(77)", ":5: hop 0000000000000001:77: there is no such port; switch 0000000000000001 has the ports "),
+        ("to(77)", ":5: hop s1:77: there is no such port; switch s1 has the ports "),
     ],
 )
 def test_a_policy_that_fails_on_every_packet_is_a_failure(tmp_path: Path, answer: str, message: str) -> None:

@@ -1,4 +1,4 @@
-//! Names of switches and hosts, from the configuration. People read and write names; programs read ids.
+//! Names of switches and hosts, from the configuration or an emulated network. People read and write names; programs read ids.
 //!
 //! Messages are written with ids, wherever they come from, also those of policies. [`Names::in_text`] puts the names
 //! into the finished text, so that no message can be forgotten. What programs read (JSON) keeps its ids.
@@ -57,12 +57,16 @@ impl Names {
             return Err("another switch or host has this name".into());
         }
         let before = match of {
-            Named::Switch(dpid) => self.switches.insert(dpid, name.to_owned()),
-            Named::Host(mac) => self.hosts.insert(mac, name.to_owned()),
+            Named::Switch(dpid) => self.of_switch(dpid),
+            Named::Host(mac) => self.of_host(mac),
         };
         if let Some(before) = before {
             return Err(format!("{before:?} has the same id"));
         }
+        match of {
+            Named::Switch(dpid) => self.switches.insert(dpid, name.to_owned()),
+            Named::Host(mac) => self.hosts.insert(mac, name.to_owned()),
+        };
         self.by_name.insert(name.to_owned(), of);
         Ok(())
     }
@@ -86,7 +90,7 @@ impl Names {
             Some(Named::Switch(dpid)) => Ok(*dpid),
             Some(Named::Host(_)) => Err(format!("{text:?} is a host, not a switch")),
             None => text.parse().map_err(|_| {
-                format!("{text:?} is no switch: neither a name of the configuration nor a datapath id (hex digits, such as 1 or 1f)")
+                format!("{text:?} is no switch: neither a name nor a datapath id (hex digits, such as 1 or 1f)")
             }),
         }
     }
@@ -99,9 +103,7 @@ impl Names {
         match self.by_name.get(text) {
             Some(Named::Host(mac)) => Ok(*mac),
             Some(Named::Switch(_)) => Err(format!("{text:?} is a switch, not a host")),
-            None => text.parse().map_err(|_| {
-                format!("{text:?} is no host: neither a name of the configuration nor a hardware address")
-            }),
+            None => text.parse().map_err(|_| format!("{text:?} is no host: neither a name nor a hardware address")),
         }
     }
 
@@ -297,6 +299,7 @@ mod tests {
         assert!(
             names.add("core", Named::Switch(Dpid(1))).is_err_and(|error| error.contains("\"core1\" has the same id"))
         );
+        assert_eq!((names.of_switch(Dpid(1)), names.switch("core").is_err()), (Some("core1"), true), "nothing changed");
         assert_eq!(names.add("c1", Named::Switch(Dpid(0xc1))), Ok(()));
     }
 

@@ -281,7 +281,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             "{\"show\":{\"rules\":\"zz\"}}".to_owned(),
             "show.rules",
-            "\"zz\" is no switch: neither a name of the configuration nor a datapath id (hex digits, such as 1 or 1f)",
+            "\"zz\" is no switch: neither a name nor a datapath id (hex digits, such as 1 or 1f)",
         ),
         ("{\"show\":{\"rules\":\"9\"}}".to_owned(), "show.rules", "switch 0000000000000009 is not connected"),
         (
@@ -292,7 +292,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         (
             "{\"invalidate\":{\"host\":\"x\"}}".to_owned(),
             "invalidate.host",
-            "\"x\" is no host: neither a name of the configuration nor a hardware address",
+            "\"x\" is no host: neither a name nor a hardware address",
         ),
         ("{\"state\":{\"set\":{\"value\":1}}}".to_owned(), "state.set", "state.set: lacks \"place\""),
         (

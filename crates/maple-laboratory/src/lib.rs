@@ -30,7 +30,7 @@ use world::ended;
 
 pub use costs::costs_of;
 pub use decisions::{Asked, Decisions, TestKey};
-pub use world::{Copy, Journey, LaboratoryOptions, World, is_known};
+pub use world::{Copy, Journey, LaboratoryOptions, World, is_known, with_names_of};
 
 /// A policy and a network. Dropping it ends both.
 pub struct Laboratory {

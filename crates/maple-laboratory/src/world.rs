@@ -108,7 +108,7 @@ impl World {
         };
         let simulation = Simulation::new(&setting).map_err(|error| LabError::Failed(error.to_string()))?;
         let dpids = network.dpids().collect();
-        let names = names_of(&options.topology);
+        let names = with_names_of(&options.topology, Names::new());
         Ok(World { network, simulation, lines: BTreeMap::new(), dpids, snoop, names })
     }
 
@@ -414,9 +414,8 @@ pub fn is_known(state: &Snapshot, topology: &Topology) -> bool {
             .all(|end| matches!(kind(end), Some(PortKind::Link(_))))
 }
 
-/// The names of a network's switches and hosts.
-fn names_of(topology: &Topology) -> Names {
-    let mut names = Names::new();
+/// These names, and those of an emulated network for what has none among them.
+pub fn with_names_of(topology: &Topology, mut names: Names) -> Names {
     let hosts = topology.hosts.iter().map(|host| (&host.name, Named::Host(Mac(host.mac))));
     let switches = topology.switches.iter().map(|switch| (&switch.name, Named::Switch(switch.dpid)));
     for (name, of) in hosts.chain(switches) {

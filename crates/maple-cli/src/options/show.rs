@@ -64,7 +64,7 @@ pub enum ShowWhat {
         #[arg(long)]
         watch: bool,
     },
-    /// The names that the configuration gives to switches and hosts
+    /// The names of switches and hosts: those of the configuration, and of an emulated network
     Names,
     /// The links between switches
     Links,

@@ -26,7 +26,7 @@ use maple_controller::takeover::{Successor, Takeover};
 use maple_controller::{Controller, ControllerOptions, Handle, priority};
 use maple_core::state::{Writer, Written};
 use maple_emulator::Topology;
-use maple_laboratory::costs_of;
+use maple_laboratory::{costs_of, with_names_of};
 
 use crate::declared::{Network, Place};
 use crate::options::{RunArgs, RunOptions, control_of_controller};
@@ -151,6 +151,9 @@ pub fn with(
     let servers = options.dhcp_servers()?;
     loaded.snooping = loaded.snooping.with(&options.snoop, &servers, options.querier).or_usage_error()?;
     let mut chosen = chosen(&options, loaded)?;
+    if let Some(topology) = &topology {
+        chosen.names = Arc::new(with_names_of(topology, options.network.names.clone()));
+    }
     let (policy, track_hosts) = (Arc::clone(&chosen.policy), chosen.engine.track_hosts);
     chosen.record = recorded(&options, reloading.as_ref())?;
     let reconfiguring =

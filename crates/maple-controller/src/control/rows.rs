@@ -4,8 +4,8 @@
 //! configuration. It takes the type that the place was declared with; without a declared type it is JSON if it parses,
 //! and otherwise text.
 
-use maple_core::network::split_place;
-use maple_core::state::{Name, Store, Value as Stored, Write};
+use maple_core::network::{HostInfo, split_place};
+use maple_core::state::{Name, Snapshot, Store, Value as Stored, Write};
 use serde_json::{Value, json};
 
 use crate::names::Names;
@@ -48,58 +48,92 @@ impl Row {
 /// Decodes a key. It takes the table's declared type. In a table without a declared type, text becomes an address if
 /// the table's other keys are addresses.
 pub(super) fn key_of(store: &Store, names: &Names, table: &str, key: &Value) -> Result<Stored, String> {
+    let ids = |text: &str| ids_of(names, &store.snapshot(), text);
     if let Some(types) = store.snapshot().types(table) {
         let table = table.into();
-        return typed(key, names, |key| types.key(&table, key).map_err(|error| error.to_string()));
+        return typed(key, &ids, |key| types.key(&table, key).map_err(|error| error.to_string()));
     }
-    let plain = untyped(key)?;
-    let Stored::Str(text) = &plain else { return Ok(plain) };
-    let address = match store.example_key(table) {
-        Some(Stored::Mac(_)) => text.parse().ok().map(Stored::Mac),
-        Some(Stored::Ipv4(_)) => text.parse().ok().map(Stored::Ipv4),
-        Some(Stored::Ipv6(_)) => text.parse().ok().map(Stored::Ipv6),
-        Some(Stored::Switch(_)) => parse_dpid(text).ok().map(Stored::Switch),
-        Some(Stored::Location(_)) => names.location(text).ok().map(Stored::Location),
-        _ => None,
-    };
+    let plain = untyped(key, names)?;
+    let (Stored::Str(text), Some(example)) = (&plain, store.example_key(table)) else { return Ok(plain) };
+    let named = || only(ids(text).iter().filter_map(|id| like(&example, id))).ok();
+    let address = like(&example, text).or_else(named);
     Ok(address.unwrap_or(plain))
+}
+
+/// An address of the same kind as an example.
+fn like(example: &Stored, text: &str) -> Option<Stored> {
+    match example {
+        Stored::Mac(_) => text.parse().ok().map(Stored::Mac),
+        Stored::Ipv4(_) => text.parse().ok().map(Stored::Ipv4),
+        Stored::Ipv6(_) => text.parse().ok().map(Stored::Ipv6),
+        Stored::Switch(_) => parse_dpid(text).ok().map(Stored::Switch),
+        Stored::Location(_) => text.parse().ok().map(Stored::Location),
+        _ => None,
+    }
 }
 
 /// Decodes a value of a table.
 pub(super) fn value_of(store: &Store, names: &Names, table: &Name, value: &Value) -> Result<Stored, String> {
-    match store.snapshot().types(table) {
-        Some(types) => typed(value, names, |value| types.value(table, value).map_err(|error| error.to_string())),
-        None => untyped(value),
+    let state = store.snapshot();
+    let ids = |text: &str| ids_of(names, &state, text);
+    match state.types(table) {
+        Some(types) => typed(value, &ids, |value| types.value(table, value).map_err(|error| error.to_string())),
+        None => untyped(value, names),
     }
 }
 
 /// Decodes a value of a variable.
 pub(super) fn var_of(store: &Store, names: &Names, name: &Name, value: &Value) -> Result<Stored, String> {
     let state = store.snapshot();
-    typed(value, names, |value| state.normal_var(name, value.clone()).map_err(|error| error.to_string()))
+    let ids = |text: &str| ids_of(names, &state, text);
+    typed(value, &ids, |value| state.normal_var(name, value.clone()).map_err(|error| error.to_string()))
 }
 
 /// Decodes a value of a declared type. A word is parsed as JSON if the result has that type; otherwise it is text. What is
 /// no such value may be a name of one.
 fn typed(
     value: &Value,
-    names: &Names,
+    ids: &dyn Fn(&str) -> Vec<String>,
     normalise: impl Fn(&Stored) -> Result<Stored, String>,
 ) -> Result<Stored, String> {
+    let text = word(value).or(value.as_str());
     let plain = match word(value) {
         None => normalise(&from_json(value)?),
         Some(text) => {
-            let as_json = untyped(value).and_then(|value| normalise(&value));
+            let as_json = untyped(value, &Names::new()).and_then(|value| normalise(&value));
             as_json.or_else(|error| normalise(&Stored::from(text)).map_err(|_| error))
         }
     };
-    let id = || names.id_of(word(value).or(value.as_str())?);
-    plain.or_else(|error| id().and_then(|id| normalise(&Stored::from(id.as_str())).ok()).ok_or(error))
+    plain.or_else(|error| {
+        let ids = text.map(ids).unwrap_or_default();
+        let named = ids.iter().filter_map(|id| normalise(&Stored::from(id.as_str())).ok());
+        only(named).map_err(|several| several.unwrap_or(error))
+    })
+}
+
+/// The only value. An error names several ones.
+fn only(values: impl Iterator<Item = Stored>) -> Result<Stored, Option<String>> {
+    let mut values: Vec<Stored> = values.collect();
+    match (values.pop(), values.as_slice()) {
+        (Some(one), []) => Ok(one),
+        (None, _) => Err(None),
+        (Some(last), others) => {
+            let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+            Err(Some(format!("this has more than one address: {} and {last}", others.join(", "))))
+        }
+    }
+}
+
+/// The ids of what has this name, as text: of a host its hardware address, and the IP addresses that it is known to have.
+fn ids_of(names: &Names, state: &Snapshot, text: &str) -> Vec<String> {
+    let info = names.host(text).ok().and_then(|mac| state.host(mac));
+    let addresses = info.into_iter().flat_map(HostInfo::addresses).map(|ip| ip.to_string());
+    names.id_of(text).into_iter().chain(addresses).collect()
 }
 
 /// Decodes a value without a declared type.
-fn untyped(value: &Value) -> Result<Stored, String> {
-    from_json(&word(value).map_or_else(|| value.clone(), interpret))
+fn untyped(value: &Value, names: &Names) -> Result<Stored, String> {
+    from_json(&word(value).map_or_else(|| value.clone(), |word| interpret(word, names)))
 }
 
 /// The word of a command line, if the value is one.
@@ -108,20 +142,28 @@ fn word(value: &Value) -> Option<&str> {
 }
 
 /// Interprets a word without a declared type.
-fn interpret(word: &str) -> Value {
+fn interpret(word: &str, names: &Names) -> Value {
     for kind in ["mac", "ip", "switch"] {
         if let Some(rest) = word.strip_prefix(kind).and_then(|rest| rest.strip_prefix(':')) {
-            return json!({ kind: rest });
+            let id = names.id_of(rest).filter(|_| kind != "ip");
+            return json!({ kind: id.as_deref().unwrap_or(rest) });
         }
     }
     if let Some((switch, port)) = word.strip_prefix("location:").and_then(split_place) {
-        return json!({ "location": [switch, port.0] });
+        let id = names.id_of(switch);
+        return json!({ "location": [id.as_deref().unwrap_or(switch), port.0] });
     }
     serde_json::from_str(word).unwrap_or_else(|_| Value::from(word))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    use maple_core::network::{Location, Mac};
+    use maple_wire::{Dpid, PortNo};
+
     use super::*;
     use crate::names::Named;
 
@@ -139,39 +181,91 @@ mod tests {
             ("location:1:LOCAL", json!({ "location": ["1", 0xffff_fffe_u32] })),
             ("[1,2]", json!([1, 2])),
         ] {
-            assert_eq!(interpret(word), expected, "{word}");
+            assert_eq!(interpret(word, &Names::new()), expected, "{word}");
         }
     }
 
     #[test]
     fn a_word_takes_the_type_of_its_place() {
+        let no_ids = |_: &str| Vec::new();
         let as_text = |value: &Stored| match value {
             Stored::Str(_) => Ok(value.clone()),
             other => Err(format!("{other} is no text")),
         };
-        assert_eq!(typed(&json!({ "word": "80" }), &Names::new(), as_text), Ok(Stored::from("80")));
-        assert_eq!(typed(&json!(80), &Names::new(), as_text), Err("80 is no text".to_owned()));
+        assert_eq!(typed(&json!({ "word": "80" }), &no_ids, as_text), Ok(Stored::from("80")));
+        assert_eq!(typed(&json!(80), &no_ids, as_text), Err("80 is no text".to_owned()));
         let refuse = |value: &Stored| Err(format!("{value} is wrong"));
-        assert_eq!(typed(&json!({ "word": "80" }), &Names::new(), refuse), Err("80 is wrong".to_owned()));
+        assert_eq!(typed(&json!({ "word": "80" }), &no_ids, refuse), Err("80 is wrong".to_owned()));
+    }
+
+    /// A network in which host alice has addresses, and a table of each type.
+    fn network() -> (Arc<Store>, Names) {
+        let mut names = Names::new();
+        names.add("alice", Named::Host(Mac([0, 0, 0, 0, 0, 1]))).expect("a name");
+        names.add("core1", Named::Switch(Dpid(0x1f))).expect("a name");
+        let store = Store::new();
+        let info = HostInfo {
+            ipv4: [[10, 0, 0, 1].into()].into_iter().collect(),
+            ipv6: ["fd00::1".parse().expect("an address")].into_iter().collect(),
+            location: Location::new(Dpid(0x1f), PortNo(1)),
+        };
+        store.update(|_| vec![Write::Host { mac: Mac([0, 0, 0, 0, 0, 1]), info: Some(info) }]);
+        (store, names)
     }
 
     #[test]
     fn a_name_is_the_id_of_what_it_names_where_an_id_is_wanted() {
-        let mut names = Names::new();
-        let mac = maple_core::Mac([0, 0, 0, 0, 0, 1]);
-        names.add("alice", Named::Host(mac)).expect("a name");
-        let as_mac = |value: &Stored| match value {
-            Stored::Str(text) => text.parse().map(Stored::Mac).map_err(|error| format!("{error}")),
-            other => Err(format!("{other} is no address")),
+        let (store, names) = network();
+        let state = store.snapshot();
+        let ids = |text: &str| ids_of(&names, &state, text);
+        let like = |example: Stored| {
+            move |value: &Stored| match value {
+                Stored::Str(text) => super::like(&example, text).ok_or_else(|| format!("{text} is something else")),
+                other => Err(format!("{other} is no address")),
+            }
         };
+        let mac = Stored::Mac(Mac([0, 0, 0, 0, 0, 1]));
         for value in [json!({ "word": "alice" }), json!("alice")] {
-            assert_eq!(typed(&value, &names, as_mac), Ok(Stored::Mac(mac)));
+            assert_eq!(typed(&value, &ids, like(mac.clone())), Ok(mac.clone()));
         }
-        assert_eq!(
-            typed(&json!("alice"), &names, |value| Ok(value.clone())),
-            Ok(Stored::from("alice")),
-            "of a table of text"
-        );
-        assert!(typed(&json!("bob"), &names, as_mac).is_err());
+        let (ipv4, ipv6) = (Stored::Ipv4([10, 0, 0, 1].into()), Stored::Ipv6("fd00::1".parse().expect("an address")));
+        assert_eq!(typed(&json!("alice"), &ids, like(ipv4.clone())), Ok(ipv4));
+        assert_eq!(typed(&json!("alice"), &ids, like(ipv6.clone())), Ok(ipv6));
+        let switch = Stored::Switch(Dpid(0x1f));
+        assert_eq!(typed(&json!("core1"), &ids, like(switch.clone())), Ok(switch));
+        let at = Stored::Location(Location::new(Dpid(0x1f), PortNo(3)));
+        assert_eq!(typed(&json!("core1:3"), &ids, like(at.clone())), Ok(at));
+        assert_eq!(typed(&json!("alice"), &ids, |value| Ok(value.clone())), Ok(Stored::from("alice")), "in a text");
+        assert!(typed(&json!("bob"), &ids, like(mac)).is_err());
+        let any = |value: &Stored| {
+            let ip = if let Stored::Str(text) = value { text.parse().ok() } else { None };
+            match ip.ok_or("no address")? {
+                IpAddr::V4(ip) => Ok(Stored::Ipv4(ip)),
+                IpAddr::V6(ip) => Ok(Stored::Ipv6(ip)),
+            }
+        };
+        let error = typed(&json!("alice"), &ids, any).expect_err("it has two");
+        assert_eq!(error, "this has more than one address: 10.0.0.1 and fd00::1");
+    }
+
+    #[test]
+    fn a_name_is_an_id_also_where_no_type_is_declared() {
+        let (store, names) = network();
+        let key = |table: &str, text: &str| key_of(&store, &names, table, &json!({ "word": text }));
+        assert_eq!(key("first", "mac:alice"), Ok(Stored::Mac(Mac([0, 0, 0, 0, 0, 1]))));
+        assert_eq!(key("first", "switch:core1"), Ok(Stored::Switch(Dpid(0x1f))));
+        assert_eq!(key("first", "location:core1:3"), Ok(Stored::Location(Location::new(Dpid(0x1f), PortNo(3)))));
+        assert_eq!(key("first", "alice"), Ok(Stored::from("alice")));
+        for (table, text, example) in [
+            ("macs", "alice", Stored::Mac(Mac([0, 0, 0, 0, 0, 1]))),
+            ("ips", "alice", Stored::Ipv4([10, 0, 0, 1].into())),
+            ("switches", "core1", Stored::Switch(Dpid(0x1f))),
+            ("places", "core1:3", Stored::Location(Location::new(Dpid(0x1f), PortNo(3)))),
+        ] {
+            let row = Write::Table { table: table.into(), key: example.clone(), value: Some(Stored::Bool(true)) };
+            store.update(|_| vec![row]);
+            assert_eq!(key(table, text), Ok(example));
+            assert_eq!(key(table, "bob"), Ok(Stored::from("bob")));
+        }
     }
 }
