@@ -12,13 +12,13 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use maple_controller::control::explain::{Explain, ExplainRequest, ExplainRule, to_text};
-use maple_controller::control::socket::{Live, Request, ask};
+use maple_controller::control::socket::{Live, Reach, Request, ask};
 use maple_controller::names::Names;
 use maple_core::policy::Policy;
 use serde_json::Value;
 
 use crate::decode::ethernet_frames;
-use crate::options::default_control;
+use crate::options::asked;
 use crate::policy::PolicyLoader;
 use crate::replay::Again;
 use crate::show::{hint, names};
@@ -93,17 +93,27 @@ pub fn main(args: &ExplainArgs, loader: Option<&dyn PolicyLoader>, own: Option<A
         let again = Again { until: args.at.as_deref(), limit: recorded::TIME_LIMIT, loader, own };
         return args.of_recording(folder, &again);
     }
-    let control = args.control.clone().unwrap_or_else(default_control);
+    ask_controller(args, None)
+}
+
+/// Asks a controller and prints the answer. `own`: that of this process, if it is to be asked.
+pub fn ask_controller(args: &ExplainArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
+    if own.is_some() && (args.recording.is_some() || args.pcap.as_deref() == Some(Path::new("-"))) {
+        bail!(
+            "a console asks its own network: `maple explain` in another terminal reads recordings and standard input"
+        );
+    }
+    let controller = &*asked(args.control.clone(), own);
     if args.dropped {
-        return dropped::main(&control, args.minutes, args.json);
+        return dropped::main(controller, args.minutes, args.json);
     }
     if let (true, Some(from)) = (args.live, &args.from) {
         let question = Live { from: from.clone(), to: args.to.clone(), fields: fields(&args.fields)? };
-        return live::main(&control, question, args.json);
+        return live::main(controller, question, args.json);
     }
     let questions = args.questions()?;
-    let names = names(&control);
-    let answer = |question: &ExplainRequest| ask(&control, &Request::Explain(question.clone())).map_err(hint);
+    let names = names(controller);
+    let answer = |question: &ExplainRequest| ask(controller, &Request::Explain(question.clone())).map_err(hint);
     args.print(questions.iter().map(answer), &names)
 }
 

@@ -7,27 +7,28 @@ mod topology;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use maple_controller::control::socket::{AskError, PROTOCOL, Request, Show, ask};
+use maple_controller::control::socket::{AskError, PROTOCOL, Reach, Request, Show, ask};
 use maple_controller::names::Names;
 use maple_controller::timestamp;
 use serde_json::Value;
 
-use crate::options::{ShowArgs, ShowWhat, default_control};
+use crate::options::{ShowArgs, ShowWhat, asked};
 use counters::Counters;
 
-/// Prints the answer.
-pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
-    let control = args.control.unwrap_or_else(default_control);
+/// Prints the answer. `own`: the controller of this process, if it is to be asked.
+pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
+    let controller = &*asked(args.control, own);
     let what = match &args.what {
-        ShowWhat::Topology { watch } => return topology::main(&control, *watch, args.json),
+        ShowWhat::Topology { watch } => return topology::main(controller, *watch, args.json),
         ShowWhat::Rules { switch, .. } => Show::Rules(switch.clone()),
         ShowWhat::Tables { switch } => Show::Tables(switch.clone()),
-        ShowWhat::Ports { switch, watch } => return Counters::Ports(switch.clone()).show(&control, *watch, args.json),
+        ShowWhat::Ports { switch, watch } => {
+            return Counters::Ports(switch.clone()).show(controller, *watch, args.json);
+        }
         ShowWhat::Flows { switch, top, watch } => {
-            return Counters::Flows(switch.clone(), *top as usize).show(&control, *watch, args.json);
+            return Counters::Flows(switch.clone(), *top as usize).show(controller, *watch, args.json);
         }
         ShowWhat::Switches => Show::Switches,
         ShowWhat::Names => Show::Names,
@@ -39,14 +40,18 @@ pub fn main(args: ShowArgs) -> anyhow::Result<u8> {
         ShowWhat::Stats => Show::Stats,
         ShowWhat::Errors => Show::Errors,
         ShowWhat::Version => Show::Version,
-        ShowWhat::Log { follow: true } => return log::follow(&control, args.json),
+        ShowWhat::Log { follow: true } => return log::follow(controller, args.json),
         ShowWhat::Log { follow: false } => Show::Log(false),
     };
-    let mut answer = ask(&control, &Request::Show(what.clone())).map_err(hint)?;
-    let names = names(&control);
+    let mut answer = ask(controller, &Request::Show(what.clone())).map_err(hint)?;
+    let names = names(controller);
     let text = match &args.what {
         ShowWhat::Rules { switch, table, host, line, all } => {
-            let wanted = rules::Wanted::new(&names, *table, host.as_deref(), line.as_deref())?;
+            let hosts = match host {
+                Some(_) => ask(controller, &Request::Show(Show::Hosts)).map_err(hint)?,
+                None => Value::Null,
+            };
+            let wanted = rules::Wanted::new((&names, &hosts), *table, host.as_deref(), line.as_deref())?;
             wanted.choose(&mut answer);
             if args.json {
                 pretty(&answer)?
@@ -158,8 +163,8 @@ fn named(all: &Value, id: &str) -> String {
 }
 
 /// The names that a controller has. An older one has none.
-pub fn names(control: &Path) -> Names {
-    ask(control, &Request::Show(Show::Names)).map(|answer| Names::from_json(&answer)).unwrap_or_default()
+pub fn names(controller: &(impl Reach + ?Sized)) -> Names {
+    ask(controller, &Request::Show(Show::Names)).map(|answer| Names::from_json(&answer)).unwrap_or_default()
 }
 
 fn host(host: &Value, names: &Names) -> String {

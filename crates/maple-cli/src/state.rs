@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, Subcommand};
 use maple_controller::control::explain::written;
-use maple_controller::control::socket::{Place, Request, SCHEMA, StateRequest, ask, follow};
+use maple_controller::control::socket::{Place, Reach, Request, SCHEMA, StateRequest, ask, follow};
 use serde_json::{Value, json};
 
-use crate::options::default_control;
+use crate::options::asked;
 use crate::show::hint;
 use maple_wire::counted;
 
@@ -84,36 +84,36 @@ struct Where {
     var: bool,
 }
 
-/// Runs the command and prints the answer.
-pub fn main(args: StateArgs) -> anyhow::Result<u8> {
-    let path = args.control.unwrap_or_else(default_control);
+/// Runs the command and prints the answer. `own`: the controller of this process, if it is to be asked.
+pub fn main(args: StateArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
+    let controller = &*asked(args.control, own);
     let answer = match args.command {
         StateCommand::Get { place, who: false } => {
-            ask(&path, &Request::State(StateRequest::Get(place.place()?))).map_err(hint)?
+            ask(controller, &Request::State(StateRequest::Get(place.place()?))).map_err(hint)?
         }
         StateCommand::Get { place, who: true } => {
-            let answer = ask(&path, &Request::State(StateRequest::Written(place.place()?))).map_err(hint)?;
+            let answer = ask(controller, &Request::State(StateRequest::Written(place.place()?))).map_err(hint)?;
             std::io::stdout().write_all(with_writers(&answer).as_bytes())?;
             return Ok(0);
         }
         StateCommand::Set { place, value, settled, create } => {
             let (place, value) = place.with_value(value)?;
-            ask(&path, &Request::State(StateRequest::Set { place, value, settled, create })).map_err(hint)?;
+            ask(controller, &Request::State(StateRequest::Set { place, value, settled, create })).map_err(hint)?;
             return Ok(0);
         }
-        StateCommand::Load(args) => return load::main(&path, &args),
+        StateCommand::Load(args) => return load::main(controller, &args),
         StateCommand::Delete { place, settled } => {
-            ask(&path, &Request::State(StateRequest::Delete { place: place.place()?, settled })).map_err(hint)?;
+            ask(controller, &Request::State(StateRequest::Delete { place: place.place()?, settled })).map_err(hint)?;
             return Ok(0);
         }
         StateCommand::List { who } => {
-            let items = ask(&path, &Request::State(StateRequest::List)).map_err(hint)?;
+            let items = ask(controller, &Request::State(StateRequest::List)).map_err(hint)?;
             std::io::stdout().write_all(listed(&items, who).as_bytes())?;
             return Ok(0);
         }
         StateCommand::Watch(place) => {
             let mut printed = Ok(());
-            follow(&path, &Request::State(StateRequest::Watch(place.place()?)), |value| {
+            follow(controller, &Request::State(StateRequest::Watch(place.place()?)), |value| {
                 printed = print(&value);
                 printed.is_ok()
             })

@@ -1,9 +1,8 @@
 //! `maple explain --dropped`: a table of what was dropped lately, by source line and host.
 
 use std::io::Write as _;
-use std::path::Path;
 
-use maple_controller::control::socket::{Request, Show, ask};
+use maple_controller::control::socket::{Reach, Request, Show, ask};
 use maple_controller::names::Names;
 use serde_json::Value;
 
@@ -11,11 +10,11 @@ use crate::show::{hint, names};
 use maple_wire::counted;
 
 /// Asks for the drops of this many minutes, and prints them.
-pub fn main(control: &Path, minutes: u64, as_json: bool) -> anyhow::Result<u8> {
-    let answer = ask(control, &Request::Show(Show::Dropped(minutes))).map_err(hint)?;
+pub fn main(controller: &dyn Reach, minutes: u64, as_json: bool) -> anyhow::Result<u8> {
+    let answer = ask(controller, &Request::Show(Show::Dropped(minutes))).map_err(hint)?;
     let text = match as_json {
         true => format!("{}\n", serde_json::to_string_pretty(&answer)?),
-        false => table(&answer, minutes, &names(control)),
+        false => table(&answer, minutes, &names(controller)),
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(0)

@@ -1,11 +1,10 @@
 //! `maple explain --live`: prints real packets of one kind as they enter the network.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use anyhow::bail;
-use maple_controller::control::socket::{AskError, Live, Request, Show, follow};
+use maple_controller::control::socket::{AskError, Live, Reach, Request, Show, follow};
 use maple_controller::names::Names;
 use serde_json::Value;
 
@@ -13,8 +12,8 @@ use crate::show::{hint, location, names};
 use maple_controller::timestamp;
 
 /// Prints packets until the controller ends, or says that they can't be watched.
-pub fn main(control: &Path, question: Live, as_json: bool) -> anyhow::Result<u8> {
-    let names = names(control);
+pub fn main(controller: &dyn Reach, question: Live, as_json: bool) -> anyhow::Result<u8> {
+    let names = names(controller);
     let (mut written, mut refused) = (Ok(()), None);
     let print = |news: Value| {
         if news["news"] == "refused" {
@@ -25,7 +24,7 @@ pub fn main(control: &Path, question: Live, as_json: bool) -> anyhow::Result<u8>
         written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         written.is_ok() && refused.is_none()
     };
-    match follow(control, &Request::Show(Show::Live(question)), print) {
+    match follow(controller, &Request::Show(Show::Live(question)), print) {
         Ok(()) | Err(AskError::Closed) => {}
         Err(error) => return Err(hint(error)),
     }

@@ -9,6 +9,7 @@ mod show;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
+use maple_controller::control::socket::Reach;
 
 pub use emulate::{EmulateArgs, EmulationArgs};
 pub use load::{LoadArgs, LoadMode};
@@ -22,6 +23,15 @@ use crate::service;
 /// the system runs.
 pub fn default_control() -> PathBuf {
     own_control().unwrap_or_else(maple_controller::control::socket::find)
+}
+
+/// The controller that a command asks: at the socket that is given, or this process's own, or one that is found.
+pub fn asked(given: Option<PathBuf>, own: Option<&dyn Reach>) -> Box<dyn Reach + '_> {
+    match (given, own) {
+        (Some(path), _) => Box::new(path),
+        (None, Some(own)) => Box::new(own),
+        (None, None) => Box::new(default_control()),
+    }
 }
 
 /// Where a controller makes its control socket: `$MAPLE_CONTROL`, or in the folder that the service manager gives, or in

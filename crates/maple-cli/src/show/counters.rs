@@ -6,10 +6,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use maple_controller::control::socket::{Request, Show, ask};
+use maple_controller::control::socket::{Reach, Request, Show, ask};
 use serde_json::Value;
 
 use super::{hint, items, plain};
@@ -27,17 +26,20 @@ pub enum Counters {
 
 impl Counters {
     /// Prints them once, or until the controller is gone, which is an error.
-    pub fn show(&self, control: &Path, watch: bool, as_json: bool) -> anyhow::Result<u8> {
-        let names = super::names(control);
+    pub fn show(&self, controller: &dyn Reach, watch: bool, as_json: bool) -> anyhow::Result<u8> {
+        let names = super::names(controller);
         if !watch {
-            let mut answer = self.ask(control)?;
+            let mut answer = self.ask(controller)?;
             if matches!(self, Counters::Flows(..)) && items(&answer).any(|flow| flow["bits_per_second"].is_null()) {
                 // There is a rate when the switch was asked twice.
                 std::thread::sleep(TURN);
-                answer = self.ask(control)?;
+                answer = self.ask(controller)?;
             }
-            let text =
-                if as_json { super::pretty(&answer)? } else { names.in_text(&self.table(&answer, &hosts(control)?)) };
+            let text = if as_json {
+                super::pretty(&answer)?
+            } else {
+                names.in_text(&self.table(&answer, &hosts(controller)?))
+            };
             std::io::stdout().write_all(text.as_bytes())?;
             return Ok(0);
         }
@@ -45,12 +47,12 @@ impl Counters {
         let begun = Instant::now();
         loop {
             let asked = Instant::now();
-            let answer = self.ask(control)?;
+            let answer = self.ask(controller)?;
             let text = match (as_json, draws) {
                 (true, _) => format!("{answer}\n"),
                 // Clears the screen and moves the cursor to its upper left corner (ECMA-48, ED and CUP).
-                (_, true) => format!("\x1b[2J\x1b[H{}", names.in_text(&self.table(&answer, &hosts(control)?))),
-                (_, false) => names.in_text(&self.lines(&answer, &hosts(control)?, begun.elapsed())),
+                (_, true) => format!("\x1b[2J\x1b[H{}", names.in_text(&self.table(&answer, &hosts(controller)?))),
+                (_, false) => names.in_text(&self.lines(&answer, &hosts(controller)?, begun.elapsed())),
             };
             let mut out = std::io::stdout().lock();
             out.write_all(text.as_bytes())?;
@@ -61,12 +63,12 @@ impl Counters {
     }
 
     /// Asks the controller, and sorts flows.
-    fn ask(&self, control: &Path) -> anyhow::Result<Value> {
+    fn ask(&self, controller: &dyn Reach) -> anyhow::Result<Value> {
         let what = match self {
             Counters::Ports(switch) => Show::Ports(switch.clone()),
             Counters::Flows(switch, _) => Show::Flows(switch.clone()),
         };
-        let mut answer = ask(control, &Request::Show(what)).map_err(hint)?;
+        let mut answer = ask(controller, &Request::Show(what)).map_err(hint)?;
         if let (Counters::Flows(_, top), Some(flows)) = (self, answer.as_array_mut()) {
             order(flows);
             flows.truncate(*top);
@@ -111,8 +113,8 @@ impl Counters {
 /// The addresses of hosts, by hardware address.
 type Hosts = BTreeMap<String, String>;
 
-fn hosts(control: &Path) -> anyhow::Result<Hosts> {
-    let hosts = ask(control, &Request::Show(Show::Hosts)).map_err(hint)?;
+fn hosts(controller: &dyn Reach) -> anyhow::Result<Hosts> {
+    let hosts = ask(controller, &Request::Show(Show::Hosts)).map_err(hint)?;
     let of = |host: &Value| {
         let mut addresses = items(&host["ipv4"]).chain(items(&host["ipv6"])).map(plain);
         Some((plain(&host["mac"]), addresses.next()?))

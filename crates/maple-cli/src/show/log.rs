@@ -1,10 +1,9 @@
 //! `maple show log`: the latest lines of a controller's log, and with `--follow` those that come.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use maple_controller::control::socket::{AskError, Request, Show, follow as ask_for_all};
+use maple_controller::control::socket::{AskError, Reach, Request, Show, follow as ask_for_all};
 use maple_controller::timestamp;
 use serde_json::Value;
 
@@ -18,7 +17,7 @@ pub fn line(entry: &Value) -> String {
 }
 
 /// Prints lines as they come, until the controller ends.
-pub fn follow(control: &Path, as_json: bool) -> anyhow::Result<u8> {
+pub fn follow(controller: &dyn Reach, as_json: bool) -> anyhow::Result<u8> {
     let mut written = Ok(());
     let print = |entry: Value| {
         let mut out = std::io::stdout().lock();
@@ -26,7 +25,7 @@ pub fn follow(control: &Path, as_json: bool) -> anyhow::Result<u8> {
         written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
         written.is_ok()
     };
-    match ask_for_all(control, &Request::Show(Show::Log(true)), print) {
+    match ask_for_all(controller, &Request::Show(Show::Log(true)), print) {
         // The end of the controller is the end of its log.
         Ok(()) | Err(AskError::Closed) => {}
         Err(error) => return Err(hint(error)),

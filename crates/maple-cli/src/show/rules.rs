@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use anyhow::bail;
 use maple_controller::names::Names;
+use maple_core::Mac;
 use serde_json::Value;
 
 use super::{items, plain, retain};
@@ -17,26 +18,29 @@ const FEW: usize = 500;
 #[derive(Debug)]
 pub struct Wanted<'a> {
     table: Option<u8>,
-    /// A host's address, as rules have it.
-    host: Option<String>,
+    /// A host's addresses, as rules have them.
+    host: Option<Vec<String>>,
     /// The end of a line's name.
     line: Option<&'a str>,
 }
 
 impl<'a> Wanted<'a> {
+    /// `hosts`: those that the controller knows, with their addresses.
+    ///
     /// # Errors
     /// If `host` is neither a name, nor a MAC or IP address.
     pub fn new(
-        names: &Names,
+        (names, hosts): (&Names, &Value),
         table: Option<u8>,
         host: Option<&str>,
         line: Option<&'a str>,
     ) -> anyhow::Result<Wanted<'a>> {
         let host = match host {
             None => None,
-            Some(text) => match (text.parse::<IpAddr>(), names.host(text)) {
-                (Ok(ip), _) => Some(ip.to_string()),
-                (_, Ok(mac)) => Some(mac.to_string()),
+            Some(text) => match (text.parse::<IpAddr>(), text.parse::<Mac>(), names.host(text)) {
+                (Ok(ip), ..) => Some(vec![ip.to_string()]),
+                (_, Ok(mac), _) => Some(vec![mac.to_string()]),
+                (.., Ok(mac)) => Some(addresses(&mac.to_string(), hosts)),
                 _ => {
                     bail!(
                         "--host {text:?}: that is neither a host's name, nor a MAC address such as 00:00:00:00:00:01, nor an IP address"
@@ -67,9 +71,16 @@ impl<'a> Wanted<'a> {
         let (flow, why) = (rule["flow"].as_str().unwrap_or_default(), rule["why"].as_str().unwrap_or_default());
         let value = |part: &str| part.split_once('=').map(|(_, value)| value.to_owned());
         self.table.is_none_or(|wanted| wanted == table(flow))
-            && self.host.as_ref().is_none_or(|host| parts(flow).any(|part| value(part).as_ref() == Some(host)))
+            && self.host.as_ref().is_none_or(|host| parts(flow).filter_map(value).any(|value| host.contains(&value)))
             && self.line.is_none_or(|line| why.split(", ").any(|place| place.ends_with(line)))
     }
+}
+
+/// All addresses of the host with this hardware address.
+fn addresses(mac: &str, hosts: &Value) -> Vec<String> {
+    let host = items(hosts).filter(|host| host["mac"] == *mac);
+    let others = host.flat_map(|host| items(&host["ipv4"]).chain(items(&host["ipv6"]))).map(plain);
+    [mac.to_owned()].into_iter().chain(others).collect()
 }
 
 /// The match of a rule in the form of `ovs-ofctl`.
@@ -143,6 +154,7 @@ fn counted(rule: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use maple_controller::names::Named;
     use serde_json::json;
 
     use super::*;
@@ -161,7 +173,10 @@ mod tests {
 
     fn chosen(table: Option<u8>, host: Option<&str>, line: Option<&str>) -> Vec<usize> {
         let mut answer = answer();
-        Wanted::new(&Names::new(), table, host, line).expect("an address").choose(&mut answer);
+        let mut names = Names::new();
+        names.add("h1", Named::Host(Mac([0, 0, 0, 0, 0, 1]))).expect("a name");
+        let hosts = json!([{"mac": "00:00:00:00:00:01", "ipv4": ["10.0.0.1"], "ipv6": []}]);
+        Wanted::new((&names, &hosts), table, host, line).expect("an address").choose(&mut answer);
         items(&answer).map(|switch| items(&switch["rules"]).count()).collect()
     }
 
@@ -172,9 +187,11 @@ mod tests {
         assert_eq!(chosen(None, Some("00:00:00:00:00:01"), None), [1]);
         assert_eq!(chosen(None, Some("10.0.0.1"), None), [1]);
         assert_eq!(chosen(None, Some("10.0.0.2"), None), [0; 0]);
+        assert_eq!(chosen(None, Some("h1"), None), [2], "by each of its addresses");
         assert_eq!(chosen(None, None, Some("a.py:4")), [1]);
         assert_eq!(chosen(None, None, Some("py:1")), [0; 0], "a whole line's number");
-        let error = Wanted::new(&Names::new(), None, Some("h1"), None).expect_err("no address").to_string();
+        let error =
+            Wanted::new((&Names::new(), &Value::Null), None, Some("h1"), None).expect_err("no address").to_string();
         assert!(error.contains("nor a MAC address"), "{error}");
     }
 

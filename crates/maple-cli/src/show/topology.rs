@@ -6,10 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
-use maple_controller::control::socket::{AskError, Request, Show, ask};
+use maple_controller::control::socket::{AskError, Reach, Request, Show, ask};
 use maple_controller::names::Names;
 use serde_json::{Value, json};
 
@@ -33,8 +32,8 @@ struct Topology {
 
 impl Topology {
     /// Asks a controller.
-    fn ask(control: &Path) -> Result<Topology, AskError> {
-        let show = |what| ask(control, &Request::Show(what));
+    fn ask(controller: &dyn Reach) -> Result<Topology, AskError> {
+        let show = |what| ask(controller, &Request::Show(what));
         Ok(Topology::of(&show(Show::Switches)?, &show(Show::Links)?, &show(Show::Hosts)?))
     }
 
@@ -118,31 +117,31 @@ impl Topology {
 }
 
 /// Prints the topology, or follows it.
-pub fn main(control: &Path, stays: bool, as_json: bool) -> anyhow::Result<u8> {
+pub fn main(controller: &dyn Reach, stays: bool, as_json: bool) -> anyhow::Result<u8> {
     if stays {
-        return watch(control, as_json);
+        return watch(controller, as_json);
     }
-    let topology = Topology::ask(control).map_err(super::hint)?;
+    let topology = Topology::ask(controller).map_err(super::hint)?;
     let text = match as_json {
         true => format!("{:#}\n", topology.json()),
-        false => super::names(control).in_text(&topology.text()),
+        false => super::names(controller).in_text(&topology.text()),
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(0)
 }
 
 /// Follows the network until the controller is gone, which is an error.
-fn watch(control: &Path, as_json: bool) -> anyhow::Result<u8> {
-    let mut now = Topology::ask(control).map_err(super::hint)?;
+fn watch(controller: &dyn Reach, as_json: bool) -> anyhow::Result<u8> {
+    let mut now = Topology::ask(controller).map_err(super::hint)?;
     let draws = !as_json && std::io::stdout().is_terminal();
     let begun = Instant::now();
     let mut events = VecDeque::new();
-    let names = super::names(control);
+    let names = super::names(controller);
     let shown = Shown { names: &names, begun, draws, as_json };
     show(&now, &[], &mut events, shown)?;
     loop {
         std::thread::sleep(TURN);
-        let next = Topology::ask(control)?;
+        let next = Topology::ask(controller)?;
         if next != now {
             let happened = now.events(&next);
             now = next;

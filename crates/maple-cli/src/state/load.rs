@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow, bail, ensure};
 use clap::Args;
-use maple_controller::control::socket::{AskError, Place, Request, StateRequest, ask};
+use maple_controller::control::socket::{AskError, Place, Reach, Request, StateRequest, ask};
 use serde_json::Value;
 
 use super::word;
@@ -45,7 +45,7 @@ struct Row {
 }
 
 /// Runs the command.
-pub fn main(control: &Path, args: &LoadArgs) -> anyhow::Result<u8> {
+pub fn main(control: &dyn Reach, args: &LoadArgs) -> anyhow::Result<u8> {
     let rows = match &args.table {
         Some(table) => csv_rows(&args.file, table)?,
         None => json_rows(control, &args.file)?,
@@ -62,7 +62,7 @@ pub fn main(control: &Path, args: &LoadArgs) -> anyhow::Result<u8> {
 }
 
 /// Has the controller check or write rows.
-fn send(control: &Path, batch: &[Row], check: bool, (settled, create): (bool, bool)) -> anyhow::Result<()> {
+fn send(control: &dyn Reach, batch: &[Row], check: bool, (settled, create): (bool, bool)) -> anyhow::Result<()> {
     let rows = batch.iter().map(|row| (row.place.clone(), row.value.clone())).collect();
     let request = Request::State(StateRequest::Load { rows, check, settled, create });
     match ask(control, &request) {
@@ -124,7 +124,7 @@ fn csv_rows(file: &Path, table: &str) -> anyhow::Result<Vec<Row>> {
 }
 
 /// The rows of a JSON file.
-fn json_rows(control: &Path, file: &Path) -> anyhow::Result<Vec<Row>> {
+fn json_rows(control: &dyn Reach, file: &Path) -> anyhow::Result<Vec<Row>> {
     let shown = file.display();
     ensure!(file.extension().is_none_or(|kind| kind != "csv"), "{shown} is a table: --table NAME says which");
     let text = std::fs::read_to_string(file).with_context(|| format!("can't read {shown}"))?;

@@ -114,12 +114,54 @@ pub fn find() -> PathBuf {
     if !own.exists() && system.exists() { system } else { own }
 }
 
-/// Sends a request to the controller at this path, and returns its answer.
+/// How a controller is reached.
+pub trait Reach {
+    /// A connection to it, as to its control socket.
+    ///
+    /// # Errors
+    /// [`AskError`] if there is none.
+    fn connect(&self) -> Result<UnixStream, AskError>;
+}
+
+/// By its socket.
+impl Reach for Path {
+    fn connect(&self) -> Result<UnixStream, AskError> {
+        let stream =
+            UnixStream::connect(self).map_err(|error| AskError::Unreachable { path: self.to_owned(), error })?;
+        match access::untrusted_peer(&stream)?.filter(|user| !access::is_system_service(self, *user)) {
+            Some(user) => Err(AskError::OtherUser { path: self.to_owned(), user }),
+            None => Ok(stream),
+        }
+    }
+}
+
+impl Reach for PathBuf {
+    fn connect(&self) -> Result<UnixStream, AskError> {
+        self.as_path().connect()
+    }
+}
+
+impl<R: Reach + ?Sized> Reach for &R {
+    fn connect(&self) -> Result<UnixStream, AskError> {
+        (**self).connect()
+    }
+}
+
+/// In the same process, which needs no socket.
+impl Reach for Handle {
+    fn connect(&self) -> Result<UnixStream, AskError> {
+        let (stream, of_client) = UnixStream::pair()?;
+        serve_one(self, of_client, &Arc::default());
+        Ok(stream)
+    }
+}
+
+/// Sends a request to this controller, and returns its answer.
 ///
 /// # Errors
 /// [`AskError`] if there is no controller, or it refuses the request.
-pub fn ask(path: &Path, request: &Request) -> Result<Value, AskError> {
-    let stream = send(path, request)?;
+pub fn ask(controller: &(impl Reach + ?Sized), request: &Request) -> Result<Value, AskError> {
+    let stream = send(controller, request)?;
     // A policy takes its time to load and to be tried.
     let timeout = (!matches!(request, Request::Reload(_))).then_some(CLIENT_TIMEOUT);
     stream.set_read_timeout(timeout)?;
@@ -143,8 +185,12 @@ pub fn process(path: &Path) -> io::Result<u32> {
 ///
 /// # Errors
 /// [`AskError`] if there is no controller, it refuses the request, or it stops.
-pub fn follow(path: &Path, request: &Request, mut each: impl FnMut(Value) -> bool) -> Result<(), AskError> {
-    let mut reader = BufReader::new(send(path, request)?);
+pub fn follow(
+    controller: &(impl Reach + ?Sized),
+    request: &Request,
+    mut each: impl FnMut(Value) -> bool,
+) -> Result<(), AskError> {
+    let mut reader = BufReader::new(send(controller, request)?);
     let mut text = String::new();
     while reader.read_line(&mut text)? > 0 {
         if !each(parse_answer(&text)?) {
@@ -155,12 +201,8 @@ pub fn follow(path: &Path, request: &Request, mut each: impl FnMut(Value) -> boo
     Err(AskError::Closed)
 }
 
-fn send(path: &Path, request: &Request) -> Result<UnixStream, AskError> {
-    let mut stream =
-        UnixStream::connect(path).map_err(|error| AskError::Unreachable { path: path.to_owned(), error })?;
-    if let Some(user) = access::untrusted_peer(&stream)?.filter(|user| !access::is_system_service(path, *user)) {
-        return Err(AskError::OtherUser { path: path.to_owned(), user });
-    }
+fn send(controller: &(impl Reach + ?Sized), request: &Request) -> Result<UnixStream, AskError> {
+    let mut stream = controller.connect()?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     match stream.write_all(line.as_bytes()) {
