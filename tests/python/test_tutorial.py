@@ -12,7 +12,7 @@ from pathlib import Path
 
 import maple
 import pytest
-from maple import Mac, Policy, Table
+from maple import Policy, Table
 from maple.testing import Bench, frame
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -66,19 +66,22 @@ def play(network: maple._emulate.Network, session: str) -> None:
     for command in filter(None, commands):
         typed, *shown = command.splitlines()
         if typed.startswith("$ maple state "):
-            change_state(typed.split()[3:])
+            change_state(network, typed.split()[3:])
             network.run(0.1)
+            continue
+        if typed.startswith(("> show rules", "> explain ")):
+            # The controller of `maple run` is asked: the program itself is compared below.
             continue
         printed = network.command(typed.removeprefix("> ")).splitlines()
         assert matches(shown, printed), f"{typed}\nthe page:\n{shown}\nprinted:\n{printed}"
 
 
-def change_state(words: list[str]) -> None:
+def change_state(network: maple._emulate.Network, words: list[str]) -> None:
     match words:
-        case ["set", table, key, "true", *_]:
-            Table(table)[Mac(key)] = True
-        case ["delete", table, key, *_]:
-            del Table(table)[Mac(key)]
+        case ["set", table, host, "true", *_]:
+            Table(table)[getattr(network, host).mac] = True
+        case ["delete", table, host, *_]:
+            del Table(table)[getattr(network, host).mac]
         case _:
             raise AssertionError(f"the test does not know `maple state {' '.join(words)}`")
 
@@ -149,10 +152,14 @@ def test_the_sessions_of_a_lesson_are_scripts_that_end_with_status_0(lesson: Pat
                     subprocess.run([sys.executable, "-m", *typed.split()[1:]], cwd=tmp_path, timeout=60, check=True)
                     continue
                 print(typed.removeprefix("> "), file=process.stdin, flush=True)
-                last = next((line for line in reversed(shown) if line.strip("… ")), None)
-                while last is not None and (not printed or not line_matches(last, printed[-1])):
-                    printed.append(process.stdout.readline())
-                    assert printed[-1], f"{typed}: {last} never came\n{''.join(printed)}"
+                while shown and not shown[-1].strip("… "):
+                    shown.pop()
+                # What the log tells may come in between.
+                answer: list[str] = []
+                while shown and not matches(["…", *"\n…\n".join(shown).split("\n")], answer):
+                    answer.append(process.stdout.readline())
+                    assert answer[-1], f"{typed}: {shown} never came\n{''.join(printed + answer)}"
+                printed += answer
             process.stdin.close()
             printed += process.stdout
         assert process.returncode == 0, "".join(printed)

@@ -1,27 +1,43 @@
-//! Commands for an emulated network, from a console or a script.
+//! Commands for an emulated network and its controller, from a console or a script.
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+mod asking;
+mod complete;
+mod editor;
+mod keys;
+mod lines;
+mod screen;
+mod terminal;
+
 use std::path::Path;
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::time::Duration;
 
+use maple_controller::Handle;
 use maple_emulator::lab::{Ground, Lab, LabError, ScriptError, run_script};
-use maple_emulator::time::MILLISECOND;
 
 use crate::options::EmulationArgs;
 use crate::output::print_line;
 use crate::usage_error::usage_error;
+use asking::Asking;
+use lines::Lines;
 
-/// The interval of handling events while the prompt waits.
-const IDLE: u64 = 20 * MILLISECOND;
+/// The interval of handling events while the prompt or a command waits.
+const IDLE: Duration = Duration::from_millis(20);
 
-/// Runs the commands of a script, or those that are typed, until the end.
+/// Runs the commands of a script, or those that are typed, until the end. `controller`: that of this process, if there is
+/// one.
 ///
 /// # Errors
 /// If a command of a script is invalid or fails.
-pub fn run(lab: &Lab, ground: &mut impl Ground, args: &EmulationArgs) -> anyhow::Result<()> {
+pub fn run(
+    lab: &Lab,
+    ground: &mut impl Ground,
+    args: &EmulationArgs,
+    controller: Option<&Handle>,
+) -> anyhow::Result<()> {
+    let mut ground = Asking { ground, controller };
     match &args.script {
-        Some(file) => script(lab, ground, file),
-        None => typed(lab, ground),
+        Some(file) => script(lab, &mut ground, file),
+        None => typed(lab, &mut ground),
     }
 }
 
@@ -34,16 +50,10 @@ fn script(lab: &Lab, ground: &mut impl Ground, file: &Path) -> anyhow::Result<()
     }
 }
 
-fn typed(lab: &Lab, ground: &mut impl Ground) -> anyhow::Result<()> {
-    let prompts = std::io::stdin().is_terminal();
-    let lines = lines()?;
-    loop {
-        if prompts {
-            print!("maple> ");
-            std::io::stdout().flush()?;
-        }
-        let Some(line) = next(ground, &lines)? else { return Ok(()) };
-        match lab.line(ground, &line?) {
+fn typed<G: Ground>(lab: &Lab, ground: &mut Asking<'_, G>) -> anyhow::Result<()> {
+    let mut lines = Lines::open(lab, ground.controller.is_some())?;
+    while let Some(line) = lines.next(ground)? {
+        match lab.line(ground, &line) {
             Ok(answer) if answer.is_empty() => {}
             Ok(answer) => print_line(answer),
             Err(LabError::Stopped) => return Ok(()),
@@ -51,36 +61,5 @@ fn typed(lab: &Lab, ground: &mut impl Ground) -> anyhow::Result<()> {
             Err(error) => print_line(error),
         }
     }
-}
-
-/// The next line that the user types. `None` at the end, or when the program is stopped.
-fn next(
-    ground: &mut impl Ground,
-    lines: &Receiver<std::io::Result<String>>,
-) -> anyhow::Result<Option<std::io::Result<String>>> {
-    loop {
-        match lines.try_recv() {
-            Ok(line) => return Ok(Some(line)),
-            Err(TryRecvError::Disconnected) => return Ok(None),
-            Err(TryRecvError::Empty) => match ground.pass(IDLE) {
-                Ok(()) => {}
-                Err(LabError::Stopped) => return Ok(None),
-                Err(error) => return Err(error.into()),
-            },
-        }
-    }
-}
-
-/// The lines that are typed. The reading thread blocks in the kernel and ends with the program.
-fn lines() -> anyhow::Result<Receiver<std::io::Result<String>>> {
-    let (sender, lines) = sync_channel(16);
-    std::thread::Builder::new().name("console".into()).spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let is_last = line.is_err();
-            if sender.send(line).is_err() || is_last {
-                return;
-            }
-        }
-    })?;
-    Ok(lines)
+    Ok(())
 }

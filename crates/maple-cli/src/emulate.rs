@@ -113,7 +113,7 @@ fn commands(
         }
         Ok(())
     };
-    console::run(&Lab::new(topology), &mut Live::new(emulation, stop, meanwhile), args)
+    console::run(&Lab::new(topology), &mut Live::new(emulation, stop, meanwhile), args, None)
 }
 
 /// Which switches the controller does not have, the first few by name, and how often it closed their connections.

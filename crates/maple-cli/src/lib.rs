@@ -21,13 +21,11 @@ mod builtin;
 mod policy;
 mod policy_tests;
 
-mod console;
 pub mod decode;
 
 mod acl;
 mod check;
 mod doctor;
-mod emulate;
 mod load;
 mod show;
 
@@ -35,10 +33,13 @@ mod explain;
 mod plan;
 mod reload;
 mod replay;
+mod state;
+
+mod console;
+mod emulate;
 
 mod bench;
 mod run;
-mod state;
 
 mod manual;
 

@@ -6,6 +6,33 @@ use std::sync::{Arc, OnceLock};
 use signal_hook::consts::{SIGHUP, SIGTERM};
 use signal_hook::flag;
 
+/// Whether Ctrl-C interrupts what a console does, and is no request to stop.
+static IS_CONSOLE: AtomicBool = AtomicBool::new(false);
+/// Whether what a console does is to be interrupted.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// While it lives, Ctrl-C interrupts what a console does.
+pub struct Interrupts(());
+
+impl Interrupts {
+    pub fn new() -> Interrupts {
+        take_interrupt();
+        IS_CONSOLE.store(true, Ordering::SeqCst);
+        Interrupts(())
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        IS_CONSOLE.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Whether the user has interrupted what a console does since this was asked last.
+pub fn take_interrupt() -> bool {
+    INTERRUPTED.swap(false, Ordering::SeqCst)
+}
+
 /// The exit status after a second request to stop.
 const AT_ONCE: i32 = 130;
 
@@ -30,7 +57,9 @@ pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     // Replace existing handlers first: signal-hook would call them too, and Python's would raise an exception at the
     // end.
     ctrlc::set_handler(move || {
-        if asked.swap(true, Ordering::SeqCst) {
+        if IS_CONSOLE.load(Ordering::SeqCst) {
+            INTERRUPTED.store(true, Ordering::SeqCst);
+        } else if asked.swap(true, Ordering::SeqCst) {
             std::process::exit(AT_ONCE);
         }
     })?;

@@ -61,9 +61,45 @@ fn the_console_answers_and_goes_on_after_mistakes() {
     let output = typed(&all, "h1 png h2\nh1 ping h2\nshow links\nexit\n");
     let told = told(&output);
     assert_eq!(output.status.code(), Some(0), "{told}");
-    for said in ["did you mean h1 ping?", "h1 ping h2: answered in", "s1:2     s2:2     up"] {
+    for said in ["did you mean h1 ping?", "h1 ping h2: answered in", "s1:2 - s2:2"] {
         assert!(told.contains(said), "{said} in {told}");
     }
+}
+
+#[test]
+fn the_console_asks_the_controller_of_its_process_and_both_know_the_names() {
+    let all = ["run", "builtin:shortest-path", "--emulate", "linear:2", "--console"];
+    let asked = "h1 ping 10.0.0.2\nexplain --from h1 --to s2:1\nshow rules s1\nshow rules --host h1 --table 1\n\
+                 show ports s2\nshow hosts\nshow emulated links\nshow names\nshow rule\nshow tables s9\nstate get x\n";
+    let output = typed(&all, asked);
+    let told = told(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    for said in [
+        "h1 ping h2: answered in",
+        "h1 (s1:1) → h2 (s2:1)  icmp 10.0.0.1 > 10.0.0.2 echo request  forwarded by builtin.rs:",
+        "  # crates/maple-cli/src/builtin.rs:",
+        "switch s1: 1 rule, 1 in table 1",
+        "dl_src=h1,dl_dst=h2",
+        "  port 1 (s2-eth1): up, edge",
+        "h1 (00:00:00:00:00:01) at s1:1 10.0.0.1",
+        "s1:2     s2:2     up",
+        "s1 is 0000000000000001",
+        "a similar subcommand exists: 'rules'",
+        "\"s9\" is no switch",
+        "there is no table x",
+    ] {
+        assert!(told.contains(said), "{said} in {told}");
+    }
+}
+
+#[test]
+fn questions_of_a_script_are_read_before_anything_is_done() {
+    let (status, told) = script("asks", "h1 ping h3\nexplain --from h1 --to h3\nnot state get nothing\n", &[]);
+    assert!(status == Some(0) && told.contains("leaves by s3:1 to h3"), "{told}");
+    let (status, told) = script("asks-wrong", "h1 ping h3\nshow rule\n", &[]);
+    assert!(status == Some(2) && told.contains(".maple:2: error: unrecognized subcommand"), "{told}");
+    let (status, told) = script("asks-fails", "state get nothing\n", &[]);
+    assert!(status == Some(1) && told.contains(".maple:1: there is no table nothing"), "{told}");
 }
 
 #[test]
@@ -71,8 +107,10 @@ fn a_controller_that_is_not_there_is_told_once() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap().to_string();
     drop(free);
-    let output = typed(&["emulate", "linear:5", "--controller", &address, "--console"], "wait 1s\nshow switches\n");
+    let commands = "wait 1s\nshow switches\nstate list\n";
+    let output = typed(&["emulate", "linear:5", "--controller", &address, "--console"], commands);
     let told = told(&output);
     assert_eq!(told.matches(&format!("{address}: connection refused")).count(), 1, "{told}");
     assert!(told.contains("s1     not connected"), "{told}");
+    assert!(told.contains("state asks a controller in the same process"), "{told}");
 }

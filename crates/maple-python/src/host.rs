@@ -242,7 +242,9 @@ pub fn wait<R: Send>(py: Python<'_>, answer: Receiver<Result<R, LabError>>) -> P
 pub fn laboratory_error(error: LabError) -> PyErr {
     match error {
         LabError::Wrong(_) | LabError::Network(_) => PyValueError::new_err(error.to_string()),
-        LabError::Failed(_) | LabError::Emulation(_) | LabError::Stopped => PyRuntimeError::new_err(error.to_string()),
+        LabError::Failed(_) | LabError::Emulation(_) | LabError::Interrupted | LabError::Stopped => {
+            PyRuntimeError::new_err(error.to_string())
+        }
     }
 }
 

@@ -174,7 +174,7 @@ impl Watch<'_> {
         stop: &AtomicBool,
     ) -> (Option<Checker>, anyhow::Result<()>) {
         let mut look = Instant::now();
-        let mut failed = None;
+        let (mut failed, controller) = (None, self.controller);
         let meanwhile = || {
             if look.elapsed() < TURN {
                 return Ok(());
@@ -190,7 +190,7 @@ impl Watch<'_> {
             }
             Ok(())
         };
-        let done = console::run(lab, &mut Live::new(emulation, stop, meanwhile), args);
+        let done = console::run(lab, &mut Live::new(emulation, stop, meanwhile), args, Some(controller));
         (checker, failed.map_or(done, Err))
     }
 

@@ -18,8 +18,10 @@ link s1 s2 loss 5% | delay 10ms | rate 10mbit|off
 port s1 3 up|down | rate 10mbit|off
 queue s1 3 1 [min 1mbit] [max 5mbit] | off
 switch s3 restart                  loses its rules and its connection
-show hosts|links|switches|queues|losses, show rules|groups|meters [s1]
-                                   the network as it is; show emulated … where the controller has an answer too
+show hosts|links|switches|queues|losses
+show rules|groups|meters [s1]      in `maple run` with `emulated`, if the controller shows it too: show emulated links
+show …, explain …, state …         in `maple run`, as `maple show`, `maple explain`, `maple state`: show rules s1 (and why),
+                                   explain --from h1 --to h3, state set blocked h1 true; --help says more
 wait 2s                            lets time pass
 not COMMAND                        fails if the command works: not h1 ping h3
 help, exit

@@ -77,6 +77,9 @@ pub enum LabError {
     /// The emulation is over.
     #[error(transparent)]
     Emulation(#[from] EmulationError),
+    /// The user interrupted it.
+    #[error("interrupted")]
+    Interrupted,
     /// The user asked to stop.
     #[error("stopped")]
     Stopped,
@@ -121,7 +124,8 @@ impl Ground for Live<'_> {
     }
 }
 
-/// Does commands on a network.
+/// Does commands on a network. Clones share its topology.
+#[derive(Clone)]
 pub struct Lab {
     topology: Arc<Topology>,
 }

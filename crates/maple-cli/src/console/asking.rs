@@ -1,0 +1,133 @@
+//! A network together with the controller of the same process, which commands can ask.
+
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{TryRecvError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use clap::Parser;
+use maple_controller::Handle;
+use maple_controller::control::socket::{AskError, Reach};
+use maple_emulator::lab::{Ground, LabError};
+use maple_emulator::network::Network;
+use maple_emulator::time::Time;
+
+use super::IDLE;
+use crate::explain::ExplainArgs;
+use crate::options::ShowArgs;
+use crate::signal::take_interrupt;
+use crate::state::StateArgs;
+use crate::{explain, show, state};
+
+/// A network in real time, and Ctrl-C.
+pub struct Asking<'a, G> {
+    pub ground: &'a mut G,
+    pub controller: Option<&'a Handle>,
+}
+
+/// The commands of `maple` that the controller of this process answers.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, name = "maple", disable_help_subcommand = true, max_term_width = 100)]
+pub enum Question {
+    Show(ShowArgs),
+    Explain(Box<ExplainArgs>),
+    State(StateArgs),
+}
+
+impl Question {
+    fn parse_words(words: &[String]) -> Result<Question, LabError> {
+        Question::try_parse_from(words).map_err(|error| LabError::Wrong(error.to_string().trim_end().to_owned()))
+    }
+
+    fn ask(self, controller: &dyn Reach) -> anyhow::Result<u8> {
+        match self {
+            Question::Show(args) => show::main(args, Some(controller)),
+            Question::Explain(args) => explain::ask_controller(&args, Some(controller)),
+            Question::State(args) => state::main(args, Some(controller)),
+        }
+    }
+}
+
+impl<G: Ground> Ground for Asking<'_, G> {
+    fn with<R: Send + 'static>(&mut self, f: impl FnOnce(&mut Network) -> R + Send + 'static) -> Result<R, LabError> {
+        self.ground.with(f)
+    }
+
+    fn pass(&mut self, span: Time) -> Result<(), LabError> {
+        let begun = Instant::now();
+        loop {
+            if take_interrupt() {
+                return Err(LabError::Interrupted);
+            }
+            let left = span.saturating_sub(begun.elapsed().as_nanos() as Time);
+            self.ground.pass(left.min(IDLE.as_nanos() as Time))?;
+            if left <= IDLE.as_nanos() as Time {
+                return Ok(());
+            }
+        }
+    }
+
+    fn can_ask(&self, words: &[String]) -> Option<Result<(), LabError>> {
+        self.controller.map(|_| Question::parse_words(words).map(drop))
+    }
+
+    /// Asks in a thread of its own: some questions have answers without end, and the network goes on.
+    fn ask(&mut self, words: &[String]) -> Result<String, LabError> {
+        let question = Question::parse_words(words)?;
+        let Some(controller) = self.controller else { return Ok(String::new()) };
+        let own = Own { controller: controller.clone(), last: Arc::default() };
+        let (sender, done) = sync_channel(1);
+        let asked = own.clone();
+        let asks = move || {
+            // Nobody waits any more after Ctrl-C.
+            let _ = sender.send(question.ask(&asked));
+        };
+        let thread = std::thread::Builder::new().name("console-ask".into()).spawn(asks);
+        thread.map_err(|error| LabError::Failed(error.to_string()))?;
+        loop {
+            match done.try_recv() {
+                Ok(Ok(_)) => return Ok(String::new()),
+                Ok(Err(error)) => return Err(LabError::Failed(format!("{error:#}"))),
+                Err(TryRecvError::Disconnected) => return Err(LabError::Failed("the question failed".into())),
+                Err(TryRecvError::Empty) => self.pass(1_000_000).inspect_err(|_| own.hang_up())?,
+            }
+        }
+    }
+}
+
+/// The controller of this process, until it is not asked any more.
+#[derive(Clone)]
+struct Own {
+    controller: Handle,
+    last: Arc<Mutex<Connection>>,
+}
+
+#[derive(Default)]
+struct Connection {
+    stream: Option<UnixStream>,
+    is_over: bool,
+}
+
+impl Own {
+    fn hang_up(&self) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_over = true;
+        if let Some(stream) = last.stream.take() {
+            // It may be closed already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Reach for Own {
+    fn connect(&self) -> Result<UnixStream, AskError> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_over {
+            return Err(AskError::Closed);
+        }
+        let stream = self.controller.connect()?;
+        last.stream = Some(stream.try_clone()?);
+        Ok(stream)
+    }
+}

@@ -1,0 +1,92 @@
+//! The lines that are typed, at a terminal or into a pipe.
+
+use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+
+use maple_emulator::lab::{Ground, Lab, LabError};
+
+use super::IDLE;
+use super::terminal::Terminal;
+
+/// What is printed where a command is expected.
+pub const PROMPT: &str = "maple> ";
+
+/// Where lines come from.
+pub enum Lines {
+    /// A terminal, with an editor.
+    Edited(Box<Terminal>),
+    /// Something else, such as a pipe, or a terminal that can do nothing.
+    Plain {
+        lines: Receiver<io::Result<String>>,
+        /// Whether somebody waits for a prompt.
+        prompts: bool,
+    },
+}
+
+/// What came of typing.
+pub enum Line {
+    Text(String),
+    /// Ctrl-C: it is not meant.
+    Interrupted,
+    End,
+}
+
+impl Lines {
+    /// The lines of standard input. `asks`: whether there is a controller to be asked.
+    pub fn open(lab: &Lab, asks: bool) -> anyhow::Result<Lines> {
+        Ok(match Terminal::open(lab, asks)? {
+            Some(terminal) => Lines::Edited(Box::new(terminal)),
+            None => Lines::Plain { lines: plain()?, prompts: io::stdin().is_terminal() },
+        })
+    }
+
+    /// The next line that the user types. `None` at the end, or when the program is stopped.
+    pub fn next(&mut self, ground: &mut impl Ground) -> anyhow::Result<Option<String>> {
+        loop {
+            let line = match self {
+                Lines::Edited(terminal) => terminal.next(ground)?,
+                Lines::Plain { lines, prompts } => {
+                    if *prompts {
+                        print!("{PROMPT}");
+                        io::stdout().flush()?;
+                    }
+                    next(lines, ground)?
+                }
+            };
+            match line {
+                Line::Text(text) => return Ok(Some(text)),
+                Line::Interrupted => {}
+                Line::End => return Ok(None),
+            }
+        }
+    }
+}
+
+/// The next line, while the network goes on. A stop is the end.
+fn next(lines: &Receiver<io::Result<String>>, ground: &mut impl Ground) -> anyhow::Result<Line> {
+    loop {
+        match lines.try_recv() {
+            Ok(line) => return Ok(Line::Text(line?)),
+            Err(TryRecvError::Disconnected) => return Ok(Line::End),
+            Err(TryRecvError::Empty) => match ground.pass(IDLE.as_nanos() as u64) {
+                Ok(()) => {}
+                Err(LabError::Stopped) => return Ok(Line::End),
+                Err(error) => return Err(error.into()),
+            },
+        }
+    }
+}
+
+/// The lines without an editor. The reading thread blocks in the kernel and ends with the program.
+fn plain() -> io::Result<Receiver<io::Result<String>>> {
+    let (sender, lines) = sync_channel(16);
+    std::thread::Builder::new().name("console".into()).spawn(move || {
+        for line in io::stdin().lock().lines() {
+            let is_last = line.is_err();
+            if sender.send(line).is_err() || is_last {
+                return;
+            }
+        }
+    })?;
+    Ok(lines)
+}

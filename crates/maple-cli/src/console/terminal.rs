@@ -1,0 +1,99 @@
+//! A console at a terminal: lines can be edited, earlier ones come back, and Tab completes words.
+
+use std::collections::VecDeque;
+use std::io::{self, IsTerminal as _};
+
+use maple_emulator::lab::{Ground, Lab, LabError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::IDLE;
+use super::complete::complete;
+use super::editor::{Editor, Pressed};
+use super::keys::{Key, Keys};
+use super::lines::{Line, PROMPT};
+use super::screen::Screen;
+use crate::signal::Interrupts;
+
+/// An open console. Dropping it gives the terminal back as it was.
+pub struct Terminal {
+    lab: Lab,
+    /// Whether there is a controller to be asked.
+    asks: bool,
+    keys: Keys,
+    /// What is typed, and was not looked at.
+    typed: VecDeque<u8>,
+    screen: Screen,
+    _interrupts: Interrupts,
+}
+
+impl Terminal {
+    /// The console of this process. `None` if it has no terminal, or one that can't move its cursor. `asks`: whether
+    /// there is a controller to be asked.
+    pub fn open(lab: &Lab, asks: bool) -> io::Result<Option<Terminal>> {
+        let can_move = std::env::var_os("TERM").is_some_and(|term| term != "dumb");
+        if !can_move || !io::stdin().is_terminal() || !io::stdout().is_terminal() {
+            return Ok(None);
+        }
+        let screen = Screen::open(Editor::new(PROMPT))?;
+        let (keys, typed) = (Keys::default(), VecDeque::new());
+        Ok(Some(Terminal { lab: lab.clone(), asks, keys, typed, screen, _interrupts: Interrupts::new() }))
+    }
+
+    /// The next line, while the network goes on. A stop is the end.
+    pub fn next(&mut self, ground: &mut impl Ground) -> anyhow::Result<Line> {
+        self.screen.begin_editing()?;
+        loop {
+            let key = match ground.pass(0) {
+                Ok(()) => self.next_key(),
+                Err(LabError::Interrupted) => Some(Key::Interrupt),
+                Err(LabError::Stopped) => return Ok(Line::End),
+                Err(error) => return Err(error.into()),
+            };
+            match key.map(|key| self.press(key)).transpose()? {
+                Some(Pressed::Line(line)) => return Ok(Line::Text(line)),
+                Some(Pressed::Interrupted) => return Ok(Line::Interrupted),
+                Some(Pressed::End) => return Ok(Line::End),
+                Some(Pressed::Edited | Pressed::Completes | Pressed::Cleared) => {}
+                None if self.read()? => {}
+                None => return Ok(Line::End),
+            }
+        }
+    }
+
+    fn press(&self, key: Key) -> io::Result<Pressed> {
+        self.screen.press(key, |before| complete(&self.lab, self.asks, before))
+    }
+
+    /// The next key of what is typed.
+    fn next_key(&mut self) -> Option<Key> {
+        while let Some(byte) = self.typed.pop_front() {
+            if let Some(key) = self.keys.take_in(byte) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    /// Waits for a moment for what is typed. Whether there is a terminal still.
+    fn read(&mut self) -> io::Result<bool> {
+        let stdin = io::stdin();
+        let mut ends = [PollFd::new(&stdin, PollFlags::IN)];
+        let time = Timespec { tv_sec: 0, tv_nsec: IDLE.as_nanos() as i64 };
+        match poll(&mut ends, Some(&time)) {
+            Ok(0) | Err(Errno::INTR) => return Ok(true),
+            done => done?,
+        };
+        let mut bytes = [0; 1024];
+        match rustix::io::read(&stdin, &mut bytes) {
+            // That is how a terminal ends whose other end is closed.
+            Ok(0) | Err(Errno::IO) => Ok(false),
+            Ok(count) => {
+                self.typed.extend(&bytes[..count]);
+                Ok(true)
+            }
+            Err(Errno::INTR) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
