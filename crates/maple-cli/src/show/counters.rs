@@ -9,6 +9,7 @@ use std::io::{IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 
 use maple_controller::control::socket::{Reach, Request, Show, ask};
+use maple_wire::counted;
 use serde_json::Value;
 
 use super::{hint, items, plain};
@@ -154,7 +155,7 @@ fn counts(port: &Value) -> String {
     let sum = |way: &str, verb: &str| {
         let (packets, bytes) = (&port[format!("{way}_packets")], &port[format!("{way}_bytes")]);
         match (packets.as_u64(), bytes.as_f64()) {
-            (Some(packets), Some(bytes)) => format!("; {verb} {packets} packets, {}B", scaled(bytes)),
+            (Some(packets), Some(bytes)) => format!("; {verb} {}, {}B", counted(packets, "packet"), scaled(bytes)),
             _ => String::new(),
         }
     };
@@ -179,8 +180,8 @@ fn flow(flow: &Value, hosts: &Hosts) -> String {
     let bytes = scaled(flow["bytes"].as_f64().unwrap_or(0.0));
     let (from, to, switch) = (host("from"), host("to"), plain(&flow["switch"]));
     format!(
-        "{from} -> {to}  {rate}  (at {switch}, {} packets, {bytes}B so far{})\n",
-        plain(&flow["packets"]),
+        "{from} -> {to}  {rate}  (at {switch}, {}, {bytes}B so far{})\n",
+        counted(plain(&flow["packets"]), "packet"),
         old(flow)
     )
 }
@@ -247,7 +248,7 @@ mod tests {
         let counters = Counters::Ports(None);
         assert_eq!(
             counters.table(&answer, &Hosts::new()),
-            "switch 01\n  port 1 (eth1): up, edge, 10.0 Gbit/s; sent 3 packets, 4.50 kB; received 1 packets, 60 B; 2 dropped or in \
+            "switch 01\n  port 1 (eth1): up, edge, 10.0 Gbit/s; sent 3 packets, 4.50 kB; received 1 packet, 60 B; 2 dropped or in \
              error; now sends 36.0 kbit/s (3 packet/s), receives 0 bit/s (0 packet/s); 7 s ago\n  port 2 (eth2): down\n"
         );
         assert_eq!(

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use maple_controller::control::socket::{AskError, Reach, Request, Show, ask};
 use maple_controller::names::Names;
+use maple_wire::counted;
 use serde_json::{Value, json};
 
 use super::{items, location, plain};
@@ -51,13 +52,11 @@ impl Topology {
 
     /// The picture: each switch with the links and hosts of its ports.
     fn text(&self) -> String {
-        let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "es" });
-        let plural = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
         let mut text = format!(
             "{}, {}, {}\n",
-            count(self.switches.len(), "switch"),
-            plural(self.links.len(), "link"),
-            plural(self.hosts.len(), "host")
+            counted(self.switches.len(), "switch"),
+            counted(self.links.len(), "link"),
+            counted(self.hosts.len(), "host")
         );
         for (switch, description) in &self.switches {
             let _ = writeln!(text, "{switch}  {description}");

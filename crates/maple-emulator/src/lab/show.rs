@@ -1,7 +1,7 @@
 //! The output of `show`: the current network, one line for each thing.
 
 use maple_wire::print::flow_line;
-use maple_wire::{Dpid, Port};
+use maple_wire::{Dpid, Port, counted};
 
 use super::{Ground, Lab, LabError, Show, mac_text};
 use crate::network::{Link, Network};
@@ -117,7 +117,7 @@ fn rules(switch: &Switch) -> Vec<String> {
         .map(|(table, rule)| {
             let line =
                 flow_line(switch.version(), table, rule.priority, rule.cookie, &rule.matching, &rule.instructions);
-            format!("{:>8} packets {}", rule.packets, line.trim_start())
+            format!("{:>16} {}", counted(rule.packets, "packet"), line.trim_start())
         })
         .collect()
 }
