@@ -9,14 +9,15 @@ use std::fmt::Display;
 ///
 /// assert_eq!(counted(1, "switch"), "1 switch");
 /// assert_eq!(counted(0, "entry"), "0 entries");
+/// assert_eq!(counted(2, "key"), "2 keys");
 /// ```
 pub fn counted(count: impl Display, what: &str) -> String {
     let count = count.to_string();
     let many = match what.strip_suffix('y') {
         _ if count == "1" => what.to_owned(),
-        Some(stem) => format!("{stem}ies"),
-        None if what.ends_with("ch") => format!("{what}es"),
-        None => format!("{what}s"),
+        Some(stem) if !stem.ends_with(['a', 'e', 'o']) => format!("{stem}ies"),
+        _ if what.ends_with("ch") => format!("{what}es"),
+        _ => format!("{what}s"),
     };
     format!("{count} {many}")
 }
