@@ -24,8 +24,8 @@ const DESTINATIONS: [Field; 3] = [Field::TcpDst, Field::UdpDst, Field::SctpDst];
 pub fn class_of(matching: &Match) -> String {
     let find = |fields: &[Field]| matching.constraints().find(|one| fields.contains(&one.field));
     let side = |addresses: &[Field], ports: &[Field]| {
-        let address = find(addresses).map_or("any".to_owned(), |one| value(&one));
-        address + &find(ports).map_or(String::new(), |one| format!(":{}", value(&one)))
+        let address = find(addresses).map_or("any".to_owned(), value);
+        address + &find(ports).map_or(String::new(), |one| format!(":{}", value(one)))
     };
     let mut text = kind(matching).unwrap_or_else(|| "any packet".to_owned());
     if is_ip(matching) {
@@ -35,7 +35,7 @@ pub fn class_of(matching: &Match) -> String {
     }
     let is_told = |field| TOLD.contains(&field) || SOURCES.contains(&field) || DESTINATIONS.contains(&field);
     for one in matching.constraints().filter(|one| !is_told(one.field)) {
-        text += &format!(", {}={}", one.field, value(&one));
+        text += &format!(", {}={}", one.field, value(one));
     }
     text
 }
