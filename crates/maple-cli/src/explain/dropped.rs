@@ -46,7 +46,9 @@ fn table(answer: &Value, minutes: u64, names: &Names) -> String {
     let sum: u64 = drops.iter().filter_map(|one| one["packets"].as_u64()).sum();
     let of_lines = drops.iter().filter(|one| one["line"].is_string());
     let attributed: u64 = of_lines.filter_map(|one| one["packets"].as_u64()).sum();
-    text + &format!("{} dropped in {span}, {attributed} of them by a line of the policy\n", counted(sum, "packet"))
+    let were = if sum == 1 { "was" } else { "were" };
+    let sum = counted(sum, "packet");
+    text + &format!("{sum} {were} dropped in {span}, {attributed} of them by a line of the policy\n")
 }
 
 fn row(one: &Value, names: &Names) -> [String; 5] {
@@ -115,7 +117,7 @@ mod tests {
         ]);
         let text = table(&drops, 5, &names_with_h1());
         let expected = "\
-packets  latest  line            host                           example
+packets  latest  line            host                           such as
    1234      20  policy.py:12    h1 (00:00:00:00:00:01) at 1:3  tcp 10.0.0.1:40000 > 10.0.0.2:80
                  the policy drops it: return drop()
       7       0  policy.py:9     several hosts at switch 1      -
