@@ -62,10 +62,12 @@ impl Engine {
         route.is_some_and(|route| !route.keeps_way)
     }
 
-    /// Sends a packet of a leaf that has no rule.
+    /// Sends a packet of a leaf that has no rule. If what f read has changed, the packet is decided again: the answer
+    /// resolves to what f does not say any more. The news of that change may still be on the way.
     fn send_without_rule(&mut self, id: LeafId, packet: ReceivedPacket) {
-        let Some(leaf) = self.leaves.get(&id) else { return };
-        match self.resolved(leaf) {
+        let route = self.leaves.get(&id).and_then(|leaf| self.resolved(leaf));
+        // In this order: a leaf that is current now was so when its answer was resolved.
+        match route.filter(|_| self.store.is_current(id)) {
             Some(route) => {
                 self.drop_by_leaf(id, &packet);
                 self.send_to_egress_ports(&route, (&self.origin_of(id), &packet));
