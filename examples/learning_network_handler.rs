@@ -114,5 +114,7 @@ fn main() -> std::process::ExitCode {
         ports: HashMap::new(),
         network: Arc::clone(&network),
     };
-    maple_cli::run(App::handlers(handler).store(store))
+    // Other programs may write a table that somebody has declared.
+    let (hosts, blocked) = (Table::<Mac, (i64, (Dpid, u32))>::new("hosts"), Table::<Mac, bool>::new("blocked"));
+    maple_cli::run(App::handlers(handler).store(store).table(&hosts).table(&blocked))
 }
