@@ -66,7 +66,11 @@ impl LogFile {
             Ok(()) if self.is_deleted() => {}
             Ok(()) => match std::mem::take(&mut self.lost) {
                 0 => {}
-                lost => files.mended(KeptFile::Log, &format!("; it lacks about {}", counted(lost, "line"))),
+                lost => {
+                    let are = if lost == 1 { "is" } else { "are" };
+                    let text = format!("; about {} {are} missing in it", counted(lost, "line"));
+                    files.mended(KeptFile::Log, &text);
+                }
             },
         }
     }
