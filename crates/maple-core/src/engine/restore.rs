@@ -24,7 +24,9 @@
 //! the rules of leaves that f decided in this run. A label's id is reserved while packets of the earlier run may carry
 //! it: the switch has a rule for it, remembers it, or another switch has a rule that pushes it. No label is given out
 //! before the rules of all switches are known. A label that means the same may have the id. If the switch has another
-//! rule for it, the label is revoked. So no packet that was sent under a label of the earlier run meets another meaning.
+//! rule for it, the label is revoked. So no packet that was sent under a label of the earlier run meets another meaning. A route may
+//! have the number that one of the earlier run has in the table of routes, with another path. Then entries that lead
+//! there for the earlier run only send to the controller before that rule changes (`tables/detours.rs`).
 //!
 //! A packet that comes before step 4 and has no rule leaves straight by the egress ports of f's answer, as a packet does
 //! whose leaf can have no rule. It does not wait for labels, which may take as long as reading rules does. Nor does it

@@ -62,7 +62,6 @@ impl Engine {
         }
         if changed != PlanChange::Nothing {
             self.leaves.forget_answers();
-            self.withdraw_leaving(id);
         }
         match changed {
             PlanChange::Ready(leaves) => leaves.into_iter().for_each(|leaf| self.route_is_ready(leaf)),
@@ -71,12 +70,13 @@ impl Engine {
         }
     }
 
-    /// Withdraws the leaves that are changing to another route: they still have the rule of this one, and its next path
-    /// was never f's answer for them.
+    /// Withdraws the leaves that are changing to another route, and those that f has not decided again yet: they still
+    /// have the rule of this one, and its next path may never have been f's answer for them.
     fn withdraw_leaving(&mut self, id: RouteId) {
-        let is_leaving = |leaf: &LeafId| {
-            let leaf = self.leaves.get(leaf).filter(|leaf| leaf.route_id == Some(id));
-            leaf.is_some_and(|leaf| matches!(&leaf.state, LeafState::Rerouting(reroute) if reroute.route_id != id))
+        let is_leaving = |name: &LeafId| {
+            let Some(leaf) = self.leaves.get(name).filter(|leaf| leaf.route_id == Some(id)) else { return false };
+            let changes = matches!(&leaf.state, LeafState::Rerouting(reroute) if reroute.route_id != id);
+            changes || !self.store.is_current(*name)
         };
         let leaving: Vec<LeafId> =
             self.leaves_of_routes(&BTreeSet::from([id])).into_iter().filter(is_leaving).collect();
@@ -95,6 +95,7 @@ impl Engine {
     /// A route's next path is ready: switches over to it.
     pub(super) fn switch_to_next_path(&mut self, id: RouteId) {
         let Some(ingress) = self.routes.get(id).map(SharedRoute::ingress) else { return };
+        self.withdraw_leaving(id);
         let Some(PathSwitch { waiting, former, each_leaf }) = self.routes.switch_over(id) else { return };
         self.stats.routes_rerouted += 1;
         self.leaves.forget_answers();

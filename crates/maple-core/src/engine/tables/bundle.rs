@@ -42,8 +42,8 @@ impl Tables {
     ///
     /// Additions alone need no bundle: a full table refuses all that follow as well. Modifications alone need none,
     /// and deletions alone need none, unless an earlier addition may still be refused: then they may uncover what it
-    /// was to shield.
-    pub(super) fn needs_bundle<'a>(&self, changes: impl Iterator<Item = &'a Change>) -> bool {
+    /// was to shield. `relies_on_order`: between these changes a packet might get a wrong answer in any order.
+    pub(super) fn needs_bundle<'a>(&self, relies_on_order: bool, changes: impl Iterator<Item = &'a Change>) -> bool {
         if !self.has_bundles {
             return false;
         }
@@ -57,7 +57,8 @@ impl Tables {
         }
         let is_open =
             |(_, sent): &(u32, Unconfirmed)| matches!(sent, Unconfirmed::FlowMod { change: Change::Add(_), .. });
-        let relies_on_others = adds > 0 || modifies > 0 && deletes > 0 || self.unconfirmed.iter().any(is_open);
+        let relies_on_others =
+            relies_on_order || adds > 0 || modifies > 0 && deletes > 0 || self.unconfirmed.iter().any(is_open);
         modifies + deletes > 0 && relies_on_others && adds + modifies + deletes <= MAX_CHANGES
     }
 

@@ -22,6 +22,8 @@
 //! not sent; the rules are read and compared again. Additions alone are safe: each one depends only on those above it,
 //! which were sent before.
 //!
+//! Entries that lead to a rule of another table which changes take a detour in the first step (`detours.rs`).
+//!
 //! If the switch has bundles, an update of different changes is one bundle instead (`bundle.rs`). Then its second step
 //! is the commit, and a refused change leaves everything as it was.
 //!
@@ -50,6 +52,7 @@ mod audit;
 mod bundle;
 mod contents;
 mod deletions;
+mod detours;
 mod earlier_run;
 mod postponed;
 mod removals;
@@ -376,19 +379,23 @@ impl Tables {
         let waiting = std::mem::take(&mut self.waiting);
         let is_addition = |(_, change): &(u8, Change)| matches!(change, Change::Add(_));
         let is_last = |(table, _): &(u8, Change)| Some(*table) == last_table;
-        let (additions, rest): (Vec<_>, Vec<_>) =
+        let (mut additions, rest): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| is_addition(change) && !is_last(change));
-        if additions.is_empty() && rest.is_empty() && waiting.is_empty() && !has_deleted {
+        let changed = self.changed_places();
+        let detours = self.detours(&changed);
+        if additions.is_empty() && rest.is_empty() && waiting.is_empty() && detours.is_empty() && !has_deleted {
             return self.end_pending();
         }
-        let is_one = additions.is_empty() || rest.iter().all(is_addition);
-        if self.needs_bundle(additions.iter().chain(&rest).map(|(_, change)| change)) {
+        if self.needs_bundle(!detours.is_empty(), additions.iter().chain(&rest).map(|(_, change)| change)) {
             let bundle = Some(self.prepare(additions.into_iter().chain(rest).collect(), out));
             self.end_pending();
             let xid = self.send_barrier(Vec::new(), out);
             self.phase = Phase::First(xid, SecondStep { bundle, waiters: waiting });
             return;
         }
+        let takes_detours = changed.divert(&mut additions) || !detours.is_empty();
+        let is_one = !takes_detours && (additions.is_empty() || rest.iter().all(is_addition));
+        self.send_changes(now, detours, out);
         self.send_changes(now, additions, out);
         if is_one {
             self.send_changes(now, rest, out);

@@ -67,6 +67,11 @@ impl Pending {
         })
     }
 
+    /// The entries that may differ, each with the rule that is wanted there.
+    pub fn entries(&self) -> impl Iterator<Item = (&EntryKey, Option<&Rule>)> {
+        self.0.iter().map(|(key, wanted)| (key, wanted.as_ref()))
+    }
+
     /// The number of rules to be added.
     pub fn additions(&self, installed: Option<&Installed>) -> usize {
         let is_new = |key: &EntryKey| installed.is_none_or(|installed| installed.get(key).is_none());
