@@ -57,7 +57,8 @@ fn flood(_: &PacketHandle, _: &Net) -> Route {
 /// Routes every packet along the path with the fewest hops. Tests first whether to flood, so that all flooded packets
 /// share one rule instead of one for each source.
 fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
-    ends(pkt, net).map_or_else(Route::flood, |(src, dst)| net.shortest_path(src, dst))
+    let Some((src, dst)) = ends(pkt, net) else { return Route::flood() };
+    net.shortest_path(src, dst)
 }
 
 /// Routes ssh along the path of least `secure` cost, everything else along the shortest path.

@@ -61,13 +61,31 @@ impl Source {
     }
 }
 
-/// The line of Rust code that called a handle.
+/// The line of Rust code that called a handle. `None` if that is a line of Rust's own library, which calls functions that
+/// it is given.
 pub(crate) fn caller(at: &Caller<'_>) -> Option<Source> {
-    Some(of(at))
+    let is_rusts = at.file().starts_with("/rustc/") || at.file().contains("/lib/rustlib/src/rust/library/");
+    (!is_rusts).then(|| of(at))
 }
 
 fn of(at: &Caller<'_>) -> Source {
     let name = at.file();
     let file = FILES.with_borrow_mut(|files| Arc::clone(files.entry(name.as_ptr()).or_insert_with(|| name.into())));
     Source::new(file, at.line())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn question() -> Option<Source> {
+        caller(Caller::caller())
+    }
+
+    #[test]
+    fn a_function_that_is_called_by_rusts_own_code_has_no_line() {
+        assert_eq!(question().map(|source| source.line), Some(line!()));
+        assert_eq!(None.unwrap_or_else(question), None);
+    }
 }
