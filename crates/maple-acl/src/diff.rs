@@ -3,10 +3,10 @@
 //! A packet on which two lists differ lies in an entry that only one of them has, if the entries that they share stand
 //! in the same order in both. So only such entries are looked at, and the whole only if the defaults differ.
 
-use std::collections::BTreeMap;
-use std::collections::HashMap;
+use std::any::Any;
+use std::collections::{BTreeMap, HashMap};
 
-use maple_core::access::AccessAction;
+use maple_core::access::{AccessAction, ListComparison, ListDifference, WrittenList};
 
 use crate::cube::{BUDGET, Cube};
 use crate::list::{List, RuleRef};
@@ -95,6 +95,28 @@ impl List {
                 });
         }
         is_complete
+    }
+}
+
+impl WrittenList for List {
+    fn file(&self) -> &str {
+        List::file(self)
+    }
+
+    fn describe(&self, rule: usize) -> String {
+        List::describe(self, self.rule_at(rule))
+    }
+
+    fn compare(&self, other: &dyn WrittenList) -> Option<ListComparison> {
+        let other: &List = (other as &dyn Any).downcast_ref()?;
+        let Comparison { differences, complete } = List::compare(self, other);
+        let told = |Difference { action, rules, packets, cubes }: Difference| ListDifference {
+            packets: packets.to_string(),
+            sets: cubes,
+            before: (action.0, List::describe(self, rules.0)),
+            after: (action.1, List::describe(other, rules.1)),
+        };
+        Some(ListComparison { differences: differences.into_iter().map(told).collect(), complete })
     }
 }
 

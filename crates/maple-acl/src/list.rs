@@ -37,7 +37,7 @@ use crate::yaml;
 /// assert_eq!((list.rules().len(), list.failed_tests().len()), (1, 0));
 /// # Ok::<(), maple_acl::AclError>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct List {
     file: String,
     name: String,
@@ -46,13 +46,13 @@ pub struct List {
     arp: AccessAction,
     fragments: Option<Fragments>,
     lines: OfAll<usize>,
-    rules: Vec<Rule>,
-    entries: Vec<Entry>,
+    rules: Arc<Vec<Rule>>,
+    entries: Arc<Vec<Entry>>,
     tests: Vec<Expectation>,
     /// Which entry a packet fits first.
-    index: CondList,
+    index: Arc<CondList>,
     /// Which entries overlap a cube.
-    overlaps: CubeIndex,
+    overlaps: Arc<CubeIndex>,
 }
 
 /// A switch and a port that no entry names.
@@ -137,8 +137,9 @@ impl List {
         let document = Document::read(&root, question).map_err(|faults| AclError::of(file, faults))?;
         let Document { name, forward, default, arp, fragments, lines, rules, entries, tests, asked } = document;
         let stem = || Path::new(file).file_stem().map_or_else(|| file.to_owned(), |stem| stem.to_string_lossy().into());
-        let index = CondList::new(entries.iter().map(|entry| Arc::new(entry.cube.cond())));
-        let overlaps = CubeIndex::new(&entries.iter().map(|entry| &entry.cube).collect::<Vec<_>>());
+        let index = Arc::new(CondList::new(entries.iter().map(|entry| Arc::new(entry.cube.cond()))));
+        let overlaps = Arc::new(CubeIndex::new(&entries.iter().map(|entry| &entry.cube).collect::<Vec<_>>()));
+        let (rules, entries) = (Arc::new(rules), Arc::new(entries));
         let name = name.unwrap_or_else(stem);
         let file = file.to_owned();
         let list = List { file, name, forward, default, arp, fragments, lines, rules, entries, tests, index, overlaps };
@@ -239,13 +240,16 @@ impl List {
 
     /// The rule of an entry; of the default for the number of entries.
     pub(crate) fn rule_of(&self, entry: usize) -> RuleRef {
-        match self.entries.get(entry) {
-            None => RuleRef::Default,
-            Some(Entry { rule, .. }) => match (*rule as usize).checked_sub(self.rules.len()) {
-                None => RuleRef::Rule(*rule as usize),
-                Some(0) => RuleRef::Arp,
-                Some(_) => RuleRef::Fragments,
-            },
+        self.entries.get(entry).map_or(RuleRef::Default, |entry| self.rule_at(entry.rule as usize))
+    }
+
+    /// The rule with this index: those that people wrote, then those of the list's settings, then the default.
+    pub(crate) fn rule_at(&self, index: usize) -> RuleRef {
+        match index.checked_sub(self.rules.len()) {
+            None => RuleRef::Rule(index),
+            Some(0) => RuleRef::Arp,
+            Some(1) => RuleRef::Fragments,
+            Some(_) => RuleRef::Default,
         }
     }
 
@@ -352,7 +356,8 @@ impl List {
         }
         samples.extend(self.sample(&Cube::all(), self.entries.len(), before));
         let samples = samples.into_iter().map(|sample| SamplePacket { not_at: Arc::clone(&ports), ..sample }).collect();
-        AccessList::new(entries, rules, plain(self.default, "default", self.lines.default), samples)
+        let default = plain(self.default, "default", self.lines.default);
+        AccessList::new(entries, rules, default, samples).written_as(Arc::new(self.clone()))
     }
 
     /// The ports that entries name.

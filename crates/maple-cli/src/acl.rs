@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use maple_acl::{Comparison, Decided, List};
+use maple_acl::{AccessAction, Comparison, Decided, List};
 
 use crate::output::print_line;
+use crate::plan::difference_of_lists;
 use crate::policy::PolicyLoader;
 use crate::usage_error::OrUsageError as _;
 use maple_wire::counted;
@@ -166,19 +167,14 @@ fn explain(file: &Path, question: &str, json: bool) -> anyhow::Result<u8> {
 fn diff(old: &List, new: &List, json: bool) -> anyhow::Result<u8> {
     let Comparison { differences, complete } = old.compare(new);
     for one in &differences {
-        let (from, to) = (one.action.0.to_string(), one.action.1.to_string());
-        let (old_rule, new_rule) = (old.describe(one.rules.0), new.describe(one.rules.1));
+        let side = |action: AccessAction, rule: String| serde_json::json!({"action": action.to_string(), "rule": rule});
+        let told = serde_json::json!({
+            "packets": one.packets.to_string(), "cubes": one.cubes,
+            "old": side(one.action.0, old.describe(one.rules.0)), "new": side(one.action.1, new.describe(one.rules.1)),
+        });
         match json {
-            true => print_line(serde_json::json!({
-                "packets": one.packets.to_string(), "cubes": one.cubes,
-                "old": {"action": from, "rule": old_rule}, "new": {"action": to, "rule": new_rule},
-            })),
-            false => {
-                let more = if one.cubes > 1 { format!(" (and {} more like it)", one.cubes - 1) } else { String::new() };
-                print_line(format_args!("{from} → {to}: {}{more}", one.packets));
-                print_line(format_args!("    was {old_rule}"));
-                print_line(format_args!("    now {new_rule}"));
-            }
+            true => print_line(told),
+            false => print_line(difference_of_lists(&told).trim_end()),
         }
     }
     anyhow::ensure!(complete, "the lists are too different to list all differences; those above are some");

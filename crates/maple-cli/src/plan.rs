@@ -69,7 +69,8 @@ pub fn main(args: &PlanArgs, loader: Option<&dyn PolicyLoader>) -> anyhow::Resul
         let names = if args.state.is_some() { Names::new() } else { names(&control) };
         print_line(names.in_text(text(&plan, args.all, has_colours).trim_end()));
     }
-    Ok(if items(&plan["rules"]).next().is_some() || count(&plan["counts"]) > 0 { CHANGES } else { 0 })
+    let is_change = items(&plan["rules"]).next().is_some() || count(&plan["counts"]) > 0 || differs_in_lists(&plan);
+    Ok(if is_change { CHANGES } else { 0 })
 }
 
 /// `maple apply`.
@@ -127,11 +128,53 @@ fn plain(value: &Value) -> &str {
 
 /// A plan for people: packets by what becomes of them and the lines that decide, then rules, then a summary.
 fn text(plan: &Value, all: bool, has_colours: bool) -> String {
-    let mut text = packets(plan, all, has_colours);
+    let mut text = lists(plan, all);
+    text += &packets(plan, all, has_colours);
     for switch in items(&plan["rules"]) {
         rules(&mut text, switch, all, has_colours);
     }
     text + &summary(plan)
+}
+
+/// Whether an access list treats any packet differently.
+fn differs_in_lists(plan: &Value) -> bool {
+    items(&plan["lists"]).any(|list| items(&list["differences"]).next().is_some())
+}
+
+/// What access lists treat differently, for all packets there can be.
+fn lists(plan: &Value, all: bool) -> String {
+    let mut text = String::new();
+    for list in items(&plan["lists"]).filter(|list| items(&list["differences"]).next().is_some()) {
+        let differences: Vec<&Value> = items(&list["differences"]).collect();
+        let _ = writeln!(text, "access list {} treats differently:", plain(&list["file"]));
+        let shown = if all { differences.len() } else { FEW };
+        for one in differences.iter().take(shown) {
+            text.extend(difference_of_lists(one).lines().map(|line| format!("  {line}\n")));
+        }
+        if differences.len() > shown {
+            let _ = writeln!(text, "  and {} more (--all shows them)", differences.len() - shown);
+        }
+        if list["complete"] == Value::Bool(false) {
+            text.push_str("  the lists are too different to list all differences; these are some\n");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// What two lists treat differently, with the rules that say so.
+pub fn difference_of_lists(one: &Value) -> String {
+    let (old, new) = (&one["old"], &one["new"]);
+    let more = one["cubes"].as_u64().unwrap_or_default().saturating_sub(1);
+    let more = if more > 0 { format!(" (and {more} more like it)") } else { String::new() };
+    format!(
+        "{} → {}: {}{more}\n    was {}\n    now {}\n",
+        plain(&old["action"]),
+        plain(&new["action"]),
+        plain(&one["packets"]),
+        plain(&old["rule"]),
+        plain(&new["rule"]),
+    )
 }
 
 /// The packets that a policy decides otherwise, by what becomes of them and the lines that decide.
@@ -220,7 +263,7 @@ fn summary(plan: &Value) -> String {
     let switches = items(&plan["rules"]).count();
     let packets_are =
         format!("{changed} of {} that the network has decided about go otherwise", counted(packets, "packet"));
-    if changed == 0 && switches == 0 {
+    if changed == 0 && switches == 0 && !differs_in_lists(plan) {
         return format!("no change: {packets_are}, and no rule changes\n");
     }
     let switches = counted(switches, "switch");
@@ -267,6 +310,14 @@ mod tests {
         json!({
             "format": 1, "policy": "/tmp/acl.py", "sources": "aa", "changes": "bb", "packets": 20, "same": 18, "failed": 0,
             "errors": [], "counts": { "loses": 2 }, "warnings": [],
+            "lists": [{
+                "file": "acl.yaml", "complete": true,
+                "differences": [{
+                    "packets": "tcp 10.0.1.0/24 > 10.0.2.0/24:8443", "cubes": 3,
+                    "old": { "action": "deny", "rule": "`default: deny` of acl.yaml" },
+                    "new": { "action": "allow", "rule": "rule erp (acl.yaml:7)" },
+                }],
+            }],
             "differences": [difference(1), difference(2)],
             "rules": [{
                 "switch": "1",
@@ -280,6 +331,11 @@ mod tests {
     #[test]
     fn a_plan_is_told_by_who_loses_and_by_rules() {
         let expected = "\
+access list acl.yaml treats differently:
+  deny → allow: tcp 10.0.1.0/24 > 10.0.2.0/24:8443 (and 2 more like it)
+      was `default: deny` of acl.yaml
+      now rule erp (acl.yaml:7)
+
 2 lose: these packets leave by fewer edge ports, mostly none
   acl.py:9 -> acl.py:7
     tcp 10.0.0.1:1000 > 10.0.0.3:80 at 1:1: 1:2, 3:1 -> drop

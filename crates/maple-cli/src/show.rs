@@ -1,5 +1,6 @@
 //! `maple show`: queries a running controller over its Unix socket.
 
+mod access_list;
 mod counters;
 mod log;
 mod rules;
@@ -30,6 +31,7 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
         ShowWhat::Flows { switch, top, watch } => {
             return Counters::Flows(switch.clone(), *top as usize).show(controller, *watch, args.json);
         }
+        ShowWhat::AccessList { .. } => Show::AccessLists,
         ShowWhat::Switches => Show::Switches,
         ShowWhat::Names => Show::Names,
         ShowWhat::Links => Show::Links,
@@ -58,6 +60,10 @@ pub fn main(args: ShowArgs, own: Option<&dyn Reach>) -> anyhow::Result<u8> {
             } else {
                 names.in_text(&rules::text(&answer, *all || switch.is_some() || wanted.is_some()))
             }
+        }
+        ShowWhat::AccessList { file } => {
+            access_list::choose(&mut answer, file.as_deref())?;
+            if args.json { pretty(&answer)? } else { access_list::text(&answer) }
         }
         _ if args.json => pretty(&answer)?,
         _ => text(&what, &answer, &names),
@@ -104,6 +110,7 @@ fn text(what: &Show, answer: &Value, names: &Names) -> String {
         Show::Version => version(answer),
         Show::Log(_) => items(answer).map(log::line).collect(),
         // `maple explain` asks for these.
+        Show::AccessLists => access_list::text(answer),
         Show::Dropped(_) | Show::Live(_) => answer.to_string(),
     }
 }
@@ -190,7 +197,9 @@ fn lease(lease: &Value, now: SystemTime) -> String {
 
 /// An error, with the number of packets that were dropped because of it.
 fn error(error: &Value) -> String {
-    let text = plain(&error["text"]);
+    let time = error["time"].as_u64().map(|time| UNIX_EPOCH + Duration::from_millis(time));
+    let time = time.map(|time| format!("{} ", timestamp(time))).unwrap_or_default();
+    let text = format!("{time}{}", plain(&error["text"]));
     match error["packets"].as_u64() {
         Some(packets) => format!("{text}\n  ({packets} {} dropped)\n", if packets == 1 { "packet" } else { "packets" }),
         None => format!("{text}\n"),

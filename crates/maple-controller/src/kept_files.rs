@@ -203,15 +203,16 @@ impl KeptFiles {
     /// From now on `teller` is told what becomes of files: at once, what fails already.
     pub(crate) fn attend(&self, teller: impl Fn(FileNews) + Send + Sync + 'static) {
         if self.0.teller.set(Box::new(teller)).is_ok() {
-            self.troubles().into_iter().for_each(|news| self.tell(news));
+            self.troubles().into_iter().for_each(|(_, news)| self.tell(news));
         }
     }
 
-    /// What fails now.
-    pub(crate) fn troubles(&self) -> Vec<FileNews> {
+    /// What fails now, and since when.
+    pub(crate) fn troubles(&self) -> Vec<(SystemTime, FileNews)> {
         let of = |(file, kept): (&KeptFile, &Kept)| {
-            let condition = kept.trouble.as_ref()?.condition.clone();
-            Some(FileNews { file: *file, path: kept.path.clone(), condition })
+            let trouble = kept.trouble.as_ref()?;
+            let condition = trouble.condition.clone();
+            Some((trouble.at, FileNews { file: *file, path: kept.path.clone(), condition }))
         };
         self.lock().iter().filter_map(of).collect()
     }

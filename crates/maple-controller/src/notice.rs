@@ -136,6 +136,8 @@ impl Notice {
                 | Report::SwitchReachable(_)
                 | Report::LinkUp(..)
                 | Report::LinkDown(..)
+                | Report::ListsInstalling { .. }
+                | Report::ListsInstalled { .. }
                 | Report::AccessLogged { .. } => false,
                 // For example policies that fail, hosts that spoof, switches that refuse rules.
                 _ => true,
@@ -199,7 +201,7 @@ pub(crate) struct Notices {
     names: Arc<ArcSwap<Names>>,
     log: Arc<Log>,
     sender: Sender<Notice>,
-    recent: Arc<Mutex<VecDeque<Notice>>>,
+    recent: Arc<Mutex<VecDeque<(SystemTime, Notice)>>>,
     /// How often handlers and listeners failed, by error.
     failures: Arc<Mutex<FxHashMap<Arc<str>, u64>>>,
     /// The violations that were published. Each shard bounds the number of those that it reports.
@@ -239,7 +241,8 @@ impl Notices {
         let (source, area) = about(&notice);
         let level = if notice.is_error() { Level::Warning } else { Level::Info };
         let line = Line { source, level, area, text: text.clone(), error: policy_error(&notice) };
-        self.log.add(line, Instant::now(), SystemTime::now());
+        let time = SystemTime::now();
+        self.log.add(line, Instant::now(), time);
         match notice.is_error() {
             true => tracing::warn!("{text}"),
             false => tracing::info!("{text}"),
@@ -251,10 +254,10 @@ impl Notices {
                 // Violations are reported only once, so they stay; there are few.
                 let is_violation =
                     |notice: &Notice| matches!(notice, Notice::Engine(Report::ConstraintViolated { .. }));
-                let oldest = recent.iter().position(|notice| !is_violation(notice)).unwrap_or(0);
+                let oldest = recent.iter().position(|(_, notice)| !is_violation(notice)).unwrap_or(0);
                 recent.remove(oldest);
             }
-            recent.push_back(notice.clone());
+            recent.push_back((time, notice.clone()));
         }
         // A full queue has no reader, or a slow one.
         let _ = self.sender.try_send(notice);
@@ -313,8 +316,8 @@ impl Notices {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
-    /// The most recent errors, oldest first.
-    pub fn recent(&self) -> Vec<Notice> {
+    /// The most recent errors, oldest first, with their times.
+    pub fn recent(&self) -> Vec<(SystemTime, Notice)> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }

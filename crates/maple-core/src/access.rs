@@ -6,15 +6,17 @@
 //!
 //! The crate `maple-acl` reads lists from files and makes these of them.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use maple_wire::Dpid;
 
-use crate::policy::{PacketHandle, SamplePacket};
 use crate::route::Route;
-use crate::trace::{Cond, CondList, Source};
+use crate::run::PacketHandle;
+use crate::sample::SamplePacket;
+use crate::trace::{Cond, CondList, ListAnswer, Source};
 
 /// What a rule of a list says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,9 +62,44 @@ pub struct AccessList {
     entries: Vec<StatedEntry>,
     at: BTreeMap<Dpid, OnceLock<Entries>>,
     elsewhere: OnceLock<Entries>,
+    /// The rules that people wrote and those that follow from the list's settings; the default comes last.
     rules: Vec<AccessRule>,
-    default: AccessRule,
     samples: Vec<SamplePacket>,
+    written: Option<Arc<dyn WrittenList>>,
+}
+
+/// A list as people wrote it.
+pub trait WrittenList: Any + fmt::Debug + Send + Sync {
+    /// Its file.
+    fn file(&self) -> &str;
+
+    /// A rule as people know it, by its index among [`AccessList::rules`]: `rule no-ssh (acl.yaml:12)`.
+    fn describe(&self, rule: usize) -> String;
+
+    /// What another list in its place would treat differently; `None` if that is of another kind.
+    fn compare(&self, other: &dyn WrittenList) -> Option<ListComparison>;
+}
+
+/// What two lists treat differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListComparison {
+    /// The differences, each pair of rules once, in the order of the first list.
+    pub differences: Vec<ListDifference>,
+    /// Whether these are all.
+    pub complete: bool,
+}
+
+/// Packets that two lists treat differently.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListDifference {
+    /// Such packets, as people write them.
+    pub packets: String,
+    /// How many such sets of packets there are.
+    pub sets: usize,
+    /// What the first list says, and the rule that says so.
+    pub before: (AccessAction, String),
+    /// What the second list says, and the rule that says so.
+    pub after: (AccessAction, String),
 }
 
 /// An entry whose condition states the prerequisites of its fields.
@@ -103,10 +140,21 @@ impl AccessList {
             entries,
             at: switches.into_iter().map(|dpid| (dpid, OnceLock::new())).collect(),
             elsewhere: OnceLock::new(),
-            rules,
-            default,
+            rules: rules.into_iter().chain([default]).collect(),
             samples,
+            written: None,
         }
+    }
+
+    /// The same list, which people wrote so.
+    #[must_use]
+    pub fn written_as(self, written: Arc<dyn WrittenList>) -> AccessList {
+        AccessList { written: Some(written), ..self }
+    }
+
+    /// The list as people wrote it, if it comes from a file.
+    pub fn written(&self) -> Option<&dyn WrittenList> {
+        self.written.as_deref()
     }
 
     /// The rule that decides about a packet, which may be the default.
@@ -116,9 +164,26 @@ impl AccessList {
             Some((dpid, entries)) => entries.get_or_init(|| self.entries_at(Some(*dpid))),
             None => self.elsewhere.get_or_init(|| self.entries_at(None)),
         };
-        let rule = |place: usize| entries.rule_of.get(place).map_or(&self.default, |rule| &self.rules[*rule as usize]);
+        let rule = |place: usize| &self.rules[self.rule_at(entries, place)];
         let place = pkt.first_of(&entries.conds, |place| rule(place).source.clone());
         rule(place.unwrap_or(entries.rule_of.len()))
+    }
+
+    /// The index of the rule that the condition at a place belongs to; that of the default for no place.
+    fn rule_at(&self, entries: &Entries, place: usize) -> usize {
+        entries.rule_of.get(place).map_or(self.rules.len() - 1, |rule| *rule as usize)
+    }
+
+    /// The index of the rule that a run was told of, if this list was asked.
+    pub(crate) fn rule_of(&self, answer: &ListAnswer) -> Option<usize> {
+        let asked = self.at.values().chain([&self.elsewhere]).filter_map(OnceLock::get);
+        let entries = asked.into_iter().find(|entries| Arc::ptr_eq(&entries.conds, &answer.list))?;
+        Some(self.rule_at(entries, answer.first))
+    }
+
+    /// The rules in order; the default comes last.
+    pub fn rules(&self) -> &[AccessRule] {
+        &self.rules
     }
 
     /// What is asked at a switch that entries name, or at all others.

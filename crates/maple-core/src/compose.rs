@@ -169,6 +169,17 @@ impl<P> Composition<P> {
         samples
     }
 
+    /// Its access lists, in order.
+    pub fn access_lists(&self) -> Vec<Arc<AccessList>> {
+        let mut all = Vec::new();
+        self.0.visit_nodes(&mut |node| {
+            if let Node::Lists { lists, .. } = node {
+                all.extend(lists.iter().cloned());
+            }
+        });
+        all
+    }
+
     /// This policy under constraints ([`crate::portal`]): a packet whose route violates one is dropped, and that is
     /// reported. Of a route that passes, its copies are judged.
     #[must_use]
@@ -436,6 +447,10 @@ impl Policy for Composed {
 
     fn samples(&self) -> Vec<SamplePacket> {
         Composition::samples(self)
+    }
+
+    fn access_lists(&self) -> Vec<Arc<AccessList>> {
+        Composition::access_lists(self)
     }
 }
 

@@ -35,6 +35,7 @@ pub mod run;
 pub mod query;
 
 mod load;
+mod sample;
 pub mod snooped;
 
 mod forwarding;

@@ -1,12 +1,9 @@
 //! What a policy is: the [`Policy`] trait, which closures implement; and what it may ask: [`PacketHandle`] and [`Net`].
 
-use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use maple_wire::{Dpid, PortNo};
-
-use crate::network::Location;
+use crate::access::AccessList;
 use crate::policy_error::panic_text;
 use crate::route::Route;
 use crate::run::Run;
@@ -14,26 +11,7 @@ use crate::run::Run;
 pub use crate::load::Load;
 pub use crate::policy_error::PolicyError;
 pub use crate::run::{Net, PacketHandle};
-
-/// A packet that a policy names before any packet comes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SamplePacket {
-    /// Its bytes.
-    pub frame: Arc<[u8]>,
-    /// The switch where it enters; `None` for any.
-    pub switch: Option<Dpid>,
-    /// The port; `None` for any.
-    pub port: Option<PortNo>,
-    /// Ports where other packets are decided first, so that this one is of no use there if another port will do.
-    pub not_at: Arc<BTreeSet<Location>>,
-}
-
-impl SamplePacket {
-    /// A packet that may enter anywhere.
-    pub fn new(frame: impl Into<Arc<[u8]>>) -> SamplePacket {
-        SamplePacket { frame: frame.into(), switch: None, port: None, not_at: Arc::default() }
-    }
-}
+pub use crate::sample::SamplePacket;
 
 /// The user's f.
 pub trait Policy: Send + Sync {
@@ -58,6 +36,11 @@ pub trait Policy: Send + Sync {
     /// Packets that the policy decides by nothing but lists and tests. The engine decides them before such packets come,
     /// at each switch where packets can enter (the paper's proactive installer, §3).
     fn samples(&self) -> Vec<SamplePacket> {
+        Vec::new()
+    }
+
+    /// The access lists that it asks, in order: what people want to see counters and differences of.
+    fn access_lists(&self) -> Vec<Arc<AccessList>> {
         Vec::new()
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use maple_wire::{Dpid, counted};
 
@@ -296,6 +297,24 @@ pub enum Report {
         /// The first of them.
         first: Box<str>,
     },
+    /// The rules of access lists are being installed, which takes a while.
+    ListsInstalling {
+        /// How many entries were decided, all switches together.
+        entries: usize,
+        /// How many there are.
+        of: usize,
+        /// At how many switches.
+        switches: usize,
+    },
+    /// The rules of access lists were decided and sent, which took a while.
+    ListsInstalled {
+        /// How many entries, all switches together.
+        entries: usize,
+        /// At how many switches.
+        switches: usize,
+        /// For how long.
+        took: Duration,
+    },
     /// A switch lost rules that we did not delete. They were sent again.
     RulesLost {
         /// The switch.
@@ -479,6 +498,14 @@ impl fmt::Display for Report {
                 "switch {switch} has a rule that is not Maple's and takes packets from {taken_from} of Maple's rules: \
                  {foreign}; the first of these is {first}"
             ),
+            Report::ListsInstalling { entries, of, switches } => {
+                let (percent, switches) = (entries * 100 / of.max(&1), counted(switches, "switch"));
+                write!(f, "installing the rules of access lists: {entries} of {of} entries ({percent} %) at {switches}")
+            }
+            Report::ListsInstalled { entries, switches, took } => {
+                let (entries, switches) = (counted(entries, "entry"), counted(switches, "switch"));
+                write!(f, "the rules of access lists are sent: {entries} at {switches} in {:.1} s", took.as_secs_f64())
+            }
             Report::RulesLost { switch, count } => {
                 write!(f, "switch {switch} lost {}; sent again", counted(count, "rule"))
             }

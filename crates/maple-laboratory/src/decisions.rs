@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use maple_core::access::AccessList;
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::run::Run;
@@ -132,6 +133,10 @@ impl Policy for Counted {
 
     fn samples(&self) -> Vec<SamplePacket> {
         self.policy.samples()
+    }
+
+    fn access_lists(&self) -> Vec<Arc<AccessList>> {
+        self.policy.access_lists()
     }
 
     fn constraints(&self) -> Vec<Arc<str>> {

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use maple_core::access::AccessList;
 use maple_core::compose::Composition;
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use maple_core::route::Route;
@@ -158,6 +159,10 @@ impl Policy for PythonPolicy {
 
     fn samples(&self) -> Vec<SamplePacket> {
         self.policy.samples()
+    }
+
+    fn access_lists(&self) -> Vec<Arc<AccessList>> {
+        self.policy.access_lists()
     }
 
     fn constraints(&self) -> Vec<Arc<str>> {

@@ -17,6 +17,7 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use maple_core::access::AccessList;
 use maple_core::compose::{Choice, Composition};
 use maple_core::policy::{PolicyError, SamplePacket};
 use maple_core::route::Route;
@@ -53,6 +54,10 @@ impl Policy for Composed {
 
     fn samples(&self) -> Vec<SamplePacket> {
         self.0.samples()
+    }
+
+    fn access_lists(&self) -> Vec<Arc<AccessList>> {
+        self.0.access_lists()
     }
 
     fn constraints(&self) -> Vec<Arc<str>> {

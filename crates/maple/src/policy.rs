@@ -3,6 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
+use maple_core::access::AccessList;
 use maple_core::policy::{PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::{Net as CoreNet, PacketHandle};
@@ -74,6 +75,12 @@ pub trait Policy: Send + Sync {
     /// }
     /// ```
     fn samples(&self) -> Vec<SamplePacket> {
+        Vec::new()
+    }
+
+    /// Its access lists, in the order in which they are asked. What [`access_lists`](crate::access_lists) makes tells
+    /// its own; other policies have none.
+    fn access_lists(&self) -> Vec<Arc<AccessList>> {
         Vec::new()
     }
 
@@ -155,6 +162,10 @@ impl<P: Deref<Target: Policy> + Send + Sync> maple_core::Policy for Engine<P> {
 
     fn samples(&self) -> Vec<SamplePacket> {
         self.0.samples()
+    }
+
+    fn access_lists(&self) -> Vec<Arc<AccessList>> {
+        self.0.access_lists()
     }
 
     fn constraints(&self) -> Vec<Arc<str>> {

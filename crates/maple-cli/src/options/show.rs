@@ -38,6 +38,12 @@ pub enum ShowWhat {
         #[arg(long)]
         all: bool,
     },
+    /// The access lists of the policy, and how many packets each rule has decided
+    #[command(alias = "access-lists", alias = "acl")]
+    AccessList {
+        /// Only lists of this file: its name, or the end of that
+        file: Option<String>,
+    },
     /// The switches, a line each
     Switches,
     /// How large the tables of a switch, or of all, are, and how full

@@ -18,7 +18,7 @@ use super::explain::ExplainRequest;
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
-use super::{Handle, ReportedError, dropped, explain, state};
+use super::{Handle, ReportedError, access_lists, dropped, explain, state};
 use crate::kept_files::FileStatus;
 use crate::log::Entry;
 use crate::names::Names;
@@ -58,6 +58,7 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
         Request::Show(Show::Stats) => stats(&handle.stats()),
         // It has many answers, which the socket sends.
         Request::Show(Show::Live(_)) => Value::Null,
+        Request::Show(Show::AccessLists) => access_lists::answer(handle),
         Request::Show(Show::Dropped(minutes)) => dropped::answer(handle, *minutes)?,
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
         Request::Show(Show::Version) => versions(),
@@ -365,10 +366,11 @@ pub(super) fn log_line(entry: &Entry) -> Value {
 }
 
 fn error(error: &ReportedError) -> Value {
-    match error.packets {
-        Some(packets) => json!({ "text": error.text, "packets": packets }),
-        None => json!({ "text": error.text }),
+    let mut told = json!({ "time": milliseconds(error.time), "text": error.text });
+    if let Some(packets) = error.packets {
+        told["packets"] = packets.into();
     }
+    told
 }
 
 pub(super) fn location(at: Location) -> Value {

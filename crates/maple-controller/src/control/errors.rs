@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use maple_core::engine::ViolationKey;
 use maple_core::report::Report;
@@ -14,6 +15,8 @@ use crate::shard::mailbox::ShardQuery;
 /// An error that was reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedError {
+    /// When it was told; for a file that can't be kept, since when.
+    pub time: SystemTime,
     /// Its text.
     pub text: String,
     /// For an error of the policy: the number of packets dropped because of it so far. For a violated constraint: the
@@ -28,7 +31,7 @@ impl Handle {
         let mut listed = BTreeSet::new();
         let mut violated = BTreeSet::new();
         let text = |notice: &Notice| self.names().in_text(&notice.to_string());
-        let error = |notice: Notice| {
+        let error = |(time, notice): (SystemTime, Notice)| {
             let failed = match &notice {
                 Notice::Engine(Report::PolicyFailed { error, .. }) => Some(error.clone()),
                 _ => None,
@@ -36,7 +39,7 @@ impl Handle {
             if let Notice::Engine(Report::ConstraintViolated { constraint, place, .. }) = &notice {
                 let key = (constraint.clone(), place.clone());
                 let packets = Some(violations.get(&key).copied().unwrap_or(1));
-                return violated.insert(key).then(|| ReportedError { text: text(&notice), packets });
+                return violated.insert(key).then(|| ReportedError { time, text: text(&notice), packets });
             }
             if let Some(error) = &failed
                 && !listed.insert(error.clone())
@@ -44,19 +47,19 @@ impl Handle {
                 return None;
             }
             let packets = failed.map(|error| failures.get(&error).copied().unwrap_or(1));
-            Some(ReportedError { text: text(&notice), packets })
+            Some(ReportedError { time, text: text(&notice), packets })
         };
         let recent = self.shared.notices.recent();
         // What still fails is listed also if it was told long ago.
         let is_told = |news: &FileNews| {
-            let last = recent.iter().rev().find_map(|notice| match notice {
+            let last = recent.iter().rev().find_map(|(_, notice)| match notice {
                 Notice::File(told) if told.file == news.file => Some(&told.condition),
                 _ => None,
             });
             last.is_some_and(|last| !matches!(last, Condition::Mended(..)))
         };
-        let untold = self.shared.files.troubles().into_iter().filter(|news| !is_told(news)).map(Notice::File);
-        let untold: Vec<Notice> = untold.collect();
+        let untold = self.shared.files.troubles().into_iter().filter(|(_, news)| !is_told(news));
+        let untold: Vec<(SystemTime, Notice)> = untold.map(|(since, news)| (since, Notice::File(news))).collect();
         untold.into_iter().chain(recent).filter_map(error).collect()
     }
 

@@ -7,6 +7,7 @@ pub mod transactions;
 
 pub(crate) mod about;
 mod access;
+mod access_lists;
 mod answer;
 mod dropped;
 mod errors;

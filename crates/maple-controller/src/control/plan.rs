@@ -18,6 +18,7 @@ use maple_core::policy::Policy;
 use maple_wire::{Dpid, Version};
 use serde_json::{Value, json};
 
+use super::access_lists;
 use super::answer::{errors, flow, location};
 pub use crate::fingerprint::Fingerprint;
 
@@ -36,6 +37,8 @@ pub struct Plan {
     rehearsed: Rehearsed,
     versions: BTreeMap<Dpid, Version>,
     warnings: Vec<String>,
+    /// What the access lists treat differently, as JSON.
+    lists: Value,
     /// The packets that the network had decided about.
     packets: BTreeSet<DecidedPacket>,
 }
@@ -97,10 +100,11 @@ impl Plan {
         versions: BTreeMap<Dpid, Version>,
     ) -> Plan {
         let packets = rehearsal.packets();
+        let lists = access_lists::compare(&rehearsal.access_lists(), &candidate.access_lists());
         let mut rehearsed = rehearsal.adopt(&Candidate { number: 0, policy: candidate });
         rehearsed.trial.differences.sort();
         rehearsed.trial.differences.truncate(MAX_DIFFERENCES);
-        Plan { policy, sources, rehearsed, versions, warnings: Vec::new(), packets }
+        Plan { policy, sources, rehearsed, versions, warnings: Vec::new(), lists, packets }
     }
 
     /// The plan with warnings about its policy.
@@ -201,6 +205,7 @@ impl Plan {
         plan["changes"] = json!(self.changes());
         plan["decided"] = json!(self.decided());
         plan["rules"] = rules;
+        plan["lists"] = self.lists.clone();
         plan["warnings"] = json!(self.warnings);
         plan
     }

@@ -1,8 +1,10 @@
 //! What shards and switches are asked.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use maple_core::access::AccessList;
 use maple_core::engine::{Counted, Dropped, Engine, PortCount, RuleCount, TableRule, Traffic};
 use maple_core::rule::Rule;
 use maple_wire::Dpid;
@@ -120,6 +122,20 @@ impl Handle {
     pub fn traffic(&self) -> Vec<(Traffic, Duration)> {
         let mut all: Vec<_> = self.query_all(ShardQuery::Traffic).into_iter().flatten().collect();
         all.sort_by_key(|(one, _)| (one.switch, one.from, one.to));
+        all
+    }
+
+    /// The access lists of the policy, each with the packets that its rules have decided since the policy was loaded, in
+    /// the order of [`AccessList::rules`]. What switches have not said yet is not in it: [`Handle::count`] asks them.
+    pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
+        let shards = 0..self.shared.mailboxes.len();
+        let mut all: Vec<(Arc<AccessList>, Vec<u64>)> = Vec::new();
+        for (list, packets) in shards.filter_map(|shard| self.inspect_shard(shard, Engine::access_hits)).flatten() {
+            match all.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &list)) {
+                Some((_, sum)) => sum.iter_mut().zip(packets).for_each(|(sum, more)| *sum = sum.saturating_add(more)),
+                None => all.push((list, packets)),
+            }
+        }
         all
     }
 

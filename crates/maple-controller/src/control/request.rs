@@ -97,6 +97,9 @@ pub enum Show {
     Errors,
     /// The version of the program, of the protocol, and the formats of files.
     Version,
+    /// The access lists of the policy, with the packets that each rule has decided.
+    #[serde(rename = "access_lists")]
+    AccessLists,
     /// What was dropped in this many minutes, this one included, and why.
     Dropped(u64),
     /// Packets as they enter, one answer for each.

@@ -55,6 +55,7 @@ fn about_report(report: &Report) -> (Source, &'static str) {
         | Report::ConstraintViolated { at, .. }
         | Report::NoRuleForWay { at }
         | Report::AccessLogged { at, .. } => (Source::Port(*at), "policy"),
+        Report::ListsInstalling { .. } | Report::ListsInstalled { .. } => (Source::Program, "rules"),
         Report::PolicyWrites { .. } | Report::PolicyNotAFunction { .. } => (Source::Program, "policy"),
         Report::NotLabelled { ingress: dpid, .. }
         | Report::RuleRefused { switch: dpid, .. }

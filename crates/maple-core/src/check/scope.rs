@@ -16,6 +16,7 @@ use maple_wire::{Constraint, Dpid, Field};
 
 use super::Host;
 use super::packet::{ARP, IPV4, IPV6, Sample};
+use crate::access::AccessList;
 use crate::network::Mac;
 use crate::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use crate::route::Route;
@@ -161,6 +162,10 @@ impl Policy for Scoped {
 
     fn samples(&self) -> Vec<SamplePacket> {
         self.policy.samples()
+    }
+
+    fn access_lists(&self) -> Vec<Arc<AccessList>> {
+        self.policy.access_lists()
     }
 
     fn constraints(&self) -> Vec<Arc<str>> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 
 use super::in_all;
+use crate::access::AccessList;
 use crate::policy::{Policy, SamplePacket};
 use crate::policy_error::PolicyError;
 use crate::route::Route;
@@ -62,6 +63,10 @@ impl Policy for Canary {
         let mut samples = self.new.samples();
         samples.extend(self.old.samples());
         samples
+    }
+
+    fn access_lists(&self) -> Vec<Arc<AccessList>> {
+        [self.new.access_lists(), self.old.access_lists()].concat()
     }
 
     fn constraints(&self) -> Vec<Arc<str>> {

@@ -147,7 +147,7 @@ impl Engine {
         if reply.more() {
             return;
         }
-        switch.drops.end_reading();
+        switch.growth.end_reading();
         let took = Duration::from_nanos(self.now.0.saturating_sub(switch.audits.asked.0));
         let findings = switch.tables.end_audit();
         let rest = took * REST_FACTOR;

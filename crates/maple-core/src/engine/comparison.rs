@@ -18,6 +18,7 @@ use super::differences::{Decision, Difference, DifferenceKind};
 use super::leaf::source_lines;
 use super::received_packet::ReceivedPacket;
 use super::reload::Trial;
+use crate::access::AccessList;
 use crate::network::Location;
 use crate::policy::{Policy, PolicyError, SamplePacket};
 use crate::route::{Resolved, Route};
@@ -200,6 +201,10 @@ impl Policy for Watched {
 
     fn samples(&self) -> Vec<SamplePacket> {
         self.policy.samples()
+    }
+
+    fn access_lists(&self) -> Vec<Arc<AccessList>> {
+        self.policy.access_lists()
     }
 
     fn constraints(&self) -> Vec<Arc<str>> {

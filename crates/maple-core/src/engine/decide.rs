@@ -45,6 +45,7 @@ impl Engine {
             let (mut packets, mut later) = (Vec::new(), Vec::new());
             for received in self.waiting.take_round() {
                 if let Some(leaf) = self.current_leaf(&received) {
+                    self.count_access_hit(leaf);
                     self.answer(leaf, received);
                 } else if distinct.insert((received.at, received.frame.clone())) {
                     packets.push(received);
@@ -219,6 +220,7 @@ impl Engine {
         self.report_left_out(left_out, made_at.as_ref());
         self.report_violations(violations, received.at);
         self.report_logged(&logged, received);
+        self.access_hits.count_packet(&trace);
         if trace.short {
             self.stats.short_captures += 1;
         }

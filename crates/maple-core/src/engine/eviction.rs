@@ -118,7 +118,7 @@ impl Engine {
             switch.arrange(flows);
         }
         if let ReplyBody::Flow(flows) = &reply.body {
-            self.read_drops(dpid, flows);
+            self.read_counts(dpid, flows);
         }
         if let (Some(switch), ReplyBody::Flow(flows)) = (self.switches.get(&dpid), &mut reply.body) {
             flows.iter_mut().for_each(|flow| flow.cookie = switch.renamed.current(flow.cookie));

@@ -200,12 +200,15 @@ impl Hits<'_> {
         if self.engine.leaves.answer(leaf).is_none() {
             self.engine.learn_answer(leaf, self.dpid)?;
         }
-        let Engine { switches, leaves, stats, now, .. } = &mut *self.engine;
+        let Engine { switches, leaves, stats, now, access_hits, .. } = &mut *self.engine;
         let template = leaves.answer(leaf)?;
         let length = u16::try_from(template.bytes.len() + candidate.frame.len()).ok()?;
         stats.packet_ins += 1;
         stats.hits += 1;
         stats.sent_by_controller += u64::from(template.by_controller);
+        if !access_hits.is_empty() {
+            leaves.get(&leaf).into_iter().for_each(|leaf| access_hits.count_packet(&leaf.trace));
+        }
         let switch = switches.get_mut(&self.dpid)?;
         if template.bytes.is_empty() {
             if let Some(leaf) = leaves.get(&leaf).filter(|leaf| leaf.drops()) {

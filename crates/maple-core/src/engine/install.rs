@@ -211,7 +211,7 @@ impl Engine {
         }
         self.release(id);
         let Some(leaf) = self.leaves.remove(&id) else { return };
-        self.keep_dropping_leaf(id, &leaf);
+        self.keep_counting_leaf(id, &leaf);
         self.stats.leaves_withdrawn += 1;
         let ingress = leaf.ingress();
         if let Some(switch) = self.switches.get_mut(&ingress) {

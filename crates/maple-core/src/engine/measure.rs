@@ -143,7 +143,7 @@ impl Engine {
         let version = switch.version();
         if let Some(answer) = switch.polls.on_answer(now, period, (version, reply)) {
             if answer.what == Counted::Rules {
-                self.end_drop_reading(dpid);
+                self.end_count_reading(dpid);
             }
             self.take_rates(dpid, &answer);
             self.plan_poll(dpid);

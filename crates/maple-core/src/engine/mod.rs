@@ -36,7 +36,7 @@
 //! | routes and labels | `install`, `routes/`, `route_use`, `labels`, `reroute`, `route_changes`, `meters` |
 //! | topology and hosts | `topology`, `unreachable`, `segments`, `declare`, `hosts/`, `host_actions`, `flaps`, `host_rules/` |
 //! | tables | `switch`, `tables/`, `flush`, `classifier`, `refusals`, `backoff`, `capacity`, `eviction`, `await_barriers` |
-//! | counters and views | `polls`, `rule_counts`, `measure`, `traffic`, `drops/`, `dropped`, `view`, `explain`, `reports` |
+//! | counters and views | `polls`, `rule_counts`, `measure`, `traffic`, `drops/`, `dropped`, `count_reports`, `rule_growth`, `access_hits`, `view`, `explain`, `reports` |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -122,6 +122,8 @@ mod switch;
 mod tables;
 
 // Counters, and views for people.
+mod access_hits;
+mod count_reports;
 mod dropped;
 mod drops;
 mod explain;
@@ -129,6 +131,7 @@ mod measure;
 mod polls;
 mod reports;
 mod rule_counts;
+mod rule_growth;
 mod traffic;
 mod view;
 
@@ -187,6 +190,8 @@ pub struct Engine {
     options: Options,
     /// Packets that the policy decides beforehand.
     samples: proactive::Samples,
+    /// What the rules of its access lists have decided.
+    access_hits: access_hits::AccessHits,
     stats: Stats,
     /// From a leaf's decision, or its change to another route, to its rule's confirmation by the switch.
     install_times: Histogram,
@@ -250,12 +255,14 @@ impl Engine {
         let hosts = hosts::Hosts::new(&options);
         let leaves = Leaves::new(options.remember);
         let samples = proactive::Samples::new(policy.samples());
+        let access_hits = access_hits::AccessHits::new(&*policy);
         Engine {
             shard,
             store: EngineStore::new(store),
             policy,
             options,
             samples,
+            access_hits,
             stats: Stats::default(),
             install_times: Histogram::default(),
             now: Time::default(),

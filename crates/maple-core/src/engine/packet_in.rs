@@ -96,6 +96,7 @@ impl Engine {
         match self.current_leaf(&received) {
             Some(leaf) => {
                 self.stats.hits += 1;
+                self.count_access_hit(leaf);
                 self.answer(leaf, received);
             }
             None => {

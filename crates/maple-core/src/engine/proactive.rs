@@ -19,6 +19,8 @@
 //! A run for each sample and switch. A shard decides [`BATCH`] samples at a time, its switches one after the other, so
 //! that packets are served in between. When another port becomes an edge port, samples without a leaf are tried again, at
 //! most once in [`PAUSE`].
+//!
+//! What takes longer than [`TELL`] is told, and again as often while it goes on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use super::timers::Timer;
 use super::{Engine, Time};
 use crate::network::{Location, PortKind};
 use crate::policy::SamplePacket;
+use crate::report::Report;
 use crate::run::Run;
 use crate::state::Snapshot;
 use crate::trace::{Cond, Item, ListAnswer, Trace};
@@ -45,6 +48,9 @@ const STEP: Duration = Duration::from_micros(100);
 /// The minimum time between the end of a pass and the next one.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// How often it is told how far the passes are.
+const TELL: Duration = Duration::from_secs(2);
+
 /// The samples of a policy.
 #[derive(Debug)]
 pub(super) struct Samples {
@@ -53,6 +59,19 @@ pub(super) struct Samples {
     turns: VecDeque<Dpid>,
     /// How many samples were decided at which time.
     decided: (Time, usize),
+    /// How far all passes together are, while there are any.
+    progress: Option<Progress>,
+}
+
+/// Passes at several switches that go on at the same time.
+#[derive(Debug)]
+struct Progress {
+    began: Time,
+    /// When it is told next.
+    tell: Time,
+    is_told: bool,
+    /// How many passes are over.
+    ended: usize,
 }
 
 /// How far a switch has got.
@@ -70,7 +89,7 @@ pub(super) struct Proactive {
 
 impl Samples {
     pub fn new(packets: Vec<SamplePacket>) -> Samples {
-        Samples { packets: packets.into(), turns: VecDeque::new(), decided: (Time::default(), 0) }
+        Samples { packets: packets.into(), turns: VecDeque::new(), decided: (Time::default(), 0), progress: None }
     }
 }
 
@@ -116,15 +135,41 @@ impl Engine {
                 continue;
             }
             match self.decide_samples_of(dpid, BATCH - self.samples.decided.1) {
-                0 => self.end_pass(dpid),
+                0 => {
+                    self.end_pass(dpid);
+                    self.samples.progress.iter_mut().for_each(|progress| progress.ended += 1);
+                }
                 count => {
                     self.samples.decided.1 += count;
                     self.samples.turns.push_back(dpid);
                 }
             }
         }
+        self.tell_progress();
         if !self.samples.turns.is_empty() {
             self.timers.insert((self.now + STEP, Timer::SampleTurn));
+        }
+    }
+
+    /// Tells from time to time how far the passes are, and in the end how long they took.
+    fn tell_progress(&mut self) {
+        let now = self.now;
+        let Samples { packets, turns, progress, .. } = &mut self.samples;
+        let next = |dpid: &Dpid| self.switches.get(dpid).and_then(|switch| switch.proactive.next).unwrap_or_default();
+        if turns.is_empty() {
+            let Some(Progress { began, is_told: true, ended, .. }) = progress.take() else { return };
+            let took = Duration::from_nanos(now.0.saturating_sub(began.0));
+            let (entries, switches) = (ended * packets.len(), ended);
+            return self.report(Report::ListsInstalled { entries, switches, took });
+        }
+        let new = || Progress { began: now, tell: now + TELL, is_told: false, ended: 0 };
+        let progress = progress.get_or_insert_with(new);
+        if progress.tell <= now {
+            (progress.tell, progress.is_told) = (now + TELL, true);
+            let switches = progress.ended + turns.len();
+            let entries = progress.ended * packets.len() + turns.iter().map(next).sum::<usize>();
+            let of = switches * packets.len();
+            self.report(Report::ListsInstalling { entries, of, switches });
         }
     }
 

@@ -31,6 +31,7 @@ use super::switch::Switch;
 use super::timers::Timer;
 use super::uses::EngineStore;
 use super::{Effect, Engine, Event, InstalledFlow, Options, TableRule};
+use crate::access::AccessList;
 use crate::ids::{LeafId, ShardId, Time};
 use crate::labels::RehearsedLabel;
 use crate::policy::Policy;
@@ -133,6 +134,11 @@ impl Engine {
 }
 
 impl Rehearsal {
+    /// The access lists of the policy that decides.
+    pub fn access_lists(&self) -> Vec<Arc<AccessList>> {
+        self.engines.first().map(|engine| engine.policy.access_lists()).unwrap_or_default()
+    }
+
     /// Of a controller with these engines, in the order of their shards.
     ///
     /// # Errors

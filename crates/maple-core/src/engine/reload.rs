@@ -36,6 +36,7 @@ use std::time::Duration;
 use maple_wire::{Constraint, Dpid};
 use rustc_hash::FxHashSet;
 
+use super::access_hits::AccessHits;
 use super::add_leaf::{insert, shown};
 use super::decide::{Outcome, outcome};
 use super::differences::{Decision, Difference, DifferenceKind};
@@ -200,6 +201,8 @@ impl Engine {
         let mut decided = self.trying.take_if(is_tried).map(|trying| trying.decided).unwrap_or_default();
         self.policy = candidate.policy;
         self.samples = Samples::new(self.policy.samples());
+        let had_lists = !std::mem::replace(&mut self.access_hits, AccessHits::new(&*self.policy)).is_empty();
+        self.switches.values_mut().for_each(|switch| switch.growth.change_policy(had_lists));
         self.reports = Reports::default();
         let before = self.begin_change_over();
         let mut ids: Vec<LeafId> = self.leaves.keys().copied().collect();

@@ -24,6 +24,7 @@ use super::proactive::Proactive;
 use super::restore::Restoring;
 use super::route_rules::RouteRules;
 use super::rule_counts::RuleCounts;
+use super::rule_growth::RuleGrowth;
 use super::tables::{Confirmed, Postponed, Requests, Tables, Waiter};
 use super::{Effect, Engine, InstalledFlow, Options, Time};
 use crate::capabilities::Capabilities;
@@ -100,6 +101,8 @@ pub(super) struct Switch {
     pub rule_counts: RuleCounts,
     /// What was dropped here in the last minutes.
     pub drops: Drops,
+    /// How much the counters of its rules have grown.
+    pub growth: RuleGrowth,
     /// Hosts whose location was verified for hits.
     pub verified_hosts: VersionedCache,
     /// The switch refuses again and again: until then it gets no new rules.
@@ -175,6 +178,7 @@ impl Switch {
             port_questions: Backoff::default(),
             rule_counts: RuleCounts::default(),
             drops: Drops::default(),
+            growth: RuleGrowth::default(),
             verified_hosts: VersionedCache::default(),
             full_until: None,
             full_count: 0,
@@ -349,7 +353,7 @@ impl Engine {
     /// A switch has removed a rule. If we did not delete it, the next flush adds it again.
     pub(super) fn flow_removed(&mut self, dpid: Dpid, removed: &FlowRemoved) {
         if is_ours(removed.cookie) {
-            self.read_removed_drop(dpid, removed);
+            self.read_removed_count(dpid, removed);
         }
         let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
         let (key, cookie) = (entry_key(removed.priority, &removed.matching), switch.renamed.current(removed.cookie));

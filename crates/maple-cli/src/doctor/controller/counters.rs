@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::problems::{last_refusal, last_without_label};
+use super::problems::{refusals, since_and_last, without_label};
 use super::{Finding, Id, Level};
 
 /// What a counter stands for.
@@ -169,8 +169,8 @@ const SIGNS: &[Sign] = &[
     },
 ];
 
-/// What the counters of `maple show stats` say. Of refused connections and labels the last one is quoted from the
-/// errors.
+/// What the counters of `maple show stats` say. Of refused connections and labels the errors say since when, and the
+/// last one is quoted.
 pub fn findings(stats: &Value, errors: &Value) -> Vec<Finding> {
     let of = |sign: &Sign| {
         let sum = |names: &[&str]| -> u64 { names.iter().map(|name| count(stats, name)).sum() };
@@ -178,11 +178,11 @@ pub fn findings(stats: &Value, errors: &Value) -> Vec<Finding> {
         // What the controller before a take-over still had under way is none of anybody's.
         let few = if sign.id == Id::ProbesForged { PROBES } else { 0 };
         let finding = || {
-            let last = match sign.id {
-                Id::LabelsUsedUp => last_without_label(errors),
-                _ => sign.counters.first().and_then(|counter| last_refusal(errors, counter)),
+            let told = match sign.id {
+                Id::LabelsUsedUp => without_label(errors),
+                _ => sign.counters.first().map(|counter| refusals(errors, counter)).unwrap_or_default(),
             };
-            let last = last.map(|text| format!("; the last one: {text}")).unwrap_or_default();
+            let last = since_and_last(&told);
             Finding::new(sign.level, sign.id, "the controller")
                 .what(format!("since its start {count} {}{last}", sign.what))
                 .so(sign.so)

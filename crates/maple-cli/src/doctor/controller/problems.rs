@@ -1,7 +1,9 @@
 //! What the recent errors of a controller say about places. Their texts are the only form that the socket has them in.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, UNIX_EPOCH};
 
+use maple_controller::timestamp;
 use serde_json::Value;
 
 use super::counters::count;
@@ -67,18 +69,28 @@ pub fn findings(errors: &Value, stats: &Value) -> Vec<Finding> {
     found
 }
 
-/// The last error about a connection that this counter counts, and that had no switch yet.
-pub fn last_refusal<'a>(errors: &'a Value, counter: &str) -> Option<&'a str> {
-    let is_counted = |error: &&str| {
+/// The errors about connections that this counter counts, and that had no switch yet.
+pub fn refusals<'a>(errors: &'a Value, counter: &str) -> Vec<&'a Value> {
+    let is_counted = |error: &&Value| {
+        let error = text(&error["text"]);
         let reason = error.strip_prefix("connection from ").and_then(|rest| Some(rest.split_once(" ended: ")?.1));
         reason.is_some_and(|reason| counter_of(reason) == counter)
     };
-    items(errors).map(|error| text(&error["text"])).filter(is_counted).last()
+    items(errors).filter(is_counted).collect()
 }
 
-/// The last error about packets that have no label: it names the switch where they enter, and the one without labels.
-pub fn last_without_label(errors: &Value) -> Option<&str> {
-    items(errors).map(|error| text(&error["text"])).filter(|text| text.contains(", without a label: ")).last()
+/// The errors about packets that have no label: they name the switch where these enter, and the one without labels.
+pub fn without_label(errors: &Value) -> Vec<&Value> {
+    items(errors).filter(|error| text(&error["text"]).contains(", without a label: ")).collect()
+}
+
+/// Since when there are such errors, and what the last one was: `, the first at 2026-01-02T03:04:05.000Z; the last one: …`.
+/// Nothing if there are none.
+pub fn since_and_last(errors: &[&Value]) -> String {
+    let (Some(first), Some(last)) = (errors.first(), errors.last()) else { return String::new() };
+    let since = first["time"].as_u64().map(|time| UNIX_EPOCH + Duration::from_millis(time));
+    let since = since.map(|since| format!(", the first at {}", timestamp(since))).unwrap_or_default();
+    format!("{since}; the last one: {}", text(&last["text"]))
 }
 
 /// The counter of connections that ended for this reason before their switch was known.
@@ -115,8 +127,11 @@ mod tests {
     #[test]
     fn packets_without_a_label_are_told_with_their_switch() {
         let report = |dpid| Report::NotLabelled { ingress: Dpid(dpid), why: "switch 2 has no label left".into() };
-        let errors = json!([{ "text": report(7).to_string() }, { "text": report(9).to_string() }, { "text": "else" }]);
-        assert_eq!(last_without_label(&errors), Some(&*report(9).to_string()));
+        let errors = json!([{ "time": 1_767_225_600_000_u64, "text": report(7).to_string() }, { "text": report(9).to_string() }, { "text": "else" }]);
+        let told = without_label(&errors);
+        let expected = format!(", the first at 2026-01-01T00:00:00.000Z; the last one: {}", report(9));
+        assert_eq!(since_and_last(&told), expected);
+        assert_eq!(since_and_last(&[]), "");
     }
 
     #[test]
@@ -144,14 +159,16 @@ mod tests {
         };
         let errors: Value = reasons.iter().map(|(reason, _)| json!({ "text": text(reason.clone()) })).collect();
         for counter in ["of_tls_failures", "of_duplicate_dpids", "of_malformed", "of_handshake_failures"] {
-            assert_eq!(last_refusal(&errors, counter), all(counter).last().map(String::as_str), "{counter}");
+            let found: Vec<&str> =
+                refusals(&errors, counter).into_iter().map(|error| super::text(&error["text"])).collect();
+            assert_eq!(found, all(counter), "{counter}");
         }
-        assert_eq!(last_refusal(&errors, "of_timeouts"), None);
-        assert_eq!(last_refusal(&json!([]), "of_malformed"), None);
+        assert!(refusals(&errors, "of_timeouts").is_empty());
+        assert!(refusals(&json!([]), "of_malformed").is_empty());
         // Each reason alone, so that none is hidden by a later one.
         for (reason, counter) in &reasons {
             let errors = json!([{ "text": text(reason.clone()) }]);
-            assert!(last_refusal(&errors, counter).is_some(), "{reason}");
+            assert!(!refusals(&errors, counter).is_empty(), "{reason}");
         }
     }
 

@@ -1,0 +1,68 @@
+//! How many packets each rule of the policy's access lists has decided, for people who read a list line by line.
+//!
+//! Counted are packets that the OpenFlow rules of leaves say they have matched, and packets that the controller decides. A
+//! leaf counts for the rule of each list that f asked, also if that rule passes the packet on. Counting begins anew with
+//! another policy.
+
+use std::sync::Arc;
+
+use crate::access::AccessList;
+use crate::policy::Policy;
+use crate::trace::Trace;
+
+/// A rule of an access list: the indexes of the list and of the rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AskedRule {
+    list: usize,
+    rule: usize,
+}
+
+/// The access lists of a policy, with what their rules have decided.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AccessHits {
+    lists: Vec<Arc<AccessList>>,
+    packets: Vec<Vec<u64>>,
+}
+
+impl AccessHits {
+    /// Of a policy's lists, which have decided nothing yet.
+    pub fn new(policy: &dyn Policy) -> AccessHits {
+        let lists = policy.access_lists();
+        let packets = lists.iter().map(|list| vec![0; list.rules().len()]).collect();
+        AccessHits { lists, packets }
+    }
+
+    /// Whether there are no lists.
+    pub fn is_empty(&self) -> bool {
+        self.lists.is_empty()
+    }
+
+    /// The rules that a run was told of.
+    pub fn asked(&self, trace: &Trace) -> Vec<AskedRule> {
+        let lists = || self.lists.iter().enumerate();
+        let of = |answer| lists().find_map(|(list, access)| Some(AskedRule { list, rule: access.rule_of(answer)? }));
+        trace.lists.iter().filter_map(of).collect()
+    }
+
+    /// The controller has decided a packet with this trace.
+    pub fn count_packet(&mut self, trace: &Trace) {
+        if !trace.lists.is_empty() {
+            let asked = self.asked(trace);
+            self.count(&asked, 1);
+        }
+    }
+
+    /// These rules have decided so many packets.
+    pub fn count(&mut self, asked: &[AskedRule], packets: u64) {
+        for AskedRule { list, rule } in asked {
+            if let Some(count) = self.packets.get_mut(*list).and_then(|rules| rules.get_mut(*rule)) {
+                *count = count.saturating_add(packets);
+            }
+        }
+    }
+
+    /// The packets that the rules of each list have decided, in the order of [`AccessList::rules`].
+    pub fn all(&self) -> impl Iterator<Item = (&Arc<AccessList>, &[u64])> {
+        self.lists.iter().zip(self.packets.iter().map(Vec::as_slice))
+    }
+}

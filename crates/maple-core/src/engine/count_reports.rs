@@ -1,0 +1,161 @@
+//! What switches report of their rules' counters: the drops of rules ([`super::drops`]), and the packets that rules of
+//! access lists have decided ([`super::access_hits`]).
+
+use std::sync::Arc;
+
+use maple_wire::msg::FlowRemoved;
+use maple_wire::msg::stats::FlowStats;
+use maple_wire::{Dpid, Field, Instruction, Match, PortNo, Version};
+
+use super::Engine;
+use super::access_hits::AccessHits;
+use super::classifier::drops_by_priority;
+use super::cookies::{Subject, cookie, is_ours, subject_of};
+use super::drops::DropCause;
+use super::leaf::Leaf;
+use super::rule_growth::{CountedLeaf, RuleReport};
+use super::switch::{CLASSIFIER, Switch};
+use super::traffic::ingress_table;
+use crate::access::AccessList;
+use crate::ids::LeafId;
+use crate::network::{Location, PortKind};
+use crate::state::Snapshot;
+use crate::update::entry_key;
+
+/// The value of a counter that the switch does not have.
+const UNCOUNTED: u64 = u64::MAX;
+
+/// A rule with its counter, from a reading or from its removal.
+struct Counted<'a> {
+    table: u8,
+    priority: u16,
+    matching: &'a Match,
+    /// `None` for a rule that was removed.
+    instructions: Option<&'a [Instruction]>,
+    /// As the switch has it.
+    reported: u64,
+    packets: u64,
+}
+
+impl Engine {
+    /// The access lists of the policy, each with the packets that its rules have decided here, in the order of
+    /// [`AccessList::rules`].
+    pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
+        self.access_hits.all().map(|(list, packets)| (Arc::clone(list), packets.to_vec())).collect()
+    }
+
+    /// The controller answers a packet of a leaf.
+    pub(super) fn count_access_hit(&mut self, id: LeafId) {
+        if let Some(leaf) = self.leaves.get(&id) {
+            self.access_hits.count_packet(&leaf.trace);
+        }
+    }
+
+    /// A leaf is withdrawn: what its rules still report is counted for it.
+    pub(super) fn keep_counting_leaf(&mut self, id: LeafId, leaf: &Leaf) {
+        if let Some(counted) = counted_leaf(&self.access_hits, leaf)
+            && let Some(switch) = self.switches.get_mut(&leaf.ingress())
+        {
+            switch.growth.withdraw(id, counted);
+        }
+    }
+
+    /// A switch says what its rules have counted.
+    pub(super) fn read_counts(&mut self, dpid: Dpid, flows: &[FlowStats]) {
+        let own = flows.iter().filter(|flow| is_ours(flow.cookie));
+        for flow in own {
+            self.read_count(
+                dpid,
+                &Counted {
+                    table: flow.table_id,
+                    priority: flow.priority,
+                    matching: &flow.matching,
+                    instructions: Some(&flow.instructions),
+                    reported: flow.cookie,
+                    packets: flow.packet_count,
+                },
+            );
+        }
+    }
+
+    /// A switch has said so of all its rules.
+    pub(super) fn end_count_reading(&mut self, dpid: Dpid) {
+        self.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.growth.end_reading());
+    }
+
+    /// A rule was removed. This is the last that is known of its counter.
+    pub(super) fn read_removed_count(&mut self, dpid: Dpid, removed: &FlowRemoved) {
+        let counted = Counted {
+            table: removed.table_id,
+            priority: removed.priority,
+            matching: &removed.matching,
+            instructions: None,
+            reported: removed.cookie,
+            packets: removed.packet_count,
+        };
+        self.read_count(dpid, &counted);
+    }
+
+    fn read_count(&mut self, dpid: Dpid, counted: &Counted<'_>) {
+        let (now, epoch) = (self.now, self.options.epoch);
+        let Some(switch) = self.switches.get_mut(&dpid).filter(|_| counted.packets != UNCOUNTED) else { return };
+        switch.growth.alter(switch.tables.take_altered());
+        // OpenFlow 1.0 has one table, whatever number a switch gives it.
+        let table = if switch.version() == Version::Of10 { CLASSIFIER } else { counted.table };
+        let current = switch.renamed.current(counted.reported);
+        let key = entry_key(counted.priority, counted.matching);
+        let report = RuleReport {
+            table,
+            key: &key,
+            packets: counted.packets,
+            is_removed: counted.instructions.is_none(),
+            from_earlier: current != counted.reported,
+        };
+        match subject_of(epoch, current) {
+            Some(Subject::Leaf(id)) if table == ingress_table(switch) => {
+                let leaf = self.leaves.get(&id).map(|leaf| counted_leaf(&self.access_hits, leaf));
+                let Some(leaf) = leaf.unwrap_or_else(|| switch.growth.withdrawn(id).cloned()) else { return };
+                let grown = switch.growth.grown(&report);
+                if let Some((origin, witness)) = leaf.drop.as_ref().filter(|_| grown.as_it_is > 0) {
+                    switch.drops.count_leaf(now, (origin, witness), counted.matching, grown.as_it_is);
+                }
+                self.access_hits.count(&leaf.asked, grown.packets);
+            }
+            None if table == CLASSIFIER && current == cookie(epoch, None) => {
+                let is_drop = counted.instructions.is_none_or(sends_nowhere);
+                let state = self.store.snapshot();
+                let cause = is_drop.then(|| classifier_cause(switch, &state, counted)).flatten();
+                if let Some(cause) = cause {
+                    let grown = switch.growth.grown(&report).as_it_is;
+                    if grown > 0 {
+                        switch.drops.count_classifier(now, cause, counted.matching, grown);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What the packets of a leaf's rules are counted as. `None` if they are not counted.
+fn counted_leaf(hits: &AccessHits, leaf: &Leaf) -> Option<CountedLeaf> {
+    let drop = leaf.drops().then(|| (Arc::clone(&leaf.origin), leaf.witness.clone()));
+    let asked = hits.asked(&leaf.trace);
+    (drop.is_some() || !asked.is_empty()).then_some(CountedLeaf { drop, asked })
+}
+
+fn sends_nowhere(instructions: &[Instruction]) -> bool {
+    instructions.iter().all(|one| matches!(one, Instruction::ApplyActions(actions) if actions.is_empty()))
+}
+
+/// Why a rule of the classifier drops.
+fn classifier_cause(switch: &Switch, state: &Snapshot, counted: &Counted<'_>) -> Option<DropCause> {
+    if drops_by_priority(counted.priority, switch.three_tables)? {
+        return Some(DropCause::TooManyHosts);
+    }
+    let mut all = counted.matching.constraints();
+    let port = all.find(|constraint| constraint.field == Field::InPort)?.value;
+    let at = Location::new(switch.dpid, PortNo(port as u32));
+    let is_shut = matches!(state.port(at).map(|port| port.kind), Some(PortKind::Shared { .. }));
+    Some(if is_shut { DropCause::Shut } else { DropCause::Closed })
+}
