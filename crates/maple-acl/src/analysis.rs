@@ -55,6 +55,15 @@ const CLIENTS: (u128, u128) = (32_768, 65_535);
 /// The most rules that a finding names.
 const NAMED: usize = 3;
 
+/// What a rule with this action does, as a verb.
+fn does(action: AccessAction) -> &'static str {
+    match action {
+        AccessAction::Allow => "allows",
+        AccessAction::Deny => "denies",
+        AccessAction::Pass => "passes on",
+    }
+}
+
 impl FindingKind {
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -179,18 +188,26 @@ impl List {
         }
         let action = self.rules()[rule].action;
         let covering = self.covering(rule, entries);
-        let others: Vec<String> = covering.iter().take(NAMED).map(|other| self.describe(*other)).collect();
-        let more = if covering.len() > NAMED { format!(" and {} more", covering.len() - NAMED) } else { String::new() };
-        let (others, all_same) = (others.join(", "), covering.iter().all(|other| self.action(*other) == action));
-        match all_same {
-            true => finding(
-                FindingKind::Redundant,
-                format!("{name} never matches: {others}{more} already {action} its packets"),
-            ),
-            false => finding(
-                FindingKind::Shadowed,
-                format!("{name} never matches: {others}{more} decide first, and not all {action}"),
-            ),
+        let all_same = covering.iter().all(|other| self.action(*other) == action);
+        let others = self.describe_all(&covering);
+        let (kind, why) = match (all_same, covering.as_slice()) {
+            (true, [_]) => (FindingKind::Redundant, format!("already {} its packets", does(action))),
+            (true, _) => (FindingKind::Redundant, format!("already {action} its packets")),
+            (false, [only]) => (FindingKind::Shadowed, format!("decides first, and {}", does(self.action(*only)))),
+            (false, _) => (FindingKind::Shadowed, format!("decide first, and not all {action}")),
+        };
+        finding(kind, format!("{name} never matches: {others} {why}"))
+    }
+
+    /// Rules in words, the first few by name.
+    fn describe_all(&self, rules: &[RuleRef]) -> String {
+        let mut all: Vec<String> = rules.iter().take(NAMED).map(|rule| self.describe(*rule)).collect();
+        if rules.len() > NAMED {
+            all.push(format!("{} more", rules.len() - NAMED));
+        }
+        match all.split_last() {
+            Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+            _ => all.concat(),
         }
     }
 
@@ -238,12 +255,9 @@ impl List {
             if let Some(Found::One(both)) = contested {
                 let (name, before) = (self.describe(RuleRef::Rule(rule)), self.rule_of(other));
                 let text = format!(
-                    "{name} would {action} some packets that {} {}s before: {both}",
+                    "{name} would {action} some packets that {} {} before: {both}",
                     self.describe(before),
-                    match self.action(before) {
-                        AccessAction::Deny => "denie".to_owned(),
-                        action => action.to_string(),
-                    }
+                    does(self.action(before))
                 );
                 let place = self.rules()[rule].place;
                 return Some(Finding { place, kind: FindingKind::Conflict, text });

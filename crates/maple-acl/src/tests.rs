@@ -410,7 +410,7 @@ fn untagged_packets_are_no_mystery() {
     let found: Vec<String> = list.findings().into_iter().map(|f| format!("{} {}", f.kind.name(), f.text)).collect();
     assert_eq!(
         found,
-        ["shadowed rule (a.yaml:6) never matches: rule (a.yaml:5) decide first, and not all deny"],
+        ["shadowed rule (a.yaml:6) never matches: rule (a.yaml:5) decides first, and allows"],
         "the second rule is reached by tagged packets"
     );
 }
@@ -459,17 +459,17 @@ rules:
     assert_eq!(
         found,
         [
-            "redundant rule twin (a.yaml:6) never matches: rule a (a.yaml:4), rule b (a.yaml:5) already deny its packets",
-            "shadowed rule never (a.yaml:7) never matches: rule a (a.yaml:4) decide first, and not all allow",
+            "redundant rule twin (a.yaml:6) never matches: rule a (a.yaml:4) and rule b (a.yaml:5) already deny its packets",
+            "shadowed rule never (a.yaml:7) never matches: rule a (a.yaml:4) decides first, and denies",
             "conflict rule crossing (a.yaml:8) would allow some packets that rule a (a.yaml:4) denies before: \
              eth_type=0x800, ip_proto=6, ipv4_src=10.0.0.0/9, tcp_dst=80",
             "conflict rule rest (a.yaml:11) would deny some packets that rule crossing (a.yaml:8) allows before: \
              eth_type=0x800, ip_proto=6, ipv4_src=172.16.0.0/12, tcp_dst=80",
-            "shadowed rule under (a.yaml:12) never matches: rule half (a.yaml:10), rule rest (a.yaml:11) decide first, \
+            "shadowed rule under (a.yaml:12) never matches: rule half (a.yaml:10) and rule rest (a.yaml:11) decide first, \
              and not all deny",
             "fragments rule ssh (a.yaml:13) does not hold for fragments, in which switches see no ports and no ICMP type: \
              rule all (a.yaml:14) allows them; `fragments: deny` drops them, `fragments: match` says that this is meant",
-            "redundant rule settled (a.yaml:15) never matches: rule ssh (a.yaml:13) already deny its packets",
+            "redundant rule settled (a.yaml:15) never matches: rule ssh (a.yaml:13) already denies its packets",
         ]
     );
 }
