@@ -1,5 +1,7 @@
 //! The commands: their words and their meaning.
 
+use maple_wire::{Dpid, PortNo};
+
 use super::LabError;
 use super::spelling::nearest;
 use super::words::words;
@@ -329,8 +331,9 @@ fn with_places<'a>(words: &[&'a str]) -> Vec<&'a str> {
         Some([_, "move", ..]) => first + 2,
         _ => return words.to_vec(),
     };
+    let is_switch = |word: &str| word.parse::<Dpid>().is_ok();
     let split = |(index, word): (usize, &&'a str)| match word.rsplit_once(':') {
-        Some((switch, port)) if index == at => vec![switch, port],
+        Some((switch, port)) if index == at && !is_switch(word) => vec![switch, port],
         _ => vec![*word],
     };
     words.iter().enumerate().flat_map(split).collect()
@@ -348,8 +351,8 @@ fn unknown(first: &str, rest: &[&str]) -> String {
 }
 
 fn port_number(text: &str) -> Result<u32, String> {
-    let number = text.parse().ok().filter(|number| (1..=0xfeff).contains(number));
-    number.ok_or_else(|| format!("{text:?} is not a port's number"))
+    let number = text.parse::<PortNo>().ok().filter(|port| port.is_ordinary_or_local()).map(|port| port.0);
+    number.ok_or_else(|| format!("{text:?} is not a port: a number, or LOCAL"))
 }
 
 fn rate_or_off(text: &str) -> Result<Option<u64>, String> {

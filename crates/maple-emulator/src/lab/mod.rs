@@ -258,13 +258,16 @@ impl Lab {
         Ok(format!("{host} is at port {at} of {switch}"))
     }
 
-    /// The datapath id of a switch of this name.
+    /// The datapath id of the switch with this name or datapath id.
     ///
     /// # Errors
     /// [`LabError::Wrong`], with the nearest name.
     pub fn switch(&self, name: &str) -> Result<Dpid, LabError> {
-        let found = self.topology.switches.iter().find(|switch| switch.name == name);
-        let names = || self.topology.switches.iter().map(|switch| switch.name.as_str());
+        let switches = &self.topology.switches;
+        let dpid = name.parse::<Dpid>().ok();
+        let found = switches.iter().find(|switch| switch.name == name);
+        let found = found.or_else(|| switches.iter().find(|switch| Some(switch.dpid) == dpid));
+        let names = || switches.iter().map(|switch| switch.name.as_str());
         found.map(|switch| switch.dpid).ok_or_else(|| LabError::Wrong(unknown("switch", name, names())))
     }
 

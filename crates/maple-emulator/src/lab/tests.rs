@@ -81,6 +81,25 @@ fn a_place_is_taken_as_it_is_shown() {
     assert_eq!(say(&lab, &mut net, "h1 move s3:7"), "h1 is at port 7 of s3");
     assert_eq!(say(&lab, &mut net, "queue s1:2 1 max 1mbit\n show queues").matches("s1     port 2 queue 1").count(), 1);
     assert!(say(&lab, &mut net, "h1 ping s1:2").contains("there is no host s1:2"));
+    let printed = "0000000000000001";
+    let spelled = [printed, "1", "0x1", "00:00:00:00:00:00:00:01"];
+    for switch in spelled {
+        let port_down = format!("port {switch}:2 down\n show links\n port {switch} 2 up");
+        assert!(say(&lab, &mut net, &port_down).starts_with("s1:2     s2:2     s1:2 is down"), "{switch}");
+        let down = format!("link {switch} 2 down\n show links\n link s2 {switch} up");
+        assert!(say(&lab, &mut net, &down).starts_with("s1:2     s2:2     down"), "{switch}");
+        assert_eq!(say(&lab, &mut net, &format!("h1 move {switch}:9")), format!("h1 is at port 9 of {switch}"));
+        assert_eq!(say(&lab, &mut net, &format!("switch {switch} restart")), "");
+    }
+    assert!(say(&lab, &mut net, "port a:1 down").contains("there is no switch a; "));
+    for local in ["port s1:LOCAL down", "port 0000000000000001 local down", "queue 1:LOCAL 1 max 1mbit"] {
+        assert_eq!(say(&lab, &mut net, local), "error: switch 0000000000000001 has no port LOCAL", "{local}");
+    }
+    assert_eq!(say(&lab, &mut net, "h1 move s2:LOCAL"), "error: LOCAL is not a port number");
+    for wrong in ["0", "FLOOD", "x", "0xffffffff"] {
+        let error = say(&lab, &mut net, &format!("port s1 {wrong} down"));
+        assert_eq!(error, format!("error: {wrong:?} is not a port: a number, or LOCAL"));
+    }
 }
 
 #[test]
