@@ -26,12 +26,14 @@ from maple._source import (
     FILE,
     MUTABLE,
     PATH_METHODS,
+    SLEEP,
     UNKNOWN,
     called_at_load,
     changes_of,
     is_call_of,
     is_environment,
     is_plain,
+    is_sleep,
     local_imports,
     local_names,
     method,
@@ -46,11 +48,12 @@ TRACKED = (_maple.Table, _maple.Var)
 
 @dataclass
 class Suspicion:
-    """A place that looks like a read of something that can't be tracked."""
+    """A place that looks like a read of something that can't be tracked, or that only waits."""
 
     file: str
     line: int
     text: str
+    is_untracked: bool = True
 
     def text_key(self) -> tuple[str, int, str]:
         """What tells it from others."""
@@ -67,15 +70,18 @@ class Scope:
     imports: dict[str, object]
 
 
-def inspect_policy(path: str, name: str | None) -> list[tuple[str, int, str]]:
-    """What is suspicious in a policy of a file that was loaded: file, line and text, in order of lines."""
+def inspect_policy(path: str, name: str | None) -> list[tuple[str, int, str, bool]]:
+    """What is suspicious in a policy of a file that was loaded, in order of lines: file, line, text, and whether it is
+    a read of what can't be tracked."""
     policy = loaded(path, name)
-    return [(one.file, one.line, one.text) for one in of_policy(policy)] if isinstance(policy, Policy) else []
+    found = of_policy(policy) if isinstance(policy, Policy) else []
+    return [(one.file, one.line, one.text, one.is_untracked) for one in found]
 
 
 def untracked_reads(policy: object) -> list[str]:
-    """What is suspicious in a policy, as ``file:line: text``; nothing of a plain function."""
-    return [f"{one.file}:{one.line}: {one.text}" for one in of_policy(policy)] if isinstance(policy, Policy) else []
+    """The reads of what can't be tracked, as ``file:line: text``; none of a plain function."""
+    found = of_policy(policy) if isinstance(policy, Policy) else []
+    return [f"{one.file}:{one.line}: {one.text}" for one in found if one.is_untracked]
 
 
 def of_policy(policy: Policy) -> list[Suspicion]:
@@ -133,11 +139,11 @@ class Checker:
                 return node
         return None
 
-    def report(self, node: ast.AST, text: str) -> None:
+    def report(self, node: ast.AST, text: str, *, is_untracked: bool = True) -> None:
         """Notes a place, unless its line says that it is meant."""
         line = getattr(node, "lineno", 0)
         if "untracked: ok" not in linecache.getline(self.file, line):
-            self.found.setdefault((line, text), Suspicion(self.file, line, text))
+            self.found.setdefault((line, text), Suspicion(self.file, line, text, is_untracked))
 
     def follow_methods(self, name: str) -> None:
         """Looks through methods of this name of the file's classes: what they are called on is not known."""
@@ -269,7 +275,9 @@ class Visitor(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         called = self.value(node.func)
         reason = untracked(called, node) or self.untracked_method(node)
-        if reason:
+        if is_sleep(called):
+            self.checker.report(node, f"`{ast.unparse(node.func)}()`: {SLEEP}", is_untracked=False)
+        elif reason:
             self.checker.report(node, f"`{ast.unparse(node.func)}()`: {reason}")
         elif isinstance(node.func, ast.Attribute) and node.func.attr in CHANGES:
             if isinstance(self.value(node.func.value), MUTABLE):

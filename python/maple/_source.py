@@ -80,8 +80,6 @@ def untracked(called: object, node: ast.Call) -> str | None:
         return FILE
     if called is hash:
         return HASH
-    if called is time.sleep:
-        return SLEEP
     name = getattr(called, "__name__", None) or (node.func.attr if isinstance(node.func, ast.Attribute) else "")
     owner = getattr(called, "__self__", None)
     if isinstance(owner, random.Random):
@@ -99,6 +97,11 @@ def untracked(called: object, node: ast.Call) -> str | None:
         if home == module and callable(called) and (not names or name in names) and not isinstance(called, type):
             return reason
     return None
+
+
+def is_sleep(called: object) -> bool:
+    """Whether a call of this only waits."""
+    return called is time.sleep
 
 
 def is_environment(value: object) -> bool:

@@ -174,7 +174,7 @@ def suspicions(text: str, path: Path) -> list[tuple[int, str]]:
 
     path.write_text(text)
     _policy.load(str(path))
-    return [(line, told) for _, line, told in _check.inspect_policy(str(path), None)]
+    return [(line, told) for _, line, told, is_untracked in _check.inspect_policy(str(path), None) if is_untracked]
 
 
 @pytest.mark.parametrize("what", SUSPICIOUS)
@@ -299,7 +299,9 @@ def test_a_policy_that_sleeps_is_named_and_the_check_comes_to_an_end(tmp_path: P
     assert done.returncode == 1
     assert f"{policy}:7: `time.sleep()`: nothing else is decided meanwhile" in done.stdout, done.stdout
     assert re.search(r"warning: the policy takes \d{3,} ms .*; no more packets were tried", done.stdout), done.stdout
+    assert done.stdout.splitlines()[-1] == "no untracked state was seen, but the policy waits"
     told = json.loads(check(policy, "--json").stdout)
+    assert [one["is_untracked"] for one in told["source"]] == [False]
     assert told["gave_up"] and told["slow_ms"] >= 500 and told["coverage"]["runs"] < 20, "it sleeps for 5 s in all"
 
 

@@ -25,7 +25,7 @@ pub enum Loaded {
     Handlers(ControllerOptions),
 }
 
-/// A place in a policy's source that seems to read something that Maple cannot track.
+/// A place in a policy's source that seems to read something that Maple cannot track, or only waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspicion {
     /// The file.
@@ -34,6 +34,8 @@ pub struct Suspicion {
     pub line: u32,
     /// What the policy reads, and what to use instead.
     pub text: String,
+    /// It reads something that Maple cannot track.
+    pub is_untracked: bool,
 }
 
 /// What can be part of a policy.

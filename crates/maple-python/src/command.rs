@@ -79,11 +79,12 @@ impl PolicyLoader for Loader {
 
     fn inspect(&self, file: &Path, name: Option<&str>) -> anyhow::Result<Vec<Suspicion>> {
         Python::attach(|py| {
-            let inspect = || -> PyResult<Vec<(String, u32, String)>> {
+            let inspect = || -> PyResult<Vec<(String, u32, String, bool)>> {
                 py.import("maple._check")?.call_method1("inspect_policy", (&*file.to_string_lossy(), name))?.extract()
             };
             let found = inspect().map_err(|error| anyhow::anyhow!("can't look through {}: {error}", file.display()))?;
-            Ok(found.into_iter().map(|(file, line, text)| Suspicion { file, line, text }).collect())
+            let suspicion = |(file, line, text, is_untracked)| Suspicion { file, line, text, is_untracked };
+            Ok(found.into_iter().map(suspicion).collect())
         })
     }
 

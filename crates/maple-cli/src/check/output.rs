@@ -29,9 +29,10 @@ pub struct Size {
 /// Prints it. The exit status is 1 if something was found.
 pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &CheckOptions) -> std::io::Result<u8> {
     let coverage = check.coverage();
-    let depends = !suspicions.is_empty() || check.findings().next().is_some();
+    let reads = suspicions.iter().any(|suspicion| suspicion.is_untracked);
+    let depends = reads || check.findings().next().is_some();
     let fails = check.failures().next().is_some();
-    let verdicts = if options.constraints { constraints::verdicts(check, !suspicions.is_empty()) } else { Vec::new() };
+    let verdicts = if options.constraints { constraints::verdicts(check, reads) } else { Vec::new() };
     let is_violated = verdicts.iter().any(Verdict::is_violated);
     let out = &mut std::io::stdout().lock();
     if options.json {
@@ -51,7 +52,7 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
         }
         writeln!(out, "{told:#}")?;
     } else {
-        for Suspicion { file, line, text } in suspicions {
+        for Suspicion { file, line, text, .. } in suspicions {
             writeln!(out, "{file}:{line}: {text}")?;
         }
         check.findings().try_for_each(|finding| write_finding(out, finding))?;
@@ -63,7 +64,11 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
         write_coverage(out, &coverage)?;
         verdicts.iter().try_for_each(|verdict| verdict.write(out, coverage.packets))?;
         write_rules(out, check, size)?;
-        let untracked = if depends { "the policy depends on untracked state" } else { "no untracked state was seen" };
+        let untracked = match (depends, suspicions.is_empty()) {
+            (true, _) => "the policy depends on untracked state",
+            (false, true) => "no untracked state was seen",
+            (false, false) => "no untracked state was seen, but the policy waits",
+        };
         match fails {
             true => writeln!(
                 out,
@@ -74,7 +79,7 @@ pub fn print(check: &Check, suspicions: &[Suspicion], size: Size, options: &Chec
             false => writeln!(out, "{untracked}")?,
         }
     }
-    Ok(u8::from(depends || fails || is_violated))
+    Ok(u8::from(depends || !suspicions.is_empty() || fails || is_violated))
 }
 
 /// The errors of the policy, the most frequent first.
@@ -241,7 +246,12 @@ fn place(source: Option<&Source>) -> String {
 }
 
 fn suspicion_json(suspicion: &Suspicion) -> Value {
-    json!({"file": suspicion.file, "line": suspicion.line, "text": suspicion.text})
+    json!({
+        "file": suspicion.file,
+        "line": suspicion.line,
+        "text": suspicion.text,
+        "is_untracked": suspicion.is_untracked,
+    })
 }
 
 fn source_json(source: Option<&Source>) -> Value {
