@@ -5,6 +5,7 @@
 //! and what is wrong. Decoding continues after it, by its length field.
 
 mod dump;
+mod follow;
 mod hex;
 mod pcap;
 mod pcapng;
@@ -33,7 +34,8 @@ pub struct DecodeArgs {
     /// Messages in hex, or files; `-` or no argument reads standard input
     ///
     /// An argument that names a file is read. All others together are one text in hex, with or without white space
-    /// and `0x`. Hex may also be what hexdump -C, xxd, od -t x1, tcpdump -x (-xx, -X) and tshark -x print.
+    /// and `0x`. Hex may also be what hexdump -C, xxd, od -t x1, tcpdump -x (-xx, -X), tshark -x and
+    /// tshark -z follow,tcp,raw,N print.
     #[arg(value_name = "HEX|FILE")]
     pub inputs: Vec<String>,
 
@@ -144,6 +146,7 @@ fn decode(input: &Input, args: &DecodeArgs, out: &mut dyn Write, notes: &mut dyn
             Hex::Bytes(bytes) if pcap::is_capture(&bytes) => packets.capture(&bytes)?,
             Hex::Bytes(bytes) => return decode_dumps(&[bytes], packets, notes),
             Hex::Dumps(dumps) => return decode_dumps(&dumps, packets, notes),
+            Hex::Streams(streams) => return streams.iter().map(|bytes| decode_bytes(bytes, packets.out)).sum(),
         },
         Format::Binary | Format::Auto => return decode_bytes(&input.bytes, out),
         Format::Pcap => packets.capture(&input.bytes)?,

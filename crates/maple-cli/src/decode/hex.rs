@@ -1,8 +1,8 @@
-//! Bytes written as hex text: digits alone, or [dumps](super::dump).
+//! Bytes written as hex text: digits alone, [dumps](super::dump), or what `tshark` [follows](super::follow).
 
 use anyhow::bail;
 
-use super::dump;
+use super::{dump, follow};
 
 /// What a text in hex holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub(super) enum Hex {
     Bytes(Vec<u8>),
     /// Several dumps.
     Dumps(Vec<Vec<u8>>),
+    /// Streams of consecutive bytes.
+    Streams(Vec<Vec<u8>>),
 }
 
 /// Reads a text in hex.
@@ -18,6 +20,9 @@ pub(super) enum Hex {
 /// # Errors
 /// Where it is no hex.
 pub(super) fn read(text: &[u8]) -> anyhow::Result<Hex> {
+    if let Some(streams) = follow::read(text)? {
+        return Ok(Hex::Streams(streams));
+    }
     let digits = parse(text);
     if digits.is_ok() && !dump::is_first_line(text) {
         return digits.map(Hex::Bytes);
@@ -45,7 +50,11 @@ pub(super) fn parse(text: &[u8]) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn parse_line(line: &[u8], number: usize, bytes: &mut Vec<u8>) -> anyhow::Result<()> {
+/// Appends the bytes of a line.
+///
+/// # Errors
+/// Where it is no hex.
+pub(super) fn parse_line(line: &[u8], number: usize, bytes: &mut Vec<u8>) -> anyhow::Result<()> {
     let mut at = 0;
     while at < line.len() {
         if is_separator(line[at]) {

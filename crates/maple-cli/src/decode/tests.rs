@@ -282,6 +282,15 @@ fn dumps_of_captures_are_read_as_the_captures() {
     let follow = run_on(&[include_str!("captured/tshark-follow.txt")], Format::Auto).unwrap().0;
     let text = |at: usize| wanted[at].split_once(": ").expect("two ends").1;
     assert_eq!(follow, [text(0), text(2), text(3), text(1)]);
+    let raw = include_str!("captured/tshark-follow-raw.txt");
+    let reply = "OFPT_BARRIER_REPLY (OF1.3) (xid=0x2):";
+    let follow = [text(1), reply, text(0), text(2), text(3)];
+    assert_eq!(run_on(&[raw], Format::Auto).unwrap().0, follow);
+    assert_eq!(run_on_file("follow-raw", raw.as_bytes()).unwrap().0, follow);
+    // Where one direction ends in the middle of a message, the other one is read nevertheless.
+    let (cut, good) = run_on(&[&raw.replace("0415000800000002", "04150008")], Format::Auto).unwrap();
+    assert_eq!(cut, [text(1), "***offset 8: 4 bytes are too few for a message***", text(0), text(2), text(3)]);
+    assert!(!good);
 }
 
 #[test]
