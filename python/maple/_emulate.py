@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, Literal, TypeVar, overload
 
-from maple import _draw, _maple
+from maple import _draw, _maple, _repr
 from maple._explain import Explanation
 from maple._policy import Policy, load
 
@@ -155,6 +155,7 @@ class Network:
         """
         return self._laboratory.command(line)
 
+    @_repr.always
     def __repr__(self) -> str:
         return (
             f"<network {self._topology}: {len(self.switches)} switches, {len(self.hosts)} hosts, at {self.now:.3f} s>"
@@ -192,6 +193,7 @@ class Named(Generic[_T]):
     def __len__(self) -> int:
         return len(self._items)
 
+    @_repr.always
     def __repr__(self) -> str:
         names = [item.name for item in self._items]
         return ", ".join(names) if len(names) <= 8 else f"{names[0]} to {names[-1]}"
@@ -255,6 +257,7 @@ class Host:
         number = "" if port is None else f" {port}"
         self._network.command(f"{self.name} move {_name(switch)}{number}")
 
+    @_repr.always
     def __repr__(self) -> str:
         _, mac, ipv4, _, switch, port = self._row()
         return f"<host {self.name}: {ipv4}, {mac}, at {switch}:{port}>"
@@ -289,6 +292,7 @@ class Switch:
         """Takes a port up or down."""
         self._network.command(f"port {self.name} {port} {'up' if up else 'down'}")
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<switch {self.name}: {len(self.rules)} rules>"
 
@@ -354,6 +358,7 @@ class Link:
         rate = f"{self.rate / 1e6:g}mbit" if self.rate else ""
         return " ".join(part for part in (delay, loss, rate) if part)
 
+    @_repr.always
     def __repr__(self) -> str:
         ends = f"{self.a[0]}:{self.a[1]} - {self.b[0]}:{self.b[1]}"
         return f"<link {ends} {'up' if self.is_up else 'down'}{' ' * bool(self._label())}{self._label()}>"
@@ -382,6 +387,7 @@ class Ping:
     def __bool__(self) -> bool:
         return self.received == self.sent
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<{self._told}>"
 
@@ -403,6 +409,7 @@ class PingAll:
     def __bool__(self) -> bool:
         return not self.failed
 
+    @_repr.always
     def __repr__(self) -> str:
         some = ", ".join(f"{a} to {b}" for a, b in self.failed[:10])
         none = f"; none from {some}{' …' * (len(self.failed) > 10)}" if self.failed else ""
@@ -421,6 +428,7 @@ class Iperf:
         self.lost = lost
         self._told = told
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<{self._told}>"
 
@@ -450,6 +458,7 @@ class Copy:
                 way.append(switch)
         return way
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<copy {' '.join(self.via)}: {self.host or self.why}>"
 
@@ -470,6 +479,7 @@ class Journey:
         """Who got it."""
         return [copy.host for copy in self.copies if copy.host is not None]
 
+    @_repr.always
     def __repr__(self) -> str:
         if not self.copies:
             return f"<route {self._host}: nothing became of it yet>"
@@ -496,6 +506,7 @@ class TraceTree:
     def __str__(self) -> str:
         return self.text
 
+    @_repr.always
     def __repr__(self) -> str:
         nodes = len(self.text.splitlines())
         return f"<trace tree of {self._switch}: {nodes} {'node' if nodes == 1 else 'nodes'}>"

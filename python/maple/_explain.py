@@ -6,6 +6,8 @@ import json
 from pathlib import PurePath
 from typing import Any, Literal
 
+from maple import _repr
+
 
 class Explanation:
     """Why a packet goes where it goes. As text it is what ``maple explain`` prints."""
@@ -43,5 +45,6 @@ class Explanation:
     def __str__(self) -> str:
         return self._text.rstrip("\n")
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<explanation: {self._text.splitlines()[0]}>"

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TypeGuard, overload
 
-from maple import _maple, _spelling
+from maple import _maple, _repr, _spelling
 
 Function = Callable[[_maple.Packet, _maple.Net], _maple.Route]
 Place = tuple[int, int] | _maple.Location
@@ -64,6 +64,7 @@ class Policy:
     def __call__(self, pkt: _maple.Packet, net: _maple.Net) -> _maple.Route:
         return self.function(pkt, net)
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<policy {self.function.__qualname__}>"
 
@@ -104,6 +105,7 @@ class Composed(Policy):
     def __call__(self, pkt: _maple.Packet, net: _maple.Net) -> _maple.Route:
         raise TypeError(f"{self!r} is composed: it can be run, and be a part of other policies, but not be called")
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<policy {self.__name__}>"
 

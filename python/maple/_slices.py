@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from maple import _maple
+from maple import _maple, _repr
 from maple._compose import Where, conditions_of
 from maple._policy import Composed, Decides, Place, Policy, caller, composition_of, unnamed
 
@@ -52,6 +52,7 @@ class Slice:
         """What it is, under a name and with these conditions."""
         return name, conditions, self.ports, self.hosts, self.links
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<slice of {self.policy!r}>"
 

@@ -1,12 +1,17 @@
 """Emulated networks in simulated time: maple.emulate."""
 
+import dataclasses
+import importlib
+import pkgutil
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 
 import maple
+import maple.testing
 import pytest
 from maple import Mac, Table, drop, flood
 from maple.testing import frame
@@ -175,3 +180,26 @@ def test_commands_of_the_console_and_policies_in_files(tmp_path: Path):
         maple.emulate("star:3", str(file))
     with pytest.raises(ValueError, match="version"):
         maple.emulate("ring:4", str(file), version="1.5")
+
+
+def classes() -> Iterator[type]:
+    """The classes of the package that are written in Python, besides those whose making can't fail."""
+    names = ["maple._policy", "maple._slices", "maple._explain", "maple._emulate", "maple._on", "maple._counts"]
+    names += [f"maple.testing.{module.name}" for module in pkgutil.iter_modules(maple.testing.__path__)]
+    for name in names:
+        for made in vars(importlib.import_module(name)).values():
+            if isinstance(made, type) and made.__module__ == name and not dataclasses.is_dataclass(made):
+                yield made
+
+
+def test_objects_whose_making_failed_are_shown_nevertheless() -> None:
+    shown = {}
+    for made in classes():
+        if made.__new__ is object.__new__ or made.__basicsize__ == object.__basicsize__:
+            shown[made.__qualname__] = repr(made.__new__(made))
+    assert len(shown) > 20
+    assert shown["Network"] == "<Network, not complete>"
+    with pytest.raises(ValueError, match="no shape of that name") as raised:
+        maple.testing.Network("nowhere:1", shortest)
+    local = [repr(value) for entry in raised.traceback for value in entry.frame.f_locals.values()]
+    assert "<Network, not complete>" in local, "as a traceback with local variables shows it"

@@ -354,6 +354,7 @@ def test_a_closed_network_is_over() -> None:
     # Its thread has ended, although the object is still there.
     wait_for(0)
     assert repr(net) == "<network linear:2, closed>"
+    assert repr(net.h1) == "<Host: the network is closed: its test is over>", "as a traceback shows it"
     for call in (lambda: net.send("h1", "h2"), lambda: net.advance(1), lambda: net.rules(1)):
         with pytest.raises(RuntimeError, match="the network is closed: its test is over"):
             call()

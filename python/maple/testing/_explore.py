@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maple import _emulate, _maple
+from maple import _emulate, _maple, _repr
 from maple.testing import _load
 from maple.testing._explain import short
 from maple.testing._packets import check_fields
@@ -49,6 +49,7 @@ class Explored:
         tried = f"no packet of {self.packets}, of {self.kinds} kinds, contradicts it"
         return f"{self.claim}: {tried}, which is no proof: {self.open}"
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<explored {self}>"
 

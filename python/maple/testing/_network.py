@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from maple import _emulate, _maple
+from maple import _emulate, _maple, _repr
 from maple._emulate import Journey
 from maple.testing import _coverage, _explain, _rules
 from maple.testing._explore import Exploring
@@ -106,6 +106,7 @@ class Network(Exploring, _emulate.Network):
             # The last references: its thread ends here, also where a failed test keeps the network.
             self._laboratory = self._names.laboratory = _Closed()  # type: ignore[assignment]
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<network {self._topology}, closed>" if self._is_closed else super().__repr__()
 
@@ -363,6 +364,7 @@ class Opened:
     def __bool__(self) -> bool:
         return self.why is None
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<{self._what}: {self.why or 'answered'}>"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from maple import _maple
+from maple import _maple, _repr
 from maple.testing._packets import fields_in
 
 
@@ -24,6 +24,7 @@ class Received:
         """The value of a field; ``None`` if the frame has no such field."""
         return self.fields.get(field)
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<received {_maple.summary(self.frame)}>"
 

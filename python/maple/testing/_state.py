@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from maple import _maple
+from maple import _maple, _repr
 from maple.testing._load import entered
 
 
@@ -75,6 +75,7 @@ class TableOf:
     def _table(self) -> _maple.Table[Any, Any]:
         return _maple.Table(self.name)
 
+    @_repr.always
     def __repr__(self) -> str:
         return f"<table {self.name}: {dict(self.items())}>"
 
