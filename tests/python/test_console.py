@@ -181,8 +181,10 @@ class Console:
 
 
 @contextmanager
-def console(folder: Path, policy: str = "builtin:shortest-path", topology: str = "ring:4") -> Iterator[Console]:
-    at = Console([*MAPLE, "run", policy, "--emulate", topology, "--console"], folder)
+def console(
+    folder: Path, policy: str = "builtin:shortest-path", topology: str = "ring:4", **environment: str
+) -> Iterator[Console]:
+    at = Console([*MAPLE, "run", policy, "--emulate", topology, "--console"], folder, **environment)
     try:
         yield at
     finally:
@@ -261,19 +263,12 @@ def test_a_request_to_stop_ends_at_once_and_gives_the_terminal_back(tmp_path: Pa
 
 
 def test_a_terminal_that_can_do_nothing_has_a_plain_prompt(tmp_path: Path) -> None:
-    command = [*MAPLE, "run", "builtin:flood", "--emulate", "linear:2", "--console"]
-    at = Console(command, tmp_path, TERM="dumb")
-    try:
+    with console(tmp_path, "builtin:flood", "linear:2", TERM="dumb") as at:
         at.wait(r"^maple>")
         at.type("h1 ping h2\n")
         at.wait(r"h1 ping h2: answered in")
         at.type("exit\n")
         assert at.end() == 0, at.screen.text
-    finally:
-        at.process.kill()
-        at.process.wait()
-        os.close(at.terminal)
-        os.close(at.program)
 
 
 def test_names_of_an_emulated_network_work_in_its_console_and_in_other_terminals(tmp_path: Path) -> None:
