@@ -76,6 +76,7 @@ __all__ = [
     "frame",
     "hops",
     "introduce_hosts",
+    "is_the_controllers",
     "listener_failed",
     "main",
     "multicast",
@@ -2547,6 +2548,9 @@ def fields_of(frame: bytes) -> dict[str, int | Mac | Ip]:
 
 def summary(frame: bytes) -> str:
     """A frame in one line, for people."""
+
+def is_the_controllers(frame: bytes) -> bool:
+    """Whether a frame that a host got is the controller's own: discovery's, or a question to the host."""
 
 def received(laboratory: Laboratory, host: str, since: int) -> tuple[list[tuple[bytes, list[str]]], int]:
     """The frames that a host got since a time, in nanoseconds, with the switches of their paths; and the time now."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from maple import Mac, Net, Packet, Route, Table, drop, flood, policy
-from maple._maple import fields_of
+from maple._maple import decisions, fields_of
 from maple.testing import Network
 from maple.testing._packets import Addresses, check_fields, frame_of
 
@@ -225,6 +225,32 @@ def test_hosts_ping_open_connections_and_receive(net: Network) -> None:
     (got,) = [frame for frame in net.received("h3") if frame["udp_dst"] == 77]
     assert (got["vlan_vid"], got["tcp_dst"], got.via[0], got.via[-1]) == (5, None, "s1", "s3")
     assert net.received("h3") == []
+
+
+@pytest.mark.parametrize("known_hosts", [True, False])
+def test_what_the_controller_asks_and_is_told_is_none_of_the_policy_s(known_hosts: bool) -> None:
+    """Its probes of links and hosts, its queries for groups, and their answers: an hour of them."""
+
+    def f(pkt: Packet, net: Net) -> Route:
+        if pkt.arp_op == 2 or pkt.ip_proto == 2 or pkt.eth_type == 0x88CC:
+            raise ValueError("no host sent this to anybody")
+        if pkt.udp_dst == 9:
+            net.send(lldp, (2, 1))
+        return flood()
+
+    # Of another device: the policy's own.
+    lldp = bytes.fromhex("0180c200000e00000000000988cc02070400000000000904070300000000000906020078") + bytes(26)
+    asked = policy(snoop=("igmp", "mld"), querier=True)(f)
+    with Network("linear:2", asked, known_hosts=known_hosts) as net:
+        net.assert_delivered("h1", "h2", tcp_dst=80)
+        assert [frame["tcp_dst"] for frame in net.received("h2")] == [80]
+        assert [frame["tcp_src"] for frame in net.received("h1")] == [80]
+        runs = decisions(net._laboratory)[2]
+        net.advance(3600)
+        assert decisions(net._laboratory)[2] == runs, "nothing that coverage counts"
+        assert net.received("h1") == net.received("h2") == [] and not net.failures
+        net.assert_delivered("h1", "h2", udp_dst=9)
+        assert sorted(frame.frame == lldp for frame in net.received("h2")) == [False, True]
 
 
 def test_state_is_set_and_watched(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use maple_controller::discovery::{self, Key, ParsedProbe, Probe};
+use maple_controller::snoop::QUERIER_MAC;
 use maple_core::check::{Claim, Counterexample, Examined, Host, Question, Scope};
+use maple_core::engine::PROBE_MAC;
 use maple_core::network::{Location, Mac};
 use maple_core::state::Snapshot;
 use maple_core::trace::{Cond, Source};
@@ -73,6 +76,17 @@ pub fn fields_of<'py>(py: Python<'py>, frame: &[u8]) -> PyResult<Bound<'py, PyDi
 #[pyfunction]
 pub fn summary(frame: &[u8]) -> String {
     maple_wire::packet::text::summary(&Packet::new(frame, 0))
+}
+
+/// Whether a frame that a host got is the controller's own, and none of the policy's: a probe of discovery, a question
+/// whether the host is still there, or one of the querier.
+#[pyfunction]
+pub fn is_the_controllers(frame: &[u8]) -> bool {
+    // Under another key a probe of Maple's is told from other devices' LLDP as well.
+    let is_probe = || !matches!(Probe::parse(Key([0; 16]), frame), ParsedProbe::Foreign);
+    let sender = Packet::new(frame, 0).get(Field::EthSrc);
+    let is_asking = || [PROBE_MAC, Mac(QUERIER_MAC)].iter().any(|mac| sender == Some(mac.bits()));
+    discovery::is_probe(frame) && is_probe() || is_asking()
 }
 
 /// The frames that a host got since a time, in nanoseconds; and the time now.

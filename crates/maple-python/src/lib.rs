@@ -77,7 +77,8 @@ mod _maple {
     use crate::interrupt::PolicyTimeout;
     #[pymodule_export]
     use crate::kit::{
-        decisions, deliver, examine, fields_of, introduce_hosts, observe, open_flow, received, summary, switch_power,
+        decisions, deliver, examine, fields_of, introduce_hosts, is_the_controllers, observe, open_flow, received,
+        summary, switch_power,
     };
     #[pymodule_export]
     use crate::laboratory::{PyLaboratory, PyPlace};

@@ -16,7 +16,7 @@ from maple.testing._explore import Exploring
 from maple.testing._load import Loaded, Wanted, fresh
 from maple.testing._names import AnyHost, AnySwitch, Names, Place
 from maple.testing._packets import check_fields, frame_of
-from maple.testing._received import Received, differences
+from maple.testing._received import Received, differences, of_policy
 from maple.testing._state import State, Watch
 
 Topology = str | Path | Mapping[str, Any]
@@ -89,6 +89,9 @@ class Network(Exploring, _emulate.Network):
         self.state = State(self._loaded.place)
         if known_hosts:
             _maple.introduce_hosts(laboratory)
+            # What they announced is nothing that a test sent.
+            for host in list(self._names.hosts)[:1]:
+                self._seen = dict.fromkeys(self._names.hosts, _maple.received(laboratory, host, 0)[1])
 
     def __enter__(self) -> Network:
         return self
@@ -252,11 +255,14 @@ class Network(Exploring, _emulate.Network):
         return Opened(f"{names[0]} {kind} {names[1]}:{port}", why)
 
     def received(self, host: AnyHost) -> list[Received]:
-        """The frames that a host got since the last call, or since the beginning."""
+        """The frames that a host got since the last call, or since the hosts had announced themselves.
+
+        Without what the controller sends by itself: discovery's probes, and its questions to hosts.
+        """
         name = str(self._names.host(host).name)
         frames, now = _maple.received(self._laboratory, name, self._seen.get(name, 0))
         self._seen[name] = now
-        return [Received(*frame) for frame in frames]
+        return of_policy(frames)
 
     # What happens to the network.
 

@@ -22,7 +22,7 @@ from maple.testing._controller import Controller, State, wait_for
 from maple.testing._names import AnyHost, AnySwitch, Place
 from maple.testing._network import Network, OnlySimulated, Topology
 from maple.testing._packets import Addresses, frame_of
-from maple.testing._received import Received
+from maple.testing._received import Received, of_policy
 from maple.testing._sockets import Sniffer
 
 # How long a frame may take to come to its receivers, in seconds, and how long others are waited for.
@@ -209,9 +209,9 @@ class OpenVSwitchNetwork(Network):
         raise OnlySimulated("open() is answered by emulated hosts; use assert_delivered() here")
 
     def received(self, host: AnyHost) -> list[Received]:
-        """The frames that a host got since the last call, or since the beginning."""
+        """The frames that a host got since the last call, or since the beginning, as in emulated networks."""
         frames = self._sniffer.received(str(self._names.host(host).name))
-        return [Received(frame, []) for frame in frames]
+        return of_policy((frame, []) for frame in frames)
 
     def move(self, host: AnyHost, switch: AnySwitch, port: int | None = None) -> None:
         raise OnlySimulated("hosts move in emulated networks only")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from maple import _maple, _repr
@@ -27,6 +27,11 @@ class Received:
     @_repr.always
     def __repr__(self) -> str:
         return f"<received {_maple.summary(self.frame)}>"
+
+
+def of_policy(frames: Iterable[tuple[bytes, list[str]]]) -> list[Received]:
+    """The frames that a policy let through or made: none by which the controller asks hosts or finds links."""
+    return [Received(frame, via) for frame, via in frames if not _maple.is_the_controllers(frame)]
 
 
 def differences(frame: bytes, wanted: Mapping[str, Any]) -> list[str]:

@@ -35,6 +35,8 @@ use maple_wire::{Constraint, Field, Packet};
 
 use crate::listen::NetworkEvent;
 use crate::time::after;
+pub use querier::MAC as QUERIER_MAC;
+
 use groups::Groups;
 use leases::Leases;
 use querier::Querier;
