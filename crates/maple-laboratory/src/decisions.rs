@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use maple_core::access::AccessList;
+use maple_core::network::RESERVED;
 use maple_core::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use maple_core::route::Route;
 use maple_core::run::Run;
 use maple_core::trace::{Cond, Item, Source, Step};
-use maple_wire::Field;
+use maple_wire::{Constraint, Field};
 
 /// The maximum number of questions, and of lines, that are told apart.
 const MOST: usize = 10_000;
@@ -49,6 +50,13 @@ fn subject(cond: &Cond) -> String {
     Cond { all: own, ranges: cond.ranges.clone() }.to_string()
 }
 
+/// Whether each flood asks this by itself, because bridges never forward these addresses: it is nothing that tests of a
+/// policy must answer both ways.
+fn is_of_floods(cond: &Cond) -> bool {
+    let is_reserved = |one: &Constraint| one.field == Field::EthDst && RESERVED.contains(&(one.value, one.mask));
+    cond.ranges.is_empty() && cond.all.len() == 1 && cond.all.iter().all(is_reserved)
+}
+
 /// A policy whose decisions are counted.
 pub(crate) struct Counted {
     policy: Arc<dyn Policy>,
@@ -78,7 +86,7 @@ impl Decisions {
         let mut open: Option<(TestKey, bool)> = None;
         for step in trace.steps() {
             let test = match step {
-                Step::Item(Item::Test { cond, outcome }, Some(source)) => {
+                Step::Item(Item::Test { cond, outcome }, Some(source)) if !is_of_floods(cond) => {
                     Some(((Arc::clone(&source.file), source.line, subject(cond)), *outcome))
                 }
                 _ => None,

@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
 
 from maple import _maple
 from maple._policy import Policy
@@ -60,13 +59,6 @@ class FileCoverage:
             yield f"{_short(self.file)}:{line}: {text}"
 
 
-_OF_FLOODS: Final = frozenset(
-    {"eth_dst=01:80:c2:00:00:00/ff:ff:ff:ff:ff:f0", "eth_dst=01:00:0c:cc:cc:cc/ff:ff:ff:ff:ff:fe"}
-)
-"""What each flood asks by itself, because bridges never forward these addresses: nothing that a policy's tests must
-answer both ways."""
-
-
 class Collector:
     """Collects the decisions of all networks of a session."""
 
@@ -88,7 +80,7 @@ class Collector:
         tests, lines, runs = _maple.decisions(laboratory)
         self.runs += runs
         for file, line, test, no, yes in tests:
-            if not _is_own(file) and file.endswith(".py") and test not in _OF_FLOODS:
+            if not _is_own(file) and file.endswith(".py"):
                 counts = self._file(file).tests.setdefault((line, test), [0, 0])
                 counts[0] += no
                 counts[1] += yes
