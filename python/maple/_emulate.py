@@ -113,7 +113,7 @@ class Network:
         src: Host | str,
         dst: Host | str | None = None,
         *,
-        at: tuple[Switch | str, int] | None = None,
+        at: tuple[Switch | str, int] | str | None = None,
         **fields: object,
     ) -> Explanation:
         """Why a packet goes where it goes: what the policy asks, which rules take it, what would have to be different.
@@ -125,14 +125,14 @@ class Network:
 
         :param src: who sends it: a host, its addresses, or a port such as ``"s1:1"``.
         :param dst: whom it is for.
-        :param at: where it enters; where its sender is if ``None``.
+        :param at: where it enters, ``(switch, port)`` or ``"s1:LOCAL"``; where its sender is if ``None``.
         :raises ValueError: if that means no packet: an unknown host or field, or a value that a field can't have.
         """
         question: dict[str, object] = {"from": _name(src)}
         if dst is not None:
             question["to"] = _name(dst)
         if at is not None:
-            question["at"] = f"{_name(at[0])}:{at[1]}"
+            question["at"] = at if isinstance(at, str) else f"{_name(at[0])}:{at[1]}"
         question["fields"] = {name: str(value) for name, value in fields.items()}
         return Explanation(*self._laboratory.explain(json.dumps(question)))
 

@@ -109,7 +109,7 @@ _Arguments = TypeVarTuple("_Arguments")
 _MacLike: TypeAlias = "Mac | str | int | Field"
 _IpLike: TypeAlias = "Ip | str | IPv4Address | IPv6Address | Field"
 _Condition: TypeAlias = "int | str | Mac | Ip | Prefix | range | IPv4Address | IPv6Address | IPv4Network | IPv6Network"
-_Place: TypeAlias = "Location | tuple[int, int]"
+_Place: TypeAlias = "Location | tuple[int, int] | str"
 # A type that tables and variables are declared with: a class, a tuple of types, or what `tuple[…]` and `|` make.
 _Type: TypeAlias = type[Any] | tuple[Any, ...] | GenericAlias | UnionType
 # What finds a key besides the key itself: a field of the packet, another spelling of an address, parts that are these.
@@ -475,9 +475,16 @@ class Packet:
 
 @final
 class Location:
-    """A port of a switch: where a host is, or one end of a link. Unpacks as ``switch, port = location``."""
+    """A port of a switch: where a host is, or one end of a link. Unpacks as ``switch, port = location``.
 
+    Text is read as it is printed, with the datapath id in hex: ``Location("1:3")``, ``Location("a1:LOCAL")``. Wherever
+    a place is an argument, the text may stand for it.
+    """
+
+    @overload
     def __new__(cls, switch: int, port: int) -> Location: ...
+    @overload
+    def __new__(cls, switch: _Place, port: None = None) -> Location: ...
     @property
     def switch(self) -> int:
         """Datapath id."""
@@ -2366,22 +2373,29 @@ class Bench:
     def link(self, a: _Place, b: _Place) -> None:
         """Adds a link between two ports."""
 
-    def host(self, mac: Mac | str, switch: int, port: int, ip: Ip | str | None = None) -> None:
-        """Adds or moves a host."""
+    def host(self, mac: Mac | str, switch: int | _Place, port: int | None = None, ip: Ip | str | None = None) -> None:
+        """Adds or moves a host. Here and below, a place such as ``"1:2"`` may stand for a switch and its port."""
 
-    def port(self, switch: int, port: int, *, up: bool) -> None:
+    def port(self, switch: int | _Place, port: int | None = None, *, up: bool) -> None:
         """Takes an edge port down, or up again. Its hosts stay known."""
 
     def members(self, group: Ip | str, ports: list[_Place]) -> None:
         """Makes these edge ports the members of a multicast group, in place of those that were."""
 
-    def lease(self, mac: Mac | str, ip: Ip | str, switch: int, port: int, ends: int | None = None) -> None:
+    def lease(
+        self,
+        mac: Mac | str,
+        ip: Ip | str,
+        switch: int | _Place,
+        port: int | None = None,
+        ends: int | None = None,
+    ) -> None:
         """Gives a host at an edge port a DHCP lease; ``ends`` is in seconds since 1970, ``None`` is never."""
 
     def load(
         self,
-        switch: int,
-        port: int,
+        switch: int | _Place,
+        port: int | None = None,
         *,
         sent: float | None = None,
         received: float | None = None,
@@ -2395,8 +2409,17 @@ class Bench:
     def traffic(self, src: Mac | str, dst: Mac | str, mbps: float) -> None:
         """Measures once more what a host sends to another, in Mbit/s."""
 
-    def decide(self, policy: Any, frame: bytes, switch: int = 1, port: int = 1, time_limit: float = 1.0) -> Decision:
+    def decide(
+        self,
+        policy: Any,
+        frame: bytes,
+        switch: int | _Place | None = None,
+        port: int | None = None,
+        time_limit: float = 1.0,
+    ) -> Decision:
         """Runs ``policy`` on a frame that enters by an edge port, and commits what it wrote.
+
+        The switch is 1 and the port is 1 where none is given.
 
         A route that a network would refuse is an error of the decision, in the words of ``maple run``.
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from maple import _maple
 from maple._counts import Counts, Memory
-from maple._policy import is_own
+from maple._policy import Place, is_own
 from maple._shapes import Host, Link
 
 Event = Callable[..., object]
@@ -73,7 +73,7 @@ class Network:
         """Where a host is; ``None`` if it was not seen yet."""
         return _maple.network()[2].get(_maple.Mac(mac) if isinstance(mac, str) else mac)
 
-    def send(self, frame: bytes, at: _maple.Location | tuple[int, int]) -> None:
+    def send(self, frame: bytes, at: Place) -> None:
         """Sends a frame (:func:`maple.frame` makes them) out of an edge port. No rule and no policy sees it.
 
         ``RuntimeError`` where the switch is not there, or the port no edge port.

@@ -17,8 +17,8 @@ from typing import TypeGuard, overload
 from maple import _maple, _repr, _spelling
 
 Function = Callable[[_maple.Packet, _maple.Net], _maple.Route]
-Place = tuple[int, int] | _maple.Location
-Weights = Mapping[str, Mapping["tuple[int, int] | _maple.Location", int]]
+Place = tuple[int, int] | _maple.Location | str
+Weights = Mapping[str, Mapping[Place, int]]
 
 
 class Policy:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from maple import _maple
-from maple._policy import Composed, Decides, Policy, caller, composition_of
+from maple._policy import Composed, Decides, Place, Policy, caller, composition_of
 from maple._slices import Slice
 
 Member = str | _maple.Mac | _maple.Ip | _maple.Prefix | _maple.Location | tuple[int, int] | Mapping[str, Any]
@@ -62,7 +62,7 @@ def isolate(a: Group, b: Group) -> _maple.Constraint:
     return _maple.Constraint.isolate(_place("isolate", a, b), a, b)
 
 
-def never(port: _maple.Location | tuple[int, int], src: Group) -> _maple.Constraint:
+def never(port: Place, src: Group) -> _maple.Constraint:
     """Nothing that ``src`` sends leaves by this port: an edge port, or one end of a link.
 
     >>> from maple import never
@@ -82,7 +82,7 @@ def max_hops(most: int, for_: Group = _ANYBODY) -> _maple.Constraint:
     return _maple.Constraint.max_hops(_place("max_hops", most, *_given(for_)), most, for_)
 
 
-def avoid(link: tuple[int, int] | _maple.Location, for_: Group = _ANYBODY) -> _maple.Constraint:
+def avoid(link: Place, for_: Group = _ANYBODY) -> _maple.Constraint:
     """What ``for_`` sends does not take this link, in either direction: a pair of switches, or one end of a link.
 
     >>> from maple import avoid
@@ -108,7 +108,7 @@ def only_within(within: int | Iterable[int] | Slice, for_: Group = _ANYBODY) -> 
 def no_overload(
     reserved: _maple.Table[Any, Any],
     *,
-    link: tuple[int, int] | _maple.Location | None = None,
+    link: Place | None = None,
     capacity: float | None = None,
     for_: Group = _ANYBODY,
 ) -> _maple.Constraint:

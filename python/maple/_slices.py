@@ -9,7 +9,7 @@ from maple import _maple, _repr
 from maple._compose import Where, conditions_of
 from maple._policy import Composed, Decides, Place, Policy, caller, composition_of, unnamed
 
-LinkOf = tuple[int, int] | _maple.Location | tuple[Place, Place]
+LinkOf = Place | tuple[Place, Place]
 """A link: the two switches (all links between them), the location of one of its ends, or both ends."""
 Described = tuple[
     str, list[dict[str, Any]], "list[Place] | None", "list[str | _maple.Mac] | None", "list[LinkOf] | None"

@@ -126,7 +126,7 @@ def test_wrong_questions_say_what_is_right(bench: Bench) -> None:
         (lambda _, net: net.port(1, 3).busier_than(float("nan")), "between 0 and that"),
         (lambda _, net: net.port(1, 3, capacity=0), "capacity is a number of Mbit/s, and more than 0"),
         (lambda _, net: net.port(1, 3, capacity=float("inf")), "capacity is a number of Mbit/s"),
-        (lambda _, net: net.port("eth0"), "a location is a pair (switch, port)"),
+        (lambda _, net: net.port("eth0"), "is not a port of a switch such as 1:3"),
         (lambda _, net: net.link(1, (2, 3)), "a location is a pair (switch, port)"),
         (lambda _, net: net.traffic(H1, H3).utilisation, "net.traffic(src, dst, capacity=100)"),
         (lambda _, net: net.traffic(H1, H3).busier_than(0.5), "net.traffic(src, dst, capacity=100)"),

@@ -92,9 +92,13 @@ def test_wrong_arguments_are_named() -> None:
     with pytest.raises(TypeError, match="at least one"):
         slices({})
     with pytest.raises(TypeError, match='the slice "red": links: a link is a pair of switches'):
-        slices({"red": Slice(drop(), links=["s1"])})  # type: ignore[list-item]
+        slices({"red": Slice(drop(), links=[1])})  # type: ignore[list-item]
+    with pytest.raises(ValueError, match='the slice "red": links: "s1" is not a port of a switch such as 1:3'):
+        slices({"red": Slice(drop(), links=["s1"])})
     with pytest.raises(TypeError, match='the slice "red": ports: '):
-        slices({"red": Slice(drop(), ports=["x"])})  # type: ignore[list-item]
+        slices({"red": Slice(drop(), ports=[1])})  # type: ignore[list-item]
+    with pytest.raises(ValueError, match='the slice "red": ports: "x" is not a port of a switch'):
+        slices({"red": Slice(drop(), ports=["x"])})
     with pytest.raises(ValueError, match='the slice "red": hosts: '):
         slices({"red": Slice(drop(), hosts=["x"])})
     with pytest.raises((TypeError, ValueError), match='the slice "red": where: '):

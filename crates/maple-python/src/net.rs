@@ -250,10 +250,7 @@ impl PyNet {
         port: Option<&Bound<'_, PyAny>>,
         capacity: Option<f64>,
     ) -> PyResult<PyLoad> {
-        let at = match port {
-            Some(port) => PyLocation::from_object((switch, port).into_pyobject(switch.py())?.as_any())?,
-            None => PyLocation::from_object(switch)?,
-        };
+        let at = PyLocation::from_arguments(switch, port)?;
         let load = current::with_net(self.ticket, |net| net.port(at))?;
         PyLoad::new(self.ticket, &load, capacity)
     }

@@ -33,8 +33,8 @@ pub struct PyRouteView(pub Arc<RouteView>);
 
 /// A pair of switches, or one end of a link.
 fn link(object: &Bound<'_, PyAny>) -> PyResult<LinkName> {
-    if let Ok(at) = object.cast::<PyLocation>() {
-        return Ok(LinkName::Port(at.get().location()));
+    if let Some(at) = PyLocation::unpaired(object)? {
+        return Ok(LinkName::Port(at));
     }
     match object.extract::<(u64, u64)>() {
         Ok((a, b)) => Ok(LinkName::Switches(Dpid(a), Dpid(b))),
@@ -87,7 +87,8 @@ fn member(object: &Bound<'_, PyAny>) -> PyResult<Member> {
         Ok(prefix) => prefix,
         Err(_) if is_text => {
             let text = object.str()?;
-            let what = format!("{text:?} is no IP or MAC address, and no prefix such as 10.0.0.0/8");
+            let what =
+                format!("{text:?} is no IP or MAC address, no prefix such as 10.0.0.0/8, and no port such as 1:3");
             return Err(PyValueError::new_err(what));
         }
         Err(_) => return Err(wrong_member(object)),

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use maple_core::network::{Hop, Location};
+use maple_core::network::{BadLocation, Hop, Location};
 use maple_core::route::{FRAME_BYTES, Limit, Route};
 use maple_core::run::Observe as _;
 use maple_wire::{Dpid, Field, PortNo};
@@ -99,25 +99,53 @@ impl PyLocation {
         Location::new(Dpid(self.switch), PortNo(self.port))
     }
 
-    /// The location of `object`: a `Location`, or a pair of switch and port.
+    /// The location of `object`: a `Location`, text as it is printed, or a pair of switch and port.
     pub fn from_object(object: &Bound<'_, PyAny>) -> PyResult<Location> {
-        if let Ok(location) = object.cast::<PyLocation>() {
-            return Ok(location.get().location());
+        if let Some(at) = PyLocation::unpaired(object)? {
+            return Ok(at);
         }
-        let wrong = || PyTypeError::new_err(format!("a location is a pair (switch, port), not {}", described(object)));
+        let wrong = || {
+            PyTypeError::new_err(format!(
+                "a location is a pair (switch, port) or text such as '1:LOCAL', not {}",
+                described(object)
+            ))
+        };
         let pair = object.cast::<PyTuple>().map_err(|_| wrong())?;
         if pair.len() != 2 {
             return Err(wrong());
         }
         Ok(Location::new(Dpid(plain(&pair.get_item(0)?)?.extract()?), port(&pair.get_item(1)?)?))
     }
+
+    /// The location of a `Location` or of text as it is printed (`1:3`, `a1:LOCAL`), whose datapath id is in hex. `None`
+    /// if the object is neither, where a pair may mean something else.
+    pub fn unpaired(object: &Bound<'_, PyAny>) -> PyResult<Option<Location>> {
+        if let Ok(location) = object.cast::<PyLocation>() {
+            return Ok(Some(location.get().location()));
+        }
+        let Ok(text) = object.cast::<PyString>() else { return Ok(None) };
+        let at = text.to_cow()?.parse();
+        at.map(Some).map_err(|wrong: BadLocation| PyValueError::new_err(wrong.to_string()))
+    }
+
+    /// The location of two arguments: a switch and its port, or a place alone.
+    pub fn from_arguments(switch: &Bound<'_, PyAny>, port: Option<&Bound<'_, PyAny>>) -> PyResult<Location> {
+        match port {
+            Some(port) => PyLocation::from_object((switch, port).into_pyobject(switch.py())?.as_any()),
+            None => PyLocation::from_object(switch),
+        }
+    }
 }
 
 #[pymethods]
 impl PyLocation {
     #[new]
-    fn new(switch: u64, port: u32) -> PyLocation {
-        PyLocation { switch, port }
+    #[pyo3(signature = (switch, port = None))]
+    fn new(switch: &Bound<'_, PyAny>, port: Option<u32>) -> PyResult<PyLocation> {
+        match port {
+            Some(port) => Ok(PyLocation { switch: switch.extract()?, port }),
+            None => PyLocation::from_object(switch).map(PyLocation::from),
+        }
     }
 
     /// Whether packets can pass the port, now. A dependency of the run.

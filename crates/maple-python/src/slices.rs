@@ -67,8 +67,8 @@ fn host(object: &Bound<'_, PyAny>) -> PyResult<CoreMac> {
 
 /// A link: a pair of switches, which means all links between them, the place of one of its ends, or both ends.
 fn link(object: &Bound<'_, PyAny>) -> PyResult<LinkName> {
-    if let Ok(location) = object.cast::<PyLocation>() {
-        return Ok(LinkName::Port(location.get().location()));
+    if let Some(at) = PyLocation::unpaired(object)? {
+        return Ok(LinkName::Port(at));
     }
     if let Ok((a, b)) = object.extract::<(u64, u64)>() {
         return Ok(LinkName::Switches(Dpid(a), Dpid(b)));

@@ -485,8 +485,8 @@ pub fn weights(py: Python<'_>, name: &str, costs: &Bound<'_, PyDict>) -> PyResul
 /// The links of a key of `weights`: one direction of one link by its `Location`, or all links between two
 /// switches, in both directions unless the other one is given too.
 fn link_names(link: &Bound<'_, PyAny>, costs: &Bound<'_, PyDict>) -> PyResult<Vec<LinkName>> {
-    if let Ok(location) = link.cast::<PyLocation>() {
-        return Ok(vec![LinkName::Port(location.get().location())]);
+    if let Some(at) = PyLocation::unpaired(link)? {
+        return Ok(vec![LinkName::Port(at)]);
     }
     let Ok((a, b)) = link.extract::<(u64, u64)>() else {
         return Err(PyTypeError::new_err(format!(

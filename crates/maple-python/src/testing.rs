@@ -138,14 +138,17 @@ impl Bench {
     }
 
     /// Adds or moves a host.
-    #[pyo3(signature = (mac, switch, port, ip = None))]
-    fn host(&self, mac: &Bound<'_, PyAny>, switch: u64, port: u32, ip: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    #[pyo3(signature = (mac, switch, port = None, ip = None))]
+    fn host(
+        &self,
+        mac: &Bound<'_, PyAny>,
+        switch: &Bound<'_, PyAny>,
+        port: Option<&Bound<'_, PyAny>>,
+        ip: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
         let mac = CoreMac::from_bits(u128::from(Mac::from_object(mac)?.0));
-        let mut info = HostInfo {
-            location: Location::new(Dpid(switch), PortNo(port)),
-            ipv4: Default::default(),
-            ipv6: Default::default(),
-        };
+        let location = PyLocation::from_arguments(switch, port)?;
+        let mut info = HostInfo { location, ipv4: Default::default(), ipv6: Default::default() };
         self.need_edge_port(info.location)?;
         match ip.map(Ip::from_object).transpose()?.map(|ip| ip.0) {
             Some(std::net::IpAddr::V4(ip)) => drop(info.ipv4.insert(ip)),
@@ -157,9 +160,9 @@ impl Bench {
     }
 
     /// Takes an edge port down, or up again.
-    #[pyo3(signature = (switch, port, *, up))]
-    fn port(&self, switch: u64, port: u32, up: bool) -> PyResult<()> {
-        let at = Location::new(Dpid(switch), PortNo(port));
+    #[pyo3(signature = (switch, port = None, *, up))]
+    fn port(&self, switch: &Bound<'_, PyAny>, port: Option<&Bound<'_, PyAny>>, up: bool) -> PyResult<()> {
+        let at = PyLocation::from_arguments(switch, port)?;
         let is_down = self.store.snapshot().port(at).is_some_and(|port| port.kind == PortKind::New);
         if !is_down {
             self.need_edge_port(at)?;
@@ -171,19 +174,19 @@ impl Bench {
     }
 
     /// Adds a measurement: the sent and received traffic of a port, and its capacity, in Mbit/s.
-    #[pyo3(signature = (switch, port, *, sent = None, received = None, speed = None))]
+    #[pyo3(signature = (switch, port = None, *, sent = None, received = None, speed = None))]
     fn load(
         &self,
-        switch: u64,
-        port: u32,
+        switch: &Bound<'_, PyAny>,
+        port: Option<&Bound<'_, PyAny>>,
         sent: Option<f64>,
         received: Option<f64>,
         speed: Option<f64>,
     ) -> PyResult<()> {
-        let at = Location::new(Dpid(switch), PortNo(port));
+        let at = PyLocation::from_arguments(switch, port)?;
         self.need_switch(at.switch)?;
         if self.store.snapshot().port(at).is_none() {
-            return Err(PyValueError::new_err(format!("switch {switch} has no port {port}")));
+            return Err(PyValueError::new_err(format!("switch {} has no port {}", at.switch.0, at.port)));
         }
         let mut writes = Vec::new();
         for (gauge, mbps, name) in [(Gauge::Sent(at), sent, "sent"), (Gauge::Received(at), received, "received")] {
@@ -216,39 +219,42 @@ impl Bench {
     }
 
     /// Gives a host at an edge port a DHCP lease. `ends` is in seconds since 1970, `None` is never.
-    #[pyo3(signature = (mac, ip, switch, port, ends = None))]
+    #[pyo3(signature = (mac, ip, switch, port = None, ends = None))]
     fn lease(
         &self,
         mac: &Bound<'_, PyAny>,
         ip: &Bound<'_, PyAny>,
-        switch: u64,
-        port: u32,
+        switch: &Bound<'_, PyAny>,
+        port: Option<&Bound<'_, PyAny>>,
         ends: Option<u64>,
     ) -> PyResult<()> {
         let mac = CoreMac::from_bits(u128::from(Mac::from_object(mac)?.0));
         let IpAddr::V4(ip) = Ip::from_object(ip)?.0 else {
             return Err(PyValueError::new_err("leases are of IPv4 addresses"));
         };
-        let location = Location::new(Dpid(switch), PortNo(port));
+        let location = PyLocation::from_arguments(switch, port)?;
         self.need_edge_port(location)?;
         self.learn(false, |_| snooped::lease(&Lease { mac, ip, location, ends }))
     }
 
-    /// Runs `policy` on a frame that enters at a port, and commits its writes. A route that the network would refuse is
-    /// an error of the decision, in the network's words.
-    #[pyo3(signature = (policy, frame, switch = 1, port = 1, time_limit = 1.0))]
+    /// Runs `policy` on a frame that enters at a port, port 1 or switch 1 where none is given, and commits its writes. A
+    /// route that the network would refuse is an error of the decision, in the network's words.
+    #[pyo3(signature = (policy, frame, switch = None, port = None, time_limit = 1.0))]
     fn decide(
         &self,
         py: Python<'_>,
         policy: &Bound<'_, PyAny>,
         frame: &[u8],
-        switch: u64,
-        port: u32,
+        switch: Option<&Bound<'_, PyAny>>,
+        port: Option<&Bound<'_, PyAny>>,
         time_limit: f64,
     ) -> PyResult<Decision> {
         let limit = Duration::try_from_secs_f64(time_limit)
             .map_err(|_| PyValueError::new_err("time_limit is a positive number of seconds"))?;
-        let ingress = Location::new(Dpid(switch), PortNo(port));
+        let first = 1u64.into_pyobject(py)?.into_any();
+        let switch = switch.unwrap_or(&first);
+        let is_number = switch.extract::<u64>().is_ok();
+        let ingress = PyLocation::from_arguments(switch, port.or(is_number.then_some(&first)))?;
         self.need_edge_port(ingress)?;
         snoop::declare(policy, &self.store)?;
         let run = Run::new(frame.into(), frame.len(), ingress, self.store.begin(), self.track_hosts);

@@ -9,7 +9,7 @@ from typing import Any
 from maple import Ip, Location, Mac, Net, Packet, Policy, Route, answer, frame
 from maple._policy import Function, caller
 
-Place = Location | tuple[int, int]
+Place = Location | tuple[int, int] | str
 """An edge port: ``(switch, port)``."""
 MacLike = Mac | str
 IpLike = Ip | IPv4Address | str
@@ -62,17 +62,26 @@ def interface_of(text: object, what: str) -> IPv4Interface:
 
 def place_of(place: object, what: str) -> Location:
     """A port; ``what`` is for the error."""
-    if isinstance(place, Location):
-        return place
     try:
-        return Location(*place)  # type: ignore[misc]
+        return Location(place)  # type: ignore[call-overload, no-any-return]
     except (TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"{what}: a port is (switch, port), such as (1, 4), not {place!r}: {error}") from None
+        form = "a port is (switch, port) or text, such as (1, 4) or '1:4'"
+        raise TypeError(f"{what}: {form}, not {place!r}: {error}") from None
+
+
+def is_place(text: str) -> bool:
+    """Whether a text is a port, such as ``1:4``; no address is."""
+    try:
+        Location(text)
+    except ValueError:
+        return False
+    return True
 
 
 def places_of(places: Iterable[object], what: str) -> frozenset[Location]:
     """Ports; ``what`` is for the error."""
-    if isinstance(places, (Location, tuple)) and len(tuple(places)) == 2 and isinstance(next(iter(places)), int):
+    is_pair = isinstance(places, tuple) and len(places) == 2 and isinstance(places[0], int)
+    if is_pair or isinstance(places, (Location, str)):
         raise TypeError(f"{what} is a list of ports: [{places!r}]")
     return frozenset(place_of(place, what) for place in places)
 

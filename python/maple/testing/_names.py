@@ -12,7 +12,7 @@ from maple.testing._packets import Addresses
 AnyHost = Host | str | _maple.Mac | _maple.Ip
 """A host: an object, its name, its hardware address or one of its IP addresses."""
 AnySwitch = Switch | str | int
-"""A switch: an object, its name or its datapath id."""
+"""A switch: an object, its name or its datapath id, as a number or as it is printed, in hex."""
 
 # The IP addresses of a hardware address that no host has.
 NOBODY = ("10.255.255.254", "fd00::ffff")
@@ -89,11 +89,32 @@ class Names:
         :raises ValueError: if there is none, with the name that may have been meant.
         """
         name = wanted.name if isinstance(wanted, Switch) else wanted
-        if isinstance(name, int):
-            name = self._by_dpid.get(name, str(name))
+        dpid = name if isinstance(name, int) else _dpid(name)
+        if name not in self._dpids:
+            name = self._by_dpid.get(dpid, str(name)) if dpid is not None else str(name)
         if name in self._dpids:
             return name
         raise ValueError(f"there is no switch {wanted}{_hint(name, self._dpids, 'switches')}")
+
+    def port(self, switch: AnySwitch, port: int | None) -> tuple[str, int]:
+        """The port that is meant, by the name of its switch: of a switch, or a place such as ``"s1:2"`` alone.
+
+        :raises ValueError: if there is no such switch, or no port is given.
+        """
+        if port is not None:
+            return self.switch(switch), port
+        before, _, number = switch.rpartition(":") if isinstance(switch, str) else ("", "", "")
+        if not before:
+            raise ValueError(f"a port is a switch and its number, or text such as 's1:2', not {switch!r}")
+        return self.switch(before), _maple.Location(f"1:{number}").port
+
+
+def _dpid(text: str) -> int | None:
+    """The datapath id that a text is, read as that of a place."""
+    try:
+        return _maple.Location(f"{text}:1").switch
+    except ValueError:
+        return None
 
 
 def _mac(wanted: object) -> str | None:

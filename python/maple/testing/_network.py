@@ -274,13 +274,15 @@ class Network(Exploring, _emulate.Network):
         """Takes the links between two switches up, and lets the network follow."""
         self._happens(f"link {self._names.switch(a)} {self._names.switch(b)} up")
 
-    def port_down(self, switch: AnySwitch, port: int) -> None:
-        """Takes a port down, as its switch's operator would."""
-        self._happens(f"port {self._names.switch(switch)} {port} down")
+    def port_down(self, switch: AnySwitch, port: int | None = None) -> None:
+        """Takes a port down, as its switch's operator would: ``port_down("s1", 2)`` or ``port_down("s1:2")``."""
+        name, number = self._names.port(switch, port)
+        self._happens(f"port {name} {number} down")
 
-    def port_up(self, switch: AnySwitch, port: int) -> None:
+    def port_up(self, switch: AnySwitch, port: int | None = None) -> None:
         """Takes a port up."""
-        self._happens(f"port {self._names.switch(switch)} {port} up")
+        name, number = self._names.port(switch, port)
+        self._happens(f"port {name} {number} up")
 
     def switch_down(self, switch: AnySwitch) -> None:
         """Takes a switch down, with its links, its hosts' ports and its connection to the controller."""

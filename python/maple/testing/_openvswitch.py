@@ -241,20 +241,20 @@ class OpenVSwitchNetwork(Network):
         wait_for("the controller to follow the links", lambda: self._controller.links() == up)
         time.sleep(FOLLOWED)
 
-    def port_down(self, switch: AnySwitch, port: int) -> None:
+    def port_down(self, switch: AnySwitch, port: int | None = None) -> None:
         """Takes a port down, as its switch's operator would."""
         super().port_down(switch, port)
         self._set_port(switch, port, "down")
 
-    def port_up(self, switch: AnySwitch, port: int) -> None:
+    def port_up(self, switch: AnySwitch, port: int | None = None) -> None:
         """Takes a port up."""
         super().port_up(switch, port)
         self._set_port(switch, port, "up")
 
-    def _set_port(self, switch: AnySwitch, port: int, state: str) -> None:
-        bridge = self._bridges[self._names.switch(switch)]
-        interface = self._plugged[(self._names.switch(switch), port)]
-        sh("ovs-ofctl", "-O", "OpenFlow10,OpenFlow13", "mod-port", bridge, interface, state)
+    def _set_port(self, switch: AnySwitch, port: int | None, state: str) -> None:
+        name, number = self._names.port(switch, port)
+        interface = self._plugged[(name, number)]
+        sh("ovs-ofctl", "-O", "OpenFlow10,OpenFlow13", "mod-port", self._bridges[name], interface, state)
         time.sleep(FOLLOWED)
 
     def advance(self, seconds: float) -> None:
