@@ -209,7 +209,10 @@ class OpenVSwitchNetwork(Network):
         raise OnlySimulated("open() is answered by emulated hosts; use assert_delivered() here")
 
     def received(self, host: AnyHost) -> list[Received]:
-        """The frames that a host got since the last call, or since the beginning, as in emulated networks."""
+        """The frames that a host got since the last call, or since the beginning, without the controller's own.
+
+        Unlike in emulated networks, what the hosts announced before the test began is among them.
+        """
         frames = self._sniffer.received(str(self._names.host(host).name))
         return of_policy((frame, []) for frame in frames)
 
