@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use maple_wire::nearest;
+
 /// A place in a file; both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Place {
@@ -74,38 +76,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// The hint that a word may be meant as one of these, if one is close.
+/// The hint that a word may be meant as one of these, if one is near.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let close = known.into_iter().map(|other| (distance(word, other), other)).min();
-    match close {
-        Some((distance, other)) if distance <= 1 + word.chars().count() / 4 || begin_alike(word, other) => {
-            format!("; did you mean `{other}`?")
-        }
-        _ => String::new(),
-    }
-}
-
-/// Whether two words differ in their endings only: `reply` and `replies`.
-fn begin_alike(a: &str, b: &str) -> bool {
-    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
-    same >= 4 && a.chars().count() <= same + 1
-}
-
-/// How many letters must be inserted, removed, changed or swapped with their neighbours (optimal string alignment).
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
+    nearest(word, known).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
 }

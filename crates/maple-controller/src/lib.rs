@@ -27,7 +27,6 @@ pub mod policy_record;
 mod printable;
 pub mod priority;
 mod random;
-pub mod spelling;
 mod time;
 
 pub mod log;

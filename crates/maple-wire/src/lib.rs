@@ -15,6 +15,7 @@
 
 mod counted;
 mod dpid;
+mod spelling;
 mod version;
 
 pub mod field;
@@ -37,4 +38,5 @@ pub use flow::{Action, Constraint, Instruction, Match, MatchField};
 pub use msg::{Header, Message};
 pub use packet::Packet;
 pub use port::{Port, PortNo};
+pub use spelling::nearest;
 pub use version::Version;

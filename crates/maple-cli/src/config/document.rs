@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use maple_controller::spelling::nearest;
+use maple_wire::nearest;
 use toml_edit::{Document as Toml, Item, Key, TableLike, Value};
 
 use crate::declared::Place;

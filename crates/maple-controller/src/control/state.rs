@@ -6,6 +6,7 @@
 use std::time::{Duration, SystemTime};
 
 use maple_core::state::{Cell, CellValue, Name, Patience, Read, Value as Stored, Write, Writer, Written};
+use maple_wire::nearest;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -15,7 +16,6 @@ use super::answer::milliseconds;
 use super::request::RequestError;
 use super::rows::{key_of, value_of, var_of};
 use super::transactions::ThreadWaiter;
-use crate::spelling::nearest;
 use crate::state_json::to_json;
 
 /// How long a `settled` request waits for the switches.

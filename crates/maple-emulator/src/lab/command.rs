@@ -1,9 +1,8 @@
 //! The commands: their words and their meaning.
 
-use maple_wire::{Dpid, PortNo};
+use maple_wire::{Dpid, PortNo, nearest};
 
 use super::LabError;
-use super::spelling::nearest;
 use super::words::words;
 use crate::quantity;
 use crate::switch::QueueRates;

@@ -23,7 +23,6 @@ mod complete;
 mod measure;
 mod script;
 mod show;
-mod spelling;
 mod words;
 
 #[cfg(test)]
@@ -324,7 +323,7 @@ fn mac_text(mac: [u8; 6]) -> String {
 
 /// An error for an unknown name, with a suggestion.
 fn unknown<'a>(what: &str, name: &str, names: impl Iterator<Item = &'a str> + Clone) -> String {
-    if let Some(near) = spelling::nearest(name, names.clone()) {
+    if let Some(near) = maple_wire::nearest(name, names.clone()) {
         return format!("there is no {what} {name}; did you mean {near}?");
     }
     let (first, last) = (names.clone().next(), names.last());

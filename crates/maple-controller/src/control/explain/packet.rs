@@ -10,11 +10,10 @@ use maple_core::network::{HostInfo, Location, Mac, PortKind};
 use maple_core::state::Snapshot;
 use maple_wire::field::Prerequisite;
 use maple_wire::packet::text::parse_field_value;
-use maple_wire::{Field, Packet};
+use maple_wire::{Field, Packet, nearest};
 
 use super::Explain;
 use crate::names::Names;
-use crate::spelling::nearest;
 
 const IPV4: u128 = 0x0800;
 const ARP: u128 = 0x0806;
