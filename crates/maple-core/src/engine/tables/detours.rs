@@ -15,34 +15,34 @@ use super::{Pending, Tables};
 use crate::rule::{Rule, to_controller};
 use crate::update::{Change, EntryKey};
 
-/// A table, and the metadata that a rule of it matches.
-type Place = (u8, u64);
+/// What an entry leads to: a table, and the metadata that a rule of it matches.
+type Target = (u8, u64);
 
-/// The places whose rules are to change, and whether the switch has a rule there already.
-pub(super) struct ChangedPlaces(BTreeMap<Place, bool>);
+/// The targets whose rules are to change, and whether the switch has a rule there already.
+pub(super) struct ChangedTargets(BTreeMap<Target, bool>);
 
 impl Tables {
-    /// The places whose rules are to do something else than the switch does there.
-    pub(super) fn changed_places(&self) -> ChangedPlaces {
-        let place = |table: u8, key: &EntryKey, wanted: Option<&Rule>| {
+    /// The targets whose rules are to do something else than the switch does there.
+    pub(super) fn changed_targets(&self) -> ChangedTargets {
+        let target = |table: u8, key: &EntryKey, wanted: Option<&Rule>| {
             let rule = wanted?;
             let metadata = rule.matching.get(Field::Metadata)?.value as u64;
             let there = self.installed.get(&table).and_then(|installed| installed.get(key));
             let differs = there.is_none_or(|there| !there.does(&rule.instructions));
             differs.then_some(((table, metadata), there.is_some()))
         };
-        let of_table = |(table, pending): (&u8, &Pending)| -> Vec<(Place, bool)> {
-            pending.entries().filter_map(|(key, wanted)| place(*table, key, wanted)).collect()
+        let of_table = |(table, pending): (&u8, &Pending)| -> Vec<(Target, bool)> {
+            pending.entries().filter_map(|(key, wanted)| target(*table, key, wanted)).collect()
         };
-        ChangedPlaces(self.pending.iter().flat_map(of_table).collect())
+        ChangedTargets(self.pending.iter().flat_map(of_table).collect())
     }
 
-    /// The changes by which entries that are to lead elsewhere cease to lead to changed places.
-    pub(super) fn detours(&self, changed: &ChangedPlaces) -> Vec<(u8, Change)> {
+    /// The changes by which entries that are to lead elsewhere cease to lead to changed targets.
+    pub(super) fn detours(&self, changed: &ChangedTargets) -> Vec<(u8, Change)> {
         let detour = |table: u8, key: &EntryKey, wanted: Option<&Rule>| {
             let there = self.installed.get(&table)?.get(key)?.at(key);
-            let before = place_of(&there.instructions).filter(|place| changed.0.contains_key(place))?;
-            let is_to_stay = wanted.is_some_and(|rule| place_of(&rule.instructions) == Some(before));
+            let before = target_of(&there.instructions).filter(|target| changed.0.contains_key(target))?;
+            let is_to_stay = wanted.is_some_and(|rule| target_of(&rule.instructions) == Some(before));
             (!is_to_stay).then(|| (table, Change::Modify(Rule { instructions: to_controller(), ..there })))
         };
         if changed.0.is_empty() {
@@ -55,14 +55,14 @@ impl Tables {
     }
 }
 
-impl ChangedPlaces {
+impl ChangedTargets {
     /// Makes additions that would lead to a rule before it changes send to the controller. Returns whether there are
     /// any.
     pub fn divert(&self, additions: &mut [(u8, Change)]) -> bool {
         let mut any = false;
         for (_, change) in additions {
             let Change::Add(rule) = change else { continue };
-            if place_of(&rule.instructions).and_then(|place| self.0.get(&place)) == Some(&true) {
+            if target_of(&rule.instructions).and_then(|target| self.0.get(&target)) == Some(&true) {
                 rule.instructions = to_controller();
                 any = true;
             }
@@ -71,8 +71,8 @@ impl ChangedPlaces {
     }
 }
 
-/// The place that these instructions lead to.
-fn place_of(instructions: &[Instruction]) -> Option<Place> {
+/// The target of these instructions.
+fn target_of(instructions: &[Instruction]) -> Option<Target> {
     let table =
         instructions.iter().find_map(|i| if let Instruction::GotoTable(table) = i { Some(*table) } else { None });
     let metadata = instructions.iter().find_map(|i| match i {
@@ -138,7 +138,7 @@ mod tests {
             rules[&table].iter().find(is_it).map(|rule| rule.instructions.to_vec())
         };
         let mut instructions = first(INGRESS, Field::EthDst, kind)?;
-        if let Some((table, metadata)) = place_of(&instructions) {
+        if let Some((table, metadata)) = target_of(&instructions) {
             instructions = first(table, Field::Metadata, u128::from(metadata))?;
         }
         let [Instruction::ApplyActions(actions)] = &instructions[..] else { panic!("{instructions:?}") };
@@ -177,19 +177,19 @@ mod tests {
         for _ in 0..2_000 {
             let (before, mut after) = (random_rules(&mut random), random_rules(&mut random));
             // What is wanted leads only to rules that are wanted.
-            let has = |(table, metadata): Place| {
+            let has = |(table, metadata): Target| {
                 let is_it =
                     |rule: &Rule| rule.matching.get(Field::Metadata).is_some_and(|c| c.value as u64 == metadata);
                 after[&table].iter().any(is_it)
             };
-            let is_complete = |rule: &Rule| place_of(&rule.instructions).is_none_or(has);
+            let is_complete = |rule: &Rule| target_of(&rule.instructions).is_none_or(has);
             let ingress = after[&INGRESS].iter().filter(|rule| is_complete(rule)).cloned().collect();
             after.insert(INGRESS, ingress);
             let mut switch = before.clone();
             let mut tables = Tables::new(1, Version::Of13, false);
             tables.read(before.iter().flat_map(|(table, rules)| rules.iter().map(|rule| (*table, rule.clone()))));
             tables.compare_all(2, after.clone());
-            detours += tables.detours(&tables.changed_places()).len();
+            detours += tables.detours(&tables.changed_targets()).len();
             loop {
                 let sent = turn(&mut tables);
                 if sent.is_empty() {

@@ -381,7 +381,7 @@ impl Tables {
         let is_last = |(table, _): &(u8, Change)| Some(*table) == last_table;
         let (mut additions, rest): (Vec<_>, Vec<_>) =
             changes.into_iter().partition(|change| is_addition(change) && !is_last(change));
-        let changed = self.changed_places();
+        let changed = self.changed_targets();
         let detours = self.detours(&changed);
         if additions.is_empty() && rest.is_empty() && waiting.is_empty() && detours.is_empty() && !has_deleted {
             return self.end_pending();
