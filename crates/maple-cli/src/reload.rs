@@ -40,7 +40,9 @@ pub fn told(what: &str, request: Reload, control: Option<&Path>, json: bool) -> 
             names.in_text(error["text"].as_str().unwrap_or_default())
         ));
     }
-    if answer["settled"] != true {
+    if let Some(late) = answer["unconfirmed"].as_str() {
+        eprintln!("warning: {late}, and decides by that policy as soon as it goes on");
+    } else if answer["settled"] != true {
         eprintln!("warning: not all switches have confirmed their new rules yet");
     }
     Ok(0)

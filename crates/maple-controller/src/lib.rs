@@ -70,7 +70,7 @@ pub mod metrics;
 
 mod controller;
 
-pub use control::{Handle, ReportedError};
+pub use control::{Handle, LateShard, ReportedError, ShardDeadlines};
 pub use controller::{Controller, ControllerOptions, StartError, Stopped};
 pub use counters::Counters;
 pub use gauge::Gauge;

@@ -8,10 +8,15 @@ use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use common::{Maple, eventually};
 use maple_controller::control::reload::{ReloadAnswer, ReloadTask};
 use maple_controller::control::socket::{Fingerprint, SCHEMA, Tolerance};
+use maple_controller::{Handle, LateShard};
+use maple_core::engine::Counted;
+use maple_core::explain::Entering;
 use maple_core::policy::{Net, PacketHandle};
 use maple_core::snooped::{self, Lease};
 use maple_core::state::{Table, Types, Value as Stored, Write};
@@ -141,6 +146,7 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
                 ReloadTask::Plan { .. } => {
                     let rehearsal = handle.rehearsal().expect("no rules are being read");
                     let plan = handle.plan(rehearsal, ("drop.py".into(), drop.clone()), Fingerprint::of(["drop"]));
+                    let plan = plan.expect("all shards answer");
                     Ok(ReloadAnswer::Planned(Box::new(plan)))
                 }
                 ReloadTask::Apply { .. } | ReloadTask::Rest | ReloadTask::Rollback => reload(Tolerance::Count(0)),
@@ -326,4 +332,129 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
         said(&path, &all.to_string()),
         json!({ "ok": [[{ "mac": "00:00:0a:00:00:01" }, true]], "protocol": "1.0" })
     );
+}
+
+/// Lets runs of f wait until a test lets them go on.
+#[derive(Clone, Default)]
+struct Gate {
+    is_open: Arc<AtomicBool>,
+    /// Whether a run waits, or has waited.
+    met: Arc<AtomicBool>,
+}
+
+impl Gate {
+    fn pass(&self) {
+        self.met.store(true, Ordering::SeqCst);
+        while !self.is_open.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn open(&self) {
+        self.is_open.store(true, Ordering::SeqCst);
+    }
+
+    fn is_met(&self) -> bool {
+        self.met.load(Ordering::SeqCst)
+    }
+}
+
+#[test]
+fn while_a_worker_is_late_no_part_passes_for_the_whole() {
+    let path = std::env::temp_dir().join(format!("maple-control-late-{}.sock", std::process::id()));
+    let gate = Gate::default();
+    let of_policy = gate.clone();
+    let policy = move |_: &PacketHandle, _: &Net| {
+        of_policy.pass();
+        Route::flood()
+    };
+    let maple = Maple::with(|options| {
+        (options.policy, options.workers, options.control) = (Arc::new(policy), 2, Some(path.clone()));
+        options.shard_deadlines.query = Duration::from_millis(500);
+    });
+    let topology = Topology::parse("linear:2").unwrap();
+    let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();
+    eventually("the links are found", || maple.handle.links().len() == 1);
+    eventually("f runs", || {
+        emulation.with_network(|network| network.announce("h1")).unwrap().unwrap();
+        gate.is_met()
+    });
+    let dpid = Dpid(1);
+    let packet = Entering { at: Location::new(dpid, PortNo(1)), frame: vec![0; 60].into() };
+    type Ask<'a> = Box<dyn Fn(&Handle) -> Option<LateShard> + Send + Sync + 'a>;
+    let questions: Vec<(&str, Ask<'_>)> = vec![
+        ("switches", Box::new(|handle| handle.switches().err())),
+        ("stats", Box::new(|handle| handle.stats().err())),
+        ("rules", Box::new(|handle| handle.rules(dpid).err())),
+        ("ports", Box::new(|handle| handle.port_counts().err())),
+        ("traffic", Box::new(|handle| handle.traffic().err())),
+        ("drops", Box::new(|handle| handle.drops(1).err())),
+        ("count", Box::new(|handle| handle.count(Counted::Rules, None, Duration::from_secs(1)).err())),
+        ("hits", Box::new(|handle| handle.access_hits().err())),
+        ("errors of f", Box::new(|handle| handle.policy_errors().err())),
+        ("violations", Box::new(|handle| handle.violations().err())),
+        ("explain", Box::new(|handle| handle.explain(packet.clone()).err())),
+    ];
+    let late = maple.handle.switches().expect_err("it is late");
+    for (name, question) in &questions {
+        assert_eq!(question(&maple.handle), Some(late), "{name}");
+    }
+    let answer = said(&path, r#"{"show": "switches"}"#);
+    assert_eq!((&answer["error"], &answer["field"]), (&json!(late.to_string()), &json!("")));
+    assert_eq!(late.to_string(), format!("worker {} did not answer within 0.5 s", late.shard));
+    assert!(maple.handle.unsettled().contains(&late.to_string()) && !maple.handle.is_alive());
+    gate.open();
+    eventually("it answers again", || maple.handle.switches().is_ok_and(|all| all.len() == 2));
+    for (name, question) in &questions {
+        assert_eq!(question(&maple.handle), None, "{name}");
+    }
+}
+
+#[test]
+fn a_policy_that_a_late_worker_has_not_confirmed_runs_nevertheless() {
+    // f of both policies waits where a switch's number says so.
+    let (old, new) = (Gate::default(), Gate::default());
+    let (is_tried, decides_at_1) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (of_old, of_new) = (old.clone(), new.clone());
+    let (trying, deciding) = (Arc::clone(&is_tried), Arc::clone(&decides_at_1));
+    let old_policy = move |packet: &PacketHandle, _: &Net| {
+        if trying.load(Ordering::SeqCst) && packet.switch() == Dpid(1) {
+            of_old.pass();
+        }
+        Route::flood()
+    };
+    let new_policy = move |packet: &PacketHandle, _: &Net| {
+        match packet.switch() {
+            Dpid(2) => of_new.pass(),
+            _ => deciding.store(true, Ordering::SeqCst),
+        }
+        Route::drop()
+    };
+    let maple = Maple::with(|options| {
+        (options.policy, options.workers) = (Arc::new(old_policy), 2);
+        options.shard_deadlines.reload = Duration::from_secs(2);
+    });
+    let topology = Topology::parse("linear:2").unwrap();
+    let emulation = Emulation::start(EmulationOptions::new(topology, maple.address, Version::Of13)).unwrap();
+    let announce = |host: &'static str| emulation.with_network(move |network| network.announce(host)).unwrap().unwrap();
+    eventually("the links are found", || maple.handle.links().len() == 1);
+    announce("h2");
+    eventually("there is a leaf", || maple.handle.stats().unwrap().total.engine.leaves > 0);
+    let handle = maple.handle.clone();
+    let reload = std::thread::spawn(move || handle.reload(Arc::new(new_policy), Tolerance::Count(0)));
+    eventually("the new policy is tried", || new.is_met());
+    // The shard of switch 1 was asked by now; it begins a run of the old policy, and does not end it.
+    is_tried.store(true, Ordering::SeqCst);
+    eventually("the old policy runs", || {
+        announce("h1");
+        old.is_met()
+    });
+    new.open();
+    let reloaded = reload.join().unwrap().expect("the new policy runs");
+    assert!(reloaded.unconfirmed.is_some() && !reloaded.is_settled, "{reloaded:?}");
+    old.open();
+    eventually("the late worker decides by it too", || {
+        announce("h1");
+        decides_at_1.load(Ordering::SeqCst)
+    });
 }

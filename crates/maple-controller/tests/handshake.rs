@@ -236,11 +236,11 @@ fn a_switch_that_leaves_before_it_has_read_everything_has_left_and_that_is_no_er
 fn nobody_waits_for_the_counters_of_a_switch_without_a_connection() {
     let maple = Maple::start();
     drop(Peer::up(&maple, Version::Of13, 1));
-    eventually("it is unreachable", || maple.connected().is_empty() && maple.handle.switches().len() == 1);
+    eventually("it is unreachable", || maple.connected().is_empty() && maple.handle.switches().unwrap().len() == 1);
     let (handle, (to, done)) = (maple.handle.clone(), std::sync::mpsc::channel());
     std::thread::spawn(move || {
-        handle.count(Counted::Ports, None, LONG * 100);
-        handle.count(Counted::Rules, Some(Dpid(1)), LONG * 100);
+        handle.count(Counted::Ports, None, LONG * 100).unwrap();
+        handle.count(Counted::Rules, Some(Dpid(1)), LONG * 100).unwrap();
         to.send(())
     });
     assert_eq!(done.recv_timeout(LONG), Ok(()));

@@ -220,7 +220,7 @@ fn a_switch_counts_what_it_sent_and_was_sent_over_all_its_connections() {
             let of_port = [dp[0], dp[1], ("port", port), ("port_description", name)];
             assert_eq!(sum(&text, "port_status", &of_port), Some(1.0));
         }
-        let rules = maple.handle.rules(switch.dpid).len() as f64;
+        let rules = maple.handle.rules(switch.dpid).unwrap().len() as f64;
         assert_eq!(sum(&text, "maple_switch_rules", &[dp[0]]), Some(rules));
         assert_eq!(sum(&text, "maple_rules", &[]), Some(rules));
         assert_eq!(sum(&text, "maple_switches", &[("shard", "0")]), Some(1.0));
@@ -258,7 +258,7 @@ fn barrier_rules_are_counted_where_the_rules_say_so() {
         switch.echo();
     }
     let barrier_rules = || {
-        let rules = maple.handle.rules(switch.dpid);
+        let rules = maple.handle.rules(switch.dpid).unwrap();
         rules.iter().filter(|rule| rule.why.contains("not decided yet")).count()
     };
     eventually("there are barrier rules", || barrier_rules() > 0);

@@ -95,7 +95,7 @@ fn hosts_reach_each_other_and_are_known() {
         eventually("the rules are the same", || {
             maple.connected().iter().all(|switch| {
                 let installed = emulation.rules(switch.dpid).unwrap();
-                let believed = maple.handle.rules(switch.dpid);
+                let believed = maple.handle.rules(switch.dpid).unwrap();
                 installed.len() == believed.len()
                     && installed.iter().all(|(table, rule)| {
                         believed.iter().any(|r| {
@@ -128,7 +128,7 @@ fn a_flow_whose_link_fails_goes_on_by_another_way_without_the_controller() {
         for _ in 0..3 {
             assert_eq!(ping(&emulation, "h1", "h2"), Progress::Done, "{version}");
         }
-        let engine = || maple.handle.stats().total.engine;
+        let engine = || maple.handle.stats().unwrap().total.engine;
         emulation.link_down(Dpid(1), Dpid(2)).unwrap();
         eventually("both directions have moved", || engine().routes_rerouted >= 2);
         let before = engine();
@@ -153,10 +153,10 @@ fn hosts_reach_each_other_over_a_switch_whose_tables_are_too_small_for_all() {
                 assert_eq!(ping(&emulation, from, to), Progress::Done, "{version}: {from} to {to}");
             }
         }
-        let engine = maple.handle.stats().total.engine;
+        let engine = maple.handle.stats().unwrap().total.engine;
         assert!((1..10).contains(&engine.refused_rules), "{version}: {engine:?}");
         assert!(engine.capacity_refusals > 0 && engine.stats_requests > 0, "{version}: {engine:?}");
-        eventually("some leaves made room", || maple.handle.stats().total.engine.leaves_evicted > 0);
+        eventually("some leaves made room", || maple.handle.stats().unwrap().total.engine.leaves_evicted > 0);
     }
 }
 
@@ -248,7 +248,7 @@ fn a_policy_that_panics_stops_nothing_and_is_reported_once() {
     eventually("the edge port is found", || edge_ports(&maple) == 1);
     eventually("it is counted", || {
         emulation.with_network(|network| network.announce("h1")).unwrap().unwrap();
-        maple.handle.stats().total.engine.policy_errors >= 3
+        maple.handle.stats().unwrap().total.engine.policy_errors >= 3
     });
     let errors = maple.handle.errors();
     let told: Vec<_> = errors.iter().filter(|error| error.text.contains("the policy panicked: f is broken")).collect();
@@ -287,7 +287,7 @@ fn the_control_socket_answers_in_json() {
     assert!(rules.iter().all(|rule| rule["cookie"].is_string() && rule["why"].is_string()));
     assert_eq!(show(Show::Errors), serde_json::json!([]));
     assert_eq!(ask(&path, &Request::Invalidate(Invalidate::All)).unwrap(), true);
-    eventually("the leaves are gone", || maple.handle.stats().total.engine.leaves == 0);
+    eventually("the leaves are gone", || maple.handle.stats().unwrap().total.engine.leaves == 0);
     let refused = ask(&path, &Request::Show(Show::Rules(Some("99".into()))));
     assert!(
         matches!(refused, Err(AskError::Refused { error, .. }) if error == "switch 0000000000000099 is not connected")

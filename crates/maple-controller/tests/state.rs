@@ -172,13 +172,13 @@ fn nothing_of_the_old_value_is_left_when_a_write_is_settled() {
     eventually("the hosts know each other", ping);
     let mac = maple.handle.hosts().into_iter().find(|(_, host)| host.location.switch.0 == 1).expect("h1 was seen").0;
     let rules_of = |mac: Mac| {
-        let all = (1..=3).flat_map(|n| maple.handle.rules(maple_wire::Dpid(n)));
+        let all = (1..=3).flat_map(|n| maple.handle.rules(maple_wire::Dpid(n)).unwrap());
         all.filter(|r| r.leaf.is_some() && format!("{:?}", r.rule.matching).contains(&mac.to_string())).count()
     };
     for round in 0..3 {
         maple.handle.change(blocked_is(mac, Some(true.into()))).unwrap();
         assert!(maple.handle.settled(LONG), "round {round}");
-        let withdrawn = maple.handle.stats().total.engine.leaves_withdrawn;
+        let withdrawn = maple.handle.stats().unwrap().total.engine.leaves_withdrawn;
         assert!(withdrawn > 0 && rules_of(mac) == 0, "round {round}");
         maple.handle.change(blocked_is(mac, None)).unwrap();
         assert!(ping(), "round {round}: it is let go");
@@ -218,6 +218,6 @@ fn no_packet_is_counted_in_the_old_phase_after_the_acknowledgement() {
     }
     eventually("the policy has seen packets", || Counter::new("packets").get(&maple.handle.store().view()) > 10);
     assert_eq!(late.load(Ordering::SeqCst), 0);
-    let stats = maple.handle.stats().total.engine;
+    let stats = maple.handle.stats().unwrap().total.engine;
     assert_eq!(stats.leaves, 0, "a policy that counts every packet is never cached");
 }

@@ -168,7 +168,7 @@ fn take_over(old: Controller, folder: &Folder, remembers: bool, switches: &mut S
 }
 
 fn count(handle: &Handle, name: &str) -> u64 {
-    let stats = handle.stats();
+    let stats = handle.stats().unwrap();
     let named = stats.total.engine.iter().find(|(n, _)| *n == name).map(|(_, count)| count);
     named.expect("it is counted")
 }

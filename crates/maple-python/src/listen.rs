@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use maple_controller::LateShard;
 use maple_controller::listen::{ListenError, Listener, NetworkEvent};
 use maple_core::engine::{Counted, ListenerPacket, PortCount, Time, Traffic};
 use maple_wire::msg::PortReason;
 use maple_wire::print;
 use maple_wire::{Field, Packet};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyRuntimeError, PyTimeoutError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -92,19 +93,20 @@ type Counters = [Option<u64>; 8];
 
 /// The counters of all ports, and the time of their switches' answers, in seconds.
 #[pyfunction]
-pub fn port_counts(py: Python<'_>) -> Vec<(PyLocation, f64, Counters)> {
-    let Some(controller) = host::controller() else { return Vec::new() };
+pub fn port_counts(py: Python<'_>) -> PyResult<Vec<(PyLocation, f64, Counters)>> {
+    let Some(controller) = host::controller() else { return Ok(Vec::new()) };
     let counts = py.detach(|| {
-        controller.count(Counted::Ports, None, COUNT);
+        controller.count(Counted::Ports, None, COUNT)?;
         controller.port_counts()
     });
+    let counts = counts.map_err(late)?;
     let one = |(count, _): (PortCount, Duration)| {
         let c = count.counters;
         let all =
             [c.rx_packets, c.rx_bytes, c.rx_dropped, c.rx_errors, c.tx_packets, c.tx_bytes, c.tx_dropped, c.tx_errors];
         (count.at.into(), seconds(count.time), all.map(|value| (value != u64::MAX).then_some(value)))
     };
-    counts.into_iter().map(one).collect()
+    Ok(counts.into_iter().map(one).collect())
 }
 
 /// A switch, a source and a destination.
@@ -115,15 +117,20 @@ type Pair<'py> = (u64, Option<Bound<'py, Mac>>, Option<Bound<'py, Mac>>);
 pub fn traffic_counts(py: Python<'_>) -> PyResult<Vec<(Pair<'_>, f64, u64, u64)>> {
     let Some(controller) = host::controller() else { return Ok(Vec::new()) };
     let counts = py.detach(|| {
-        controller.count(Counted::Rules, None, COUNT);
+        controller.count(Counted::Rules, None, COUNT)?;
         controller.traffic()
     });
+    let counts = counts.map_err(late)?;
     let host = |mac: Option<maple_core::Mac>| mac.map(|mac| Mac::cached(py, mac.bits() as u64)).transpose();
     let one = |(count, _): (Traffic, Duration)| {
         let pair = (count.switch.0, host(count.from)?, host(count.to)?);
         Ok((pair, seconds(count.time), count.packets, count.bytes))
     };
     counts.into_iter().map(one).collect()
+}
+
+fn late(late: LateShard) -> PyErr {
+    PyTimeoutError::new_err(late.to_string())
 }
 
 fn seconds(time: Time) -> f64 {

@@ -382,8 +382,8 @@ pub use maple_controller::ControllerOptions;
 ///
 /// let controller = app.start()?;
 /// let handle: maple::Handle = controller.handle();
-/// assert!(handle.switches().is_empty() && handle.failure().is_none());
-/// # Ok::<(), maple::StartError>(())
+/// assert!(handle.switches()?.is_empty() && handle.failure().is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(inline)]
 pub use maple_controller::Handle;

@@ -86,9 +86,14 @@ impl Emulated<'_> {
         watch.lines.finish();
         let network = emulation.snapshot()?;
         if !commands {
-            print_line(format_args!("\n{}", rules::of_one_flow(controller)));
+            match rules::of_one_flow(controller) {
+                Ok(rules) => print_line(format_args!("\n{rules}")),
+                Err(late) => print_line(format_args!("\nno rules: {late}")),
+            }
         }
-        summary::of_network(controller, &network, verdicts.as_ref());
+        if let Err(late) = summary::of_network(controller, &network, verdicts.as_ref()) {
+            print_line(format_args!("no summary: {late}"));
+        }
         emulation.stop()?;
         let is_stopped = stop.load(Ordering::SeqCst) || controller.failure().is_some();
         done?;
@@ -238,7 +243,8 @@ impl Watch<'_> {
             return;
         }
         let sent: u64 = network.hosts.iter().map(|host| host.sent).sum();
-        let packet_ins = self.controller.stats().total.engine.packet_ins;
+        // A shard that is late says it in the next second.
+        let Ok(packet_ins) = self.controller.stats().map(|stats| stats.total.engine.packet_ins) else { return };
         let (more, misses) = (sent - self.second.sent, packet_ins - self.second.packet_ins);
         let bar = "▇".repeat((misses as usize).div_ceil(10).min(40));
         self.second = Second { number: elapsed.as_secs(), sent, packet_ins };

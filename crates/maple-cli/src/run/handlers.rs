@@ -71,11 +71,13 @@ pub fn run(options: &RunOptions, chosen: ControllerOptions, started: Started<'_>
     }
     service::tell("STOPPING=1");
     lines.follow(&handle, Duration::ZERO);
-    let counters = handle.stats().total.counters;
-    lines.print_line(&format!(
-        "{} packet-ins, {} flow-mods, {} packet-outs",
-        counters.of_packet_ins, counters.of_flow_mods, counters.of_packet_outs
-    ));
+    match handle.stats().map(|stats| stats.total.counters) {
+        Ok(counters) => lines.print_line(&format!(
+            "{} packet-ins, {} flow-mods, {} packet-outs",
+            counters.of_packet_ins, counters.of_flow_mods, counters.of_packet_outs
+        )),
+        Err(late) => lines.print_line(&format!("no summary: {late}")),
+    }
     let failures = handle.handler_failures();
     if failures > 0 {
         lines.print_line(&format!("handlers failed {}, see above", counted(failures, "time")));

@@ -13,6 +13,7 @@ use maple_controller::policy_record::{BroughtBy, PolicyIdentity};
 use maple_controller::snoop::Snooping;
 use maple_controller::{ControllerOptions, Handle};
 use maple_core::compose::Canary;
+use maple_core::engine::Trial;
 use maple_core::policy::Policy;
 use maple_core::state::Write;
 use maple_wire::{Dpid, counted};
@@ -225,13 +226,10 @@ impl Reloads<'_> {
         let (warnings, identity) = (suspicions(&name, self.of.reloading.loader), identity_or_none(&name));
         let outcome = self.try_to(&name, &identity, tolerate, canary).map_err(|error| format!("{error:#}"));
         match &outcome {
-            Ok(Reloaded { trial, .. }) => {
+            Ok(reloaded) => {
                 let at =
                     canary.map(|switches| format!(" for {}", counted(switches.len(), "switch"))).unwrap_or_default();
-                lines.print_event(&format!(
-                    "policy {name} reloaded{at}: {} of {} packets are decided as before, {} fail",
-                    trial.same, trial.leaves, trial.failed
-                ));
+                tell(&format!("policy {name} reloaded{at}"), reloaded, lines);
                 match canary {
                     None => self.runs(identity, by),
                     Some(_) => self.of.reloading.succession.set_canary(&self.handle, Some(identity.name)),
@@ -309,7 +307,7 @@ impl Reloads<'_> {
             drop(rehearsal.store().migrate()?);
             Ok(policy)
         });
-        let plan = policy.map(|policy| self.handle.plan(rehearsal, (name.to_owned(), policy), sources));
+        let plan = policy.and_then(|policy| Ok(self.handle.plan(rehearsal, (name.to_owned(), policy), sources)?));
         loader.into_iter().for_each(PolicyLoader::refused);
         plan
     }
@@ -325,7 +323,7 @@ impl Reloads<'_> {
         lines: &mut Lines,
     ) -> anyhow::Result<ReloadAnswer> {
         self.check_no_canary()?;
-        let connected: Vec<Dpid> = self.handle.switches().iter().map(|switch| switch.dpid).collect();
+        let connected: Vec<Dpid> = self.handle.switches()?.iter().map(|switch| switch.dpid).collect();
         let canary = canary
             .map(|canary| canary.of(&connected, &self.handle.names()))
             .transpose()
@@ -368,11 +366,7 @@ impl Reloads<'_> {
             return Err("there is no rest: no policy was applied with --canary or --percent".into());
         };
         let reloaded = self.handle.reload(Arc::clone(&policy), tolerate).map_err(|error| error.to_string())?;
-        let Reloaded { trial, .. } = &reloaded;
-        lines.print_event(&format!(
-            "policy {} runs everywhere: {} of {} packets are decided as before, {} fail",
-            self.of.reloading.policy, trial.same, trial.leaves, trial.failed
-        ));
+        tell(&format!("policy {} runs everywhere", self.of.reloading.policy), &reloaded, lines);
         (self.of.current, self.of.canary) = (policy, None);
         self.runs(identity, BroughtBy::Apply);
         Ok(answer_of(reloaded, Vec::new()))
@@ -392,11 +386,7 @@ impl Reloads<'_> {
             None => self.handle.roll_back_versions(),
         }
         self.of.reloading.loader.into_iter().for_each(PolicyLoader::rolled_back);
-        let Reloaded { trial, .. } = &reloaded;
-        lines.print_event(&format!(
-            "policy {name} runs again: {} of {} packets are decided as before, {} fail",
-            trial.same, trial.leaves, trial.failed
-        ));
+        tell(&format!("policy {name} runs again"), &reloaded, lines);
         (self.of.current, self.of.former, self.of.canary) = (former, None, None);
         self.of.newest = newest(&name);
         self.of.reloading.policy = name;
@@ -423,6 +413,15 @@ impl Reloads<'_> {
             bail!("it snoops on other packets than the policy that runs, which needs a new start");
         }
         Ok(loaded.policy)
+    }
+}
+
+/// Prints how a reload went.
+fn tell(what: &str, Reloaded { trial, unconfirmed, .. }: &Reloaded, lines: &mut Lines) {
+    let Trial { same, leaves, failed, .. } = trial;
+    lines.print_event(&format!("{what}: {same} of {leaves} packets are decided as before, {failed} fail"));
+    if let Some(late) = unconfirmed {
+        lines.print_event(&format!("warning: {late}, and decides by that policy as soon as it goes on"));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use maple_controller::Handle;
+use maple_controller::{Handle, LateShard};
 use maple_core::Location;
 use maple_core::engine::TableRule;
 use maple_core::state::Snapshot;
@@ -14,11 +14,14 @@ const MAX_HOPS: usize = 8;
 
 /// The number of rules of each switch, and the rules of one flow along its path: each as `ovs-ofctl dump-flows
 /// --no-stats` prints it, below its purpose. The flow is the one whose first rule matches most fields.
-pub fn of_one_flow(controller: &Handle) -> String {
+///
+/// # Errors
+/// [`LateShard`].
+pub fn of_one_flow(controller: &Handle) -> Result<String, LateShard> {
     let mut text = String::from("rules");
     let mut first: Option<(Dpid, Version, TableRule)> = None;
-    for switch in controller.switches() {
-        let rules = controller.rules(switch.dpid);
+    for switch in controller.switches()? {
+        let rules = controller.rules(switch.dpid)?;
         let _ = write!(text, "{} switch {:x}: {}", if first.is_none() { ":" } else { "," }, switch.dpid.0, rules.len());
         for rule in rules.into_iter().filter(forwards_decided) {
             let fields = |rule: &TableRule| rule.rule.matching.constraints().count();
@@ -32,9 +35,9 @@ pub fn of_one_flow(controller: &Handle) -> String {
         text.push_str(
             "\none flow, explained: the rule of its kind of packets, and the rules that it meets after that\n",
         );
-        follow(&mut text, controller, switch, version, rule);
+        follow(&mut text, controller, switch, version, rule)?;
     }
-    text
+    Ok(text)
 }
 
 /// Whether a rule came from the policy and sends packets on.
@@ -43,20 +46,30 @@ fn forwards_decided(rule: &TableRule) -> bool {
 }
 
 /// Appends a rule and the rules that its packets meet after it.
-fn follow(text: &mut String, controller: &Handle, mut switch: Dpid, mut version: Version, mut rule: TableRule) {
+fn follow(
+    text: &mut String,
+    controller: &Handle,
+    mut switch: Dpid,
+    mut version: Version,
+    mut rule: TableRule,
+) -> Result<(), LateShard> {
     let state = controller.snapshot();
     for _ in 0..MAX_HOPS {
         append(text, switch, version, &rule);
         let next = match metadata(&rule) {
-            Some(number) => find(controller, switch, Field::Metadata, number).map(|next| (switch, version, next)),
-            None => next_switch(&rule, switch, &state).and_then(|(at, label)| {
-                let version = state.switch(at)?.version;
-                find(controller, at, Field::VlanVid, label).map(|next| (at, version, next))
-            }),
+            Some(number) => find(controller, switch, Field::Metadata, number)?.map(|next| (switch, version, next)),
+            None => match next_switch(&rule, switch, &state) {
+                Some((at, label)) => {
+                    let found = find(controller, at, Field::VlanVid, label)?;
+                    state.switch(at).map(|info| info.version).zip(found).map(|(version, next)| (at, version, next))
+                }
+                None => None,
+            },
         };
-        let Some(next) = next else { return };
+        let Some(next) = next else { break };
         (switch, version, rule) = next;
     }
+    Ok(())
 }
 
 fn append(text: &mut String, switch: Dpid, version: Version, rule: &TableRule) {
@@ -74,9 +87,9 @@ fn metadata(rule: &TableRule) -> Option<u128> {
 }
 
 /// The rule of a switch that matches a field with this value.
-fn find(controller: &Handle, switch: Dpid, field: Field, value: u128) -> Option<TableRule> {
+fn find(controller: &Handle, switch: Dpid, field: Field, value: u128) -> Result<Option<TableRule>, LateShard> {
     let has = |rule: &TableRule| rule.rule.matching.get(field).is_some_and(|one| one.is_exact() && one.value == value);
-    controller.rules(switch).into_iter().find(has)
+    Ok(controller.rules(switch)?.into_iter().find(has))
 }
 
 /// The switch at the far end of the first link that a rule sends packets over, and the label that they carry there, as

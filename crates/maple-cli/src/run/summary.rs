@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use maple_controller::Handle;
+use maple_controller::{Handle, LateShard};
 use maple_emulator::driver::Stats;
 
 use super::check::Verdicts;
@@ -16,7 +16,10 @@ const ERRORS: usize = 20;
 
 /// Prints the summary of a controller without an emulated network.
 pub fn of_controller(handle: &Handle, lines: &mut Lines) {
-    let engine = handle.stats().total.engine;
+    let engine = match handle.stats() {
+        Ok(stats) => stats.total.engine,
+        Err(late) => return lines.print_line(&format!("no summary: {late}")),
+    };
     lines.print_line(&format!(
         "{} packet-ins, {} decided by the policy, {} flow-mods",
         engine.packet_ins, engine.misses, engine.flow_mods
@@ -28,8 +31,11 @@ pub fn of_controller(handle: &Handle, lines: &mut Lines) {
 }
 
 /// Prints the summary of the traffic on an emulated network.
-pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>) {
-    let engine = handle.stats().total.engine;
+///
+/// # Errors
+/// [`LateShard`].
+pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>) -> Result<(), LateShard> {
+    let engine = handle.stats()?.total.engine;
     let sent: u64 = network.hosts.iter().map(|host| host.sent).sum();
     let rules: usize = network.switches.iter().map(|switch| switch.rules).sum();
     let line = |name: &str, value: u64| print_line(format_args!("  {name:<34}{value:>9}"));
@@ -61,11 +67,15 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
             print_line(handle.names().in_text(&format!("{what}: {example}")));
         }
     }
+    Ok(())
 }
 
 /// Prints the errors of f with their counts, the most frequent first.
 fn errors(handle: &Handle, mut print: impl FnMut(String)) {
-    let mut all: Vec<(Arc<str>, u64)> = handle.policy_errors().into_iter().collect();
+    let mut all: Vec<(Arc<str>, u64)> = match handle.policy_errors() {
+        Ok(errors) => errors.into_iter().collect(),
+        Err(late) => return print(late.to_string()),
+    };
     all.sort_by_key(|(_, count)| Reverse(*count));
     for (error, count) in all.iter().take(ERRORS) {
         print(format!("  {count:>7} x {}", brief(error)));
@@ -110,7 +120,10 @@ impl Flows {
 
 /// Why a run on an emulated network failed.
 pub fn failure(handle: &Handle, verdicts: Option<&Verdicts>, flows: Flows) -> Option<String> {
-    let engine = handle.stats().total.engine;
+    let engine = match handle.stats() {
+        Ok(stats) => stats.total.engine,
+        Err(late) => return Some(late.to_string()),
+    };
     if engine.policy_errors > 0 && engine.leaves_installed + engine.sent_by_controller == 0 {
         return Some("the policy failed on every packet".into());
     }

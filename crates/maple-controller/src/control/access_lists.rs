@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::Handle;
 use super::explain::SourceLines;
+use super::queries::LateShard;
 
 /// How long to wait for the switches' counters. After that the answer has the last known ones.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -18,10 +19,10 @@ const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_DIFFERENCES: usize = 1000;
 
 /// The lists of the policy, with the packets that each rule has decided since the policy was loaded.
-pub(super) fn answer(handle: &Handle) -> Value {
-    handle.count(Counted::Rules, None, COUNT_TIMEOUT);
+pub(super) fn answer(handle: &Handle) -> Result<Value, LateShard> {
+    handle.count(Counted::Rules, None, COUNT_TIMEOUT)?;
     let mut lines = SourceLines::new(Some(handle.policy_loaded()));
-    handle.access_hits().iter().map(|(list, packets)| hits(list, packets, &mut lines)).collect()
+    Ok(handle.access_hits()?.iter().map(|(list, packets)| hits(list, packets, &mut lines)).collect())
 }
 
 fn hits(list: &AccessList, packets: &[u64], lines: &mut SourceLines) -> Value {

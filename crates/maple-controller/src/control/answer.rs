@@ -14,7 +14,7 @@ use maple_wire::{Dpid, PortNo, Version};
 use serde_json::{Value, json};
 
 use super::access::Peer;
-use super::explain::ExplainRequest;
+use super::explain::{ExplainRequest, Unanswered};
 use super::protocol::versions;
 use super::reload::{ReloadAnswer, ReloadTask, Reloaded};
 use super::request::{Invalidate, Reload, Request, RequestError, Show};
@@ -44,7 +44,7 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
         Request::Show(Show::Rules(switch)) => rules(handle, switch.as_deref())?,
         Request::Show(Show::Switches) => {
             let state = handle.snapshot();
-            handle.switches().iter().map(|status| switch(&state, status)).collect()
+            handle.switches()?.iter().map(|status| switch(&state, status)).collect()
         }
         Request::Show(Show::Ports(switch)) => ports(handle, switch.as_deref())?,
         Request::Show(Show::Tables(switch)) => tables(handle, switch.as_deref())?,
@@ -55,10 +55,10 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
         Request::Show(Show::Groups) => groups(&handle.snapshot()),
         Request::Show(Show::Leases) => leases(&handle.snapshot()),
         Request::Show(Show::Controller) => about(handle),
-        Request::Show(Show::Stats) => stats(&handle.stats()),
+        Request::Show(Show::Stats) => stats(&handle.stats()?),
         // It has many answers, which the socket sends.
         Request::Show(Show::Live(_)) => Value::Null,
-        Request::Show(Show::AccessLists) => access_lists::answer(handle),
+        Request::Show(Show::AccessLists) => access_lists::answer(handle)?,
         Request::Show(Show::Dropped(minutes)) => dropped::answer(handle, *minutes)?,
         Request::Show(Show::Log(_)) => handle.log_since(0, Duration::ZERO).iter().map(log_line).collect(),
         Request::Show(Show::Version) => versions(),
@@ -75,10 +75,13 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
         }
         Request::Reload(Reload::Rest) => reload(handle, ReloadTask::Rest)?,
         Request::Reload(Reload::Rollback) => reload(handle, ReloadTask::Rollback)?,
-        Request::Explain(question) => explain::answer(handle, question).map_err(|refusal| {
-            let form = if matches!(question, ExplainRequest::Packet(_)) { "packet" } else { "rule" };
-            let field = format!("explain.{form}.{}", refusal.field);
-            RequestError::at(field.trim_end_matches('.'), refusal.text)
+        Request::Explain(question) => explain::answer(handle, question).map_err(|why| match why {
+            Unanswered::Late(late) => late.into(),
+            Unanswered::Question(refusal) => {
+                let form = if matches!(question, ExplainRequest::Packet(_)) { "packet" } else { "rule" };
+                let field = format!("explain.{form}.{}", refusal.field);
+                RequestError::at(field.trim_end_matches('.'), refusal.text)
+            }
         })?,
         Request::Invalidate(what) => json!(handle.invalidate(selection(&handle.names(), what)?)),
     })
@@ -108,11 +111,12 @@ fn reload(handle: &Handle, task: ReloadTask) -> Result<Value, RequestError> {
 
 /// How a reload went.
 fn reloaded(done: &Reloaded, warnings: &[String], restart: &[String]) -> Value {
-    let Reloaded { trial, took, is_settled } = done;
+    let Reloaded { trial, took, is_settled, unconfirmed } = done;
     let Trial { leaves, same, failed, .. } = trial;
     json!({
         "packets": leaves, "same": same, "failed": failed, "errors": errors(&trial.errors),
         "seconds": seconds(*took), "settled": is_settled, "warnings": warnings, "restart": restart,
+        "unconfirmed": unconfirmed.map(|late| late.to_string()),
     })
 }
 
@@ -124,15 +128,13 @@ pub(super) fn errors(errors: &BTreeMap<Arc<str>, usize>) -> Value {
 /// The rules of one switch or of all: one object for each switch.
 fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, switches) = selected(handle, "show.rules", only)?;
-    handle.count(Counted::Rules, only, COUNT_TIMEOUT);
-    Ok(switches
-        .iter()
-        .map(|switch| {
-            let (rules, age) = handle.rules_with_age(switch.dpid);
-            let rules: Value = rules.iter().map(|r| rule(switch.version, r)).collect();
-            json!({ "switch": switch.dpid.to_string(), "rules": rules, "counted_seconds_ago": age.map(seconds) })
-        })
-        .collect())
+    handle.count(Counted::Rules, only, COUNT_TIMEOUT)?;
+    let one = |switch: &SwitchStatus| {
+        let (rules, age) = handle.rules_with_age(switch.dpid)?;
+        let rules: Value = rules.iter().map(|r| rule(switch.version, r)).collect();
+        Ok(json!({ "switch": switch.dpid.to_string(), "rules": rules, "counted_seconds_ago": age.map(seconds) }))
+    };
+    switches.iter().map(one).collect()
 }
 
 /// The tables of one switch or of all that have rules or may have Maple's: one object for each switch.
@@ -156,7 +158,7 @@ fn selected(
 ) -> Result<(Option<Dpid>, Vec<SwitchStatus>), RequestError> {
     let only =
         only.map(|text| handle.names().switch(text)).transpose().map_err(|error| RequestError::at(field, error))?;
-    let mut switches = handle.switches();
+    let mut switches = handle.switches()?;
     switches.retain(|switch| only.is_none_or(|dpid| dpid == switch.dpid));
     match only {
         Some(dpid) if switches.is_empty() => Err(RequestError::at(field, format!("switch {dpid} is not connected"))),
@@ -167,8 +169,8 @@ fn selected(
 /// The ports of one switch or of all with their counters: one object for each switch.
 fn ports(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, switches) = selected(handle, "show.ports", only)?;
-    handle.count(Counted::Ports, only, COUNT_TIMEOUT);
-    let (state, counts) = (handle.snapshot(), handle.port_counts());
+    handle.count(Counted::Ports, only, COUNT_TIMEOUT)?;
+    let (state, counts) = (handle.snapshot(), handle.port_counts()?);
     let counts: BTreeMap<Location, &(PortCount, Duration)> = counts.iter().map(|count| (count.0.at, count)).collect();
     let port = |dpid: Dpid, port: &SwitchPort| {
         let at = Location::new(dpid, port.number);
@@ -214,8 +216,8 @@ fn add_counters(port: &mut Value, count: &PortCount, age: Duration) {
 /// The traffic between hosts: one object for each pair and ingress switch.
 fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, _) = selected(handle, "show.flows", only)?;
-    handle.count(Counted::Rules, only, COUNT_TIMEOUT);
-    let traffic = handle.traffic();
+    handle.count(Counted::Rules, only, COUNT_TIMEOUT)?;
+    let traffic = handle.traffic()?;
     let one = |(traffic, age): &(Traffic, Duration)| {
         json!({
             "switch": traffic.switch.to_string(),

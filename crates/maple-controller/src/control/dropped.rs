@@ -20,8 +20,8 @@ pub(super) fn answer(handle: &Handle, minutes: u64) -> Result<Value, RequestErro
         let text = format!("the last {KEPT_MINUTES} minutes are kept, so it must be from 1 to {KEPT_MINUTES}");
         return Err(RequestError::at("show.dropped", text));
     }
-    handle.count(Counted::Rules, None, COUNT_TIMEOUT);
-    let mut all = handle.drops(minutes);
+    handle.count(Counted::Rules, None, COUNT_TIMEOUT)?;
+    let mut all = handle.drops(minutes)?;
     all.sort_by(|a, b| {
         b.packets.cmp(&a.packets).then_with(|| (a.switch, a.port, a.host).cmp(&(b.switch, b.port, b.host)))
     });

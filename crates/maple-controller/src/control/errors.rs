@@ -8,6 +8,7 @@ use maple_core::engine::ViolationKey;
 use maple_core::report::Report;
 
 use super::Handle;
+use super::queries::LateShard;
 use crate::kept_files::{Condition, FileNews};
 use crate::notice::Notice;
 use crate::shard::mailbox::ShardQuery;
@@ -20,14 +21,18 @@ pub struct ReportedError {
     /// Its text.
     pub text: String,
     /// For an error of the policy: the number of packets dropped because of it so far. For a violated constraint: the
-    /// number of routes that it refused.
+    /// number of routes that it refused. For others, and if a shard did not say it in time: `None`.
     pub packets: Option<u64>,
 }
 
 impl Handle {
     /// The most recent errors, oldest first. Each error of the policy is listed once.
     pub fn errors(&self) -> Vec<ReportedError> {
-        let (failures, violations) = (self.policy_errors(), self.violations());
+        let (failures, violations) = (self.policy_errors().ok(), self.violations().ok());
+        // A shard tells of an error before it counts the packet.
+        fn count<K: Ord>(counts: Option<&BTreeMap<K, u64>>, of: &K) -> Option<u64> {
+            counts.map(|counts| counts.get(of).copied().unwrap_or(1))
+        }
         let mut listed = BTreeSet::new();
         let mut violated = BTreeSet::new();
         let text = |notice: &Notice| self.names().in_text(&notice.to_string());
@@ -38,7 +43,7 @@ impl Handle {
             };
             if let Notice::Engine(Report::ConstraintViolated { constraint, place, .. }) = &notice {
                 let key = (constraint.clone(), place.clone());
-                let packets = Some(violations.get(&key).copied().unwrap_or(1));
+                let packets = count(violations.as_ref(), &key);
                 return violated.insert(key).then(|| ReportedError { time, text: text(&notice), packets });
             }
             if let Some(error) = &failed
@@ -46,7 +51,7 @@ impl Handle {
             {
                 return None;
             }
-            let packets = failed.map(|error| failures.get(&error).copied().unwrap_or(1));
+            let packets = failed.and_then(|error| count(failures.as_ref(), &error));
             Some(ReportedError { time, text: text(&notice), packets })
         };
         let recent = self.shared.notices.recent();
@@ -64,25 +69,32 @@ impl Handle {
     }
 
     /// The policy's errors that were reported, each with the number of packets dropped because of it.
-    pub fn policy_errors(&self) -> BTreeMap<Arc<str>, u64> {
-        let mut sum = BTreeMap::new();
-        for (error, count) in self.query_all(ShardQuery::Failures).into_iter().flatten() {
-            *sum.entry(error).or_default() += count;
-        }
-        sum
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn policy_errors(&self) -> Result<BTreeMap<Arc<str>, u64>, LateShard> {
+        Ok(sums(self.query_all(ShardQuery::Failures)?))
     }
 
     /// The routes that constraints refused, by constraint and line, each with the number of times.
-    pub fn violations(&self) -> BTreeMap<ViolationKey, u64> {
-        let mut sum = BTreeMap::new();
-        for (key, count) in self.query_all(ShardQuery::Violations).into_iter().flatten() {
-            *sum.entry(key).or_default() += count;
-        }
-        sum
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn violations(&self) -> Result<BTreeMap<ViolationKey, u64>, LateShard> {
+        Ok(sums(self.query_all(ShardQuery::Violations)?))
     }
 
     /// How often handlers and listeners failed. Each distinct error was reported.
     pub fn handler_failures(&self) -> u64 {
         self.shared.notices.handler_failures()
     }
+}
+
+/// Adds up the counts of all shards.
+fn sums<K: Ord>(counts: Vec<impl IntoIterator<Item = (K, u64)>>) -> BTreeMap<K, u64> {
+    let mut sums = BTreeMap::new();
+    for (key, count) in counts.into_iter().flatten() {
+        *sums.entry(key).or_default() += count;
+    }
+    sums
 }

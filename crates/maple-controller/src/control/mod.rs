@@ -37,6 +37,7 @@ use maple_core::state::{Commit, Snapshot, Store, Write};
 
 use self::about::About;
 pub use self::errors::ReportedError;
+pub use self::queries::LateShard;
 use self::reload::Reloads;
 pub(crate) use self::succession::Succession;
 use crate::gauge::{Gauge, Gauges};
@@ -52,8 +53,21 @@ use crate::remember::Archive;
 use crate::shard::mailbox::{Mailbox, ShardMessage};
 use crate::shard::registry::Registry;
 
-/// How long a shard may take to answer.
-const SHARD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a [`Handle`] waits for the shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardDeadlines {
+    /// For the answer to a query, and for taking note of a write. A shard answers between two turns, and a run of a
+    /// policy in Python may take a second by default.
+    pub query: Duration,
+    /// For trying a new policy on the packets of all leaves, and then once more for adopting it.
+    pub reload: Duration,
+}
+
+impl Default for ShardDeadlines {
+    fn default() -> ShardDeadlines {
+        ShardDeadlines { query: Duration::from_secs(5), reload: Duration::from_secs(60) }
+    }
+}
 
 /// Queries and controls a running controller. Clones refer to the same controller.
 #[derive(Clone)]
@@ -64,6 +78,7 @@ pub struct Handle {
 /// The parts of the controller that the handle uses.
 pub(crate) struct Shared {
     pub addresses: Vec<SocketAddr>,
+    pub deadlines: ShardDeadlines,
     /// The shards' mailboxes, by shard number.
     pub mailboxes: Vec<Mailbox>,
     pub store: Arc<Store>,

@@ -9,7 +9,7 @@ use maple_core::engine::{Counted, Dropped, Engine, PortCount, RuleCount, TableRu
 use maple_core::rule::Rule;
 use maple_wire::Dpid;
 
-use super::{Handle, SHARD_TIMEOUT};
+use super::Handle;
 use crate::session::TableSize;
 use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
 use crate::status::{ShardMetrics, Stats, SwitchStatus};
@@ -27,41 +27,64 @@ const ASKED_AT_ONCE: usize = 16;
 /// How often [`Handle::count`] checks whether the switches have answered.
 const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 
+/// The error of a query that a shard did not answer in time. Without that shard's part an answer would pass for the whole
+/// network's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("worker {shard} did not answer within {} s", waited.as_secs_f64())]
+pub struct LateShard {
+    /// The number of the shard, from 0.
+    pub shard: usize,
+    /// How long the query waited.
+    pub waited: Duration,
+}
+
 impl Handle {
     /// The rules of a switch as the engine believes them to be. Empty for a switch that it does not have.
-    pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
-        self.rules_with_age(dpid).0
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn rules(&self, dpid: Dpid) -> Result<Vec<TableRule>, LateShard> {
+        Ok(self.rules_with_age(dpid)?.0)
     }
 
     /// The rules of a switch, and the age of their counters; `None` if the switch has never reported any.
     /// [`Handle::count`] requests fresh counters.
-    pub fn rules_with_age(&self, dpid: Dpid) -> (Vec<TableRule>, Option<Duration>) {
-        let Some(shard) = self.shared.registry.shard_of(dpid) else { return Default::default() };
-        let (sender, receiver) = bounded(1);
-        self.shared.mailboxes[usize::from(shard.0)].send(ShardMessage::Query(ShardQuery::Rules(dpid, sender)));
-        receiver.recv_timeout(SHARD_TIMEOUT).unwrap_or_default()
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn rules_with_age(&self, dpid: Dpid) -> Result<(Vec<TableRule>, Option<Duration>), LateShard> {
+        let Some(shard) = self.shared.registry.shard_of(dpid) else { return Ok(Default::default()) };
+        self.query(usize::from(shard.0), |to| ShardQuery::Rules(dpid, to))
     }
 
-    /// Asks the engine that serves a switch, between two of its turns. `None` if no shard serves it, or not in time.
+    /// Asks the engine that serves a switch, between two of its turns. `None` if no shard serves it.
     pub(crate) fn inspect<T: Send + 'static>(
         &self,
         dpid: Dpid,
         look: impl FnOnce(&Engine) -> T + Send + 'static,
-    ) -> Option<T> {
-        self.inspect_shard(usize::from(self.shared.registry.shard_of(dpid)?.0), look)
+    ) -> Result<Option<T>, LateShard> {
+        let shard = self.shared.registry.shard_of(dpid);
+        shard.map(|shard| self.inspect_shard(usize::from(shard.0), look)).transpose()
     }
 
-    /// The same for the engine of a shard.
+    /// Asks the engine of a shard, between two of its turns.
     pub(super) fn inspect_shard<T: Send + 'static>(
         &self,
         shard: usize,
         look: impl FnOnce(&Engine) -> T + Send + 'static,
-    ) -> Option<T> {
+    ) -> Result<T, LateShard> {
+        self.query(shard, |to| {
+            // The other thread may have stopped waiting.
+            ShardQuery::Inspect(Box::new(move |engine| drop(to.send(look(engine)))))
+        })
+    }
+
+    /// Sends a shard a query, and waits for its answer.
+    fn query<T>(&self, shard: usize, query: impl FnOnce(Sender<T>) -> ShardQuery) -> Result<T, LateShard> {
         let (sender, receiver) = bounded(1);
-        // The other thread may have stopped waiting.
-        let look: Box<dyn FnOnce(&Engine) + Send> = Box::new(move |engine| drop(sender.send(look(engine))));
-        self.shared.mailboxes.get(shard)?.send(ShardMessage::Query(ShardQuery::Inspect(look)));
-        receiver.recv_timeout(SHARD_TIMEOUT).ok()
+        self.shared.mailboxes[shard].send(ShardMessage::Query(query(sender)));
+        let waited = self.shared.deadlines.query;
+        receiver.recv_timeout(waited).map_err(|_| LateShard { shard, waited })
     }
 
     /// What rules have counted now, each at a table of a switch. The switches have a second to say it.
@@ -99,88 +122,111 @@ impl Handle {
     /// Requests fresh counters from all switches, or from one of them. Returns when all that have a
     /// connection have answered, or after `timeout`. Counters younger than about a second are not requested again, and a
     /// busy switch is asked later.
-    pub fn count(&self, what: Counted, only: Option<Dpid>, timeout: Duration) {
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn count(&self, what: Counted, only: Option<Dpid>, timeout: Duration) -> Result<(), LateShard> {
         let deadline = Instant::now() + timeout;
         loop {
-            let ages = self.query_all(|to| ShardQuery::Watch(what, only, to));
+            let ages = self.query_all(|to| ShardQuery::Watch(what, only, to))?;
             let is_fresh = |age: &Option<Duration>| age.is_some_and(|age| age <= FRESH);
             if ages.iter().flatten().all(is_fresh) || Instant::now() >= deadline {
-                return;
+                return Ok(());
             }
             std::thread::sleep(COUNT_INTERVAL);
         }
     }
 
     /// The latest port counters with their age, ordered by switch and port.
-    pub fn port_counts(&self) -> Vec<(PortCount, Duration)> {
-        let mut all: Vec<_> = self.query_all(ShardQuery::Ports).into_iter().flatten().collect();
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn port_counts(&self) -> Result<Vec<(PortCount, Duration)>, LateShard> {
+        let mut all: Vec<_> = self.query_all(ShardQuery::Ports)?.into_iter().flatten().collect();
         all.sort_by_key(|(count, _)| count.at);
-        all
+        Ok(all)
     }
 
     /// The traffic between hosts, from the counters of ingress rules, with the age of these counters.
-    pub fn traffic(&self) -> Vec<(Traffic, Duration)> {
-        let mut all: Vec<_> = self.query_all(ShardQuery::Traffic).into_iter().flatten().collect();
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn traffic(&self) -> Result<Vec<(Traffic, Duration)>, LateShard> {
+        let mut all: Vec<_> = self.query_all(ShardQuery::Traffic)?.into_iter().flatten().collect();
         all.sort_by_key(|(one, _)| (one.switch, one.from, one.to));
-        all
+        Ok(all)
     }
 
     /// The access lists of the policy, each with the packets that its rules have decided since the policy was loaded, in
     /// the order of [`AccessList::rules`]. What switches have not said yet is not in it: [`Handle::count`] asks them.
-    pub fn access_hits(&self) -> Vec<(Arc<AccessList>, Vec<u64>)> {
-        let shards = 0..self.shared.mailboxes.len();
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn access_hits(&self) -> Result<Vec<(Arc<AccessList>, Vec<u64>)>, LateShard> {
         let mut all: Vec<(Arc<AccessList>, Vec<u64>)> = Vec::new();
-        for (list, packets) in shards.filter_map(|shard| self.inspect_shard(shard, Engine::access_hits)).flatten() {
-            match all.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &list)) {
-                Some((_, sum)) => sum.iter_mut().zip(packets).for_each(|(sum, more)| *sum = sum.saturating_add(more)),
-                None => all.push((list, packets)),
+        for shard in 0..self.shared.mailboxes.len() {
+            for (list, packets) in self.inspect_shard(shard, Engine::access_hits)? {
+                match all.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &list)) {
+                    Some((_, sum)) => {
+                        sum.iter_mut().zip(packets).for_each(|(sum, more)| *sum = sum.saturating_add(more));
+                    }
+                    None => all.push((list, packets)),
+                }
             }
         }
-        all
+        Ok(all)
     }
 
     /// The drops of the last minutes, this one included, by switch. What switches have not said yet is not in it:
     /// [`Handle::count`] asks them.
-    pub fn drops(&self, minutes: u64) -> Vec<Dropped> {
-        let mut all: Vec<Dropped> = self.query_all(|to| ShardQuery::Drops(minutes, to)).into_iter().flatten().collect();
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn drops(&self, minutes: u64) -> Result<Vec<Dropped>, LateShard> {
+        let drops = self.query_all(|to| ShardQuery::Drops(minutes, to))?;
+        let mut all: Vec<Dropped> = drops.into_iter().flatten().collect();
         all.sort_by_key(|one| one.switch);
-        all
+        Ok(all)
     }
 
     /// The switches, also those that are unreachable, ordered by datapath id.
-    pub fn switches(&self) -> Vec<SwitchStatus> {
-        let mut switches: Vec<SwitchStatus> = self.query_all(ShardQuery::Switches).into_iter().flatten().collect();
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn switches(&self) -> Result<Vec<SwitchStatus>, LateShard> {
+        let mut switches: Vec<SwitchStatus> = self.query_all(ShardQuery::Switches)?.into_iter().flatten().collect();
         switches.sort_by_key(|switch| switch.dpid);
-        switches
+        Ok(switches)
     }
 
-    /// All counters. A shard that does not answer in time is left out.
-    pub fn stats(&self) -> Stats {
+    /// All counters.
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn stats(&self) -> Result<Stats, LateShard> {
         let heap_bytes = self.shared.heap_bytes.and_then(|count| count());
         let connections = self.shared.registry.connections();
         let mut stats = Stats { connections, heap_bytes, ..Stats::default() };
-        for shard in self.query_all(ShardQuery::Stats) {
+        for shard in self.query_all(ShardQuery::Stats)? {
             stats.total.counters += shard.counters;
             stats.total.engine += shard.engine;
             stats.shards.push(shard);
         }
-        stats
+        Ok(stats)
     }
 
     /// Whether all shards answer.
     pub fn is_alive(&self) -> bool {
-        self.query_all(ShardQuery::Stats).len() == self.shared.mailboxes.len()
+        self.query_all(ShardQuery::Stats).is_ok()
     }
 
-    /// What all shards export as metrics. `None` if one does not answer in time: then sums would go down, as after a
-    /// restart.
-    pub(crate) fn shard_metrics(&self) -> Option<Vec<ShardMetrics>> {
-        let shards = self.query_all(ShardQuery::Metrics);
-        (shards.len() == self.shared.mailboxes.len()).then_some(shards)
+    /// What all shards export as metrics. Without one of them sums would go down, as after a restart.
+    pub(crate) fn shard_metrics(&self) -> Result<Vec<ShardMetrics>, LateShard> {
+        self.query_all(ShardQuery::Metrics)
     }
 
     /// Sends every shard the same query. Returns where the answers will come, in the shards' order.
-    pub(super) fn send_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Vec<Receiver<T>> {
+    fn send_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Vec<Receiver<T>> {
         let send = |mailbox: &Mailbox| {
             let (sender, receiver) = bounded(1);
             mailbox.send(ShardMessage::Query(query(sender)));
@@ -190,9 +236,21 @@ impl Handle {
     }
 
     /// Sends every shard the same query. Returns the answers in the shards' order.
-    pub(super) fn query_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Vec<T> {
+    pub(super) fn query_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Result<Vec<T>, LateShard> {
+        self.query_all_within(self.shared.deadlines.query, query)
+    }
+
+    /// As [`Handle::query_all`], with another deadline.
+    pub(super) fn query_all_within<T>(
+        &self,
+        waited: Duration,
+        query: impl Fn(Sender<T>) -> ShardQuery,
+    ) -> Result<Vec<T>, LateShard> {
         let receivers = self.send_all(query);
-        let deadline = Instant::now() + SHARD_TIMEOUT;
-        receivers.into_iter().filter_map(|receiver| receiver.recv_deadline(deadline).ok()).collect()
+        let deadline = Instant::now() + waited;
+        let answer = |(shard, receiver): (usize, Receiver<T>)| {
+            receiver.recv_deadline(deadline).map_err(|_| LateShard { shard, waited })
+        };
+        receivers.into_iter().enumerate().map(answer).collect()
     }
 }

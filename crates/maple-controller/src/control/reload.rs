@@ -20,11 +20,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Handle;
 use super::plan::{Fingerprint, Plan};
+use super::queries::LateShard;
 use crate::names::Names;
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
 
-/// How long the trial of a policy may take, and then its adoption.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the switches may take to confirm the new rules.
 const SETTLE: Duration = Duration::from_secs(10);
 /// How long the program may take to load a policy.
@@ -78,10 +77,13 @@ impl CanaryAt {
 pub struct Reloaded {
     /// How the trial went, all shards together.
     pub trial: Trial,
-    /// The time from the beginning of the trial until every shard decided by the new policy.
+    /// The time from the beginning of the trial until every shard that confirmed it decided by the new policy.
     pub took: Duration,
     /// Whether all switches confirmed the new rules.
     pub is_settled: bool,
+    /// A shard that did not confirm in time that it adopted the policy. The policy runs nevertheless: each shard decides
+    /// by the old one until it goes on, and then by the new one.
+    pub unconfirmed: Option<LateShard>,
 }
 
 /// Why the policy that runs stays.
@@ -92,17 +94,14 @@ pub enum ReloadError {
         .0.failed, .0.leaves, listed(&.0.errors))]
     Failed(Trial),
     /// A shard did not answer in time.
-    #[error("the policy stays as it was: the new one was not tried on all packets within {} s", TIMEOUT.as_secs())]
-    Late,
+    #[error("the policy stays as it was, and the new one was not tried on all packets: {0}")]
+    Late(#[from] LateShard),
     /// The rows of a table cannot be brought to the new policy's version of it.
     #[error("the policy stays as it was: {0}")]
     Version(#[from] VersionError),
     /// The rules of a switch are not known, because it was asked for them just now.
     #[error("the rules of switch {0} are being read: try again in a moment")]
     Unread(Dpid),
-    /// Some shards may decide by the new policy, others by the old one.
-    #[error("not all workers answered within {} s: some may still run the old policy", TIMEOUT.as_secs())]
-    Unconfirmed,
 }
 
 fn listed(errors: &BTreeMap<Arc<str>, usize>) -> String {
@@ -200,7 +199,7 @@ impl Handle {
     /// hosts are tracked.
     ///
     /// # Errors
-    /// [`ReloadError`]; the policy that runs stays, except after [`ReloadError::Unconfirmed`].
+    /// [`ReloadError`]; the policy that runs stays.
     pub fn reload(&self, policy: Arc<dyn Policy>, tolerate: Tolerance) -> Result<Reloaded, ReloadError> {
         self.reload_if(policy, tolerate, || {
             self.committed(self.shared.store.adopt_versions(true)?);
@@ -230,10 +229,8 @@ impl Handle {
         if let Some(recording) = self.recording() {
             recording.note_candidate(candidate.number, &candidate.policy);
         }
-        let trials = self.ask_all(|to| ShardQuery::Try(candidate.clone(), to), TIMEOUT).ok_or_else(|| {
-            self.abandon(&candidate);
-            ReloadError::Late
-        })?;
+        let trials = self.ask_all(|to| ShardQuery::Try(candidate.clone(), to));
+        let trials = trials.inspect_err(|_| self.abandon(&candidate))?;
         let trial = trials.into_iter().fold(Trial::default(), |mut all, trial| {
             all += trial;
             all
@@ -251,11 +248,12 @@ impl Handle {
             self.abandon(&candidate);
             return Err(error.into());
         }
-        let adopted = self.ask_all(|to| ShardQuery::Adopt(candidate.clone(), to), TIMEOUT);
-        adopted.ok_or(ReloadError::Unconfirmed)?;
+        // From here on nothing leads back: the shards have it in their mailboxes.
+        let unconfirmed = self.ask_all(|to| ShardQuery::Adopt(candidate.clone(), to)).err();
         self.shared.about.set_policy_loaded(loaded);
         let took = began.elapsed();
-        Ok(Reloaded { trial, took, is_settled: self.settled(SETTLE) })
+        let is_settled = unconfirmed.is_none() && self.settled(SETTLE);
+        Ok(Reloaded { trial, took, is_settled, unconfirmed })
     }
 
     /// What is declared from now on is of a policy that is to be tried.
@@ -288,14 +286,22 @@ impl Handle {
     /// # Errors
     /// [`ReloadError::Late`], or [`ReloadError::Unread`].
     pub fn rehearsal(&self) -> Result<Rehearsal, ReloadError> {
-        let copies = self.ask_all(ShardQuery::Copy, TIMEOUT).ok_or(ReloadError::Late)?;
+        let copies = self.ask_all(ShardQuery::Copy)?;
         Rehearsal::new(copies).map_err(ReloadError::Unread)
     }
 
     /// What would change if this policy, which has these files, took the place of the one that runs.
-    pub fn plan(&self, rehearsal: Rehearsal, policy: (String, Arc<dyn Policy>), sources: Fingerprint) -> Plan {
-        let versions = self.switches().into_iter().map(|switch| (switch.dpid, switch.version)).collect();
-        Plan::rehearse(rehearsal, policy, sources, versions)
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn plan(
+        &self,
+        rehearsal: Rehearsal,
+        policy: (String, Arc<dyn Policy>),
+        sources: Fingerprint,
+    ) -> Result<Plan, LateShard> {
+        let versions = self.switches()?.into_iter().map(|switch| (switch.dpid, switch.version)).collect();
+        Ok(Plan::rehearse(rehearsal, policy, sources, versions))
     }
 
     /// Keeps the label ids of a plan for its labels, until the next plan. To be called just before the policy is reloaded.
@@ -322,7 +328,7 @@ impl Handle {
         let request = ReloadRequest { task, answer };
         reloads.queue.0.try_send(request).map_err(|_| "other reloads are waiting: try again later")?;
         let late = |_| Err("the policy was not loaded in time".into());
-        answered.recv_timeout(LOAD + 3 * TIMEOUT + SETTLE).unwrap_or_else(late)
+        answered.recv_timeout(LOAD + 3 * self.shared.deadlines.reload + SETTLE).unwrap_or_else(late)
     }
 
     /// The requests of [`Handle::ask_for_reload`], for the program that answers them.
@@ -331,10 +337,8 @@ impl Handle {
         self.shared.reloads.queue.1.clone()
     }
 
-    /// Asks all shards the same. `None` if one does not answer in time.
-    fn ask_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery, timeout: Duration) -> Option<Vec<T>> {
-        let deadline = Instant::now() + timeout;
-        let receivers: Vec<Receiver<T>> = self.send_all(query);
-        receivers.into_iter().map(|receiver| receiver.recv_deadline(deadline).ok()).collect()
+    /// Sends every shard a query that may take as long as a reload. Returns the answers in the shards' order.
+    fn ask_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Result<Vec<T>, LateShard> {
+        self.query_all_within(self.shared.deadlines.reload, query)
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::explain::ExplainRequest;
 use super::live::Live;
 use super::plan::Fingerprint;
+use super::queries::LateShard;
 use super::reload::{CanaryAt, Tolerance};
 use super::schema;
 use super::state::StateRequest;
@@ -161,6 +162,12 @@ impl RequestError {
     /// Encodes the refusal as an answer.
     pub fn to_json(&self) -> Value {
         json!({ "error": self.text, "field": self.field })
+    }
+}
+
+impl From<LateShard> for RequestError {
+    fn from(late: LateShard) -> RequestError {
+        RequestError::at("", late.to_string())
     }
 }
 

@@ -67,14 +67,15 @@ impl Handle {
     /// Sends a process that wants to take over a copy. Returns the state that it has.
     ///
     /// # Errors
-    /// If something can't be read, or that process has gone.
+    /// If something can't be read, a worker is late ([`LateShard`](super::queries::LateShard)), or that process has gone.
     pub(crate) fn send_copy(&self, to: &mut UnixStream) -> io::Result<Arc<Snapshot>> {
+        let copies = self.query_all(ShardQuery::Copies).map_err(io::Error::other)?;
         let copied = Copied {
             listening: self.shared.about.listening().to_vec(),
             state_file: self.shared.about.state_file().map(Path::to_owned),
             archive: self.shared.archive.as_deref(),
             probe_key: self.shared.about.probe_key(),
-            switches: self.query_all(ShardQuery::Copies).into_iter().flatten().collect(),
+            switches: copies.into_iter().flatten().collect(),
         };
         send_copy(to, self.store(), copied)
     }

@@ -17,7 +17,7 @@ use maple_core::engine::{BARRIER_ROUNDS, Engine, Event};
 use maple_core::network::Facts;
 use maple_core::state::{Commit, Mismatch, Patience, Stop, Stopped, Tx, Write, Writer, Written};
 
-use super::{Handle, SHARD_TIMEOUT};
+use super::Handle;
 use crate::shard::mailbox::ShardMessage;
 
 /// Why a change of tracked state failed, or is not known to have taken effect.
@@ -147,10 +147,11 @@ impl Handle {
         let persistent = commit.kept;
         // A shard may have sent packets of its turn to switches of another shard, so that one has a second turn.
         let rounds = if self.shared.mailboxes.len() > 1 { 2 } else { 1 };
+        let timeout = self.shared.deadlines.query;
         let is_confirmed =
-            self.distribute(commit) && (0..rounds).all(|_| self.wait_for_all(ShardMessage::Fence, SHARD_TIMEOUT));
+            self.distribute(commit) && (0..rounds).all(|_| self.wait_for_all(ShardMessage::Fence, timeout));
         match (&self.shared.pending_writes, persistent) {
-            (Some(pending), Some(version)) if !pending.wait(version, SHARD_TIMEOUT) => Err(ChangeError::NotKept),
+            (Some(pending), Some(version)) if !pending.wait(version, timeout) => Err(ChangeError::NotKept),
             _ if !is_confirmed => Err(ChangeError::Unconfirmed),
             _ => Ok(()),
         }
@@ -165,7 +166,8 @@ impl Handle {
         let message = || ShardMessage::Declare { number, facts: Arc::clone(&facts) };
         let told = self.shared.mailboxes.iter().all(|mailbox| mailbox.send(message()));
         // Messages about ports and hosts that follow from it reach other shards with the first turn.
-        let is_confirmed = told && (0..2).all(|_| self.wait_for_all(ShardMessage::Fence, SHARD_TIMEOUT));
+        let timeout = self.shared.deadlines.query;
+        let is_confirmed = told && (0..2).all(|_| self.wait_for_all(ShardMessage::Fence, timeout));
         if is_confirmed { Ok(()) } else { Err(ChangeError::Unconfirmed) }
     }
 
@@ -179,10 +181,12 @@ impl Handle {
 
     /// What [`Handle::settled`] waits for now, for people: the switches that have not confirmed something, and what.
     pub fn unsettled(&self) -> Vec<String> {
-        let ask = |shard: usize| self.inspect_shard(shard, Engine::unsettled);
-        let all = (0..self.shared.mailboxes.len()).filter_map(ask).flatten();
         let names = self.names();
-        all.map(|one| names.in_text(&format!("switch {}: {}", one.switch, one.what))).collect()
+        let of_shard = |shard: usize| match self.inspect_shard(shard, Engine::unsettled) {
+            Ok(all) => all.iter().map(|one| names.in_text(&format!("switch {}: {}", one.switch, one.what))).collect(),
+            Err(late) => vec![late.to_string()],
+        };
+        (0..self.shared.mailboxes.len()).flat_map(of_shard).collect()
     }
 
     /// Sends each shard its part of a commit, before anything that is sent later.

@@ -17,8 +17,8 @@ use maple_core::route::Route;
 use maple_core::state::{DeclareError, Store, VersionError};
 
 use self::start::{Basics, Memory, Starting, listeners};
-use crate::control::Handle;
 use crate::control::socket::ControlSocket;
+use crate::control::{Handle, ShardDeadlines};
 use crate::discovery::Timing;
 use crate::handler::HandlerFactory;
 use crate::kept_files::KeptFiles;
@@ -76,6 +76,8 @@ pub struct ControllerOptions {
     pub engine: Options,
     /// The time limits of sessions.
     pub deadlines: Deadlines,
+    /// How long queries, writes and reloads wait for the shards.
+    pub shard_deadlines: ShardDeadlines,
     /// The limits of output that waits for a switch.
     pub limits: QueueLimits,
     /// The timing of discovery's probes.
@@ -119,6 +121,7 @@ impl ControllerOptions {
             store: Store::new(),
             engine: Options::default(),
             deadlines: Deadlines::default(),
+            shard_deadlines: ShardDeadlines::default(),
             limits: QueueLimits::default(),
             timing: Timing::default(),
             control: None,

@@ -155,6 +155,7 @@ impl Starting {
         let (registry, key) = (Arc::new(Registry::new(workers)), Key::new()?);
         let shared = Shared {
             addresses: listening.iter().map(|(address, _)| *address).collect(),
+            deadlines: options.shard_deadlines,
             mailboxes: mailboxes.clone(),
             store: Arc::clone(&options.store),
             registry: Arc::clone(&registry),

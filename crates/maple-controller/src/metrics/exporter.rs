@@ -35,7 +35,7 @@ impl fmt::Debug for Exporter {
 
 impl Collector for Exporter {
     fn encode(&self, encoder: DescriptorEncoder) -> fmt::Result {
-        let mut shards = self.handle.shard_metrics().ok_or(fmt::Error)?;
+        let mut shards = self.handle.shard_metrics().map_err(|_| fmt::Error)?;
         let mut out = Output(encoder);
         let is_connected = |switch: &&SwitchMetrics| switch.now.is_some();
         let connected = |shard: &ShardMetrics| shard.switches.iter().filter(is_connected).count() as u64;

@@ -77,7 +77,7 @@ impl Maple {
 
     /// A count.
     pub fn count(&self, name: &str) -> u64 {
-        let stats = self.handle.stats();
+        let stats = self.handle.stats().unwrap();
         stats.total.counters.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no counter {name}")).1
     }
 
@@ -88,7 +88,7 @@ impl Maple {
 
     /// The switches with a control connection.
     pub fn connected(&self) -> Vec<SwitchStatus> {
-        self.handle.switches().into_iter().filter(|switch| switch.unreachable.is_none()).collect()
+        self.handle.switches().unwrap().into_iter().filter(|switch| switch.unreachable.is_none()).collect()
     }
 
     /// All notices so far, as text.

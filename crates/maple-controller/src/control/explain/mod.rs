@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use maple_core::engine::{Engine, RuleCount, TableRule};
-use maple_core::explain::{Admission, Conditions, Entering, Explanation, LeafView, Network, Passage};
+use maple_core::explain::{Admission, Entering, Explanation, LeafView, Network, Passage};
 use maple_core::network::{HostInfo, Location, Mac};
 use maple_core::policy::Policy;
 use maple_core::state::Snapshot;
@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 
 use super::Handle;
 use super::answer::flow;
+use super::queries::LateShard;
 use crate::names::Names;
 
 pub use json::{Context, to_json};
@@ -105,15 +106,36 @@ impl Explain {
     }
 }
 
+/// Why a question has no answer.
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// Something is wrong with it.
+    Question(QuestionError),
+    /// What it asks about is not known now.
+    Late(LateShard),
+}
+
+impl From<QuestionError> for Unanswered {
+    fn from(error: QuestionError) -> Unanswered {
+        Unanswered::Question(error)
+    }
+}
+
+impl From<LateShard> for Unanswered {
+    fn from(late: LateShard) -> Unanswered {
+        Unanswered::Late(late)
+    }
+}
+
 /// Answers a request.
-pub(super) fn answer(handle: &Handle, request: &ExplainRequest) -> Result<Value, QuestionError> {
+pub(super) fn answer(handle: &Handle, request: &ExplainRequest) -> Result<Value, Unanswered> {
     let question = match request {
         ExplainRequest::Rule(question) => return of_rule(handle, question),
         ExplainRequest::Packet(question) => question,
     };
     let state = handle.snapshot();
     let (packet, assumed) = question.packet(&state, &handle.names(), &|mac| state.host(mac).cloned())?;
-    let answer = explained(handle, packet, question.counters != Some(false));
+    let answer = explained(handle, packet, question.counters != Some(false))?;
     Ok(with_assumed(answer, &assumed))
 }
 
@@ -126,41 +148,49 @@ pub fn with_assumed(mut answer: Value, assumed: &[String]) -> Value {
 }
 
 /// The way back from a rule: the explanation of its witness packet.
-fn of_rule(handle: &Handle, question: &ExplainRule) -> Result<Value, QuestionError> {
+fn of_rule(handle: &Handle, question: &ExplainRule) -> Result<Value, Unanswered> {
     if question.cookie.is_none() && question.matching.is_none() {
-        return Err(QuestionError::at("", "say which rule: by its cookie or its match"));
+        return Err(QuestionError::at("", "say which rule: by its cookie or its match").into());
     }
     let switches = match &question.switch {
         Some(text) => vec![handle.names().switch(text).map_err(|error| QuestionError::at("switch", error))?],
-        None => handle.switches().iter().map(|switch| switch.dpid).collect(),
+        None => handle.switches()?.iter().map(|switch| switch.dpid).collect(),
     };
     let cookie = question.cookie.as_deref().map(parse_cookie).transpose()?;
     for dpid in switches {
-        let version = handle.switches().iter().find(|switch| switch.dpid == dpid).map(|switch| switch.version);
+        let version = handle.switches()?.iter().find(|switch| switch.dpid == dpid).map(|switch| switch.version);
         let Some(version) = version else { continue };
         let is_meant = |rule: &TableRule| {
             cookie.is_none_or(|cookie| rule.rule.cookie == cookie)
                 && question.matching.as_ref().is_none_or(|text| has_match(version, rule, text))
         };
-        if let Some(rule) = handle.rules(dpid).into_iter().find(is_meant) {
-            return Ok(of_this_rule(handle, dpid, version, &rule, question.counters != Some(false)));
+        if let Some(rule) = handle.rules(dpid)?.into_iter().find(is_meant) {
+            return Ok(of_this_rule(handle, dpid, version, &rule, question.counters != Some(false))?);
         }
     }
     let asked = [("cookie", &question.cookie), ("match", &question.matching)];
     let (field, text) = asked.into_iter().find(|(_, text)| text.is_some()).unwrap_or(asked[0]);
     let text = text.as_deref().unwrap_or_default();
-    Err(QuestionError::at(field, format!("no switch has a rule of Maple's with {field} {text}")))
+    Err(QuestionError::at(field, format!("no switch has a rule of Maple's with {field} {text}")).into())
 }
 
-fn of_this_rule(handle: &Handle, dpid: Dpid, version: Version, rule: &TableRule, counters: bool) -> Value {
-    let leaf = rule.leaf;
-    let witness = leaf.and_then(|leaf| handle.inspect(dpid, move |engine: &Engine| engine.witness(leaf)).flatten());
+fn of_this_rule(
+    handle: &Handle,
+    dpid: Dpid,
+    version: Version,
+    rule: &TableRule,
+    counters: bool,
+) -> Result<Value, LateShard> {
+    let witness = match rule.leaf {
+        Some(leaf) => handle.inspect(dpid, move |engine: &Engine| engine.witness(leaf))?.flatten(),
+        None => None,
+    };
     let mut answer = match witness {
-        Some(packet) => explained(handle, packet, counters),
+        Some(packet) => explained(handle, packet, counters)?,
         None => json!({}),
     };
     answer["of_rule"] = json!({ "switch": dpid.to_string(), "flow": flow(version, rule), "why": rule.why });
-    answer
+    Ok(answer)
 }
 
 fn parse_cookie(text: &str) -> Result<u64, QuestionError> {
@@ -181,11 +211,11 @@ fn has_match(version: Version, rule: &TableRule, text: &str) -> bool {
 }
 
 /// The explanation of a packet, with the counters of the rules on its way if wanted.
-fn explained(handle: &Handle, packet: Entering, counters: bool) -> Value {
-    let explanation = handle.explain(packet);
+fn explained(handle: &Handle, packet: Entering, counters: bool) -> Result<Value, LateShard> {
+    let explanation = handle.explain(packet)?;
     let counts = if counters { counts(handle, &explanation) } else { Counts::new() };
     let loaded = Some(handle.policy_loaded());
-    to_json(&explanation, &Context { store: handle.store(), counts: &counts, loaded })
+    Ok(to_json(&explanation, &Context { store: handle.store(), counts: &counts, loaded }))
 }
 
 /// The most rules of an explanation whose counters are asked for.
@@ -207,35 +237,60 @@ fn counts(handle: &Handle, explanation: &Explanation) -> Counts {
 
 impl Handle {
     /// Explains what becomes of a packet that enters the network now.
-    pub fn explain(&self, packet: Entering) -> Explanation {
-        let dpid = packet.at.switch;
-        let conditions: Option<Conditions> = self.inspect(dpid, Engine::conditions);
+    ///
+    /// # Errors
+    /// [`LateShard`].
+    pub fn explain(&self, packet: Entering) -> Result<Explanation, LateShard> {
+        let conditions = self.inspect(packet.at.switch, Engine::conditions)?.unwrap_or_default();
         let store = Arc::clone(self.store());
-        maple_core::explain::explain(&mut Shards(self), &store, &conditions.unwrap_or_default(), packet)
+        let mut shards = Shards { handle: self, late: None };
+        let explanation = maple_core::explain::explain(&mut shards, &store, &conditions, packet);
+        shards.late.map_or(Ok(explanation), Err)
     }
 }
 
 /// The shards of a running controller, as a network that packets enter.
-struct Shards<'a>(&'a Handle);
+struct Shards<'a> {
+    handle: &'a Handle,
+    /// The first shard that was late, if one was: nothing that was found is of use then.
+    late: Option<LateShard>,
+}
+
+impl Shards<'_> {
+    /// Asks the engine of a switch. `None` if no shard serves it, or one was late.
+    fn inspect<T: Send + 'static>(
+        &mut self,
+        dpid: Dpid,
+        look: impl FnOnce(&Engine) -> T + Send + 'static,
+    ) -> Option<T> {
+        if self.late.is_some() {
+            return None;
+        }
+        self.handle.inspect(dpid, look).unwrap_or_else(|late| {
+            self.late = Some(late);
+            None
+        })
+    }
+}
 
 impl Network for Shards<'_> {
     fn policy(&mut self, at: Location) -> Option<Arc<dyn Policy>> {
-        self.0.inspect(at.switch, |engine| Arc::clone(engine.policy()))
+        self.inspect(at.switch, |engine| Arc::clone(engine.policy()))
     }
 
     fn admit(&mut self, packet: &Entering) -> Admission {
         let packet = packet.clone();
-        let admission = self.0.inspect(packet.at.switch, move |engine| engine.admit(&packet));
+        let admission = self.inspect(packet.at.switch, move |engine| engine.admit(&packet));
         admission.unwrap_or_else(|| Admission::Refused("the switch is not connected".into()))
     }
 
     fn leaf(&mut self, packet: &Entering) -> Option<LeafView> {
         let packet = packet.clone();
-        self.0.inspect(packet.at.switch, move |engine| engine.leaf_view(&packet)).flatten()
+        self.inspect(packet.at.switch, move |engine| engine.leaf_view(&packet)).flatten()
     }
 
     fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage> {
         let frame = frame.to_vec();
-        self.0.inspect(at.switch, move |engine| engine.passage(at, &frame)).flatten()
+        self.inspect(at.switch, move |engine| engine.passage(at, &frame)).flatten()
     }
 }
