@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use common::{LONG, Peer, packet_in};
 use maple_controller::takeover::Takeover;
 use maple_controller::{Controller, ControllerOptions, Handle};
-use maple_core::network::Location;
+use maple_core::network::{Location, PortKind};
+use maple_core::route::FRAME_BYTES;
 use maple_core::state::{Value, Write};
 use maple_core::{Net, PacketHandle, Route};
 use maple_wire::msg::PacketOut;
@@ -228,4 +229,50 @@ fn a_packet_from_a_switch_that_is_up_waits_for_the_switch_where_it_leaves() {
     (0..50).for_each(|_| switches.serve());
     assert_eq!(switches.sent(), [(2, vec![PortNo(1)], OTHER)]);
     new.stop();
+}
+
+#[test]
+fn switches_that_read_nothing_do_not_hold_up_a_take_over_one_after_the_other() {
+    // If each had a time of its own, all together would take longer than a shard may.
+    const SILENT: u64 = 12;
+    let folder = Folder::new("clogged");
+    let old = Controller::start(ControllerOptions { workers: 1, ..options(&folder, false) }).expect("it starts");
+    let handle = old.handle();
+    let connect = |dpid| Peer::begin(handle.addresses()[0], Version::Of13, dpid);
+    let mut peers: Vec<Peer> = (1..=SILENT).map(connect).collect();
+    let is_edge = |dpid| {
+        let at = Location::new(Dpid(dpid), PortNo(1));
+        handle.snapshot().port(at).is_some_and(|port| port.kind == PortKind::Edge)
+    };
+    let began = Instant::now();
+    while !(1..=SILENT).all(is_edge) {
+        assert!(began.elapsed() < LONG, "not within {LONG:?}: all ports are known");
+        for peer in &mut peers {
+            while let Some((header, message)) = peer.receive(Duration::from_millis(1)) {
+                peer.answer(header.xid, &message);
+            }
+        }
+    }
+    // More than the buffers between them hold.
+    let frame = vec![0; *FRAME_BYTES.end()];
+    for _ in 0..16 * 1024 * 1024 / frame.len() {
+        for dpid in 1..=SILENT {
+            handle.send_frame(Location::new(Dpid(dpid), PortNo(1)), frame.clone()).expect("there is such a port");
+        }
+    }
+    handle.serve_successors();
+    thread::scope(|scope| {
+        let new = scope.spawn(|| {
+            let takeover = Takeover::ask(&folder.control(), false).expect("the other one answers");
+            Controller::take_over(options(&folder, false), takeover).expect("it takes over")
+        });
+        let began = Instant::now();
+        let successor = std::iter::from_fn(|| {
+            thread::sleep(Duration::from_millis(1));
+            Some(handle.successor())
+        });
+        let successor = successor.take_while(|_| began.elapsed() < LONG).flatten().next().expect("somebody takes over");
+        assert_eq!(old.hand_over(successor).expect("it is not too late"), 0, "none can be handed over");
+        new.join().expect("it starts").stop();
+    });
 }

@@ -222,6 +222,7 @@ impl Shard {
         for (dpid, packet) in self.take_unanswered() {
             packets.entry(dpid).or_default().push(packet);
         }
+        self.write_last();
         let slots: Vec<usize> = self.connections.iter().map(|connection| connection.id.slot).collect();
         let connections = slots.into_iter().filter_map(|slot| self.release(slot, &mut packets)).collect();
         // If the other thread has given up, they are closed.
@@ -239,22 +240,31 @@ impl Shard {
         packets
     }
 
+    /// Writes what waits for the switches, as far as they take it within a time for all of them.
+    fn write_last(&mut self) {
+        let began = self.clock.now();
+        loop {
+            let mut waits = false;
+            for Connection { outbox, socket, .. } in self.connections.iter_mut().filter(|one| !one.outbox.is_empty()) {
+                // A connection that fails keeps its output, and is not handed over.
+                waits |= outbox.write_to(socket).is_ok() && !outbox.is_empty();
+            }
+            if !waits || until(began, self.clock.now()) >= LAST_WRITE {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Takes a connection without ending it, if all output is written and nothing but a policy serves it; with its
     /// switch's packets.
     fn release(&mut self, slot: usize, packets: &mut BTreeMap<Dpid, Vec<PacketIn>>) -> Option<HandedConnection> {
-        let began = self.clock.now();
         let connection = self.connections.get(slot)?;
         let ConnectionState::Open { session, framer } = &connection.state else { return None };
         if !session.is_up() || connection.handler.is_some() || connection.read_closed {
             return None;
         }
         let (version, partial) = (session.version(), framer.started().to_vec());
-        while !connection.outbox.is_empty() && until(began, self.clock.now()) < LAST_WRITE {
-            connection.outbox.write_to(&mut connection.socket).ok()?;
-            if !connection.outbox.is_empty() {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
         let (id, dpid, is_written) = (connection.id, connection.dpid?, connection.outbox.is_empty());
         let socket = match &mut connection.socket {
             Socket::Tcp(stream) if is_written => owned(stream).ok()?,
