@@ -19,6 +19,67 @@ pub enum Counted {
     Rules,
 }
 
+/// What a report is about. Hosts and peers can make any number of reports about a port or a switch, so there is a bound for
+/// each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ReportSubject {
+    /// The policy: its author makes these reports.
+    Policy,
+    /// A switch.
+    Switch(Dpid),
+    /// A port.
+    Port(Location),
+}
+
+/// A kind of reports of which each is made once, such as that the policy fails with a certain error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ReportKind {
+    /// [`Report::HostFlips`].
+    HostFlips,
+    /// [`Report::PolicyFailed`].
+    PolicyFailed,
+    /// [`Report::PolicyWrites`].
+    PolicyWrites,
+    /// [`Report::PolicyNotAFunction`].
+    PolicyNotAFunction,
+    /// [`Report::RouteGoesBack`].
+    RouteGoesBack,
+    /// [`Report::PlaceAbsent`].
+    PlaceAbsent,
+    /// [`Report::NoRuleForWay`].
+    NoRuleForWay,
+    /// [`Report::NotLabelled`].
+    NotLabelled,
+    /// [`Report::NotMetered`].
+    NotMetered,
+    /// [`Report::RulesLost`].
+    RulesLost,
+    /// [`Report::RuleRefused`] and [`Report::BundleRefused`].
+    Refused,
+    /// [`Report::SegmentOfLinks`].
+    SegmentOfLinks,
+}
+
+impl fmt::Display for ReportKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReportKind::HostFlips => "hosts that come and go between ports",
+            ReportKind::PolicyFailed => "errors of the policy",
+            ReportKind::PolicyWrites => "places where the policy writes for each packet",
+            ReportKind::PolicyNotAFunction => "reads of the policy that are not tracked",
+            ReportKind::RouteGoesBack => "routes that lead back",
+            ReportKind::PlaceAbsent => "places of routes that are not there",
+            ReportKind::NoRuleForWay => "ways without rules",
+            ReportKind::NotLabelled => "routes without labels",
+            ReportKind::NotMetered => "limits without meters",
+            ReportKind::RulesLost => "lost rules",
+            ReportKind::Refused => "refused rules",
+            ReportKind::SegmentOfLinks => "segments of link ports",
+        })
+    }
+}
+
 /// Something worth a line in the log. The engine reports a thing when it begins and counts repetitions in
 /// [`crate::engine::Stats`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,6 +216,13 @@ pub enum Report {
         error: Arc<str>,
         /// Where the packet entered.
         at: Location,
+    },
+    /// There are more of these than are reported. [`crate::engine::Stats`] counts the others (`reports_suppressed`).
+    Suppressed {
+        /// The kind.
+        kind: ReportKind,
+        /// What they are about.
+        about: ReportSubject,
     },
     /// f writes state for all such packets, so they always come to the controller. Once for each place.
     PolicyWrites {
@@ -419,6 +487,17 @@ impl fmt::Display for Report {
             Report::LinkUp(a, b) => write!(f, "link {a} - {b} up"),
             Report::LinkDown(a, b) => write!(f, "link {a} - {b} down"),
             Report::PolicyFailed { error, at } => write!(f, "policy failed on a packet at {at}: {error}"),
+            Report::Suppressed { kind, about } => {
+                let about = match about {
+                    ReportSubject::Policy => String::new(),
+                    ReportSubject::Switch(dpid) => format!(" at switch {dpid}"),
+                    ReportSubject::Port(at) => format!(" at {at}"),
+                };
+                write!(
+                    f,
+                    "there are more {kind}{about} than are reported: `maple show stats` counts the others (reports_suppressed)"
+                )
+            }
             Report::PolicyWrites { what } => write!(
                 f,
                 "the policy writes for each such packet, so all of them come to the controller: {what}; write only what is \

@@ -1,6 +1,6 @@
 //! What a notice is about, and what causes it.
 
-use maple_core::report::Report;
+use maple_core::report::{Report, ReportSubject};
 
 use super::Notice;
 use crate::kept_files::KeptFile;
@@ -55,6 +55,14 @@ fn about_report(report: &Report) -> (Source, &'static str) {
         | Report::ConstraintViolated { at, .. }
         | Report::NoRuleForWay { at }
         | Report::AccessLogged { at, .. } => (Source::Port(*at), "policy"),
+        Report::Suppressed { about, .. } => (
+            match about {
+                ReportSubject::Policy => Source::Program,
+                ReportSubject::Switch(dpid) => Source::Switch(*dpid),
+                ReportSubject::Port(at) => Source::Port(*at),
+            },
+            "run",
+        ),
         Report::ListsInstalling { .. } | Report::ListsInstalled { .. } => (Source::Program, "rules"),
         Report::PolicyWrites { .. } | Report::PolicyNotAFunction { .. } => (Source::Program, "policy"),
         Report::NotLabelled { ingress: dpid, .. }

@@ -18,7 +18,7 @@ use crate::ids::LeafId;
 use crate::network::{Location, Mac, PortKind};
 use crate::policy::Policy;
 use crate::policy_error::PolicyError;
-use crate::report::Report;
+use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::{Absence, Goal, LeftOut, Resolved, Route};
 use crate::run::{Finished, Run, Violation};
 use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn, Writer, Written};
@@ -214,8 +214,13 @@ impl Engine {
         self.apply_commit(commit);
         self.notify_listeners(heard, received);
         if let Some(place) = goes_back {
-            let key = format!("back {place}");
-            self.report_once(Report::RouteGoesBack { at: received.at, place }, &key);
+            let key = place.to_string();
+            self.report_once(
+                ReportKind::RouteGoesBack,
+                ReportSubject::Policy,
+                &key,
+                Report::RouteGoesBack { at: received.at, place },
+            );
         }
         self.report_left_out(left_out, made_at.as_ref());
         self.report_violations(violations, received.at);
@@ -274,7 +279,7 @@ impl Engine {
     }
 
     /// Commits a transaction, within its exclusive turn if it has one.
-    fn commit_txn(
+    pub(super) fn commit_txn(
         &self,
         mut txn: Txn,
         id: Option<LeafId>,
@@ -320,7 +325,8 @@ impl Engine {
         let Outcome::Answer((goal, _), finished) = outcome(&run, answer) else { return };
         if finished.txn.wrote() {
             self.stats.writing_runs += 1;
-            self.report_once(Report::PolicyWrites { what: place.into() }, &format!("writes {place}"));
+            let report = Report::PolicyWrites { what: place.into() };
+            self.report_once(ReportKind::PolicyWrites, ReportSubject::Policy, place, report);
         } else {
             let (witness, lookup) = (received.clone(), self.lookup(received));
             if lookup.is_none() && finished.trace.lasts() && self.check_capacity_for_trace(received.at.switch) {
@@ -339,11 +345,12 @@ impl Engine {
     pub(super) fn report_left_out(&mut self, left_out: Vec<LeftOut>, made_at: Option<&Source>) {
         for LeftOut { at, why } in left_out {
             let key = match why {
-                Absence::Switch => format!("absent {}", at.switch),
-                Absence::Port(_) | Absence::Link(_) => format!("absent {at}"),
+                Absence::Switch => at.switch.to_string(),
+                Absence::Port(_) | Absence::Link(_) => at.to_string(),
             };
             let place = made_at.map_or_else(|| "in the policy".into(), |line| line.to_string().into());
-            self.report_once(Report::PlaceAbsent { at, why, place }, &key);
+            let report = Report::PlaceAbsent { at, why, place };
+            self.report_once(ReportKind::PlaceAbsent, ReportSubject::Policy, &key, report);
         }
     }
 
@@ -361,9 +368,9 @@ impl Engine {
     fn policy_failed(&mut self, error: &PolicyError, received: &ReceivedPacket) {
         self.stats.policy_errors += 1;
         self.drop_packet(received, DropCause::failed(&error.to_string()));
-        if let Some(error) = self.reports.count_failure(&error.to_string()) {
-            self.report(Report::PolicyFailed { error, at: received.at });
-        }
+        let (error, novelty) = self.reports.count_failure(&error.to_string(), received.at);
+        let report = Report::PolicyFailed { error, at: received.at };
+        self.report_novel(ReportKind::PolicyFailed, ReportSubject::Port(received.at), novelty, report);
     }
 }
 

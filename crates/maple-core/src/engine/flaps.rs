@@ -11,7 +11,7 @@ use super::hosts::{HostAction, RECENTLY_UP, hosts_to_ask_for, probe_host};
 use super::messages::EngineMessage;
 use super::{Engine, ShardId, Time};
 use crate::network::{Location, Mac, PortInfo, PortKind};
-use crate::report::Report;
+use crate::report::{Report, ReportKind, ReportSubject};
 use crate::state::Snapshot;
 
 /// A host that repeats a move within this time is not moving: its packets come from two places.
@@ -81,7 +81,8 @@ impl Engine {
     pub(super) fn note_host_move(&mut self, mac: Mac, from: Location, to: Location) {
         if self.moves.is_repeated(self.now, mac, from, to) {
             let (a, b) = (from.min(to), from.max(to));
-            self.report_once(Report::HostFlips { mac, a, b }, &format!("flips {a} {b} {mac}"));
+            let key = format!("{a} {b} {mac}");
+            self.report_once(ReportKind::HostFlips, ReportSubject::Port(to), &key, Report::HostFlips { mac, a, b });
         }
     }
 }

@@ -24,7 +24,7 @@ use super::switch::Switch;
 use super::tables::Requests;
 use super::timers::Timer;
 use super::{Effect, Engine, Time};
-use crate::report::Report;
+use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::{Limit, Meter, Unit};
 use crate::rule::Rule;
 
@@ -299,7 +299,7 @@ impl Engine {
 
     fn report_no_meter(&mut self, switch: Dpid, why: &str) {
         let report = Report::NotMetered { switch, why: why.into() };
-        self.report_once(report, &format!("meter {switch} {why}"));
+        self.report_once(ReportKind::NotMetered, ReportSubject::Switch(switch), &format!("{switch} {why}"), report);
     }
 
     /// Sweeps the unused meters of a switch.

@@ -48,7 +48,7 @@ use crate::capabilities::Capabilities;
 use crate::labels::Acquire;
 use crate::network::Facts;
 use crate::policy::Policy;
-use crate::report::Report;
+use crate::report::{Report, ReportKind, ReportSubject};
 use crate::state::{AddressKinds, Snapshot, Store, Write};
 
 // In and out: events, effects, options, counts, timers.
@@ -154,6 +154,7 @@ pub use options::Options;
 pub use polls::RuleCount;
 pub use rehearsal::{EngineCopy, Rehearsal, Rehearsed, RuleDifference};
 pub use reload::{Candidate, Trial};
+use reports::Novelty;
 pub use reports::ViolationKey;
 pub use stats::Stats;
 pub use traffic::{PortCount, Traffic};
@@ -466,10 +467,24 @@ impl Engine {
         self.out.push(Effect::Report(report));
     }
 
-    /// Reports something, unless something was reported under this key before.
-    fn report_once(&mut self, report: Report, key: &str) {
-        if self.reports.is_new(key) {
-            self.report(report);
+    /// Reports something, unless something of this kind was reported under this key before, or too much about this
+    /// subject.
+    fn report_once(&mut self, kind: ReportKind, about: ReportSubject, key: &str, report: Report) {
+        let novelty = self.reports.note(kind, about, key);
+        self.report_novel(kind, about, novelty, report);
+    }
+
+    /// Reports what is new. Counts what is not reported, and says once that there is such.
+    fn report_novel(&mut self, kind: ReportKind, about: ReportSubject, novelty: Novelty, report: Report) {
+        match novelty {
+            Novelty::New => self.report(report),
+            Novelty::Known => {}
+            Novelty::TooMany { is_first } => {
+                self.stats.reports_suppressed += 1;
+                if is_first {
+                    self.report(Report::Suppressed { kind, about });
+                }
+            }
         }
     }
 }

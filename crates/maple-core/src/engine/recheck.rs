@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use super::leaf::{Leaf, source_lines};
 use super::leaves::Leaves;
+use super::reports::Novelty;
 use super::timers::Timer;
 use super::{Engine, Time};
 use crate::check::Observation;
 use crate::ids::LeafId;
-use crate::report::Report;
+use crate::report::{Report, ReportKind, ReportSubject};
 use crate::trace::Trace;
 
 /// When the next leaf is checked, and the id from which to look for it.
@@ -100,9 +101,16 @@ impl Engine {
 
     /// Reports once for each key that f reads something that is not tracked.
     pub(super) fn not_a_function(&mut self, what: &str, key: &str) {
-        if self.reports.is_new(key) {
+        let kind = ReportKind::PolicyNotAFunction;
+        let novelty = self.reports.note(kind, ReportSubject::Policy, key);
+        if novelty != Novelty::Known {
             let reads = self.policy.untracked_reads().into();
-            self.report(Report::PolicyNotAFunction { what: what.into(), reads });
+            self.report_novel(
+                kind,
+                ReportSubject::Policy,
+                novelty,
+                Report::PolicyNotAFunction { what: what.into(), reads },
+            );
         }
     }
 }

@@ -19,7 +19,7 @@ use super::tables::{Refused, Waiter};
 use super::timers::Timer;
 use super::{Effect, Engine};
 use crate::labels::Refusal;
-use crate::report::Report;
+use crate::report::{Report, ReportKind, ReportSubject};
 use crate::rule::Rule;
 use crate::update::key_of;
 
@@ -73,7 +73,8 @@ impl Engine {
     /// The switch refused a bundle as such. From now on its updates take two steps.
     fn bundle_refused(&mut self, dpid: Dpid, error: &ErrorMsg) {
         let why = print::error_name(Version::Of13, error).into();
-        self.report_once(Report::BundleRefused { switch: dpid, why }, &format!("bundle {dpid}"));
+        let report = Report::BundleRefused { switch: dpid, why };
+        self.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("bundle {dpid}"), report);
         self.reread(dpid);
     }
 
@@ -126,7 +127,8 @@ impl Engine {
 
     fn report_refusal(&mut self, dpid: Dpid, what: String) {
         self.stats.refused_rules += 1;
-        self.report_once(Report::RuleRefused { switch: dpid, what: what.into() }, &format!("refused {dpid}"));
+        let report = Report::RuleRefused { switch: dpid, what: what.into() };
+        self.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
     }
 
     /// Removes the leaves and labels that the refusal concerns. If the switch is full, all that it has not confirmed

@@ -1,15 +1,20 @@
 //! What has been reported: repeated reports are suppressed, and failures of f are counted by their text. Both are
 //! bounded, because hosts can cause them.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ids::Time;
 use crate::network::Location;
+use crate::report::{ReportKind, ReportSubject};
 
-/// The maximum number of distinct reports, and of distinct failures.
+/// The maximum number of different reports of one kind, of failures of f, and of what else is counted by name.
 const MAX_REPORTS: usize = 10_000;
+/// The maximum number of different reports of one kind about one port or switch. Hosts and peers can make any number of
+/// them: a host that flips between ports can take another address each time.
+const MAX_OF_SUBJECT: usize = 100;
 
 /// A rule of an access list reports at most this many packets in this time.
 const LOGGED_IN_PERIOD: u32 = 10;
@@ -18,15 +23,19 @@ const LOG_PERIOD: Duration = Duration::from_secs(1);
 /// Of the packets at a port whose source is located elsewhere, one is reported in this time.
 const ELSEWHERE_PERIOD: Duration = Duration::from_secs(60);
 
+/// What stands for all errors of f beyond those that are told apart.
+const OTHER_FAILURES: &str = "other errors, each with a text of its own";
+
 /// A constraint, and the line whose route it refused.
 pub type ViolationKey = (Arc<str>, Arc<str>);
 
 /// What a shard has reported.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
-    keys: BTreeSet<String>,
+    once: BTreeMap<ReportKind, Once>,
     /// The number of failures of f, by the text of the error.
     failures: BTreeMap<Arc<str>, u64>,
+    failure_budget: Budget,
     /// The number of routes that constraints refused, by constraint and line.
     violations: BTreeMap<ViolationKey, u64>,
     /// The packets that rules of access lists log, by rule.
@@ -43,24 +52,79 @@ struct Logged {
     unreported: u64,
 }
 
+/// What is to be done about something that may have been reported before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Novelty {
+    /// It is to be reported.
+    New,
+    /// It was reported.
+    Known,
+    /// Too much of its kind was reported, so this is only counted. `is_first`: that is to be reported.
+    TooMany { is_first: bool },
+}
+
+/// The reports of one kind.
+#[derive(Debug, Default)]
+struct Once {
+    keys: BTreeSet<String>,
+    budget: Budget,
+}
+
+/// How many different things have been reported, in all and about each port and switch.
+#[derive(Debug, Default)]
+struct Budget {
+    spent: usize,
+    of_subject: BTreeMap<ReportSubject, usize>,
+    /// Whether it was said that there are too many in all.
+    is_over: bool,
+}
+
+impl Budget {
+    /// Takes one for something that was not reported before.
+    fn take(&mut self, about: ReportSubject) -> Novelty {
+        if self.spent >= MAX_REPORTS {
+            return Novelty::TooMany { is_first: !std::mem::replace(&mut self.is_over, true) };
+        }
+        let most = if about == ReportSubject::Policy { MAX_REPORTS } else { MAX_OF_SUBJECT };
+        let spent = self.of_subject.entry(about).or_default();
+        *spent += 1;
+        match (*spent).cmp(&(most + 1)) {
+            Ordering::Less => {
+                self.spent += 1;
+                Novelty::New
+            }
+            Ordering::Equal => Novelty::TooMany { is_first: true },
+            Ordering::Greater => Novelty::TooMany { is_first: false },
+        }
+    }
+}
+
 impl Reports {
-    /// Whether nothing was reported under this key before. The caller then reports it.
-    pub fn is_new(&mut self, key: &str) -> bool {
-        self.keys.len() < MAX_REPORTS && self.keys.insert(key.to_owned())
+    /// Says whether something is to be reported: if nothing of this kind was reported under this key, and not too much
+    /// about this subject.
+    pub fn note(&mut self, kind: ReportKind, about: ReportSubject, key: &str) -> Novelty {
+        let once = self.once.entry(kind).or_default();
+        if once.keys.contains(key) {
+            return Novelty::Known;
+        }
+        let novelty = once.budget.take(about);
+        if novelty == Novelty::New {
+            once.keys.insert(key.to_owned());
+        }
+        novelty
     }
 
-    /// Counts a failure of f. Returns its text if it is to be reported.
-    pub fn count_failure(&mut self, text: &str) -> Option<Arc<str>> {
-        if let Some(count) = self.failures.get_mut(text) {
-            *count += 1;
-            return None;
+    /// Counts a failure of f on a packet from this port. Returns its text with whether it is to be reported.
+    pub fn count_failure(&mut self, text: &str, at: Location) -> (Arc<str>, Novelty) {
+        if let Some((text, count)) = self.failures.get_key_value(text) {
+            let (text, count) = (Arc::clone(text), *count);
+            self.failures.insert(Arc::clone(&text), count + 1);
+            return (text, Novelty::Known);
         }
-        if self.failures.len() >= MAX_REPORTS {
-            return None;
-        }
-        let error: Arc<str> = text.into();
-        self.failures.insert(Arc::clone(&error), 1);
-        Some(error)
+        let novelty = self.failure_budget.take(ReportSubject::Port(at));
+        let text: Arc<str> = if novelty == Novelty::New { text.into() } else { OTHER_FAILURES.into() };
+        *self.failures.entry(Arc::clone(&text)).or_default() += 1;
+        (text, novelty)
     }
 
     /// Counts a packet that a rule logs. If it is to be reported: how many packets of this rule were not, since the last
@@ -147,12 +211,18 @@ mod tests {
         assert_eq!([(1, 60), (1, 61), (1, 120)].map(&mut at), [Some(2), None, Some(1)]);
     }
 
+    fn at(port: u32) -> Location {
+        Location::new(maple_wire::Dpid(1), maple_wire::PortNo(port))
+    }
+
     #[test]
     fn repeated_reports_are_suppressed_and_failures_are_counted() {
         let mut reports = Reports::default();
-        assert_eq!([reports.is_new("a"), reports.is_new("b"), reports.is_new("a")], [true, true, false]);
-        assert_eq!(reports.count_failure("division by zero").as_deref(), Some("division by zero"));
-        assert_eq!(reports.count_failure("division by zero"), None);
+        let mut note = |key| reports.note(ReportKind::Refused, ReportSubject::Policy, key);
+        assert_eq!([note("a"), note("b"), note("a")], [Novelty::New, Novelty::New, Novelty::Known]);
+        let mut fail = || reports.count_failure("division by zero", at(1));
+        assert_eq!(fail(), ("division by zero".into(), Novelty::New));
+        assert_eq!(fail().1, Novelty::Known);
         assert_eq!(
             reports.failures().map(|(error, count)| (&**error, count)).collect::<Vec<_>>(),
             [("division by zero", 2)]
@@ -160,11 +230,42 @@ mod tests {
     }
 
     #[test]
+    fn what_one_port_makes_takes_no_reports_from_others_and_that_there_is_more_is_said_once() {
+        let mut reports = Reports::default();
+        let mut flips = |port: u32, host: usize| {
+            reports.note(ReportKind::HostFlips, ReportSubject::Port(at(port)), &format!("{port} {host}"))
+        };
+        let told: Vec<Novelty> = (0..MAX_OF_SUBJECT + 3).map(|host| flips(1, host)).collect();
+        assert!(told[..MAX_OF_SUBJECT].iter().all(|one| *one == Novelty::New));
+        assert_eq!(told[MAX_OF_SUBJECT..], [true, false, false].map(|is_first| Novelty::TooMany { is_first }));
+        assert_eq!([flips(2, 0), flips(1, 0)], [Novelty::New, Novelty::Known]);
+        assert_eq!(reports.note(ReportKind::Refused, ReportSubject::Port(at(1)), "a"), Novelty::New, "another kind");
+    }
+
+    #[test]
+    fn failures_beyond_the_bound_are_counted_together() {
+        let mut reports = Reports::default();
+        let mut told = 0;
+        for number in 0..3 * MAX_OF_SUBJECT {
+            told += usize::from(reports.count_failure(&number.to_string(), at(1)).1 == Novelty::New);
+        }
+        assert_eq!(told, MAX_OF_SUBJECT);
+        let others = reports.failures().find(|(text, _)| &***text == OTHER_FAILURES).map(|(_, count)| count);
+        assert_eq!(others, Some(2 * MAX_OF_SUBJECT as u64));
+        assert_eq!(reports.count_failure("another one", at(2)).1, Novelty::New);
+    }
+
+    #[test]
     fn the_number_of_remembered_reports_is_bounded() {
         let mut reports = Reports::default();
-        let new = (0..2 * MAX_REPORTS).filter(|number| reports.is_new(&number.to_string())).count();
-        assert_eq!(new, MAX_REPORTS);
-        let new = (0..2 * MAX_REPORTS).filter_map(|number| reports.count_failure(&number.to_string())).count();
-        assert_eq!((new, reports.failures().count()), (MAX_REPORTS, MAX_REPORTS));
+        let (mut new, mut first) = (0, 0);
+        for port in 0..2 * MAX_REPORTS as u32 {
+            let novelty = reports.note(ReportKind::HostFlips, ReportSubject::Port(at(port)), &port.to_string());
+            new += usize::from(novelty == Novelty::New);
+            first += usize::from(novelty == Novelty::TooMany { is_first: true });
+            reports.count_failure(&port.to_string(), at(port));
+        }
+        assert_eq!((new, first), (MAX_REPORTS, 1));
+        assert_eq!(reports.failures().count(), MAX_REPORTS + 1);
     }
 }

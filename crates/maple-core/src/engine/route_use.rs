@@ -10,7 +10,7 @@ use super::tables::Waiter;
 use super::timers::Timer;
 use crate::ids::LeafId;
 use crate::labels::Refusal;
-use crate::report::Report;
+use crate::report::{Report, ReportKind, ReportSubject};
 
 impl Engine {
     pub(super) fn route_is_ready(&mut self, id: LeafId) {
@@ -31,7 +31,7 @@ impl Engine {
             self.stats.labels_refused += 1;
             self.stats.labels_used_up += u64::from(matches!(why, Refusal::NoLabel(_)));
             let report = Report::NotLabelled { ingress, why: why.to_string().into() };
-            self.report_once(report, &format!("not labelled {why}"));
+            self.report_once(ReportKind::NotLabelled, ReportSubject::Switch(ingress), &why.to_string(), report);
         }
         // What depended on the switch or link is being reconsidered, and may be rerouted while packets flow.
         let is_reconsidered = |engine: &Engine, name| matches!(why, Refusal::Gone(_)) && !engine.store.is_current(name);

@@ -36,7 +36,7 @@ use super::messages::EngineMessage;
 use super::{Engine, Time};
 use crate::forwarding::TAG_PRESENT;
 use crate::network::{Facts, Location, Mac, PortKind, PortRole};
-use crate::report::Report;
+use crate::report::{Report, ReportKind, ReportSubject};
 use crate::state::Snapshot;
 use edit::{Segment, may_be_designated};
 pub(super) use edit::{disjoin, form, leave};
@@ -136,7 +136,8 @@ impl Engine {
             .for_each(|(mac, at)| self.report(Report::HostLost { mac, at }));
         if let Some(at) = ports.first().copied().filter(|_| !ports.iter().any(|at| may_be_designated(facts, *at))) {
             let others = ports.iter().copied().skip(1).collect();
-            self.report_once(Report::SegmentOfLinks { at, others }, &format!("segment of link ports {ports:?}"));
+            let report = Report::SegmentOfLinks { at, others };
+            self.report_once(ReportKind::SegmentOfLinks, ReportSubject::Port(at), &format!("{ports:?}"), report);
         }
         let Some((up, before)) = formed else { return };
         let Some(segment) = up.first().and_then(|at| Segment::of(&state, *at)) else { return };

@@ -14,7 +14,7 @@ use super::{Effect, Engine};
 use crate::forwarding;
 use crate::ids::LeafId;
 use crate::network::{OwnFrame, PortKind};
-use crate::report::Report;
+use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::{Resolved, SwitchHops};
 
 impl Engine {
@@ -160,7 +160,8 @@ impl Engine {
         if route.keeps_way {
             self.stats.way_drops += 1;
             self.drop_packet(packet, DropCause::NoRuleForWay(Arc::clone(origin)));
-            self.report_once(Report::NoRuleForWay { at: packet.at }, &format!("way {}", packet.at));
+            let (at, report) = (packet.at, Report::NoRuleForWay { at: packet.at });
+            self.report_once(ReportKind::NoRuleForWay, ReportSubject::Port(at), &at.to_string(), report);
             return route.own.iter().for_each(|own| self.send_own(own));
         }
         self.stats.sent_by_controller += 1;

@@ -134,6 +134,8 @@ stats! {
     flow_mods,
     /// Rules refused by switches.
     refused_rules,
+    /// Reports that were not made because too many of their kind were, about the same port or switch or in all.
+    reports_suppressed,
     /// Times that a new trace disagreed with the tree although the state was the same.
     inconsistent_runs,
     /// Cached leaves that were checked by running f again.

@@ -32,7 +32,7 @@ use crate::compile::{Table, Target};
 use crate::ids::LeafId;
 use crate::labels::LabelTable;
 use crate::network::Mac;
-use crate::report::Report;
+use crate::report::{Report, ReportKind, ReportSubject};
 use crate::rule::{COMPILED, Rule};
 use crate::update::{Change, EntryKey, entry_key};
 
@@ -358,7 +358,8 @@ impl Engine {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|_| is_ours(removed.cookie)) else { return };
         let (key, cookie) = (entry_key(removed.priority, &removed.matching), switch.renamed.current(removed.cookie));
         if switch.tables.is_lost(self.now, removed.table_id, cookie, key) {
-            self.report_once(Report::RulesLost { switch: dpid, count: 1 }, &format!("lost {dpid}"));
+            let report = Report::RulesLost { switch: dpid, count: 1 };
+            self.report_once(ReportKind::RulesLost, ReportSubject::Switch(dpid), &dpid.to_string(), report);
             self.mark_dirty(dpid, Stale::default());
         }
     }
