@@ -102,10 +102,9 @@ impl Net {
         let mut state = self.0.state();
         state.note(source.as_ref(), || Asked::Wrote(write.clone()));
         let write = state.own_write(write);
-        if state.wrote_at.is_none() {
-            state.wrote_at.clone_from(&source);
+        if state.txn.write_at(write, source.clone()) && state.wrote_at.is_none() {
+            state.wrote_at = source;
         }
-        state.txn.write_at(write, source);
     }
 
     /// The declared types of a table's keys and values, or `None` if none were declared.

@@ -183,6 +183,40 @@ fn a_policy_that_writes_for_every_packet_sees_each_of_them_once() {
 }
 
 #[test]
+fn a_write_of_what_is_there_is_a_dependency_on_it() {
+    let policy = |pkt: &PacketHandle, net: &Net| {
+        net.set("seen", Value::Mac(pkt.eth_src()), Value::from(true));
+        net.set_var("any", Value::from(true));
+        Route::flood()
+    };
+    let mut sim = ring(Arc::new(policy), 2, 1, Version::Of13);
+    let seen = |sim: &Sim| {
+        let state = sim.store.snapshot();
+        (state.table("seen").and_then(|rows| rows.get(&Value::Mac(A))).cloned(), state.var("any").cloned())
+    };
+    let both = (Some(Value::from(true)), Some(Value::from(true)));
+    for _ in 0..3 {
+        assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
+        assert_eq!(seen(&sim), both);
+    }
+    assert_eq!((stats(&sim).packet_ins, stats(&sim).writing_runs, stats(&sim).leaves), (1, 0, 1));
+    // What others change is written again with the next packet, and has a rule again.
+    for write in [
+        Write::Table { table: "seen".into(), key: Value::Mac(A), value: None },
+        Write::Var { name: "any".into(), value: Some(Value::from(false)) },
+    ] {
+        let before = stats(&sim).packet_ins;
+        sim.tell(Event::Write(vec![write]));
+        sim.run();
+        for _ in 0..2 {
+            assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 5);
+            assert_eq!(seen(&sim), both);
+        }
+        assert_eq!((stats(&sim).packet_ins - before, stats(&sim).leaves), (1, 1));
+    }
+}
+
+#[test]
 fn a_policy_that_writes_once_is_cached_after_that() {
     let policy = |pkt: &PacketHandle, net: &Net| {
         let key = Value::Mac(pkt.eth_src());

@@ -70,32 +70,52 @@ impl Txn {
         value
     }
 
-    /// Writes; later reads of this transaction see it.
+    /// Writes; later reads of this transaction see it. A write of the value that is there is no write: it is a dependency
+    /// on that value, so what a run does once for each host, say, becomes a rule.
     ///
     /// # Panics
     /// If it puts a value of a type other than its table or variable was declared with.
     #[track_caller]
     pub fn write(&mut self, write: Write) {
+        self.write_at(write, None);
+    }
+
+    /// As [`Txn::write`], and notes the line that writes, for [`super::Store::last_write`]. Returns whether it is a write.
+    ///
+    /// # Panics
+    /// As [`Txn::write`].
+    #[track_caller]
+    pub fn write_at(&mut self, write: Write, line: Option<Source>) -> bool {
         if let Err(mismatch) = self.base.check(&write) {
             panic!("{mismatch}");
+        }
+        if self.is_there(&write) {
+            return false;
         }
         if let Some(working) = self.working.get_mut() {
             working.apply(&write);
         }
         self.writes.push(write);
-    }
-
-    /// The same, and notes the line that writes, for [`super::Store::last_write`].
-    ///
-    /// # Panics
-    /// As [`Txn::write`].
-    #[track_caller]
-    pub fn write_at(&mut self, write: Write, line: Option<Source>) {
-        self.write(write);
         if line.is_some() {
             self.lines.resize(self.writes.len() - 1, None);
             self.lines.push(line);
         }
+        true
+    }
+
+    /// Whether a key or a variable has the value that is to be written. It becomes a dependency then.
+    fn is_there(&mut self, write: &Write) -> bool {
+        let (cell, value) = match write {
+            Write::Table { table, key, value } => (Cell::Table(table.clone(), key.clone()), value),
+            Write::Var { name, value } => (Cell::Var(name.clone()), value),
+            _ => return false,
+        };
+        let there = self.own(&cell).unwrap_or_else(|| cell.evaluate(self.peek()));
+        let is_there = matches!(&there, CellValue::Value(there) if there == value);
+        if is_there {
+            self.read(cell);
+        }
+        is_there
     }
 
     /// Says who writes, and when. It can be said at any moment before the commit.
