@@ -12,8 +12,8 @@
 //!
 //! # Bounds
 //!
-//! Not more than [`MAX_LEAVES`] leaves of departed switches are remembered. Beyond that, switches are forgotten when they
-//! disconnect.
+//! Not more than [`MAX_SWITCHES`] departed switches and [`MAX_LEAVES`] of their leaves are remembered. Beyond that, switches
+//! are forgotten when they disconnect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +30,9 @@ use crate::time::after;
 /// How long switches wait for each other after the start. Open vSwitch tries again after 8 seconds at most.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The maximum number of departed switches. Whoever reaches the controller's port can claim datapath ids, unless TLS asks
+/// for certificates.
+const MAX_SWITCHES: usize = 4096;
 /// The maximum number of leaves of departed switches.
 const MAX_LEAVES: usize = 1 << 20;
 
@@ -196,7 +199,8 @@ impl Restart {
     /// A switch has disconnected. Returns `false` if too much is remembered already.
     pub fn depart(&self, dpid: Dpid, switch: Departed) -> bool {
         let mut inner = self.lock();
-        if inner.leaves + switch.leaves.len() > MAX_LEAVES {
+        let is_one_more = !inner.departed.contains_key(&dpid);
+        if inner.leaves + switch.leaves.len() > MAX_LEAVES || is_one_more && inner.departed.len() >= MAX_SWITCHES {
             return false;
         }
         inner.leaves += switch.leaves.len();
@@ -321,6 +325,17 @@ mod tests {
         assert_eq!(restart.arrive(Dpid(1)), Arrival::Waits);
         assert_eq!(restart.arrive(Dpid(2)), Arrival::Complete([Dpid(1), Dpid(2)].into()));
         assert_eq!(Restart::new(Time(1), Store::new(), departed([])).deadline(), None, "there is nobody to wait for");
+    }
+
+    #[test]
+    fn the_number_of_remembered_switches_is_bounded() {
+        let restart = Restart::new(Time(1), Store::new(), departed([]));
+        let most = MAX_SWITCHES as u64;
+        assert!((1..=most).all(|dpid| restart.depart(Dpid(dpid), Departed::default())));
+        assert!(!restart.depart(Dpid(most + 1), Departed::default()));
+        assert!(restart.depart(Dpid(1), Departed::default()), "it is one of them");
+        restart.take(Dpid(1));
+        assert!(restart.depart(Dpid(most + 1), Departed::default()));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! What a controller remembers of one run for the next: where things were, what labels meant, and the witness packet of
-//! each leaf (design §9). It saves time, and nothing depends on it.
+//! each leaf (docs/restart.md). It saves time, and nothing depends on it.
 //!
 //! The engine says which leaves there are ([`Effect::Remember`](crate::engine::Effect::Remember)), the store where
 //! things are ([`Surroundings::of`]). The next run gets both back
@@ -87,7 +87,7 @@ impl Surroundings {
             edges: edges_of(&state, dpid).collect(),
             hosts: hosts.collect(),
             labels: store.with_label_ids(dpid, |ids| labels_of(dpid, ids).collect()),
-            models: store.models().into_iter().filter(|(of, _)| *of == dpid).collect(),
+            models: store.model(dpid).map(|model| (dpid, model)).into_iter().collect(),
         }
     }
 

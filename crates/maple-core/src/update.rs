@@ -1,4 +1,4 @@
-//! From one rule set to another, so that no packet is handled wrongly at any moment (design §6, invariant 3).
+//! From one rule set to another, so that no packet is handled wrongly at any moment (invariant 3 of ARCHITECTURE.md).
 //!
 //! # What
 //!

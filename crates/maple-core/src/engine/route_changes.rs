@@ -15,18 +15,22 @@ use super::routes::{PathSwitch, PlanChange, RouteId, SharedRoute};
 use super::switch::Stale;
 use super::tables::Waiter;
 use super::timers::Timer;
+use super::uses::EngineStore;
 use crate::ids::LeafId;
 use crate::route::{Plan, Resolved};
 use crate::state::{Cell, CellValue};
 
 impl Engine {
     /// What a plan resolves to now. The store will invalidate `name` when that changes. `None` if there is no such
-    /// route.
+    /// route. As with runs of f, an attempt that lost too often has the store to itself.
     pub(super) fn subscribe(&self, name: LeafId, plan: &Plan) -> Option<Arc<Resolved>> {
-        loop {
+        let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
+        for lost in 0.. {
+            let has_lost = lost >= self.options.max_reruns;
+            let exclusive = has_lost.then(|| EngineStore::turn(&store, is_replayed)).flatten();
             let mut txn = self.store.begin_txn();
             let value = txn.read(Cell::Route(plan.clone()));
-            if self.store.commit(txn, Some(name)).is_err() {
+            if self.commit_txn(txn, Some(name), exclusive).is_err() {
                 continue;
             }
             let CellValue::Route(Ok(resolved)) = value else {
@@ -35,6 +39,7 @@ impl Engine {
             };
             return Some(resolved);
         }
+        unreachable!("an attempt that has the store to itself does not lose")
     }
 
     /// A route's plan may resolve to something else.

@@ -23,7 +23,7 @@ impl Engine {
             self.switch_down(dpid);
         }
         let version = capabilities.version;
-        self.store.note_model(dpid, Model::of(&capabilities));
+        self.store.note_model(self.now, dpid, Model::of(&capabilities));
         let mut switch = Switch::new(dpid, capabilities, &self.options);
         switch.host_rules.set_kinds(self.address_kinds);
         switch.addresses = ports.iter().map(|port| (port.number, Mac(port.hw_addr))).collect();

@@ -29,7 +29,7 @@ use std::sync::Arc;
 use maple_wire::Dpid;
 
 use crate::capabilities::Model;
-use crate::ids::{LeafId, ShardId};
+use crate::ids::{LeafId, ShardId, Time};
 use crate::labels::LabelIds;
 use crate::network::Gauge;
 use crate::remembered::Surroundings;
@@ -378,9 +378,9 @@ impl EngineStore {
         self.used(|store| store.change_restoring_seen(work))
     }
 
-    /// A switch of this engine has these abilities.
-    pub fn note_model(&self, dpid: Dpid, model: Model) {
-        self.store.note_model(dpid, model);
+    /// Notes what a switch of this engine can do.
+    pub fn note_model(&self, now: Time, dpid: Dpid, model: Model) {
+        self.used(|store| store.note_model_seen(now, dpid, model));
     }
 
     /// What is around a switch of this engine.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
-use maple_wire::PortNo;
+use maple_wire::{Dpid, PortNo};
 use rustc_hash::FxHashMap;
 
 use super::LabelKey;
@@ -92,6 +92,49 @@ pub(crate) struct LabelIds {
     rehearsed: FxHashMap<(Option<PortNo>, u64), (u16, u64)>,
 }
 
+/// The highest serial number of a label: cookies have room for 32 bits.
+pub(super) const MAX_SERIAL: u64 = 0xffff_ffff;
+
+/// The ids of all switches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AllLabelIds {
+    by_switch: BTreeMap<Dpid, LabelIds>,
+    /// The highest serial number of a switch that was forgotten.
+    forgotten: u64,
+}
+
+impl AllLabelIds {
+    /// The ids of a switch. One that was forgotten begins with serial numbers that it has not had.
+    pub fn of(&mut self, dpid: Dpid) -> &mut LabelIds {
+        let serial = self.forgotten;
+        self.by_switch.entry(dpid).or_insert_with(|| LabelIds { serial, ..LabelIds::default() })
+    }
+
+    /// The ids of each switch.
+    pub fn iter(&self) -> impl Iterator<Item = (Dpid, &LabelIds)> {
+        self.by_switch.iter().map(|(dpid, ids)| (*dpid, ids))
+    }
+
+    /// The number of switches.
+    pub fn len(&self) -> usize {
+        self.by_switch.len()
+    }
+
+    /// Forgets the switches that are not here and have no id that is in use or rests.
+    pub fn forget_unused(&mut self, now: Time, is_here: impl Fn(Dpid) -> bool) {
+        let stays = |dpid: Dpid, ids: &LabelIds| is_here(dpid) || !ids.are_all_free(now);
+        let forgotten = self.iter().filter(|(dpid, ids)| !stays(*dpid, ids)).map(|(_, ids)| ids.serial).max();
+        self.forgotten = self.forgotten.max(forgotten.unwrap_or_default());
+        self.by_switch.retain(|dpid, ids| stays(*dpid, ids));
+    }
+
+    /// As [`LabelIds::rehearse`], for all switches: those without labels here have none that were rehearsed.
+    pub fn rehearse(&mut self, labels: &BTreeMap<Dpid, Vec<RehearsedLabel>>) {
+        self.by_switch.values_mut().for_each(|ids| ids.rehearse(&[]));
+        labels.iter().for_each(|(dpid, labels)| self.of(*dpid).rehearse(labels));
+    }
+}
+
 /// A label that a rehearsal made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RehearsedLabel {
@@ -102,7 +145,8 @@ pub(crate) struct RehearsedLabel {
 
 impl LabelIds {
     /// Takes an id for a label with this meaning, with a serial number that no other label of this switch has had.
-    /// `only_scoped`: all labels of the switch are for one arrival port each.
+    /// `only_scoped`: all labels of the switch are for one arrival port each. `None`: no id is free, or the switch has had
+    /// as many labels as there are serial numbers, and goes without until the controller starts again.
     pub fn take(
         &mut self,
         now: Time,
@@ -110,6 +154,7 @@ impl LabelIds {
         (scope, only_scoped): (Option<PortNo>, bool),
         meaning: u64,
     ) -> Option<(LabelKey, u64)> {
+        let serial = self.serial.checked_add(1).filter(|serial| *serial <= MAX_SERIAL)?;
         let ids = range.of_scope(scope, only_scoped);
         let last = self.last.get(&scope).copied().unwrap_or_default().clamp(ids.start().saturating_sub(1), *ids.end());
         let key = |id| LabelKey { port: scope, id };
@@ -125,9 +170,9 @@ impl LabelIds {
                 id
             }
         };
-        self.serial += 1;
         self.set_taken(key(id), meaning);
-        Some((key(id), self.serial))
+        self.serial = serial;
+        Some((key(id), serial))
     }
 
     /// The next labels with these meanings get these ids and serial numbers, in place of what an earlier rehearsal said.
@@ -167,6 +212,11 @@ impl LabelIds {
         self.ports.extend(key.port);
         self.taken.insert(key, None);
         self.meanings.insert(key, meaning);
+    }
+
+    /// Whether no id is in use or rests.
+    fn are_all_free(&self, now: Time) -> bool {
+        self.taken.values().all(|rests| rests.is_some_and(|until| until <= now))
     }
 
     /// The serial number of the newest label.
@@ -260,6 +310,31 @@ mod tests {
         assert_eq!(taken, Some((LabelKey { port: None, id: 2 }, 7)));
         assert_eq!(ids.take_rehearsed(Time(1), LabelRange::ALL, (PortNo(1), false), 1), None, "once");
         assert_eq!(ids.newest(), 9);
+    }
+
+    #[test]
+    fn serial_numbers_end_where_cookies_have_no_room() {
+        let mut ids = LabelIds { serial: MAX_SERIAL - 1, ..LabelIds::default() };
+        let mut take = || ids.take(Time(1), LabelRange::ALL, (None, false), 0).map(|(_, serial)| serial);
+        assert_eq!([take(), take(), take()], [Some(MAX_SERIAL), None, None]);
+    }
+
+    #[test]
+    fn switches_whose_ids_rest_stay_and_forgotten_ones_return_with_new_serial_numbers() {
+        let mut all = AllLabelIds::default();
+        for dpid in 1..=3 {
+            for _ in 0..dpid {
+                all.of(Dpid(dpid)).take(Time(1), LabelRange::ALL, (None, false), 0).expect("one is free");
+            }
+        }
+        all.of(Dpid(2)).give_back(LabelKey { port: None, id: 1 }, Time(5));
+        all.of(Dpid(2)).give_back(LabelKey { port: None, id: 2 }, Time(7));
+        let dpids = |all: &AllLabelIds| all.iter().map(|(dpid, _)| dpid.0).collect::<Vec<_>>();
+        all.forget_unused(Time(6), |dpid| dpid == Dpid(1));
+        assert_eq!(dpids(&all), [1, 2, 3], "3 uses its ids, and one of 2 rests");
+        all.forget_unused(Time(7), |dpid| dpid == Dpid(1));
+        assert_eq!(dpids(&all), [1, 3]);
+        assert_eq!([Dpid(2), Dpid(1)].map(|dpid| all.of(dpid).newest()), [2, 1]);
     }
 
     #[test]

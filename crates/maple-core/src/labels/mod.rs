@@ -1,4 +1,4 @@
-//! Labels: the edge decides, the core forwards (design §4).
+//! Labels: the edge decides, the core forwards (docs/labels.md).
 //!
 //! # What
 //!
@@ -57,7 +57,7 @@ use maple_wire::{Dpid, PortNo};
 
 pub use ids::{LabelRange, LabelRangeError};
 
-pub(crate) use ids::{LabelIds, RehearsedLabel};
+pub(crate) use ids::{AllLabelIds, LabelIds, RehearsedLabel};
 pub(crate) use onward::Onward;
 pub(crate) use suffix::{Carriage, Suffix};
 pub(crate) use table::{LabelKey, LabelRuleChanges, LabelTable, outline};

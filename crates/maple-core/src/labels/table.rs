@@ -17,6 +17,7 @@ use std::sync::Arc;
 use maple_wire::{Constraint, Dpid, Field, Instruction, Match, PortNo, Version};
 use rustc_hash::FxHashMap;
 
+use super::ids::MAX_SERIAL;
 use super::{
     Acquire, Holder, LabelEffect, LabelIds, LabelRange, News, Onward, Quarantine, Refusal, RehearsedLabel, Suffix,
 };
@@ -425,7 +426,7 @@ impl LabelTable {
             priority: if key.port.is_some() { SCOPED_LABEL } else { LABEL },
             matching: Match::from_constraints(all),
             instructions: instructions.into(),
-            cookie: cookie(COOKIE | label.serial & 0xffff_ffff),
+            cookie: cookie(COOKIE | label.serial),
         })
     }
 
@@ -481,7 +482,7 @@ impl LabelTable {
 
     /// The label whose cookie has this in place of a leaf.
     pub fn of_cookie(leaf: u64) -> Option<u64> {
-        (leaf & !0xffff_ffff == COOKIE).then_some(leaf & 0xffff_ffff)
+        (leaf & !MAX_SERIAL == COOKIE).then_some(leaf & MAX_SERIAL)
     }
 
     /// The rule that the switch is to have for a label, and has not confirmed.

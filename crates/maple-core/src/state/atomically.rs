@@ -24,6 +24,7 @@ use std::task::Waker;
 
 use arc_swap::Guard;
 
+use super::sync::{Held, Rank};
 use super::{Cell, CellValue, Commit, Conflict, Name, Savepoint, Snapshot, Store, Txn, Value, Write, Written, sync};
 use crate::ids::LeafId;
 use crate::trace::Source;
@@ -107,7 +108,7 @@ pub struct View(Guard<Arc<Snapshot>>);
 /// While this lives, no other thread commits.
 pub struct ExclusiveCommit<'a> {
     pub(super) store: &'a Store,
-    _turnstile: RwLockWriteGuard<'a, ()>,
+    _turnstile: Held<RwLockWriteGuard<'a, ()>>,
 }
 
 impl ExclusiveCommit<'_> {
@@ -214,7 +215,7 @@ impl Store {
     /// Waits until all commits under way are done, and then makes all others wait. What the holder reads and commits
     /// through it can't conflict. The holder must not commit in any other way.
     pub fn turn(&self) -> ExclusiveCommit<'_> {
-        ExclusiveCommit { store: self, _turnstile: sync::write(&self.turnstile) }
+        ExclusiveCommit { store: self, _turnstile: sync::write(Rank::Turnstile, &self.turnstile) }
     }
 
     fn run<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>, commit: impl FnOnce(Txn) -> Option<Commit>) -> Attempt<T> {

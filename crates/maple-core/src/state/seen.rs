@@ -22,9 +22,14 @@ use maple_wire::{Dpid, PortNo};
 use super::store::{Restoring, StoreState};
 use super::written::{Author, Written};
 use super::{Cell, Commit, Conflict, ExclusiveCommit, Snapshot, Store, Txn, Write, sync};
-use crate::ids::LeafId;
+use crate::capabilities::Model;
+use crate::ids::{LeafId, Time};
 use crate::labels::{LabelIds, LabelKey, RehearsedLabel};
 use crate::network::Gauge;
+
+/// The maximum number of disconnected switches whose abilities and label ids are remembered. Whoever reaches the
+/// controller's port can claim datapath ids, unless TLS asks for certificates.
+pub(super) const MAX_DEPARTED: usize = 4096;
 
 /// When the store was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +131,7 @@ impl Store {
 
     /// As [`Store::commit`].
     pub(crate) fn commit_seen(&self, txn: Txn, reader: Option<LeafId>) -> (Result<Commit, Conflict>, Seen) {
-        let _pass = sync::read(&self.turnstile);
+        let _pass = self.pass();
         self.commit_past_turnstile(txn, reader, false)
     }
 
@@ -191,16 +196,38 @@ impl Store {
         })
     }
 
+    /// Notes what a switch that has connected can do. Forgets those that have disconnected, if they are too many.
+    pub(crate) fn note_model_seen(&self, now: Time, dpid: Dpid, model: Model) -> ((), Seen) {
+        self.alone(|_| {
+            let state = self.snapshot();
+            let is_here = |of: Dpid| of == dpid || state.switch(of).is_some();
+            let mut models = self.models_now();
+            models.insert(dpid, model);
+            if models.len() > MAX_DEPARTED + state.switches().count() {
+                models.retain(|of, _| is_here(*of));
+            }
+            let mut labels = self.labels();
+            if labels.len() > MAX_DEPARTED + state.switches().count() {
+                labels.forget_unused(now, is_here);
+            }
+        })
+    }
+
     /// Works on the label ids of a switch of the caller's shard.
     pub(crate) fn label_ids_seen<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> (T, Seen) {
-        let mut labels = sync::lock(&self.labels);
-        let at = self.settled_moves() / 2;
-        (work(labels.entry(switch).or_default()), Seen { at, moved: false })
+        loop {
+            let at = self.settled_moves();
+            let mut labels = self.labels();
+            // Who moves the store by changing label ids waits for this lock.
+            if self.moves.load(SeqCst) == at {
+                return (work(labels.of(switch)), Seen { at: at / 2, moved: false });
+            }
+        }
     }
 
     /// The same for a switch of any shard.
     pub(crate) fn other_label_ids_seen<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> (T, Seen) {
-        self.alone(|_| work(sync::lock(&self.labels).entry(switch).or_default()))
+        self.alone(|_| work(self.labels().of(switch)))
     }
 
     /// Keeps the ids of labels as a rehearsal gave them, each with its serial number.
@@ -211,9 +238,8 @@ impl Store {
             by_switch.entry(switch).or_default().push(rehearsed);
         }
         let mut inner = self.lock();
-        let mut all = sync::lock(&self.labels);
-        all.values_mut().for_each(|ids| ids.rehearse(&[]));
-        by_switch.into_iter().for_each(|(dpid, labels)| all.entry(dpid).or_default().rehearse(&labels));
+        let mut all = self.labels();
+        all.rehearse(&by_switch);
         drop(all);
         let at = self.moves.load(SeqCst) / 2;
         self.show(&mut inner, || ());
@@ -222,14 +248,18 @@ impl Store {
 
     /// Reads the lists of switches that are restored.
     pub(crate) fn restoring_seen<T>(&self, read: impl FnOnce(&Restoring) -> T) -> (T, Seen) {
-        let restoring = sync::lock(&self.restoring);
-        let at = self.settled_moves() / 2;
-        (read(&restoring), Seen { at, moved: false })
+        loop {
+            let at = self.settled_moves();
+            let restoring = self.restoring();
+            if self.moves.load(SeqCst) == at {
+                return (read(&restoring), Seen { at: at / 2, moved: false });
+            }
+        }
     }
 
     /// Changes these lists.
     pub(crate) fn change_restoring_seen<T>(&self, work: impl FnOnce(&mut Restoring) -> T) -> (T, Seen) {
-        self.alone(|_| work(&mut sync::lock(&self.restoring)))
+        self.alone(|_| work(&mut self.restoring()))
     }
 }
 

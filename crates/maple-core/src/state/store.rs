@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use std::task::Waker;
 
 use arc_swap::{ArcSwap, Guard};
@@ -14,12 +14,13 @@ use super::double_buffer::DoubleBuffer;
 use super::journal::Kept;
 use super::names::Declared;
 use super::seen::{Seen, Witness};
+use super::sync::{Held, Rank};
 use super::versions::Versions;
 use super::written::{Author, LastWrites, Written};
 use super::{Cell, CellValue, Mismatch, Name, Snapshot, Txn, Write, sync};
 use crate::capabilities::Model;
 use crate::ids::{LeafId, ShardId};
-use crate::labels::LabelIds;
+use crate::labels::{AllLabelIds, LabelIds};
 use crate::network::{Location, Mac};
 use crate::state::Selection;
 
@@ -39,6 +40,8 @@ pub(crate) struct Restoring {
 }
 
 /// All tracked state, shared by the shards.
+///
+/// Its locks have an order ([`Rank`]).
 #[derive(Debug, Default)]
 pub struct Store {
     /// Read without a lock; replaced under the lock of `inner`.
@@ -48,15 +51,15 @@ pub struct Store {
     pub(super) moves: AtomicU64,
     /// Held exclusively by a transaction that no other may overtake, and shared by all other commits.
     pub(super) turnstile: RwLock<()>,
-    /// The free label ids of each switch. They outlive sessions: a switch may come back to another shard.
-    pub(super) labels: Mutex<BTreeMap<Dpid, LabelIds>>,
-    pub(super) restoring: Mutex<Restoring>,
+    /// The free label ids of the switches. They outlive sessions: a switch may come back to another shard.
+    labels: Mutex<AllLabelIds>,
+    restoring: Mutex<Restoring>,
     /// What the switches can do, also those that have disconnected.
     models: Mutex<BTreeMap<Dpid, Model>>,
     /// How many declarations of ports and hosts have got a number.
     declarations: AtomicU64,
     /// The versions of tables that policies have.
-    pub(super) versions: Mutex<Versions>,
+    versions: Mutex<Versions>,
     /// What the dependents in `inner` say, for callers that ask often.
     address_kinds: AtomicU8,
     /// Likewise.
@@ -174,6 +177,7 @@ impl Store {
 
     /// A store of its own with the same state, dependents and label ids. Nothing of it is kept, observed or watched.
     pub fn copy(&self) -> Arc<Store> {
+        let versions = self.versions().clone();
         let (inner, state) = (self.lock(), self.snapshot());
         let dependents = inner.dependents.without_waiters();
         let copied = StoreState { dependents, declared: inner.declared.clone(), ..StoreState::default() };
@@ -182,24 +186,24 @@ impl Store {
             inner: Mutex::new(copied),
             moves: AtomicU64::default(),
             turnstile: RwLock::default(),
-            labels: Mutex::new(sync::lock(&self.labels).clone()),
+            labels: Mutex::new(self.labels().clone()),
             restoring: Mutex::default(),
             models: Mutex::default(),
             declarations: AtomicU64::new(self.declarations.load(Ordering::Relaxed)),
-            versions: Mutex::new(sync::lock(&self.versions).clone()),
+            versions: Mutex::new(versions),
             address_kinds: AtomicU8::new(self.address_kinds.load(Ordering::Acquire)),
             measurings: AtomicU64::new(self.measurings.load(Ordering::Acquire)),
         })
     }
 
-    /// A switch with these abilities has connected.
-    pub(crate) fn note_model(&self, dpid: Dpid, model: Model) {
-        sync::lock(&self.models).insert(dpid, model);
+    /// What the switches can do, also the latest of those that have disconnected.
+    pub(crate) fn models(&self) -> Vec<(Dpid, Model)> {
+        self.models_now().iter().map(|(dpid, model)| (*dpid, *model)).collect()
     }
 
-    /// What the switches can do, also those that have disconnected.
-    pub(crate) fn models(&self) -> Vec<(Dpid, Model)> {
-        sync::lock(&self.models).iter().map(|(dpid, model)| (*dpid, *model)).collect()
+    /// What a switch can do.
+    pub(crate) fn model(&self, dpid: Dpid) -> Option<Model> {
+        self.models_now().get(&dpid).copied()
     }
 
     /// The newest snapshot.
@@ -225,7 +229,7 @@ impl Store {
     /// # Errors
     /// [`Conflict`] if something it read has another value by now; nothing happened then.
     pub fn commit(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
-        let _pass = sync::read(&self.turnstile);
+        let _pass = self.pass();
         self.commit_past_turnstile(txn, reader, true).0
     }
 
@@ -248,7 +252,7 @@ impl Store {
         is_told: bool,
         decide: impl FnOnce(&Snapshot) -> Vec<Write>,
     ) -> (Commit, Seen) {
-        let _pass = sync::read(&self.turnstile);
+        let _pass = self.pass();
         let ((commit, wake), seen) = self.seen(|inner| {
             let newest = self.newest();
             let writes = decide(&newest);
@@ -380,18 +384,18 @@ impl Store {
 
     /// Works on the label ids of a switch. Only the shard that serves the switch calls this.
     pub(crate) fn with_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
-        work(sync::lock(&self.labels).entry(switch).or_default())
+        work(self.labels().of(switch))
     }
 
     /// The label ids of all switches.
     pub(crate) fn with_all_label_ids(&self, mut work: impl FnMut(Dpid, &LabelIds)) {
-        sync::lock(&self.labels).iter().for_each(|(dpid, ids)| work(*dpid, ids));
+        self.labels().iter().for_each(|(dpid, ids)| work(dpid, ids));
     }
 
     /// Whether all remembered leaves of the switches whose surroundings were presumed are decided, and their tables are
     /// built.
     pub fn has_settled_earlier(&self) -> bool {
-        let all = sync::lock(&self.restoring);
+        let all = self.restoring();
         all.undecided.is_empty() && all.unsettled.is_empty()
     }
 
@@ -472,8 +476,29 @@ impl Store {
         (commit, wake)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, StoreState> {
-        sync::lock(&self.inner)
+    pub(super) fn lock(&self) -> Held<MutexGuard<'_, StoreState>> {
+        sync::lock_in_order(Rank::State, &self.inner)
+    }
+
+    /// Passes the turnstile: as long as this is held, no exclusive commit begins.
+    pub(super) fn pass(&self) -> Held<RwLockReadGuard<'_, ()>> {
+        sync::read(Rank::Turnstile, &self.turnstile)
+    }
+
+    pub(super) fn versions(&self) -> Held<MutexGuard<'_, Versions>> {
+        sync::lock_in_order(Rank::Versions, &self.versions)
+    }
+
+    pub(super) fn models_now(&self) -> Held<MutexGuard<'_, BTreeMap<Dpid, Model>>> {
+        sync::lock_in_order(Rank::Models, &self.models)
+    }
+
+    pub(super) fn labels(&self) -> Held<MutexGuard<'_, AllLabelIds>> {
+        sync::lock_in_order(Rank::Labels, &self.labels)
+    }
+
+    pub(super) fn restoring(&self) -> Held<MutexGuard<'_, Restoring>> {
+        sync::lock_in_order(Rank::Restoring, &self.restoring)
     }
 }
 

@@ -1,9 +1,13 @@
-//! Locks of the store, with a seam where tests choose which thread runs next.
+//! Locks of the store: in which order they are taken, with a seam where tests choose which thread runs next.
+//!
+//! A thread that holds one of the store's locks takes only locks that stand after it in [`Rank`]. So threads cannot wait
+//! for each other in a circle. Debug builds check it at each lock.
 //!
 //! A thread may be interrupted at any [`step`]. In a program a step does nothing. In tests under `shuttle`, whose
 //! threads are coroutines on one system thread, a step asks the scheduler. So locks are tried there, not waited for,
 //! and the code that is explored is the code that ships.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 #[cfg(test)]
@@ -33,19 +37,96 @@ pub fn step() {
     }
 }
 
+/// The locks of a store, in the order in which a thread may take them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// The versions of tables.
+    Versions,
+    /// What commits pass, and exclusive commits hold.
+    Turnstile,
+    /// The state.
+    State,
+    /// What the switches can do.
+    Models,
+    /// The label ids.
+    Labels,
+    /// The switches that are restored.
+    Restoring,
+}
+
+/// A lock that is held, and has its place in the order.
+pub struct Held<G> {
+    guard: G,
+    rank: Rank,
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    static HELD: std::cell::RefCell<Vec<Rank>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+impl<G> Held<G> {
+    /// Takes a lock that has this place.
+    fn new(rank: Rank, take: impl FnOnce() -> G) -> Held<G> {
+        #[cfg(debug_assertions)]
+        if !is_simulated() {
+            // Simulated threads share the thread-local values of one system thread.
+            HELD.with_borrow_mut(|held| {
+                let before = held.iter().max();
+                debug_assert!(
+                    before.is_none_or(|before| *before < rank),
+                    "{rank:?} is locked while {before:?} is held"
+                );
+                held.push(rank);
+            });
+        }
+        Held { guard: take(), rank }
+    }
+}
+
+impl<G> Drop for Held<G> {
+    fn drop(&mut self) {
+        #[cfg(debug_assertions)]
+        if !is_simulated() {
+            HELD.with_borrow_mut(|held| held.retain(|rank| *rank != self.rank));
+        }
+        #[cfg(not(debug_assertions))]
+        let _ = self.rank;
+    }
+}
+
+impl<G: Deref> Deref for Held<G> {
+    type Target = G::Target;
+
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut> DerefMut for Held<G> {
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+/// Locks a mutex of a store.
+pub fn lock_in_order<T>(rank: Rank, mutex: &Mutex<T>) -> Held<MutexGuard<'_, T>> {
+    Held::new(rank, || lock(mutex))
+}
+
 /// Locks the mutex, even if a thread panicked with it: what it guards is consistent at every statement that can panic.
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     acquire(|| mutex.try_lock(), || mutex.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Locks for reading, together with other readers.
-pub fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    acquire(|| lock.try_read(), || lock.read().unwrap_or_else(PoisonError::into_inner))
+pub fn read<T>(rank: Rank, lock: &RwLock<T>) -> Held<RwLockReadGuard<'_, T>> {
+    Held::new(rank, || acquire(|| lock.try_read(), || lock.read().unwrap_or_else(PoisonError::into_inner)))
 }
 
 /// Locks for writing, alone.
-pub fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    acquire(|| lock.try_write(), || lock.write().unwrap_or_else(PoisonError::into_inner))
+pub fn write<T>(rank: Rank, lock: &RwLock<T>) -> Held<RwLockWriteGuard<'_, T>> {
+    Held::new(rank, || acquire(|| lock.try_write(), || lock.write().unwrap_or_else(PoisonError::into_inner)))
 }
 
 fn acquire<G>(mut attempt: impl FnMut() -> Result<G, TryLockError<G>>, wait: impl FnOnce() -> G) -> G {
@@ -62,5 +143,26 @@ fn acquire<G>(mut attempt: impl FnMut() -> Result<G, TryLockError<G>>, wait: imp
             Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_taken_in_their_order_and_in_no_other() {
+        let (state, labels) = (Mutex::new(()), Mutex::new(()));
+        {
+            let _state = lock_in_order(Rank::State, &state);
+            let _labels = lock_in_order(Rank::Labels, &labels);
+        }
+        let wrong = std::panic::catch_unwind(|| {
+            let _labels = lock_in_order(Rank::Labels, &labels);
+            let _state = lock_in_order(Rank::State, &state);
+        });
+        assert_eq!(wrong.is_err(), cfg!(debug_assertions));
+        let again = lock_in_order(Rank::State, &state);
+        drop(again);
     }
 }

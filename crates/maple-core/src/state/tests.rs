@@ -4,8 +4,10 @@ use std::collections::BTreeSet;
 
 use maple_wire::{Dpid, PortNo, Version};
 
+use super::seen::MAX_DEPARTED;
 use super::{Cell, CellValue, Store, SwitchInfo, Value, Write};
-use crate::ids::{LeafId, ShardId};
+use crate::capabilities::Model;
+use crate::ids::{LeafId, ShardId, Time};
 use crate::network::{HostInfo, LinkName, Location, Mac, PortInfo, PortKind};
 
 const H: Mac = Mac([0, 0, 0, 0, 0, 1]);
@@ -218,4 +220,20 @@ fn whether_a_port_is_up_is_a_read_of_that_port_alone() {
     assert_eq!(withdrawn(&store, vec![port(at(1, 3), true, PortKind::New)]), [0; 0], "nothing leaves by it yet");
     assert_eq!(withdrawn(&store, vec![port(at(1, 3), true, PortKind::Edge)]), [1]);
     assert_eq!(withdrawn(&store, vec![Write::Port { at: at(1, 4), info: None }]), [2]);
+}
+
+#[test]
+fn what_is_remembered_of_switches_that_have_gone_is_bounded() {
+    let store = triangle();
+    let model = Model { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
+    let mut most = 0;
+    for dpid in 1..=3 * MAX_DEPARTED as u64 {
+        store.note_model_seen(Time(1), Dpid(dpid), model);
+        store.with_label_ids(Dpid(dpid), |ids| assert_eq!(ids.newest(), 0));
+        let mut switches = 0;
+        store.with_all_label_ids(|_, _| switches += 1);
+        most = most.max(switches).max(store.models().len());
+    }
+    assert_eq!(most, MAX_DEPARTED + 4, "three are connected, and one connects");
+    assert!((1..=3).all(|dpid| store.model(Dpid(dpid)) == Some(model)), "they are here");
 }

@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::names::{is_named, outside_of_slices};
-use super::{Commit, Mismatch, Name, Snapshot, Store, Value, Write, sync};
+use super::{Commit, Mismatch, Name, Snapshot, Store, Value, Write};
 
 /// The rows of a table.
 pub type RowMap = BTreeMap<Value, Value>;
@@ -72,10 +72,23 @@ pub enum VersionError {
         /// Why.
         error: String,
     },
+    /// The rows of the table have changed each time while new ones were made from them.
+    #[error(
+        "the rows of the table {table} changed while new ones were made from them, {MAX_ATTEMPTS} times in a row: stop what \
+         writes them, or try again"
+    )]
+    Busy {
+        /// The table, without a version.
+        table: Name,
+    },
     /// A row that was made is not of the type that the table was declared with.
     #[error("a row that was made from an earlier version of its table is of another type: {0}")]
     Type(#[from] Mismatch),
 }
+
+/// How often new rows are made of rows that change meanwhile. Others can't be made to wait, because the policy's own code
+/// makes the rows and may write too.
+const MAX_ATTEMPTS: u32 = Store::PATIENT;
 
 /// The versions that policies declare.
 #[derive(Clone, Debug, Default)]
@@ -144,7 +157,7 @@ impl Store {
     /// # Errors
     /// [`VersionError::Twice`].
     pub fn declare_version(&self, table: &str, version: u32, migrate: Option<Migrate>) -> Result<(), VersionError> {
-        let declared = &mut sync::lock(&self.versions).declared;
+        let declared = &mut self.versions().declared;
         let Version { number: before, migrate: known } =
             declared.entry(table.into()).or_insert(Version { number: version, migrate: None });
         if *before != version {
@@ -161,13 +174,13 @@ impl Store {
 
     /// Whether the declared versions of all tables are those that are in use.
     pub fn uses_declared_versions(&self) -> bool {
-        let (declared, state) = (&sync::lock(&self.versions).declared, self.snapshot());
+        let (declared, state) = (&self.versions().declared, self.snapshot());
         declared.iter().all(|(table, version)| in_use(&state, table) == version.number)
     }
 
     /// What is declared from now on is of another policy than the one that runs.
     pub fn begin_versions(&self) {
-        let versions = &mut *sync::lock(&self.versions);
+        let versions = &mut *self.versions();
         let declared = std::mem::take(&mut versions.declared);
         versions.aside.get_or_insert(declared);
         versions.made.clear();
@@ -197,7 +210,7 @@ impl Store {
             }
             writes
         })?;
-        let versions = &mut *sync::lock(&self.versions);
+        let versions = &mut *self.versions();
         versions.former = versions.aside.take().unwrap_or_default();
         versions.made.clear();
         Ok(commit)
@@ -209,8 +222,9 @@ impl Store {
         &self,
         more: impl Fn(&Snapshot, &BTreeMap<Name, Version>) -> Vec<Write>,
     ) -> Result<Commit, VersionError> {
-        loop {
-            let Versions { declared, made: last, .. } = sync::lock(&self.versions).clone();
+        let mut changed = Name::default();
+        for _ in 0..MAX_ATTEMPTS {
+            let Versions { declared, made: last, .. } = self.versions().clone();
             let (state, mut made) = (self.snapshot(), Made::default());
             for (table, version) in declared.iter().filter(|(table, version)| in_use(&state, table) != version.number) {
                 made.add(&state, table, version, &last)?;
@@ -219,21 +233,25 @@ impl Store {
             for write in made.writes {
                 writes.push(state.normalise(&write)?.unwrap_or(write));
             }
-            let mut is_newest = true;
+            let mut other = None;
             let commit = self.update(|newest| {
-                is_newest = made.from.iter().all(|table| rows(newest, table) == rows(&state, table));
-                if is_newest { writes } else { Vec::new() }
+                other = made.from.iter().find(|table| rows(newest, table) != rows(&state, table));
+                if other.is_none() { writes } else { Vec::new() }
             });
-            if is_newest {
-                sync::lock(&self.versions).made.extend(made.rows);
-                return Ok(commit);
+            match other {
+                None => {
+                    self.versions().made.extend(made.rows);
+                    return Ok(commit);
+                }
+                Some(table) => changed = version_of(table).0.into(),
             }
         }
+        Err(VersionError::Busy { table: changed })
     }
 
     /// The policy that was loaded is not to run. Its rows are gone.
     pub fn refuse_versions(&self) -> Commit {
-        let versions = &mut *sync::lock(&self.versions);
+        let versions = &mut *self.versions();
         let Some(aside) = versions.aside.take() else { return Commit::default() };
         let refused = std::mem::replace(&mut versions.declared, aside);
         versions.made.clear();
@@ -245,7 +263,7 @@ impl Store {
 
     /// The policy that ran before runs again, with the rows that it had.
     pub fn roll_back_versions(&self) -> Commit {
-        let versions = &mut *sync::lock(&self.versions);
+        let versions = &mut *self.versions();
         let former = std::mem::take(&mut versions.former);
         let left = std::mem::replace(&mut versions.declared, former);
         let back = &versions.declared;
@@ -328,6 +346,8 @@ impl Made {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     fn put(store: &Store, table: &str, key: &str, value: impl Into<Value>) {
@@ -380,6 +400,34 @@ mod tests {
         drop(store.adopt_versions(false).expect("there is a way"));
         assert_eq!(text(&store, "t#3")[2], "\"c\" \"3 since 2\"");
         assert_eq!(text(&store, "t#2"), [""; 0]);
+    }
+
+    #[test]
+    fn rows_that_change_while_new_ones_are_made_are_made_again_but_not_for_ever() {
+        for (changes, succeeds) in [(3, true), (u32::MAX, false)] {
+            let store = Store::new();
+            put(&store, "t", "a", 0);
+            store.begin_versions();
+            let (of_closure, runs) = (Arc::downgrade(&store), Arc::new(AtomicU32::new(0)));
+            let count = Arc::clone(&runs);
+            let migrate: Migrate = Arc::new(move |_, rows: RowMap| {
+                let run = count.fetch_add(1, Ordering::Relaxed);
+                if run < changes {
+                    put(&of_closure.upgrade().expect("it is there"), "t", "a", i64::from(run) + 1);
+                }
+                Ok(rows)
+            });
+            store.declare_version("t", 2, Some(migrate)).expect("of another policy");
+            let made = store.migrate();
+            if succeeds {
+                made.expect("it is at rest");
+                assert_eq!(text(&store, "t#2"), ["\"a\" 3"], "from the newest");
+                assert_eq!(runs.load(Ordering::Relaxed), 4);
+            } else {
+                assert_eq!(made.unwrap_err(), VersionError::Busy { table: "t".into() });
+                assert_eq!((text(&store, "t#2"), runs.load(Ordering::Relaxed)), (Vec::new(), MAX_ATTEMPTS));
+            }
+        }
     }
 
     #[test]
