@@ -246,7 +246,7 @@ def test_a_list_is_a_whole_policy_whose_packets_cause_no_miss(tmp_path: Path) ->
     done = run_maple("run", path, "--emulate", "ring:4", "--traffic", "3s", "--rate", "50", "--allow-drops")
     assert done.returncode == 0, done.stderr
     assert f"# campus/web (for now): {path}:6" in done.stdout
-    assert "delivered otherwise than f says         0" in done.stdout
+    assert "treated otherwise than f says           0" in done.stdout
     assert "misses (decided by f)                   0" in done.stdout
 
 

@@ -271,7 +271,7 @@ def test_a_policy_that_fails_on_every_packet_is_a_failure(tmp_path: Path, answer
     assert done.stderr == "maple: the policy failed on every packet\n"
     assert message in done.stdout
     assert f"{path}" in done.stdout
-    assert "delivered as f says" in done.stdout
+    assert "treated as f says" in done.stdout
 
 
 def test_places_that_are_left_out_are_said_once_with_the_line_and_nothing_fails(tmp_path: Path) -> None:

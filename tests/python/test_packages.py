@@ -55,7 +55,7 @@ def test_the_wheel_runs_a_policy_in_a_clean_environment_without_compiler_or_netw
     )
     assert done.returncode == 0, done.stdout + done.stderr
     counts = dict(re.findall(r"^ +(.+?) +(\d+)$", done.stdout, re.MULTILINE))
-    assert int(counts["delivered as f says"]) > 0 and counts["lost"] == "0", done.stdout
+    assert int(counts["treated as f says"]) > 0 and counts["lost"] == "0", done.stdout
     subprocess.run([*pip, "uninstall", "--yes", "maple-sdn"], env=environment, check=True, timeout=60)
     assert [path for path in clean.rglob("*") if "maple" in path.name] == []
 

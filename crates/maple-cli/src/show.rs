@@ -209,7 +209,7 @@ fn error(error: &Value) -> String {
 /// The versions of the controller and of this program, which an upgrade makes different ones.
 fn version(of: &Value) -> String {
     format!(
-        "controller: Maple {}, control protocol {}, state file {} and {}, plan {}\n\
+        "controller: Maple {}, control protocol {}, formats: state {}, leaves in the state file {}, plans {}\n\
          this program: Maple {}, control protocol {PROTOCOL}\n",
         plain(&of["maple"]),
         plain(&of["protocol"]),

@@ -37,7 +37,7 @@ fn a_lesson_runs_from_a_file_on_both_versions_and_every_packet_is_judged() {
         let (status, told) = script("lesson", lesson, &["--of", version]);
         assert_eq!(status, Some(0), "{told}");
         assert!(told.contains("pingall: 12 of 12 answered") && told.contains("h2 iperf h3: 1mbit of 1mbit"), "{told}");
-        assert!(!told.contains("delivered as f says                     0"), "{told}");
+        assert!(!told.contains("treated as f says                       0"), "{told}");
     }
 }
 

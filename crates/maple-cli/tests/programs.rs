@@ -46,8 +46,8 @@ fn obeys(name: &str) -> Output {
 fn obeys_with(name: &str, options: &[&str]) -> Output {
     let output = run(example(name), &[&RING, options].concat());
     assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
-    assert!(counted(&output, "delivered as f says") > 0);
-    assert_eq!(counted(&output, "delivered otherwise than f says"), 0);
+    assert!(counted(&output, "treated as f says") > 0);
+    assert_eq!(counted(&output, "treated otherwise than f says"), 0);
     assert!(!text(&output.stdout).contains("warning"), "{}", text(&output.stdout));
     output
 }

@@ -145,7 +145,8 @@ fn loaded(
         let arguments = (error.value(py), error.traceback(py), &*path);
         let told = py.import("maple._policy").and_then(|policy| policy.call_method1("explain", arguments));
         let told = told.map_or_else(|_| error.to_string(), |text| text.to_string());
-        anyhow::anyhow!("can't load {path}:\n{told}")
+        let space = if told.contains('\n') { "\n" } else { " " };
+        anyhow::anyhow!("can't load {path}:{space}{told}")
     })?;
     if loaded.is_instance_of::<PyType>() {
         let factory = Arc::new(PythonHandlers::new(&loaded, time_limit));

@@ -25,8 +25,8 @@ def module(name: str) -> Any:
     """A module of aerleon, which has no usable types."""
     try:
         return importlib.import_module(f"aerleon.lib.{name}")
-    except ImportError as error:
-        raise ImportError("from_aerleon needs the package aerleon: pip install 'maple-sdn[aerleon]'") from error
+    except ImportError:
+        raise ImportError("from_aerleon needs the package aerleon: pip install 'maple-sdn[importers]'") from None
 
 
 @dataclass

@@ -11,8 +11,8 @@ from maple.importers._document import InputError, Place
 
 try:
     import yaml
-except ImportError as error:  # pragma: no cover - depends on the installation
-    raise ImportError("the importers need PyYAML: pip install 'maple-sdn[importers]'") from error
+except ImportError:  # pragma: no cover - depends on the installation
+    raise ImportError("the importers need PyYAML: pip install 'maple-sdn[importers]'") from None
 
 
 class Keys(dict[Any, Any]):

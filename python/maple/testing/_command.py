@@ -22,7 +22,9 @@ def main(arguments: list[str | os.PathLike[str]]) -> int:
         return 2
     is_loaded = importlib.util.find_spec("maple.pytest_plugin") is not None and _is_registered()
     plugin = [] if is_loaded else ["-p", "maple.pytest_plugin"]
-    return int(pytest.main([*plugin, *chosen]))
+    # This process has the package already, and nothing of it is to be rewritten.
+    quiet = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    return int(pytest.main([*plugin, *quiet, *chosen]))
 
 
 def run_for(argument: str) -> list[str]:

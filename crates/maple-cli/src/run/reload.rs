@@ -375,7 +375,8 @@ impl Reloads<'_> {
     /// Runs the policy again that ran before the last reload, whatever it fails on.
     fn roll_back(&mut self, lines: &mut Lines) -> Result<ReloadAnswer, String> {
         let Some((name, former, identity)) = self.of.former.clone() else {
-            return Err("there is nothing to roll back: no policy ran before this one".into());
+            return Err("there is nothing to roll back: one step back is kept, and either it was taken, or no policy took the place of \
+                 another since the start".into());
         };
         let reloaded = self
             .handle

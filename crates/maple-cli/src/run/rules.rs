@@ -20,9 +20,12 @@ const MAX_HOPS: usize = 8;
 pub fn of_one_flow(controller: &Handle) -> Result<String, LateShard> {
     let mut text = String::from("rules");
     let mut first: Option<(Dpid, Version, TableRule)> = None;
-    for switch in controller.switches()? {
+    let names = controller.names();
+    let named = |dpid: Dpid| names.of_switch(dpid).map_or_else(|| format!("{:x}", dpid.0), str::to_owned);
+    for (number, switch) in controller.switches()?.into_iter().enumerate() {
         let rules = controller.rules(switch.dpid)?;
-        let _ = write!(text, "{} switch {:x}: {}", if first.is_none() { ":" } else { "," }, switch.dpid.0, rules.len());
+        let separator = if number == 0 { ":" } else { "," };
+        let _ = write!(text, "{separator} switch {}: {}", named(switch.dpid), rules.len());
         for rule in rules.into_iter().filter(forwards_decided) {
             let fields = |rule: &TableRule| rule.rule.matching.constraints().count();
             if first.as_ref().is_none_or(|(_, _, best)| fields(&rule) > fields(best)) {

@@ -42,9 +42,9 @@ pub fn of_network(handle: &Handle, network: &Stats, verdicts: Option<&Verdicts>)
     print_line("summary");
     line("packets sent by hosts", sent);
     if let Some(verdicts) = verdicts {
-        line("  delivered as f says", verdicts.right);
+        line("  treated as f says", verdicts.right);
         line("  lost", verdicts.lost.count);
-        line("  delivered otherwise than f says", verdicts.wrong.count);
+        line("  treated otherwise than f says", verdicts.wrong.count);
         if verdicts.excused > 0 {
             line("  lost by links, meters, failures", verdicts.excused);
         }

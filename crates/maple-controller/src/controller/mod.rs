@@ -142,11 +142,16 @@ impl ControllerOptions {
     }
 }
 
+/// What may be the cause if an address can't be listened on.
+fn another(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::AddrInUse { "; does another controller run there?" } else { "" }
+}
+
 /// Why a controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// An address can't be listened on.
-    #[error("can't listen on {address}: {error}")]
+    #[error("can't listen on {address}: {error}{}", another(error))]
     Listen {
         /// The address.
         address: SocketAddr,

@@ -155,8 +155,8 @@ impl Topology {
             return file::read(text);
         }
         let wrong = |why: String| TopologyError::Spec { text: text.to_string(), why };
-        let (shape, numbers) = text.split_once(':').ok_or_else(|| wrong("no shape of that name".into()))?;
-        let (settings, numbers): (Vec<&str>, Vec<&str>) = numbers.split(',').partition(|item| item.contains('='));
+        let (shape, items) = text.split_once(':').map_or((text, Vec::new()), |(a, b)| (a, b.split(',').collect()));
+        let (settings, numbers): (Vec<&str>, Vec<&str>) = items.into_iter().partition(|item| item.contains('='));
         let numbers = numbers
             .into_iter()
             .map(|n| n.trim().parse::<u32>().map_err(|_| wrong(format!("{n:?} is not a whole number"))))
@@ -190,10 +190,10 @@ impl Topology {
             ("tree", &[_, _]) => Err(wrong("DEPTH must be 1 to 8 and FANOUT 1 to 64")),
             ("fattree", &[k]) if k % 2 == 0 && (2..=32).contains(&k) => Ok(Topology::fattree(k)),
             ("fattree", &[_]) => Err(wrong("K must be even, 2 to 32")),
-            ("linear", _) => Err(wrong("one number or two expected")),
-            ("single" | "ring" | "fattree", _) => Err(wrong("one number expected")),
-            ("tree", _) => Err(wrong("two numbers expected")),
-            _ => Err(wrong("no shape of that name")),
+            ("linear", _) => Err(wrong("one number or two expected, as in linear:4 or linear:4,2")),
+            ("single" | "ring" | "fattree", _) => Err(format!("one number expected, as in {shape}:4")),
+            ("tree", _) => Err(wrong("two numbers expected, as in tree:2,3")),
+            _ => Err(wrong("no shape of that name; there are single, linear, ring, tree and fattree, as in ring:4")),
         }
     }
 

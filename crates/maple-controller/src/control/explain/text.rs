@@ -226,7 +226,11 @@ fn state_of_rules(answer: &Value, out: &mut String) {
         }
         (Some(false), None) => "the network does not do what the policy says".to_owned(),
         (None, None) if answer["lasts"] == Value::Bool(false) => {
-            "each such packet comes to the controller, because no rule can do what the policy does".to_owned()
+            let why = match items(&answer["steps"]).filter(|step| step["asked"] == "wrote").last() {
+                Some(step) => format!("the policy writes for it ({})", line(&step["line"])),
+                None => "no rule can do what the policy does".to_owned(),
+            };
+            format!("each such packet comes to the controller, because {why}")
         }
         (None, None) if answer["leaf"].is_null() => {
             "the network has no rule for it yet: the next such packet goes to the controller, which decides as above"
