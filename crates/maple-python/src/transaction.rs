@@ -45,7 +45,9 @@ pub fn write(py: Python<'_>, writes: Vec<Write>) -> Option<Vec<Write>> {
     TXN.with_borrow_mut(|txn| match txn {
         Some(txn) => {
             let line = source::here(py);
-            writes.into_iter().for_each(|write| txn.write_at(write, line.clone()));
+            for write in writes {
+                txn.write_at(write, line.clone());
+            }
             None
         }
         None => Some(writes),

@@ -38,6 +38,9 @@ pub struct LateShard {
     pub waited: Duration,
 }
 
+/// An access list, with the packets that each of its rules has decided, in the order of [`AccessList::rules`].
+type Hits = (Arc<AccessList>, Vec<u64>);
+
 impl Handle {
     /// The rules of a switch as the engine believes them to be. Empty for a switch that it does not have.
     ///
@@ -162,8 +165,8 @@ impl Handle {
     ///
     /// # Errors
     /// [`LateShard`].
-    pub fn access_hits(&self) -> Result<Vec<(Arc<AccessList>, Vec<u64>)>, LateShard> {
-        let mut all: Vec<(Arc<AccessList>, Vec<u64>)> = Vec::new();
+    pub fn access_hits(&self) -> Result<Vec<Hits>, LateShard> {
+        let mut all: Vec<Hits> = Vec::new();
         for shard in 0..self.shared.mailboxes.len() {
             for (list, packets) in self.inspect_shard(shard, Engine::access_hits)? {
                 match all.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &list)) {

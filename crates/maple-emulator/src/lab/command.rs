@@ -340,10 +340,10 @@ fn with_places<'a>(words: &[&'a str]) -> Vec<&'a str> {
 
 /// That a line is no command.
 fn unknown(first: &str, rest: &[&str]) -> String {
-    if let Some(near) = nearest(first, FIRST.into_iter()) {
+    if let Some(near) = nearest(first, FIRST) {
         return format!("there is no command {first}; did you mean {near}?");
     }
-    if let Some(near) = rest.first().and_then(|word| nearest(word, HOST.into_iter())) {
+    if let Some(near) = rest.first().and_then(|word| nearest(word, HOST)) {
         return format!("{first} can't {}; did you mean {first} {near}?", rest[0]);
     }
     format!("there is no command {first}; help says what there is")
