@@ -3,6 +3,10 @@
 //! Names and meanings are those of OpenFlow 1.3. If 1.0 has something that 1.3 lacks (its `SET_TP_DST` does not say
 //! whether TCP or UDP), the action has a variant of its own, so that reading and writing again gives the same bytes.
 
+mod action_set;
+
+pub use action_set::ActionSet;
+
 use crate::field::Field;
 use crate::port::PortNo;
 

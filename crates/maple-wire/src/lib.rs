@@ -34,7 +34,7 @@ pub use counted::counted;
 pub use dpid::{BadDpid, Dpid};
 pub use error::{Error, Result};
 pub use field::{Field, FieldSet};
-pub use flow::{Action, Constraint, Instruction, Match, MatchField};
+pub use flow::{Action, ActionSet, Constraint, Instruction, Match, MatchField};
 pub use msg::{Header, Message};
 pub use packet::Packet;
 pub use port::{Port, PortNo};

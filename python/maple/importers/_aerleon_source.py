@@ -26,7 +26,7 @@ def module(name: str) -> Any:
     try:
         return importlib.import_module(f"aerleon.lib.{name}")
     except ImportError:
-        raise ImportError("from_aerleon needs the package aerleon: pip install 'maple-sdn[importers]'") from None
+        raise ImportError("from_aerleon needs the package aerleon: pip install 'maple-sdn[aerleon]'") from None
 
 
 @dataclass

@@ -3,10 +3,10 @@
 //! A rule of others may do anything, such as send to a group, or forward like a plain switch. What cannot be followed
 //! is an outcome too ([`Outcome::Elsewhere`]), in the words of the rule.
 
-use maple_wire::packet::rewrite;
-use maple_wire::{Action, Constraint, Field, Instruction, Packet, PortNo, Version};
+use maple_wire::packet::rewrite::{self, Applied};
+use maple_wire::{Action, ActionSet, Constraint, Field, Instruction, Packet, PortNo, Version};
 
-use crate::forwarding::{VLAN_TYPE, is_to_controller};
+use crate::forwarding::is_to_controller;
 use crate::ids::LeafId;
 use crate::rule::Rule;
 
@@ -44,6 +44,8 @@ pub enum Outcome {
     Port(PortNo, Vec<u8>),
     /// It goes to the controller.
     Controller(Vec<u8>),
+    /// Its time to live ran out at an action of a rule, and the switch drops it.
+    Expired,
     /// A rule of others does something that is not followed: the action.
     Elsewhere(String),
 }
@@ -67,6 +69,9 @@ pub struct Passage {
 struct Passing<'a> {
     frame: Vec<u8>,
     in_port: PortNo,
+    metadata: u64,
+    /// The actions that are done after the last table (1.3 §5.10).
+    set: ActionSet,
     passage: &'a mut Passage,
 }
 
@@ -76,12 +81,18 @@ impl Passage {
         let version = tables.version();
         let mut passage =
             Passage { version, rules: Vec::new(), missed: None, meters: Vec::new(), outcomes: Vec::new() };
-        let mut passing = Passing { frame: frame.to_vec(), in_port, passage: &mut passage };
-        let (mut table, mut metadata) = (0, 0);
+        let (frame, set) = (frame.to_vec(), ActionSet::default());
+        let mut passing = Passing { frame, in_port, metadata: 0, set, passage: &mut passage };
+        let mut next = Some(0);
         for _ in 0..MOST_TABLES {
-            let Some(next) = passing.table(tables, table, &mut metadata) else { break };
-            table = next;
+            let Some(table) = next else { break };
+            match passing.table(tables, table) {
+                Some(to) => next = to,
+                None => return passage,
+            }
         }
+        let last = passing.set.in_order();
+        passing.act(&last);
         passage
     }
 
@@ -94,10 +105,11 @@ impl Passage {
 }
 
 impl Passing<'_> {
-    /// Passes one table. Returns the next one.
-    fn table(&mut self, tables: &dyn TableRules, table: u8, metadata: &mut u64) -> Option<u8> {
+    /// Passes one table. Returns the next one, if there is one; `None` if no table takes the packet any more, and
+    /// nothing of the action set is done.
+    fn table(&mut self, tables: &dyn TableRules, table: u8) -> Option<Option<u8>> {
         let packet = Packet::with_wire_len(&self.frame, self.in_port.0, self.frame.len());
-        let carried = *metadata;
+        let carried = self.metadata;
         let value = |field| match field {
             Field::Metadata => Some(u128::from(carried)),
             _ => packet.switch_value(field),
@@ -115,17 +127,30 @@ impl Passing<'_> {
         let mut next = None;
         for instruction in instructions.iter() {
             match instruction {
-                Instruction::ApplyActions(actions) => actions.iter().for_each(|action| self.act(action)),
+                Instruction::ApplyActions(actions) => {
+                    if !self.act(actions) {
+                        return None;
+                    }
+                }
+                Instruction::WriteActions(actions) => self.set.write(actions),
+                Instruction::ClearActions => self.set.clear(),
                 Instruction::GotoTable(to) => next = Some(*to).filter(|to| *to > table),
                 Instruction::Meter(meter) => self.passage.meters.push(*meter),
-                Instruction::WriteMetadata { metadata: bits, mask } => *metadata = *metadata & !mask | bits & mask,
+                Instruction::WriteMetadata { metadata: bits, mask } => {
+                    self.metadata = self.metadata & !mask | bits & mask
+                }
                 other => self.passage.outcomes.push(Outcome::Elsewhere(format!("{other:?}"))),
             }
         }
-        next
+        Some(next)
     }
 
-    fn act(&mut self, action: &Action) {
+    /// Does actions in their order. Returns whether the packet goes on after them.
+    fn act(&mut self, actions: &[Action]) -> bool {
+        actions.iter().all(|action| self.act_once(action))
+    }
+
+    fn act_once(&mut self, action: &Action) -> bool {
         match action {
             Action::Output { port: PortNo::CONTROLLER, .. } => {
                 self.passage.outcomes.push(Outcome::Controller(self.frame.clone()));
@@ -141,48 +166,74 @@ impl Passing<'_> {
                 self.passage.outcomes.push(Outcome::Port(*port, self.frame.clone()));
             }
             Action::SetQueue(_) => {}
-            other => {
-                if !rewrite(other, &mut self.frame) {
-                    self.passage.outcomes.push(Outcome::Elsewhere(format!("{other:?}")));
+            Action::SetField(Constraint { field: Field::Metadata, value, .. }) => self.metadata = *value as u64,
+            other => match rewrite::apply(other, &mut self.frame) {
+                Applied::Done => {}
+                Applied::Expired => {
+                    self.passage.outcomes.push(Outcome::Expired);
+                    return false;
                 }
-            }
+                Applied::NoRewrite => self.passage.outcomes.push(Outcome::Elsewhere(format!("{other:?}"))),
+            },
         }
+        true
     }
 }
 
-/// Does what an action does to a frame. `false` if it is none that rewrites.
-fn rewrite(action: &Action, frame: &mut Vec<u8>) -> bool {
-    let done = match action {
-        Action::SetField(set) => rewrite::set_field(frame, set),
-        Action::PushVlan(kind) => rewrite::push_vlan(frame, *kind),
-        Action::PopVlan => rewrite::pop_vlan(frame),
-        Action::PushMpls(kind) => rewrite::push_mpls(frame, *kind),
-        Action::PopMpls(kind) => rewrite::pop_mpls(frame, *kind),
-        Action::SetMplsTtl(ttl) => rewrite::set_mpls_ttl(frame, *ttl),
-        Action::DecMplsTtl => rewrite::dec_mpls_ttl(frame),
-        Action::SetNwTtl(ttl) => rewrite::set_ttl(frame, *ttl),
-        Action::DecNwTtl => rewrite::dec_ttl(frame),
-        Action::CopyTtlOut => rewrite::copy_ttl_out(frame),
-        Action::CopyTtlIn => rewrite::copy_ttl_in(frame),
-        Action::SetVlanVid(vid) => set_tag(frame, Field::VlanVid, 0x1000 | u128::from(*vid)),
-        Action::SetVlanPcp(pcp) => set_tag(frame, Field::VlanPcp, u128::from(*pcp)),
-        Action::SetTpSrc(port) => set_either(frame, Field::TcpSrc, Field::UdpSrc, *port),
-        Action::SetTpDst(port) => set_either(frame, Field::TcpDst, Field::UdpDst, *port),
-        _ => return false,
-    };
-    // An action that does not apply to the frame leaves it as it is.
-    let _ = done;
-    true
-}
+#[cfg(test)]
+mod tests {
+    use maple_wire::Match;
+    use maple_wire::packet::Frame;
 
-/// Sets a field of the VLAN tag; gives the frame a tag if it has none (1.0 §5.2.4).
-fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> Result<(), rewrite::RewriteError> {
-    let is_tagged = Packet::with_wire_len(frame, 0, frame.len()).switch_value(Field::VlanPcp).is_some();
-    let pushed = if is_tagged { Ok(()) } else { rewrite::push_vlan(frame, VLAN_TYPE) };
-    pushed.and_then(|()| rewrite::set_field(frame, &Constraint::exact(field, value)))
-}
+    use super::*;
 
-fn set_either(frame: &mut [u8], tcp: Field, udp: Field, port: u16) -> Result<(), rewrite::RewriteError> {
-    let has_tcp = Packet::with_wire_len(frame, 0, frame.len()).switch_value(tcp).is_some();
-    rewrite::set_field(frame, &Constraint::exact(if has_tcp { tcp } else { udp }, u128::from(port)))
+    /// Tables with one rule each, which takes everything.
+    struct Tables(Vec<Vec<Instruction>>);
+
+    impl TableRules for Tables {
+        fn version(&self) -> Version {
+            Version::Of13
+        }
+
+        fn find(&self, table: u8, _: &dyn Fn(Field) -> Option<u128>) -> Option<PassedRule> {
+            let instructions = self.0.get(usize::from(table))?.clone().into();
+            let rule = Rule { priority: 1, matching: Match::any(), instructions, cookie: 0 };
+            Some(PassedRule { table, rule, why: String::new(), leaf: None, is_foreign: true })
+        }
+    }
+
+    fn frame(ttl: u8) -> Vec<u8> {
+        let ethernet = Frame::ethernet([2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]);
+        ethernet.ipv4([10, 0, 0, 1], [10, 0, 0, 2]).ttl(ttl).udp(1, 53).payload(b"")
+    }
+
+    fn outcomes(tables: Vec<Vec<Instruction>>, frame: &[u8]) -> Vec<Outcome> {
+        Passage::through(&Tables(tables), PortNo(1), frame).outcomes
+    }
+
+    #[test]
+    fn a_packet_whose_time_to_live_runs_out_goes_no_further() {
+        let rule = vec![
+            Instruction::ApplyActions(vec![Action::output(PortNo(2)), Action::DecNwTtl, Action::output(PortNo(3))]),
+            Instruction::WriteActions(vec![Action::output(PortNo(4))]),
+        ];
+        let first = Outcome::Port(PortNo(2), frame(1));
+        assert_eq!(outcomes(vec![rule.clone()], &frame(1)), [first, Outcome::Expired]);
+        assert_eq!(
+            outcomes(vec![rule], &frame(2)),
+            [(2, 2), (3, 1), (4, 1)].map(|(port, ttl)| Outcome::Port(PortNo(port), frame(ttl)))
+        );
+    }
+
+    #[test]
+    fn written_actions_are_done_after_the_last_table_in_their_order() {
+        let write = |actions| Instruction::WriteActions(actions);
+        let first = vec![write(vec![Action::output(PortNo(2)), Action::DecNwTtl]), Instruction::GotoTable(1)];
+        let second = |also: Vec<Instruction>| vec![first.clone(), also];
+        let replaced = vec![write(vec![Action::output(PortNo(3))])];
+        assert_eq!(outcomes(second(replaced), &frame(2)), [Outcome::Port(PortNo(3), frame(1))]);
+        let cleared = vec![Instruction::ClearActions, write(vec![Action::SetNwTtl(9), Action::output(PortNo(3))])];
+        assert_eq!(outcomes(second(cleared), &frame(2)), [Outcome::Port(PortNo(3), frame(9))]);
+        assert_eq!(outcomes(vec![first], &frame(2)), [], "no rule takes it in the second table");
+    }
 }

@@ -97,7 +97,7 @@ mod succession;
 mod unreachable;
 
 pub use random::Random;
-pub use switch::{Out, SimSwitch, apply};
+pub use switch::{Out, SimSwitch};
 
 /// A frame that came out of the network.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]

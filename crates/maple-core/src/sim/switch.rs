@@ -10,7 +10,7 @@ use maple_wire::msg::stats::{AggregateStats, FlowStats, MeterConfig, PortStats, 
 use maple_wire::msg::{
     Band, ErrorMsg, FlowMod, FlowModCommand, MeterMod, NO_BUFFER, PacketIn, PacketInReason, PacketOut,
 };
-use maple_wire::packet::rewrite;
+use maple_wire::packet::rewrite::{self, Applied};
 use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField, Packet, PortNo, Version};
 
 use super::bundles::Bundle;
@@ -364,7 +364,11 @@ impl SimSwitch {
                     out.push(Out::Port(port, frame.clone()));
                 }
                 Action::SetQueue(_) => {}
-                rewrite => apply(rewrite, frame),
+                action => match rewrite::apply(action, frame) {
+                    Applied::Done => {}
+                    Applied::Expired => return,
+                    Applied::NoRewrite => panic!("the engine uses no {action:?}"),
+                },
             }
         }
     }
@@ -387,34 +391,6 @@ impl SimSwitch {
             data: frame[..captured].to_vec(),
         }))
     }
-}
-
-/// Rewrites a frame as an action says. Headers that the frame lacks are not added.
-pub fn apply(action: &Action, frame: &mut Vec<u8>) {
-    let done = match action {
-        Action::SetField(set) => rewrite::set_field(frame, set),
-        Action::PushVlan(kind) => rewrite::push_vlan(frame, *kind),
-        Action::PopVlan => rewrite::pop_vlan(frame),
-        Action::SetVlanVid(vid) => set_tag(frame, Field::VlanVid, 0x1000 | u128::from(*vid)),
-        Action::SetVlanPcp(pcp) => set_tag(frame, Field::VlanPcp, u128::from(*pcp)),
-        Action::SetTpSrc(port) => set_either(frame, Field::TcpSrc, Field::UdpSrc, *port),
-        Action::SetTpDst(port) => set_either(frame, Field::TcpDst, Field::UdpDst, *port),
-        other => panic!("the engine uses no {other:?}"),
-    };
-    // A switch leaves a packet unchanged if an action does not apply to it.
-    let _ = done;
-}
-
-/// Sets a field of the VLAN tag; gives the frame a tag if it has none (1.0, §5.2.4).
-fn set_tag(frame: &mut Vec<u8>, field: Field, value: u128) -> Result<(), rewrite::RewriteError> {
-    let is_tagged = Packet::new(frame, 0).switch_value(Field::VlanPcp).is_some();
-    let pushed = if is_tagged { Ok(()) } else { rewrite::push_vlan(frame, 0x8100) };
-    pushed.and_then(|()| rewrite::set_field(frame, &Constraint::exact(field, value)))
-}
-
-fn set_either(frame: &mut [u8], tcp: Field, udp: Field, port: u16) -> Result<(), rewrite::RewriteError> {
-    let has_tcp = Packet::new(frame, 0).switch_value(tcp).is_some();
-    rewrite::set_field(frame, &Constraint::exact(if has_tcp { tcp } else { udp }, u128::from(port)))
 }
 
 /// Whether a 1.0 match fixes everything that it can: then its rule has the highest priority (§3.4).

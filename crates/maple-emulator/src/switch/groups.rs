@@ -137,7 +137,7 @@ impl Switch {
             let Some(group) = self.groups.get_mut(&number) else { return };
             group.bucket_counters[at].0 += 1;
             group.bucket_counters[at].1 += bytes;
-            let mut set = super::action_set::ActionSet::default();
+            let mut set = maple_wire::ActionSet::default();
             set.write(&group.buckets[at].actions);
             self.apply(now, &mut inside.clone(), &set.in_order(), out);
         }

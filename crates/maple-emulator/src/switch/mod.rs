@@ -15,7 +15,6 @@ use crate::time::{SECOND, Time};
 pub mod refusal;
 pub mod table;
 
-mod action_set;
 mod bundles;
 mod check;
 mod connection;
@@ -26,7 +25,6 @@ mod normal;
 mod pipeline;
 mod ports;
 mod queues;
-mod rewrite;
 mod stats;
 
 pub use groups::{Group, GroupKind};

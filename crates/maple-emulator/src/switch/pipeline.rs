@@ -1,10 +1,9 @@
 //! The path of one packet through the tables and out of the ports (1.0 §3.3–3.4, 1.3 §5.1, §5.6–5.12).
 
 use maple_wire::msg::{NO_BUFFER, PacketIn, PacketInReason, Version};
-use maple_wire::{Action, Constraint, Field, Instruction, Match, Message, Packet, PortNo};
+use maple_wire::packet::rewrite::{self, Applied};
+use maple_wire::{Action, ActionSet, Constraint, Field, Instruction, Match, Message, Packet, PortNo};
 
-use crate::switch::action_set::ActionSet;
-use crate::switch::rewrite;
 use crate::switch::{Lost, Outgoing, Step, Switch};
 use crate::time::Time;
 
@@ -206,13 +205,13 @@ impl Switch {
                 Action::Group(group) => self.group(now, flight, *group, out),
                 Action::SetField(Constraint { field: Field::Metadata, value, .. }) => flight.metadata = *value as u64,
                 Action::SetField(Constraint { field: Field::TunnelId, value, .. }) => flight.tunnel = *value as u64,
-                rewrite => match rewrite::apply(rewrite, &mut flight.frame) {
-                    rewrite::Outcome::Done => {}
-                    rewrite::Outcome::Expired => {
+                // The checks let no other action that changes nothing into a table.
+                action => {
+                    if rewrite::apply(action, &mut flight.frame) == Applied::Expired {
                         self.expired(flight, out);
                         return false;
                     }
-                },
+                }
             }
         }
         true

@@ -428,7 +428,8 @@ mod tests {
     fn a_text_that_is_no_topology_is_refused_with_a_reason() {
         for (text, why) in [
             ("star:3", "no shape"),
-            ("ring", "no shape"),
+            ("ring", "as in ring:4"),
+            ("star", "no shape"),
             ("ring:2", "3 to 10000"),
             ("ring:x", "\"x\" is not a whole number"),
             ("tree:2", "two numbers"),

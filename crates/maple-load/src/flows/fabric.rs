@@ -6,8 +6,8 @@
 use std::rc::Rc;
 
 use maple_wire::msg::{FlowMod, FlowModCommand, GroupMod, PacketInReason};
-use maple_wire::packet::rewrite;
-use maple_wire::{Action, Constraint, Field, Instruction, Packet, PortNo, Version};
+use maple_wire::packet::rewrite::{self, Applied};
+use maple_wire::{Action, ActionSet, Field, Instruction, Packet, PortNo, Version};
 use rustc_hash::FxHashMap;
 
 use super::table::{Fields, Rule, Table};
@@ -212,7 +212,7 @@ impl Fabric {
     /// One switch.
     fn pass(&mut self, mut flight: Flight, seen: &mut Vec<Seen>) {
         let before = seen.len() + self.arriving.len();
-        let mut set: Vec<Action> = Vec::new();
+        let mut set = ActionSet::default();
         let mut next = Some(0);
         while let Some(table) = next {
             let Some(instructions) = self.look_up(table, &mut flight) else {
@@ -224,7 +224,7 @@ impl Fabric {
                 match instruction {
                     Instruction::ApplyActions(actions) => self.apply(&mut flight, actions, 0, seen),
                     Instruction::ClearActions => set.clear(),
-                    Instruction::WriteActions(actions) => write(&mut set, actions),
+                    Instruction::WriteActions(actions) => set.write(actions),
                     Instruction::WriteMetadata { metadata, mask } => {
                         flight.metadata = flight.metadata & !mask | metadata & mask;
                     }
@@ -233,7 +233,7 @@ impl Fabric {
                 }
             }
         }
-        self.apply(&mut flight, &set, 0, seen);
+        self.apply(&mut flight, &set.in_order(), 0, seen);
         if seen.len() + self.arriving.len() == before {
             seen.push(Seen::Lost);
         }
@@ -275,7 +275,11 @@ impl Fabric {
             match action {
                 Action::Output { port, .. } | Action::Enqueue { port, .. } => self.output(flight, *port, seen),
                 Action::Group(group) => self.group(flight, *group, depth, seen),
-                other => change(other, &mut flight.frame),
+                other => {
+                    if rewrite::apply(other, &mut flight.frame) == Applied::Expired {
+                        return seen.push(Seen::Lost);
+                    }
+                }
             }
         }
     }
@@ -328,59 +332,4 @@ impl Fabric {
         let rules = self.nodes[switch].tables.iter().flat_map(Table::rules);
         rules.filter(|rule| Instruction::lead_to(&rule.instructions, PortNo::CONTROLLER, u32::MAX)).count()
     }
-}
-
-/// Writes actions into an action set: one of each kind, outputs last. Each set-field is a kind of its own.
-fn write(set: &mut Vec<Action>, actions: &[Action]) {
-    let rank = |action: &Action| match action {
-        Action::PopVlan | Action::PopMpls(_) => 0,
-        Action::PushVlan(_) | Action::PushMpls(_) => 1,
-        Action::Group(_) => 3,
-        Action::Output { .. } => 4,
-        _ => 2,
-    };
-    for action in actions {
-        let field = |action: &Action| if let Action::SetField(c) = action { Some(c.field) } else { None };
-        let is_same =
-            |old: &Action| std::mem::discriminant(old) == std::mem::discriminant(action) && field(old) == field(action);
-        set.retain(|old| !is_same(old));
-        set.push(action.clone());
-    }
-    set.sort_by_key(rank);
-    if set.iter().any(|action| matches!(action, Action::Group(_))) {
-        set.retain(|action| !matches!(action, Action::Output { .. }));
-    }
-}
-
-/// Does an action that changes the frame. A switch leaves a frame alone that lacks the header.
-fn change(action: &Action, frame: &mut Vec<u8>) {
-    let tag = |frame: &mut Vec<u8>, field, value: u128| {
-        if Packet::new(frame, 0).get(Field::VlanVid) == Some(0) {
-            rewrite::push_vlan(frame, 0x8100)?;
-        }
-        rewrite::set_field(frame, &Constraint::exact(field, value))
-    };
-    let transport = |frame: &mut Vec<u8>, fields: [Field; 2], port: u16| {
-        let field = fields.into_iter().find(|field| Packet::new(frame, 0).get(*field).is_some());
-        field.map_or(Ok(()), |field| rewrite::set_field(frame, &Constraint::exact(field, port.into())))
-    };
-    // An action fails if the header is absent or the TTL has expired. Neither matters to the path here.
-    let _ = match action {
-        Action::SetField(constraint) => rewrite::set_field(frame, constraint),
-        Action::PushVlan(eth_type) => rewrite::push_vlan(frame, *eth_type),
-        Action::PopVlan => rewrite::pop_vlan(frame),
-        Action::PushMpls(eth_type) => rewrite::push_mpls(frame, *eth_type),
-        Action::PopMpls(eth_type) => rewrite::pop_mpls(frame, *eth_type),
-        Action::SetVlanVid(vid) => tag(frame, Field::VlanVid, 0x1000 | u128::from(*vid)),
-        Action::SetVlanPcp(pcp) => tag(frame, Field::VlanPcp, u128::from(*pcp)),
-        Action::SetTpSrc(port) => transport(frame, [Field::TcpSrc, Field::UdpSrc], *port),
-        Action::SetTpDst(port) => transport(frame, [Field::TcpDst, Field::UdpDst], *port),
-        Action::SetNwTtl(ttl) => rewrite::set_ttl(frame, *ttl),
-        Action::DecNwTtl => rewrite::dec_ttl(frame),
-        Action::SetMplsTtl(ttl) => rewrite::set_mpls_ttl(frame, *ttl),
-        Action::DecMplsTtl => rewrite::dec_mpls_ttl(frame),
-        Action::CopyTtlOut => rewrite::copy_ttl_out(frame),
-        Action::CopyTtlIn => rewrite::copy_ttl_in(frame),
-        _ => Ok(()),
-    };
 }

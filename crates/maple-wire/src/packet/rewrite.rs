@@ -6,6 +6,10 @@
 //!
 //! Every function either changes the frame or returns an error and leaves it as it was.
 
+mod apply;
+
+pub use apply::{Applied, apply};
+
 use super::bytes::{u8_at, u16_at, u32_at};
 use super::ethernet::{self, HEADER_LEN, TAG_LEN, TYPE_OFFSET, is_tag};
 use super::mpls::{self, ENTRY_LEN, Entry};

@@ -167,6 +167,7 @@ fn outcome(outcome: &Outcome) -> Value {
         Outcome::Port(port, _) if port.is_physical() => json!({ "port": port.0 }),
         Outcome::Port(port, _) => json!({ "port": port.to_string() }),
         Outcome::Controller(_) => json!({ "controller": true }),
+        Outcome::Expired => json!({ "expired": true }),
         Outcome::Elsewhere(action) => json!({ "elsewhere": action }),
     }
 }

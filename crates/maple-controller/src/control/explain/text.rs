@@ -195,6 +195,9 @@ fn network(answer: &Value, out: &mut String) {
             );
         }
         for outcome in items(&hop["outcomes"]) {
+            if outcome.get("expired").is_some() {
+                let _ = writeln!(out, "  switch {switch} drops it: its time to live has run out");
+            }
             if let Some(action) = outcome.get("elsewhere") {
                 let _ = writeln!(out, "  switch {switch} does what is not followed here: {}", plain(action));
             }

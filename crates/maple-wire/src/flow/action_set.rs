@@ -1,8 +1,17 @@
 //! The action set: what write-actions collect, done at the pipeline's end in a fixed order (1.3 §5.10).
 
-use maple_wire::Action;
+use super::Action;
 
-/// At most one action of each kind, and one set-field a field.
+/// An action set: at most one action of each kind, and one set-field for each field.
+///
+/// ```
+/// use maple_wire::{Action, ActionSet, PortNo};
+///
+/// let mut set = ActionSet::default();
+/// set.write(&[Action::output(PortNo(1)), Action::PopVlan]);
+/// set.write(&[Action::output(PortNo(2))]);
+/// assert_eq!(set.in_order(), [Action::PopVlan, Action::output(PortNo(2))]);
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ActionSet {
     actions: Vec<Action>,
@@ -22,7 +31,7 @@ impl ActionSet {
         }
     }
 
-    /// The actions in the order of §5.10. An output beside a group is left out: the group decides.
+    /// The actions in the order of 1.3 §5.10. An output beside a group is left out: the group decides.
     pub fn in_order(&self) -> Vec<Action> {
         let has_group = self.actions.iter().any(|a| matches!(a, Action::Group(_)));
         let mut actions: Vec<Action> =
@@ -60,7 +69,9 @@ fn same_kind(a: &Action, b: &Action) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maple_wire::{Constraint, Field, PortNo};
+    use crate::field::Field;
+    use crate::flow::Constraint;
+    use crate::port::PortNo;
 
     #[test]
     fn later_actions_of_a_kind_replace_earlier_ones_and_order_is_fixed() {
