@@ -82,12 +82,12 @@ test-python: build $(TOOLS)
 # Tests take the program as it is linked fastest; `make build` puts the one that runs fastest in its place.
 test-python test-system: PROFILE = quick
 
-# The examples in Rust are those that `cargo test` builds.
+# Four files at once, each with an Open vSwitch of its own. The examples in Rust are those that `cargo test` builds.
 test-system: build
 	@if [ "$$(id -u)" = 0 ]; then \
 	    $(MAKE) --no-print-directory system-packages && \
 	    cargo test --workspace --exclude maple-python --no-run --quiet && \
-	    MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) -m pytest tests/system; \
+	    MAPLE=$(BIN)/maple $(SYSTEM_PYTHON) tests/system/parallel.py; \
 	elif [ "$$CI" = true ]; then \
 	    echo 'make: the tests on Open vSwitch and Mininet need root, and may not be skipped in CI' >&2; exit 1; \
 	else \

@@ -15,8 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 MAPLE = os.environ.get("MAPLE", str(ROOT / ".venv/bin/maple"))
 
-# Mininet names bridges s1, s2, ... so only one run of these tests can have the machine.
-LOCK = Path("/tmp/maple-system-tests.lock")
+# Mininet names bridges s1, s2, ... so only one run of these tests can have an Open vSwitch. In namespaces of its own
+# (tests/in-namespaces) a run has its own /run.
+LOCK = Path("/run/maple-system-tests.lock")
 
 
 def sh(*command, check=True):
