@@ -82,7 +82,10 @@ class Counts:
 
     @cached_property
     def ports(self) -> list[PortCount]:
-        """All ports of switches that are up, by switch and number. ``TimeoutError``: the controller is too busy to say."""
+        """All ports of switches that are up, by switch and number.
+
+        :raises TimeoutError: the controller is too busy to say it.
+        """
         told = _maple.port_counts()
         received = {at: (when, counters[1]) for at, when, counters in told if counters[1] is not None}
         sent = {at: (when, counters[5]) for at, when, counters in told if counters[5] is not None}
@@ -91,7 +94,10 @@ class Counts:
 
     @cached_property
     def traffic(self) -> list[TrafficCount]:
-        """What hosts send to each other, the most bytes first. ``TimeoutError`` as for ``ports``."""
+        """What hosts send to each other, the most bytes first.
+
+        :raises TimeoutError: the controller is too busy to say it.
+        """
         told = _maple.traffic_counts()
         rates = self._memory.traffic.since({pair: (when, size) for pair, when, _, size in told})
         counts = [TrafficCount(*pair, packets, size, rates[pair]) for pair, _, packets, size in told]

@@ -45,6 +45,11 @@ def figures(output):
     return found[1].splitlines() if found else []
 
 
+def result(output):
+    """The line that says how many tests passed."""
+    return (re.findall(r"^.*\d (?:passed|failed|error).*$", output, re.MULTILINE) or ["no result"])[-1].strip("= ")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--workers", type=int, default=4, help="files at once [default: 4]")
@@ -61,15 +66,15 @@ def main():
             file, (output, status, seconds) = runs[future], future.result()
             durations[file.stem] = round(seconds)
             measured += figures(output)
-            last = output.rstrip().rpartition("\n")[2]
-            print(f"{file.stem}: {last}", flush=True)
+            print(f"{file.stem}: {result(output)}", flush=True)
             if status != 0:
                 failed.append(file.name)
                 print(output, flush=True)
     DURATIONS.parent.mkdir(exist_ok=True)
     DURATIONS.write_text(json.dumps(durations, indent=1))
     print("\n".join(measured))
-    print(f"{len(files)} files in {time.monotonic() - began:.0f} s" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    which = f"; failed: {', '.join(failed)}" if failed else ""
+    print(f"{len(files)} files in {time.monotonic() - began:.0f} s{which}")
     return 1 if failed else 0
 
 
