@@ -1,10 +1,10 @@
 //! Access lists: the first entry that a packet fits decides.
 //!
-//! A list is one question ([`CondList`]), however long it is. Its entries belong to rules, which people wrote: one rule
-//! may have many entries. What a rule does is a [`AccessAction`], a source line, and what allowed packets carry: a
-//! queue, copies.
+//! A policy asks a list as one question ([`CondList`]), however long the list is. Its entries belong to rules, which
+//! people wrote; one rule may have many entries. A rule has an [`AccessAction`], a source line, and a treatment for
+//! allowed packets: a queue, copies.
 //!
-//! The crate `maple-acl` reads lists from files and makes these of them.
+//! The crate `maple-acl` reads lists from files and builds these lists from them.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,37 +18,37 @@ use crate::run::PacketHandle;
 use crate::sample::SamplePacket;
 use crate::trace::{Cond, CondList, ListAnswer, Source};
 
-/// What a rule of a list says.
+/// The action of a rule of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessAction {
-    /// The packet may pass: what decides about allowed packets decides where it goes.
+    /// The packet may pass: the policy for allowed packets decides where it goes.
     Allow,
-    /// The packet is dropped.
+    /// The list drops the packet.
     Deny,
-    /// This list does not decide.
+    /// The list does not decide.
     Pass,
 }
 
 /// A rule of a list.
 #[derive(Clone, Debug)]
 pub struct AccessRule {
-    /// What it says.
+    /// The action.
     pub action: AccessAction,
-    /// Its line.
+    /// The line of the rule, if it is known.
     pub source: Option<Source>,
-    /// A route that passes, with what packets of this rule carry: a queue, copies.
+    /// A route that passes, with the treatment of this rule's packets: a queue, copies.
     pub carries: Option<Route>,
-    /// Whether each packet is reported, as [`crate::Report::AccessLogged`], at a bounded rate. Such packets always come
-    /// to the controller.
+    /// Whether each packet is reported, as [`crate::Report::AccessLogged`], at a bounded rate. Packets of a rule that
+    /// logs always come to the controller.
     pub log: bool,
 }
 
-/// An entry of a list: packets, and the rule that decides about them unless an earlier entry does.
+/// An entry of a list: a condition on packets, and the rule that decides about them unless an earlier entry fits.
 #[derive(Clone, Debug)]
 pub struct AccessEntry {
-    /// The packets.
+    /// The condition that the packets fit.
     pub cond: Cond,
-    /// The switch where they enter; `None` for any.
+    /// The switch where the packets enter; `None` for any.
     pub switch: Option<Dpid>,
     /// The index of the rule.
     pub rule: u32,
@@ -57,8 +57,8 @@ pub struct AccessEntry {
 /// An access list, ready to be asked.
 #[derive(Debug)]
 pub struct AccessList {
-    /// All entries. What is asked at a switch that some of them name is made when it is asked for the first time, as is
-    /// what is asked elsewhere.
+    /// All entries. `at` (for a switch that some entries name) and `elsewhere` (for all others) are built from them at
+    /// the first question.
     entries: Vec<StatedEntry>,
     at: BTreeMap<Dpid, OnceLock<Entries>>,
     elsewhere: OnceLock<Entries>,
@@ -68,37 +68,39 @@ pub struct AccessList {
     written: Option<Arc<dyn WrittenList>>,
 }
 
-/// A list as people wrote it.
+/// A list in the form in which people wrote it.
 pub trait WrittenList: Any + fmt::Debug + Send + Sync {
-    /// Its file.
+    /// Returns the name of the file.
     fn file(&self) -> &str;
 
-    /// A rule as people know it, by its index among [`AccessList::rules`]: `rule no-ssh (acl.yaml:12)`.
+    /// Describes a rule, given by its index among [`AccessList::rules`], as people know it: `rule no-ssh
+    /// (acl.yaml:12)`.
     fn describe(&self, rule: usize) -> String;
 
-    /// What another list in its place would treat differently; `None` if that is of another kind.
+    /// Returns what `other`, in place of this list, would treat differently; `None` if `other` is a list of another
+    /// kind.
     fn compare(&self, other: &dyn WrittenList) -> Option<ListComparison>;
 }
 
-/// What two lists treat differently.
+/// The packets that two lists treat differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListComparison {
     /// The differences, each pair of rules once, in the order of the first list.
     pub differences: Vec<ListDifference>,
-    /// Whether these are all.
+    /// Whether `differences` has all of them.
     pub complete: bool,
 }
 
 /// Packets that two lists treat differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListDifference {
-    /// Such packets, as people write them.
+    /// Example packets, as people write them.
     pub packets: String,
-    /// How many such sets of packets there are.
+    /// The number of such sets of packets.
     pub sets: usize,
-    /// What the first list says, and the rule that says so.
+    /// The action of the first list, and the rule that has it.
     pub before: (AccessAction, String),
-    /// What the second list says, and the rule that says so.
+    /// The action of the second list, and the rule that has it.
     pub after: (AccessAction, String),
 }
 
@@ -110,7 +112,7 @@ struct StatedEntry {
     rule: u32,
 }
 
-/// Conditions, and for each the rule that it belongs to.
+/// Conditions, and for each the index of the rule that it belongs to.
 #[derive(Debug, Default)]
 struct Entries {
     conds: Arc<CondList>,
@@ -118,11 +120,11 @@ struct Entries {
 }
 
 impl AccessList {
-    /// A list of entries in the order in which they are asked. `default` holds for packets that fit none. `samples` are
-    /// packets, at best one for each entry and one for the default ([`crate::Policy::samples`]).
+    /// Creates a list from entries in the order in which they are asked. The rule `default` is for packets that fit no
+    /// entry. `samples` are packets, at best one for each entry and one for the default ([`crate::Policy::samples`]).
     ///
     /// # Panics
-    /// If an entry names a rule that is not there.
+    /// If the rule index of an entry is out of range.
     pub fn new(
         entries: impl IntoIterator<Item = AccessEntry>,
         rules: Vec<AccessRule>,
@@ -146,18 +148,18 @@ impl AccessList {
         }
     }
 
-    /// The same list, which people wrote so.
+    /// Attaches the form in which people wrote the list.
     #[must_use]
     pub fn written_as(self, written: Arc<dyn WrittenList>) -> AccessList {
         AccessList { written: Some(written), ..self }
     }
 
-    /// The list as people wrote it, if it comes from a file.
+    /// Returns the list as people wrote it, if it comes from a file.
     pub fn written(&self) -> Option<&dyn WrittenList> {
         self.written.as_deref()
     }
 
-    /// The rule that decides about a packet, which may be the default.
+    /// Returns the rule that decides about a packet; the default if no entry fits.
     pub fn ask(&self, pkt: &PacketHandle) -> &AccessRule {
         let there = if self.at.is_empty() { None } else { self.at.get_key_value(&pkt.switch()) };
         let entries = match there {
@@ -169,24 +171,25 @@ impl AccessList {
         rule(place.unwrap_or(entries.rule_of.len()))
     }
 
-    /// The index of the rule that the condition at a place belongs to; that of the default for no place.
+    /// Returns the index of the rule that owns the condition at a place. A place after the last one gives the default's
+    /// index.
     fn rule_at(&self, entries: &Entries, place: usize) -> usize {
         entries.rule_of.get(place).map_or(self.rules.len() - 1, |rule| *rule as usize)
     }
 
-    /// The index of the rule that a run was told of, if this list was asked.
+    /// Returns the index of the rule that decided, if `answer` is an answer of this list.
     pub(crate) fn rule_of(&self, answer: &ListAnswer) -> Option<usize> {
         let asked = self.at.values().chain([&self.elsewhere]).filter_map(OnceLock::get);
         let entries = asked.into_iter().find(|entries| Arc::ptr_eq(&entries.conds, &answer.list))?;
         Some(self.rule_at(entries, answer.first))
     }
 
-    /// The rules in order; the default comes last.
+    /// Returns the rules in order; the default comes last.
     pub fn rules(&self) -> &[AccessRule] {
         &self.rules
     }
 
-    /// What is asked at a switch that entries name, or at all others.
+    /// Builds the entries that hold at a switch; with `None`, those that name no switch.
     fn entries_at(&self, dpid: Option<Dpid>) -> Entries {
         let is_there = |entry: &&StatedEntry| entry.switch.is_none() || entry.switch == dpid;
         let there = || self.entries.iter().filter(is_there);
@@ -194,7 +197,7 @@ impl AccessList {
         Entries { conds: Arc::new(conds), rule_of: there().map(|entry| entry.rule).collect() }
     }
 
-    /// Packets that the list decides.
+    /// Returns packets that the list decides.
     pub fn samples(&self) -> &[SamplePacket] {
         &self.samples
     }

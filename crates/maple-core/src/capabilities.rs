@@ -1,43 +1,44 @@
-//! What a switch can match and do, as far as the compiler and the tables need to know.
+//! The abilities of a switch to match and to act, as far as the compiler and the tables need to know them.
 //!
 //! The compiler never states what a switch can't match, and leaves such packets to the controller. So a set that is too
-//! small costs speed. A set that is too large costs an error message from the switch and no rule.
+//! small costs speed. If a set is too large, the switch answers with an error message and lacks the rule.
 
 use maple_wire::msg::stats::Desc;
 use maple_wire::msg::{Features, Version};
 use maple_wire::{Constraint, Dpid, Field, FieldSet, PortNo};
 
-/// What a switch can match, how many tables it has, and whether it has bundles.
+/// The matches that a switch accepts, the number of its tables, and whether it has bundles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The OpenFlow version of the session.
+    /// The OpenFlow version of the session with the switch.
     pub version: Version,
-    /// The fields that it can match exactly.
+    /// The fields that the switch can match exactly.
     pub fields: FieldSet,
-    /// The fields of these that it can match under a mask of leading bits (a prefix).
+    /// The subset of `fields` that the switch can match under a mask of leading bits (a prefix).
     pub prefixes: FieldSet,
-    /// The fields of these that it can match under any mask.
+    /// The subset of `fields` that the switch can match under any mask.
     pub maskable: FieldSet,
     /// Whether a match on a field must state the field's prerequisites (1.3 §7.2.3.6).
     pub prerequisites: bool,
-    /// Whether it refuses numbers that do not fit its own structures: ports above 16 bits, ARP operations above 8.
+    /// Whether the switch refuses numbers that do not fit its own structures: ports above 16 bits, ARP operations above
+    /// 8 bits.
     pub narrow: bool,
-    /// The number of its tables, at least 1.
+    /// The number of tables of the switch, at least 1.
     pub tables: u8,
-    /// Whether it makes the changes of a bundle together or not at all.
+    /// Whether the switch applies all changes of a bundle together, or none.
     pub bundles: bool,
 }
 
-/// What a switch can do, as far as rules depend on it.
+/// The abilities of a switch, as far as rules depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Model {
-    /// The OpenFlow version of its session.
+    /// The OpenFlow version of the session with the switch.
     pub version: Version,
-    /// The number of its tables.
+    /// The number of tables of the switch.
     pub tables: u8,
-    /// Whether it is Open vSwitch.
+    /// Whether the switch is Open vSwitch.
     pub is_open_vswitch: bool,
-    /// Whether it has bundles.
+    /// Whether the switch has bundles.
     pub has_bundles: bool,
 }
 
@@ -57,7 +58,7 @@ impl Model {
     }
 }
 
-/// What every 1.0 switch can match (1.0 §5.2.3).
+/// The fields that every 1.0 switch can match (1.0 §5.2.3).
 const OF10: FieldSet = FieldSet::of(&[
     Field::InPort,
     Field::EthDst,
@@ -80,21 +81,21 @@ const OF10: FieldSet = FieldSet::of(&[
     Field::ArpTpa,
 ]);
 
-/// Fields whose 1.0 form has a wildcard bit count.
+/// The fields whose 1.0 form has a wildcard bit count.
 const OF10_PREFIXES: FieldSet = FieldSet::of(&[Field::Ipv4Src, Field::Ipv4Dst, Field::ArpSpa, Field::ArpTpa]);
 
-/// Fields of 1.3 that Open vSwitch doesn't have. They are not relied on without a table-features reply.
+/// Fields of 1.3 that Open vSwitch doesn't have. [`Capabilities::of`] leaves them out.
 const OF13_RARE: FieldSet = FieldSet::of(&[Field::InPhyPort, Field::PbbIsid, Field::Ipv6Exthdr]);
 
 /// The manufacturer in Open vSwitch's description of itself.
 const OVS_MANUFACTURER: &str = "Nicira, Inc.";
 const OVS_HARDWARE: &str = "Open vSwitch";
 
-/// Transport ports: 1.3 forbids masks on them, but Open vSwitch accepts any.
+/// The transport ports: 1.3 forbids masks on them, but Open vSwitch accepts any.
 const PORTS: [Field; 6] = [Field::TcpSrc, Field::TcpDst, Field::UdpSrc, Field::UdpDst, Field::SctpSrc, Field::SctpDst];
 
 impl Capabilities {
-    /// What can be relied on, given the version and the switch's features.
+    /// Returns the capabilities that the version and the switch's features guarantee.
     pub fn of(version: Version, features: &Features) -> Capabilities {
         let tables = features.n_tables.max(1);
         match version {
@@ -117,8 +118,8 @@ impl Capabilities {
         }
     }
 
-    /// For policies on abstract headers, whose fields have no prerequisites: any mask on any field. No switch can do
-    /// that. Such rules are only for counting and viewing.
+    /// Returns the capabilities for policies on abstract headers, whose fields have no prerequisites: any mask on any
+    /// field. No switch can do that. Such rules are only for counting and viewing.
     pub fn of_abstract_headers() -> Capabilities {
         let all = FieldSet::of(&Field::ALL);
         Capabilities {
@@ -133,15 +134,15 @@ impl Capabilities {
         }
     }
 
-    /// The same for a switch with this description.
+    /// Adds what a switch with this description can do besides.
     #[must_use]
     pub fn described(self, desc: &Desc) -> Capabilities {
         let is_open_vswitch = desc.manufacturer == OVS_MANUFACTURER.into() && desc.hardware == OVS_HARDWARE.into();
         if is_open_vswitch { self.of_open_vswitch() } else { self }
     }
 
-    /// The same for Open vSwitch (3.1). From 1.3 on it accepts masks on transport ports, so that ranges of ports become
-    /// a few masked matches. 1.0 messages can't express that.
+    /// Adjusts these capabilities to Open vSwitch (3.1). From 1.3 on it accepts masks on transport ports, so that
+    /// ranges of ports become a few masked matches. 1.0 messages can't express that.
     #[must_use]
     pub fn of_open_vswitch(mut self) -> Capabilities {
         self.narrow = true;
@@ -154,14 +155,14 @@ impl Capabilities {
         self
     }
 
-    /// The same for a switch that has bundles, or has none.
+    /// Records whether the switch has bundles.
     #[must_use]
     pub fn bundles(self, bundles: bool) -> Capabilities {
         Capabilities { bundles, ..self }
     }
 
-    /// Whether the switch can match `constraint` in a rule with the constraints `all` (in OXM order), among them the
-    /// field's prerequisites, which 1.3 §7.2.3.6 demands.
+    /// Reports whether the switch can match `constraint` in a rule with the constraints `all` (in OXM order). Under 1.3
+    /// §7.2.3.6, `all` must state the field's prerequisites.
     pub fn can_match(&self, constraint: &Constraint, all: &[Constraint]) -> bool {
         self.fields.contains(constraint.field)
             && self.can_mask(constraint)
@@ -170,12 +171,12 @@ impl Capabilities {
             && (!self.narrow || fits_narrow(constraint))
     }
 
-    /// Whether the switch can match every one of these constraints, together.
+    /// Reports whether the switch can match all of these constraints together.
     pub fn can_match_all(&self, all: &[Constraint]) -> bool {
         all.iter().all(|constraint| self.can_match(constraint, all))
     }
 
-    /// Whether the switch takes this mask on this field.
+    /// Reports whether the switch accepts the mask of this constraint on its field.
     pub(crate) fn can_mask(&self, constraint: &Constraint) -> bool {
         let Constraint { field, mask, .. } = *constraint;
         constraint.is_exact()
@@ -184,7 +185,7 @@ impl Capabilities {
     }
 }
 
-/// Whether `all` implies one of the field's prerequisite alternatives.
+/// Reports whether `all` implies one of the field's prerequisite alternatives.
 fn states_prerequisites(field: Field, all: &[Constraint]) -> bool {
     field.prerequisites().iter().any(|alternative| {
         alternative.iter().all(|need| {
@@ -194,22 +195,22 @@ fn states_prerequisites(field: Field, all: &[Constraint]) -> bool {
     })
 }
 
-/// The limits of `ofp_match` in 1.0 beyond its set of fields.
+/// Reports whether `ofp_match` of 1.0 can express this constraint. Its limits go beyond its set of fields.
 fn of10_can_say(constraint: &Constraint, all: &[Constraint]) -> bool {
     let ipv6 = || all.iter().any(|c| c.field == Field::EthType && c.value == 0x86dd);
     match constraint.field {
-        // Its network and transport fields mean IPv4 or ARP.
+        // The network and transport fields of 1.0 mean IPv4 or ARP.
         Field::IpDscp | Field::IpProto | Field::TcpSrc | Field::TcpDst | Field::UdpSrc | Field::UdpDst => !ipv6(),
-        // The low eight bits are in nw_proto. Larger operations read as 0, so 0 is no single operation.
+        // The low eight bits are in nw_proto. Larger operations read as 0, so 0 is not one single operation.
         Field::ArpOp => (1..=0xff).contains(&constraint.value),
         Field::InPort => PortNo(constraint.value as u32).to_of10().is_some(),
-        // An id without the bit that is set if there is a tag.
+        // No tag, or a VLAN id with the bit that marks a tag; an id without that bit can't be matched.
         Field::VlanVid => constraint.value == 0 || constraint.value & 0x1000 != 0,
         _ => true,
     }
 }
 
-/// Whether the value fits Open vSwitch's structures.
+/// Reports whether the value fits Open vSwitch's structures.
 fn fits_narrow(constraint: &Constraint) -> bool {
     match constraint.field {
         Field::InPort => PortNo(constraint.value as u32).to_of10().is_some(),
@@ -218,7 +219,7 @@ fn fits_narrow(constraint: &Constraint) -> bool {
     }
 }
 
-/// The number of leading bits of the field in the mask, if it has no others.
+/// Returns the number of leading bits of the field in the mask; `None` if the mask has other bits too.
 pub(crate) fn prefix_length(field: Field, mask: u128) -> Option<u32> {
     let rest = field.full_mask() & !mask;
     (rest & rest.wrapping_add(1) == 0).then(|| mask.count_ones())

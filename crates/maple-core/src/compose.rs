@@ -19,15 +19,16 @@
 //! Two policies are the same here if they give equal routes to every packet in every state. Their traces may differ,
 //! since they may ask in another order. `sim/compose.rs` holds the laws against random policies.
 //!
-//! # Why it is sound
+//! # Why it is correct
 //!
-//! All parts run in one run of the composed policy. What they ask is one trace, and what they read of the state is one
-//! transaction. Fields that an earlier part wrote are constants to a later one (`run/changes.rs`). So the composition is
-//! a function of what it observes, like any policy.
+//! All parts run in one run of the composed policy. Their questions form one trace, and their reads of the state form
+//! one transaction. Fields that an earlier part wrote are constants to a later one (`run/changes.rs`). So the
+//! composition is a function of what it observes, like any policy.
 //!
 //! # Cost
 //!
-//! A few branches and, for each part that runs, a clone of a small map. A part that another one excludes does not run.
+//! A run costs a few branches and, for each part that runs, a clone of a small map. A part that another one excludes
+//! does not run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -54,7 +55,7 @@ pub use slices::{Slice, SliceError};
 #[derive(Clone, Debug)]
 pub struct Composition<P>(Node<P>);
 
-/// A composition of policies in Rust, itself a [`Policy`].
+/// A composition of policies in Rust, which is itself a [`Policy`].
 pub type Composed = Composition<Arc<dyn Policy>>;
 
 #[derive(Clone, Debug)]
@@ -71,12 +72,12 @@ enum Node<P> {
     Guard { of: Box<Node<P>>, constraints: Arc<Constraints<P>> },
 }
 
-/// What a choice goes by.
+/// The cell whose value a choice depends on.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// A variable, or a table's key.
     pub cell: Cell,
-    /// Its value while it is not set.
+    /// The value that stands for an unset cell.
     pub unset: Value,
 }
 
@@ -87,30 +88,30 @@ struct Running<'a, P> {
     call: &'a mut Call<'a, P>,
 }
 
-/// Runs one of the policies that a composition is made of.
+/// A function that runs one of the policies that a composition is made of.
 pub type Call<'a, P> = dyn FnMut(&P, &PacketHandle, &Net) -> Result<Route, PolicyError> + 'a;
 
 type Answer = Result<Route, PolicyError>;
 
 impl<P> Composition<P> {
-    /// A policy as it is.
+    /// Wraps a single policy.
     pub fn of(policy: P) -> Composition<P> {
         Composition(Node::Policy(policy))
     }
 
-    /// The first of these policies that does not pass decides, on the packet as those before it have changed it. If all
-    /// pass, so does the whole; none at all pass too.
+    /// Composes policies in sequence: the first that does not pass decides, on the packet as those before it have
+    /// changed it. If all pass, or there are none, the whole passes.
     pub fn tiers(tiers: impl IntoIterator<Item = Composition<P>>) -> Composition<P> {
         Composition(Node::Tiers(tiers.into_iter().map(|tier| tier.0).collect()))
     }
 
-    /// `next` decides where this policy passes.
+    /// Lets `next` decide where this policy passes.
     #[must_use]
     pub fn then(self, next: Composition<P>) -> Composition<P> {
         Composition::tiers([self, next])
     }
 
-    /// The same policy under a name, which errors and the comments of rules carry.
+    /// Gives the policy a name, which errors and the comments of rules carry.
     #[must_use]
     pub fn named(self, name: impl Into<Name>) -> Composition<P> {
         let name = name.into();
@@ -118,26 +119,28 @@ impl<P> Composition<P> {
         Composition(Node::Named { name, of })
     }
 
-    /// This policy's route, and a copy of the packet wherever `beside` would send it, as `beside` would treat it.
-    /// `beside` sends to ports, along paths, or where its route makes copies.
+    /// Adds a copy of the packet wherever `beside` would send it, treated as `beside` says. `beside` may send to ports,
+    /// along paths, or where its route makes copies.
     #[must_use]
     pub fn observed_by(self, beside: Composition<P>) -> Composition<P> {
         Composition(Node::Observe { of: Box::new(self.0), beside: Box::new(beside.0) })
     }
 
-    /// This policy for packets that fit one of the conditions; others pass. `at` is the line that says so.
+    /// Restricts this policy to packets that fit one of the conditions; others pass. `at` is the line that says so.
     #[must_use]
     pub fn only(self, conditions: impl IntoIterator<Item = Cond>, at: Option<Source>) -> Composition<P> {
         Composition(Node::Restrict { only: conditions.into_iter().collect(), at, of: Box::new(self.0) })
     }
 
-    /// What access lists say, the first list first: what the list denies is dropped, what it allows is decided by
-    /// `allowed`, and what it passes is up to the next list. What all lists pass, passes.
+    /// Composes access lists with a policy, the first list first. A packet that a list denies is dropped, one that it
+    /// allows is decided by `allowed`, and one that it passes is up to the next list. A packet that all lists pass,
+    /// passes.
     pub fn lists(lists: impl IntoIterator<Item = Arc<AccessList>>, allowed: Composition<P>) -> Composition<P> {
         Composition(Node::Lists { lists: lists.into_iter().collect(), allowed: Box::new(allowed.0) })
     }
 
-    /// The policy of the first case whose value the cell has, or else `otherwise`. A change of the cell decides again.
+    /// Chooses the policy of the first case whose value the cell has, or else `otherwise`. A change of the cell decides
+    /// again.
     pub fn choose(
         by: Choice,
         cases: impl IntoIterator<Item = (Value, Composition<P>)>,
@@ -147,17 +150,17 @@ impl<P> Composition<P> {
         Composition(Node::Choose { by, cases, otherwise: Box::new(otherwise.0) })
     }
 
-    /// `on_error` decides where this policy fails or panics, or where its route can't be followed. What the policy
-    /// wrote is taken back. Waiting ([`PolicyError::Retry`]) is no failure.
+    /// Lets `on_error` decide where this policy fails or panics, or where its route can't be followed. The writes of
+    /// this policy are taken back. Waiting ([`PolicyError::Retry`]) is not a failure.
     ///
     /// Whether a route can be followed depends on the network. So the decision is made again when the route's hops
-    /// change, even if nobody looked at them.
+    /// change, even if no policy read them.
     #[must_use]
     pub fn or_on_error(self, on_error: Composition<P>) -> Composition<P> {
         Composition(Node::Fallback { of: Box::new(self.0), on_error: Box::new(on_error.0) })
     }
 
-    /// Packets whose decision its access lists determine, so that rules can be installed before such packets
+    /// Returns packets whose decision the access lists determine, so that rules can be installed before such packets
     /// come ([`Policy::samples`]).
     pub fn samples(&self) -> Vec<SamplePacket> {
         let mut samples = Vec::new();
@@ -169,7 +172,7 @@ impl<P> Composition<P> {
         samples
     }
 
-    /// Its access lists, in order.
+    /// Returns the access lists, in order.
     pub fn access_lists(&self) -> Vec<Arc<AccessList>> {
         let mut all = Vec::new();
         self.0.visit_nodes(&mut |node| {
@@ -180,39 +183,39 @@ impl<P> Composition<P> {
         all
     }
 
-    /// This policy under constraints ([`crate::portal`]): a packet whose route violates one is dropped, and that is
-    /// reported. Of a route that passes, its copies are judged.
+    /// Puts this policy under constraints ([`crate::portal`]): a packet whose route violates one is dropped, and that
+    /// is reported. If the route passes, its copies are judged.
     #[must_use]
     pub fn guarded(self, constraints: impl IntoIterator<Item = Constraint<P>>) -> Composition<P> {
         let constraints = Arc::new(Constraints::new(constraints));
         Composition(Node::Guard { of: Box::new(self.0), constraints })
     }
 
-    /// The policies that it is made of, and the functions of its constraints, in order.
+    /// Returns the policies that the composition is made of, and the functions of its constraints, in order.
     pub fn parts(&self) -> Vec<&P> {
         let mut parts = Vec::new();
         self.0.visit(&mut |policy| parts.push(policy));
         parts
     }
 
-    /// The names of its constraints, each once, in order.
+    /// Returns the names of the constraints, each once, in order.
     pub fn constraints(&self) -> Vec<Arc<str>> {
         let mut names = Vec::new();
         self.0.constraints(&mut names);
         names
     }
 
-    /// Runs it, with `call` for each of its policies.
+    /// Runs the composition, with `call` for each of its policies.
     ///
     /// # Errors
-    /// That of the first policy that fails, unless a fallback is there for it.
+    /// The error of the first policy that fails, unless a fallback is there for it.
     pub fn decide_by(&self, pkt: &PacketHandle, net: &Net, call: &mut Call<'_, P>) -> Result<Route, PolicyError> {
         Running { pkt, net, call: &mut |policy, pkt, net| call(policy, pkt, net) }.decide(&self.0)
     }
 }
 
 impl<P> Node<P> {
-    /// The same with `outer` before the names of all tiers in it.
+    /// Puts `outer` before the names of all tiers in the node.
     fn within(self, outer: &Name) -> Node<P> {
         let inside = |node: Box<Node<P>>| Box::new(node.within(outer));
         match self {
@@ -254,7 +257,7 @@ impl<P> Node<P> {
         });
     }
 
-    /// Visits this node and all below, in the order in which they run.
+    /// Visits this node and all below it, in the order in which they run.
     fn visit_nodes<'a>(&'a self, see: &mut impl FnMut(&'a Node<P>)) {
         see(self);
         match self {
@@ -280,7 +283,7 @@ impl<P> Node<P> {
     }
 }
 
-/// Each step leaves the packet as it found it, with the changes that were made before; unless it fails.
+/// Each step, unless it fails, leaves the packet as it found it, with the changes that were made before.
 impl<P> Running<'_, P> {
     fn decide(&mut self, node: &Node<P>) -> Answer {
         match node {
@@ -315,7 +318,7 @@ impl<P> Running<'_, P> {
                 let refused_inside = self.pkt.violations() - refused;
                 let route = portal::guarded(self.pkt, self.net, inner, (constraints, is_named), self.call)?;
                 if self.pkt.violations() > refused + refused_inside {
-                    // Nothing is done for the packet, so what the policy noted of it does not hold.
+                    // The packet is dropped, so the state that the policy wrote for it does not hold.
                     self.net.take_back_writes(savepoint);
                 }
                 Ok(route)
@@ -323,7 +326,7 @@ impl<P> Running<'_, P> {
         }
     }
 
-    /// Runs a policy, and checks that the packet, as it is now, has what the policy writes.
+    /// Runs a policy, and checks that the packet, as changed so far, has the fields that the policy writes.
     fn call(&mut self, policy: &P) -> Answer {
         let route = self.pkt.with_floods((self.call)(policy, self.pkt, self.net)?);
         let route = self.net.slice().iter().fold(route, Route::in_slice);
@@ -338,7 +341,7 @@ impl<P> Running<'_, P> {
         Ok(route)
     }
 
-    /// Writes what a route that passes says.
+    /// Applies the rewrites of a route that passes to the packet.
     fn write(&self, route: &Route) -> Result<(), PolicyError> {
         let Some(treatment) = route.passed() else { return Ok(()) };
         let error = |error| PolicyError::Route { error, made_at: route.made_at().cloned() };
@@ -408,7 +411,7 @@ impl<P> Running<'_, P> {
         let has_no_error = error.is_none();
         match error {
             Some(PolicyError::Retry) => return Err(PolicyError::Retry),
-            // Nothing is known of what the constraint would say, so nothing takes the route's place.
+            // The constraint's verdict is not known, so no other route takes the place of this one.
             Some(error) if error.is_of_constraint() => return Err(error),
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! From what a switch does with a packet to the switch's actions.
+//! Turns what a switch does with a packet into the switch's actions.
 //!
 //! The order is fixed. First come the rewrites that all copies share. Then the packet goes out to links, each time
 //! under the label of the next switch. Then the label is removed. Then come the rewrites of this switch alone, and the
@@ -16,21 +16,21 @@ pub(crate) const TAG_PRESENT: u16 = 0x1000;
 /// The Ethernet type of a pushed VLAN tag.
 pub(crate) const VLAN_TYPE: u16 = 0x8100;
 
-/// What a switch does with a packet after the rewrites that all copies share.
+/// The treatment of a packet at a switch after the rewrites that all copies share.
 pub(crate) struct Forwarding<'a> {
-    /// The links by which it goes on, each with the label under which the next switch knows it.
+    /// The links by which the packet goes on, each with the label under which the next switch knows it.
     pub links: &'a [(PortNo, u16)],
-    /// The edge ports that it leaves by.
+    /// The edge ports that the packet leaves by.
     pub edges: &'a BTreeSet<PortNo>,
-    /// What is done to it before that.
+    /// The rewrites and the queue of the copies that leave by edge ports.
     pub treatment: &'a Treatment,
-    /// Whether the packet has a VLAN tag of its own. Known if the treatment rewrites the tag.
+    /// Whether the packet has a VLAN tag of its own; known only if the treatment rewrites the tag.
     pub tagged: bool,
-    /// The VLAN id that the label replaces. `None`: the label is a tag in addition to those of the packet.
+    /// The VLAN id that the label replaces. With `None`, the label is a tag in addition to those of the packet.
     pub replaced: Option<u16>,
 }
 
-/// What the ingress switch does with a packet. The `shared` fields are rewritten in all copies.
+/// Returns the actions of the ingress switch for a packet. The `shared` fields are rewritten in all copies.
 pub(crate) fn at_ingress(version: Version, shared: &BTreeMap<Field, u128>, forwarding: &Forwarding<'_>) -> Vec<Action> {
     let mut actions = rewrites(version, shared, forwarding.tagged);
     if version == Version::Of13 && !forwarding.links.is_empty() {
@@ -40,14 +40,14 @@ pub(crate) fn at_ingress(version: Version, shared: &BTreeMap<Field, u128>, forwa
     actions
 }
 
-/// What a later switch does with a packet that arrives under a label.
+/// Returns the actions of a later switch for a packet that arrives under a label.
 pub(crate) fn under_label(version: Version, forwarding: &Forwarding<'_>) -> Vec<Action> {
     let mut actions = Vec::new();
     forward(version, true, forwarding, &mut actions);
     actions
 }
 
-/// Sends the packet on by links, and out of edge ports without its label, if it has one.
+/// Appends the actions that send the packet on by links, and out of edge ports without its label, if it has one.
 fn forward(version: Version, labelled: bool, forwarding: &Forwarding<'_>, actions: &mut Vec<Action>) {
     for (port, label) in forwarding.links {
         actions.extend([set_vlan(version, *label), Action::output(*port)]);
@@ -68,12 +68,12 @@ fn set_vlan(version: Version, vid: u16) -> Action {
     }
 }
 
-/// The constraint that a packet has this VLAN id in its first tag.
+/// Returns the constraint that a packet has this VLAN id in its first tag.
 pub(crate) fn has_vlan(vid: u16) -> Constraint {
     Constraint::exact(Field::VlanVid, u128::from(TAG_PRESENT | vid))
 }
 
-/// The actions that send a packet, as it entered the network, straight out of a switch's edge ports.
+/// Returns the actions that send a packet, as it entered the network, straight out of a switch's edge ports.
 pub(crate) fn egress(version: Version, hops: &SwitchHops) -> Vec<Action> {
     leave(version, &hops.edges, &hops.treatment, hops.tagged)
 }
@@ -118,7 +118,7 @@ fn rewrite(version: Version, field: Field, value: u128, tagged: bool) -> Vec<Act
     }
 }
 
-/// Actions as instructions, after a meter if the version has meters. An empty list drops the packet.
+/// Returns the actions as instructions, after a meter if the version has meters. An empty list drops the packet.
 pub(crate) fn instructions(version: Version, actions: Vec<Action>, meter: Option<u32>) -> Vec<Instruction> {
     if actions.is_empty() {
         return Vec::new();
@@ -127,12 +127,12 @@ pub(crate) fn instructions(version: Version, actions: Vec<Action>, meter: Option
     meter.into_iter().chain([Instruction::ApplyActions(actions)]).collect()
 }
 
-/// The instructions of a rule that sends to the controller.
+/// Returns the instructions of a rule that sends to the controller.
 pub(crate) fn to_controller() -> Vec<Instruction> {
     vec![Instruction::ApplyActions(vec![Action::to_controller()])]
 }
 
-/// Whether a rule sends to the controller.
+/// Reports whether a rule sends to the controller.
 pub(crate) fn is_to_controller(instructions: &[Instruction]) -> bool {
     let to = |action: &Action| matches!(action, Action::Output { port: PortNo::CONTROLLER, .. });
     instructions.iter().any(|i| matches!(i, Instruction::ApplyActions(actions) if actions.iter().any(to)))

@@ -1,4 +1,4 @@
-//! Names that all layers share: of a moment, a shard, a leaf, a table.
+//! Names and ids that all layers share: of tables, moments, shards and leaves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The name of a table, a variable or a link attribute.
 pub type Name = Arc<str>;
 
-/// A moment: nanoseconds since some fixed point. Never goes back.
+/// A moment, in nanoseconds since some fixed point. Time never goes back.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Time(pub u64);
 
@@ -18,17 +18,17 @@ impl std::ops::Add<Duration> for Time {
     }
 }
 
-/// A shard, from 0. It is the upper 8 bits of the ids of its leaves.
+/// A shard, numbered from 0. Its number is the upper 8 bits of its leaves' ids.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ShardId(pub u8);
 
 impl ShardId {
-    /// The shard that owns a leaf.
+    /// Returns the shard that owns a leaf.
     pub const fn of(leaf: LeafId) -> ShardId {
         ShardId((leaf.0 >> 32) as u8)
     }
 }
 
-/// Names a leaf permanently: 40 bits, of which the upper 8 name a shard and the lower 32 count its leaves.
+/// The permanent id of a leaf: 40 bits, of which the upper 8 name a shard and the lower 32 count its leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeafId(pub u64);

@@ -1,4 +1,4 @@
-//! What f may ask about load: of ports, of links, and of the traffic between hosts.
+//! The load that f may ask for: of ports, of links, and of the traffic between hosts.
 //!
 //! Every answer is a step of a scale with hysteresis ([`Scale`]), and a cell. So a leaf is decided again when the
 //! answer changes, not after each measurement. A rate is measured from the first question on, for as long as a leaf, a
@@ -11,7 +11,7 @@ use crate::policy_error::PolicyError;
 use crate::run::Net;
 use crate::state::{Cell, CellValue};
 
-/// A rate that is measured, or the greatest of several (of parallel links). It is valid for one run, like [`Net`].
+/// A measured rate, or the greatest of several (of parallel links). It is valid for one run, like [`Net`].
 ///
 /// ```
 /// use maple_core::policy::{Net, PacketHandle};
@@ -31,18 +31,18 @@ use crate::state::{Cell, CellValue};
 pub struct Load {
     net: Net,
     gauges: Vec<Gauge>,
-    /// In bit/s; `None` means what the switches say.
+    /// The capacity in bit/s; `None` for the speed that the switches report.
     capacity: Option<u64>,
 }
 
 impl Net {
-    /// What a port sends. [`Load::received`] is what it receives.
+    /// Returns the load of what a port sends. [`Load::received`] turns it into what the port receives.
     pub fn port(&self, at: Location) -> Load {
         self.load(vec![Gauge::Sent(at)])
     }
 
-    /// What one switch sends to another over the link between them. If there are several links, the busiest counts.
-    /// Without a link the load is 0.
+    /// Returns the load of what one switch sends to another over the link between them. If there are several links, the
+    /// busiest counts. Without a link the load is 0.
     pub fn link(&self, from: Dpid, to: Dpid) -> Load {
         let ports = match self.read(Cell::LinkPorts(from, to)) {
             CellValue::Ports(ports) => ports,
@@ -51,7 +51,7 @@ impl Net {
         self.load(ports.into_iter().map(|port| Gauge::Sent(Location::new(from, port))).collect())
     }
 
-    /// What goes over the link between two ports, from the first to the second. Without such a link the load is 0.
+    /// Returns the load of the link between two ports, from the first to the second. Without such a link the load is 0.
     pub fn link_at(&self, from: Location, to: Location) -> Load {
         match self.read(Cell::Port(from)) {
             CellValue::Port(Some(PortInfo { up: true, kind: PortKind::Link(peer) })) if peer == to => self.port(from),
@@ -59,14 +59,15 @@ impl Net {
         }
     }
 
-    /// What one host sends to another. Only rules at the first host's switch that name both hosts, by hardware or by IP
-    /// addresses, count it. Policies that look at both addresses of their packets have such rules. Packets that go
-    /// through the controller, before there is a rule, are not counted. Without host tracking the run fails.
+    /// Returns the load of the traffic from one host to another. Only rules at the first host's switch that name both
+    /// hosts, by hardware or by IP addresses, count it. Policies that read both addresses of their packets have such
+    /// rules. Packets that the controller forwards before there is a rule are not counted. Without host tracking the
+    /// run fails.
     pub fn traffic(&self, from: Mac, to: Mac) -> Load {
         self.try_traffic(from, to).unwrap_or_else(|_| self.no_load())
     }
 
-    /// The same as [`Net::traffic`].
+    /// Returns the load that [`Net::traffic`] returns, or the error that makes the run fail.
     ///
     /// # Errors
     /// [`PolicyError::HostsNotTracked`] without host tracking. The run then fails, whatever f does with the error.
@@ -75,20 +76,20 @@ impl Net {
         Ok(self.load(vec![Gauge::Traffic { from, to }]))
     }
 
-    /// The load of these gauges: the greatest of them. For bindings.
+    /// Returns the load of these gauges: the greatest of them. For bindings.
     pub fn load(&self, gauges: Vec<Gauge>) -> Load {
         Load { net: self.clone(), gauges, capacity: None }
     }
 
-    /// The load of something that does not exist: 0.
+    /// Returns the load of something that does not exist: 0.
     pub fn no_load(&self) -> Load {
         self.load(Vec::new())
     }
 }
 
 impl Load {
-    /// The other direction of a port: turns what it sends into what it receives, and back. Traffic from one host to
-    /// another has no other direction, and stays.
+    /// Turns what a port sends into what it receives, and back. Traffic from one host to another has no other
+    /// direction, and stays.
     #[must_use]
     pub fn received(mut self) -> Load {
         for gauge in &mut self.gauges {
@@ -101,15 +102,15 @@ impl Load {
         self
     }
 
-    /// The same load, which [`Load::utilisation`] and [`Load::is_share_above`] compare with this many bit/s. Otherwise
-    /// they compare it with what the switch says that the port can send.
+    /// Sets the bit/s with which [`Load::utilisation`] and [`Load::is_share_above`] compare the load. Otherwise they
+    /// compare it with the speed of the port that the switch reports.
     #[must_use]
     pub fn of(mut self, capacity: u64) -> Load {
         self.capacity = Some(capacity);
         self
     }
 
-    /// Whether the load has exceeded `from` bit/s, and has not been `until` bit/s or less since.
+    /// Reports whether the load has exceeded `from` bit/s, and has not been `until` bit/s or less since.
     ///
     /// # Panics
     /// If `until` is more than `from`. In a policy that is an error of this packet.
@@ -121,8 +122,8 @@ impl Load {
         self.gauges.iter().any(|gauge| self.step(gauge, Scale::Above { from, until }) > 0)
     }
 
-    /// Whether the load has exceeded the share `from` of what the port can send (1.0: all), and has not been at the
-    /// share `until` or less since. `false` if it is not known what the port can send.
+    /// Reports whether the load has exceeded the share `from` of what the port can send (1.0: all), and has not been at
+    /// the share `until` or less since. Returns `false` if the capacity of the port is not known.
     ///
     /// # Panics
     /// If `until` is more than `from`, or if one of them is negative or not a number. In a policy that is an error of
@@ -139,20 +140,20 @@ impl Load {
         })
     }
 
-    /// How much of what the port can send is used: 0.0, 0.1 … 1.0. The value rises when the load reaches the next
-    /// tenth, and falls when the load is half a tenth below the current one. 0.0 if it is not known what the port can
-    /// send.
+    /// Returns the used share of what the port can send: 0.0, 0.1 … 1.0. The value rises when the load reaches the next
+    /// tenth, and falls when the load is half a tenth below the current one. It is 0.0 if the capacity of the port is
+    /// not known.
     pub fn utilisation(&self) -> f64 {
         let tenths = |gauge| self.whole(gauge).map_or(0, |whole| self.step(gauge, Scale::TenthsOf(whole)));
         f64::from(self.gauges.iter().map(tenths).max().unwrap_or(0)) / 10.0
     }
 
-    /// What the port can send, in bit/s; `None` if neither the switch nor the policy says so.
+    /// Returns the capacity of the port, in bit/s; `None` if neither the switch nor the policy states it.
     pub fn capacity(&self) -> Option<u64> {
         self.gauges.iter().filter_map(|gauge| self.whole(gauge)).min()
     }
 
-    /// The gauges that are measured for it.
+    /// Returns the gauges that the load is the greatest of.
     pub fn gauges(&self) -> &[Gauge] {
         &self.gauges
     }

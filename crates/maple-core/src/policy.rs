@@ -1,4 +1,4 @@
-//! What a policy is: the [`Policy`] trait, which closures implement; and what it may ask: [`PacketHandle`] and [`Net`].
+//! The [`Policy`] trait, which closures implement, and what a policy may ask: [`PacketHandle`] and [`Net`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -18,11 +18,11 @@ pub trait Policy: Send + Sync {
     /// Decides where `pkt` goes. The answer must depend only on what it reads through its arguments.
     ///
     /// # Errors
-    /// [`PolicyError`] drops the packet; nothing is cached.
+    /// [`PolicyError`] if the run gives no route: the packet is dropped, and nothing is cached.
     fn decide(&self, pkt: &PacketHandle, net: &Net) -> Result<Route, PolicyError>;
 
-    /// Decides several packets, in order, with one answer each. Bindings to a language with a global lock take it once
-    /// here.
+    /// Decides several packets, in order, and returns one result for each. Bindings to a language with a global lock
+    /// take it once here.
     ///
     /// A panic in [`Policy::decide`] is the error of that packet alone.
     fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
@@ -33,24 +33,24 @@ pub trait Policy: Send + Sync {
         runs.iter().map(decide).collect()
     }
 
-    /// Packets that the policy decides by nothing but lists and tests. The engine decides them before such packets come,
-    /// at each switch where packets can enter (the paper's proactive installer, §3).
+    /// Returns packets that the policy decides by nothing but lists and tests. The engine decides them before such
+    /// packets come, at each switch where packets can enter (the paper's proactive installer, §3).
     fn samples(&self) -> Vec<SamplePacket> {
         Vec::new()
     }
 
-    /// The access lists that it asks, in order: what people want to see counters and differences of.
+    /// Returns the access lists that the policy asks, in order. Their counters and differences are shown to people.
     fn access_lists(&self) -> Vec<Arc<AccessList>> {
         Vec::new()
     }
 
-    /// The constraints that its routes are under, by name: see [`crate::portal`].
+    /// Returns the names of the constraints that the policy's routes must satisfy: see [`crate::portal`].
     fn constraints(&self) -> Vec<Arc<str>> {
         Vec::new()
     }
 
-    /// Reads in its source that can't be tracked, as far as its language can find them: `file:line: text`. A report that
-    /// the policy depends on such a read names them.
+    /// Returns the reads in the policy's source that can't be tracked, as far as its language can find them:
+    /// `file:line: text`. A report that the policy depends on such a read names them.
     fn untracked_reads(&self) -> Vec<Arc<str>> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! Why a run of a policy gave no route.
+//! The reasons why a run of a policy gives no route.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,14 +9,15 @@ use crate::plan::RouteError;
 use crate::state::Stop;
 use crate::trace::Source;
 
-/// Why a run of f gave no route. The packet is dropped, the error is reported once and counted, and nothing is cached.
+/// The reason why a run of f gave no route. The packet is dropped, the error is reported once and counted, and nothing
+/// is cached.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// f failed: the text with its traceback, as f's language prints it.
     #[error("{0}")]
     Exception(Arc<str>),
-    /// f returned something that is no route: what it was and where, and what f may return, in the words of f's
-    /// language.
+    /// f returned something that is not a route. The text says what it was and where, and what f may return, in the
+    /// words of f's language.
     #[error("{0}")]
     WrongReturn(Arc<str>),
     /// f can't answer until something that it read has changed.
@@ -28,20 +29,20 @@ pub enum PolicyError {
     /// f returned a route that can't be followed.
     #[error("{}{error}", line(.made_at.as_ref()))]
     Route {
-        /// What is wrong with it.
+        /// The fault of the route.
         error: RouteError,
-        /// The line that made it, if known.
+        /// The line that made the route, if known.
         made_at: Option<Source>,
     },
     /// A tier of a composed policy failed.
     #[error("{tier}: {error}")]
     InTier {
-        /// Its name.
+        /// The name of the tier.
         tier: Name,
-        /// Why.
+        /// The error of the tier.
         error: Box<PolicyError>,
     },
-    /// An own constraint refuses the route: why.
+    /// A constraint of the policy refuses the route. The text is the reason.
     #[error("the route is refused: {0}")]
     Violates(Arc<str>),
     /// A constraint failed, so whether the route satisfies it is not known.
@@ -49,15 +50,15 @@ pub enum PolicyError {
     InConstraint {
         /// The constraint.
         constraint: Arc<str>,
-        /// Why.
+        /// The error of the constraint.
         error: Box<PolicyError>,
     },
     /// f asked for a path by costs that no link has.
     #[error("net.path(weight={name:?}): links have no costs of this name; {}", names(.known))]
     NoSuchWeight {
-        /// The name.
+        /// The name that f gave.
         name: Name,
-        /// The names that exist.
+        /// The names that links have.
         known: Vec<Name>,
     },
     /// f asked where a host is, but hosts are not tracked.
@@ -69,7 +70,7 @@ pub enum PolicyError {
 }
 
 impl PolicyError {
-    /// The same error in this tier of a composition. One that names its tier already keeps it.
+    /// Returns the error as that of a tier of a composition. An error that already names its tier keeps it.
     pub(crate) fn in_tier(self, tier: &Name) -> PolicyError {
         match self {
             PolicyError::Retry | PolicyError::InTier { .. } => self,
@@ -82,7 +83,7 @@ impl PolicyError {
 }
 
 impl PolicyError {
-    /// Whether it is the error of a constraint. No fallback takes the place of one.
+    /// Reports whether this is the error of a constraint. No fallback takes the place of such an error.
     pub(crate) fn is_of_constraint(&self) -> bool {
         match self {
             PolicyError::InTier { error, .. } => error.is_of_constraint(),
@@ -90,7 +91,7 @@ impl PolicyError {
         }
     }
 
-    /// Whether the policy, or a tier of it, ran longer than allowed.
+    /// Reports whether the policy, or a tier of it, ran longer than allowed.
     pub fn is_time_limit(&self) -> bool {
         match self {
             PolicyError::InTier { error, .. } | PolicyError::InConstraint { error, .. } => error.is_time_limit(),
@@ -108,12 +109,12 @@ impl From<Stop> for PolicyError {
     }
 }
 
-/// The line that an error is about, as the beginning of its text.
+/// Returns the line that an error is about, as the beginning of its text.
 fn line(at: Option<&Source>) -> String {
     at.map(|at| format!("{at}: ")).unwrap_or_default()
 }
 
-/// The names of costs that links have, as the end of an error's text.
+/// Lists the names of costs that links have, as the end of an error's text.
 fn names(known: &[Name]) -> String {
     let known: Vec<String> = known.iter().map(|name| format!("{name:?}")).collect();
     let known =
@@ -121,7 +122,7 @@ fn names(known: &[Name]) -> String {
     format!("{known} (weights() in the policy, `--weights FILE` and links of an emulated topology give costs names)")
 }
 
-/// The text of a panic in `who`.
+/// Returns the text of a panic in `who`.
 pub(crate) fn panic_text(who: &str, panic: &(dyn Any + Send)) -> Arc<str> {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message");

@@ -8,16 +8,16 @@
 //!
 //! # Why it is correct
 //!
-//! The function sees nothing but its argument and the cells that it reads, which its own transaction notes over one
+//! The function sees nothing but its argument and the cells that it reads, which its own transaction records over one
 //! snapshot. In any other snapshot in which all these cells are equal, its answer is the same, and only then does the
-//! store take an answer from its memo. A subscription to an answer is also one to the cells that it was made of. An
-//! answer is only a function of a snapshot, so transactions need not know of queries.
+//! store take an answer from its memo. A subscription to an answer also subscribes to the cells that it was made of. An
+//! answer depends only on its snapshot, so transactions need not know of queries.
 //!
 //! # Cost
 //!
-//! An answer in the same snapshot costs a look-up by hash; in another snapshot, also a comparison for each cell that it
-//! read. When a query has subscribers and what it read changes, its function runs within the commit, while other
-//! commits wait: so a query should be quick. Failures are never remembered.
+//! In the same snapshot, an answer costs a look-up by hash; in another snapshot, also a comparison for each cell that
+//! it read. When a query has subscribers and what it read changes, its function runs within the commit, while other
+//! commits wait. So a query should be quick. Failures are never remembered.
 
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,24 +34,24 @@ pub struct Query<A, V> {
     types: PhantomData<fn(A) -> V>,
 }
 
-/// A query has no answer of the type that was asked for.
+/// The reason why a query has no answer of the requested type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QueryError {
-    /// Its function failed.
+    /// The query's function failed.
     #[error("the query {query} failed: {error}")]
     Failed {
         /// The query with its argument.
         query: String,
-        /// Why.
+        /// The error of the function.
         error: Arc<str>,
     },
-    /// It answered with something else.
+    /// The query answered with a value of another type.
     #[error(transparent)]
     WrongType(#[from] WrongType),
 }
 
 impl<A: Stored, V: Stored> Query<A, V> {
-    /// The query that `f` answers. It may read everything that policies may, and must write nothing.
+    /// Creates the query that `f` answers. `f` may read everything that policies may, and must write nothing.
     pub fn new(name: &str, f: impl Fn(&Net, A) -> V + Send + Sync + 'static) -> Query<A, V> {
         let ask = move |net: &Net, argument: &Value| match A::from_value(argument) {
             Some(argument) => Ok(f(net, argument).to_value()),
@@ -60,28 +60,29 @@ impl<A: Stored, V: Stored> Query<A, V> {
         Query::of(Function::new(name, ask))
     }
 
-    /// The query that this function answers. Its arguments and answers should be of these types.
+    /// Creates a typed query from a function, whose arguments and answers should be of these types.
     pub fn of(function: Function) -> Query<A, V> {
         Query { function, types: PhantomData }
     }
 
-    /// Its function, without types.
+    /// Returns the query's function, without types.
     pub fn function(&self) -> &Function {
         &self.function
     }
 
-    /// Its answer in this state.
+    /// Returns the answer in a state.
     ///
     /// # Panics
-    /// If there is none; in a policy that is an error of this packet. [`Query::try_get`] returns an error instead.
+    /// If there is no answer; in a policy that is an error of this packet. [`Query::try_get`] returns an error instead.
     pub fn get(&self, state: &impl Read, argument: &A) -> V {
         self.try_get(state, argument).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Its answer in this state.
+    /// Returns the answer in a state.
     ///
     /// # Errors
-    /// [`QueryError`] if its function panics, asks for what is not there, writes, waits, or asks itself.
+    /// [`QueryError`] if the function panics, asks for what is not there, writes, waits, asks itself, or answers with a
+    /// value of another type.
     pub fn try_get(&self, state: &impl Read, argument: &A) -> Result<V, QueryError> {
         let question = Question::new(self.function.clone(), argument.to_value());
         let place = question.to_string();
@@ -103,7 +104,7 @@ impl<A, V> Clone for Query<A, V> {
 }
 
 impl Function {
-    /// The query that this function of state and argument answers.
+    /// Creates the query that `ask`, a function of state and argument, answers.
     pub fn new(name: &str, ask: impl Fn(&Net, &Value) -> Answer + Send + Sync + 'static) -> Function {
         Function::asking(name, move |txn, argument, hosts_tracked, within| {
             let run = Run::of_state(txn, hosts_tracked);

@@ -1,8 +1,8 @@
-//! What a controller remembers of one run for the next: where things were, what labels meant, and the witness packet of
-//! each leaf (docs/restart.md). It saves time, and nothing depends on it.
+//! The memory of a controller from one run to the next: the places of links and hosts, the meanings of labels, and the
+//! witness packet of each leaf (docs/restart.md). It saves time, and nothing depends on it.
 //!
-//! The engine says which leaves there are ([`Effect::Remember`](crate::engine::Effect::Remember)), the store where
-//! things are ([`Surroundings::of`]). The next run gets both back
+//! The engine says which leaves there are ([`Effect::Remember`](crate::engine::Effect::Remember)), and the store where
+//! hosts, links and ports are ([`Surroundings::of`]). The next run gets both back
 //! ([`Event::Presume`](crate::engine::Event::Presume), [`Event::Restore`](crate::engine::Event::Restore)).
 
 use std::collections::BTreeSet;
@@ -15,20 +15,20 @@ use crate::labels::{LabelIds, LabelKey};
 use crate::network::{HostInfo, Location, Mac, PortInfo, PortKind};
 use crate::state::{Snapshot, Store};
 
-/// A leaf, as far as it is remembered: the packet that f decided.
+/// The remembered part of a leaf: the packet that f decided, and the leaf's specialisation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
-    /// Where the packet came in.
+    /// The port by which the packet came in.
     pub at: Location,
-    /// Its captured bytes.
+    /// The captured bytes of the packet.
     pub frame: Arc<[u8]>,
-    /// Its length on the wire, in bytes.
+    /// The length of the packet on the wire, in bytes.
     pub total_len: usize,
     /// The constraints that made the leaf narrower than its trace.
     pub specialisation: Box<[Constraint]>,
 }
 
-/// Where things are, and what labels mean.
+/// The places of links, edge ports and hosts, the meanings of labels, and the models of switches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// The links, each once.
@@ -39,25 +39,26 @@ pub struct Surroundings {
     pub hosts: Vec<(Mac, HostInfo)>,
     /// The labels in use.
     pub labels: Vec<RememberedLabel>,
-    /// What the switches can do.
+    /// The models of the switches.
     pub models: Vec<(Dpid, Model)>,
 }
 
 /// A label in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RememberedLabel {
-    /// The switch that it arrives at.
+    /// The switch at which its packets arrive.
     pub switch: Dpid,
-    /// The port that its packets arrive by; `None`: any link port.
+    /// The port by which its packets arrive; `None` for any link port.
     pub port: Option<PortNo>,
-    /// The VLAN id.
+    /// The VLAN id that encodes the label.
     pub id: u16,
-    /// A number for what is done with its packets. Equal for equal meanings, in every run of the program.
+    /// A number for what is done with the label's packets. Equal meanings have equal numbers in every run of the
+    /// program.
     pub meaning: u64,
 }
 
 impl Surroundings {
-    /// Where things are now, and what labels mean.
+    /// Collects the surroundings of all switches from the store.
     ///
     /// ```
     /// use maple_core::{Store, remembered::Surroundings};
@@ -78,7 +79,7 @@ impl Surroundings {
         }
     }
 
-    /// The same for one switch: its links, ports, hosts and labels.
+    /// Collects the surroundings of one switch: its links, ports, hosts and labels.
     pub(crate) fn of_switch(store: &Store, dpid: Dpid) -> Surroundings {
         let state = store.snapshot();
         let hosts = state.hosts_of(dpid).filter_map(|mac| Some((mac, state.host(mac)?.clone())));
@@ -91,7 +92,7 @@ impl Surroundings {
         }
     }
 
-    /// Adds what is known of other switches.
+    /// Adds the surroundings of other switches.
     pub fn extend(&mut self, others: &Surroundings) {
         self.links.extend(&others.links);
         self.edges.extend(&others.edges);
@@ -100,13 +101,13 @@ impl Surroundings {
         self.models.extend(&others.models);
     }
 
-    /// The ports of a switch that occur.
+    /// Returns the ports of a switch that links or edges name.
     pub(crate) fn ports_of(&self, dpid: Dpid) -> BTreeSet<PortNo> {
         let links = self.links.iter().flat_map(|(a, b)| [*a, *b]);
         links.chain(self.edges.iter().copied()).filter(|at| at.switch == dpid).map(|at| at.port).collect()
     }
 
-    /// All switches that occur.
+    /// Returns all switches that links, edges or hosts name.
     #[must_use]
     pub fn switches(&self) -> BTreeSet<Dpid> {
         let links = self.links.iter().flat_map(|(a, b)| [a.switch, b.switch]);
@@ -115,7 +116,7 @@ impl Surroundings {
     }
 }
 
-/// The ports of a switch that have hosts, or a middlebox, behind them.
+/// Returns the ports of a switch that are up and have hosts, or a middlebox, behind them.
 fn edges_of(state: &Snapshot, dpid: Dpid) -> impl Iterator<Item = Location> {
     let is_edge = |info: &PortInfo| info.up && matches!(info.kind, PortKind::Edge | PortKind::Middlebox);
     state.ports_of(dpid).filter(move |(_, info)| is_edge(info)).map(move |(port, _)| Location::new(dpid, port))

@@ -1,4 +1,4 @@
-//! What the engine tells people: events, and conditions that last and are counted.
+//! Reports for people: events, and conditions that last and are counted.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use maple_wire::{Dpid, counted};
 use crate::network::{Location, Mac};
 use crate::plan::Absence;
 
-/// What can be counted at a switch.
+/// The counters of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Counted {
     /// The packets and bytes of its ports.
@@ -19,8 +19,8 @@ pub enum Counted {
     Rules,
 }
 
-/// What a report is about. Hosts and peers can make any number of reports about a port or a switch, so there is a bound for
-/// each.
+/// The subject of a report. Hosts and peers can cause any number of reports about a port or a switch, so each subject
+/// has a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReportSubject {
     /// The policy: its author makes these reports.
@@ -31,7 +31,7 @@ pub enum ReportSubject {
     Port(Location),
 }
 
-/// A kind of reports of which each is made once, such as that the policy fails with a certain error.
+/// A kind of report that is made once for each distinct case, such as each distinct error of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ReportKind {
@@ -80,39 +80,39 @@ impl fmt::Display for ReportKind {
     }
 }
 
-/// Something worth a line in the log. The engine reports a thing when it begins and counts repetitions in
-/// [`crate::engine::Stats`].
+/// An event or condition that is worth a line in the log. The engine reports it when it begins, and counts repetitions
+/// in [`crate::engine::Stats`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Report {
     /// A host was seen for the first time.
     HostFound {
-        /// Its address.
+        /// The address of the host.
         mac: Mac,
-        /// Where it is.
+        /// The location of the host.
         at: Location,
     },
-    /// A host is at another port now.
+    /// A host has moved to another port.
     HostMoved {
-        /// Its address.
+        /// The address of the host.
         mac: Mac,
-        /// Where it was.
+        /// The old location.
         from: Location,
-        /// Where it is.
+        /// The new location.
         to: Location,
-        /// Why the move was believed.
+        /// The reason why the move was believed.
         why: MoveReason,
     },
-    /// A packet was dropped because its source is located at another port, as far as is known so far. At most one a
-    /// minute for each port where such packets come from.
+    /// A packet was dropped because its source is located at another port, as far as is known so far. At most one
+    /// report a minute for each port where such packets come from.
     HostElsewhere {
         /// The source.
         mac: Mac,
-        /// Where the host is located.
+        /// The known location of the host.
         at: Location,
-        /// Where the packet came from.
+        /// The port where the packet came in.
         seen: Location,
-        /// The number of such packets there that were not reported since the last one.
+        /// The number of such packets at that port since the last report that were not reported.
         unreported: u64,
     },
     /// Packets with a known host's source address come from another port, and the host still answers at the old one.
@@ -120,288 +120,290 @@ pub enum Report {
     HostSpoofed {
         /// The address.
         mac: Mac,
-        /// Where the host is.
+        /// The location of the host.
         at: Location,
-        /// Where the packets come from.
+        /// The port where the packets come in.
         seen: Location,
     },
-    /// Packets with the source of a host that has a fixed place come from another port, and are dropped. Once for each
-    /// sender of a port, for a bounded number of them.
+    /// Packets with the source of a host that has a fixed place come from another port, and are dropped. One report for
+    /// each sender of a port, for a bounded number of senders.
     HostMisplaced {
         /// The address.
         mac: Mac,
-        /// Where the host has its place.
+        /// The declared place of the host.
         at: Location,
-        /// Where the packets come from.
+        /// The port where the packets come in.
         seen: Location,
     },
-    /// A host announces an address that the configuration gives to another one. It is ignored. Once for each host of a
-    /// port, for a bounded number of them.
+    /// A host announces an address that the configuration gives to another one. It is ignored. One report for each host
+    /// of a port, for a bounded number of hosts.
     AddressOfAnother {
         /// The host.
         mac: Mac,
-        /// Where it is.
+        /// The location of the host.
         at: Location,
         /// The address.
         ip: IpAddr,
-        /// Whose address it is.
+        /// The host to which the configuration gives the address.
         owner: Mac,
     },
-    /// A host seems to move to and fro between two ports. A transparent middlebox may forward its packets. Once for
-    /// each host and pair.
+    /// A host seems to move to and fro between two ports. A transparent middlebox may forward its packets. One report
+    /// for each host and pair of ports.
     HostFlips {
         /// The host.
         mac: Mac,
-        /// One port.
+        /// The one port.
         a: Location,
-        /// The other.
+        /// The other port.
         b: Location,
     },
-    /// A port, or its switch, has its maximum number of hosts. Packets of further hosts there are dropped. Once for
-    /// each port.
+    /// A port, or its switch, has its maximum number of hosts. Packets of further hosts there are dropped. One report
+    /// for each port.
     TooManyHosts {
         /// The port.
         at: Location,
         /// The maximum number of hosts.
         most: usize,
     },
-    /// A host announces more addresses than are kept for a host. The oldest one is dropped. Once for each host.
+    /// A host announces more addresses than are kept for a host. The oldest one is dropped. One report for each host.
     TooManyAddresses {
         /// The host.
         mac: Mac,
-        /// Where it is.
+        /// The location of the host.
         at: Location,
         /// The maximum number of addresses of a kind.
         most: usize,
     },
     /// A host is gone with its port or switch, or was silent for too long.
     HostLost {
-        /// Its address.
+        /// The address of the host.
         mac: Mac,
-        /// Where it was.
+        /// The last location of the host.
         at: Location,
     },
-    /// Several ports of switches share a segment, with hosts or with each other. One of them is its way in and out.
+    /// Several ports of switches share a segment, with hosts or with each other. One of them is the segment's way in
+    /// and out.
     SegmentShared {
-        /// The port that is its way in and out.
+        /// The port that is the segment's way in and out.
         at: Location,
         /// The other ports, which are shut.
         others: Vec<Location>,
         /// The host that was heard between two switches, if that revealed the segment.
         host: Option<Mac>,
     },
-    /// Several ports of switches share a segment, and all of them are declared link ports, so none can be its way in and
-    /// out. It is not used.
+    /// Several ports of switches share a segment, and all of them are declared link ports, so none can be its way in
+    /// and out. The segment is not used.
     SegmentOfLinks {
         /// One of the ports.
         at: Location,
         /// The others.
         others: Vec<Location>,
     },
-    /// A switch is there.
+    /// A switch has connected.
     SwitchUp(Dpid),
     /// A switch is gone.
     SwitchDown(Dpid),
-    /// A switch has no connection any more. What it does in the network is taken to go on.
+    /// A switch has lost its connection. It is assumed to forward packets as before.
     SwitchUnreachable(Dpid),
     /// A switch has a connection again.
     SwitchReachable(Dpid),
-    /// A link is there.
+    /// A link was found.
     LinkUp(Location, Location),
     /// A link is gone.
     LinkDown(Location, Location),
-    /// f failed, and the packet was dropped. Once for each distinct error.
+    /// f failed, and the packet was dropped. One report for each distinct error.
     PolicyFailed {
         /// The error with its traceback, as f's language prints it.
         error: Arc<str>,
-        /// Where the packet entered.
+        /// The port where the packet entered.
         at: Location,
     },
-    /// There are more of these than are reported. [`crate::engine::Stats`] counts the others (`reports_suppressed`).
+    /// There are more reports of a kind than are made. [`crate::engine::Stats`] counts the others
+    /// (`reports_suppressed`).
     Suppressed {
-        /// The kind.
+        /// The kind of the reports.
         kind: ReportKind,
-        /// What they are about.
+        /// The subject of the reports.
         about: ReportSubject,
     },
-    /// f writes state for all such packets, so they always come to the controller. Once for each place.
+    /// f writes state for all such packets, so they always come to the controller. One report for each place in f.
     PolicyWrites {
-        /// What it writes, and the source line, if known.
+        /// The cell that f writes, and the source line, if known.
         what: Arc<str>,
     },
-    /// A route's only port is the one by which the packet came in. A switch sends nothing there. Once for each place.
+    /// A route's only port is the one by which the packet came in. A switch sends nothing there. One report for each
+    /// place in f.
     RouteGoesBack {
-        /// Where the packet entered.
+        /// The port where the packet entered.
         at: Location,
         /// The source line that made the route, if known.
         place: Arc<str>,
     },
-    /// A route has a place that is absent, which gets nothing. Once for each place, and once for a switch that is not
-    /// there.
+    /// A route has a place that is absent, which gets nothing. One report for each place, and one for an absent switch.
     PlaceAbsent {
         /// The place.
         at: Location,
-        /// Why it is absent.
+        /// The reason why it is absent.
         why: Absence,
         /// The source line that made the route, if known.
         place: Arc<str>,
     },
-    /// A constraint refused a route, and the packet was dropped. Once for each constraint and line.
+    /// A constraint refused a route, and the packet was dropped. One report for each constraint and line.
     ConstraintViolated {
         /// The constraint, with its line, if known.
         constraint: Arc<str>,
-        /// What is wrong with the route.
+        /// The fault of the route.
         why: Arc<str>,
-        /// The line that made the route, if known.
+        /// The source line that made the route, if known.
         place: Arc<str>,
-        /// Where the packet entered.
+        /// The port where the packet entered.
         at: Location,
     },
-    /// A packet that a constraint binds to the switches of its way was dropped, because no rule leads along it: rules are
-    /// on their way, or cannot be. Once for each port.
+    /// A packet that a constraint binds to the switches of its path was dropped, because no rule leads along the path:
+    /// the rules are still being sent, or cannot be installed. One report for each port.
     NoRuleForWay {
-        /// Where the packet entered.
+        /// The port where the packet entered.
         at: Location,
     },
     /// A packet was decided by a rule that logs.
     AccessLogged {
-        /// What was decided, and by which rule.
+        /// The decision, and the rule that made it.
         what: Arc<str>,
         /// The packet in one line.
         packet: Arc<str>,
-        /// Where it entered.
+        /// The port where the packet entered.
         at: Location,
-        /// The number of packets of this rule that were not reported since the last one.
+        /// The number of packets of this rule since the last report that were not reported.
         unreported: u64,
     },
     /// f gave different answers although it observed the same: it reads something that is not tracked.
     PolicyNotAFunction {
         /// Both traces, with source lines.
         what: Arc<str>,
-        /// What the source reads that can't be tracked, as far as that can be found.
+        /// The reads in the source that can't be tracked, as far as they can be found.
         reads: Arc<[Arc<str>]>,
     },
-    /// A route can't have the labels that it needs. Its packets go through the controller. Once for each reason.
+    /// A route can't have the labels that it needs. The controller forwards its packets. One report for each reason.
     NotLabelled {
         /// The switch where its packets enter.
         ingress: Dpid,
-        /// Why.
+        /// The reason.
         why: Arc<str>,
     },
-    /// A switch refused a rule. The packets that it was for go through the controller.
+    /// A switch refused a rule. The controller forwards the packets of that rule.
     RuleRefused {
         /// The switch.
         switch: Dpid,
-        /// What the switch said, and about which rule.
+        /// The error of the switch, and the rule that it is about.
         what: Arc<str>,
     },
-    /// A switch said that it has several tables, and refused a rule that each of them must have. From now on one is used.
+    /// A switch announced several tables, but refused a rule that each of them must have. It is used with one table.
     OneTable {
         /// The switch.
         switch: Dpid,
-        /// What the switch said, and about which rule.
+        /// The error of the switch, and the rule that it is about.
         what: Arc<str>,
     },
-    /// A switch said that it has bundles, and refused one. Its updates take two steps instead.
+    /// A switch announced bundles, but refused one. Its updates take two steps instead.
     BundleRefused {
         /// The switch.
         switch: Dpid,
-        /// What the switch said.
+        /// The error of the switch.
         why: Arc<str>,
     },
-    /// Packets should be limited at a switch that can't do it. They are not limited there. Once for each reason.
+    /// A switch can't limit packets that a route limits there. They pass without the limit. One report for each reason.
     NotMetered {
         /// The switch.
         switch: Dpid,
-        /// Why.
+        /// The reason.
         why: Arc<str>,
     },
     /// A switch does not report its counters, so rates that f asks for are 0.
     CountersRefused {
         /// The switch.
         switch: Dpid,
-        /// What it was asked for.
+        /// The counters that it was asked for.
         what: Counted,
     },
-    /// An audit found a switch with other rules than it is to have, and another one that they were put right.
+    /// An audit found wrong rules in a switch, and a later audit found that they were put right.
     RulesRepaired {
         /// The switch.
         switch: Dpid,
-        /// How many it did not have.
+        /// The number of rules that the switch lacked.
         missing: usize,
-        /// How many did something else.
+        /// The number of rules that did something else.
         altered: usize,
-        /// How many had our cookies, and were not ours.
+        /// The number of rules that had our cookies but were not ours.
         unknown: usize,
-        /// One of them.
+        /// One of these rules.
         example: Box<str>,
     },
-    /// A switch still, or again, has other rules than it is to have after they were put right. It is tried again.
+    /// A switch still, or again, has wrong rules after they were put right. The repair is tried again.
     RulesNotRepaired {
         /// The switch.
         switch: Dpid,
-        /// How many are wrong.
+        /// The number of wrong rules.
         count: usize,
-        /// One of them.
+        /// One of the wrong rules.
         example: Box<str>,
     },
-    /// The meters of a switch were not those that Maple made. They were put right.
+    /// The meters of a switch were not those that Maple made, and were put right.
     MetersRepaired {
         /// The switch.
         switch: Dpid,
-        /// How many it did not have.
+        /// The number of meters that the switch lacked.
         missing: usize,
-        /// How many did something else.
+        /// The number of meters that did something else.
         altered: usize,
     },
     /// A rule that another controller or person made takes packets from ours.
     ForeignRule {
         /// The switch.
         switch: Dpid,
-        /// The rule.
+        /// The rule that is not ours.
         foreign: Box<str>,
-        /// From how many of our rules.
+        /// The number of our rules that it takes packets from.
         taken_from: usize,
-        /// The first of them.
+        /// The first of our rules that it takes packets from.
         first: Box<str>,
     },
     /// The rules of access lists are being installed, which takes a while.
     ListsInstalling {
-        /// How many entries were decided, all switches together.
+        /// The number of entries that were decided, all switches together.
         entries: usize,
-        /// How many there are.
+        /// The number of entries to decide, all switches together.
         of: usize,
-        /// At how many switches.
+        /// The number of switches.
         switches: usize,
     },
     /// The rules of access lists were decided and sent, which took a while.
     ListsInstalled {
-        /// How many entries, all switches together.
+        /// The number of entries, all switches together.
         entries: usize,
-        /// At how many switches.
+        /// The number of switches.
         switches: usize,
-        /// For how long.
+        /// The time that it took.
         took: Duration,
     },
-    /// A switch lost rules that we did not delete. They were sent again.
+    /// A switch lost rules that we did not delete, and they were sent again.
     RulesLost {
         /// The switch.
         switch: Dpid,
-        /// How many.
+        /// The number of rules.
         count: usize,
     },
 }
 
-/// Why a host's move was believed.
+/// The reason why a host's move was believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveReason {
-    /// Its old port is down, or is no longer an edge port.
+    /// The host's old port is down, or has become another kind of port.
     PortGone,
-    /// The configuration says that it is at the new port.
+    /// The configuration says that the host is at the new port.
     Declared,
-    /// It did not answer a probe at its old port.
+    /// The host did not answer a probe at its old port.
     NoAnswer,
-    /// It was silent for so long that the move needs no other proof, and no address was known by which to probe it.
+    /// The host was silent for so long that the move needs no other proof, and no address was known for a probe.
     Silent,
 }
 

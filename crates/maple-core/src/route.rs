@@ -1,11 +1,11 @@
-//! Routes: where f sends a packet, and what each switch does for that.
+//! Routes: where f sends a packet, and how each switch takes it there.
 //!
 //! A [`Route`] is what f returns; it may be invalid. [`Route::resolve`] checks it against the network and returns a
 //! [`Resolved`]: for each switch, the ports that the packet leaves by.
 //!
-//! What f returns is mostly a [`Plan`]: the path to a host, or a flood. What a plan resolves to changes with the
-//! topology, and f has not looked at that. So a leaf keeps the plan, and leaves with equal plans share what it resolves
-//! to (`Goal`). Only if f looks at the hops of a path, or rewrites headers, does the leaf depend on them.
+//! f mostly returns a [`Plan`]: the path to a host, or a flood. The hops that a plan resolves to change with the
+//! topology, and f has not read them. So a leaf keeps the plan, and leaves with equal plans share its hops (`Goal`). A
+//! leaf depends on the hops only if f reads the hops of a path, or rewrites headers.
 
 mod compose;
 mod copies;
@@ -39,21 +39,21 @@ use crate::trace::{Source, caller};
 #[derive(Clone, Default)]
 pub struct Route {
     branches: Vec<Branch>,
-    /// What path queries found for the branches' paths.
+    /// The results of path queries for the branches' paths.
     found: Vec<Found>,
     unreachable: bool,
-    /// Whether it may send nothing because all its places are absent.
+    /// Whether the route may send nothing because all its places are absent.
     is_multicast: bool,
     meter: Option<Meter>,
-    /// Frames of f's own, sent back to where the packet came from.
+    /// Frames of f's own, which go back to where the packet came from.
     answers: Vec<Arc<[u8]>>,
-    /// For a route that leaves the decision to the next policy: what is done to the packet before.
+    /// The treatment of the packet before the next policy decides; `None` if the route does not pass.
     passes: Option<Treatment>,
-    /// The line of f that made it. Equal routes may come from different lines.
+    /// The line of f that made the route. Equal routes may come from different lines.
     made_at: Option<Source>,
 }
 
-/// What a path query found.
+/// The result of a path query.
 #[derive(Clone)]
 struct Found {
     path: PathTo,
@@ -62,17 +62,18 @@ struct Found {
     looked: Arc<Looked>,
 }
 
-/// What f has looked at of a path that was requested.
+/// The record of what f has read of a path that it requested.
 #[derive(Debug, Default)]
 pub(crate) struct Looked {
-    /// The path's end, if the path leads to its switch: then the answer rests on whether the place is there.
+    /// The place where the path ends, if a path leads to its switch. The answer then depends on whether that place is
+    /// there.
     end: Option<Location>,
     existence: AtomicBool,
     hops: AtomicBool,
 }
 
 impl Looked {
-    /// The cells that the run depends on because it looked; none if it did not look.
+    /// Returns the cells that the run depends on because f read the path; none if f did not.
     pub fn at(&self, path: &Cell) -> impl Iterator<Item = Cell> + use<> {
         let path = match path {
             _ if self.hops.load(Relaxed) => Some(path.clone()),
@@ -87,10 +88,10 @@ impl Looked {
     }
 }
 
-/// How many bits of a packet choose between routes: at most 256 rules replace one rule for each flow.
+/// The number of bits of a packet that choose between routes: with 8, at most 256 rules replace one rule for each flow.
 pub const SPREAD_BITS: u32 = 8;
 
-/// A number whose every bit depends on all bits of the argument (the finish of SplitMix64).
+/// Returns a number whose every bit depends on all bits of the argument (the finish of SplitMix64).
 fn scatter(number: u64) -> u64 {
     let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -118,8 +119,8 @@ impl fmt::Debug for Route {
     }
 }
 
-/// The route as text, such as `to 1, 2 set vlan_vid=10 queue 2` or `by 1:3, 2:1`. In a run, this looks at the hops of
-/// paths.
+/// Shows the route as text, such as `to 1, 2 set vlan_vid=10 queue 2` or `by 1:3, 2:1`. In a run, this reads the hops
+/// of paths.
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let branches = self.spelled_out();
@@ -160,8 +161,8 @@ impl Route {
         Route { passes: Some(Treatment::default()), ..Route::default() }.from_line(caller(Caller::caller()))
     }
 
-    /// Sends the packet nowhere because there is no path, or its end is not known: what path queries then return. Falsy
-    /// in Python.
+    /// Sends the packet nowhere because there is no path, or because the path's end is not known. Path queries return
+    /// this route in these cases. It is falsy in Python.
     pub fn unreachable() -> Route {
         Route { unreachable: true, ..Route::default() }
     }
@@ -174,7 +175,7 @@ impl Route {
         Route::of(branch).from_line(caller(Caller::caller()))
     }
 
-    /// The same as [`Route::flood`], also for packets that bridges never forward, such as those of LACP or spanning
+    /// Floods like [`Route::flood`], but also packets that bridges never forward, such as those of LACP or spanning
     /// trees: the network is a cable for them.
     #[track_caller]
     pub fn flood_reserved() -> Route {
@@ -209,8 +210,8 @@ impl Route {
     }
 
     /// Sends the packet along all of these routes, over each hop once: a multicast tree. It is unreachable only if all
-    /// of them are. Absent places are left out, be it all of them. The first meter given counts. A route that passes
-    /// adds nothing but its copies.
+    /// of them are. Absent places are left out, even if that leaves none. The first meter given counts. A route that
+    /// passes adds only its copies.
     #[track_caller]
     pub fn union(routes: impl IntoIterator<Item = Route>) -> Route {
         let mut all = Route::drop().from_line(caller(Caller::caller()));
@@ -228,9 +229,9 @@ impl Route {
         all
     }
 
-    /// The same route with a header field rewritten where the packet leaves the network. `vlan_vid` takes a VLAN id (a
-    /// tag is pushed if the packet has none), or 0 to remove the tag. `vlan_pcp` needs a tag: the packet's, or that of a
-    /// `vlan_vid` in the same route.
+    /// Rewrites a header field where the packet leaves the network. `vlan_vid` takes a VLAN id (a tag is pushed if the
+    /// packet has none), or 0 to remove the tag. `vlan_pcp` needs a tag: the packet's, or that of a `vlan_vid` in the
+    /// same route.
     #[must_use]
     pub fn set(mut self, field: Field, value: u128) -> Route {
         for treatment in self.treatments() {
@@ -239,16 +240,16 @@ impl Route {
         self
     }
 
-    /// The same route through this queue of the egress ports.
+    /// Sends the packet through this queue of the egress ports.
     #[must_use]
     pub fn queue(mut self, queue: u32) -> Route {
         self.treatments().for_each(|treatment| treatment.queue = Some(queue));
         self
     }
 
-    /// The same route, with a copy of the packet to an edge port in addition: a mirror. The copy is treated as the
-    /// route's first branch treats the packet. It leaves the route at the switch nearest to the port. There is no copy
-    /// if no path leads there, or if the packet came in there.
+    /// Adds a copy of the packet to an edge port: a mirror. The copy is treated as the route's first branch treats the
+    /// packet. It leaves the route at the switch nearest to the port. There is no copy if no path leads there, or if
+    /// the packet came in there.
     #[must_use]
     pub fn copy_to(mut self, place: Location) -> Route {
         let first = || self.branches.first().map(|branch| branch.treatment.clone());
@@ -257,7 +258,8 @@ impl Route {
         self
     }
 
-    /// [`Route::one_of`] for bindings that know their own source lines: `read` reads a field under a mask.
+    /// Chooses one of several routes, as [`Route::one_of`], for bindings that know their own source lines. `read` reads
+    /// a field under a mask.
     pub fn one_by(
         routes: impl IntoIterator<Item = Route>,
         mut read: impl FnMut(Field, u128) -> Option<u128>,
@@ -265,7 +267,7 @@ impl Route {
     ) -> Route {
         let (routes, others): (Vec<_>, Vec<_>) = routes.into_iter().enumerate().partition(|(_, r)| !r.is_unreachable());
         if routes.len() < 2 {
-            // One that is unreachable says why.
+            // If all routes are unreachable, the first one shows why.
             return routes.into_iter().chain(others).next().map_or_else(Route::unreachable, |(_, route)| route);
         }
         let share = (SPREAD_BITS / by.len().max(1) as u32).max(1);
@@ -280,14 +282,14 @@ impl Route {
         chosen.map_or_else(Route::unreachable, |(_, route)| route)
     }
 
-    /// The same route through the meter of this number, which must exist at the ingress switch (OpenFlow 1.3).
+    /// Sends the packet through the meter of this number, which must exist at the ingress switch (OpenFlow 1.3).
     #[must_use]
     pub fn meter(mut self, meter: u32) -> Route {
         self.meter = Some(Meter::Number(meter));
         self
     }
 
-    /// The same route under this limit at the switch where packets enter (OpenFlow 1.3). Maple makes the meter, and
+    /// Puts the packet under this limit at the switch where packets enter (OpenFlow 1.3). Maple makes the meter, and
     /// removes it when no rule needs it.
     ///
     /// ```
@@ -304,56 +306,57 @@ impl Route {
         self
     }
 
-    /// The same route, made at this line of f, for bindings that know their own source lines.
+    /// Records the line of f that made the route, for bindings that know their own source lines.
     #[must_use]
     pub fn from_line(mut self, made_at: Option<Source>) -> Route {
         self.made_at = made_at;
         self
     }
 
-    /// The line of f that made it, if it is known.
+    /// Returns the line of f that made the route, if it is known.
     pub fn made_at(&self) -> Option<&Source> {
         self.made_at.as_ref()
     }
 
-    /// Whether there was no path, or the path's end is absent. In a policy, this call makes the run depend on that; a
-    /// look at the hops makes it depend on the hops. A route that is only returned follows the path wherever it leads.
+    /// Reports whether there was no path, or the path's end is absent. In a policy, this call makes the run depend on
+    /// that answer; reading the hops makes it depend on the hops. A route that f only returns follows the path wherever
+    /// it leads.
     pub fn is_unreachable(&self) -> bool {
         self.found.iter().for_each(|found| found.looked.existence.store(true, Relaxed));
         self.unreachable
     }
 
-    /// Whether the packet goes to all edge ports of the network, perhaps with other places.
+    /// Reports whether the packet goes to all edge ports of the network, perhaps among other places.
     pub fn floods(&self) -> bool {
         self.branches.iter().any(|branch| branch.flood.is_on())
     }
 
-    /// Whether it leaves the decision to the next policy.
+    /// Reports whether the route leaves the decision to the next policy.
     pub fn passes(&self) -> bool {
         self.passes.is_some()
     }
 
-    /// Whether the packet is sent nowhere, and is not answered.
+    /// Reports whether the packet is sent nowhere, and f does not answer it.
     pub fn is_drop(&self) -> bool {
         !self.passes() && self.answers.is_empty() && self.spelled_out().iter().all(Branch::is_empty)
     }
 
-    /// The hops that were given one by one, and those that path queries found; in order within each branch.
+    /// Returns the hops that were given one by one, and those that path queries found; in order within each branch.
     pub fn explicit_hops(&self) -> impl Iterator<Item = Hop> + '_ {
         self.spelled_out().into_iter().flat_map(|branch| branch.hops)
     }
 
-    /// The paths that the route follows, wherever they lead. This is no look at their hops.
+    /// Returns the paths that the route follows, wherever they lead. This does not count as reading their hops.
     pub fn paths(&self) -> impl Iterator<Item = Cell> + '_ {
         self.branches.iter().filter_map(|branch| branch.path.as_ref()).map(cell)
     }
 
-    /// Notes that f looks at the hops that path queries found.
+    /// Records that f reads the hops that path queries found.
     fn look(&self) {
         self.found.iter().for_each(|found| found.looked.hops.store(true, Relaxed));
     }
 
-    /// The branches with the hops of their paths, without those branches for which no path was found.
+    /// Returns the branches with the hops of their paths, without those branches for which no path was found.
     fn spelled_out(&self) -> Vec<Branch> {
         self.look();
         let hops = |path: &PathTo| {
@@ -370,8 +373,9 @@ impl Route {
         self.branches.iter().filter_map(spelled_out).collect()
     }
 
-    /// The path of this cell out of `to`, which had these hops when f asked, and the record of what f looks at. `is_there`
-    /// is whether the end is, for a path that leads to its switch.
+    /// Creates the route of this path cell out of `to`, and the record of what f reads of it. `hops` are the path's
+    /// hops at the time of the query. `is_there` reports whether the place `to` is there, for a path that leads to its
+    /// switch.
     pub(crate) fn path(
         path: &Cell,
         to: Location,
@@ -390,8 +394,8 @@ impl Route {
         (Route { branches, found, unreachable, ..Route::default() }, looked)
     }
 
-    /// The treatments that rewrites and queues of the whole route change: of one that passes not those of its copies,
-    /// which have left already.
+    /// Returns the treatments that rewrites and queues of the whole route change. In a route that passes, the
+    /// treatments of its copies do not change, because the copies have left already.
     fn treatments(&mut self) -> impl Iterator<Item = &mut Treatment> {
         let passes = self.passes.is_some();
         let of_branches = self.branches.iter_mut().filter(move |_| !passes).map(|branch| &mut branch.treatment);
@@ -403,7 +407,7 @@ impl Route {
     }
 }
 
-/// The cell that a path is.
+/// Returns the cell of a path.
 fn cell(path: &PathTo) -> Cell {
     let (weight, within) = (path.weight.clone(), path.within.clone());
     Cell::Path { from: path.from, to: path.to.switch, weight, within }

@@ -1,4 +1,4 @@
-//! A flow rule: what compilers make, switches hold and updates change.
+//! A flow rule: compilers make it, switches hold it, and updates change it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use maple_wire::{Action, Instruction, Match, PortNo};
 /// A flow rule, independent of the protocol's format.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
-    /// Higher wins.
+    /// The priority; the matching rule with the highest one decides.
     pub priority: u16,
-    /// Which packets it takes, with all prerequisites stated, in OXM order.
+    /// The packets that the rule takes, with all prerequisites stated, in OXM order.
     pub matching: Match,
-    /// What to do with them. An empty list drops them.
+    /// The instructions for these packets. An empty list drops them.
     pub instructions: Arc<[Instruction]>,
-    /// Leads back to the leaf.
+    /// The number that leads back to the leaf.
     pub cookie: u64,
 }
 
-/// The priorities of compiled rules: with one table, they are between the engine's own.
+/// The range of priorities of compiled rules; with one table, the engine's own rules have those below and above.
 pub(crate) const COMPILED: RangeInclusive<u16> = 3..=65000;
 
-/// What barrier rules do: send packets to the controller.
+/// Returns the instructions of barrier rules: send packets to the controller.
 pub(crate) fn to_controller() -> Arc<[Instruction]> {
     Arc::new([Instruction::ApplyActions(vec![Action::to_controller()])])
 }
 
-/// Whether a rule does what barrier rules do.
+/// Reports whether a rule does exactly what barrier rules do.
 pub(crate) fn is_to_controller_only(instructions: &[Instruction]) -> bool {
     let [Instruction::ApplyActions(actions)] = instructions else { return false };
     matches!(actions[..], [Action::Output { port: PortNo::CONTROLLER, .. }])

@@ -1,4 +1,4 @@
-//! Packets that are decided before such packets come.
+//! Sample packets: the engine decides them before such packets come.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,21 +7,21 @@ use maple_wire::{Dpid, PortNo};
 
 use crate::network::Location;
 
-/// A packet that a policy names before any packet comes.
+/// A packet that a policy names so that it can be decided before any packet comes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SamplePacket {
-    /// Its bytes.
+    /// The bytes of the packet.
     pub frame: Arc<[u8]>,
     /// The switch where it enters; `None` for any.
     pub switch: Option<Dpid>,
-    /// The port; `None` for any.
+    /// The port where it enters; `None` for any.
     pub port: Option<PortNo>,
-    /// Ports where other packets are decided first, so that this one is of no use there if another port will do.
+    /// The ports where other packets are decided first. This one is of no use there if another port will do.
     pub not_at: Arc<BTreeSet<Location>>,
 }
 
 impl SamplePacket {
-    /// A packet that may enter anywhere.
+    /// Creates a packet that may enter anywhere.
     pub fn new(frame: impl Into<Arc<[u8]>>) -> SamplePacket {
         SamplePacket { frame: frame.into(), switch: None, port: None, not_at: Arc::default() }
     }

@@ -1,8 +1,9 @@
-//! What snooping has learned, as f asks for it: the members of multicast groups, and the addresses that hosts have
-//! leased.
+//! The facts that snooping has learned, for f to ask: the members of multicast groups, and the addresses that hosts
+//! have leased.
 //!
-//! It is kept in ordinary tables of tracked state, so a run depends only on the groups and leases that it asked for.
-//! The tables are declared only if snooping is on. Asking without snooping is an error, as no answer would ever change.
+//! Ordinary tables of tracked state hold them, so a run depends only on the groups and leases that it asked for. The
+//! tables are declared only if snooping is on. Asking without snooping is an error, because no answer would ever
+//! change.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,13 +13,13 @@ use crate::policy_error::PolicyError;
 use crate::run::Net;
 use crate::state::{Commit, DeclareError, Kind, Snapshot, Store, Stored, Table, Types, Value, Write};
 
-/// The table of the members of groups, by the group's address.
+/// The name of the table of group members, by the group's address.
 pub const MEMBERS: &str = "net.members";
-/// The same, by the hardware address that frames to a group carry, which several groups share.
+/// The name of the table of group members, by the hardware address of a group's frames, which several groups share.
 pub const MEMBERS_BY_MAC: &str = "net.members.mac";
-/// The table of leases, by IP address.
+/// The name of the table of leases, by IP address.
 pub const LEASES: &str = "net.leases";
-/// The newest lease of each client, by hardware address.
+/// The name of the table of each client's newest lease, by hardware address.
 pub const LEASES_BY_MAC: &str = "net.leases.mac";
 
 /// An address that DHCP gave to a host for some time.
@@ -26,11 +27,11 @@ pub const LEASES_BY_MAC: &str = "net.leases.mac";
 pub struct Lease {
     /// The host.
     pub mac: Mac,
-    /// Its address.
+    /// The address of the host.
     pub ip: Ipv4Addr,
     /// The edge port from which the host asked for it.
     pub location: Location,
-    /// When it ends, in seconds since 1970; `None` if never.
+    /// The end of the lease, in seconds since 1970; `None` for a lease that never ends.
     pub ends: Option<u64>,
 }
 
@@ -56,10 +57,10 @@ impl Stored for Lease {
     }
 }
 
-/// A multicast group, as it can be asked for.
+/// A multicast group, or all groups that share a hardware address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
-    /// By its address.
+    /// The group with this address.
     Ip(IpAddr),
     /// All groups whose frames go to this hardware address.
     Mac(Mac),
@@ -89,7 +90,7 @@ impl From<Mac> for Group {
     }
 }
 
-/// The hardware address that frames to a group carry (RFC 1112 §6.4, RFC 2464 §7).
+/// Returns the hardware address that frames to a group carry (RFC 1112 §6.4, RFC 2464 §7).
 pub fn group_mac(group: IpAddr) -> Mac {
     match group {
         IpAddr::V4(ip) => {
@@ -103,7 +104,7 @@ pub fn group_mac(group: IpAddr) -> Mac {
     }
 }
 
-/// A group's address as the key of [`MEMBERS`].
+/// Returns a group's address as the key of [`MEMBERS`].
 pub fn group_key(group: IpAddr) -> Value {
     match group {
         IpAddr::V4(ip) => Value::Ipv4(ip),
@@ -111,16 +112,16 @@ pub fn group_key(group: IpAddr) -> Value {
     }
 }
 
-/// Whether this writes or declares what snooping learns, which belongs to one network and not to the policy.
+/// Reports whether this writes or declares what snooping learns, which belongs to one network and not to the policy.
 pub fn is_learned(write: &Write) -> bool {
     let tables = [MEMBERS, MEMBERS_BY_MAC, LEASES, LEASES_BY_MAC];
     matches!(write, Write::Table { table, .. } | Write::Types { table, .. } if tables.contains(&&**table))
 }
 
-/// Declares that snooping on groups, on leases, or on both is on, so that f may ask.
+/// Declares the tables of snooped groups, of leases, or of both, so that f may ask for them.
 ///
 /// # Errors
-/// [`DeclareError`] if the policy has a table of such a name that holds something else.
+/// [`DeclareError`] if the policy has a table of one of these names that holds something else.
 pub fn declare(store: &Store, groups: bool, leases: bool) -> Result<Vec<Commit>, DeclareError> {
     let members = Vec::<Location>::kind();
     let tables = [
@@ -133,8 +134,8 @@ pub fn declare(store: &Store, groups: bool, leases: bool) -> Result<Vec<Commit>,
     wanted.map(|(_, name, key, value)| store.declare_types(name, Types { key, value })).collect()
 }
 
-/// The writes that make these the members of a group, in order, if nothing else counts members by hardware address: for
-/// simulated networks.
+/// Returns the writes that make `members`, in order, the members of a group. They assume that nothing else counts
+/// members by hardware address: for simulated networks.
 pub fn members(state: &Snapshot, group: IpAddr, members: &[Location]) -> Vec<Write> {
     let put = |table: &str, key: Value, members: Vec<Location>| {
         let value = (!members.is_empty()).then(|| members.to_value());
@@ -154,15 +155,15 @@ pub fn members(state: &Snapshot, group: IpAddr, members: &[Location]) -> Vec<Wri
     vec![put(MEMBERS, group_key(group), members.to_vec()), put(MEMBERS_BY_MAC, mac.into(), of_mac)]
 }
 
-/// The writes that make this a lease, and its host's newest: for simulated networks.
+/// Returns the writes that store a lease and make it its host's newest: for simulated networks.
 pub fn lease(lease: &Lease) -> Vec<Write> {
     let put = |table: &str, key| Write::Table { table: table.into(), key, value: Some(lease.to_value()) };
     vec![put(LEASES, lease.ip.into()), put(LEASES_BY_MAC, lease.mac.into())]
 }
 
 impl Net {
-    /// The edge ports with members of a multicast group behind them, in order; empty if there are none. A dependency on
-    /// this group alone. Without snooping this makes the run fail.
+    /// Returns the edge ports with members of a multicast group behind them, in order; empty if there are none. The run
+    /// depends on this group alone. Without snooping this makes the run fail.
     ///
     /// ```
     /// use std::net::Ipv4Addr;
@@ -182,7 +183,7 @@ impl Net {
         self.try_members(group.into()).unwrap_or_default()
     }
 
-    /// The same.
+    /// Returns the ports that [`Net::members`] returns, or the error that makes the run fail.
     ///
     /// # Errors
     /// [`PolicyError::NotSnooped`] if groups are not snooped on; the run then fails, whatever f does with the error.
@@ -198,13 +199,13 @@ impl Net {
         .collect())
     }
 
-    /// The lease of an IPv4 address; `None` if no host has it. A dependency on this lease alone. Without snooping this
-    /// makes the run fail.
+    /// Returns the lease of an IPv4 address; `None` if no host has it. The run depends on this lease alone. Without
+    /// snooping this makes the run fail.
     pub fn lease(&self, ip: Ipv4Addr) -> Option<Lease> {
         self.try_lease(ip).ok().flatten()
     }
 
-    /// The same.
+    /// Returns the lease that [`Net::lease`] returns, or the error that makes the run fail.
     ///
     /// # Errors
     /// [`PolicyError::NotSnooped`] if DHCP is not snooped on; the run then fails, whatever f does with the error.
@@ -213,36 +214,36 @@ impl Net {
         Ok(Table::<Ipv4Addr, Lease>::new(LEASES).get(&self.outside(), &ip).filter(|lease| self.has_lease(lease)))
     }
 
-    /// The newest lease of the host with this hardware address; as [`Net::lease`].
+    /// Returns the newest lease of the host with this hardware address. Without snooping this makes the run fail.
     pub fn lease_of(&self, mac: Mac) -> Option<Lease> {
         self.try_lease_of(mac).ok().flatten()
     }
 
-    /// The same.
+    /// Returns the lease that [`Net::lease_of`] returns, or the error that makes the run fail.
     ///
     /// # Errors
-    /// As [`Net::try_lease`].
+    /// [`PolicyError::NotSnooped`] if DHCP is not snooped on; the run then fails, whatever f does with the error.
     pub fn try_lease_of(&self, mac: Mac) -> Result<Option<Lease>, PolicyError> {
         self.need_table(LEASES, PolicyError::NotSnooped("net.lease", "DHCP"))?;
         Ok(Table::<Mac, Lease>::new(LEASES_BY_MAC).get(&self.outside(), &mac).filter(|lease| self.has_lease(lease)))
     }
 
-    /// All leases, by IP address: a dependency on each of them. Without snooping this makes the run fail.
+    /// Returns all leases, by IP address. The run depends on each of them. Without snooping this makes the run fail.
     pub fn leases(&self) -> Vec<Lease> {
         self.try_leases().unwrap_or_default()
     }
 
-    /// The same.
+    /// Returns the leases that [`Net::leases`] returns, or the error that makes the run fail.
     ///
     /// # Errors
-    /// As [`Net::try_lease`].
+    /// [`PolicyError::NotSnooped`] if DHCP is not snooped on; the run then fails, whatever f does with the error.
     pub fn try_leases(&self) -> Result<Vec<Lease>, PolicyError> {
         self.need_table(LEASES, PolicyError::NotSnooped("net.leases", "DHCP"))?;
         let all = Table::<Ipv4Addr, Lease>::new(LEASES).entries(&self.outside());
         Ok(all.into_iter().map(|(_, lease)| lease).filter(|lease| self.has_lease(lease)).collect())
     }
 
-    /// Whether the slice that runs has the host of a lease.
+    /// Reports whether the running slice has the host of a lease.
     fn has_lease(&self, lease: &Lease) -> bool {
         self.has_host(lease.mac, lease.location)
     }
@@ -260,7 +261,7 @@ mod tests {
 
     const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 1, 1, 1));
 
-    /// What f returns on this store, the cells that it read, and why it failed.
+    /// Returns what f returns on this store, the cells that it read, and why it failed.
     fn ask<T>(store: &Store, f: impl Fn(&Net) -> T) -> (T, Vec<Cell>, Option<PolicyError>) {
         let run = Run::new(Arc::new([0; 64]), 64, Location::new(Dpid(1), PortNo(1)), store.begin(), true);
         let said = f(&run.net());

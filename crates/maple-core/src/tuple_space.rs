@@ -21,11 +21,11 @@
 //!
 //! * *Candidates are checked.* A table may name too much: keys are hashes, or have fewer bits than possible. Each index
 //!   checks what it found against the question. So a table is right if it never names too little.
-//! * *Removal is lazy.* A table is not told about every removed member. Readers skip removed members, and a table that
-//!   has more of them than of others is rebuilt. So a removal costs a few steps, however many tables there are.
+//! * *Removal is lazy.* A removed member is not deleted from every table. Readers skip removed members, and a table
+//!   that has more of them than of others is rebuilt. So a removal costs a few steps, however many tables there are.
 //! * *Lists are short.* Most keys have one member, which takes no memory of its own ([`OneOrMany`]).
 
-/// A list that mostly has one item.
+/// A list that usually has one item, which it holds without an allocation.
 #[derive(Clone, Debug)]
 pub(crate) enum OneOrMany<T> {
     One(T),
@@ -64,7 +64,7 @@ impl<T: Copy> OneOrMany<T> {
     }
 }
 
-/// A value as one word. Values of at most 64 bits differ from each other.
+/// Folds a value into one word. Distinct values of at most 64 bits stay distinct.
 pub(crate) fn fold(value: u128) -> u64 {
     value as u64 ^ ((value >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -1,4 +1,5 @@
-//! From one rule set to another, so that no packet is handled wrongly at any moment (invariant 3 of ARCHITECTURE.md).
+//! The steps from one rule set to another, in an order in which no packet is handled wrongly at any moment (invariant 3
+//! of ARCHITECTURE.md).
 //!
 //! # What
 //!
@@ -59,7 +60,7 @@ impl Change {
         }
     }
 
-    /// The same rule, as the change's own.
+    /// Takes the rule out of the change.
     pub(crate) fn into_rule(self) -> Rule {
         let (Change::Add(rule) | Change::Modify(rule) | Change::Delete(rule)) = self;
         rule
@@ -98,27 +99,27 @@ pub fn changes(installed: &[Rule], wanted: &[Rule]) -> Vec<Change> {
     adds.chain(modifications).chain(deletes).collect()
 }
 
-/// The rules that a table of a switch has. An entry holds only what its match does not say, because a table may have a
+/// The rules that a table of a switch has. A value holds only what its key does not state, because a table may have a
 /// hundred thousand entries.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Installed {
     entries: FxHashMap<EntryKey, Held>,
-    /// How many of them are barrier rules.
+    /// The number of barrier rules among the entries.
     barrier_rules: usize,
 }
 
-/// What a switch does at an entry.
+/// The instructions and cookies of an installed rule. Its key states the rest.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     instructions: Arc<[Instruction]>,
     /// The rule's cookie.
     pub cookie: u64,
-    /// The cookie that the switch reports: that one, or an earlier run's.
+    /// The cookie that the switch reports: `cookie`, or one that an earlier run gave the rule.
     pub reported: u64,
 }
 
-/// What identifies an entry on a switch: priority and match. It takes few bytes, because a table may have a hundred
-/// thousand entries. The order of keys begins with the highest priority.
+/// The identity of an entry on a switch: priority and match. It takes few bytes, because a table may have a hundred
+/// thousand entries. Keys are ordered by falling priority.
 ///
 /// The first two bytes are the priority, inverted. Then come the constraints in order. Each begins with a byte for the
 /// field, whose upper bit is set if a mask follows the value. Value and mask take as many bytes as the field has.
@@ -126,9 +127,9 @@ pub(crate) struct Held {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EntryKey(Box<[u8]>);
 
-/// Says that a mask follows.
+/// The bit of a field's byte that is set if a mask follows the value.
 const MASKED: u8 = 0x80;
-/// Says that an unknown field follows.
+/// The byte that begins an unknown field.
 const UNKNOWN: u8 = 0xff;
 
 impl EntryKey {
@@ -141,7 +142,7 @@ impl EntryKey {
         Match { fields: self.fields().collect() }
     }
 
-    /// Whether a packet with these fields fits.
+    /// Reports whether a packet with these field values matches. A key with an unknown field matches none.
     fn fits(&self, value: &dyn Fn(Field) -> Option<u128>) -> bool {
         self.fields().all(|field| match field {
             MatchField::Known(c) => value(c.field).is_some_and(|value| c.holds(value)),
@@ -182,22 +183,22 @@ fn number(bytes: &mut &[u8], count: usize) -> u128 {
 }
 
 impl Held {
-    /// Whether it does exactly this.
+    /// Reports whether the rule has exactly these instructions.
     pub(crate) fn does(&self, instructions: &[Instruction]) -> bool {
         self.instructions[..] == *instructions
     }
 
-    /// Whether it is a barrier rule at this priority.
+    /// Reports whether this is a barrier rule, if it stands at this priority.
     fn is_barrier_rule(&self, priority: u16) -> bool {
         COMPILED.contains(&priority) && is_to_controller_only(&self.instructions)
     }
 
-    /// Whether a rule of this entry differs from it.
+    /// Reports whether `rule`, of the same entry, has another cookie or other instructions.
     pub(crate) fn differs(&self, rule: &Rule) -> bool {
         self.cookie != rule.cookie || self.instructions != rule.instructions
     }
 
-    /// The rule at this entry.
+    /// Returns the rule with this key.
     pub(crate) fn at(&self, key: &EntryKey) -> Rule {
         let (priority, matching) = (key.priority(), key.matching());
         Rule { priority, matching, instructions: self.instructions.clone(), cookie: self.cookie }
@@ -205,14 +206,15 @@ impl Held {
 }
 
 impl Installed {
-    /// All of them, by falling priority.
+    /// All rules, by falling priority.
     pub(crate) fn rules(&self) -> Vec<Rule> {
         let mut all: Vec<(&EntryKey, &Held)> = self.entries.iter().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
         all.into_iter().map(|(key, held)| held.at(key)).collect()
     }
 
-    /// The rule that takes a packet with these fields. Each rule that is higher than those that fit so far is looked at.
+    /// Finds the rule that takes a packet with these fields. Goes through all entries, and matches those that are
+    /// higher than the best so far.
     pub(crate) fn find(&self, value: &dyn Fn(Field) -> Option<u128>) -> Option<Rule> {
         let mut best: Option<(&EntryKey, &Held)> = None;
         for (key, held) in &self.entries {
@@ -261,12 +263,12 @@ impl Installed {
         self.barrier_rules
     }
 
-    /// Their entries, in no order.
+    /// The keys of all entries, in no particular order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &EntryKey> {
         self.entries.keys()
     }
 
-    /// What the switch has at an entry.
+    /// The rule that the switch has at an entry.
     pub(crate) fn get(&self, key: &EntryKey) -> Option<&Held> {
         self.entries.get(key)
     }
@@ -277,7 +279,8 @@ pub(crate) fn key_of(rule: &Rule) -> EntryKey {
     entry_key(rule.priority, &rule.matching)
 }
 
-/// The entry that a rule with this priority and match has: switches give the fields of a match in any order.
+/// The entry of a rule with this priority and match. The key states the fields in a fixed order, because switches give
+/// them in any order.
 pub(crate) fn entry_key(priority: u16, matching: &Match) -> EntryKey {
     let (known, unknown) = match_key(matching);
     let mut bytes = (!priority).to_be_bytes().to_vec();
@@ -297,7 +300,7 @@ pub(crate) fn entry_key(priority: u16, matching: &Match) -> EntryKey {
     EntryKey(bytes.into())
 }
 
-/// Whether two rules of one entry differ.
+/// Reports whether two rules of one entry differ in instructions or cookie.
 fn differs(a: &Rule, b: &Rule) -> bool {
     a.instructions != b.instructions || a.cookie != b.cookie
 }

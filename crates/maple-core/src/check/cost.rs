@@ -1,8 +1,8 @@
-//! What the number of a policy's rules grows with: reads can make one rule for each host, pair of hosts or connection.
+//! The growth of a policy's rules: reads can make one rule for each host, pair of hosts or connection.
 //!
-//! A test makes at most two rules, however many packets there are. A read makes one for each value, so a run that reads
-//! who sends and to whom answers for one pair of hosts only. For floods that is never intended: a destination that is
-//! read last multiplies nothing.
+//! A test makes at most two rules, however many packets there are. A read makes one rule for each value. So a run that
+//! reads the source and the destination decides for one pair of hosts only. For floods that is never intended: a
+//! destination that is read last multiplies nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use super::observe::Observation;
 use super::packet::Sample;
 use crate::trace::{Item, Source};
 
-/// Fields that say who sends.
+/// The fields that identify the sender.
 const SOURCES: [Field; 6] =
     [Field::EthSrc, Field::Ipv4Src, Field::Ipv6Src, Field::ArpSpa, Field::ArpSha, Field::Ipv6NdSll];
-/// Fields that say to whom.
+/// The fields that identify the receiver.
 const DESTINATIONS: [Field; 6] =
     [Field::EthDst, Field::Ipv4Dst, Field::Ipv6Dst, Field::ArpTpa, Field::ArpTha, Field::Ipv6NdTarget];
-/// Fields that differ between connections: what clients send from a port of their own, and what servers answer to it.
+/// The fields that differ between connections: clients send from a port of their own, and servers answer to it.
 const CONNECTIONS: [Field; 6] =
     [Field::TcpSrc, Field::UdpSrc, Field::SctpSrc, Field::TcpDst, Field::UdpDst, Field::SctpDst];
 
-/// What the policy has one rule for.
+/// The things for each of which the policy needs one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Per {
     /// One for each destination, on each switch where packets enter.
@@ -38,7 +38,7 @@ pub enum Per {
 /// Runs whose number of rules grows with the hosts or connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wide {
-    /// What there is one rule for.
+    /// The things for each of which there is one rule.
     pub per: Per,
     /// Whether the packets of these rules are flooded.
     pub floods: bool,
@@ -49,8 +49,8 @@ pub struct Wide {
 }
 
 impl Per {
-    /// How many rules the network then has, with this many hosts and switches. `None` if the number does not depend on
-    /// hosts.
+    /// Returns the number of rules that a network with this many hosts and switches then has. Returns `None` if the
+    /// number does not depend on hosts.
     pub fn rules(self, hosts: u64, switches: u64) -> Option<u64> {
         match self {
             Per::Destination => Some(hosts.saturating_mul(switches)),
@@ -61,12 +61,12 @@ impl Per {
     }
 }
 
-/// The runs seen that make the most rules.
+/// The runs that make the most rules, among those seen.
 #[derive(Debug, Default)]
 pub(super) struct Costs(BTreeMap<(Per, bool), Wide>);
 
 impl Costs {
-    /// Adds a run that gave an answer.
+    /// Adds a run that gave a route.
     pub fn take(&mut self, sample: &Sample, run: &Observation) {
         let Some(per) = per(run) else { return };
         let new = || Wide { per, floods: run.floods, reads: BTreeSet::new(), sample: sample.clone() };
@@ -74,14 +74,14 @@ impl Costs {
         wide.reads.extend(reads(run).map(|(field, source)| (field, source.clone())));
     }
 
-    /// All kinds, those with the most rules last.
+    /// Returns all kinds of such runs, those with the most rules last.
     pub fn all(&self) -> impl Iterator<Item = &Wide> {
         self.0.values()
     }
 }
 
-/// The fields of hosts and connections that a run read with a full mask, unless a test had said that the packet is one of
-/// few: a server's port below 1024, for example.
+/// Returns the fields of hosts and connections that a run read with a full mask. A field is left out if a test had
+/// shown that its value is one of few: a server's port below 1024, for example.
 fn reads(run: &Observation) -> impl Iterator<Item = (Field, &Option<Source>)> {
     let mut bounded = BTreeSet::new();
     run.trace.items.iter().zip(run.trace.sources.iter()).filter_map(move |(item, source)| match item {

@@ -1,4 +1,4 @@
-//! Which paths through f were taken: all traces merged, and the sides of tests that no packet took.
+//! The coverage of f: all traces merged, and the sides of tests that no packet took.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,20 +8,21 @@ use crate::trace::{Item, Source, Step, Trace};
 /// All traces of one check merged into a tree.
 #[derive(Default)]
 pub(super) struct MergedTraces {
-    /// The children of each node, by the step that leads to them; node 0 is the root. Never iterated in this order.
+    /// The children of each node, by the step that leads to them; node 0 is the root. The maps are never iterated into
+    /// output.
     nodes: Vec<HashMap<Key, usize>>,
     /// The parent of each node but the root, which is its own.
     parents: Vec<usize>,
-    /// For each line and question: how often the answer was no, and yes.
+    /// The number of `no` and of `yes` answers, for each line and question.
     questions: BTreeMap<(Option<Place>, String), [u64; 2]>,
     traces: u64,
 }
 
-/// What tells the steps of traces apart.
+/// The parts of a step that distinguish it from others.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Item(Item),
-    /// What a list of a length answered. The list is known by its address.
+    /// The answer of a list of this length. The list is identified by its address.
     List {
         list: usize,
         length: usize,
@@ -41,33 +42,33 @@ impl Key {
     }
 }
 
-/// What tells traces apart.
+/// Returns the keys of a trace's steps, which distinguish it from other traces.
 pub(super) fn keys(trace: &Trace) -> Vec<Key> {
     trace.steps().map(Key::of).collect()
 }
 
-/// A line. The order is by file and line.
+/// A source line, ordered by file and line.
 type Place = (std::sync::Arc<str>, u32);
 
 /// A test that gave the same answer each time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneSided {
-    /// The line that asks.
+    /// The line that asks the test.
     pub at: Option<Source>,
-    /// What it asks.
+    /// The question of the test.
     pub question: String,
-    /// The only answer there was.
+    /// The answer that it always had.
     pub answer: bool,
-    /// How often it was asked.
+    /// The number of times that it was asked.
     pub asked: u64,
 }
 
-/// What a check has covered.
+/// The counts of what a check has tried.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Coverage {
     /// Packets that f decided.
     pub packets: u64,
-    /// Of these, packets that the checker made to take another path.
+    /// Packets among these that the checker made to take another path.
     pub made: u64,
     /// Runs of f.
     pub runs: u64,
@@ -79,9 +80,9 @@ pub struct Coverage {
     pub traces: u64,
     /// Sides of tests in the tree of all traces.
     pub branches: u64,
-    /// Of these, sides that no packet took (Ω in a trace tree).
+    /// Sides among these that no packet took (Ω in a trace tree).
     pub unexplored: u64,
-    /// Tests that had only one answer, wherever they are in the tree: by file and line.
+    /// Tests that had only one answer, wherever they are in the tree, by file and line.
     pub one_sided: Vec<OneSided>,
 }
 
@@ -115,12 +116,13 @@ impl MergedTraces {
         is_new
     }
 
-    /// For each beginning of a trace, with its number, the steps that follow it; none at the ends. Neither is in order.
+    /// Returns each node, by its number, with the keys of the steps that follow it; a leaf has none. The steps are in
+    /// no order.
     pub fn nodes(&self) -> impl Iterator<Item = (usize, impl Iterator<Item = &Key>)> {
         self.nodes.iter().map(HashMap::keys).enumerate()
     }
 
-    /// The beginning of a trace with this number, in order, without what lists answered.
+    /// Returns the items of the trace that lead to a node, in order, without the answers of lists.
     pub fn items_before(&self, node: usize) -> Vec<&Item> {
         let (mut at, mut items) = (node, Vec::new());
         while at != 0 {
@@ -133,7 +135,7 @@ impl MergedTraces {
         items
     }
 
-    /// Counts the sides of tests, and those that no trace took.
+    /// Returns the number of sides of tests, and of those that no trace took.
     fn branches(&self) -> (u64, u64) {
         let (mut sides, mut open) = (0, 0);
         for children in &self.nodes {
@@ -141,7 +143,7 @@ impl MergedTraces {
                 let Key::Item(Item::Test { cond, outcome }) = key else { continue };
                 let opposite = Item::Test { cond: cond.clone(), outcome: !outcome };
                 let other = children.contains_key(&Key::Item(opposite));
-                // A test with both sides is met twice here, once from each.
+                // A test with both sides is counted twice here, once from each side.
                 sides += if other { 1 } else { 2 };
                 open += u64::from(!other);
             }
@@ -149,7 +151,7 @@ impl MergedTraces {
         (sides, open)
     }
 
-    /// Fills in what the merged traces show.
+    /// Fills in the counts of the merged traces.
     pub fn report(&self, coverage: &mut Coverage) {
         coverage.traces = self.traces;
         (coverage.branches, coverage.unexplored) = self.branches();

@@ -5,7 +5,7 @@
 //!
 //! A [`Check`] takes packets (given, or made: see `vary`) and runs f on each twice, one run right after the other. Some
 //! time later the caller may call [`Check::again`], which runs f once more on all packets, in another order. All runs
-//! on a packet work on the same snapshot, so everything that f may read is the same. If two runs differ
+//! on a packet use the same snapshot, so everything that f may read is the same. If two runs differ
 //! ([`Observation::difference`]), f read something that is not tracked: a global that changes, a clock, a random
 //! number, a file.
 //!
@@ -19,13 +19,13 @@
 //!
 //! # What it can't see
 //!
-//! Anything that does not change during the check: the hour of the day, a file. The check finds faults. It does not
-//! prove that there are none.
+//! The check can't see reads of anything that stays the same while it runs: the hour of the day, a file. It finds
+//! faults, and does not prove that there are none.
 //!
 //! # Cost
 //!
-//! Two runs of f for each packet, and one more for each round. A new trace of n questions makes about n more packets to
-//! try, for the first few traces of each shape (questions and answers without the values read).
+//! A check costs two runs of f for each packet, and one more for each round. A new trace of n questions makes about n
+//! more packets to try, for the first few traces of each shape (questions and answers without the values read).
 
 mod observe;
 
@@ -73,18 +73,18 @@ use vary::{Values, variants};
 
 /// The number of traces of one shape from which other packets are made.
 const SAME_SHAPE: u32 = 4;
-/// How many times packets are tried again because the state changed, and the maximum number of packets each time.
+/// The maximum number of times that packets are tried again because the state changed, and of packets each time.
 const PASSES: u32 = 4;
 const AGAIN: usize = 256;
-/// The maximum number of failure texts that are told apart.
+/// The maximum number of different failure texts that are kept.
 const MOST_FAILURES: usize = 1000;
-/// The maximum number of packets that a policy names itself.
+/// The maximum number of packets of the policy's own that are tried.
 const SAMPLES: usize = 10_000;
-/// After this many packets on which f exceeded its time limit, no more are tried.
+/// The number of packets on which f may exceed its time limit; after that many, no more are tried.
 const TOO_LONG: u32 = 3;
-/// Nor are any after this time, if f takes longer for a packet than it should on average.
+/// The time of all runs after which a slow f is tried on no more packets.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long f should take at most: as long nothing else is decided.
+/// The time that f should take for a packet at most: meanwhile the engine decides nothing else.
 pub const SLOW: Duration = Duration::from_millis(10);
 
 /// One check of a policy.
@@ -93,13 +93,13 @@ pub struct Check {
     store: Arc<Store>,
     track_hosts: bool,
     random: Random,
-    /// Packets to be tried, given or made. The flag marks those that were made.
+    /// The packets to be tried, given or made. The flag marks those that were made.
     queue: VecDeque<(Sample, bool)>,
     seen: BTreeSet<Sample>,
     hosts: Vec<Host>,
     tried: Vec<Tried>,
-    /// The version of the state when packets were last tried again because of a change, and how many times that
-    /// happened.
+    /// The version of the state when packets were last tried again because of a change, and the number of times that
+    /// this happened.
     passes: (u64, u32),
     shapes: HashMap<u64, u32>,
     values: Values,
@@ -107,12 +107,12 @@ pub struct Check {
     findings: BTreeMap<Key, Finding>,
     failures: BTreeMap<String, Counted>,
     goes_back: BTreeMap<Arc<str>, Counted>,
-    /// By the line that writes.
+    /// Packets for which the policy writes each time, by the line that writes.
     writes_each: BTreeMap<Arc<str>, Counted>,
-    /// How long all runs took.
+    /// The time that all runs took.
     spent: Duration,
     costs: Costs,
-    /// For a proof about all packets, if one is wanted.
+    /// The merged traces of each switch, if a proof about all packets is wanted.
     explored: Option<Explored>,
     /// Routes that constraints refused, by constraint and line.
     violations: BTreeMap<(Arc<str>, Option<Source>), (Violation, Counted)>,
@@ -123,23 +123,23 @@ pub struct Check {
 /// A host of the network that sends and receives packets.
 pub type Host = (Mac, HostInfo);
 
-/// A packet that f decided, and the state on which it did.
+/// A packet that f decided, and the state in which it did.
 struct Tried {
     sample: Sample,
     state: Arc<Snapshot>,
     first: Observation,
 }
 
-/// Findings with equal keys are counted together: the line, and whether the traces are equal and only their ends
+/// The key under which findings are counted together: the line, and whether the traces are equal and only their ends
 /// differ.
 type Key = (Option<(Arc<str>, u32)>, bool);
 
 /// A place where f reads something that is not tracked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Where and how two runs differed, for the first packet that showed it.
+    /// The place where two runs differed, and how, for the first packet that showed it.
     pub difference: Difference,
-    /// That packet.
+    /// The first packet that showed it.
     pub sample: Sample,
     /// The number of comparisons that showed it.
     pub count: u64,
@@ -155,8 +155,8 @@ pub struct Counted {
 }
 
 impl Check {
-    /// A check of `policy` on the content of `store`, including switches and links, with packets between `hosts`. What
-    /// the policy writes goes into the store too. All random choices follow from `seed`.
+    /// Creates a check of `policy` on the content of `store`, including switches and links, with packets between
+    /// `hosts`. The policy's writes go into the store too. All random choices follow from `seed`.
     ///
     /// With `track_hosts` the hosts are put into the store.
     pub fn new(policy: Arc<dyn Policy>, store: Arc<Store>, hosts: Vec<Host>, track_hosts: bool, seed: u64) -> Check {
@@ -199,37 +199,39 @@ impl Check {
         check
     }
 
-    /// Explores the policy so that something can be said about all packets: also where it asks for no switch, and all
-    /// values of reads that have few.
+    /// Explores the policy so thoroughly that something can be said about all packets: at each switch even if it does
+    /// not ask for the switch, and with all values of reads that have few.
     pub fn for_all_packets(&mut self) {
         self.explored = Some(Explored::default());
     }
 
-    /// The same, for a policy that decides only some packets: nothing is claimed where these tests fail, each asked last
-    /// at its switch.
+    /// Explores a policy that decides only some packets, as [`Check::for_all_packets`] does. Nothing is claimed about
+    /// packets that fail one of these tests, each of which is asked last at its switch.
     fn for_packets_that_pass(&mut self, last_tests: BTreeSet<(Dpid, Cond)>) {
         self.explored = Some(Explored::with_last_tests(last_tests));
     }
 
-    /// The constraints that the policy's routes are under, by name.
+    /// Returns the names of the constraints that the policy's routes must satisfy.
     pub fn constraints(&self) -> Vec<Arc<str>> {
         self.policy.constraints()
     }
 
-    /// The packets that f decided so far, in order: each with the state and what the first run on it did.
+    /// Returns the packets that f decided so far, in order, each with the state and the observation of the first run.
     fn decided(&self) -> impl Iterator<Item = (&Sample, &Arc<Snapshot>, &Observation)> {
         self.tried.iter().map(|tried| (&tried.sample, &tried.state, &tried.first))
     }
 
-    /// The routes that constraints refused: for each constraint and line the first one, and the packets.
+    /// Returns the routes that constraints refused: the first one for each constraint and line, with the number of
+    /// packets.
     pub fn violations(&self) -> impl Iterator<Item = (&Violation, &Counted)> {
         self.violations.values().map(|(violation, counted)| (violation, counted))
     }
 
-    /// Whether what was seen holds for all packets that can enter, in the state of the network as it is. If not, why.
+    /// Checks that what was seen holds for all packets that can enter the network in its present state.
     ///
     /// # Errors
-    /// What was not explored. Always, without [`Check::for_all_packets`] before.
+    /// [`Open`]: what was not explored. Without a call of [`Check::for_all_packets`] before, that is an error whenever
+    /// the network has edge ports.
     pub fn is_complete(&self) -> Result<(), Open> {
         if !self.findings.is_empty() {
             return Err(Open::Untracked);
@@ -244,7 +246,7 @@ impl Check {
         self.explored.as_ref().unwrap_or(&none).is_complete(&self.store.snapshot(), self.track_hosts)
     }
 
-    /// Queues the packets that the policy names itself, at a port of each switch.
+    /// Queues the policy's own sample packets, at a port of each switch.
     fn offer_samples(&mut self) {
         let ports = edge_ports(&self.store.snapshot());
         for sample in self.policy.samples().into_iter().take(SAMPLES) {
@@ -264,7 +266,7 @@ impl Check {
         }
     }
 
-    /// Tries packets until this many have been tried or none is left.
+    /// Tries packets until `packets` have been tried or none is left.
     pub fn explore(&mut self, packets: u64) {
         while self.coverage.packets < packets
             && !self.gave_up()
@@ -277,8 +279,8 @@ impl Check {
         }
     }
 
-    /// Queues packets again, one for each trace, if the state has changed since: what f learned may have opened other
-    /// paths. Returns whether any packets are queued now.
+    /// Queues packets again, one for each trace, if the state has changed since: f's writes may have opened other
+    /// paths. Returns whether any packets are queued.
     fn try_anew(&mut self) -> bool {
         let (seen, count) = self.passes;
         let version = self.store.snapshot().version();
@@ -310,45 +312,46 @@ impl Check {
         self.tried = tried;
     }
 
-    /// The places where runs differed, by file and line.
+    /// Returns the places where runs differed, by file and line.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.findings.values()
     }
 
-    /// The error texts of f, each with the packets on which it failed so. At most 1,000 texts.
+    /// Returns the error texts of f, at most 1,000, each with the packets on which it failed in that way.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &Counted)> {
         self.failures.iter().map(|(error, counted)| (&**error, counted))
     }
 
-    /// The lines that made routes whose only port is the one where the packet came in, and the packets. Switches send
-    /// nothing out of that port.
+    /// Returns the lines that made routes whose only port is the one where the packet came in, and the packets.
+    /// Switches send nothing out of that port.
     pub fn routes_back(&self) -> impl Iterator<Item = (&str, &Counted)> {
         self.goes_back.iter().map(|(place, counted)| (&**place, counted))
     }
 
-    /// What the number of the policy's rules grows with, one entry for each kind, those with the most rules last.
+    /// Returns the runs that make the number of the policy's rules grow, one entry for each kind, those with the most
+    /// rules last.
     pub fn costs(&self) -> impl Iterator<Item = &Wide> {
         self.costs.all()
     }
 
-    /// The lines that write for a packet, and again for the next one like it, and those packets: there are no rules for
-    /// them.
+    /// Returns the lines that write for a packet, and again for the next one like it, and those packets: they can have
+    /// no rules.
     pub fn writes_each(&self) -> impl Iterator<Item = (&str, &Counted)> {
         self.writes_each.iter().map(|(place, counted)| (&**place, counted))
     }
 
-    /// How long f takes for a packet on average, if that is longer than [`SLOW`].
+    /// Returns the average time that f takes for a packet, if that is longer than [`SLOW`].
     pub fn slow(&self) -> Option<Duration> {
         let runs = u32::try_from(self.coverage.runs).unwrap_or(u32::MAX);
         self.spent.checked_div(runs).filter(|each| *each > SLOW)
     }
 
-    /// Whether f exceeded its time limit on so many packets, or took so long, that no more are tried.
+    /// Reports whether no more packets are tried, because f exceeded its time limit too often or took too long.
     pub fn gave_up(&self) -> bool {
         self.too_long >= TOO_LONG || self.spent > PATIENCE && self.slow().is_some()
     }
 
-    /// What was covered so far.
+    /// Returns the coverage so far.
     pub fn coverage(&self) -> Coverage {
         let mut coverage = self.coverage.clone();
         self.merged.report(&mut coverage);
@@ -372,7 +375,7 @@ impl Check {
             });
         }
         if first.trace.read_switch || is_new_here {
-            // Packets that enter elsewhere may take other paths.
+            // Packets that enter at other switches may take other paths.
             edge_ports(&state).into_iter().for_each(|at| self.offer(Sample { at, ..sample.clone() }, true));
         }
         if first.answer.is_ok() && !first.writes.is_empty() {
@@ -382,7 +385,7 @@ impl Check {
         self.tried.push(Tried { sample, state, first });
     }
 
-    /// Runs f once more on a packet for which it wrote, as the network does, to learn whether it writes again.
+    /// Runs f once more on a packet for which it wrote, as the network does, to see whether it writes again.
     fn look_for_writes(&mut self, sample: &Sample, first: &Observation) {
         let state = self.store.snapshot();
         let next = self.observe(sample, &state);
@@ -456,7 +459,7 @@ impl Check {
         }
     }
 
-    /// Whether only few runs of this shape were seen so far.
+    /// Reports whether at most [`SAME_SHAPE`] runs of this shape were seen so far.
     fn is_worth_varying(&mut self, run: &Observation) -> bool {
         let mut hasher = DefaultHasher::new();
         for step in run.trace.steps() {
@@ -472,7 +475,8 @@ impl Check {
     }
 }
 
-/// Packets of the usual kinds between the first hosts of the network, and from one to all and to an unknown address.
+/// Returns packets of the usual kinds between the first hosts of the network, and from each to all hosts and to an
+/// unknown address.
 fn first_packets(hosts: &[Host]) -> Vec<Sample> {
     let hosts = &hosts[..hosts.len().min(4)];
     let mut all = Vec::new();
@@ -503,7 +507,7 @@ fn is_edge(state: &Snapshot, at: Location) -> bool {
     state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
 }
 
-/// Ports where packets enter: at most one for each switch, and at most 16.
+/// Returns ports where packets enter: at most one for each switch, and at most 16.
 fn edge_ports(state: &Snapshot) -> Vec<Location> {
     let first = |dpid| {
         let mut ports = state.ports_of(dpid).map(|(port, _): (PortNo, _)| Location::new(dpid, port));

@@ -1,4 +1,4 @@
-//! What one run of f did, and where two runs that should be equal differ.
+//! The observation of one run of f, and the difference between two runs that should be equal.
 
 use std::fmt;
 
@@ -11,24 +11,24 @@ use crate::run::{Run, Violation};
 use crate::state::{Cell, Write};
 use crate::trace::{Source, Trace};
 
-/// What one run of f observed, and its result.
+/// The observations of one run of f, and its result.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// What f observed of its packet, with the lines that asked.
+    /// The observations of the packet, with the lines that asked.
     pub trace: Trace,
     /// The cells that f read, in the order of cells.
     pub reads: Vec<Cell>,
-    /// What f wrote.
+    /// The writes of f.
     pub writes: Vec<Write>,
     /// The line that wrote first, if known.
     pub wrote_at: Option<Source>,
-    /// Where the packet goes, or why the run failed.
+    /// The route of the packet, or the reason why the run failed.
     pub answer: Result<Arc<Resolved>, PolicyError>,
     /// The part of the answer that a leaf would keep.
     pub(crate) goal: Option<Goal>,
     /// The line that made the route, if known.
     pub made_at: Option<Source>,
-    /// The same, if the route's only port is the one where the packet came in.
+    /// The line that made the route, if the route's only port is the one where the packet came in.
     pub goes_back: Option<Arc<str>>,
     /// The routes that constraints refused.
     pub violations: Vec<Violation>,
@@ -36,17 +36,17 @@ pub struct Observation {
     pub floods: bool,
 }
 
-/// Where two runs of f on the same packet and state differ, although they should be equal.
+/// The place where two runs of f on the same packet and state differ, although they should be equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The line of the first difference: that of a trace item, or else the one that made the route. If neither is
-    /// known, the last line before.
+    /// known, the last line before it.
     pub at: Option<Source>,
-    /// The last line at which both runs asked the same.
+    /// The last line at which both runs asked the same question.
     pub after: Option<Source>,
-    /// What the first run did there.
+    /// The first run's step there.
     pub first: String,
-    /// What the second run did there.
+    /// The second run's step there.
     pub second: String,
 }
 
@@ -91,7 +91,7 @@ impl Observation {
         }
     }
 
-    /// What the run asked, line by line, and its answer: for people.
+    /// Returns the run's questions and answers, line by line, for people.
     pub fn lines(&self) -> Vec<String> {
         let told = |source: Option<&Source>, text: &str| match source {
             Some(source) => format!("{source}: {text}"),
@@ -103,7 +103,7 @@ impl Observation {
         lines
     }
 
-    /// Where this run and a later one on the same packet and state differ, if they do.
+    /// Returns the difference between this run and a later one on the same packet and state, if there is one.
     ///
     /// Two runs that failed are equal, whatever their errors say, because error texts may contain times and addresses.
     pub fn difference(&self, later: &Observation) -> Option<Difference> {
@@ -128,7 +128,7 @@ impl Observation {
         }
     }
 
-    /// What the run did at a position of its trace, or after its end.
+    /// Returns the run's step at a position of its trace, or its end.
     fn step(&self, at: usize) -> String {
         match self.trace.steps().nth(at) {
             Some(step) => step.to_string(),
@@ -146,7 +146,7 @@ impl Observation {
         }
     }
 
-    /// How two runs with equal traces differ.
+    /// Returns the difference between two runs with equal traces, as a text for each.
     fn ends(&self, later: &Observation) -> (String, String) {
         if !self.answers_like(later) {
             return (self.end(), later.end());
@@ -170,7 +170,7 @@ fn listed<T: fmt::Debug>(what: &str, things: &[T]) -> String {
     format!("{what} {}", things.join(", "))
 }
 
-/// A route in one line: drop, or the ports that each switch sends the packet out of, with the rewrites.
+/// Returns a route in one line: drop, or the ports that each switch sends the packet out of, with the rewrites.
 fn route_text(route: &Resolved) -> String {
     let own = |own: &OwnFrame| format!("send {} bytes to {}", own.bytes.len(), own.at);
     let own: Vec<String> = route.own.iter().map(own).collect();
@@ -194,7 +194,7 @@ fn route_text(route: &Resolved) -> String {
 }
 
 impl fmt::Display for Difference {
-    /// For example `a.py:7 (after a.py:5): first test tcp_dst=22: yes, then drop`.
+    /// Shows the difference, such as `a.py:7 (after a.py:5): first test tcp_dst=22: yes, then drop`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.at {
             Some(at) => write!(f, "{at}")?,

@@ -20,17 +20,17 @@ pub(super) const IPV6: u128 = 0x86dd;
 /// A packet that enters the network.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sample {
-    /// Where it enters.
+    /// The port where it enters.
     pub at: Location,
-    /// Its bytes.
+    /// The bytes of the packet.
     pub frame: Arc<[u8]>,
 }
 
-/// Values of a packet's fields.
+/// The values of a packet's fields.
 pub(crate) type Headers = BTreeMap<Field, u128>;
 
 impl Sample {
-    /// The packet's fields.
+    /// Parses the packet's fields.
     pub fn packet(&self) -> Packet<'_> {
         Packet::new(&self.frame, self.at.port.0)
     }
@@ -40,7 +40,7 @@ impl Sample {
         Field::ALL.into_iter().filter_map(|field| packet.get(field).map(|value| (field, value))).collect()
     }
 
-    /// The packet with some fields changed. The rest stays as far as it fits these.
+    /// Returns the packet with some fields changed. The rest stays as far as it fits these.
     pub(crate) fn with(&self, changes: &Headers) -> Sample {
         let mut at = self.at;
         if let Some(port) = changes.get(&Field::InPort) {
@@ -58,7 +58,7 @@ impl Sample {
     }
 }
 
-/// A frame that has as many of these fields as fit together.
+/// Builds a frame that has as many of these fields as fit together.
 ///
 /// ```
 /// use maple_wire::{Field, Packet};
@@ -74,14 +74,14 @@ pub(super) fn build(headers: &Headers) -> Vec<u8> {
     let mut frame = skeleton(headers);
     for (field, value) in headers {
         if !matches!(field, Field::EthType | Field::IpProto | Field::MplsBos) {
-            // A field that does not fit the others is left as it is.
+            // A field that does not fit the others stays as it is.
             let _ = rewrite::set_field(&mut frame, &Constraint::exact(*field, *value));
         }
     }
     frame
 }
 
-/// A frame with the right headers, which contain arbitrary values.
+/// Builds a frame with the right headers, whose values are arbitrary.
 fn skeleton(headers: &Headers) -> Vec<u8> {
     let get = |field| headers.get(&field).copied();
     let mut frame = Frame::ethernet([0; 6], [0; 6]);

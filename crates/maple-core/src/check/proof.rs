@@ -1,17 +1,17 @@
-//! Whether the runs so far are all that a policy can do with any packet, in one state of the network.
+//! A proof that the runs so far are all that a policy can do with any packet, in one state of the network.
 //!
 //! # What
 //!
-//! The traces of each switch form a tree. It is complete if each test has both sides, and each read all the values that
-//! there are: those of at most [`BITS`] bits, or the edge ports of the switch. Then every packet that enters there has
-//! passed some trace of the tree, since a trace says all that decides the rest of the run. So what no run did, no run
-//! does.
+//! The traces of each switch form a tree. It is complete if each test has both sides, and each read has all possible
+//! values: those of at most [`BITS`] bits, or the edge ports of the switch. Then every packet that enters there follows
+//! some trace of the tree, because a trace has everything that decides the rest of the run. So no packet does anything
+//! that no run did.
 //!
 //! # What is not claimed
 //!
 //! A side of a test for a port counts only if a port of the switch can take it. A policy that reads a whole address has
-//! more values than can be tried. A side that no packet took counts as open, also if no packet can take it, unless what
-//! failed before shows that. A proof is about the state in which the runs were made.
+//! more values than can be tried. A side that no packet took counts as open, even if no packet can take it, unless
+//! tests that failed before show that. A proof is about the state in which the runs were made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,31 +24,32 @@ use crate::network::{Mac, PortKind};
 use crate::state::Snapshot;
 use crate::trace::{Cond, Item, Known, Verdict};
 
-/// Reads of at most so many bits can be exhausted.
+/// The maximum number of bits of a read whose values are all tried: 256 values.
 pub(super) const BITS: u32 = 8;
 
-/// Why nothing is proved about all packets.
+/// The reason why nothing is proved about all packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Open {
     /// The policy writes state, so later packets may take other paths.
     Writes,
     /// Two runs on one packet and state differ.
     Untracked,
-    /// It failed on so many packets, and may do anything with them once it does not.
+    /// The policy failed on this number of packets. It may do anything with them once it does not fail.
     Failed(u64),
-    /// So many packets wait for a change.
+    /// Packets wait for a change: this many.
     Waits(u64),
-    /// It looks at a whole frame.
+    /// The policy asks for a whole frame.
     WholeFrame,
     /// Packets that enter at this switch were not tried.
     Switch(Dpid),
-    /// A field was read that has more values than were tried: the field, and its bits that were read.
+    /// A field has more values than were tried: the field, and the number of bits that were read.
     Read(Field, u32),
     /// No packet took the other side of a test.
     Side(String),
-    /// No packet was tried that fits this entry of a list, from 1, or none of its entries.
+    /// No packet was tried that first fits this entry of a list, counted from 1; with `None`, no packet that fits none
+    /// of the entries.
     Entry(Option<usize>),
-    /// The runs on one state asked different questions, though they had observed the same.
+    /// The runs on one state asked different questions after the same observations.
     Differs,
 }
 
@@ -82,12 +83,13 @@ pub(super) struct Explored {
     switches: BTreeMap<Dpid, MergedTraces>,
     wrote: bool,
     whole_frame: bool,
-    /// Tests, by switch, that say last whether a packet is asked about at all. If they fail, nothing more is claimed.
+    /// The tests, by switch, whose failure ends the claim about a packet: packets that fail one are out of the
+    /// question.
     last_tests: BTreeSet<(Dpid, Cond)>,
 }
 
 impl Explored {
-    /// Nothing, where these tests are the last that say whether a packet is asked about.
+    /// Starts with no traces. `last_tests` are the tests whose failure ends the claim about a packet.
     pub fn with_last_tests(last_tests: BTreeSet<(Dpid, Cond)>) -> Explored {
         Explored { last_tests, ..Explored::default() }
     }
@@ -99,7 +101,10 @@ impl Explored {
         self.switches.entry(at).or_default().take(run)
     }
 
-    /// Whether the runs are all that there are, in this state. Otherwise why not.
+    /// Checks that no packet can make any other run in this state.
+    ///
+    /// # Errors
+    /// [`Open`]: the first thing that was not explored.
     pub fn is_complete(&self, state: &Snapshot, track_hosts: bool) -> Result<(), Open> {
         if self.wrote {
             return Err(Open::Writes);
@@ -115,8 +120,8 @@ impl Explored {
                 continue;
             }
             let traces = self.switches.get(&dpid).ok_or(Open::Switch(dpid))?;
-            // A packet of a host that is known to be elsewhere never comes to the policy here.
-            // At a middlebox, packets of any source do.
+            // A packet of a host that is known to be elsewhere never comes to the policy here. At a middlebox, packets
+            // of any source do.
             let is_tracked = track_hosts && !state.ports_of(dpid).any(|(_, port)| port.kind == PortKind::Middlebox);
             let is_elsewhere = |cond: &Cond| {
                 let source = cond.all.iter().find(|c| c.field == Field::EthSrc && c.is_exact());
@@ -133,7 +138,7 @@ impl Explored {
     }
 }
 
-/// Whether no packet that passes the items fits the condition, because it would have fitted one that failed.
+/// Reports whether no packet that passes the items fits the condition, because it would have fitted a test that failed.
 fn has_failed(cond: &Cond, items: &[&Item]) -> bool {
     let mut known = Known::default();
     items.iter().for_each(|item| known.learn((*item).clone()));
@@ -144,7 +149,7 @@ fn has_failed(cond: &Cond, items: &[&Item]) -> bool {
     })
 }
 
-/// Whether the items that follow a beginning of a trace are all that can follow it.
+/// Checks that the items that follow a node of the tree are all that can follow it.
 fn complete<'a>(
     children: impl Iterator<Item = &'a Key>,
     ports: &[PortNo],
@@ -193,7 +198,7 @@ fn complete<'a>(
                     _ => return Err(Open::Differs),
                 }
             }
-            // No packet comes in by a port that is not there, or by another one than the only one.
+            // No packet comes in by a port that is not there, or, if the switch has only one port, by another one.
             let by_port = cond.all.iter().find(|c| c.field == Field::InPort && c.is_exact());
             let is_only_port = ports.iter().all(|port| by_port.is_some_and(|by| by.value == u128::from(port.0)));
             let is_no_port = by_port.is_some_and(|by| !ports.iter().any(|port| by.value == u128::from(port.0)));

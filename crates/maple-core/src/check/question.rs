@@ -7,12 +7,12 @@
 //! counterexample. If there is none and the tree of traces is complete ([`Open`]), the claim holds for all packets of
 //! the scope, in the network and the state as they are.
 //!
-//! # Why it is sound
+//! # Why it is correct
 //!
-//! The scope is asked for in the run itself ([`super::scope`]), so all packets of a trace are in the scope or none is.
-//! Judged is what the route means for every packet of the trace: a port that the packet may have come in by counts as
-//! a port that it leaves by, unless it is the sender's own. If a policy is compared with another one, both run in one
-//! run, so that traces hold what both observe.
+//! The run itself asks whether the packet is in the scope ([`super::scope`]), so all packets of a trace are in the
+//! scope or none is. The judge considers what the route means for every packet of the trace: a port that the packet may
+//! have come in by counts as a port that it leaves by, unless it is the sender's own. If a policy is compared with
+//! another one, both run in one run, so that traces hold the observations of both.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -27,25 +27,25 @@ use crate::policy::{Policy, PolicyError};
 use crate::run::Run;
 use crate::state::{Snapshot, Store, Txn};
 
-/// Pairs of hosts that packets are made for at first.
+/// The maximum number of pairs of hosts for which packets are made at first.
 const PAIRS: usize = 64;
-/// How many packets are tried before the claim is judged again.
+/// The number of packets that are tried before the claim is judged again.
 const STEP: u64 = 256;
 
 /// A claim about all packets of a scope.
 pub struct Question {
-    /// The packets.
+    /// The packets that the claim is about.
     pub scope: Scope,
-    /// What is said of them.
+    /// The claim.
     pub claim: Claim,
 }
 
-/// What is claimed of packets.
+/// The kinds of claims about packets.
 #[derive(Clone)]
 pub enum Claim {
     /// No copy leaves the network by one of these ports.
     NeverAt(BTreeSet<Location>),
-    /// A copy comes to the receiver, as the scope says who that is.
+    /// A copy arrives at the receiver that the scope names.
     Arrives,
     /// No route passes a switch twice.
     NoLoops,
@@ -53,13 +53,13 @@ pub enum Claim {
     SameAs(Arc<dyn Policy>),
 }
 
-/// What was found out.
+/// The result of an examination.
 pub struct Examined {
     /// A packet that contradicts the claim.
     pub counterexample: Option<Counterexample>,
-    /// What was tried.
+    /// The counts of what was tried.
     pub coverage: Coverage,
-    /// Why the runs are no proof; `None` if they are one.
+    /// The reason why the runs are not a proof; `None` if they are one.
     pub open: Option<Open>,
 }
 
@@ -67,19 +67,19 @@ pub struct Examined {
 pub struct Counterexample {
     /// The packet.
     pub sample: Sample,
-    /// The state on which it does so: later than the network's, if the policy writes.
+    /// The state in which it does so. If the policy writes, that is later than the network's.
     pub state: Arc<Snapshot>,
-    /// How it does so.
+    /// The contradiction in words.
     pub why: String,
-    /// What the policy asked and answered, line by line.
+    /// The policy's questions and answers, line by line.
     pub lines: Vec<String>,
-    /// The same of the other policy, if there is one.
+    /// The questions and answers of the other policy, if there is one.
     pub other: Vec<String>,
 }
 
-/// Explores a policy until a packet contradicts the claim, all is explored, or this many packets were tried.
+/// Explores a policy until a packet contradicts the claim, everything is explored, or `packets` packets were tried.
 ///
-/// The policy writes into the store, so give a copy of the network's. `hosts` are those of the network.
+/// The policy writes into the store, so pass a copy of the network's. `hosts` are those of the network.
 pub fn examine(
     policy: &Arc<dyn Policy>,
     store: &Arc<Store>,
@@ -113,7 +113,7 @@ pub fn examine(
     Examined { counterexample, open: check.is_complete().err(), coverage }
 }
 
-/// Packets of the usual kinds from each sender to each receiver.
+/// Returns packets of the usual kinds from each sender to each receiver.
 fn seeds(scope: &Scope, hosts: &[Host]) -> Vec<Sample> {
     let to = scope.receivers.as_deref().unwrap_or(hosts);
     let pairs = scope.senders.iter().flat_map(|from| to.iter().map(move |to| (from, to)));
@@ -121,7 +121,7 @@ fn seeds(scope: &Scope, hosts: &[Host]) -> Vec<Sample> {
     pairs.flat_map(|(from, to)| first_packets(&[from.clone(), to.clone()])).collect()
 }
 
-/// Judges packets that were decided.
+/// The judge of packets that were decided.
 struct Judge<'a> {
     policy: &'a Arc<dyn Policy>,
     scope: &'a Scope,
@@ -129,16 +129,16 @@ struct Judge<'a> {
     track_hosts: bool,
     /// The traces that were judged, each with the version of its state.
     judged: HashSet<(u64, Vec<super::coverage::Key>)>,
-    /// How many of the packets were looked at.
+    /// The number of packets that were judged or skipped.
     passed: usize,
 }
 
 impl Judge<'_> {
-    /// The first packet, of those that were not looked at yet, that contradicts the claim.
+    /// Returns the first packet that contradicts the claim, among those that were not judged yet.
     fn first_contradiction(&mut self, check: &Check) -> Option<Counterexample> {
         for (sample, state, run) in check.decided().skip(self.passed) {
             self.passed += 1;
-            // On another state the same trace may lead elsewhere.
+            // An equal trace may lead elsewhere in another state.
             let is_new = self.judged.insert((state.version(), keys(&run.trace)));
             if is_new
                 && self.scope.holds(sample)
@@ -185,7 +185,7 @@ impl Judge<'_> {
         }
     }
 
-    /// A port among these by which a copy can leave, of any packet that is decided so.
+    /// Returns one of these ports by which a copy can leave, of any packet with this trace.
     fn exit_among(&self, ports: &BTreeSet<Location>, route: &Resolved, sample: &Sample) -> Option<Location> {
         let senders = self.scope.sender(sample).map(|(_, info)| info.location);
         let own = senders.unwrap_or(sample.at);

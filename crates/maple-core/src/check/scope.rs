@@ -1,13 +1,13 @@
-//! The packets that a question is about, and a policy that decides only these.
+//! The packets that a question is about, and a policy that decides only those.
 //!
 //! # What
 //!
-//! A [`Scope`] says who sends, to whom, and with which headers. A [`Scoped`] policy first asks the packet whether it
-//! belongs to the scope, by tests, and drops all others. So the tree of traces begins with these tests. If the tree is
-//! complete, what was seen in the scope holds for all packets of the scope.
+//! A [`Scope`] defines the senders, the receivers and the headers. A [`Scoped`] policy first asks the packet, by tests,
+//! whether it belongs to the scope, and drops all others. So the tree of traces begins with these tests. If the tree is
+//! complete, the observations hold for all packets of the scope.
 //!
 //! The receivers' addresses are tested one by one before the policy runs. Where such a test holds, the address is
-//! known, and a policy that reads the whole address learns nothing new. So a read leaves nothing open there.
+//! known, and a policy that reads the whole address learns nothing new. So its read leaves no value untried.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,25 +26,25 @@ use crate::trace::Cond;
 /// The packets that a question is about.
 #[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// Who sends: packets that enter at these hosts' ports. With host tracking also with these source addresses.
+    /// The senders: packets enter at these hosts' ports. See `by_address` for their source addresses.
     pub senders: Vec<Host>,
-    /// Whether the senders' hardware addresses are a part of the scope.
+    /// Whether packets must also have their sender's hardware address.
     pub by_address: bool,
-    /// Only packets to these hosts' hardware addresses; all packets if `None`.
+    /// The hosts to whose hardware addresses packets go; `None` for all packets.
     pub receivers: Option<Vec<Host>>,
     /// Whether packets with IP addresses have those of their sender and receiver.
     pub is_addressed: bool,
-    /// Only packets that fit this condition.
+    /// The condition that packets fit.
     pub only: Cond,
-    /// No packets that fit one of these.
+    /// The conditions that packets do not fit.
     pub except: Vec<Cond>,
-    /// Hardware addresses that are asked for before the policy runs.
+    /// The hardware addresses that are asked for before the policy runs.
     pub destinations: Vec<Mac>,
 }
 
-/// What answers the scope's tests: a packet in a run, which records them, or a packet by itself.
+/// A packet that the scope tests: in a run, which records the tests, or by itself.
 trait Asked {
-    /// The switch where it enters. That is no question, as it is the same for all packets of a tree.
+    /// The switch where the packet enters. This is not a question, because it is the same for all packets of a tree.
     fn switch(&self) -> Dpid;
     fn fits(&self, cond: &Cond) -> bool;
 }
@@ -74,24 +74,24 @@ fn exact(field: Field, value: u128) -> Cond {
 }
 
 impl Scope {
-    /// Whether a packet belongs to the scope.
+    /// Reports whether a packet belongs to the scope.
     pub fn holds(&self, sample: &Sample) -> bool {
         self.asks(sample)
     }
 
-    /// The last test of a sender at each switch: a packet that fails it is out of the scope.
+    /// Returns the last test for a sender at each switch: a packet that fails it is out of the scope.
     pub(super) fn last_tests(&self) -> BTreeSet<(Dpid, Cond)> {
         let tests = self.senders.iter().map(|host| (host.1.location.switch, self.sends(host)));
         tests.collect::<BTreeMap<Dpid, Cond>>().into_iter().collect()
     }
 
-    /// The receiver that the packet's destination address names.
+    /// Returns the receiver that the packet's destination address names.
     pub fn receiver(&self, sample: &Sample) -> Option<&Host> {
         let dst = sample.packet().get(Field::EthDst).map(Mac::from_bits);
         self.receivers.iter().flatten().find(|(mac, _)| Some(*mac) == dst)
     }
 
-    /// The host that sends the packet.
+    /// Returns the host that sends the packet.
     pub fn sender(&self, sample: &Sample) -> Option<&Host> {
         let src = sample.packet().get(Field::EthSrc).map(Mac::from_bits);
         let sends = |(mac, info): &&Host| info.location == sample.at && (!self.by_address || Some(*mac) == src);
@@ -124,7 +124,7 @@ impl Scope {
     }
 }
 
-/// Whether the packet has no IP addresses, or those of these hosts.
+/// Reports whether the packet has no IP addresses, or those of these hosts.
 fn is_addressed(packet: &impl Asked, (_, src): &Host, (_, dst): &Host) -> bool {
     let v4 = |ip: &std::net::Ipv4Addr| u128::from(u32::from(*ip));
     for (eth_type, from, to) in [(IPV4, Field::Ipv4Src, Field::Ipv4Dst), (ARP, Field::ArpSpa, Field::ArpTpa)] {
@@ -141,7 +141,7 @@ fn is_addressed(packet: &impl Asked, (_, src): &Host, (_, dst): &Host) -> bool {
 }
 
 /// A policy that drops packets outside of a scope. Another one may run after it, in the same run, so that the trace
-/// holds what both observe. The route is that of the first.
+/// holds the observations of both. The route is that of the first.
 pub(super) struct Scoped {
     pub scope: Arc<Scope>,
     pub policy: Arc<dyn Policy>,

@@ -1,4 +1,5 @@
-//! The checker finds what is not tracked, names its line, and raises no alarm about honest policies.
+//! Tests that the checker finds reads that are not tracked, names their lines, and raises no alarm about honest
+//! policies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -176,7 +177,7 @@ fn a_policy_that_fails_always_in_another_way_is_counted_and_no_finding() {
     assert_eq!((check.coverage().failed, check.findings().count()), (10, 0));
 }
 
-/// A random program over a network of two switches.
+/// Returns a random program over a network of two switches.
 fn program(seed: u64, depth: u32) -> Program {
     let at = |switch, port| Location::new(Dpid(switch), PortNo(port));
     let mac = |n| Mac([0, 0, 0, 0, 0, n]);
@@ -202,7 +203,7 @@ proptest! {
         prop_assert!(findings.is_empty(), "{policy}\n{findings:?}");
     }
 
-    /// The naive oracle of the coverage: counts sides of tests over all pairs of prefixes.
+    /// Compares the coverage with a naive oracle, which counts sides of tests over all pairs of prefixes.
     #[test]
     fn open_sides_are_those_of_the_list_of_traces(seed: u64) {
         let policy = program(seed, 4);
@@ -219,7 +220,7 @@ proptest! {
     }
 }
 
-/// What is found out about packets of the first host of the network.
+/// Returns what an examination finds out about packets of the first host of the network.
 fn examined(policy: impl Policy + 'static, claim: impl Fn(&[Host]) -> Claim) -> Examined {
     let (store, hosts) = network();
     let claim = claim(&hosts);
@@ -275,7 +276,7 @@ fn a_policy_that_writes_is_judged_on_each_state() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// A policy is the same as itself, and another one is told apart by the packet that is shown.
+    /// A policy equals itself, and the packet that is shown distinguishes another policy from it.
     #[test]
     fn counterexamples_of_comparisons_are_real(seed: u64, other: u64) {
         let (one, other) = (program(seed, 4), program(other, 4));

@@ -1,4 +1,4 @@
-//! Packets that take another path through f: made from what a run asked about its packet.
+//! Packets that take another path through f, made from the questions of a run about its packet.
 //!
 //! Each test is turned to its other side, with the values next to its boundary. Each value read is replaced by others
 //! that may matter: those of hosts, those of tables that the run read, those that tests compare the field with, the
@@ -52,7 +52,7 @@ impl Kind {
 }
 
 impl Values {
-    /// The values of the network's hosts, and some that belong to no host.
+    /// Collects the values of the network's hosts, and some that belong to no host.
     pub fn of(hosts: &[Host], state: &Snapshot) -> Values {
         let mut values = Values::default();
         for (mac, info) in hosts {
@@ -90,7 +90,7 @@ impl Values {
         }
     }
 
-    /// Notes what a run compared fields with, and the keys of the tables that it read.
+    /// Adds the values with which a run compared fields, and the keys of the tables that it read.
     pub fn learn(&mut self, run: &Observation, state: &Snapshot) {
         for item in &run.trace.items {
             let Item::Test { cond, .. } = item else { continue };
@@ -108,7 +108,7 @@ impl Values {
         }
     }
 
-    /// A key may be an address, the text of one, a port number, or several of these.
+    /// Adds the values in a table's key: an address, the text of one, a port number, or several of these.
     fn learn_key(&mut self, key: &Value) {
         match key {
             Value::Mac(mac) => self.note(Kind::Mac, mac.bits()),
@@ -129,7 +129,7 @@ impl Values {
         }
     }
 
-    /// Some values for a field: the ends of its range, a random one, and some that may matter.
+    /// Returns some values for a field: the ends of its range, a random one, and some that may matter.
     fn for_field(&self, field: Field, random: &mut Random) -> Vec<u128> {
         let mut values = vec![0, field.full_mask(), random.next_u128() & field.full_mask()];
         let known: Vec<u128> = self.0.get(&Kind::of(field)).into_iter().flatten().copied().collect();
@@ -146,7 +146,8 @@ fn table(cell: &Cell) -> Option<&str> {
     }
 }
 
-/// Packets that answer one question of the run differently, for each question in turn. With `all_values` a read of few values gets all of them.
+/// Makes packets that answer one question of the run differently, for each question in turn. With `all_values`, a read
+/// with few possible values gets all of them.
 pub(super) fn variants(
     sample: &Sample,
     run: &Observation,
@@ -173,8 +174,8 @@ pub(super) fn variants(
     all
 }
 
-/// Changes that make a packet fit the condition: with each range at its ends and in its middle. A prefix is a range
-/// too.
+/// Returns changes that make a packet fit the condition, with each range at its ends and in its middle. A prefix is a
+/// range too.
 pub(crate) fn fitting(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     let old = |field| headers.get(&field).copied().unwrap_or(0);
     let base: Headers = cond.all.iter().map(|c| (c.field, old(c.field) & !c.mask | c.value)).collect();
@@ -190,7 +191,7 @@ pub(crate) fn fitting(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     vec![within(|r| r.lo), within(|r| r.hi), within(|r| r.lo + (r.hi - r.lo) / 2)]
 }
 
-/// Changes that make a packet fail one part of the condition.
+/// Returns changes that make a packet fail one part of the condition.
 pub(crate) fn failing(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     let mut all = Vec::new();
     for c in &cond.all {
@@ -214,19 +215,20 @@ pub(crate) fn failing(cond: &Cond, headers: &Headers) -> Vec<Headers> {
     all
 }
 
-/// A prefix of more than one value, as a range.
+/// Returns a prefix of more than one value as a range.
 fn block(constraint: &Constraint) -> Option<Range> {
     let Constraint { field, value, mask } = *constraint;
     let rest = field.full_mask() & !mask;
     (rest != 0 && rest & (rest + 1) == 0).then_some(Range { field, lo: value, hi: value | rest })
 }
 
-/// Whether all values that a read can have are few.
+/// Reports whether a read has few possible values.
 fn is_small(read: &Constraint) -> bool {
     read.field == Field::InPort || read.mask.count_ones() <= BITS
 }
 
-/// Changes that give a field that was read each value that it can have. Of a port, each port of the network.
+/// Returns changes that give a field that was read each value that it can have; for the input port, each port of the
+/// network.
 fn every(read: &Constraint, values: &Values) -> Vec<Headers> {
     let of = |value| Headers::from([(read.field, value)]);
     if read.field == Field::InPort {
@@ -237,7 +239,8 @@ fn every(read: &Constraint, values: &Values) -> Vec<Headers> {
     (0..1u128 << places.len()).map(|number| of(spread(number))).collect()
 }
 
-/// Changes that give other values to a field that was read. For a masked read, only the bits under the mask change.
+/// Returns changes that give other values to a field that was read. For a masked read, only the bits under the mask
+/// matter.
 fn others(read: &Constraint, values: &Values, random: &mut Random) -> Vec<Headers> {
     let mut all: BTreeSet<u128> =
         values.for_field(read.field, random).into_iter().filter(|value| value & read.mask != read.value).collect();

@@ -17,7 +17,7 @@
 //! * A leaf elsewhere has entries for the region of its class.
 //!
 //! What the switch can't match is never stated. A yes-side or a child whose region can't be matched has no entries and
-//! counts as unexplored. A test whose yes-region can't be matched has a wider barrier entry. If nothing of the test can
+//! counts as unexplored. A test whose yes-region can't be matched has a wider barrier entry. If no part of the test can
 //! be stated, its no-side has no entries either.
 //!
 //! # Cost
@@ -56,23 +56,23 @@ pub(super) struct IncrementalCompiler {
     target: Target,
     tree: Tree,
     entries: EntryTable,
-    /// By node.
+    /// The information about each node.
     nodes: Vec<Option<NodeInfo>>,
     classes: RegionClasses,
     /// The last edit of the tree, and a region. Kept for their memory.
     edit: Edit,
     scratch: Region,
-    /// Leaves are put into the table, and rules are computed when all are there.
+    /// Whether a rebuild is under way: leaves are put into the table, and rules are computed when all are there.
     is_rebuilt: bool,
 }
 
-/// What is known about a node.
+/// The information about a node.
 #[derive(Clone, Debug)]
 struct NodeInfo {
     class: ClassId,
     kind: NodeKind,
     entries: EntryIds,
-    /// For a leaf.
+    /// The behaviour of a leaf.
     behaviour: LeafBehaviour,
 }
 
@@ -104,10 +104,10 @@ enum NodeKind {
     Blocked,
 }
 
-/// What happens to a leaf's packets.
+/// The treatment of a leaf's packets.
 #[derive(Clone, Debug, Default)]
 struct LeafBehaviour {
-    /// Only packets that fit this are forwarded; the others go to the controller.
+    /// The constraint that forwarded packets must fit; the others go to the controller. `None`: all are forwarded.
     only: Option<Box<Constraint>>,
     /// The instructions, which are held. `None` sends all packets to the controller.
     action: Option<ActionId>,
@@ -159,7 +159,7 @@ impl IncrementalCompiler {
         LeafBehaviour { only, action: instructions.map(|instructions| self.entries.intern(instructions)) }
     }
 
-    /// Turns the last edit of the tree into edits of entries. If there is a new leaf, this is its behaviour.
+    /// Turns the last edit of the tree into edits of entries. `behaviour` is that of the new leaf, if there is one.
     fn apply_edit(&mut self, behaviour: LeafBehaviour) {
         let mut edit = std::mem::take(&mut self.edit);
         edit.copy(self.tree.last_edit());
@@ -193,7 +193,8 @@ impl IncrementalCompiler {
         self.classes.remove_node(info.class);
     }
 
-    /// What was under a branch is gone. `was_complete` says whether its class was complete, if it had one of its own.
+    /// Updates a node when everything under a branch of it is gone. `was_complete` says whether the class there was
+    /// complete, if it had one of its own.
     fn branch_emptied(&mut self, above: NodeId, branch: Branch, was_complete: bool) {
         let NodeInfo { class, kind, .. } = *self.node(above);
         match (kind, branch) {
@@ -257,7 +258,7 @@ impl IncrementalCompiler {
         self.nodes[node.index()] = Some(NodeInfo { class, kind, entries: EntryIds::None, behaviour });
     }
 
-    /// The class that a new node under a branch is in. If the branch is the yes-side of a new test, `yes` is its
+    /// Returns the class of a new node under a branch. If the branch is the yes-side of a new test, `yes` is its
     /// region.
     fn class_under(&mut self, from: Option<(NodeId, Branch)>, yes: Option<&YesRegion>) -> ClassId {
         let Some((above, branch)) = from else {
@@ -287,7 +288,7 @@ impl IncrementalCompiler {
         }
     }
 
-    /// A class for a region, if that can be matched.
+    /// Creates a class for a region, if that can be matched.
     fn new_class(&mut self, above: Option<NodeId>, region: Option<Region>) -> ClassId {
         let matchable = region.filter(|region| region.stated(&self.target.capabilities).is_some());
         matchable.map_or(UNMATCHABLE, |region| self.classes.create(above, Some(Arc::new(region))))
@@ -312,7 +313,7 @@ impl IncrementalCompiler {
         }
     }
 
-    /// Notes whether a class is complete, and what follows for the classes around it.
+    /// Sets whether a class is complete, and updates the classes around it.
     fn set_complete(&mut self, class: ClassId, is_complete: bool) {
         let (mut class, mut is_complete) = (class, is_complete);
         while class != UNMATCHABLE && self.classes.is_complete(class) != is_complete {
@@ -326,7 +327,7 @@ impl IncrementalCompiler {
         }
     }
 
-    /// Whether a `V` node can have no more than this many children.
+    /// Reports whether a `V` node can have no more than this many children.
     fn are_all_values(&self, node: NodeId, class: ClassId, children: u32) -> bool {
         let Node::Value(values) = self.tree.node(node) else { return false };
         let region = self.classes.region(class);

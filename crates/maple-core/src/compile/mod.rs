@@ -1,4 +1,4 @@
-//! From a trace tree to prioritised rules (paper §4.1 and §4.3).
+//! The compiler of a trace tree to prioritised rules (paper §4.1 and §4.3).
 //!
 //! [`Table`] is what drives a switch. It owns the tree and follows it edit by edit: `incremental.rs` turns an edit of
 //! the tree into an edit of a few entries, `entries/` keeps the entries and says which of them are rules.
@@ -16,13 +16,13 @@ mod tuning;
 pub use table::{Table, TableBackend, Target};
 pub use tuning::Tuning;
 
-/// What the switch does with a leaf's packets.
+/// The action of the switch for a leaf's packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeafAction {
     /// Applies these instructions. An empty list drops them.
     Apply(Vec<Instruction>),
     /// Applies these instructions to its packets that fit the constraint, and sends the others to the controller.
     ApplyTo(Constraint, Vec<Instruction>),
-    /// Sends them to the controller.
+    /// Sends the packets to the controller.
     Controller,
 }

@@ -23,17 +23,16 @@ use crate::trace::{Fields, Item};
 use crate::tree::{Augmented, LeafId, Replay, Replayed, Tree};
 use crate::update::Change;
 
-/// What a table is made for.
+/// The switch that a table is made for, and the limits of its rules.
 #[derive(Clone)]
 pub struct Target {
-    /// Only packets that fit these constraints have rules. The constraints are in OXM order, one for each field. Traces
-    /// need not state them.
+    /// The constraints that all packets with rules fit, in OXM order, one for each field. Traces need not state them.
     pub under: Vec<Constraint>,
-    /// What the switch can match.
+    /// The switch's capabilities of matching.
     pub capabilities: Capabilities,
     /// The priorities that rules may have. Below them there must be a rule that sends the rest to the controller.
     pub priorities: RangeInclusive<u16>,
-    /// Which cookie a leaf's rule gets, or (for `None`) a barrier rule that belongs to no leaf.
+    /// A function that gives the cookie of a leaf's rule, or (for `None`) of a barrier rule that belongs to no leaf.
     pub cookie: Arc<dyn Fn(Option<LeafId>) -> u64 + Send + Sync>,
 }
 
@@ -48,11 +47,11 @@ pub struct Table {
 
 /// A compiler that maintains a table: the product's, or one to compare it with.
 pub trait TableBackend: fmt::Debug + Send {
-    /// A copy that goes its own way.
+    /// Returns an independent copy.
     fn boxed_clone(&self) -> Box<dyn TableBackend>;
     /// The tree.
     fn tree(&self) -> &Tree;
-    /// What the switch can match.
+    /// The switch's capabilities of matching.
     fn capabilities(&self) -> &Capabilities;
     /// See [`Table::augment`].
     fn augment(&mut self, items: &[Item], leaf: LeafId, action: LeafAction) -> Augmented;
@@ -97,17 +96,17 @@ pub trait TableBackend: fmt::Debug + Send {
 }
 
 impl Table {
-    /// A table without leaves and rules.
+    /// Creates a table without leaves and rules.
     pub fn new(target: Target) -> Table {
         Table::tuned(target, Tuning::default())
     }
 
-    /// A table with thresholds other than the product's.
+    /// Creates a table with thresholds other than the product's.
     pub fn tuned(target: Target, tuning: Tuning) -> Table {
         Table::with_backend(Box::new(IncrementalCompiler::new(target, tuning)))
     }
 
-    /// A table whose rules come from another compiler.
+    /// Creates a table whose rules come from another compiler.
     pub fn with_backend(backend: Box<dyn TableBackend>) -> Table {
         Table { backend }
     }
@@ -132,9 +131,9 @@ impl Table {
         self.tree().begin_replay(self.backend.capabilities())
     }
 
-    /// Adds the trace of a run that was replayed: [`Table::augment`] without the items. `packet` is the run's packet.
-    /// If that saves many rules, the leaf is specialised, whether it forwards now or later. It then keeps only the
-    /// packets that agree with this one in some more bits (`docs/algorithm.md`, "Leaf specialisation").
+    /// Adds the trace of a run that was replayed, as [`Table::augment`] does, but without the items. `packet` is the
+    /// run's packet. If that saves many rules, the leaf is specialised, whether it forwards now or later. It then keeps
+    /// only the packets that agree with this one in some more bits (`docs/algorithm.md`, "Leaf specialisation").
     ///
     /// # Panics
     ///
@@ -176,14 +175,14 @@ impl Table {
         self.backend.begin_rebuild();
     }
 
-    /// Ends what [`Table::begin_rebuild`] began. Rules with these matches get these priorities, as far as the order of
-    /// the leaves allows. So a table that is built again differs little from the one before.
+    /// Ends a rebuild. Rules with these matches get these priorities, as far as the order of the leaves allows. So a
+    /// table that is built again differs little from the one before.
     pub fn end_rebuild(&mut self, preferred: &[(Vec<Constraint>, u16)]) {
         self.backend.end_rebuild(preferred);
     }
 
-    /// Specialises a leaf that was just added: it keeps only packets that have these bits, as far as one match can say
-    /// so. The packet that made it has them.
+    /// Specialises a leaf that was just added: it keeps only packets that fit these reads, as far as one match can
+    /// state that. The packet that made the leaf must fit them.
     pub fn specialise(&mut self, leaf: LeafId, reads: &[Constraint]) {
         self.backend.specialise(leaf, reads);
     }
@@ -193,7 +192,8 @@ impl Table {
         self.backend.specialise_if_worthwhile(leaf, packet);
     }
 
-    /// The matches that have a priority, with it: those of the rules, and those of barrier rules that are not required.
+    /// The matches that have a priority, with that priority: those of the rules, and those of barrier rules that are
+    /// not required.
     pub fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
         self.backend.priorities()
     }
@@ -208,8 +208,8 @@ impl Table {
         self.backend.take_changes()
     }
 
-    /// How often entries of the table were looked at so far: a measure of the work that edits took. The paper's
-    /// compiler does not count and returns 0.
+    /// The number of times that entries of the table were looked at so far: a measure of the work that edits took. The
+    /// paper's compiler does not count and returns 0.
     pub fn visited(&self) -> u64 {
         self.backend.visited()
     }

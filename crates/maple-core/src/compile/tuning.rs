@@ -4,28 +4,28 @@
 /// them affects whether a table is right.
 #[derive(Clone, Debug)]
 pub struct Tuning {
-    /// An entry that overlaps at most this many others is decided immediately when its leaf is removed. One with more
+    /// The maximum number of overlaps of an entry that is decided immediately when its leaf is removed. One with more
     /// overlaps is assumed to be required as a barrier rule, and decided later.
     pub few_overlaps: usize,
     /// The number of packed matches in a row that are read in the time of one that lies anywhere.
     pub matches_per_jump: usize,
     /// The number of deferred barrier rules that are decided with each new trace.
     pub checks_per_trace: usize,
-    /// A leaf is specialised only if at least this many barrier rules are required because of it.
+    /// The minimum number of barrier rules that are required because of a leaf, if it is to be specialised.
     pub specialise_from: usize,
-    /// It is also specialised only if the table has at most this many entries for each of these rules.
+    /// The maximum number of entries in the table for each of these rules, if the leaf is to be specialised.
     pub specialise_entries_per_barrier: usize,
-    /// It is also specialised only if they are at most this percentage of the rules. In a table that is nearly all
-    /// barrier rules for one leaf, other leaves will require the same ones.
+    /// The maximum percentage of these rules among all rules, if the leaf is to be specialised. In a table that is
+    /// nearly all barrier rules for one leaf, other leaves will require the same ones.
     pub specialise_max_percent: usize,
     /// The maximum number of further bits that a specialised leaf may state.
     pub specialise_max_bits: u32,
-    /// For a number of further bits, the minimum number of saved barrier rules is `2^bits`, halved this many times:
-    /// each block of packets may get a leaf of its own.
+    /// The number of times that `2^bits` is halved. For a number of further bits, more barrier rules must be saved than
+    /// that, because each block of packets may get a leaf of its own.
     pub specialise_discount: u32,
     /// The number of changes sent for each rule that may be sent again to save a level.
     pub changes_per_resend: u64,
-    /// After this many changes sent, the compiler checks whether a level can be given up.
+    /// The number of sent changes after which the compiler checks whether a level can be given up.
     pub changes_between_level_checks: u64,
 }
 
@@ -48,7 +48,7 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// Lower thresholds: small tables use everything that large tables do. For tests.
+    /// Returns lower thresholds, for tests: small tables use everything that large tables do.
     pub fn for_small_tables() -> Tuning {
         Tuning {
             few_overlaps: 3,

@@ -1,7 +1,7 @@
 //! A canary: a new policy decides at some ingress switches, and the old one everywhere else.
 //!
-//! The switch where a packet enters is no question of either policy. It need not be one here either, as each switch has
-//! a trace tree of its own.
+//! Neither policy asks for the switch where a packet enters. A canary need not ask either, because each switch has a
+//! trace tree of its own.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::policy_error::PolicyError;
 use crate::route::Route;
 use crate::run::{Net, PacketHandle, Run};
 
-/// Two policies, of which each decides the packets that enter at some switches.
+/// Two policies, each of which decides the packets that enter at some of the switches.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct Canary {
 }
 
 impl Canary {
-    /// `new` decides what enters at these switches, `old` everything else.
+    /// Lets `new` decide what enters at these switches, and `old` everything else.
     pub fn new(old: Arc<dyn Policy>, new: Arc<dyn Policy>, switches: impl IntoIterator<Item = Dpid>) -> Canary {
         Canary { old, new, switches: switches.into_iter().collect() }
     }
@@ -51,7 +51,7 @@ impl Policy for Canary {
     }
 
     fn decide_batch(&self, runs: &[Run]) -> Vec<Result<Route, PolicyError>> {
-        // A batch mostly has packets of one switch after those of another.
+        // A batch mostly has all packets of one switch, and then those of another.
         let is_new = |run: &Run| self.switches.contains(&run.packet().ingress());
         let parts = runs.chunk_by(|a, b| is_new(a) == is_new(b));
         parts

@@ -1,9 +1,9 @@
 //! Slices: policies of tenants, each for packets of its own, with its own part of the network and state of its own.
 //!
-//! A slice's packets are those that fit one of its conditions and come in by one of its ports. No packet may be of two
-//! slices; that is decided when the slices are built, by exact logic over conditions ([`example_of_both`]). So their
-//! order does not matter. What a slice sees of network and state is in `run/slice.rs`. That its routes stay in it is
-//! checked with the route ([`crate::route::RouteError::NotInSlice`]).
+//! A slice's packets are those that fit one of its conditions and come in by one of its ports. No packet may belong to
+//! two slices. That is checked when the slices are built, by exact logic over conditions ([`example_of_both`]), so
+//! their order does not matter. `run/slice.rs` defines what a slice sees of network and state. That its routes stay in
+//! it is checked with the route ([`crate::route::RouteError::NotInSlice`]).
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::policy::PacketHandle;
 use crate::run::Observe as _;
 use crate::trace::{Cond, Example, Source, example_of_both};
 
-/// A tenant of [`Composition::slices`]: a policy, which packets it is for, and which part of the network it has.
+/// A tenant of [`Composition::slices`]: a policy, the condition on its packets, and its part of the network.
 #[derive(Clone, Debug)]
 pub struct Slice<P> {
     tenant: Tenant,
@@ -27,11 +27,11 @@ pub struct Slice<P> {
 #[derive(Clone, Debug)]
 pub(super) struct Tenant {
     scope: Scope,
-    /// One of them holds.
+    /// The conditions, one of which a packet of the slice fits.
     only: Vec<Cond>,
 }
 
-/// Slices that can't be.
+/// The reason why slices are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SliceError {
     /// A name that can't be the beginning of the names of tables.
@@ -48,11 +48,11 @@ pub enum SliceError {
     Overlap {
         /// The slices.
         slices: [Name; 2],
-        /// Which of their conditions, from 1.
+        /// The numbers of the conditions that overlap, from 1.
         conditions: [usize; 2],
-        /// Such a packet.
+        /// A packet that fits both conditions.
         example: Example,
-        /// The switch where it comes in, if only its packets are meant.
+        /// The switch where the packet comes in, if the slices have ports.
         at: Option<Dpid>,
     },
 }
@@ -62,43 +62,44 @@ fn comes_in(at: Option<&Dpid>) -> String {
 }
 
 impl<P> Slice<P> {
-    /// The slice of all packets, with the whole network. At most one of its kind can be.
+    /// Creates a slice of all packets, with the whole network. At most one slice of this kind can exist.
     pub fn new(name: impl Into<Name>, policy: Composition<P>) -> Slice<P> {
         Slice { tenant: Tenant { scope: Scope::new(name), only: vec![Cond::default()] }, policy }
     }
 
-    /// Its name.
+    /// Returns the name of the slice.
     pub fn name(&self) -> &Name {
         self.tenant.name()
     }
 
-    /// The part of the network that it has.
+    /// Returns the part of the network that the slice has.
     pub fn scope(&self) -> &Scope {
         &self.tenant.scope
     }
 
-    /// The slice of packets that fit one of these conditions.
+    /// Restricts the slice to packets that fit one of these conditions.
     #[must_use]
     pub fn only(mut self, conditions: impl IntoIterator<Item = Cond>) -> Slice<P> {
         self.tenant.only = conditions.into_iter().collect();
         self
     }
 
-    /// The slice with these edge ports: its packets come in there, its hosts are there, and it sends to no other.
+    /// Restricts the slice to these edge ports: its packets come in there, its hosts are there, and it sends to no
+    /// others.
     #[must_use]
     pub fn ports(mut self, ports: impl IntoIterator<Item = Location>) -> Slice<P> {
         self.tenant.scope = self.tenant.scope.with_ports(ports);
         self
     }
 
-    /// The slice that sees these hosts only.
+    /// Restricts the slice to these hosts: it sees no others.
     #[must_use]
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = Mac>) -> Slice<P> {
         self.tenant.scope = self.tenant.scope.with_hosts(hosts);
         self
     }
 
-    /// The slice whose packets take these links only, in both directions.
+    /// Restricts the slice's packets to these links, in both directions.
     #[must_use]
     pub fn links(mut self, links: impl IntoIterator<Item = LinkName>) -> Slice<P> {
         self.tenant.scope = self.tenant.scope.with_links(links);
@@ -107,10 +108,10 @@ impl<P> Slice<P> {
 }
 
 impl<P> Composition<P> {
-    /// The policy of the slice that a packet belongs to, or else `otherwise`. `at` is the line that says so.
+    /// Composes slices: the slice that a packet belongs to decides, or else `otherwise`. `at` is the line that says so.
     ///
     /// # Errors
-    /// [`SliceError`] for two slices with a packet in common, and for names that can't be.
+    /// [`SliceError`] if two slices have a packet or a name in common, or if a name is empty or has a slash.
     pub fn slices(
         slices: impl IntoIterator<Item = Slice<P>>,
         otherwise: Composition<P>,
@@ -143,7 +144,7 @@ impl Tenant {
         self.scope.name()
     }
 
-    /// Whether a packet belongs to the slice.
+    /// Reports whether a packet belongs to the slice.
     fn has(&self, pkt: &PacketHandle, at: Option<&Source>) -> bool {
         let comes_in = |ports: &BTreeSet<Location>| {
             let here = ports_at(ports, pkt.switch());
@@ -152,7 +153,10 @@ impl Tenant {
         self.scope.ports().is_none_or(comes_in) && self.only.iter().any(|cond| pkt.fits(cond, at.cloned()))
     }
 
-    /// Checks that no packet belongs to both.
+    /// Checks that no packet belongs to both slices.
+    ///
+    /// # Errors
+    /// [`SliceError::Overlap`], with an example, if one does.
     fn check_disjoint(&self, other: &Tenant) -> Result<(), SliceError> {
         let ports = match (self.scope.ports(), other.scope.ports()) {
             (Some(a), Some(b)) => Some(a.intersection(b).copied().collect::<BTreeSet<Location>>()),
@@ -179,11 +183,11 @@ impl Tenant {
     }
 }
 
-/// A packet that fits both conditions and comes in by a port.
+/// Returns a packet that fits both conditions and comes in by a port, if there is one.
 fn entering(a: &Cond, b: &Cond, at: Location) -> Option<Example> {
     let port = Cond::default().and(Constraint::exact(Field::InPort, at.port.0.into()));
     example_of_both(b, &port)?;
-    // `b` has nothing against the port, so only what `a` says of it counts.
+    // `b` allows the port, so only the constraints of `a` on it count.
     let rest = Cond {
         all: b.all.iter().filter(|c| c.field != Field::InPort).copied().collect(),
         ranges: b.ranges.iter().filter(|r| r.field != Field::InPort).copied().collect(),
@@ -198,7 +202,7 @@ fn ports_at(ports: &BTreeSet<Location>, switch: Dpid) -> Vec<PortNo> {
 }
 
 impl<P> Running<'_, P> {
-    /// The answer of the slice that the packet belongs to.
+    /// Decides the packet by the slice that it belongs to, or by `otherwise`.
     pub(super) fn slices(&mut self, tenants: &[(Tenant, Node<P>)], otherwise: &Node<P>, at: Option<&Source>) -> Answer {
         let Some((tenant, of)) = tenants.iter().find(|(tenant, _)| tenant.has(self.pkt, at)) else {
             return self.decide(otherwise);

@@ -1,8 +1,7 @@
-//! How many packets each rule of the policy's access lists has decided, for people who read a list line by line.
+//! Counts the packets that each rule of the policy's access lists has decided, for people who read a list line by line.
 //!
-//! Counted are packets that the OpenFlow rules of leaves say they have matched, and packets that the controller decides. A
-//! leaf counts for the rule of each list that f asked, also if that rule passes the packet on. Counting begins anew with
-//! another policy.
+//! A packet counts when an OpenFlow rule of a leaf has matched it, or when the controller decides it. A leaf counts for
+//! the rule of each list that f asked, even if that rule passes the packet on. A new policy starts with counts of zero.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ pub(super) struct AskedRule {
     rule: usize,
 }
 
-/// The access lists of a policy, with what their rules have decided.
+/// The access lists of a policy, and the number of packets that each of their rules has decided.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AccessHits {
     lists: Vec<Arc<AccessList>>,
@@ -25,26 +24,26 @@ pub(super) struct AccessHits {
 }
 
 impl AccessHits {
-    /// Of a policy's lists, which have decided nothing yet.
+    /// Starts with the lists of a policy, and all counts at zero.
     pub fn new(policy: &dyn Policy) -> AccessHits {
         let lists = policy.access_lists();
         let packets = lists.iter().map(|list| vec![0; list.rules().len()]).collect();
         AccessHits { lists, packets }
     }
 
-    /// Whether there are no lists.
+    /// Reports whether there are no lists.
     pub fn is_empty(&self) -> bool {
         self.lists.is_empty()
     }
 
-    /// The rules that a run was told of.
+    /// The rules of access lists that answered the run of a trace.
     pub fn asked(&self, trace: &Trace) -> Vec<AskedRule> {
         let lists = || self.lists.iter().enumerate();
         let of = |answer| lists().find_map(|(list, access)| Some(AskedRule { list, rule: access.rule_of(answer)? }));
         trace.lists.iter().filter_map(of).collect()
     }
 
-    /// The controller has decided a packet with this trace.
+    /// Counts a packet with this trace that the controller has decided.
     pub fn count_packet(&mut self, trace: &Trace) {
         if !trace.lists.is_empty() {
             let asked = self.asked(trace);
@@ -52,7 +51,7 @@ impl AccessHits {
         }
     }
 
-    /// These rules have decided so many packets.
+    /// Adds `packets` to the count of each of these rules.
     pub fn count(&mut self, asked: &[AskedRule], packets: u64) {
         for AskedRule { list, rule } in asked {
             if let Some(count) = self.packets.get_mut(*list).and_then(|rules| rules.get_mut(*rule)) {
@@ -61,7 +60,7 @@ impl AccessHits {
         }
     }
 
-    /// The packets that the rules of each list have decided, in the order of [`AccessList::rules`].
+    /// The access lists, each with the packets that its rules have decided, in the order of [`AccessList::rules`].
     pub fn all(&self) -> impl Iterator<Item = (&Arc<AccessList>, &[u64])> {
         self.lists.iter().zip(self.packets.iter().map(Vec::as_slice))
     }

@@ -1,4 +1,4 @@
-//! Putting a new leaf into its switch's tree.
+//! Puts a new leaf into its switch's tree.
 
 use super::Engine;
 use super::drops::Origin;
@@ -64,7 +64,7 @@ impl Engine {
         }
     }
 
-    /// A leaf and another one, as [`shown`], can't both be right.
+    /// Counts and reports that the leaf `old` and the leaf `new`, in the form of [`shown`], cannot both be right.
     pub(super) fn inconsistent(&mut self, old: LeafId, new: &str) {
         self.stats.inconsistent_runs += 1;
         let Some(old) = self.leaves.get(&old) else { return };
@@ -73,7 +73,7 @@ impl Engine {
     }
 }
 
-/// What a leaf's run observed, and where.
+/// The observations of a leaf's run, and the source lines that decided, as text.
 pub(super) fn shown(leaf: &Leaf) -> String {
     let items: Vec<String> = leaf.trace.steps().map(|step| step.to_string()).collect();
     format!("[{}] at {}", items.join("; "), source_lines(&leaf.trace))

@@ -1,16 +1,16 @@
-//! Audits: now and then each switch is asked which rules it has. What is missing, altered or unknown is put right, and
-//! rules of others that take packets from ours are reported.
+//! Audits: periodically, the engine asks each switch which rules it has. It repairs missing, altered and unknown rules,
+//! and reports rules of others that take packets from ours.
 //!
 //! The load on a switch and its connection is bounded as for polls: one request at a time, none while much waits to be
-//! sent, and after an answer a rest of [`REST_FACTOR`] times as long as the answer took.
+//! sent, and after an answer a pause of [`REST_FACTOR`] times the duration of the answer.
 //!
-//! What is wrong is only noticed here. To put it right, all rules are read and compared again, and the difference is
-//! sent in a safe order ([`Engine::reread`]), as after a refusal. Another audit follows soon, since a switch may confirm
-//! what it has not done. Only when it finds the rules right, they are said to be put right. If it does not, that is an
-//! error, and the next tries come after pauses that grow.
+//! An audit itself only notices wrong rules. To repair them, the engine reads and compares all rules again, and sends
+//! the difference in a safe order ([`Engine::reread`]), as after a refusal. A switch may confirm a change that it has
+//! not made, so another audit follows soon. Only when that audit finds the rules right does a report call them
+//! repaired. If two such audits find them wrong again, an error is reported. The pauses between further attempts grow.
 //!
-//! The switch is asked for its meters too, if it has some of ours (`meters.rs`). They are known before its rules are, so
-//! that a rule that is sent again finds its meter.
+//! A switch that has meters of ours is asked for these too (`meters.rs`). They are known before its rules are, so that
+//! a rule that is sent again finds its meter.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,56 +29,57 @@ use crate::report::Report;
 use crate::rule::Rule;
 use crate::update::{EntryKey, key_of};
 
-/// How long after a switch could not be asked it is asked again.
+/// The pause before a switch that could not be asked is asked again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long after wrong rules were noticed the switch is asked whether they are right now.
+/// The pause between noticing wrong rules and asking whether they are right.
 const CONFIRM_AFTER: Duration = Duration::from_millis(250);
-/// The first audits of switches are spread over the period in so many steps.
+/// The number of steps over which the first audits of switches are spread within the period.
 const STEPS: u32 = 16;
-/// The most foreign rules that an audit compares with ours. Others have their turn in the next one.
+/// The maximum number of foreign rules that an audit compares with ours. Further ones have their turn in the next
+/// audit.
 const MAX_JUDGED: usize = 16;
 
 /// The audits of one switch.
 #[derive(Debug, Default)]
 pub(super) struct Audits {
-    /// When the next one is due.
+    /// When the next audit is due.
     due: Time,
-    /// When the switch was asked.
+    /// When the switch was last asked.
     asked: Time,
-    /// The rules of others that were compared with ours, by table.
+    /// The foreign rules that were compared with ours, by table.
     judged: BTreeSet<(u8, EntryKey)>,
-    /// The rules of others in the last answer.
+    /// The foreign rules in the last answer.
     foreign: Vec<(u8, Rule)>,
-    /// What was wrong, until an audit finds that it is right.
+    /// The rules that were wrong, until an audit finds them right.
     repair: Option<Repair>,
 }
 
-/// Rules that were wrong, and are being put right.
+/// Wrong rules that are being repaired.
 #[derive(Debug)]
 struct Repair {
     missing: usize,
     altered: usize,
     unknown: usize,
     example: Box<str>,
-    /// Where they are.
+    /// Their places in the tables.
     places: BTreeSet<u64>,
-    /// The audits that found some of them wrong again.
+    /// The audits in a row that found some of them wrong again.
     failed: Backoff,
     is_reported: bool,
 }
 
 impl Audits {
-    /// The rules of others that the switch had when it was last asked, as far as there was room for them.
+    /// The foreign rules that the switch had when it was last asked, as many as an audit keeps.
     pub fn foreign(&self) -> &[(u8, Rule)] {
         &self.foreign
     }
 
-    /// The switch has these rules of others.
+    /// Sets the foreign rules of the switch.
     pub fn set_foreign(&mut self, foreign: Vec<(u8, Rule)>) {
         self.foreign = foreign;
     }
 
-    /// The connection has ended: the rules of others stay where they are, and what was said of them.
+    /// Keeps what outlives a connection: the foreign rules, and which of them were compared with ours.
     pub fn suspended(self) -> Audits {
         Audits { judged: self.judged, foreign: self.foreign, ..Audits::default() }
     }
@@ -123,12 +124,12 @@ impl Engine {
         self.plan_audit(dpid, self.options.audit);
     }
 
-    /// Whether the answer to a request belongs to an audit.
+    /// Reports whether the answer to a request belongs to an audit.
     pub(super) fn is_audit(&self, dpid: Dpid, xid: u32) -> bool {
         self.switches.get(&dpid).is_some_and(|switch| switch.tables.is_audited_by(xid))
     }
 
-    /// The request was not sent, or the switch refuses it.
+    /// Gives up an audit whose request was not sent, or which the switch refuses.
     pub(super) fn audit_failed(&mut self, dpid: Dpid, was_sent: bool) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.tables.give_up_audit();
@@ -140,7 +141,7 @@ impl Engine {
     pub(super) fn audit_answered(&mut self, dpid: Dpid, reply: &mut StatsReply) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if let ReplyBody::Flow(flows) = &mut reply.body {
-            // They are no rules of the tables.
+            // The temporary rules of watches do not belong to the tables.
             flows.retain(|flow| !is_live(flow.cookie));
             switch.tables.audit_part(flows, is_ours);
         }
@@ -160,13 +161,13 @@ impl Engine {
         }
     }
 
-    /// Puts right what is wrong, and says what is right again. The switch rests so long before it is asked again.
+    /// Repairs what is wrong, and reports what is right again. The switch is not asked again before `rest` has passed.
     fn repair(&mut self, dpid: Dpid, findings: Findings, rest: Duration) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let version = switch.version();
         let is_unjudged = |before: &Repair| before.places.iter().any(|place| findings.unjudged.contains(place));
         if findings.example.is_none() && switch.audits.repair.as_ref().is_some_and(is_unjudged) {
-            // What puts them right is on its way.
+            // Their repair is on its way.
             return self.plan_audit(dpid, RETRY.max(rest));
         }
         let before = switch.audits.repair.take();
@@ -190,7 +191,7 @@ impl Engine {
             repair.altered = repair.altered.max(altered);
             repair.unknown = repair.unknown.max(unknown);
             let until = repair.failed.fail(self.now);
-            // Once, somebody may just have changed them again.
+            // After one failure, somebody may just have changed them again.
             if repair.failed.failures() > 1 && !std::mem::replace(&mut repair.is_reported, true) {
                 let count = missing + altered + unknown;
                 self.report(Report::RulesNotRepaired { switch: dpid, count, example });
@@ -220,7 +221,7 @@ impl Engine {
         }
     }
 
-    /// Reports rules of others that take packets from ours, each once while it is there.
+    /// Reports foreign rules that take packets from ours, each once while it is there.
     fn judge_foreign(&mut self, dpid: Dpid, foreign: &[(u8, Rule)]) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let place = |(table, rule): &(u8, Rule)| (*table, key_of(rule));
@@ -246,13 +247,13 @@ impl Engine {
     }
 }
 
-/// A rule, in words for people.
+/// A rule as a line of text for people.
 pub(super) fn line(version: Version, table: u8, rule: &Rule) -> String {
     let Rule { priority, matching, instructions, cookie } = rule;
     print::flow_line(version, table, *priority, *cookie, matching, instructions).trim_start().to_owned()
 }
 
-/// Whether a packet may fit both matches: they agree in the known bits that both fix.
+/// Reports whether a packet may fit both matches: they agree in the known bits that both fix.
 fn overlap(a: &Match, b: &Match) -> bool {
     let agree = |x: &Constraint, y: &Constraint| x.field != y.field || (x.value ^ y.value) & x.mask & y.mask == 0;
     a.constraints().all(|x| b.constraints().all(|y| agree(x, y)))

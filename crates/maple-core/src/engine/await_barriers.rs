@@ -1,10 +1,10 @@
-//! Waiting until rules that are being removed are gone.
+//! Waits until rules that are being removed are gone.
 //!
-//! A withdrawn leaf loses its ingress rule with the next flush, and no other rule reads headers. A caller that wants to
-//! know that nothing of it is left asks all shards [`BARRIER_ROUNDS`] times. After the first round of answers, the
-//! shards have told each other what to withdraw. After the second one, all ingress rules are gone. Labels may still be
-//! in quarantine, but no packet that enters from then on gets them. If nothing is being removed, a round is one message
-//! and its answer.
+//! A withdrawn leaf loses its ingress rule with the next flush, and no other rule reads headers. To know that nothing
+//! of it is left, a caller asks all shards [`BARRIER_ROUNDS`] times. After the first round of answers, the shards have
+//! told each other what to withdraw. After the second one, all ingress rules are gone. Labels may still be in
+//! quarantine, but no packet that enters after that gets them. If nothing is being removed, a round is one message and
+//! its answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,32 +19,32 @@ use super::{Effect, Engine, Time};
 use crate::ids::LeafId;
 use crate::update::Change;
 
-/// The number of rounds. In each, ask every shard, and wait until all have answered.
+/// The number of rounds. In each round, the caller asks every shard and waits until all have answered.
 pub const BARRIER_ROUNDS: u64 = 2;
 
-/// Fewer changes of paths than this are not looked through.
+/// Finished changes of paths are not searched for until there are at least twice this many changes.
 const LEAST_TIDIED: usize = 64;
 
-/// The packets of a leaf, or of a route that follows a plan, change to another path.
+/// A change of path: the packets of a leaf, or of a route that follows a plan, move to another path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Moving {
-    /// The switch where they enter.
+    /// The switch where the packets enter.
     pub ingress: Dpid,
     /// The leaf, or the route's subscription.
     pub name: LeafId,
-    /// When the change has to be over. It tells the changes of one name apart.
+    /// When the change has to be over. It distinguishes the changes of one name.
     pub until: Time,
 }
 
-/// What is being removed, and the waits for it.
+/// The changes of paths that go on, and the waits for removals.
 ///
-/// Nobody says when a change of a path is over: there are many ways to end one. Whoever waits looks whether it still goes
-/// on, so no way can be forgotten.
+/// A change of path can end in many ways, and none of them announces the end. Instead, each wait checks whether the
+/// change still goes on, so no way can be forgotten.
 #[derive(Debug, Default)]
 pub(super) struct BarrierWaits {
     /// Changes that began. Some may be over.
     moving: BTreeSet<Moving>,
-    /// With so many changes, those that are over are left out.
+    /// The number of changes at which those that are over are removed.
     tidy_at: usize,
     waiting: Vec<BarrierWait>,
 }
@@ -54,25 +54,25 @@ pub(super) struct BarrierWaits {
 struct BarrierWait {
     token: u64,
     since: Time,
-    /// The switches with barriers that are not answered yet, and how many.
+    /// The switches with barriers that are not answered yet, and the number of these barriers.
     switches: BTreeMap<Dpid, usize>,
     /// The changes of paths that are not over yet.
     moving: BTreeSet<Moving>,
 }
 
-/// What a wait waits for.
+/// Something that a wait is waiting for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsettled {
     /// The switch that has not confirmed something.
     pub switch: Dpid,
-    /// Since when somebody waits for it.
+    /// When the first wait for it began.
     pub since: Time,
-    /// What it is, for people.
+    /// A description for people.
     pub what: String,
 }
 
 impl BarrierWaits {
-    /// Notes a change of a path. `goes_on`: whether a change is not over.
+    /// Records a change of path. `goes_on` reports whether a change is not over yet.
     pub fn begin_move(&mut self, moving: Moving, goes_on: impl Fn(&Moving) -> bool) {
         if self.moving.len() >= self.tidy_at {
             self.moving.retain(goes_on);
@@ -81,7 +81,7 @@ impl BarrierWaits {
         self.moving.insert(moving);
     }
 
-    /// Whether packets that enter at a switch are changing to another path.
+    /// Reports whether packets that enter at a switch are changing to another path.
     pub fn is_moving(&mut self, dpid: Dpid, goes_on: impl Fn(&Moving) -> bool) -> bool {
         let first = Moving { ingress: dpid, name: LeafId(0), until: Time(0) };
         let at_switch = |moving: &&Moving| moving.ingress == dpid;
@@ -93,20 +93,20 @@ impl BarrierWaits {
         self.moving.range(first..).next().is_some_and(|moving| moving.ingress == dpid)
     }
 
-    /// Begins a wait for all that is being removed now, including rules of these switches.
+    /// Begins a wait for all removals that go on, including those of rules at these switches.
     pub fn begin(&mut self, token: u64, since: Time, switches: BTreeSet<Dpid>, goes_on: impl Fn(&Moving) -> bool) {
         self.moving.retain(goes_on);
         let switches = switches.into_iter().map(|dpid| (dpid, 1)).collect();
         self.waiting.push(BarrierWait { token, since, switches, moving: self.moving.clone() });
     }
 
-    /// Whether nobody waits.
+    /// Reports whether there are no waits.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Leaves out the changes of paths that are over: their rules change with the next update of the switch. Returns the
-    /// waits that now wait for that switch.
+    /// Removes the changes of paths that are over from all waits. Their rules change with the next update of the
+    /// ingress switch, so the waits then wait for that switch. Returns these switches, each with the token of a wait.
     pub fn end_moves(&mut self, goes_on: impl Fn(&Moving) -> bool) -> Vec<(Dpid, u64)> {
         let mut ended = Vec::new();
         for wait in &mut self.waiting {
@@ -122,7 +122,7 @@ impl BarrierWaits {
         ended
     }
 
-    /// A switch has done all that was sent before the wait's barrier.
+    /// Records that a switch has done all that was sent before the wait's barrier.
     pub fn on_confirmed(&mut self, dpid: Dpid, token: u64) {
         for wait in self.waiting.iter_mut().filter(|wait| wait.token == token) {
             if let Some(open) = wait.switches.get_mut(&dpid) {
@@ -134,7 +134,7 @@ impl BarrierWaits {
         }
     }
 
-    /// Forgets a switch that has disconnected, and whatever it had.
+    /// Removes a disconnected switch from all waits, with the changes of paths whose packets enter there.
     pub fn forget_switch(&mut self, dpid: Dpid) {
         for wait in &mut self.waiting {
             wait.switches.remove(&dpid);
@@ -155,19 +155,19 @@ impl BarrierWaits {
 }
 
 impl Engine {
-    /// The packets of a leaf, or of a route with this subscription, are about to take another path.
+    /// Records that the packets of a leaf, or of a route with this subscription, are about to take another path.
     pub(super) fn begin_move(&mut self, moving: Moving) {
         let Engine { barrier_waits, leaves, routes, .. } = self;
         barrier_waits.begin_move(moving, |moving| goes_on(leaves, routes, moving));
     }
 
-    /// Whether packets that enter at a switch are changing to another path.
+    /// Reports whether packets that enter at a switch are changing to another path.
     pub(super) fn is_moving(&mut self, dpid: Dpid) -> bool {
         let Engine { barrier_waits, leaves, routes, .. } = self;
         barrier_waits.is_moving(dpid, |moving| goes_on(leaves, routes, moving))
     }
 
-    /// Waits for all that is being removed now.
+    /// Begins a wait for all removals that go on.
     pub(super) fn await_all_barriers(&mut self, token: u64) {
         self.record_for_unreachable();
         let is_awaited = |dpid: Dpid, switch: &Switch| self.dirty.contains(&dpid) || switch.tables.is_unconfirmed();
@@ -179,13 +179,14 @@ impl Engine {
         self.report_finished_waits();
     }
 
-    /// A switch has confirmed all that was sent before this barrier.
+    /// Records that a switch has confirmed all that was sent before this barrier.
     pub(super) fn confirmed(&mut self, dpid: Dpid, token: u64) {
         self.barrier_waits.on_confirmed(dpid, token);
         self.report_finished_waits();
     }
 
-    /// Before switches are updated: changes of paths that are over are confirmed with that update.
+    /// Moves the waits for finished changes of paths to the next update of their switches, which confirms them. Call
+    /// this before switches are updated.
     pub(super) fn end_moves(&mut self) {
         if self.barrier_waits.is_idle() {
             return;
@@ -200,13 +201,13 @@ impl Engine {
         self.report_finished_waits();
     }
 
-    /// A switch has disconnected, so nothing there has to be waited for.
+    /// Ends all waits for a switch that has disconnected.
     pub(super) fn end_waits_for(&mut self, dpid: Dpid) {
         self.barrier_waits.forget_switch(dpid);
         self.report_finished_waits();
     }
 
-    /// What those who wait now wait for.
+    /// Returns everything that waits are waiting for.
     pub fn unsettled(&self) -> Vec<Unsettled> {
         let waits = self.barrier_waits.waiting.iter();
         let mut all: BTreeMap<(Dpid, String), Time> = BTreeMap::new();
@@ -266,7 +267,7 @@ impl Engine {
     }
 }
 
-/// Whether a change of a path is not over.
+/// Reports whether a change of path is not over yet.
 fn goes_on(leaves: &Leaves, routes: &Routes, moving: &Moving) -> bool {
     let of_leaf = leaves.get(&moving.name).and_then(|leaf| leaf.reroute_until());
     let of_route = || routes.of_subscription(moving.name).and_then(|id| routes.get(id)?.next_until());
@@ -282,7 +283,7 @@ mod tests {
 
     const FIVE: Moving = Moving { ingress: ONE, name: LeafId(5), until: Time(7) };
 
-    /// Begins a wait for a switch, and for what moves.
+    /// Begins a wait for these switches, and for all changes of paths.
     fn begin(waits: &mut BarrierWaits, token: u64, switches: impl IntoIterator<Item = Dpid>) {
         waits.begin(token, Time(1), switches.into_iter().collect(), |_| true);
     }

@@ -1,5 +1,4 @@
-//! How long whoever was refused something waits before the next try: twice as long each time, and about a minute at
-//! most.
+//! Pauses before a refused request is tried again: each is twice as long as the one before, and at most about a minute.
 
 use std::time::Duration;
 
@@ -9,12 +8,12 @@ use super::Time;
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(64);
 
-/// The n-th pause in a row, the first being number 0, of pauses that begin with `first` and end with `longest`.
+/// The n-th pause in a row, counted from 0. Pauses begin with `first`, double each time, and are at most `longest`.
 pub(super) fn pause(n: u32, first: Duration, longest: Duration) -> Duration {
     first.saturating_mul(1_u32.checked_shl(n).unwrap_or(u32::MAX)).min(longest)
 }
 
-/// Tries that failed in a row.
+/// The attempts that failed in a row, and the time of the next one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Backoff {
     failed: u32,
@@ -22,19 +21,19 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// One more try has failed. Returns when the next one may be made.
+    /// Records one more failed attempt. Returns when the next one may be made.
     pub fn fail(&mut self, now: Time) -> Time {
         self.until = now + pause(self.failed, FIRST, LONGEST);
         self.failed = self.failed.saturating_add(1);
         self.until
     }
 
-    /// How many have failed in a row.
+    /// The number of attempts that failed in a row.
     pub fn failures(&self) -> u32 {
         self.failed
     }
 
-    /// Whether a try may be made now. If so, it counts as failed until so much time has passed that it is forgotten.
+    /// Reports whether an attempt may be made at the time `now`. If so, counts it as failed until it is forgotten.
     pub fn take_try(&mut self, now: Time) -> bool {
         if self.is_forgotten(now) {
             *self = Backoff::default();
@@ -46,17 +45,17 @@ impl Backoff {
         may_try
     }
 
-    /// When the next try may be made.
+    /// The time at which the next attempt may be made.
     pub fn until(&self) -> Time {
         self.until
     }
 
-    /// Whether a try may be made.
+    /// Reports whether an attempt may be made at the time `now`.
     pub fn is_over(&self, now: Time) -> bool {
         self.until <= now
     }
 
-    /// Whether so much time has passed since the last pause that a failure would be the first of others.
+    /// Reports whether the last pause ended so long ago that the next failure counts as the first.
     pub fn is_forgotten(&self, now: Time) -> bool {
         self.until + LONGEST <= now
     }

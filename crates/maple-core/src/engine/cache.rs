@@ -20,10 +20,10 @@ const WAYS: usize = 4;
 /// The maximum number of lines: 8 MiB.
 const MAX_LINES: usize = 1 << 17;
 
-/// The cache.
+/// A cache whose entries belong to versions of the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VersionedCache {
-    /// A power of two of them, or none.
+    /// The lines: a power of two of them, or none.
     lines: Vec<Line>,
     /// The number of entries that were put into free places.
     used: usize,

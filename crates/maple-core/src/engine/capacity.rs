@@ -1,4 +1,5 @@
-//! The capacity of a switch and its tree: which leaves fit, and which are evicted. `eviction.rs` carries it out.
+//! The capacity of a switch and its tree: which leaves fit, and which are evicted. `eviction.rs` carries out the
+//! decisions.
 //!
 //! # What
 //!
@@ -38,10 +39,10 @@ use super::host_rules::HostCapacity;
 use super::switch::CLASSIFIER;
 use super::{Options, Time};
 
-/// How long a table that was full counts as full.
+/// The time for which a table that was full counts as full. After that it may have more capacity.
 const FULL_FOR: Duration = Duration::from_secs(60);
 
-/// What is known about the capacity of a switch.
+/// The capacity of a switch: its bounds, the use of its rules, and what was refused.
 #[derive(Clone, Debug)]
 pub(super) struct Capacity {
     max_rules: Option<usize>,
@@ -51,33 +52,33 @@ pub(super) struct Capacity {
     leafless: Option<u8>,
     /// For each table that was full: its number of rules then, and the time.
     full_at: BTreeMap<u8, (usize, Time)>,
-    /// Tables that have just said that they are full.
+    /// Tables that have just reported that they are full.
     full: Vec<u8>,
-    /// The request for statistics that is not answered yet.
+    /// The transaction id of the request for statistics that is not answered yet.
     asked: Option<u32>,
     /// When the next request may be sent.
     next: Time,
     /// The packets that the rules of leaves and labels counted, in the answer so far.
     reading: FxHashMap<Subject, u64>,
-    /// The same in the last complete answer.
+    /// The packets that these rules counted, in the last complete answer.
     packets: FxHashMap<Subject, u64>,
     /// The numbers of refusals since the last answer, for lack of rules and for lack of leaves.
     refused_rules: usize,
     refused_traces: usize,
 }
 
-/// Whether the switch is to be asked which rules are in use.
+/// A decision whether to ask the switch which rules are in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UsageQuery {
-    /// No: nothing was refused, or it has been asked.
+    /// Do not ask: nothing was refused, or the switch has been asked.
     No,
-    /// Not before this time.
+    /// Ask, but not before this time.
     At(Time),
     Now,
 }
 
 impl Capacity {
-    /// A switch about which nothing is known. With a separate classifier, no leaf has rules there.
+    /// Starts with a switch about which nothing is known. If it has a separate classifier, no leaf has rules there.
     pub fn new(has_classifier: bool, options: &Options) -> Capacity {
         Capacity {
             max_rules: options.max_rules,
@@ -95,20 +96,20 @@ impl Capacity {
         }
     }
 
-    /// A table reports that it is full.
+    /// Records that a table reports that it is full.
     pub fn on_table_full(&mut self, table: u8) {
         self.full.push(table);
     }
 
-    /// The rules of the switch were read; `count` says how many each table has. That is the bound of tables that were
-    /// full.
+    /// Bounds each table that was full by the number of rules that it has. The caller has just read the rules of the
+    /// switch, and `count` returns their number in a table.
     pub fn on_tables_read(&mut self, now: Time, count: impl Fn(u8) -> usize) {
         for table in std::mem::take(&mut self.full) {
             self.full_at.insert(table, (count(table), now));
         }
     }
 
-    /// All current bounds: a table, or `None` for all tables, and the number of rules.
+    /// All current bounds: each is a table, or `None` for all tables together, and the maximum number of rules.
     fn bounds(&self, now: Time) -> impl Iterator<Item = (Option<u8>, usize)> {
         // After a while the table may have more capacity.
         let is_fresh = move |at: Time| now < at + FULL_FOR;
@@ -122,17 +123,17 @@ impl Capacity {
         self.bounds(now).filter(|(table, _)| table.is_none() || *table != self.leafless)
     }
 
-    /// Whether a leaf may try to install, given the number of rules in a table or in all.
+    /// Reports whether a leaf may try to install. `count` returns the number of rules in a table, or in all.
     pub fn has_capacity(&self, now: Time, count: impl Fn(Option<u8>) -> usize) -> bool {
         self.bounds_of_leaves(now).all(|(table, bound)| count(table) + reserve(bound) < bound)
     }
 
-    /// Whether a tree with this number of leaves may have one more.
+    /// Reports whether a tree with this number of leaves may have one more.
     pub fn has_capacity_for_trace(&self, leaves: usize) -> bool {
         self.max_traces.is_none_or(|bound| leaves < bound)
     }
 
-    /// Whether the `added` rules fit beside the present ones. With a reserve, the reserve stays free.
+    /// Reports whether the `added` rules fit beside the present ones. With `with_reserve`, the reserve stays free.
     pub fn fits(
         &self,
         now: Time,
@@ -146,7 +147,7 @@ impl Capacity {
         })
     }
 
-    /// Whether capacity is so short that redundant rules have to go.
+    /// Reports whether capacity is so short that redundant rules have to go.
     pub fn is_short(&self, now: Time, count: impl Fn(Option<u8>) -> usize) -> bool {
         self.bounds_of_leaves(now).any(|(table, bound)| count(table) + 2 * reserve(bound) >= bound)
     }
@@ -162,17 +163,17 @@ impl Capacity {
         self.bounds(now).filter(matters).fold(HostCapacity::ENDLESS, narrowed)
     }
 
-    /// Something was refused for lack of rules.
+    /// Counts a refusal for lack of rules.
     pub fn on_rules_refused(&mut self) {
         self.refused_rules += 1;
     }
 
-    /// A leaf was refused because the tree is full.
+    /// Counts a leaf that was refused because the tree is full.
     pub fn on_trace_refused(&mut self) {
         self.refused_traces += 1;
     }
 
-    /// Whether to ask which rules are in use. Returns [`UsageQuery::Now`] at most once in a period.
+    /// Decides whether to ask which rules are in use. Returns [`UsageQuery::Now`] at most once in a period.
     pub fn next_query(&mut self, now: Time) -> UsageQuery {
         if self.asked.is_some() || self.refused_rules + self.refused_traces == 0 {
             return UsageQuery::No;
@@ -184,24 +185,24 @@ impl Capacity {
         UsageQuery::Now
     }
 
-    /// The switch has been asked, with this transaction id.
+    /// Records that the switch has been asked, with this transaction id.
     pub fn on_asked(&mut self, xid: u32) {
         self.asked = Some(xid);
     }
 
-    /// Whether this is the awaited answer.
+    /// Reports whether the answer with this transaction id is the awaited one.
     pub fn is_answer(&self, xid: u32) -> bool {
         self.asked == Some(xid)
     }
 
-    /// A part of the answer: the packets that rules counted.
+    /// Adds a part of the answer: the packets that rules counted.
     pub fn on_counters(&mut self, packets: impl IntoIterator<Item = (Subject, u64)>) {
         for (subject, count) in packets {
             *self.reading.entry(subject).or_default() += count;
         }
     }
 
-    /// The answer is complete, as far as the switch gives one.
+    /// Ends the answer, which is as complete as the switch gives it. Returns the use of rules since the answer before.
     pub fn end_round(&mut self, now: Time) -> UsageRound {
         self.asked = None;
         let packets = std::mem::take(&mut self.reading);
@@ -224,7 +225,7 @@ impl Capacity {
 /// The use of a switch's rules since the last answer, and the numbers of refusals.
 #[derive(Clone, Debug)]
 pub(super) struct UsageRound {
-    /// The packets counted; subjects that are missing counted none.
+    /// The packets counted. A subject that is missing counted none.
     used: FxHashMap<Subject, u64>,
     refused_rules: usize,
     refused_traces: usize,
@@ -238,8 +239,8 @@ impl UsageRound {
         self.used.get(subject).copied().unwrap_or_default()
     }
 
-    /// Chooses what is evicted, among the subjects with rules and among all traces. Both come in the order of their
-    /// last use.
+    /// Chooses what is evicted, among the subjects with rules and among all traces. Both lists are in the order of
+    /// their last use.
     pub fn choose(&self, mut with_rules: Vec<Subject>, mut traces: Vec<Subject>) -> Vec<Subject> {
         with_rules.sort_by_key(|subject| self.used(subject));
         traces.sort_by_key(|subject| self.used(subject));
@@ -248,7 +249,8 @@ impl UsageRound {
         victims
     }
 
-    /// Chooses among these subjects, in the order of their use, after this number of refusals.
+    /// Chooses what is evicted among these subjects, which are in the order of their use, after this number of
+    /// refusals.
     fn choose_from(&self, subjects: &[Subject], refused_rules: usize, bound: Option<usize>) -> Vec<Subject> {
         let Some(bound) = bound else { return Vec::new() };
         let count = refused_rules.min(share(bound));

@@ -25,13 +25,14 @@ pub(super) const HOSTS: u16 = 30000;
 /// The priority of rules for packets of unknown hosts from ports with too many hosts.
 pub(super) const GUARD: u16 = 29000;
 
-/// With one table: the priority of rules for announced addresses.
+/// The priority of rules for announced addresses, with one table.
 pub(super) const ANNOUNCED: u16 = 65009;
-/// With one table, below all other rules: the priorities for known hosts at ports with too many hosts, and for the
-/// other hosts there.
+/// The priorities of rules for known hosts at ports with too many hosts, and for the other hosts there, with one table.
+/// They are below all compiled rules.
 pub(super) const KNOWN: u16 = 2;
 pub(super) const LAST: u16 = 1;
-/// With one table: the priority for packets from a shut port, which has no compiled rules and no rules of hosts.
+/// The priority of rules for packets from a shut port, with one table. Such a port has no compiled rules and no rules
+/// of hosts.
 const SHUT: u16 = KNOWN;
 
 // Compiled rules lie above all rules for hosts of a single table.
@@ -40,13 +41,13 @@ const _: () = assert!(*COMPILED.start() == KNOWN + 1);
 /// The Ethernet types of discovery's frames: LLDP, and the broadcasts that ONOS and Floodlight use too.
 const DISCOVERY_TYPES: [u128; 2] = [0x88cc, 0x8942];
 
-/// Whether a packet is of a type that only discovery uses, whatever its sender.
+/// Reports whether a packet is of a type that only discovery uses, whatever its sender.
 pub(super) fn is_discovery_frame(packet: &Packet<'_>) -> bool {
     packet.switch_value(Field::EthType).is_some_and(|kind| DISCOVERY_TYPES.contains(&kind))
 }
 
-/// Whether a packet that enters is the controller's, and never f's: it is of a type that only discovery uses, or an answer
-/// of a host that was asked whether it is still there, which only happens where hosts are tracked.
+/// Reports whether an entering packet belongs to the controller and never reaches f. Such a packet is of a type that
+/// only discovery uses, or, where hosts are tracked, the answer of a host that was asked whether it is still there.
 pub fn is_the_controllers(packet: &Packet<'_>, track_hosts: bool) -> bool {
     is_discovery_frame(packet)
         || track_hosts && packet.switch_value(Field::EthDst).is_some_and(|mac| mac == PROBE_MAC.bits())
@@ -97,8 +98,8 @@ pub(super) fn table_miss(cookie: u64) -> Rule {
     Rule { priority: 0, matching: Match::any(), instructions: to_controller().into(), cookie }
 }
 
-/// Whether a rule of this priority, if it drops and belongs to no leaf, is for unknown hosts at a port with too many;
-/// if not, it is for a port that is shut or closed. `None`: there are no such rules.
+/// Distinguishes the rules of this priority that drop and belong to no leaf. `true`: they are for unknown hosts at a
+/// port with too many. `false`: they are for a port that is shut or closed. `None`: there are no such rules.
 pub(super) fn drops_by_priority(priority: u16, three_tables: bool) -> Option<bool> {
     match priority {
         GUARD if three_tables => Some(true),

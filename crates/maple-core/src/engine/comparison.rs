@@ -1,10 +1,10 @@
-//! What another policy would decide, beside a replay: on the same packets, in the same state.
+//! Compares what another policy would decide during a replay, on the same packets and in the same state.
 //!
-//! The policy of the recording decides, so the replay stays what the run was. For each run of it, both policies run once
-//! more, on the packet and the snapshot of that run, and what they answer is compared. Nothing that these runs write is
-//! kept. So each packet is judged in the state in which it really was, and no difference follows from another one.
+//! The policy of the recording decides, so the replay repeats the recorded run. For each of its runs, both policies run
+//! once more on the packet and the snapshot of that run, and their answers are compared. Nothing that these runs write
+//! is kept. So each packet is judged in the state in which it really was, and no difference follows from another one.
 //!
-//! What the other policy's file wrote while it was loaded is put where the state has nothing of that name.
+//! The writes that the other policy's file made while it was loaded apply where the state has nothing of that name.
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher as _;
@@ -25,7 +25,7 @@ use crate::route::{Resolved, Route};
 use crate::run::{Net, PacketHandle, Run};
 use crate::state::{Snapshot, Txn, Write};
 
-/// The maximum number of packets that are told apart. Beyond that, one may be counted twice.
+/// The maximum number of packets that are told apart. Beyond that, a packet may be counted twice.
 const MAX_PACKETS: usize = 1 << 20;
 /// The maximum number of differences that are kept.
 const MAX_DIFFERENCES: usize = 1000;
@@ -46,7 +46,7 @@ const MAX_DIFFERENCES: usize = 1000;
 /// ```
 pub struct Comparison {
     other: Arc<dyn Policy>,
-    /// What its file wrote.
+    /// The writes of the other policy's file.
     writes: Vec<Write>,
     found: Mutex<Found>,
 }
@@ -54,22 +54,22 @@ pub struct Comparison {
 #[derive(Default)]
 struct Found {
     trial: Trial,
-    /// Hashes of packets with what became of them.
+    /// Hashes of packets with the decisions about them.
     seen: FxHashSet<u64>,
     differences: BTreeSet<Difference>,
     /// The last snapshot with the writes of the other policy's file.
     overlaid: Option<(u64, Arc<Snapshot>)>,
 }
 
-/// A policy that decides, and that another one is compared with.
+/// A policy that decides, with the comparison of its runs.
 struct Watched {
     policy: Arc<dyn Policy>,
     comparison: Arc<Comparison>,
 }
 
-/// What a policy makes of a packet.
+/// The result of a policy for a packet.
 struct Made {
-    /// Where the packet goes. A packet without an answer goes nowhere.
+    /// The route of the packet. A packet without an answer goes nowhere.
     route: Arc<Resolved>,
     decision: Decision,
     /// Why there is no route.
@@ -77,18 +77,18 @@ struct Made {
 }
 
 impl Comparison {
-    /// With this policy, whose file made these writes while it was loaded.
+    /// Creates a comparison with the policy `other`, whose file made these writes while it was loaded.
     pub fn new(other: Arc<dyn Policy>, writes: Vec<Write>) -> Arc<Comparison> {
         Arc::new(Comparison { other, writes, found: Mutex::default() })
     }
 
-    /// The same policy, watched.
+    /// Wraps a policy that decides, so that each of its runs is compared.
     pub fn watch(self: &Arc<Comparison>, policy: Arc<dyn Policy>) -> Arc<dyn Policy> {
         Arc::new(Watched { policy, comparison: Arc::clone(self) })
     }
 
-    /// What the other policy would have decided otherwise so far. A packet that came several times counts once, unless
-    /// something else became of it.
+    /// Returns the differences so far. A packet that came several times counts once, unless a decision about it
+    /// changed.
     pub fn found(&self) -> Trial {
         let found = self.lock();
         Trial { differences: found.differences.iter().cloned().collect(), ..found.trial.clone() }
@@ -117,7 +117,7 @@ impl Comparison {
         }
     }
 
-    /// The packet of a run, and a run for each policy on the same packet and state.
+    /// Returns the packet of a run, and a run for each policy on the same packet and state.
     fn again(&self, run: &Run) -> Option<(ReceivedPacket, Run, Run)> {
         let ((frame, total_len, at), state, track_hosts) = run.subject()?;
         let again = |state| Run::new(Arc::clone(&frame), total_len, at, Txn::new(state), track_hosts);
@@ -125,7 +125,7 @@ impl Comparison {
         Some((ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at }, before, after))
     }
 
-    /// The state, with what the other policy's file wrote where nothing is.
+    /// Returns the state, with the writes of the other policy's file where the state has nothing of that name.
     fn overlaid(&self, state: Arc<Snapshot>) -> Arc<Snapshot> {
         if self.writes.is_empty() {
             return state;

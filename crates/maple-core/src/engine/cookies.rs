@@ -5,22 +5,22 @@ use rustc_hash::FxHashMap;
 use crate::ids::LeafId;
 use crate::labels::LabelTable;
 
-/// What the cookies of all of Maple's rules have in common: the value, and the mask of its bits.
+/// The bits that the cookies of all of Maple's rules have in common: their value, and their mask.
 pub const OWN_COOKIES: (u64, u64) = (TAG << 56, 0xff << 56);
 
 /// The first byte of our cookies.
 const TAG: u64 = 0x4d;
 
-/// In place of a leaf, in cookies of the engine's own rules.
+/// Replaces the leaf in cookies of the engine's own rules.
 const NO_LEAF: u64 = 0xff_ffff_ffff;
 
-/// In place of a leaf, in cookies of rules that copy packets to the controller.
+/// Replaces the leaf in cookies of rules that copy packets to the controller.
 const COPY: u64 = 0xff_ffff_fffe;
 
-/// In place of a leaf, the first number of those in cookies of temporary rules that copy what somebody watches.
+/// The first of the 32 numbers that replace the leaf in cookies of temporary rules, which copy watched packets.
 const LIVE: u64 = 0xff_ffff_ffc0;
 
-/// What a rule is for.
+/// The leaf or label that a rule serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Subject {
     /// A leaf.
@@ -39,17 +39,19 @@ pub(super) fn copy_cookie(epoch: u16) -> u64 {
     cookie(epoch, Some(LeafId(COPY)))
 }
 
-/// Whether a rule with this cookie copies packets to the controller, for this run of the controller or an earlier one.
+/// Reports whether a rule with this cookie copies packets to the controller, for this run of the controller or an
+/// earlier one.
 pub(super) fn is_copy(cookie: u64) -> bool {
     is_ours(cookie) && cookie & NO_LEAF == COPY
 }
 
-/// The cookie of the temporary rule of the watch with this number, less than 32.
+/// The cookie of the temporary rule of a watch. `number` is that of the watch, and less than 32.
 pub(super) fn live_cookie(epoch: u16, number: u8) -> u64 {
     cookie(epoch, Some(LeafId(LIVE + u64::from(number))))
 }
 
-/// Whether a rule with this cookie is the temporary one of a watch, of this run of the controller or an earlier one.
+/// Reports whether a rule with this cookie is the temporary one of a watch, of this run of the controller or an earlier
+/// one.
 pub(super) fn is_live(cookie: u64) -> bool {
     is_ours(cookie) && (LIVE..LIVE + 32).contains(&(cookie & NO_LEAF))
 }
@@ -59,12 +61,14 @@ pub(super) fn live_number(epoch: u16, cookie: u64) -> Option<u8> {
     (is_live(cookie) && cookie >> 40 == TAG << 16 | u64::from(epoch)).then(|| (cookie & NO_LEAF) as u8 - LIVE as u8)
 }
 
-/// Cookies of rules that an earlier run of the controller made, and that are right for this one. A switch keeps them.
+/// Cookies of rules that an earlier run of the controller made, and that are right for this one. The switch keeps such
+/// rules with their old cookies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Renamed(FxHashMap<u64, u64>);
 
 impl Renamed {
-    /// Adds cookies, each with the one that its rules have in this run. A cookie stands for one other at most.
+    /// Adds cookies, each with the one that its rules have in this run. A cookie that is known already keeps its
+    /// meaning.
     pub fn extend(&mut self, renamed: impl IntoIterator<Item = (u64, u64)>) {
         for (old, new) in renamed {
             self.0.entry(old).or_insert(new);
@@ -77,7 +81,7 @@ impl Renamed {
     }
 }
 
-/// Whether a rule with this cookie is ours, from this run of the controller or an earlier one.
+/// Reports whether a rule with this cookie is ours, from this run of the controller or an earlier one.
 pub(super) fn is_ours(cookie: u64) -> bool {
     cookie & OWN_COOKIES.1 == OWN_COOKIES.0
 }

@@ -1,5 +1,5 @@
-//! What switches report of their rules' counters: the drops of rules ([`super::drops`]), and the packets that rules of
-//! access lists have decided ([`super::access_hits`]).
+//! Evaluates the counters that switches report for their rules: the drops of rules ([`super::drops`]), and the packets
+//! that rules of access lists have decided ([`super::access_hits`]).
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ struct Counted<'a> {
     matching: &'a Match,
     /// `None` for a rule that was removed.
     instructions: Option<&'a [Instruction]>,
-    /// As the switch has it.
+    /// The cookie, as the switch has it.
     reported: u64,
     packets: u64,
 }
@@ -44,14 +44,14 @@ impl Engine {
         self.access_hits.all().map(|(list, packets)| (Arc::clone(list), packets.to_vec())).collect()
     }
 
-    /// The controller answers a packet of a leaf.
+    /// Counts a packet of a leaf that the controller answers.
     pub(super) fn count_access_hit(&mut self, id: LeafId) {
         if let Some(leaf) = self.leaves.get(&id) {
             self.access_hits.count_packet(&leaf.trace);
         }
     }
 
-    /// A leaf is withdrawn: what its rules still report is counted for it.
+    /// Keeps what a withdrawn leaf counts for, since its rules still report packets.
     pub(super) fn keep_counting_leaf(&mut self, id: LeafId, leaf: &Leaf) {
         if let Some(counted) = counted_leaf(&self.access_hits, leaf)
             && let Some(switch) = self.switches.get_mut(&leaf.ingress())
@@ -60,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// A switch says what its rules have counted.
+    /// Reads the counters that a switch reports for its rules.
     pub(super) fn read_counts(&mut self, dpid: Dpid, flows: &[FlowStats]) {
         let own = flows.iter().filter(|flow| is_ours(flow.cookie));
         for flow in own {
@@ -78,12 +78,12 @@ impl Engine {
         }
     }
 
-    /// A switch has said so of all its rules.
+    /// Ends a reading, in which the switch has reported all its rules.
     pub(super) fn end_count_reading(&mut self, dpid: Dpid) {
         self.switches.get_mut(&dpid).into_iter().for_each(|switch| switch.growth.end_reading());
     }
 
-    /// A rule was removed. This is the last that is known of its counter.
+    /// Reads the counter of a rule that was removed, for the last time.
     pub(super) fn read_removed_count(&mut self, dpid: Dpid, removed: &FlowRemoved) {
         let counted = Counted {
             table: removed.table_id,
@@ -137,7 +137,7 @@ impl Engine {
     }
 }
 
-/// What the packets of a leaf's rules are counted as. `None` if they are not counted.
+/// The drop and the rules of access lists for which the packets of a leaf's rules count; `None` if there are neither.
 fn counted_leaf(hits: &AccessHits, leaf: &Leaf) -> Option<CountedLeaf> {
     let drop = leaf.drops().then(|| (Arc::clone(&leaf.origin), leaf.witness.clone()));
     let asked = hits.asked(&leaf.trace);
@@ -148,7 +148,7 @@ fn sends_nowhere(instructions: &[Instruction]) -> bool {
     instructions.iter().all(|one| matches!(one, Instruction::ApplyActions(actions) if actions.is_empty()))
 }
 
-/// Why a rule of the classifier drops.
+/// The reason why a rule of the classifier drops; `None` if the classifier has no such rule.
 fn classifier_cause(switch: &Switch, state: &Snapshot, counted: &Counted<'_>) -> Option<DropCause> {
     if drops_by_priority(counted.priority, switch.three_tables)? {
         return Some(DropCause::TooManyHosts);

@@ -24,7 +24,7 @@ use crate::run::{Finished, Run, Violation};
 use crate::state::{Commit, Conflict, ExclusiveCommit, Snapshot, Txn, Writer, Written};
 use crate::trace::{Source, Trace};
 
-/// What f returned.
+/// The return value of f.
 pub(super) type Answer = Result<Route, PolicyError>;
 
 /// The result of a run.
@@ -59,11 +59,11 @@ impl Engine {
         }
     }
 
-    /// The leaf that answers a packet at its ingress and is still what f would answer.
+    /// Returns the leaf that answers a packet at its ingress and is still what f would answer.
     ///
-    /// Another shard may have changed what a leaf depends on while its message is on the way here. Such a leaf ignores
-    /// what this very packet has just taught us (where its host is, say). So it is reconsidered immediately, and so is the
-    /// plan of its route.
+    /// Another shard may have changed what a leaf depends on while its message is still on the way here. Such a leaf
+    /// ignores what this very packet has just taught us, for example where its host is. So the leaf is reconsidered
+    /// immediately, and so is the plan of its route.
     pub(super) fn current_leaf(&mut self, received: &ReceivedPacket) -> Option<LeafId> {
         let leaf = self.lookup(received)?;
         let stale = [Some(leaf), self.plan_of(leaf)].into_iter().flatten().filter(|name| !self.store.is_current(*name));
@@ -103,7 +103,7 @@ impl Engine {
         self.run_with(&*policy, runs)
     }
 
-    /// The same with another policy.
+    /// Runs `policy` on a batch; it need not be the engine's own. Yields each run with its tag and the policy's answer.
     pub(super) fn run_with<T>(
         &mut self,
         policy: &dyn Policy,
@@ -117,7 +117,7 @@ impl Engine {
         runs.into_iter().zip(tags).zip(answers).map(|((run, tag), answer)| (run, tag, answer))
     }
 
-    /// A run on the newest state; none for a packet that no longer belongs to the network.
+    /// Creates a run on the newest state. `None` for a packet that may not enter the network, which is then dropped.
     fn new_run(&mut self, received: &ReceivedPacket) -> Option<Run> {
         let run = self.admissible_run(received);
         if run.is_none() && self.switches.contains_key(&received.at.switch) {
@@ -147,7 +147,8 @@ impl Engine {
         Some(run)
     }
 
-    /// Whether the packet's port is still an edge or middlebox port, and its host is still there and may be there.
+    /// Reports whether a packet may enter the network: by a middlebox port, or by an edge port. With host tracking, a
+    /// host that is known or declared to be elsewhere may not enter by an edge port.
     pub(super) fn is_admissible(&self, received: &ReceivedPacket, state: &Snapshot) -> bool {
         let kind = state.port(received.at).map(|port| port.kind);
         let source = Mac::from_bits(received.packet().switch_value(maple_wire::Field::EthSrc).unwrap_or_default());
@@ -160,7 +161,7 @@ impl Engine {
     }
 
     /// Commits a run and does what it says. While the state changes under the run, it is repeated. A run that was
-    /// repeated too often runs alone, with no other commits.
+    /// repeated too often runs alone, without other commits.
     fn commit_run(&mut self, run: Run, answer: Answer, received: ReceivedPacket) {
         let (mut lost, mut ended) = (0, Some((run, answer)));
         let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
@@ -197,7 +198,7 @@ impl Engine {
         self.policy.decide_batch(std::slice::from_ref(run)).pop().unwrap_or_else(missing)
     }
 
-    /// Commits a run and answers its packet. `false`: the commit conflicted, and nothing happened.
+    /// Commits a run and answers its packet. Returns `false` if the commit conflicted; then nothing has happened.
     fn commit(
         &mut self,
         (goal, route): (Goal, Arc<Resolved>),
@@ -245,12 +246,12 @@ impl Engine {
         true
     }
 
-    /// This writer, now.
+    /// The record of a write by this writer at the present time.
     pub(super) fn written_by(&self, by: Writer) -> Written {
         Written { by, at: self.options.wall_clock + Duration::from_nanos(self.now.0) }
     }
 
-    /// Whether a leaf may be made of a run at this switch.
+    /// Reports whether a run at this switch may become a leaf.
     fn is_cacheable(&mut self, trace: &Trace, txn: &Txn, ingress: Dpid) -> bool {
         let is_full = self.switches.get(&ingress).is_none_or(|switch| switch.full_until.is_some());
         !txn.wrote()
@@ -268,7 +269,7 @@ impl Engine {
         }
     }
 
-    /// Reports what rules of access lists say about a packet.
+    /// Reports what rules of access lists log about a packet.
     fn report_logged(&mut self, logged: &[Arc<str>], received: &ReceivedPacket) {
         for what in logged {
             if let Some(unreported) = self.reports.count_logged(self.now, what) {
@@ -294,7 +295,7 @@ impl Engine {
         }
     }
 
-    /// Parks a packet until something that its run read has changed. `false`: something has changed already.
+    /// Parks a packet until something that its run read has changed. Returns `false` if something has changed already.
     fn park(&mut self, finished: Finished, received: &ReceivedPacket, exclusive: Option<ExclusiveCommit<'_>>) -> bool {
         let id = self.new_leaf_id();
         let origin = self.leaves.intern_origin(Origin::of(&finished));
@@ -374,7 +375,7 @@ impl Engine {
     }
 }
 
-/// Checks f's answer.
+/// Checks f's answer, and ends the run.
 pub(super) fn outcome(run: &Run, answer: Answer) -> Outcome {
     let resolved = answer.map(|route| run.resolve(&route));
     let Some(finished) = run.finish() else {

@@ -1,17 +1,17 @@
-//! Something else is declared of ports and hosts while the controller runs: a configuration that was read again.
+//! Changes the declarations of ports and hosts while the controller runs, after a configuration was read again.
 //!
-//! What is declared is part of the state, so that one commit changes it together with all that does not agree with it:
+//! Declarations are part of the state, so one commit changes them together with all that contradicts them:
 //!
-//! * A port that may no longer be what it is becomes a new port, and so do those that it is joined with. Discovery tells
-//!   afterwards again what it knows of ports ([`Event::Declare`](super::Event::Declare)).
-//! * A host that may no longer be where it is, or that is at a port which may have no hosts, is forgotten.
-//! * Hosts have the addresses that are declared for them, and no host has another's.
+//! * A port whose kind contradicts its declared role becomes a new port, and so do the ports that it is joined with.
+//!   Afterwards discovery reports again what it knows of ports ([`Event::Declare`](super::Event::Declare)).
+//! * A host is forgotten if it is declared to be elsewhere, or if its port may have no hosts.
+//! * Each host has the addresses that are declared for it, and none that is declared for another host.
 //!
 //! Everything else follows through dependencies, as from any other change of ports and hosts. All decisions about ports
-//! and hosts are made in commits, which see what is declared then. So it does not matter in which order shards hear of
-//! it. What a shard keeps besides the state follows when it hears of it: maxima of hosts, rules for closed ports and for
-//! hosts that are declared at a port where others flood.
-//! A declaration that another one has overtaken changes nothing: a shard that is late would bring it back for a moment.
+//! and hosts are made in commits, which see the declarations of that moment. So shards may receive a declaration in any
+//! order. What a shard keeps besides the state follows when the shard receives the declaration: maximum numbers of
+//! hosts, rules for closed ports, and rules for hosts that are declared at a port where others flood. A declaration
+//! that another one has overtaken changes nothing. Otherwise, a late shard would bring it back for a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,11 +27,12 @@ use crate::report::Report;
 use crate::state::{Selection, Snapshot, Write};
 
 impl Engine {
-    /// Something else is declared from now on.
+    /// Applies a declaration of ports and hosts, unless a later one has overtaken it. Updates what this shard keeps
+    /// besides the state.
     pub(super) fn declare(&mut self, number: u64, facts: &Arc<Facts>) {
         let mut reports = Vec::new();
         let commit = self.store.update(|state| {
-            // The first shard that hears of it does this for all.
+            // The first shard that receives the declaration does this for all.
             let is_done = state.facts_number() >= number;
             let writes = if is_done { Vec::new() } else { declaration(state, number, facts) };
             reports = told(state, &writes);
@@ -50,7 +51,8 @@ impl Engine {
         dpids.into_iter().for_each(|dpid| self.mark_dirty(dpid, Stale { classifier: true, ..Stale::default() }));
         let surplus = self.with_hosts(|hosts, _, actions| hosts.declare(&state, facts, actions));
         for (at, mac) in surplus {
-            // With one table, rules of leaves let a host's packets pass, and f may say the same of a host that is not known.
+            // With one table, rules of leaves let a host's packets pass, and f may answer the same for a host that is
+            // not known.
             if self.switches.get(&at.switch).is_some_and(|switch| !switch.three_tables) {
                 let source = Constraint::exact(Field::EthSrc, mac.bits());
                 self.withdraw_selected(&Selection::Fields(vec![from_port(at.port), source]));
@@ -59,7 +61,7 @@ impl Engine {
     }
 }
 
-/// The writes that declare this, with all that follows for ports and hosts.
+/// The writes that declare this, and those for all that follows for ports and hosts.
 fn declaration(state: &Snapshot, number: u64, facts: &Arc<Facts>) -> Vec<Write> {
     let ports = state.switches().flat_map(|(dpid, _)| {
         let at = move |(port, info): (_, crate::network::PortInfo)| (Location::new(dpid, port), info.kind);
@@ -71,7 +73,7 @@ fn declaration(state: &Snapshot, number: u64, facts: &Arc<Facts>) -> Vec<Write> 
     [declared].into_iter().chain(disjoin(state, &wrong)).chain(hosts(state, facts)).collect()
 }
 
-/// Whether a port with this role may be what it is.
+/// Reports whether a port with this role may be of this kind.
 fn may_be(state: &Snapshot, role: PortRole, at: Location, kind: PortKind) -> bool {
     match kind {
         PortKind::New => true,
@@ -81,7 +83,7 @@ fn may_be(state: &Snapshot, role: PortRole, at: Location, kind: PortKind) -> boo
     }
 }
 
-/// The writes for hosts.
+/// The writes that make hosts agree with the declaration.
 fn hosts(state: &Snapshot, facts: &Facts) -> Vec<Write> {
     let is_lost = |mac: Mac, at: Location| {
         facts.place(mac).is_some_and(|place| place != at) || matches!(facts.role(at), PortRole::Closed | PortRole::Link)
@@ -100,7 +102,7 @@ fn hosts(state: &Snapshot, facts: &Facts) -> Vec<Write> {
     state.hosts().filter_map(of).collect()
 }
 
-/// What people are told of these writes.
+/// The reports of these writes, for people.
 fn told(state: &Snapshot, writes: &[Write]) -> Vec<Report> {
     let mut lost = BTreeMap::new();
     let mut links = BTreeSet::new();

@@ -1,7 +1,7 @@
-//! What a candidate decides otherwise, for people.
+//! The differences between a candidate's decisions and those of the policy that runs, for people.
 //!
-//! Two answers are compared by what they do to packets now: the edge ports where they leave, the way there, and what is
-//! done to them. A path that f asked for and the same hops that f spelled out are no difference.
+//! Two answers are compared by what they do to packets in the present state: the edge ports where packets leave, the
+//! path there, and their treatment. A path that f asked for and the same hops that f spelled out do not differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,18 +15,19 @@ use crate::state::Snapshot;
 use crate::trace::Trace;
 use maple_wire::counted;
 
-/// How a candidate's decision differs, from the point of view of those who receive packets.
+/// The kind of difference between a candidate's decision and that of the policy that runs, from the point of view of
+/// those who receive packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DifferenceKind {
-    /// The packet no longer leaves by some edge port, and by no new one.
+    /// The packet leaves by fewer edge ports: some are gone, and none is new.
     Loses,
-    /// It leaves by further edge ports.
+    /// The packet leaves by more edge ports: some are new, and none is gone.
     Gains,
-    /// It leaves by other edge ports: some are gone, and others are new.
+    /// The packet leaves by other edge ports: some are gone, and others are new.
     GoesElsewhere,
-    /// It leaves by the same edge ports, but reaches them another way.
+    /// The packet leaves by the same edge ports, but takes another path to them.
     Moves,
-    /// It takes the same way, and is treated otherwise: rewrites, queues, limits, frames of f's own.
+    /// The packet takes the same path, but is treated otherwise: rewrites, queues, limits, frames of f's own.
     Treated,
     /// The candidate has no answer until state changes (`retry`).
     Waits,
@@ -37,7 +38,7 @@ pub enum DifferenceKind {
 /// A decision, as people read it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Decision {
-    /// Where the packet goes, such as `drop` or `1:2, 2:3`, or the error.
+    /// The route, such as `drop` or `1:2, 2:3`, or the error.
     pub route: String,
     /// The edge ports where it leaves, in order.
     pub exits: Vec<Location>,
@@ -48,7 +49,7 @@ pub struct Decision {
 /// A packet that the network has decided about, as people read it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DecidedPacket {
-    /// Where it entered.
+    /// The port where it entered.
     pub at: Location,
     /// The host that sent it.
     pub from: Mac,
@@ -58,12 +59,12 @@ pub struct DecidedPacket {
     pub packet: String,
 }
 
-/// What a candidate decides otherwise about a leaf's packets.
+/// A difference between two decisions about a leaf's packets: that of the policy that runs, and that of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Difference {
-    /// How it differs.
+    /// The kind of difference.
     pub kind: DifferenceKind,
-    /// Where the witness packet entered.
+    /// The port where the witness packet entered.
     pub at: Location,
     /// The host that sent it.
     pub from: Mac,
@@ -71,9 +72,9 @@ pub struct Difference {
     pub to: Mac,
     /// The witness packet in one line.
     pub packet: String,
-    /// What the policy that runs decided.
+    /// The decision of the policy that runs.
     pub before: Decision,
-    /// What the candidate decides.
+    /// The decision of the candidate.
     pub after: Decision,
 }
 
@@ -89,7 +90,7 @@ impl DifferenceKind {
         DifferenceKind::Fails,
     ];
 
-    /// Its name, such as `loses`.
+    /// The name of the kind, such as `loses`.
     pub fn name(self) -> &'static str {
         match self {
             DifferenceKind::Loses => "loses",
@@ -102,7 +103,7 @@ impl DifferenceKind {
         }
     }
 
-    /// How two routes of a packet differ; `None` if they do the same.
+    /// The difference between two routes of a packet; `None` if they are equal.
     pub(super) fn of(before: &Resolved, after: &Resolved) -> Option<DifferenceKind> {
         if before == after {
             return None;
@@ -126,7 +127,7 @@ impl fmt::Display for DifferenceKind {
 }
 
 impl Decision {
-    /// A route, and the run that chose it.
+    /// Describes a route and the run that chose it.
     pub(super) fn of(route: &Resolved, ingress: Location, trace: &Trace) -> Decision {
         let exits = exits(route).into_iter().collect();
         Decision { route: shown(route, ingress), exits, lines: source_lines(trace) }
@@ -134,20 +135,20 @@ impl Decision {
 }
 
 impl Difference {
-    /// What becomes of a leaf's packets.
+    /// Creates the difference between a leaf's present decision and the decision `after`.
     pub(super) fn new(kind: DifferenceKind, leaf: &Leaf, after: Decision, state: &Snapshot) -> Difference {
         let before = leaf.goal().now(state).unwrap_or_default();
         let before = Decision::of(&before, leaf.witness.at, &leaf.trace);
         Difference::between(kind, &leaf.witness, before, after)
     }
 
-    /// Of two decisions about a packet.
+    /// Creates the difference between two decisions about a packet.
     pub(super) fn between(kind: DifferenceKind, of: &ReceivedPacket, before: Decision, after: Decision) -> Difference {
         let DecidedPacket { at, from, to, packet } = DecidedPacket::of(of);
         Difference { kind, at, from, to, packet, before, after }
     }
 
-    /// The packet.
+    /// The packet that the decisions are about.
     pub fn decided_packet(&self) -> DecidedPacket {
         let Difference { at, from, to, packet, .. } = self;
         DecidedPacket { at: *at, from: *from, to: *to, packet: packet.clone() }
@@ -210,7 +211,7 @@ mod tests {
         Location::new(Dpid(switch), PortNo(port))
     }
 
-    /// Out of these edge ports of switch 2, which switch 1 reaches by this link port.
+    /// A route out of these edge ports of switch 2, which switch 1 reaches by this link port.
     fn route(link: u32, edges: &[u32]) -> Resolved {
         let first = SwitchHops { links: [(PortNo(link), at(2, link))].into(), ..SwitchHops::default() };
         let edges = edges.iter().copied().map(PortNo).collect();

@@ -4,7 +4,7 @@ use maple_wire::Constraint;
 
 use crate::trace::Item;
 
-/// Whether certainly no packet passes both traces.
+/// Reports whether certainly no packet passes both traces.
 ///
 /// It compares single items: two reads or tests that contradict each other, or a test that the other trace's reads
 /// answer differently. So `true` is certain, and `false` may be wrong.
@@ -28,7 +28,7 @@ fn known_constraints(items: &[Item]) -> Vec<Constraint> {
     all
 }
 
-/// Whether what `b` knows answers an item of `a` differently.
+/// Reports whether the constraints of `b` answer an item of `a` differently.
 fn contradicts_test(a: &[Item], b: &[Item], known_b: &[Constraint]) -> bool {
     a.iter().any(|item| {
         let Item::Test { cond, outcome } = item else { return false };

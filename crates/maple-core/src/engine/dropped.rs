@@ -1,7 +1,7 @@
-//! Drops by the controller. Those by switches are counted in `count_reports.rs`; [`super::drops`] keeps both.
+//! Counts the drops by the controller. `count_reports.rs` counts those by switches; [`super::drops`] keeps both.
 //!
-//! A leaf drops if its answer sends packets nowhere, whatever the topology is. The
-//! path of a plan that leads nowhere for now is no drop of f's.
+//! A leaf drops if its answer sends packets nowhere, whatever the topology is. A plan whose path leads nowhere for now
+//! is not a drop by f.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use super::received_packet::ReceivedPacket;
 use crate::ids::LeafId;
 
 impl Engine {
-    /// The drops at a switch in this minute and those before, in all `minutes` of them; empty if this shard does not
-    /// serve it.
+    /// The drops at a switch in the last `minutes` minutes, the current one included; empty if this shard does not
+    /// serve the switch.
     pub fn drops(&self, dpid: Dpid, minutes: u64) -> Vec<Dropped> {
         self.switches.get(&dpid).map(|switch| switch.drops.of_last(self.now, dpid, minutes)).unwrap_or_default()
     }
 
-    /// The controller drops a packet.
+    /// Counts a packet that the controller drops.
     pub(super) fn drop_packet(&mut self, received: &ReceivedPacket, cause: DropCause) {
         let now = self.now;
         if let Some(switch) = self.switches.get_mut(&received.at.switch) {
@@ -27,7 +27,7 @@ impl Engine {
         }
     }
 
-    /// The controller drops a packet because of its leaf, if that drops.
+    /// Counts a packet that the controller drops because of its leaf. Does nothing if the leaf does not drop.
     pub(super) fn drop_by_leaf(&mut self, id: LeafId, received: &ReceivedPacket) {
         let origin = self.leaves.get(&id).filter(|leaf| leaf.drops()).map(|leaf| Arc::clone(&leaf.origin));
         if let Some(origin) = origin {
@@ -35,7 +35,7 @@ impl Engine {
         }
     }
 
-    /// Where a leaf's answer comes from.
+    /// The origin of a leaf's answer.
     pub(super) fn origin_of(&self, id: LeafId) -> Arc<Origin> {
         self.leaves.get(&id).map(|leaf| Arc::clone(&leaf.origin)).unwrap_or_default()
     }

@@ -44,14 +44,15 @@ pub enum Event {
         /// The switch.
         dpid: Dpid,
     },
-    /// The connection to the switch has ended. What it does in the network is taken to go on: its links, hosts, labels
-    /// and rules stand. If the engine does not know its rules yet, it is gone instead, as after [`Event::SwitchDown`].
+    /// The connection to the switch has ended, but the switch is taken to go on in the network: its links, hosts,
+    /// labels and rules stand. If the engine does not know its rules yet, the switch is gone instead, as after
+    /// [`Event::SwitchDown`].
     SwitchUnreachable {
         /// The switch.
         dpid: Dpid,
     },
-    /// The switch has a connection to this shard again, and says the same of itself as before. What has changed of its
-    /// ports follows as [`Event::PortStatus`], and its rules as [`Event::FlowsRead`]. The engine sends it no rule before.
+    /// The switch has a connection to this shard again, and describes itself as before. Changes of its ports follow as
+    /// [`Event::PortStatus`], and its rules as [`Event::FlowsRead`]. The engine sends it no rule before.
     SwitchReachable {
         /// The switch.
         dpid: Dpid,
@@ -70,25 +71,25 @@ pub enum Event {
         /// The message.
         status: PortStatus,
     },
-    /// What an earlier run knew, which is presumed where nothing is known yet. To any one shard, when all these switches
-    /// are up. [`Event::Restore`] for each of them follows the mail that this causes. No rule is sent before the rules of
-    /// all of them are known ([`Event::FlowsRead`]).
+    /// The knowledge of an earlier run, which is presumed where nothing is known yet. To any one shard, when all these
+    /// switches are up. [`Event::Restore`] for each of them follows the mail that this event causes. No rule is sent
+    /// before the rules of all of them are known ([`Event::FlowsRead`]).
     Presume {
-        /// What the earlier run knew.
+        /// The knowledge of the earlier run.
         earlier: Arc<Surroundings>,
         /// The switches that will be restored.
         switches: BTreeSet<Dpid>,
     },
-    /// What is remembered of a switch with rules of an earlier run. After [`Event::Presume`] and before
-    /// [`Event::FlowsRead`]. What comes to be known later follows in another event like this.
+    /// Knowledge of a switch that has rules of an earlier run. After [`Event::Presume`] and before
+    /// [`Event::FlowsRead`]. Witnesses that become known later follow in another event of this kind.
     Restore {
         /// The switch.
         dpid: Dpid,
-        /// Its rules, if another controller knows them. What it reports itself confirms them.
+        /// The rules of the switch, if another controller knows them. The switch's own report confirms them.
         flows: Option<Vec<InstalledFlow>>,
-        /// What is remembered of its leaves, oldest first.
+        /// The witnesses of its leaves, oldest first.
         witnesses: Vec<Witness>,
-        /// What the earlier run knew.
+        /// The knowledge of the earlier run.
         earlier: Arc<Surroundings>,
     },
     /// A switch has removed a rule.
@@ -102,7 +103,7 @@ pub enum Event {
     SwitchError {
         /// The switch.
         dpid: Dpid,
-        /// The request's transaction id.
+        /// The transaction id of the refused request.
         xid: u32,
         /// The message.
         error: ErrorMsg,
@@ -142,29 +143,29 @@ pub enum Event {
     Watch {
         /// The switch.
         dpid: Dpid,
-        /// What to count.
+        /// The counters to ask for.
         what: Counted,
     },
-    /// Somebody wants to know what a rule has counted. The engine answers with [`Effect::RuleCounted`].
+    /// Somebody asks for the counter of a rule. The engine answers with [`Effect::RuleCounted`].
     CountRule {
         /// The switch.
         dpid: Dpid,
-        /// The answer has this number.
+        /// The number of the question, which the answer repeats.
         token: u64,
         /// The rule's table.
         table: u8,
         /// The rule, with the cookie that the switch reports.
         rule: Rule,
     },
-    /// Somebody wants to see packets as they enter. To the shard of the switch. The engine says what comes of it with
-    /// [`Effect::Live`], all with this number.
+    /// Somebody begins to watch packets as they enter. To the shard of the switch. The engine reports on the watch with
+    /// [`Effect::Live`], always with this number.
     LiveBegin {
-        /// The number.
+        /// The number of the watch.
         token: u64,
-        /// Which packets.
+        /// The packets to watch.
         filter: LiveFilter,
     },
-    /// Somebody still watches under this number. Without this a watch ends after three seconds.
+    /// Somebody still watches under this number. Without this event, a watch ends after three seconds.
     LiveGoOn(u64),
     /// Nobody watches under this number any more.
     LiveEnd(u64),
@@ -187,7 +188,7 @@ pub enum Event {
     /// Discovery sees these ports on one segment: a plain bridge or hub joins them. Ports that are down are left out.
     /// Each port's own shard gets this event after the event that the port is up. Repetitions are harmless.
     Segment {
-        /// All of its ports, at least three.
+        /// All ports of the segment, at least three.
         ports: BTreeSet<Location>,
     },
     /// Discovery no longer sees the port on any segment. It becomes a new port until discovery classifies it. To any
@@ -207,13 +208,13 @@ pub enum Event {
         /// The port.
         port: Location,
     },
-    /// Something else is declared of ports and hosts from now on. To every shard. What is known of ports and does not agree
-    /// with it is dropped, so discovery tells all that it has found again afterwards.
+    /// The declarations of ports and hosts have changed. To every shard. What is known of ports and contradicts them is
+    /// dropped, so discovery then reports again all that it has found.
     Declare {
-        /// Its number ([`crate::Store::number_declaration`]): shards hear of declarations in any order, and the one with
-        /// the highest number holds.
+        /// The number of the declaration ([`crate::Store::number_declaration`]). Shards receive declarations in any
+        /// order, and the one with the highest number holds.
         number: u64,
-        /// What is declared.
+        /// The declarations.
         facts: Arc<Facts>,
     },
     /// A message from another shard.
@@ -230,7 +231,7 @@ pub enum Event {
     /// Tries a policy on the witness packets of all leaves of this shard. The engine answers with [`Effect::Tried`]. It
     /// tries one policy at a time.
     Try(Candidate),
-    /// A policy takes the place of the one that runs. The engine answers with [`Effect::Adopted`].
+    /// Replaces the policy that runs. The engine answers with [`Effect::Adopted`].
     Adopt(Candidate),
     /// The policy with this number, which was tried, will not be adopted.
     Abandon(u64),
@@ -256,7 +257,7 @@ pub struct InstalledFlow {
     pub instructions: Vec<Instruction>,
 }
 
-/// What the engine wants done.
+/// Something that the engine wants done.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Send a message to a switch of this shard. The engine owns the transaction ids from [`super::Options::first_xid`]
@@ -269,8 +270,8 @@ pub enum Effect {
         /// The message.
         message: Message,
     },
-    /// The same for a request that can wait. If much already waits for the switch, the request is dropped and the
-    /// caller answers with [`Event::Unsent`].
+    /// Send a request that can wait. If much already waits for the switch, the caller drops the request and answers
+    /// with [`Event::Unsent`].
     Poll {
         /// The switch.
         dpid: Dpid,
@@ -290,22 +291,22 @@ pub enum Effect {
         /// The switch.
         dpid: Dpid,
     },
-    /// Ask a switch for its ports. Those that are not as they were are told by [`Event::PortStatus`].
+    /// Ask a switch for its ports. Answer with [`Event::PortStatus`] for each port that differs from what was known.
     AskPorts {
         /// The switch.
         dpid: Dpid,
     },
-    /// What the next run of the controller is to know: each leaf that came or changed, and each that has gone (`None`).
-    /// Only if [`super::Options::remember`].
+    /// Remember leaves for the next run of the controller: each leaf that came or changed, and each that has gone
+    /// (`None`). Only if [`super::Options::remember`].
     Remember(Vec<(LeafId, Option<Witness>)>),
-    /// A switch has disconnected: what is to be known of it when it comes back, to this run of the controller or the
-    /// next. Only if [`super::Options::remember`].
+    /// Remember a switch that has disconnected, for its return to this run of the controller or the next. Only if
+    /// [`super::Options::remember`].
     Departed {
         /// The switch.
         dpid: Dpid,
-        /// Its leaves, which are gone now.
+        /// The witnesses of its leaves, which are gone.
         leaves: Vec<(LeafId, Witness)>,
-        /// What was around it.
+        /// The links, edge ports, hosts and labels around it, and the models of switches.
         surroundings: Surroundings,
     },
     /// Deliver this to another shard.
@@ -315,50 +316,50 @@ pub enum Effect {
         /// The message.
         mail: Mail,
     },
-    /// Listeners want this packet.
+    /// Give this packet to listeners.
     ListenerPacket(ListenerPacket),
-    /// What a watch has to say.
+    /// Report on a watch.
     Live {
-        /// Its number.
+        /// The number of the watch.
         token: u64,
-        /// What it says.
+        /// The report.
         news: LiveNews,
     },
     /// The answer to [`Event::AwaitBarriers`].
     BarriersDone(u64),
-    /// What a rule has counted: the answer to [`Event::CountRule`].
+    /// The counter of a rule: the answer to [`Event::CountRule`].
     RuleCounted {
         /// The number of the question.
         token: u64,
         /// `None` if the switch did not say.
         count: Option<RuleCount>,
     },
-    /// How the trial of a policy went: the answer to [`Event::Try`].
+    /// The result of a policy's trial: the answer to [`Event::Try`].
     Tried {
         /// The policy's number.
         candidate: u64,
-        /// How it went.
+        /// The result.
         trial: Trial,
     },
-    /// From now on this shard decides by this policy: the answer to [`Event::Adopt`]. The messages to its switches that
-    /// follow from that came before this.
+    /// The shard decides by the new policy: the answer to [`Event::Adopt`]. The messages to its switches that follow
+    /// from the new policy came before this effect.
     Adopted {
         /// The policy's number.
         candidate: u64,
     },
-    /// Tell people.
+    /// Report something to people.
     Report(Report),
 }
 
 /// A packet for listeners, which run alongside the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerPacket {
-    /// Which conditions of [`super::Options::listener_filters`] it fits: bit i for the i-th condition.
+    /// The conditions of [`super::Options::listener_filters`] that it fits: bit i for the i-th condition.
     pub by: u64,
-    /// Where it came in.
+    /// The port where it came in.
     pub at: Location,
     /// The captured bytes.
     pub frame: Arc<[u8]>,
-    /// Its length on the wire.
+    /// Its length on the wire, in bytes.
     pub total_len: usize,
 }

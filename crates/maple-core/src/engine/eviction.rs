@@ -14,7 +14,7 @@ use crate::ids::LeafId;
 use crate::labels::Refusal;
 
 impl Engine {
-    /// Whether a leaf may try to install at a switch. If not, evictions will follow.
+    /// Reports whether a leaf may try to install at a switch. If not, evictions will follow.
     pub(super) fn check_capacity(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         if switch.capacity.has_capacity(self.now, |table| switch.tables.count(table)) {
@@ -26,7 +26,7 @@ impl Engine {
         false
     }
 
-    /// Whether a tree may have one more leaf. If not, evictions will follow.
+    /// Reports whether a tree may have one more leaf. If not, evictions will follow.
     pub(super) fn check_capacity_for_trace(&mut self, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         if switch.capacity.has_capacity_for_trace(switch.table.tree().len()) {
@@ -78,14 +78,15 @@ impl Engine {
         self.ask_for_statistics(dpid);
     }
 
-    /// Required rules do not fit: evicts all leaves and labels.
+    /// Evicts all leaves and labels, because required rules do not fit.
     pub(super) fn evict_all(&mut self, dpid: Dpid) {
         for subject in self.all_subjects_at(dpid) {
             self.evict(dpid, subject);
         }
     }
 
-    /// The leaf's packets go through the controller until there is capacity.
+    /// Lets a leaf's packets go through the controller until there is capacity. Withdraws a leaf that is being
+    /// rerouted.
     pub(super) fn evict_leaf(&mut self, id: LeafId) {
         if self.leaves.get(&id).is_some_and(|leaf| leaf.is_rerouting()) {
             return self.withdraw(id);
@@ -150,7 +151,8 @@ impl Engine {
         }
     }
 
-    /// The switch refuses statistics, so the least recently used leaves are evicted.
+    /// Handles a switch's refusal of statistics. If evictions waited for them, the least recently used leaves are
+    /// evicted.
     pub(super) fn statistics_refused(&mut self, dpid: Dpid, xid: u32) {
         if self.is_meter_audit(dpid, xid) {
             self.meters_not_read(dpid, true);
@@ -167,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Evicts by what is known of the rules' use.
+    /// Evicts leaves and labels by the known use of their rules.
     fn end_round(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let round = switch.capacity.end_round(self.now);

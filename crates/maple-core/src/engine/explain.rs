@@ -1,5 +1,5 @@
-//! What explanations ask an engine (`crate::explain`). Nothing here changes anything: no message is sent, no leaf is used,
-//! no count grows.
+//! Answers the questions of explanations (`crate::explain`). Nothing here changes the engine: no message is sent, no
+//! leaf is used, and no count grows.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,23 +22,24 @@ use crate::state::{Snapshot, Store};
 use crate::trace::show;
 
 impl Engine {
-    /// The policy that decides here now.
+    /// The policy that decides in this engine.
     pub fn policy(&self) -> &Arc<dyn Policy> {
         &self.policy
     }
 
-    /// The store that it shares with other engines.
+    /// The store that this engine shares with other engines.
     pub fn store(&self) -> &Arc<Store> {
         self.store.shared()
     }
 
-    /// How policies are run.
+    /// The conditions under which policies run.
     pub fn conditions(&self) -> Conditions {
         let listener_filters = Arc::clone(&self.options.listener_filters);
         Conditions { track_hosts: self.options.track_hosts, listener_filters }
     }
 
-    /// Whether f decides about a packet that enters now.
+    /// Returns whether f decides about a packet that enters: either the writes that the packet causes first, or the
+    /// reason why not.
     pub fn admit(&self, packet: &Entering) -> Admission {
         let (state, at) = (self.store.snapshot(), packet.at);
         let refused = |why: &str| Admission::Refused(why.to_owned());
@@ -67,7 +68,7 @@ impl Engine {
         }
     }
 
-    /// The same for the host that sends it.
+    /// Checks the sender of a packet at an edge port, as the last part of [`Engine::admit`].
     fn admit_sender(&self, state: &Snapshot, packet: &Entering) -> Admission {
         let at = packet.at;
         let headers = Packet::with_wire_len(&packet.frame, at.port.0, packet.frame.len());
@@ -120,7 +121,7 @@ impl Engine {
         Some(LeafView { id, under_way: self.under_way(id, leaf), specialised_to })
     }
 
-    /// How far the installation of a leaf is, in words.
+    /// The progress of a leaf's installation, in words. `None` if the switch has confirmed it.
     fn under_way(&self, id: LeafId, leaf: &Leaf) -> Option<String> {
         if !self.store.is_current(id) {
             return Some("something that it depends on has changed, and it is being decided again".into());
@@ -146,8 +147,8 @@ impl Engine {
         Some(text.to_owned())
     }
 
-    /// What a switch does with a frame that comes in by a port, by the rules that it has. `None` if this shard does not
-    /// serve it.
+    /// Passes a frame that comes in by a port through the rules that the switch has. `None` if this shard does not
+    /// serve the switch.
     pub fn passage(&self, at: Location, frame: &[u8]) -> Option<Passage> {
         let switch = self.switches.get(&at.switch)?;
         Some(Passage::through(&SwitchRules { engine: self, switch }, at.port, frame))
@@ -160,7 +161,7 @@ impl Engine {
     }
 }
 
-/// The rules of a switch: ours, and those of others that the last audit saw.
+/// The rules of a switch: ours, and the foreign ones that the last audit saw.
 struct SwitchRules<'a> {
     engine: &'a Engine,
     switch: &'a Switch,

@@ -1,4 +1,4 @@
-//! Ports that come and go: looks for the hosts that may have moved (`hosts/flaps.rs`), and notices hosts that seem to
+//! Looks for hosts that may have moved when ports come and go (`hosts/flaps.rs`), and notices hosts that seem to
 //! alternate between two ports.
 
 use std::collections::btree_map::Entry;
@@ -24,7 +24,7 @@ const MAX_MOVES: usize = 1024;
 pub(super) struct Moves(BTreeMap<Mac, (Location, Location, Time)>);
 
 impl Moves {
-    /// Notes a move. Returns whether it repeats the last one within a short time.
+    /// Notes a move. Returns whether it repeats the host's last move within [`ALTERNATION`].
     fn is_repeated(&mut self, now: Time, mac: Mac, from: Location, to: Location) -> bool {
         if self.0.len() >= MAX_MOVES && !self.0.contains_key(&mac) {
             self.0.retain(|_, (.., when)| *when + ALTERNATION > now);
@@ -38,7 +38,8 @@ impl Moves {
 }
 
 impl Engine {
-    /// A port of this shard may have come or gone.
+    /// Handles a port of this shard that may have come or gone. If an edge port with hosts has gone down, all shards
+    /// look for these hosts.
     pub(super) fn on_port_change(&mut self, state: &Snapshot, at: Location) {
         let now = self.now;
         let Some(switch) = self.switches.get_mut(&at.switch).filter(|_| self.options.track_hosts) else { return };
@@ -59,7 +60,7 @@ impl Engine {
         }
     }
 
-    /// A port with hosts has gone down. They may be at ports of this shard that have just come up.
+    /// Looks for the hosts of a port that has gone down. They may be at ports of this shard that have just come up.
     pub(super) fn look_for_unplugged_hosts(&mut self, from: Location) {
         let state = self.store.snapshot();
         let lately = |(_, since): &(&PortNo, &Time)| **since + RECENTLY_UP > self.now;
@@ -76,8 +77,8 @@ impl Engine {
         });
     }
 
-    /// A host has moved. If it alternates between two ports, as it would across a transparent middlebox, a report says
-    /// so once.
+    /// Notes that a host has moved. If it alternates between two ports, as it would across a transparent middlebox, a
+    /// report says so once.
     pub(super) fn note_host_move(&mut self, mac: Mac, from: Location, to: Location) {
         if self.moves.is_repeated(self.now, mac, from, to) {
             let (a, b) = (from.min(to), from.max(to));

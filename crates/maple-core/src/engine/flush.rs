@@ -1,5 +1,5 @@
-//! The flush at the end of a batch: each source of rules says what changed, and [`super::tables`] sends it. The sources
-//! are the ingress tree, the labels, the routes, the hosts, and the engine's own rules.
+//! The flush at the end of a batch: each source of rules records what changed, and [`super::tables`] sends it. The
+//! sources are the ingress tree, the labels, the routes, the hosts, and the engine's own rules.
 
 use std::collections::BTreeMap;
 
@@ -68,7 +68,8 @@ impl Engine {
         self.send_in_turn(switch, all.map(|(xid, message)| Effect::Send { dpid, xid, message }));
     }
 
-    /// Finds the changes for an update, unless that has to wait. First finishes an earlier update.
+    /// Finds the changes for an update, unless that has to wait. First finishes an earlier update. Returns whether the
+    /// update may go on.
     pub(super) fn prepare(&mut self, switch: &mut Switch) -> bool {
         if switch.unreachable.is_some() {
             self.collect(switch);
@@ -150,7 +151,8 @@ impl Engine {
         }
     }
 
-    /// Whether rules that let further hosts into the ingress table have to wait, since its rules are about to change.
+    /// Reports whether rules that let further hosts into the ingress table have to wait, because its rules are about to
+    /// change.
     fn holds_hosts(&mut self, switch: &mut Switch) -> bool {
         if !switch.three_tables || !switch.host_rules.has_additions() {
             return false;
@@ -191,7 +193,7 @@ impl Engine {
         all
     }
 
-    /// What the ingress switch does with a leaf's packets.
+    /// The action of the ingress switch for a leaf's packets.
     pub(super) fn ingress_action(&self, id: LeafId) -> LeafAction {
         let leaf = self.leaves.get(&id);
         let leaf = leaf.filter(|leaf| matches!(leaf.state, LeafState::Active | LeafState::Rerouting(_)));

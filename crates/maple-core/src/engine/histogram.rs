@@ -1,9 +1,9 @@
-//! A histogram of times: plain numbers, which one shard changes and a query adds up.
+//! A histogram of durations. One shard changes it, and a query adds up those of all shards.
 
 use std::ops::AddAssign;
 use std::time::Duration;
 
-/// The upper bounds of the buckets, in nanoseconds. Longer times are in one more bucket.
+/// The upper bounds of the buckets, in nanoseconds. Longer durations are in one more bucket.
 const BOUNDS: [u64; 16] = [
     20_000,
     50_000,
@@ -23,35 +23,35 @@ const BOUNDS: [u64; 16] = [
     5_000_000_000,
 ];
 
-/// How many times were how long.
+/// The number of durations in each bucket, and their sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// By bucket.
+    /// The number of durations in each bucket.
     counts: [u64; BOUNDS.len() + 1],
-    /// Of all times, in nanoseconds.
+    /// The sum of all durations, in nanoseconds.
     sum: u64,
 }
 
 impl Histogram {
-    /// Counts a time, `times` times.
+    /// Counts a duration `times` times.
     pub fn record(&mut self, time: Duration, times: u64) {
         let nanoseconds = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.counts[BOUNDS.partition_point(|bound| *bound < nanoseconds)] += times;
         self.sum = self.sum.saturating_add(nanoseconds.saturating_mul(times));
     }
 
-    /// How many times were counted.
+    /// The number of durations counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The sum of the times, in seconds.
+    /// The sum of the durations, in seconds.
     pub fn sum(&self) -> f64 {
         self.sum as f64 / 1e9
     }
 
-    /// Each bucket: its upper bound in seconds, and how many times are in it and in no lower one. The last bucket has no
-    /// bound.
+    /// The buckets: for each, its upper bound in seconds, and the number of durations that are in it and in no lower
+    /// one. The last bucket has no bound.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
         let bounds = BOUNDS.iter().map(|bound| *bound as f64 / 1e9);
         bounds.chain([f64::INFINITY]).zip(self.counts)

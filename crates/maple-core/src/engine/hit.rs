@@ -58,10 +58,10 @@ use crate::tree::MAX_BATCH;
 /// The maximum number of packets that are answered together.
 pub const MAX_HITS: usize = MAX_BATCH;
 
-/// Where a message has its length, and its transaction id.
+/// The byte ranges of a message's length and of its transaction id.
 const LENGTH: std::ops::Range<usize> = 2..4;
 const XID: std::ops::Range<usize> = 4..8;
-/// Where a packet-out has the port that the packet came in by.
+/// The byte range, in a packet-out, of the port that the packet came in by: in OpenFlow 1.0, and in 1.3.
 const IN_PORT_10: std::ops::Range<usize> = 12..14;
 const IN_PORT_13: std::ops::Range<usize> = 12..16;
 
@@ -74,7 +74,7 @@ pub struct Hits<'a> {
     port: Option<(PortNo, bool)>,
 }
 
-/// Which packets of a batch were answered.
+/// The packets of a batch that were answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Answered {
     /// A bit for each packet; bit 0 for the first.
@@ -94,11 +94,12 @@ struct Candidate<'a> {
     leaf: Option<LeafId>,
 }
 
-/// Remembered for a host whose location was verified.
+/// The value that is remembered for a host whose location was verified.
 const VERIFIED: u32 = 1;
 
 impl Engine {
-    /// Borrows the engine for packets of this switch. `None` if something about the switch has to be done first.
+    /// Borrows the engine for packets of this switch. `None` if this shard does not serve the switch, if packets from
+    /// its new ports wait, or if its rules are being read or restored.
     pub fn hits(&mut self, now: Time, dpid: Dpid) -> Option<Hits<'_>> {
         let switch = self.switches.get_mut(&dpid)?;
         if !switch.new_port_packets.is_empty() || !switch.tables.is_ready() || switch.restoring.is_some() {
@@ -113,7 +114,8 @@ impl Engine {
 }
 
 impl Hits<'_> {
-    /// Appends the answers to those of at most [`MAX_HITS`] packets that are hits. The other packets are events.
+    /// Appends to `out` the answers to those of at most [`MAX_HITS`] packets that are hits. The other packets are
+    /// events.
     pub fn answer(&mut self, packets: &[PacketInView<'_>], out: &mut Vec<u8>) -> Answered {
         let mut candidates: ArrayVec<Candidate<'_>, MAX_HITS> = ArrayVec::new();
         for (number, packet_in) in packets.iter().take(MAX_HITS).enumerate() {
@@ -141,7 +143,7 @@ impl Hits<'_> {
         answered
     }
 
-    /// The packet as a candidate, if its own bytes do not rule it out.
+    /// Makes a packet a candidate, if neither its port nor its own bytes rule it out.
     fn candidate<'p>(&mut self, number: usize, packet_in: &PacketInView<'p>) -> Option<Candidate<'p>> {
         let (port, frame) = (packet_in.in_port()?, packet_in.data());
         let is_whole = frame.len() >= usize::from(packet_in.total_len());
@@ -162,7 +164,7 @@ impl Hits<'_> {
         Some(Candidate { number, frame, port, packet, host, leaf: None })
     }
 
-    /// Whether packets enter the network by this port.
+    /// Reports whether the port is an edge port.
     fn is_edge(&mut self, port: PortNo) -> bool {
         match self.port {
             Some((last, is_edge)) if last == port => is_edge,
@@ -175,7 +177,7 @@ impl Hits<'_> {
         }
     }
 
-    /// Whether the packet's host is known to be at its port, and no search waits for a packet of it.
+    /// Reports whether the packet's host is known to be at its port, and no search waits for a packet of it.
     fn is_accepted(&mut self, candidate: &Candidate<'_>) -> bool {
         if self.engine.hosts.awaits(candidate.host) {
             return false;
@@ -194,7 +196,8 @@ impl Hits<'_> {
         is_here
     }
 
-    /// Appends the answer to a leaf's packet if it is a hit. Returns the number of messages appended.
+    /// Appends the answer to a leaf's packet. Returns the number of messages appended, or `None` if the packet is not a
+    /// hit.
     fn append_answer(&mut self, candidate: &Candidate<'_>, out: &mut Vec<u8>) -> Option<usize> {
         let leaf = candidate.leaf?;
         if self.engine.leaves.answer(leaf).is_none() {
@@ -237,7 +240,7 @@ impl Engine {
         self.routes.get(leaf.route_id?)
     }
 
-    /// Remembers how the leaf's packets are answered. `None` if they are not hits.
+    /// Remembers the answer to the leaf's packets. `None` if they are not hits.
     fn learn_answer(&mut self, id: LeafId, dpid: Dpid) -> Option<()> {
         let is_current = self.store.is_current(id) && self.plan_of(id).is_none_or(|name| self.store.is_current(name));
         if !is_current {

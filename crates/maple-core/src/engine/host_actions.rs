@@ -1,5 +1,5 @@
-//! Does what [`Hosts`](super::hosts::Hosts) asks for: connects it with the store, the switches, the classifier and
-//! other shards.
+//! Carries out what [`Hosts`](super::hosts::Hosts) asks for: connects it with the store, the switches, the classifier
+//! and other shards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use crate::network::{HostInfo, Location, Mac, PortKind};
 use crate::report::{MoveReason, Report};
 use crate::state::{Snapshot, Write};
 
-/// In a request for statistics: all tables.
+/// The table number that stands for all tables in a request for statistics.
 const ALL_TABLES: u8 = 0xff;
 
 impl Engine {
@@ -51,7 +51,7 @@ impl Engine {
         check == SourceCheck::Accepted
     }
 
-    /// Calls the hosts' part, and then does what it asks for.
+    /// Calls `ask` with the hosts of this shard, and then carries out what they ask for.
     pub(super) fn with_hosts<T>(
         &mut self,
         ask: impl FnOnce(&mut super::hosts::Hosts, super::Time, &mut Vec<HostAction>) -> T,
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// Another shard looks for a host that is at a switch of this shard.
+    /// Searches for a host at a switch of this shard, for another shard.
     pub(super) fn find_host(&mut self, (mac, at): (Mac, Location), named: Option<IpAddr>, asker: ShardId) {
         let state = self.store.snapshot();
         if self.switches.contains_key(&at.switch) {
@@ -98,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// Another shard has searched for a host.
+    /// Takes the result of a search that another shard made for a host.
     pub(super) fn host_searched(&mut self, mac: Mac, at: Location, found: SearchResult) {
         self.with_hosts(|hosts, now, actions| hosts.on_found(now, mac, at, found, actions));
     }
@@ -190,7 +190,7 @@ impl Engine {
     fn count_host_packets(&mut self, at: Location, mac: Option<Mac>) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         if switch.unreachable.is_some() {
-            // Nobody there can be asked. A host that is searched for is taken for silent; none is aged.
+            // The switch cannot be asked. A host that is searched for is taken for silent; none is aged.
             if let Some(mac) = mac {
                 self.with_hosts(|hosts, now, actions| hosts.on_search_count(now, mac, None, actions));
             }
@@ -216,8 +216,8 @@ impl Engine {
         }
     }
 
-    /// Ports or hosts of this shard's switches have changed. So the classifier may have to change, and waiting packets
-    /// may be admitted.
+    /// Handles changes of ports or hosts at this shard's switches: the classifier may have to change, and waiting
+    /// packets may be admitted.
     pub(super) fn refresh(&mut self, refreshed: &Refreshed) {
         let state = self.store.snapshot();
         for at in &refreshed.ports {
@@ -247,7 +247,7 @@ impl Engine {
         }
     }
 
-    /// The hosts of a port have rules if and only if it is an edge port.
+    /// Updates the rules of a port's hosts. They have rules if and only if it is an edge port.
     fn update_port_host_rules(&mut self, state: &Snapshot, at: Location) {
         let Some(switch) = self.switches.get_mut(&at.switch) else { return };
         if state.port(at).is_none_or(|port| port.kind != PortKind::Edge) {
@@ -265,7 +265,7 @@ impl Engine {
         self.dirty.insert(at.switch);
     }
 
-    /// If something depends on addresses of hosts by now, has the switches copy what hosts announce.
+    /// Has the switches copy what hosts announce, once something depends on the addresses of hosts.
     pub(super) fn update_copied_announcements(&mut self) {
         let kinds = self.store.address_kinds();
         if kinds == self.address_kinds || !self.options.track_hosts {

@@ -48,7 +48,7 @@ impl Engine {
         self.join_route(id, key)
     }
 
-    /// The key of the route to a goal for packets like this one.
+    /// The key of the route to a goal for packets like this one; `None` if packets cannot be carried along it.
     fn route_key(&self, goal: &Goal, packet: &ReceivedPacket) -> Option<RouteKey> {
         let ingress = packet.at.switch;
         let version = self.switches.get(&ingress)?.version();
@@ -152,7 +152,7 @@ impl Engine {
         self.forward_held(id);
     }
 
-    /// Asks for a rule for the leaf, or for another rule, decided at the time `since`.
+    /// Asks for the leaf's rule, or for another one in its place. `since`: the time of the decision.
     pub(super) fn request_rule(&mut self, ingress: Dpid, id: LeafId, since: Time) {
         if let Some(switch) = self.switches.get_mut(&ingress) {
             switch.tables.wait(Waiter::RuleAdded(id, since));
@@ -161,7 +161,8 @@ impl Engine {
         self.mark_dirty(ingress, Stale::default());
     }
 
-    /// The leaf cannot have a rule: from now on its packets go through the controller.
+    /// Lets the controller forward the leaf's packets, because the leaf cannot have a rule. Withdraws a leaf that is
+    /// being rerouted.
     pub(super) fn forward_by_controller(&mut self, id: LeafId) {
         if self.leaves.get(&id).is_some_and(|leaf| leaf.is_rerouting()) {
             // The route that it still has is no longer f's answer.
@@ -171,7 +172,7 @@ impl Engine {
         self.uninstall(id, LeafState::ByController);
     }
 
-    /// Removes the leaf's rule. In the new state its packets go through the controller.
+    /// Removes the leaf's rule and sets its new state, in which its packets go through the controller.
     pub(super) fn uninstall(&mut self, id: LeafId, state: LeafState) {
         self.release(id);
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
@@ -221,7 +222,8 @@ impl Engine {
         self.waiting.add_misses(leaf.held.into_iter().flat_map(|held| held.packets));
     }
 
-    /// A leaf's deadline has passed.
+    /// Handles a leaf's deadline: withdraws it if its reroute takes too long, or sends the packets that have waited
+    /// long enough.
     pub(super) fn leaf_timer(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get(&id) else { return };
         match leaf.state {
@@ -233,19 +235,19 @@ impl Engine {
         }
     }
 
-    /// Takes over a leaf that has been put into its tree.
+    /// Adds a leaf that has been put into its tree to the leaves of this shard.
     pub(super) fn register_leaf(&mut self, id: LeafId, leaf: Leaf) {
         let ingress = leaf.ingress();
         self.leaves.insert(id, leaf);
         self.mark_dirty(ingress, Stale::default());
     }
 
-    /// A new leaf's id.
+    /// Creates an id for a leaf, a parked packet or a subscription.
     pub(super) fn new_leaf_id(&mut self) -> LeafId {
         self.leaves.new_id(self.shard, |name| self.waiting.has(name) || self.routes.of_subscription(name).is_some())
     }
 
-    /// Whether this shard owns the leaf.
+    /// Reports whether this shard owns the leaf.
     pub(super) fn owns(&self, leaf: LeafId) -> bool {
         ShardId::of(leaf) == self.shard
     }

@@ -1,4 +1,4 @@
-//! Finding the leaves that an invalidation selects, without looking at all the others.
+//! Finds the leaves that an invalidation selects, without looking at all the others.
 //!
 //! * By fields: each switch's tree knows which leaves can have a value ([`crate::Tree::leaves_fitting`]).
 //! * By port: a route that uses a port depends on that port's cell, or on the flood that led there. So the store knows
@@ -52,7 +52,7 @@ impl Engine {
         self.store.dependents_of(cell).into_iter().filter(|leaf| self.owns(*leaf)).collect()
     }
 
-    /// The leaves at all switches that can have a value.
+    /// The leaves, at all switches, whose packets can fit a constraint.
     fn leaves_with(&self, constraint: &Constraint) -> BTreeSet<LeafId> {
         self.switches.values().flat_map(|switch| switch.table.tree().leaves_fitting(constraint)).collect()
     }
@@ -80,7 +80,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Whether a leaf is selected. A selection that names leaves or a cell has been evaluated already.
+    /// Reports whether a leaf is selected. A selection that names leaves or a cell has been evaluated already.
     fn is_selected(&self, leaf: &Leaf, selection: &Selection) -> bool {
         let can_have = |constraints: &[Constraint]| {
             let items: Vec<Item> = constraints.iter().map(|c| Item::Read(*c)).collect();

@@ -1,4 +1,4 @@
-//! The labels of this shard's switches: connects their tables with routes, with other shards and with the store.
+//! Connects the label tables of this shard's switches with routes, with other shards and with the store.
 
 use maple_wire::{Constraint, Dpid};
 
@@ -13,13 +13,14 @@ use crate::forwarding::has_vlan;
 use crate::labels::{Acquire, Holder, LabelEffect, LabelIds, LabelTable, News, Quarantine, Refusal};
 use crate::network::{Location, PortKind};
 
-/// How long labels are kept for packets in flight.
+/// The times for which labels are kept for packets in flight.
 pub(super) fn quarantine(options: &Options) -> Quarantine {
     Quarantine { confirmed: options.quarantine, unconfirmed: options.lost_quarantine }
 }
 
 impl Engine {
-    /// A holder asks for a label of a switch of this shard.
+    /// Gives a holder a label of a switch of this shard, or refuses it. The request waits until all rules of an earlier
+    /// run are known.
     pub(super) fn acquire_label(&mut self, asked: Acquire) {
         if self.store.restoring(|all| !all.unread.is_empty()) {
             self.timers.insert((self.now + LOOK, Timer::EarlyRequests));
@@ -37,7 +38,7 @@ impl Engine {
         }
     }
 
-    /// Why a label cannot be given out.
+    /// The reason why a label cannot be given out; `None` if it can.
     fn label_refusal(&mut self, asked: &Acquire) -> Option<Refusal> {
         let dpid = asked.at.switch;
         let state = self.store.snapshot();
@@ -62,7 +63,7 @@ impl Engine {
         (is_full || !self.check_capacity(dpid)).then_some(Refusal::Full(dpid))
     }
 
-    /// What became of a label that a route or label of this shard asked for.
+    /// Handles news of a label that a route or label of this shard asked for.
     pub(super) fn label_news(&mut self, from: Dpid, holder: Holder, news: &News) {
         let is_known = match holder {
             Holder::Label { switch, serial, .. } => self.switches.get(&switch).is_some_and(|s| s.labels.knows(serial)),
@@ -90,25 +91,25 @@ impl Engine {
         }
     }
 
-    /// A holder gives back a label of a switch of this shard.
+    /// Takes a label of a switch of this shard back from its holder.
     pub(super) fn release_label(&mut self, at: Dpid, holder: Holder, confirmed: bool) {
         self.early_requests.retain(|asked| asked.holder != holder);
         let now = self.now;
         self.with_labels(at, |labels, _, out| labels.release(now, holder, confirmed, out));
     }
 
-    /// A switch has carried out what its labels asked for.
+    /// Records that a switch has carried out what its labels asked for.
     pub(super) fn labels_confirmed(&mut self, dpid: Dpid, serials: &[u64]) {
         let now = self.now;
         self.with_labels(dpid, |labels, ids, out| labels.confirm(now, serials, ids, out));
     }
 
-    /// A switch has no capacity for a label's rule.
+    /// Refuses a label, because its switch has no capacity for the rule. A label whose rule is confirmed stays.
     pub(super) fn refuse_label_for_capacity(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
         self.with_labels(dpid, |labels, _, out| labels.turn_away(serial, why, out));
     }
 
-    /// A switch has refused a label's rule.
+    /// Refuses a label, because its switch has refused the rule.
     pub(super) fn deny_label(&mut self, dpid: Dpid, serial: u64, why: Refusal) {
         self.with_labels(dpid, |labels, _, out| labels.deny(serial, why, out));
     }
@@ -118,7 +119,7 @@ impl Engine {
         self.with_labels(dpid, |labels, _, out| labels.revoke(serial, why, out));
     }
 
-    /// The ports of a switch have changed: its classifier is made again, and labels wait for it.
+    /// Lets the labels of a switch wait for its classifier, which is made again because its ports have changed.
     pub(super) fn forget_arrivals(&mut self, dpid: Dpid) {
         self.with_labels(dpid, |labels, _, _| labels.forget_arrivals());
     }
@@ -128,8 +129,8 @@ impl Engine {
         self.with_labels(at.switch, |labels, _, out| labels.close_port(at.port, out));
     }
 
-    /// Advances the quarantine of labels. What a switch without a connection has may be used again as long as that is so:
-    /// nothing can be deleted there, and nothing added.
+    /// Advances the quarantine of labels. It stands still while a switch has no connection: nothing can be deleted or
+    /// added there, so the labels that the switch has may be used again.
     pub(super) fn expire_labels(&mut self, dpid: Dpid) {
         if self.is_unreachable(dpid) {
             return;
@@ -145,7 +146,7 @@ impl Engine {
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }
 
-    /// Changes the labels of a switch of this shard, and then does what they ask for.
+    /// Changes the labels of a switch of this shard, and then carries out what they ask for.
     fn with_labels(&mut self, dpid: Dpid, work: impl FnOnce(&mut LabelTable, &mut LabelIds, &mut Vec<LabelEffect>)) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let mut effects = Vec::new();
@@ -156,9 +157,9 @@ impl Engine {
         self.apply_label_effects(effects, Timer::Labels(dpid));
     }
 
-    /// Does what label tables and routes ask for.
+    /// Carries out what label tables and routes ask for.
     pub(super) fn apply_label_effects(&mut self, effects: Vec<LabelEffect>, timer: Timer) {
-        // Only label tables tell holders anything, and their timer names the switch.
+        // Only label tables send news to holders, and their timer names the switch.
         let from = if let Timer::Labels(switch) = timer { switch } else { Dpid(0) };
         for effect in effects {
             match effect {

@@ -15,14 +15,14 @@ use crate::trace::Trace;
 /// f's answer for the packets that pass a trace. It lives at the shard of the ingress switch.
 #[derive(Clone, Debug)]
 pub(super) struct Leaf {
-    /// What f observed.
+    /// The observations of f's run.
     pub trace: Trace,
     /// Constraints that make the leaf narrower than its trace. Other packets that pass the trace have leaves of their
     /// own.
     pub specialisation: Box<[Constraint]>,
-    /// What f answered.
+    /// f's answer.
     pub answer: Goal,
-    /// Where the answer comes from.
+    /// The origin of the answer.
     pub origin: Arc<Origin>,
     /// The route that the leaf has joined; `None` before that, and if the leaf has no route.
     pub route_id: Option<RouteId>,
@@ -33,17 +33,18 @@ pub(super) struct Leaf {
     pub held: Option<Box<HeldPackets>>,
 }
 
-/// Packets that wait, and until when.
+/// Packets that wait, and the end of their wait.
 #[derive(Clone, Debug)]
 pub(super) struct HeldPackets {
     pub packets: Vec<ReceivedPacket>,
     pub until: Time,
 }
 
-/// How far the installation of a leaf is.
+/// The state of a leaf's installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LeafState {
-    /// The route's labels are not ready, since this time. The packets wait, or go through the controller.
+    /// The route's labels are not ready; the wait began at the time `since`. The packets wait, or go through the
+    /// controller.
     Waiting { by_controller: bool, since: Time },
     /// The ingress switch has the rule, or gets it with the next flush.
     Active,
@@ -72,12 +73,12 @@ impl Leaf {
         self.witness.at.switch
     }
 
-    /// Whether it sends packets nowhere, whatever the topology is.
+    /// Reports whether the leaf sends packets nowhere, whatever the topology is.
     pub fn drops(&self) -> bool {
         self.answer.sends_nowhere()
     }
 
-    /// What the next run of the controller is to know of it.
+    /// The part of the leaf that the next run of the controller is to know.
     pub fn remembered(&self) -> Witness {
         let ReceivedPacket { frame, total_len, at, .. } = &self.witness;
         let specialisation = self.specialisation.clone();
@@ -89,12 +90,12 @@ impl Leaf {
         self.held.as_ref().map_or(0, |held| held.packets.len())
     }
 
-    /// Whether the leaf is changing to another route.
+    /// Reports whether the leaf is changing to another route.
     pub fn is_rerouting(&self) -> bool {
         matches!(self.state, LeafState::Rerouting(_))
     }
 
-    /// When its change to another route has to be over, if it is changing.
+    /// The time at which its change to another route has to be over, if it is changing.
     pub fn reroute_until(&self) -> Option<Time> {
         if let LeafState::Rerouting(reroute) = &self.state { Some(reroute.until) } else { None }
     }

@@ -33,17 +33,17 @@ pub(super) struct Leaves {
     newest: u32,
     source_lines: SourceLines,
     origins: FxHashSet<Arc<Origin>>,
-    /// Leaves that may no longer be what f would answer.
+    /// The leaves that may no longer be what f would answer.
     stale: BTreeSet<LeafId>,
     /// For each leaf, the number of its answer.
     answers: VersionedCache,
     templates: Vec<Arc<AnswerTemplate>>,
     template_numbers: FxHashMap<Arc<AnswerTemplate>, u32>,
-    /// Leaves that came, changed or went since these were last taken, if somebody remembers leaves.
+    /// The leaves that came, changed or went since the set was last taken. `None` if nobody remembers leaves.
     changed: Option<BTreeSet<LeafId>>,
 }
 
-/// How every packet of a leaf is answered.
+/// The answer to every packet of a leaf.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct AnswerTemplate {
     /// The packet-out, without the frame. Its length, transaction id and input port are filled in for each packet.
@@ -54,7 +54,7 @@ pub(super) struct AnswerTemplate {
 }
 
 impl Leaves {
-    /// No leaves. `remember`: keep a list of those that come and go.
+    /// Starts without leaves. `remember`: keep a set of those that come, change and go.
     pub fn new(remember: bool) -> Leaves {
         Leaves { changed: remember.then(BTreeSet::new), ..Leaves::default() }
     }
@@ -64,7 +64,7 @@ impl Leaves {
         self.changed.as_mut().filter(|changed| !changed.is_empty()).map(std::mem::take)
     }
 
-    /// What is remembered of these leaves is dealt with.
+    /// Unmarks leaves whose changes have been dealt with.
     pub fn unmark_changed(&mut self, ids: impl IntoIterator<Item = LeafId>) {
         if let Some(changed) = &mut self.changed {
             for id in ids {
@@ -73,21 +73,21 @@ impl Leaves {
         }
     }
 
-    /// What is remembered of a leaf has changed.
+    /// Marks a leaf whose remembered part has changed.
     pub fn mark_changed(&mut self, id: LeafId) {
         if let Some(changed) = &mut self.changed {
             changed.insert(id);
         }
     }
 
-    /// What is remembered of all leaves is to be told again.
+    /// Marks all leaves, because all of them are to be published again.
     pub fn mark_all_changed(&mut self) {
         if let Some(changed) = &mut self.changed {
             changed.extend(self.all.keys().copied());
         }
     }
 
-    /// A leaf, to change it.
+    /// Returns a leaf to be changed, and forgets its answer.
     pub fn get_mut(&mut self, id: &LeafId) -> Option<&mut Leaf> {
         self.answers.forget(id.0);
         self.all.get_mut(id).map(|leaf| &mut **leaf)
@@ -114,7 +114,7 @@ impl Leaves {
         self.all.remove(id).map(|leaf| *leaf)
     }
 
-    /// An id that no leaf has. `is_taken` says which other ids are in use.
+    /// Creates an id that no leaf has. `is_taken` reports which other ids are in use.
     pub fn new_id(&mut self, shard: ShardId, is_taken: impl Fn(LeafId) -> bool) -> LeafId {
         loop {
             self.newest = self.newest.checked_add(1).unwrap_or(1);
@@ -126,13 +126,13 @@ impl Leaves {
         }
     }
 
-    /// The trace in its smallest form: leaves with equal lists of source lines share one list.
+    /// Returns the trace in its smallest form: leaves with equal lists of source lines share one list.
     pub fn intern(&mut self, mut trace: Trace) -> Trace {
         trace.items.shrink_to_fit();
         Trace { sources: self.source_lines.share(trace.sources), ..trace }
     }
 
-    /// The origin in its smallest form: equal ones are one.
+    /// Returns the origin in its smallest form: equal origins share one value.
     pub fn intern_origin(&mut self, origin: Origin) -> Arc<Origin> {
         if let Some(known) = self.origins.get(&origin) {
             return Arc::clone(known);
@@ -150,7 +150,7 @@ impl Leaves {
         self.stale.extend(names);
     }
 
-    /// Whether no leaf is stale.
+    /// Reports whether no leaf is stale.
     pub fn has_no_stale(&self) -> bool {
         self.stale.is_empty()
     }
@@ -194,7 +194,7 @@ impl Leaves {
         self.answers.get_any_version(id.0).map(|number| &*self.templates[number as usize])
     }
 
-    /// Whether an answer was remembered under an earlier version. It is then remembered under this one too. The caller
+    /// Returns whether an answer was remembered under any version, and then remembers it under this one too. The caller
     /// has checked that the leaf is current.
     pub fn renew(&mut self, id: LeafId) -> bool {
         let number = self.answers.get_any_version(id.0);

@@ -3,15 +3,17 @@
 //! # What
 //!
 //! A host's packets pass the classifier by the rule of that host: match port and source, go on to the ingress table.
-//! While somebody watches, a temporary rule above it takes some of these packets. It copies the beginning of each to the
-//! controller, and goes on exactly as the rule below does. So the packets' way does not change. Its cookie is of a class
-//! of its own: the copies never reach f or the tracking of hosts, and audits don't take the rule for one of ours.
+//! While somebody watches, a temporary rule above it takes some of these packets. It copies the beginning of each to
+//! the controller, and goes on exactly as the rule below does. So the path of the packets does not change. The cookie
+//! of the temporary rule is of a class of its own: the copies never reach f or the tracking of hosts, and audits do not
+//! count the rule among ours.
 //!
 //! # Why packets never get a wrong answer
 //!
 //! The temporary rule is right as long as the rule below is there. It is only sent when the switch has confirmed that
-//! rule and nothing in the classifier is about to change. Before anything is changed there, the temporary rule is
-//! deleted, and a barrier is between the two. It comes back within a second, if the rule below is still the same.
+//! rule and nothing in the classifier is about to change. Before anything changes there, the engine deletes the
+//! temporary rule, with a barrier between the two. The rule comes back within a second, if the rule below is still the
+//! same.
 //!
 //! # Why it goes
 //!
@@ -22,7 +24,8 @@
 //! # Bounds
 //!
 //! A shard has at most [`MAX_WATCHES`] watches. A watch that has got [`COPIES_A_SECOND`] copies within a second gets no
-//! more in that second: its rule is deleted until the next one. What is under way then still comes, and is not told.
+//! more in that second: its rule is deleted until the next one. Copies that are under way then still arrive, but are
+//! not passed on.
 //!
 //! # Where
 //!
@@ -47,19 +50,19 @@ use super::{Effect, Engine, Time};
 use crate::network::{Location, Mac};
 use crate::update::entry_key;
 
-/// The most watches of a shard.
+/// The maximum number of watches of a shard.
 pub const MAX_WATCHES: usize = 8;
-/// The most copies of a watch in a second.
+/// The maximum number of copies of a watch in a second.
 pub const COPIES_A_SECOND: u32 = 20;
 /// The hard timeout of a temporary rule in seconds.
 const TIMEOUT: u16 = 5;
-/// How often a watch is looked after.
+/// The time between two checks of a watch.
 const PERIOD: Duration = Duration::from_secs(1);
-/// How long a watch lives after somebody was last there.
+/// The time for which a watch lives after the last sign that somebody watches.
 const ALIVE: Duration = Duration::from_secs(3);
-/// How many bytes of a packet are copied.
+/// The number of bytes of a packet that are copied.
 const COPIED_BYTES: u16 = 256;
-/// Above the rules of hosts, and below those that copy what hosts announce.
+/// The lowest priority of temporary rules: above the rules of hosts, and below those that copy what hosts announce.
 const PRIORITY: u16 = HOSTS + 250;
 
 const _: () = assert!(HOSTS < PRIORITY && PRIORITY < COPIES);
@@ -67,16 +70,16 @@ const _: () = assert!(HOSTS < PRIORITY && PRIORITY < COPIES);
 /// The packets that are to be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveFilter {
-    /// Where they enter.
+    /// The port where they enter.
     pub at: Location,
-    /// Who sends them. Without host tracking any host at the port.
+    /// The host that sends them. Without host tracking, any host at the port.
     pub from: Mac,
-    /// What else is true of them, in addition to what these fields need.
+    /// Further constraints that they fit. The prerequisites of these fields are added.
     pub fields: Vec<Constraint>,
 }
 
 impl LiveFilter {
-    /// Whether a packet that entered there is one of these.
+    /// Reports whether a packet is one of these.
     fn fits(&self, received: &ReceivedPacket, track_hosts: bool) -> bool {
         let packet = received.packet();
         let is = |one: &Constraint| packet.switch_value(one.field).is_some_and(|value| value & one.mask == one.value);
@@ -85,41 +88,41 @@ impl LiveFilter {
     }
 }
 
-/// What a watch has to say.
+/// A report on a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LiveNews {
     /// The temporary rule is in the switch, or on its way there.
     Watching,
     /// A packet entered.
     Packet {
-        /// Its beginning.
+        /// The beginning of the packet.
         frame: Arc<[u8]>,
-        /// Its length.
+        /// The length of the packet, in bytes.
         total_len: usize,
-        /// f's answer as far as a leaf has it; `None` if no leaf is for it.
+        /// f's answer; `None` if no leaf is for the packet.
         leaf: Option<LiveAnswer>,
     },
-    /// So many came in this second that no more are copied in it.
+    /// The maximum number of copies in a second is reached. No more packets are copied in this second.
     TooMany,
-    /// The packets can't be watched now. It is tried again.
+    /// The packets cannot be watched now. The engine tries it again.
     NotNow(LiveObstacle),
-    /// The watch has ended: it can't be.
+    /// The watch has ended, for this reason.
     Refused(LiveObstacle),
 }
 
-/// What a leaf has for a watched packet.
+/// A leaf's answer to a watched packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveAnswer {
     /// Whether the packet is dropped.
     pub drops: bool,
-    /// Where the answer comes from.
+    /// The origin of the answer.
     pub origin: Arc<Origin>,
 }
 
-/// Why packets are not watched.
+/// The reason why packets are not watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LiveObstacle {
-    /// This shard does not serve the switch.
+    /// The shard does not serve the switch.
     NoSwitch,
     /// The switch has one table.
     OneTable,
@@ -131,7 +134,7 @@ pub enum LiveObstacle {
     TooManyWatches,
     /// The switch refuses the rule.
     RefusedBySwitch,
-    /// The watch has ended, because nobody said in time that somebody still watches.
+    /// The watch has ended, because nobody confirmed in time that somebody still watches.
     Ended,
 }
 
@@ -157,16 +160,16 @@ pub(super) struct LiveWatches(BTreeMap<u8, Watch>);
 
 #[derive(Debug)]
 struct Watch {
-    /// Its name outside.
+    /// The number by which the caller knows the watch.
     token: u64,
     filter: LiveFilter,
-    /// It ends then, if nobody says that somebody is still there.
+    /// The time at which the watch ends, unless somebody confirms before that somebody still watches.
     until: Time,
-    /// When it is looked after next. An earlier timer is that of a former watch with this number.
+    /// When the watch is checked next. An earlier timer is that of a former watch with this number.
     due: Time,
-    /// When its rule was last sent; `None` if the switch is not to have it.
+    /// When and under which transaction id its rule was last sent; `None` if the switch is not to have the rule.
     sent: Option<Sent>,
-    /// The second that is counted, and its copies.
+    /// The start of the second that is counted, and the copies in it.
     second: Time,
     copies: u32,
     told: Option<LiveNews>,
@@ -202,7 +205,7 @@ impl Engine {
         self.look_after_live(number);
     }
 
-    /// Somebody still watches.
+    /// Prolongs a watch, because somebody still watches.
     pub(super) fn go_on_live(&mut self, token: u64) {
         let until = self.now + ALIVE;
         match self.live.0.values_mut().find(|watch| watch.token == token) {
@@ -211,7 +214,7 @@ impl Engine {
         }
     }
 
-    /// Nobody watches any more.
+    /// Ends a watch that nobody watches any more.
     pub(super) fn end_live(&mut self, token: u64) {
         let number = self.live.0.iter().find(|(_, watch)| watch.token == token).map(|(number, _)| *number);
         if let Some(number) = number {
@@ -225,7 +228,8 @@ impl Engine {
         self.live.0.len()
     }
 
-    /// Ends a watch that nobody is at, or sees that its rule is where it should be. Sets a timer for the next time.
+    /// Checks a watch: ends it if nobody watches any more, and sends its rule if the switch is to get it. Sets a timer
+    /// for the next check.
     pub(super) fn look_after_live(&mut self, number: u8) {
         let now = self.now;
         let Some(watch) = self.live.0.get_mut(&number).filter(|watch| watch.due <= now) else { return };
@@ -257,7 +261,7 @@ impl Engine {
         self.timers.insert((now + PERIOD, Timer::Live(number)));
     }
 
-    /// The match of a watch's rule, if the switch can have the rule now.
+    /// The match of a watch's rule, or the reason why the switch cannot have the rule now.
     fn live_rule(&self, number: u8) -> Result<Match, LiveObstacle> {
         let watch = self.live.0.get(&number).ok_or(LiveObstacle::NoSwitch)?;
         let switch = self.switches.get(&watch.filter.at.switch).ok_or(LiveObstacle::NoSwitch)?;
@@ -308,7 +312,7 @@ impl Engine {
         self.out.extend(effects);
     }
 
-    /// Something in the classifier of a switch is about to change: what copies there goes first.
+    /// Deletes the temporary rules of a switch if something in its classifier is about to change.
     pub(super) fn suspend_live(&mut self, switch: &mut Switch) {
         if self.live.0.is_empty() || !switch.tables.is_about_to_change(CLASSIFIER) {
             return;
@@ -321,13 +325,13 @@ impl Engine {
         }
     }
 
-    /// A switch has gone, and is not asked any more. Its copies end by themselves.
+    /// Forgets the temporary rules of a switch that has gone. They end by themselves.
     pub(super) fn forget_live_rules(&mut self, dpid: Dpid) {
         let here = self.live.0.values_mut().filter(|watch| watch.filter.at.switch == dpid);
         here.for_each(|watch| watch.sent = None);
     }
 
-    /// Whether a switch's error is about the rule of a watch, which ends then.
+    /// Ends the watch whose rule a switch has refused. Returns whether the error is about the rule of a watch.
     pub(super) fn live_refused(&mut self, dpid: Dpid, xid: u32) -> bool {
         let is_it = |watch: &Watch| watch.filter.at.switch == dpid && watch.sent.is_some_and(|sent| sent.xid == xid);
         let Some(number) = self.live.0.iter().find(|(_, watch)| is_it(watch)).map(|(number, _)| *number) else {
@@ -339,8 +343,8 @@ impl Engine {
         true
     }
 
-    /// A copy of a watched packet. The switch has let the packet itself go on. Of the rules of several watches that take
-    /// it, one has copied it, so it is told to all of them.
+    /// Handles a copy of a watched packet. The switch has let the packet itself go on. If the rules of several watches
+    /// take it, one rule has copied it, so all of these watches get the copy.
     pub(super) fn live_packet_in(&mut self, dpid: Dpid, packet_in: PacketIn) {
         let rule = live_number(self.options.epoch, packet_in.cookie);
         let (Some(rule), Some(in_port)) = (rule, packet_in.in_port()) else { return };
@@ -360,7 +364,7 @@ impl Engine {
         }
     }
 
-    /// Tells a watch of a packet, unless it has got enough in this second.
+    /// Passes a packet on to a watch, unless the watch has got enough in this second.
     fn tell_copy(&mut self, number: u8, packet: LiveNews) {
         let now = self.now;
         let Some(watch) = self.live.0.get_mut(&number) else { return };
@@ -378,7 +382,7 @@ impl Engine {
         }
     }
 
-    /// Says something, unless it was the last that was said.
+    /// Sends a report on a watch, unless it equals the last one.
     fn tell_live(&mut self, number: u8, news: LiveNews) {
         let Some(watch) = self.live.0.get_mut(&number) else { return };
         if watch.told.as_ref() != Some(&news) {
@@ -394,7 +398,8 @@ impl Engine {
 }
 
 impl Watch {
-    /// The messages that delete its rule, and that have the switch do so before what comes later.
+    /// Returns the messages that delete the rule of the watch, and a barrier request that keeps later messages behind.
+    /// Empty if the switch does not have the rule.
     fn deletion(&mut self, number: u8, epoch: u16, track_hosts: bool, switch: &mut Switch) -> Vec<Effect> {
         let Some((_, matching)) = self.sent.take().zip(self.matching(track_hosts)) else { return Vec::new() };
         let flow_mod = FlowMod {
@@ -409,8 +414,8 @@ impl Watch {
     }
 }
 
-/// The constraints with what must hold for their fields to be there. Where there is a choice, the first that does not
-/// contradict the others: IPv4 before IPv6. `None` if they contradict each other.
+/// Adds to the constraints the prerequisites of their fields. Where there is a choice, takes the first that does not
+/// contradict the others: IPv4 before IPv6. `None` if the constraints contradict each other.
 fn with_prerequisites(given: Vec<Constraint>) -> Option<Vec<Constraint>> {
     let mut all: Vec<Constraint> = Vec::new();
     let mut todo = given;

@@ -18,16 +18,16 @@ use crate::report::Counted;
 use crate::report::Report;
 use crate::state::{Snapshot, Write, Writer};
 
-/// How soon after f begins to want counters the engine looks which ones.
+/// The time between f's first wish for counters and the engine's look at which ones f wants.
 const LOOK_DELAY: Duration = Duration::from_millis(100);
 /// The minimum time between two such looks, because what f wants may change all the time.
 const MIN_LOOK_DISTANCE: Duration = Duration::from_secs(1);
 /// The distance between the first polls of a shard's switches.
 const POLL_DISTANCE: Duration = Duration::from_millis(10);
-/// When a poll of a busy switch is tried again, if its barrier reply does not come before.
+/// The time after which a poll of a busy switch is tried again, if its barrier reply does not come before.
 const BUSY_RETRY: Duration = Duration::from_millis(100);
 
-/// How far this shard has followed what f wants measured.
+/// The part of f's demand for measurements that this shard has seen.
 #[derive(Debug, Default)]
 pub(super) struct Demand {
     seen: u64,
@@ -47,13 +47,13 @@ impl Engine {
         }
     }
 
-    /// Whether f wants something measured and the engine has not noticed, because nothing happens at its switches. It
-    /// then needs an [`super::Event::Tick`].
+    /// Reports whether f wants something measured and the engine has not noticed, because nothing happens at its
+    /// switches. The engine then needs an [`super::Event::Tick`].
     pub fn is_behind_demand(&self) -> bool {
         !self.demand.is_armed && self.demand.seen != self.store.measurings()
     }
 
-    /// Looks which counters f wants, and has other shards look, which may serve the switches.
+    /// Finds out which counters f wants, and has the other shards do so, since they may serve the switches.
     pub(super) fn update_demand(&mut self) {
         self.demand = Demand { seen: self.store.measurings(), is_armed: false, looked: Some(self.now) };
         let dpids: Vec<Dpid> = self.switches.keys().copied().collect();
@@ -73,7 +73,7 @@ impl Engine {
         switch.polls.set_wanted(Counted::Rules, self.store.wanted_of_rules(dpid), from);
     }
 
-    /// A person watches the counters of a switch.
+    /// Polls the counters of a switch for a person who watches them.
     pub(super) fn watch(&mut self, dpid: Dpid, what: Counted) {
         let now = self.now;
         if let Some(switch) = self.switches.get_mut(&dpid) {
@@ -121,14 +121,14 @@ impl Engine {
         self.after.push(Effect::Poll { dpid, xid, message });
     }
 
-    /// The switch has confirmed the changes that kept it busy.
+    /// Makes a postponed poll, since the switch has confirmed the changes that kept it busy.
     pub(super) fn poll_postponed(&mut self, dpid: Dpid) {
         if self.switches.get(&dpid).is_some_and(|switch| switch.polls.is_postponed) {
             self.poll(dpid);
         }
     }
 
-    /// Whether a request was a poll.
+    /// Reports whether a request was a poll.
     pub(super) fn is_poll(&self, dpid: Dpid, xid: u32) -> bool {
         self.switches.get(&dpid).is_some_and(|switch| switch.polls.is_answer(xid))
     }
@@ -150,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// The switch refuses to report its counters.
+    /// Handles a switch's refusal to report its counters.
     pub(super) fn poll_refused(&mut self, dpid: Dpid) {
         self.update_gauges(dpid, self.now);
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
@@ -163,7 +163,7 @@ impl Engine {
         self.plan_poll(dpid);
     }
 
-    /// A poll was not sent, because too much already waits for the switch.
+    /// Handles a statistics request that was not sent, because too much already waits for the switch.
     pub(super) fn poll_unsent(&mut self, dpid: Dpid, xid: u32) {
         if self.is_meter_audit(dpid, xid) {
             return self.meters_not_read(dpid, false);
@@ -209,7 +209,8 @@ impl Engine {
                 };
                 let Some(bytes) = bytes else { continue };
                 let rate = per_second(bytes.saturating_mul(8), span);
-                // New rules have not counted all. That lowers a rate only if the answer before was not like that too.
+                // New rules have not counted everything, so this rate may be too low. It replaces a higher one only if
+                // the answer before was like that too.
                 let is_lower = || state.rate(gauge).is_some_and(|history| rate < history.latest());
                 if is_least && !switch.polls.kept_rates().contains(gauge) && is_lower() {
                     kept.insert(*gauge);
@@ -232,8 +233,8 @@ impl Engine {
     }
 }
 
-/// The cost of a link by its utilisation, if the rate at the port that it leaves by changes that cost. `None` for a
-/// rate that is no longer measured gives the lowest cost.
+/// The write of a link's cost by its utilisation, if the rate at the port that the link leaves by, in bits per second,
+/// changes that cost. Without a rate, which is then not measured, the cost is the lowest.
 fn utilisation_cost(state: &Snapshot, gauge: Gauge, rate: Option<u64>) -> Option<Write> {
     let Gauge::Sent(at) = gauge else { return None };
     let to = state.peer(at)?.switch;

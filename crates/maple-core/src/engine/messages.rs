@@ -1,4 +1,4 @@
-//! Messages between shards, and what a commit makes the shards do.
+//! Messages between shards, and the work that a commit causes at shards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ pub struct Mail {
 }
 
 impl Mail {
-    /// The shard that sent it, and how many mails that shard had sent before.
+    /// The shard that sent it, and the number of mails that this shard had sent before.
     pub fn name(&self) -> (ShardId, u64) {
         (self.from, self.number)
     }
@@ -42,7 +42,7 @@ pub(super) enum EngineMessage {
     Refresh(Refreshed),
     /// A route or label asks for a label of your switch.
     Acquire(Acquire),
-    /// What became of a label of this switch, which a route or label of yours had asked for.
+    /// News of a label of this switch, which a route or label of yours had asked for.
     LabelNews(Dpid, Holder, News),
     /// A holder gives back a label of your switch. `confirmed`: a switch has confirmed that no rule leads to it.
     Release { at: Dpid, holder: Holder, confirmed: bool },
@@ -52,7 +52,7 @@ pub(super) enum EngineMessage {
     FindHost { mac: Mac, at: Location, named: Option<IpAddr>, asker: ShardId },
     /// The result of that search.
     HostSearched { mac: Mac, at: Location, found: SearchResult },
-    /// This port has gone down. Its hosts may now be at ports of yours.
+    /// A port has gone down. Its hosts may now be at ports of yours.
     Unplugged(Location),
     /// A host's packet came in at `seen`, the other end of the link at your port `at`.
     UnexpectedHost { mac: Mac, at: Location, seen: Location },
@@ -62,7 +62,7 @@ pub(super) enum EngineMessage {
     LoadsAreRead,
 }
 
-/// Ports that changed, and hosts that came to a port or left it.
+/// The ports that changed, and the hosts that came to a port or left it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Refreshed {
     pub ports: BTreeSet<Location>,
@@ -90,7 +90,7 @@ impl Engine {
         }
     }
 
-    /// Does what a commit requires, here and at other shards.
+    /// Carries out what a commit requires, here and at other shards.
     pub(super) fn apply_commit(&mut self, commit: Commit) {
         let mut by_shard: BTreeMap<ShardId, BTreeSet<LeafId>> = BTreeMap::new();
         for leaf in commit.withdraw {

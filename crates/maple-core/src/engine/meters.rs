@@ -5,9 +5,9 @@
 //! sweeps in a row: by then the rules that were being deleted are gone. A switch that has refused a meter gets no more
 //! meters. Packets under limits then go through the controller, unlimited, and a report says so.
 //!
-//! Somebody may delete or alter a meter. Open vSwitch deletes the rules that name it, too, and reports neither in
-//! OpenFlow 1.3. So audits ask for the meters ([`Switch::ask_for_meters_there`]): those that are not as they were made are
-//! made again. And if a rule is refused because of its meter, the meter is made again with the next try.
+//! Somebody else may delete or alter a meter. Open vSwitch then also deletes the rules that name it, and reports
+//! neither in OpenFlow 1.3. So audits ask for the meters ([`Switch::ask_for_meters_there`]) and repair those that are
+//! not as they were made. If a rule is refused because of its meter, the meter is made again with the next try.
 //!
 //! A switch that reconnects may still have meters of the earlier connection under these numbers. Adding one of them
 //! fails, which is not reported, and the modification after it sets the right values.
@@ -42,14 +42,14 @@ const MAX_REQUESTS: usize = 256;
 const ADD: u16 = 0;
 const MODIFY: u16 = 1;
 const DELETE: u16 = 2;
-/// Its flags: the unit, and whether there is a burst.
+/// The flags of a meter-mod: the unit, and whether there is a burst.
 const KILOBITS: u16 = 1;
 const PACKETS: u16 = 2;
 const BURST: u16 = 4;
 /// `OFPET_METER_MOD_FAILED`, also with `OFPMMFC_METER_EXISTS` (1.3 §7.4.4).
 const METER_MOD_FAILED: u16 = 12;
 const EXISTS: (u16, u16) = (METER_MOD_FAILED, 1);
-/// A meter that a refused rule has shown to be missing is made again at most so often.
+/// The minimum time between two repairs of a meter that refused rules have shown to be missing.
 const LOST_FOR: Duration = Duration::from_secs(30);
 /// `OFPM_ALL`.
 const ALL_METERS: u32 = 0xffff_ffff;
@@ -67,9 +67,9 @@ pub(super) struct Meters {
     /// The latest requests, each with whether it adds a meter.
     asked: Vec<(u32, bool)>,
     is_refused: bool,
-    /// An audit of them that goes on.
+    /// The audit of the meters that goes on.
     audit: Option<MeterAudit>,
-    /// The switch does not report its meters.
+    /// Whether the switch refuses to report its meters.
     is_unreadable: bool,
     /// Meters whose absence a refused rule has shown, and when.
     lost: BTreeMap<u32, Time>,
@@ -79,14 +79,14 @@ pub(super) struct Meters {
 #[derive(Clone, Debug)]
 struct MeterAudit {
     xid: u32,
-    /// The meters that the switch was to have when it was asked, and has not reported.
+    /// The meters that the switch should have had when it was asked, and has not reported yet.
     missing: BTreeSet<u32>,
-    /// Those that it has reported otherwise than they are to be.
+    /// The meters that it has reported otherwise than they were made.
     altered: BTreeSet<u32>,
 }
 
 impl Meters {
-    /// The number of a limit's meter; none if the switch has too many meters or has refused one.
+    /// The number of a limit's meter; `None` if the switch has too many meters or has refused one.
     fn number(&mut self, limit: &Arc<Limit>) -> Option<u32> {
         if self.is_refused {
             return None;
@@ -141,7 +141,8 @@ impl Meters {
         gone
     }
 
-    /// The switch is asked for its meters by the message with this id, if it is to have some.
+    /// Begins an audit with a request under a new transaction id. `None` if the switch should have no meters, or cannot
+    /// be asked.
     fn begin_audit(&mut self, xid: impl FnOnce() -> u32) -> Option<u32> {
         if self.made.is_empty() || self.is_refused || self.is_unreadable {
             return None;
@@ -155,7 +156,7 @@ impl Meters {
         self.audit.as_ref().is_some_and(|audit| audit.xid == xid)
     }
 
-    /// The switch reports some of its meters.
+    /// Compares the meters that the switch reports with those that were made.
     fn audit_part(&mut self, meters: &[MeterConfig]) {
         let Some(audit) = &mut self.audit else { return };
         for meter in meters {
@@ -168,8 +169,7 @@ impl Meters {
         }
     }
 
-    /// The switch has reported all its meters. Returns the requests that put them right, and how many are missing and
-    /// altered.
+    /// Ends an audit. Returns the requests that repair the meters, and the numbers of missing and of altered ones.
     fn end_audit(&mut self) -> (Vec<MeterMod>, usize, usize) {
         let Some(MeterAudit { missing, altered, .. }) = self.audit.take() else { return (Vec::new(), 0, 0) };
         let there = |numbers: BTreeSet<u32>| -> Vec<u32> { numbers.intersection(&self.made).copied().collect() };
@@ -180,7 +180,8 @@ impl Meters {
         (all.filter_map(request).collect(), missing.len(), altered.len())
     }
 
-    /// A rule that names these meters was refused because of them. Returns whether to make them again.
+    /// Notes that these meters are missing, because a rule that names them was refused. Returns whether to make any
+    /// again.
     fn lose(&mut self, now: Time, numbers: impl IntoIterator<Item = u32>) -> bool {
         let mut is_news = false;
         for number in numbers {
@@ -205,7 +206,7 @@ impl Meters {
         self.asked.push((xid, adds));
     }
 
-    /// Whether an error is about a meter, and if so whether it is to be reported.
+    /// Handles an error. Returns `None` if it is not about a meter, and else whether it is to be reported.
     fn refuse(&mut self, xid: u32, error: &ErrorMsg) -> Option<bool> {
         let at = self.asked.iter().position(|(asked, _)| *asked == xid)?;
         let (_, adds) = self.asked.remove(at);
@@ -224,7 +225,8 @@ fn metered(instruction: &Instruction) -> Option<u32> {
     }
 }
 
-/// Whether a switch reports a meter as it was made. A switch may count, and may say what burst it has chosen itself.
+/// Reports whether a meter, as a switch reports it, is as it was made. A switch may count, and may choose the burst
+/// itself if the limit has none.
 fn is_as_made(there: &MeterConfig, limit: &Limit) -> bool {
     let made = request(ADD, there.meter, limit);
     let is_same = |(is, was): (&Band, &Band)| {
@@ -256,7 +258,7 @@ impl Switch {
         self.ask_for_meters(requests)
     }
 
-    /// The request for the meters that the switch has, for an audit, if it is to have some.
+    /// The request for the meters that the switch has, for an audit; `None` if it should have none.
     pub(super) fn ask_for_meters_there(&mut self) -> Option<(u32, Message)> {
         let xid = self.meters.begin_audit(|| self.tables.take_xid())?;
         let request = StatsRequest::new(RequestBody::MeterConfig(ALL_METERS));
@@ -319,12 +321,12 @@ impl Engine {
         });
     }
 
-    /// Whether a request was for the meters of a switch.
+    /// Reports whether a request was for the meters of a switch.
     pub(super) fn is_meter_audit(&self, dpid: Dpid, xid: u32) -> bool {
         self.switches.get(&dpid).is_some_and(|switch| switch.meters.is_audited_by(xid))
     }
 
-    /// The switch has reported its meters, or some of them.
+    /// Handles a switch's report of its meters, or a part of it.
     pub(super) fn meters_read(&mut self, dpid: Dpid, reply: &StatsReply) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if let ReplyBody::MeterConfig(meters) = &reply.body {
@@ -346,7 +348,7 @@ impl Engine {
         });
     }
 
-    /// The switch was not asked for its meters, or refuses to report them.
+    /// Gives up an audit of meters: the switch was not asked for them, or refuses to report them.
     pub(super) fn meters_not_read(&mut self, dpid: Dpid, is_refused: bool) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.meters.audit = None;
@@ -354,7 +356,7 @@ impl Engine {
         }
     }
 
-    /// Whether a rule was refused because its meter is not there. Then it is made again.
+    /// Reports whether a rule was refused because its meter is missing. If so, the meter is made again.
     pub(super) fn meter_is_lost(&mut self, dpid: Dpid, rule: &Rule, error: &ErrorMsg) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         let is_it = error.kind == METER_MOD_FAILED
@@ -367,8 +369,8 @@ impl Engine {
         is_it
     }
 
-    /// Whether an error is about a meter. If so, the leaves under limits are withdrawn, and get no meter there any
-    /// more.
+    /// Reports whether an error is about a meter. At the first refusal, the leaves under limits there are withdrawn,
+    /// and the switch gets no more meters.
     pub(super) fn meter_refused(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) -> bool {
         let Some(switch) = self.switches.get_mut(&dpid) else { return false };
         let Some(is_news) = switch.meters.refuse(xid, error) else { return false };

@@ -191,10 +191,10 @@ pub struct Engine {
     options: Options,
     /// Packets that the policy decides beforehand.
     samples: proactive::Samples,
-    /// What the rules of its access lists have decided.
+    /// The packets that the rules of the policy's access lists have decided.
     access_hits: access_hits::AccessHits,
     stats: Stats,
-    /// From a leaf's decision, or its change to another route, to its rule's confirmation by the switch.
+    /// The times from a leaf's decision, or its change to another route, to the confirmation of its rule by the switch.
     install_times: Histogram,
     now: Time,
     /// Boxed, because each switch is taken out of the map while its tables are updated.
@@ -209,7 +209,7 @@ pub struct Engine {
     rechecks: recheck::Rechecks,
     /// The policy that is being tried.
     trying: Option<Box<reload::Trying>>,
-    /// The state in which a trial compares decisions; none: the newest.
+    /// The state in which a trial compares decisions; `None`: the newest.
     compared: Option<Arc<Snapshot>>,
     /// Witness packets that lost their leaves when the policy was adopted.
     former: Vec<received_packet::ReceivedPacket>,
@@ -217,16 +217,16 @@ pub struct Engine {
     demand: measure::Demand,
     live: live::LiveWatches,
 
-    /// Switches that turned out to have one table, with the number that they say they have.
+    /// Switches that turned out to have one table, each with the number of tables that it reports.
     one_table: BTreeMap<Dpid, u8>,
     waiting: waiting::Waiting,
-    /// When the table of a switch with rules of an earlier run was built last, or compared with these.
+    /// The latest time when the table of a switch with rules of an earlier run was built, or compared with these rules.
     last_built: Option<Time>,
     /// Requests for labels that came before all rules of an earlier run were known.
     early_requests: Vec<Acquire>,
     barrier_waits: await_barriers::BarrierWaits,
 
-    // What a batch leaves for its end.
+    // State that a batch leaves for its end.
     /// Messages of this shard to itself.
     inbox: VecDeque<EngineMessage>,
     /// The number of mails to other shards so far.
@@ -239,7 +239,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Makes the engine of `shard`. All shards of a controller share `store` and have equal `options`.
+    /// Creates the engine of `shard`. All shards of a controller share `store` and have equal `options`.
     pub fn new(shard: ShardId, store: Arc<Store>, policy: Arc<dyn Policy>, mut options: Options) -> Engine {
         if options.flow_mod_rate.is_some() {
             options.reroute_timeout = options.reroute_timeout.max(pacing::PACED_REROUTE_TIMEOUT);
@@ -247,7 +247,7 @@ impl Engine {
         if !options.track_hosts {
             store.know_no_hosts();
         }
-        // The first engine's are those of all. Later ones come as events.
+        // The declarations of the first engine are those of all. Later ones come as events.
         if !store.snapshot().has_facts() && *options.facts != Facts::default() {
             let facts = Write::Facts { number: 0, facts: Arc::clone(&options.facts) };
             // Nothing depends on them yet.
@@ -294,14 +294,14 @@ impl Engine {
         }
     }
 
-    /// Handles a batch of events, which it empties, and appends to `out` what is to be done, in order.
+    /// Handles a batch of events, which it empties, and appends the effects to `out`, in order.
     ///
     /// The rules of a switch are compiled once for the whole batch, so the packets of a batch share the cost.
     pub fn handle(&mut self, now: Time, events: &mut Vec<Event>, out: &mut Vec<Effect>) {
         self.store.begin();
         self.now = self.now.max(now);
         self.waiting.begin_batch();
-        // What came in time must count before its lateness does.
+        // After a standstill, what came in time is handled before the timers run.
         let stood_still = self.notice_standstill();
         if !stood_still {
             self.run_timers();
@@ -338,61 +338,63 @@ impl Engine {
         self.store.end();
     }
 
-    /// The next call of [`Engine::handle`] tells of all leaves again ([`Effect::Remember`]), because what was told was lost.
+    /// Makes the next call of [`Engine::handle`] publish all leaves again ([`Effect::Remember`]), because what was
+    /// published was lost.
     pub fn remember_all(&mut self) {
         self.leaves.mark_all_changed();
     }
 
-    /// From now on notes how this engine uses the store, for a recording that began when the store had moved so often
+    /// Starts recording each use of the store. `from`: the store's move count when the recording began
     /// ([`Store::attend`]).
     pub fn record(&mut self, from: u64) {
         self.store.record(from);
     }
 
-    /// Appends the notes of the calls of [`Engine::handle`] since the last time, with their length before them. There
-    /// are none before [`Engine::record`].
+    /// Appends to `out` the notes of the calls of [`Engine::handle`] since the last time, with their length before
+    /// them. There are none before [`Engine::record`].
     pub fn take_notes(&self, out: &mut Vec<u8>) {
         self.store.take_notes(out);
     }
 
-    /// From now on this engine repeats what one did whose recording began when the store had moved so often. Each use of
-    /// the store waits until it is due.
+    /// Starts a replay of a recorded engine: each use of the store waits until it is due. `from`: the store's move
+    /// count when the recording began.
     pub fn replay(&mut self, from: u64, conductor: Arc<dyn Conductor>) {
         self.store.replay(self.shard, from, conductor);
     }
 
-    /// From now on this engine uses the store when it likes, and notes nothing.
+    /// Ends a replay: the engine then uses the store freely, and notes nothing.
     pub fn end_replay(&mut self) {
         self.store.detach();
     }
 
-    /// The same for an engine that is recorded.
+    /// Stops recording.
     pub fn end_record(&mut self) {
         self.store.detach();
     }
 
-    /// Gives the engine of a replay the notes of the next call. Returns how often the store must have moved before its
-    /// first use.
+    /// Gives the engine of a replay the notes of the next call. Returns when its first use is due, as a move count of
+    /// the store.
     ///
     /// # Errors
-    /// [`BadUses`] if the notes are damaged, or the engine is none of a replay.
+    /// [`BadUses`] if the notes are damaged, or if this engine is not being replayed.
     pub fn expect(&self, notes: &[u8]) -> Result<u64, BadUses> {
         self.store.expect(notes)
     }
 
-    /// Whether the last call used the store as its notes say.
+    /// Reports whether the last call used the store as its notes say.
     pub fn is_as_noted(&self) -> bool {
         self.store.is_as_noted()
     }
 
-    /// So many packets of a switch were answered as [`Hits`]: each took a transaction id, and changed nothing else.
+    /// Advances the transaction ids of a switch past those of `packet_outs` packet-outs, which answered recorded
+    /// [`Hits`].
     pub fn skip_hits(&mut self, dpid: Dpid, packet_outs: u64) {
         if let Some(switch) = self.switches.get_mut(&dpid) {
             switch.tables.skip_xids(packet_outs);
         }
     }
 
-    /// What this shard has counted so far.
+    /// The counters of this shard so far.
     pub fn stats(&self) -> Stats {
         let rules = self.switches.values().map(|switch| switch.tables.count(None) as u64).sum();
         let labels = self.switches.values().map(|switch| switch.labels.len() as u64).sum();
@@ -474,7 +476,7 @@ impl Engine {
         self.report_novel(kind, about, novelty, report);
     }
 
-    /// Reports what is new. Counts what is not reported, and says once that there is such.
+    /// Reports something that is new. Counts what is beyond the maximum number of reports, and reports that once.
     fn report_novel(&mut self, kind: ReportKind, about: ReportSubject, novelty: Novelty, report: Report) {
         match novelty {
             Novelty::New => self.report(report),

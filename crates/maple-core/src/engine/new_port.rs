@@ -20,17 +20,17 @@ use crate::network::{Location, PortKind};
 #[derive(Default)]
 pub(super) struct NewPortPackets {
     packets: Vec<(Time, ReceivedPacket)>,
-    /// The bytes of all of them.
+    /// The total length of their captured frames, in bytes.
     bytes: usize,
 }
 
 impl NewPortPackets {
-    /// How many packets wait.
+    /// The number of packets that wait.
     pub fn len(&self) -> usize {
         self.packets.len()
     }
 
-    /// Whether none waits.
+    /// Reports whether no packet waits.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }
@@ -74,7 +74,8 @@ impl Engine {
         self.timers.insert((until, Timer::NewPorts(dpid)));
     }
 
-    /// Ports of this switch may have been classified: admits the packets that waited at edge ports.
+    /// Admits the packets that waited at ports that have become edge ports, and drops those at other ports that are
+    /// classified or gone. Called when ports of this switch may have been classified.
     pub(super) fn admit_new_port_packets(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| !switch.new_port_packets.packets.is_empty())
         else {
@@ -93,12 +94,12 @@ impl Engine {
         }
     }
 
-    /// A port has gone or changed. Its packets say nothing about what will be behind it.
+    /// Drops the packets of a port that has gone or changed. They say nothing about what will be behind it.
     pub(super) fn forget_new_port_packets(&mut self, at: Location) {
         self.drop_new_port_packets(at.switch, |_, received| received.at == at);
     }
 
-    /// Drops the packets whose time is over.
+    /// Drops the packets that have waited too long.
     pub(super) fn expire_new_port_packets(&mut self, dpid: Dpid) {
         let now = self.now;
         self.drop_new_port_packets(dpid, |until, _| until <= now);

@@ -13,7 +13,7 @@ use crate::trace::Cond;
 /// The options of an engine. All shards of a controller have equal ones.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Learn and check where hosts are. If `false`, `net.locate` is an error.
+    /// Whether the engine learns and checks where hosts are. If `false`, `net.locate` is an error.
     pub track_hosts: bool,
     /// The VLAN ids that labels on links may have.
     pub labels: LabelRange,
@@ -21,9 +21,9 @@ pub struct Options {
     pub new_table: fn(Target) -> Table,
     /// Distinguishes the rules of this run of the controller from those of an earlier one: 16 bits of the cookie.
     pub epoch: u16,
-    /// The wall clock at time 0: when f wrote something is remembered by the wall clock.
+    /// The wall-clock time at the engine's time 0, because the times of f's writes are kept as wall-clock times.
     pub wall_clock: SystemTime,
-    /// Say which leaves there are, for the next run of the controller ([`super::Effect::Remember`]).
+    /// Whether the engine publishes its leaves for the next run of the controller ([`super::Effect::Remember`]).
     pub remember: bool,
     /// The lowest transaction id that engines use. After the highest one they continue here.
     pub first_xid: u32,
@@ -46,9 +46,10 @@ pub struct Options {
     /// reused. This must exceed the time that packets take to cross the network, and the time that a switch takes to
     /// carry out what it has confirmed.
     pub quarantine: Duration,
-    /// The same if the switch with the last rule has disconnected, so that it cannot confirm anything.
+    /// The time that replaces `quarantine` if the switch with the last rule has disconnected, so that it cannot confirm
+    /// anything.
     pub lost_quarantine: Duration,
-    /// What the configuration declares of ports and hosts; at first, since [`super::Event::Declare`] changes it.
+    /// The ports and hosts that the configuration declares at the start. [`super::Event::Declare`] changes them.
     pub facts: Arc<Facts>,
     /// Ports with a transparent middlebox behind them. A middlebox forwards packets without changing their source. So
     /// no host is learned or checked at these ports, and floods leave them out.
@@ -72,12 +73,14 @@ pub struct Options {
     pub eviction_period: Duration,
     /// How often a switch is asked for the counters that f reads. Zero: never, so that all rates are 0.
     pub poll: Duration,
-    /// How often the rules of a switch are compared with those that it is to have. Zero: never, except when it connects.
+    /// How often the rules of a switch are compared with those that it is to have. Zero: never, except when it
+    /// connects.
     pub audit: Duration,
-    /// How many changes of rules a switch is sent a second; `None`: all at once. With a rate, the next update waits until
-    /// the switch has confirmed the one before.
+    /// The maximum number of rule changes that a switch is sent per second; `None`: all at once. With a rate, the next
+    /// update waits until the switch has confirmed the one before.
     pub flow_mod_rate: Option<NonZeroU32>,
-    /// How many times a run is repeated because the state changed under it. The next run has the store to itself.
+    /// The maximum number of times that a run is repeated because the state changed under it. The next run has the
+    /// store to itself.
     pub max_reruns: u32,
     /// The packets that listeners want: each packet that enters the network and fits one of these conditions, as
     /// if f had tested them. At most 64.
@@ -85,7 +88,7 @@ pub struct Options {
     /// The maximum number of leaves that are decided again immediately after a change. Further leaves are withdrawn,
     /// and f runs when a packet comes.
     pub max_reconsidered: usize,
-    /// The number of cached leaves a second that are checked by another run of f; 0: none.
+    /// The number of cached leaves per second that are checked by another run of f; 0: none.
     pub check_rate: u32,
 }
 

@@ -1,9 +1,9 @@
-//! Pacing: a switch is sent only so many changes of rules a second ([`super::Options::flow_mod_rate`]).
+//! Pacing: limits the rule changes that a switch is sent per second ([`super::Options::flow_mod_rate`]).
 //!
 //! Many hardware switches write some hundreds of rules a second, and answer nothing while more than that waits for
 //! them. So messages wait here, in order, until their turn comes; only packet-outs and polls go past them. An update
-//! begins when the switch has confirmed the one before (`tables`). What changes meanwhile is sent as one difference, so
-//! what waits is at most one update, however much happens.
+//! begins when the switch has confirmed the one before (`tables`). Changes that come meanwhile are sent as one
+//! difference, so at most one update waits, however much happens.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,24 +14,25 @@ use super::switch::Switch;
 use super::timers::Timer;
 use super::{Effect, Engine, Time};
 
-/// How much of a second's changes may be sent at once. Timers do not fire more often than that.
+/// The span of time whose share of changes may be sent at once, because timers do not fire more often than that.
 const BURST: Duration = Duration::from_millis(10);
 
-/// How long a reroute may take if switches are paced: labels of the new way wait for their turn.
+/// How long a reroute may take if switches are paced: the labels of the new path wait for their turn.
 pub(super) const PACED_REROUTE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What waits for one switch.
+/// The effects that wait for one switch.
 #[derive(Debug, Default)]
 pub(super) struct Pacing {
     waiting: VecDeque<Effect>,
-    /// When the next change would be due, if all came at the same distance.
+    /// When the next change would be due if changes were evenly spaced.
     next: Time,
     /// Whether a timer is set.
     is_armed: bool,
 }
 
 impl Pacing {
-    /// Takes the effects whose turn it is. Returns when the next one is due, if one waits.
+    /// Moves the effects whose turn it is to `out`; changes are `distance` apart. Returns when the next one is due, if
+    /// one waits.
     fn take_due(&mut self, now: Time, distance: Duration, out: &mut Vec<Effect>) -> Option<Time> {
         while let Some(effect) = self.waiting.front() {
             if is_change(effect) {
@@ -46,20 +47,20 @@ impl Pacing {
     }
 }
 
-/// Whether a switch has to write something for it.
+/// Reports whether an effect makes a switch write a rule, a group or a meter.
 fn is_change(effect: &Effect) -> bool {
     let Effect::Send { message, .. } = effect else { return false };
     matches!(message, Message::FlowMod(_) | Message::BundleAdd(_) | Message::GroupMod(_) | Message::MeterMod(_))
 }
 
 impl Engine {
-    /// Sends something to a switch, after all that waits for it.
+    /// Queues effects for a switch after all that wait for it, and sends those whose turn it is.
     pub(super) fn send_in_turn(&mut self, switch: &mut Switch, effects: impl IntoIterator<Item = Effect>) {
         switch.pacing.waiting.extend(effects);
         self.send_due(switch);
     }
 
-    /// The next change for a switch is due.
+    /// Sends the changes for a switch that are due, because its timer has fired.
     pub(super) fn pace(&mut self, dpid: Dpid) {
         self.with_switch(dpid, |engine, switch| {
             switch.pacing.is_armed = false;

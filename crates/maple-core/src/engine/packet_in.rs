@@ -55,7 +55,8 @@ impl Engine {
         }
     }
 
-    /// A port that the switch has reported down sends packets: it may have reported changes in the wrong order.
+    /// Asks the switch for its ports, because a port that it has reported down sends packets. The switch may have
+    /// reported changes in the wrong order.
     fn ask_for_ports(&mut self, dpid: Dpid) {
         let now = self.now;
         if self.switches.get_mut(&dpid).is_some_and(|switch| switch.port_questions.take_try(now)) {
@@ -64,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// Drops a packet before f is asked.
+    /// Drops a packet without running f, and counts it.
     fn refuse(&mut self, received: &ReceivedPacket, cause: DropCause, count: fn(&mut Stats) -> &mut u64) {
         *count(&mut self.stats) += 1;
         self.drop_packet(received, cause);

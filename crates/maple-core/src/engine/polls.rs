@@ -1,4 +1,4 @@
-//! Polls: when a switch is asked for the counters of its ports and rules, and what it answered.
+//! Polls: decides when a switch is asked for the counters of its ports and rules, and keeps its answers.
 //!
 //! A switch is polled while something wants its counters: f, through a cell ([`crate::network::Gauge`]), once every
 //! [`super::Options::poll`]; people who watch, once a second. The rates for f depend only on the polls for f: they are
@@ -21,7 +21,8 @@ use super::cookies::is_ours;
 use crate::network::Gauge;
 use crate::update::{EntryKey, entry_key};
 
-/// After an answer, the switch is left alone for this many times as long as the answer took.
+/// After an answer, the switch is left alone for this many times as long as the answer took. So it spends at most a
+/// twentieth of its time on answers.
 pub(super) const REST_FACTOR: u32 = 19;
 /// The minimum time between two polls for people who watch.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
@@ -33,11 +34,11 @@ const MAX_KEPT: usize = 1 << 18;
 /// The counters of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RuleCount {
-    /// Its cookie.
+    /// The rule's cookie.
     pub cookie: u64,
-    /// Packets.
+    /// The number of packets that the rule counted.
     pub packets: u64,
-    /// Bytes.
+    /// The number of bytes of these packets.
     pub bytes: u64,
 }
 
@@ -45,15 +46,15 @@ pub struct RuleCount {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CountedRule {
     pub count: RuleCount,
-    /// How long it had counted, if a rule that takes its place begins anew (1.0). In 1.3 that goes on with the counters of
-    /// its predecessor.
+    /// The age of the counters in OpenFlow 1.0, where a rule that takes the place of another begins anew. `None` in
+    /// 1.3, where it goes on with the counters of its predecessor.
     age: Option<Duration>,
 }
 
 /// One complete answer of a switch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reading {
-    /// When it was complete.
+    /// When the answer was complete.
     pub at: Time,
     pub ports: FxHashMap<PortNo, PortStats>,
     /// The counters of Maple's own rules, by table and entry, because switches order the fields of a match differently.
@@ -69,7 +70,7 @@ struct PollSeries {
     wanted_before: BTreeSet<Gauge>,
     /// The gauges measured at that reading.
     measured: BTreeSet<Gauge>,
-    /// The switch is not polled for f before this time.
+    /// The time before which the switch is not polled for f.
     from: Time,
     /// The reading from which the next rates begin.
     sample: Option<Arc<Reading>>,
@@ -98,16 +99,16 @@ pub(super) struct Polls {
     ports: PollSeries,
     rules: PollSeries,
     asked: Option<Asked>,
-    /// The switch is left alone until then.
+    /// The time until which the switch is left alone.
     rest: Time,
     /// When the timer for the next poll fires.
     pub timer: Option<Time>,
-    /// A poll was due, but the switch was busy.
+    /// Whether a poll was due, but the switch was busy.
     pub is_postponed: bool,
     kept: BTreeSet<Gauge>,
 }
 
-/// What a complete answer means.
+/// A complete answer, and the gauges to measure and to forget after it.
 pub(super) struct CompleteAnswer {
     pub what: Counted,
     pub reading: Arc<Reading>,
@@ -124,7 +125,7 @@ impl PollSeries {
         !self.wanted.is_empty() || !self.measured.is_empty()
     }
 
-    /// When the switch is to be asked, if it is to be asked at all.
+    /// When the switch is to be asked, if at all.
     fn due(&self, now: Time, period: Duration) -> Option<Time> {
         let since = |span: Duration| self.asked.map_or(Time(0), |asked| asked + span);
         let is_watched = self.watched.is_some_and(|watched| now < watched + WATCH_DURATION);
@@ -159,12 +160,12 @@ impl Polls {
         series.wanted = wanted;
     }
 
-    /// A person watches.
+    /// Notes that a person watches these counters.
     pub fn watch(&mut self, now: Time, what: Counted) {
         self.series(what).watched = Some(now);
     }
 
-    /// What the switch is to be asked next, and when; `None` while a request is open.
+    /// Returns what to ask the switch next, and when; `None` while a request is open or if nothing is wanted.
     pub fn next(&self, now: Time, period: Duration) -> Option<(Time, Counted)> {
         if self.asked.is_some() {
             return None;
@@ -173,19 +174,19 @@ impl Polls {
         due(Counted::Ports, &self.ports).into_iter().chain(due(Counted::Rules, &self.rules)).min()
     }
 
-    /// The switch was asked.
+    /// Notes that the switch was asked.
     pub fn on_asked(&mut self, now: Time, xid: u32, what: Counted) {
         self.series(what).asked = Some(now);
         self.asked = Some(Asked { xid, what, at: now, reading: Reading::default() });
         self.is_postponed = false;
     }
 
-    /// Whether this answers a poll.
+    /// Reports whether a reply with this transaction id answers the open request.
     pub fn is_answer(&self, xid: u32) -> bool {
         self.asked.as_ref().is_some_and(|asked| asked.xid == xid)
     }
 
-    /// A part of an answer. Returns the complete answer with its last part.
+    /// Adds a part of an answer. Returns the complete answer with its last part.
     pub fn on_answer(
         &mut self,
         now: Time,
@@ -210,8 +211,8 @@ impl Polls {
         Some(series.complete(what, reading, period, rest))
     }
 
-    /// The switch refuses to report its counters. Returns the gauges that are no longer known, and what it was asked
-    /// for unless that was reported before.
+    /// Notes that the switch refuses to report its counters. Returns the gauges whose rates have become unknown, and
+    /// what the switch was asked for unless that was reported before.
     pub fn on_refused(&mut self) -> (BTreeSet<Gauge>, Option<Counted>) {
         let Some(Asked { what, .. }) = self.asked.take() else { return (BTreeSet::new(), None) };
         let series = self.series(what);
@@ -226,12 +227,12 @@ impl Polls {
         &self.kept
     }
 
-    /// Sets these gauges.
+    /// Sets the gauges that [`Polls::kept_rates`] returns.
     pub fn keep_rates(&mut self, gauges: &BTreeSet<Gauge>) {
         self.kept.clone_from(gauges);
     }
 
-    /// The request was not sent. The switch is asked when it is due again.
+    /// Forgets a request that was not sent. The switch is asked when it is due again.
     pub fn on_unsent(&mut self) {
         self.asked = None;
     }
@@ -270,10 +271,11 @@ impl CountedRule {
         CountedRule { count, age: (version == Version::Of10).then(age) }
     }
 
-    /// Whether the counters go on from those of a rule with the same table, priority and match, which was read so long
-    /// before.
+    /// Reports whether these counters continue those of `before`, a rule with the same table, priority and match that
+    /// was read `span` earlier.
     ///
-    /// By its cookie, by its counters, and by its age, since a new rule may soon have counted more than the one before it.
+    /// The cookie, the counters and the age decide: the counters alone do not, since a new rule may soon have counted
+    /// more than the one before it.
     pub fn continues(&self, before: &CountedRule, span: Duration) -> bool {
         let is_younger = |(age, before): (Duration, Duration)| age != before && age < before + span / 2;
         self.count.cookie == before.count.cookie
@@ -283,7 +285,7 @@ impl CountedRule {
 }
 
 impl Reading {
-    /// How long after an earlier reading this one was complete.
+    /// The time from an earlier reading to this one.
     pub fn since(&self, before: &Reading) -> Duration {
         Duration::from_nanos(self.at.0.saturating_sub(before.at.0))
     }

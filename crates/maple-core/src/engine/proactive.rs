@@ -2,13 +2,14 @@
 //!
 //! # What
 //!
-//! A policy may know packets whose decision nothing but tests and lists determines ([`crate::Policy::samples`]): an
-//! access list has one for each entry. As soon as packets can enter at a switch, f runs on these samples there, as if
-//! they had come, and its answers become leaves. So packets that a list denies never come to the controller.
+//! A policy may know packets whose decision depends on tests and lists only ([`crate::Policy::samples`]): an access
+//! list has one for each entry. As soon as packets can enter at a switch, f runs on these samples there, as if they had
+//! come, and its decisions become leaves. So packets that a list denies never come to the controller.
 //!
 //! A sample makes a leaf only if the run read nothing of the packet: a value that was read holds for this sample, and
-//! there may be many others. Nor does it if a constraint refused its route, so that the first packet of a host reports
-//! that; nor if the switch can't match the list's entry as a whole, such as a block of ports. A switch with one table has no such leaves, since its rules match the location.
+//! there may be many others. It makes no leaf if a constraint refused its route, so that the first packet of a host
+//! reports that. Nor does it if the switch cannot match the list's entry as a whole, such as a block of ports. A switch
+//! with one table has no such leaves, since its rules match the location.
 //!
 //! # Why it is correct
 //!
@@ -16,11 +17,11 @@
 //!
 //! # Cost
 //!
-//! A run for each sample and switch. A shard decides [`BATCH`] samples at a time, its switches one after the other, so
-//! that packets are served in between. When another port becomes an edge port, samples without a leaf are tried again, at
-//! most once in [`PAUSE`].
+//! A run for each sample and switch. A shard decides [`BATCH`] samples at a time, its switches in turn, so that packets
+//! are served in between. When another port becomes an edge port, samples without a leaf are tried again, at most once
+//! in [`PAUSE`].
 //!
-//! What takes longer than [`TELL`] is told, and again as often while it goes on.
+//! Passes that take longer than [`TELL`] are reported, and again each [`TELL`] while they go on.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,25 +42,25 @@ use crate::run::Run;
 use crate::state::Snapshot;
 use crate::trace::{Cond, Item, ListAnswer, Trace};
 
-/// How many samples a shard decides at a time.
+/// The number of samples that a shard decides at a time, so that packets are served in between.
 const BATCH: usize = 128;
-/// The least time between two batches of a shard.
+/// The minimum time between two batches of a shard.
 const STEP: Duration = Duration::from_micros(100);
 /// The minimum time between the end of a pass and the next one.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// How often it is told how far the passes are.
+/// The time between two reports on the progress of the passes.
 const TELL: Duration = Duration::from_secs(2);
 
-/// The samples of a policy.
+/// The samples of a policy, and the passes over them.
 #[derive(Debug)]
 pub(super) struct Samples {
     packets: Arc<[SamplePacket]>,
-    /// The switches that are at it, the next one first. A timer is set while there are any.
+    /// The switches with a pass under way, the next one first. A timer is set while there are any.
     turns: VecDeque<Dpid>,
-    /// How many samples were decided at which time.
+    /// The time of the newest batch, and the number of samples that were decided then.
     decided: (Time, usize),
-    /// How far all passes together are, while there are any.
+    /// The progress of all passes together, while there are any.
     progress: Option<Progress>,
 }
 
@@ -67,23 +68,23 @@ pub(super) struct Samples {
 #[derive(Debug)]
 struct Progress {
     began: Time,
-    /// When it is told next.
+    /// When the progress is reported next.
     tell: Time,
     is_told: bool,
-    /// How many passes are over.
+    /// The number of passes that are over.
     ended: usize,
 }
 
-/// How far a switch has got.
+/// The state of a switch's pass over the samples.
 #[derive(Debug, Default)]
 pub(super) struct Proactive {
     /// The next sample; `None` between passes.
     next: Option<usize>,
-    /// No pass begins before.
+    /// The time before which no pass begins.
     not_before: Time,
-    /// Another port became an edge port during the pass.
+    /// Whether another port became an edge port during the pass.
     again: bool,
-    /// The pass follows another one at once.
+    /// Whether the pass follows another one at once.
     is_repeated: bool,
 }
 
@@ -112,7 +113,7 @@ impl Engine {
         }
     }
 
-    /// Makes a switch take turns.
+    /// Adds a switch to those that take turns.
     pub(super) fn samples_due(&mut self, dpid: Dpid) {
         if self.samples.turns.contains(&dpid) {
             return;
@@ -130,7 +131,7 @@ impl Engine {
         while self.samples.decided.1 < BATCH
             && let Some(dpid) = self.samples.turns.pop_front()
         {
-            // It may have connected again since, and not have begun.
+            // The switch may have connected again since, and not have begun a pass.
             if self.switches.get(&dpid).is_none_or(|switch| switch.proactive.next.is_none()) {
                 continue;
             }
@@ -151,7 +152,7 @@ impl Engine {
         }
     }
 
-    /// Tells from time to time how far the passes are, and in the end how long they took.
+    /// Reports from time to time how far the passes are, and in the end how long they took.
     fn tell_progress(&mut self) {
         let now = self.now;
         let Samples { packets, turns, progress, .. } = &mut self.samples;
@@ -173,7 +174,7 @@ impl Engine {
         }
     }
 
-    /// Decides the next samples of a switch, at most so many. Returns how many; 0 if there are no more.
+    /// Decides at most `most` further samples of a switch. Returns how many; 0 if the pass is over.
     fn decide_samples_of(&mut self, dpid: Dpid, most: usize) -> usize {
         let (packets, state) = (Arc::clone(&self.samples.packets), self.store.snapshot());
         let edges: Vec<Location> = edge_ports(&state, dpid).collect();
@@ -196,7 +197,7 @@ impl Engine {
         to - from
     }
 
-    /// The sample as a packet that enters at a switch, if it can enter there and is not decided.
+    /// The sample as a packet that enters at a switch, if it can enter there and no leaf decides it.
     fn undecided(&self, sample: &SamplePacket, dpid: Dpid, edges: &[Location]) -> Option<ReceivedPacket> {
         if sample.switch.is_some_and(|switch| switch != dpid) {
             return None;
@@ -233,7 +234,8 @@ impl Engine {
         }
     }
 
-    /// Whether a switch can match the entries of lists that decided. It might need a rule for each port of a block.
+    /// Reports whether a switch can match the entries of the lists that decided. An entry with a block of ports might
+    /// need a rule for each port.
     fn can_match_lists(&self, trace: &Trace, dpid: Dpid) -> bool {
         let Some(switch) = self.switches.get(&dpid) else { return false };
         let can_match = |cond: &Cond| {

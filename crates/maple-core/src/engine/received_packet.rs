@@ -13,11 +13,11 @@ use crate::trace::Fields;
 pub(super) struct ReceivedPacket {
     /// The captured bytes.
     pub frame: Arc<[u8]>,
-    /// Its length on the wire.
+    /// The packet's length on the wire, in bytes.
     pub total_len: usize,
     /// The switch's buffer that holds it, or [`maple_wire::msg::NO_BUFFER`].
     pub buffer_id: u32,
-    /// Where it came in.
+    /// The port where it came in.
     pub at: Location,
 }
 
@@ -27,19 +27,19 @@ impl ReceivedPacket {
         Packet::with_wire_len(&self.frame, self.at.port.0, self.total_len)
     }
 
-    /// Whether the packet certainly has no VLAN tag.
+    /// Reports whether the packet certainly has no VLAN tag.
     pub fn is_untagged(&self) -> bool {
         let packet = self.packet();
         let known = self.is_whole() || packet.is_captured(Field::VlanVid);
         known && packet.switch_value(Field::VlanVid) == Some(0)
     }
 
-    /// Whether all its bytes are here.
+    /// Reports whether all bytes of the packet were captured.
     pub fn is_whole(&self) -> bool {
         self.frame.len() >= self.total_len
     }
 
-    /// The packet as a switch sends it that has no rule for it.
+    /// The packet-in with which a switch sends a packet that no rule matches.
     pub fn into_packet_in(self) -> PacketIn {
         PacketIn {
             buffer_id: self.buffer_id,
@@ -58,8 +58,8 @@ pub(super) fn from_port(port: PortNo) -> Constraint {
     Constraint::exact(Field::InPort, u128::from(port.0))
 }
 
-/// The fields of a packet of which perhaps only the beginning was captured. It remembers whether a field beyond that
-/// was read.
+/// The fields of a packet that may be captured in part only. Remembers whether a field beyond the captured bytes was
+/// read.
 pub(super) struct CapturedFields<'a> {
     packet: Packet<'a>,
     whole: bool,

@@ -28,7 +28,7 @@ pub(super) struct Rechecks {
 }
 
 impl Rechecks {
-    /// Whether a check is due at this rate (0: never). If so, the time of the next one.
+    /// Returns the time of the next check if one is due, at `rate` checks per second (0: never).
     fn take_due(&mut self, now: Time, rate: u32) -> Option<Time> {
         if rate == 0 || now < self.due {
             return None;
@@ -37,7 +37,7 @@ impl Rechecks {
         Some(self.due)
     }
 
-    /// The next leaf to check.
+    /// Returns the next leaf to check, in the order of ids.
     fn take_next<'a>(&mut self, leaves: &'a Leaves) -> Option<(LeafId, &'a Leaf)> {
         let (id, leaf) = leaves.next_from(LeafId(self.next))?;
         self.next = id.0 + 1;
@@ -46,7 +46,7 @@ impl Rechecks {
 }
 
 impl Engine {
-    /// Checks the next leaf, if that is due.
+    /// Checks the next leaf, if a check is due.
     pub(super) fn recheck(&mut self) {
         if self.leaves.is_empty() {
             return;
@@ -60,14 +60,14 @@ impl Engine {
         }
     }
 
-    /// What f does now with the leaf's witness packet. `None` if that packet would not come to f.
+    /// Runs f on the leaf's witness packet. Returns `None` if that packet would not come to f.
     fn run_again(&mut self, id: LeafId) -> Option<Observation> {
         let run = self.admissible_run(&self.leaves.get(&id)?.witness)?;
         self.stats.rechecks += 1;
         Some(Observation::of(&*self.policy, &run))
     }
 
-    /// What f observed when it made the leaf, as far as the leaf keeps it.
+    /// The observation of the run that made the leaf, as far as the leaf keeps it.
     fn observation_of(&self, leaf: &Leaf) -> Observation {
         let (trace, answer) = (leaf.trace.clone(), Ok(self.resolved(leaf).unwrap_or_default()));
         let goal = Some(leaf.goal().clone());
@@ -99,7 +99,7 @@ impl Engine {
         self.withdraw(id);
     }
 
-    /// Reports once for each key that f reads something that is not tracked.
+    /// Reports, once for each key, that f reads something that is not tracked.
     pub(super) fn not_a_function(&mut self, what: &str, key: &str) {
         let kind = ReportKind::PolicyNotAFunction;
         let novelty = self.reports.note(kind, ReportSubject::Policy, key);
@@ -115,7 +115,7 @@ impl Engine {
     }
 }
 
-/// What two runs asked, if that differs.
+/// The questions of two runs, in words for people, if they differ.
 fn asked(first: &Trace, again: &Trace) -> String {
     let shown = |trace: &Trace| match trace.steps().next() {
         None => "nothing".to_owned(),

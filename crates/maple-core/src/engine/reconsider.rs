@@ -37,7 +37,8 @@ impl Engine {
         }
     }
 
-    /// Decides these leaves again. Leaves that are current or gone are skipped.
+    /// Decides these leaves again. Leaves that are current are skipped. An id without a leaf may be that of a parked
+    /// packet, which f then decides again.
     pub(super) fn reconsider(&mut self, stale: &BTreeSet<LeafId>) {
         let (mut runs, mut routes) = (Vec::new(), Vec::new());
         for id in stale {
@@ -64,7 +65,7 @@ impl Engine {
         for (run, id, answer) in self.run_policy(runs) {
             self.apply_rerun(id, &run, answer);
         }
-        // It is known then which leaves leave a route, before the route takes another path.
+        // By this point it is known which leaves leave a route, before the route takes another path.
         routes.into_iter().for_each(|route| self.follow_plan(route));
         for id in stale {
             // A label may have been lost while the leaf was stale.
@@ -74,8 +75,8 @@ impl Engine {
         }
     }
 
-    /// Whether a host's first packet comes to the controller although this packet's leaf stays. With one table, the leaf's
-    /// rule would answer the packets of a host that nobody knows.
+    /// Reports whether a host's first packet comes to the controller although this packet's leaf stays. With one table,
+    /// the leaf's rule would take the packets of an unknown host.
     fn sees_first_packets(&self, witness: &ReceivedPacket) -> bool {
         let has_one_table = self.switches.get(&witness.at.switch).is_some_and(|switch| !switch.three_tables);
         let source = Mac::from_bits(witness.packet().switch_value(Field::EthSrc).unwrap_or_default());
@@ -108,7 +109,7 @@ impl Engine {
         self.stats.leaves_confirmed += 1;
     }
 
-    /// Whether a leaf can change its route while its packets flow.
+    /// Reports whether a leaf can change its route while its packets flow.
     pub(super) fn can_reroute(&self, id: LeafId) -> bool {
         let Some(leaf) = self.leaves.get(&id) else { return false };
         let is_full = self.switches.get(&leaf.ingress()).is_none_or(|switch| switch.full_until.is_some());

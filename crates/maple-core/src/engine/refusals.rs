@@ -2,8 +2,8 @@
 //!
 //! A refused rule of a leaf or label takes that leaf or label out. A refused rule of a host or a route leaves the
 //! others alone. A switch that refuses something in several updates in a row gets no new rules for a while. After any
-//! refusal the switch is asked which rules it has ([`Engine::reread`]). That holds for a refused rule of a bundle as well,
-//! although the bundle has changed nothing.
+//! refusal the switch is asked which rules it has ([`Engine::reread`]). That holds for a refused rule of a bundle as
+//! well, although the bundle has changed nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,16 +27,16 @@ use crate::update::key_of;
 /// counts as full.
 const HOSTS_CLOSED_FOR: Duration = Duration::from_secs(61);
 
-/// How long a switch that refuses several updates in a row gets no new rules, at first and at most.
+/// The minimum and the maximum time for which a switch that refuses several updates in a row gets no new rules.
 const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 
-/// The most switches that are remembered because they have fewer tables than they say.
+/// The maximum number of switches that are remembered because they have fewer tables than they announce.
 const MOST_WITH_ONE_TABLE: usize = 4096;
 
 impl Engine {
-    /// The switch refused a request. What was sent with it is taken back, so that the earlier rules, which the switch
-    /// had before, stay right by themselves.
+    /// Handles a switch's refusal of a request. What was sent with it is taken back, so that the earlier rules, which
+    /// the switch had before, stay right by themselves.
     pub(super) fn switch_error(&mut self, dpid: Dpid, xid: u32, error: &ErrorMsg) {
         if self.live_refused(dpid, xid) || self.meter_refused(dpid, xid, error) {
             return;
@@ -70,7 +70,7 @@ impl Engine {
         self.reread(dpid);
     }
 
-    /// The switch refused a bundle as such. From now on its updates take two steps.
+    /// Handles the refusal of a bundle as such. Later updates of the switch take two steps.
     fn bundle_refused(&mut self, dpid: Dpid, error: &ErrorMsg) {
         let why = print::error_name(Version::Of13, error).into();
         let report = Report::BundleRefused { switch: dpid, why };
@@ -78,7 +78,7 @@ impl Engine {
         self.reread(dpid);
     }
 
-    /// The switch refused to delete a rule. It is asked again after a pause that grows.
+    /// Handles the refusal to delete a rule. The deletion is tried again after a pause that grows.
     fn deletion_refused(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let until = switch.tables.postpone_deletion(self.now, table, rule);
@@ -88,8 +88,8 @@ impl Engine {
         self.reread(dpid);
     }
 
-    /// The switch said that it has several tables, and takes no rule in one of them. It gets the layout for one table,
-    /// with a new connection.
+    /// Gives a switch the layout for one table, with a new connection, because it announced several tables but takes no
+    /// rule in one of them.
     fn fall_back_to_one_table(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), error: &ErrorMsg) {
         let Some(switch) = self.switches.get(&dpid) else { return };
         let what = refusal(switch.version(), table, rule, error);
@@ -131,9 +131,9 @@ impl Engine {
         self.report_once(ReportKind::Refused, ReportSubject::Switch(dpid), &format!("rule {dpid}"), report);
     }
 
-    /// Removes the leaves and labels that the refusal concerns. If the switch is full, all that it has not confirmed
-    /// go. If it refuses again and again, all go. Otherwise the refused rule's leaf or label goes, or all unconfirmed
-    /// ones if that is not known.
+    /// Removes the leaves and labels that the refusal concerns. If the switch refuses again and again, they are all of
+    /// its leaves and labels. If it is full, they are all that it has not confirmed. Otherwise it is the refused rule's
+    /// leaf or label, or all unconfirmed ones if that is not known.
     fn remove_suspects(&mut self, dpid: Dpid, cookie: u64, full: bool, is_hopeless: bool) {
         let culprit = subject_of(self.options.epoch, cookie);
         let suspects = if is_hopeless { self.all_subjects_at(dpid) } else { self.unconfirmed_at(dpid) };
@@ -154,8 +154,8 @@ impl Engine {
         }
     }
 
-    /// The switch refused a host's rule in the classifier. That host's packets come to the controller; everything else
-    /// stays.
+    /// Handles the refusal of a host's rule in the classifier. That host's packets come to the controller; everything
+    /// else stays.
     fn host_rule_refused(&mut self, dpid: Dpid, table: u8, full: bool, what: String) {
         let until = self.now + HOSTS_CLOSED_FOR;
         self.timers.insert((until, Timer::Refused(dpid)));
@@ -166,8 +166,8 @@ impl Engine {
         self.reread(dpid);
     }
 
-    /// The switch refused a rule of the table of routes, or one that leads there. From now on the rules of leaves carry
-    /// their routes' actions.
+    /// Handles the refusal of a rule of the table of routes, or of one that leads there. Afterwards the rules of leaves
+    /// carry their routes' actions.
     fn route_rule_refused(&mut self, dpid: Dpid, (table, rule): (u8, &Rule), what: String) {
         self.report_refusal(dpid, what);
         if let Some(switch) = self.switches.get_mut(&dpid) {
@@ -227,12 +227,12 @@ impl Engine {
     }
 }
 
-/// How long a switch that refuses gets no new rules, after the n-th update in a row.
+/// How long a switch gets no new rules after it refused `count` updates in a row.
 fn backoff(count: u32) -> Duration {
     pause(count.saturating_sub(1), SHORTEST_PAUSE, LONGEST_PAUSE)
 }
 
-/// Whether a refused rule is one that the layout with several tables rests on.
+/// Reports whether a refused rule is one that the layout with several tables rests on.
 fn needs_one_table(switch: &Switch, table: u8, rule: &Rule) -> bool {
     switch.three_tables && [INGRESS, LABELS].contains(&table) && (rule.priority, &rule.matching) == (0, &Match::any())
 }
@@ -244,7 +244,7 @@ fn refusal(version: Version, table: u8, rule: &Rule, error: &ErrorMsg) -> String
     format!("{}, error {}", line.trim_start(), print::error_name(version, error))
 }
 
-/// Whether an error says that a table is full (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
+/// Reports whether an error says that a table is full (1.0: `OFPFMFC_ALL_TABLES_FULL`; 1.3: `OFPFMFC_TABLE_FULL`).
 fn is_table_full(error: &ErrorMsg, version: Version) -> bool {
     match version {
         Version::Of10 => (error.kind, error.code) == (3, 0),
@@ -252,8 +252,8 @@ fn is_table_full(error: &ErrorMsg, version: Version) -> bool {
     }
 }
 
-/// Whether an error is about a bundle, and not about the message in it: the ONF's errors from `OFPBFC_UNKNOWN` to
-/// `OFPBFC_BUNDLE_IN_PROGRESS`, and those of switches that do not know the messages of bundles.
+/// Reports whether an error is about a bundle, and not about the message in it: the ONF's errors from `OFPBFC_UNKNOWN`
+/// to `OFPBFC_BUNDLE_IN_PROGRESS`, and those of switches that do not know the messages of bundles.
 fn is_of_bundle(error: &ErrorMsg, version: Version) -> bool {
     const EXPERIMENTER: u16 = 0xffff;
     const BAD_EXPERIMENTER: [u16; 2] = [3, 4];

@@ -1,21 +1,21 @@
-//! Rehearsal: what the adoption of a candidate would change, without changing it.
+//! Rehearsal: finds what the adoption of a candidate would change, without changing it.
 //!
 //! # What
 //!
 //! A rehearsal has a copy of each engine of a controller and of their store. There the candidate is tried and adopted,
-//! as in `reload.rs`. Switches answer every request at once, and time passes as fast as it is waited for. When nothing is
-//! under way any more, the rules that the engines assume their switches to have are compared with those of before.
+//! as in `reload.rs`. Switches answer every request at once, and simulated time jumps from timer to timer. When nothing
+//! is under way, the rules that the engines assume their switches to have are compared with those of before.
 //!
 //! # Why it is exact
 //!
-//! Engines are deterministic, and this is the code that adopts. What the copies can't know is what happens meanwhile:
-//! packets that come, and state that changes. The ids that the copies gave to new labels are kept for them
+//! Engines are deterministic, and adoption runs the same code. The copies cannot know what happens meanwhile: packets
+//! that come, and state that changes. The ids that the copies gave to new labels are kept for them
 //! ([`Rehearsed::reserve`]), because otherwise the order of messages between shards would decide.
 //!
 //! # Cost
 //!
-//! The memory of the engines once more, and the time to copy it while a shard does nothing else. The candidate runs where
-//! the rehearsal does, in no shard.
+//! The memory of the engines once more, and the time to copy it while a shard does nothing else. The candidate runs in
+//! the thread of the rehearsal, not in a shard.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,13 +39,13 @@ use crate::remembered::{Model, Surroundings, Witness};
 use crate::state::{KeptLabel, Store};
 use crate::update::entry_key;
 
-/// The simulated time that a rehearsal takes at most, longer than a reroute may take.
+/// The maximum simulated time of one [`Rehearsal::run`], longer than a reroute may take.
 const SPAN: Duration = Duration::from_secs(5);
-/// How often it goes on for so long, until all remembered packets are decided.
+/// The maximum number of further runs until all remembered packets are decided.
 const MAX_ROUNDS: usize = 12;
-/// What a switch can do of which that is not known.
+/// The model that is assumed for a switch whose model is not known.
 const UNKNOWN: Model = Model { version: Version::Of13, tables: 254, is_open_vswitch: true, has_bundles: true };
-/// The maximum number of batches of a rehearsal.
+/// The maximum number of batches of one [`Rehearsal::run`].
 const MAX_BATCHES: usize = 1_000_000;
 
 /// A copy of an engine, which does nothing by itself.
@@ -56,22 +56,23 @@ pub struct Rehearsal {
     engines: Vec<Engine>,
     store: Arc<Store>,
     now: Time,
-    /// The rules of all switches.
+    /// The rules of all switches before the candidate is adopted.
     before: BTreeMap<Dpid, Vec<TableRule>>,
 }
 
-/// What came of a rehearsal.
+/// The outcome of a rehearsal.
 #[derive(Debug)]
 pub struct Rehearsed {
-    /// How the trial went, all shards together.
+    /// The outcome of the trial, summed over all shards.
     pub trial: Trial,
-    /// What changes in the rules of each switch where something does, by table and descending priority.
+    /// The differences between the rules of each switch before and after, by table and descending priority. Switches
+    /// without differences are left out.
     pub rules: BTreeMap<Dpid, Vec<RuleDifference>>,
-    /// The labels that the copies made.
+    /// The new labels of the copies, by switch.
     labels: BTreeMap<Dpid, Vec<RehearsedLabel>>,
 }
 
-/// What happens to an entry of a switch's tables.
+/// A difference in one entry of a switch's tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RuleDifference {
     /// A rule is added.
@@ -88,7 +89,7 @@ pub enum RuleDifference {
 }
 
 impl Engine {
-    /// A copy of this engine as it is now, for a [`Rehearsal`]. Packets that wait are left out.
+    /// Copies this engine for a [`Rehearsal`], without the packets that wait.
     pub fn copy(&self) -> EngineCopy {
         let options = quiet(&self.options);
         let mut copy = Engine::new(self.shard, Arc::clone(self.store.shared()), Arc::clone(&self.policy), options);
@@ -101,7 +102,7 @@ impl Engine {
         copy.switches =
             self.switches.iter().map(|(dpid, switch)| (*dpid, Box::new(switch.copy(&copy.options)))).collect();
         copy.dirty = self.dirty.clone();
-        // What is held back for them is not among the changes that a candidate makes.
+        // Changes that are held back for these switches are not among those that a candidate makes.
         copy.dirty.extend(self.switches.values().filter(|switch| switch.unreachable.is_some()).map(|one| one.dpid));
         copy.inbox = self.inbox.clone();
         copy.early_requests = self.early_requests.clone();
@@ -120,7 +121,7 @@ impl Engine {
         self.switches.values().find(|switch| is_open(switch)).map(|switch| switch.dpid)
     }
 
-    /// Lets everything that the store no longer knows be decided again.
+    /// Marks as stale all leaves and routes that the store does not know as current, so that they are decided again.
     fn catch_up(&mut self) {
         let names = self.leaves.keys().copied().chain(self.routes.subscriptions());
         let stale: Vec<LeafId> = names.filter(|name| !self.store.is_current(*name)).collect();
@@ -139,10 +140,10 @@ impl Rehearsal {
         self.engines.first().map(|engine| engine.policy.access_lists()).unwrap_or_default()
     }
 
-    /// Of a controller with these engines, in the order of their shards.
+    /// Builds a rehearsal from copies of all engines, in the order of their shards.
     ///
     /// # Errors
-    /// The switch whose rules are not known yet: the engine is asking for them, or restores what was remembered.
+    /// Returns a switch whose rules are not known yet: its engine is asking for them, or restores what was remembered.
     pub fn new(copies: Vec<EngineCopy>) -> Result<Rehearsal, Dpid> {
         let mut engines: Vec<Engine> = copies.into_iter().map(|EngineCopy(engine)| engine).collect();
         if let Some(dpid) = engines.iter().find_map(Engine::unread) {
@@ -160,8 +161,9 @@ impl Rehearsal {
         Ok(rehearsal)
     }
 
-    /// Of a network as an earlier run has left it: a policy that decides these remembered packets again, at switches that
-    /// it gave its rules. Switches that are not known to have other abilities are Open vSwitch with OpenFlow 1.3.
+    /// Builds a rehearsal of the network that an earlier run left. The policy decides the remembered packets again, at
+    /// switches that have the rules for its decisions. A switch whose abilities are not known counts as Open vSwitch
+    /// with OpenFlow 1.3.
     pub fn of_remembered(
         policy: Arc<dyn Policy>,
         store: Arc<Store>,
@@ -203,20 +205,20 @@ impl Rehearsal {
         rehearsal
     }
 
-    /// From now on it is compared with the present.
+    /// Makes the present rules and state what later ones are compared with.
     fn begin(&mut self) {
         self.before = self.rules();
         let state = self.store.snapshot();
         self.engines.iter_mut().for_each(|engine| engine.compared = Some(Arc::clone(&state)));
     }
 
-    /// The store of the copies. What is written to it before the candidate is adopted belongs to what is rehearsed, such
-    /// as what a policy's file writes while it is loaded.
+    /// The store of the copies. Writes to it before the candidate is adopted are part of the rehearsal, such as those
+    /// of a policy's file while it is loaded.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
 
-    /// The packets that the network has decided about.
+    /// The witness packets of all leaves.
     pub fn packets(&self) -> BTreeSet<DecidedPacket> {
         let of = |engine: &Engine| -> Vec<DecidedPacket> {
             let leaves = engine.leaves.keys().filter_map(|id| engine.leaves.get(id));
@@ -277,12 +279,12 @@ impl Rehearsal {
         self.engines.iter().flat_map(|engine| engine.switches().map(|dpid| (dpid, engine.rules(dpid)))).collect()
     }
 
-    /// The same event for each engine.
+    /// A copy of the event for each engine.
     fn all(&self, event: &Event) -> Vec<Vec<Event>> {
         self.engines.iter().map(|_| vec![event.clone()]).collect()
     }
 
-    /// Gives each engine events, and runs until nothing is under way. Returns how trials went.
+    /// Gives the engines their events, and runs them until nothing is under way. Returns the trials that ended.
     fn run(&mut self, mut events: Vec<Vec<Event>>) -> Vec<Trial> {
         let (end, mut trials) = (self.now + SPAN, Vec::new());
         for _ in 0..MAX_BATCHES {
@@ -330,12 +332,12 @@ impl Rehearsal {
 }
 
 impl Rehearsed {
-    /// Whether nothing would change, neither decisions nor rules.
+    /// Reports whether nothing would change, neither decisions nor rules.
     pub fn is_same(&self) -> bool {
         self.trial.counts.is_empty() && self.rules.is_empty()
     }
 
-    /// Keeps the ids of new labels for these labels, in the store of the controller that is to adopt the candidate now.
+    /// Reserves the ids of the copies' new labels in the store of the controller that is about to adopt the candidate.
     pub fn reserve(&self, store: &Store) {
         let named = |(switch, label): (Dpid, &RehearsedLabel)| {
             let RehearsedLabel { key, meaning, serial } = *label;
@@ -363,7 +365,7 @@ fn quiet(options: &Options) -> Options {
     Options { poll, audit, flow_mod_rate, check_rate: 0, remember: false, ..options.clone() }
 }
 
-/// What leads from some rules of a switch to others.
+/// The differences between two sets of rules of a switch.
 fn differences(before: Vec<TableRule>, after: Vec<TableRule>) -> Vec<RuleDifference> {
     let key = |rule: &TableRule| (rule.table_id, entry_key(rule.rule.priority, &rule.rule.matching));
     let mut old: BTreeMap<_, TableRule> = before.into_iter().map(|rule| (key(&rule), rule)).collect();

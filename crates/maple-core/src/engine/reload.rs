@@ -2,11 +2,11 @@
 //!
 //! # What
 //!
-//! A *candidate* is first tried ([`Event::Try`](super::Event::Try)): it runs on the witness packet of each leaf, a few at
-//! a time, while the old policy goes on deciding. [`Trial`] says how that went. When the candidate is adopted
+//! A *candidate* is first tried ([`Event::Try`](super::Event::Try)): it runs on the witness packet of each leaf, a few
+//! at a time, while the old policy goes on deciding. [`Trial`] says how that went. When the candidate is adopted
 //! ([`Event::Adopt`](super::Event::Adopt)), all leaves change over in one batch:
 //!
-//! * A leaf whose answer is the same keeps its id, its route and its rule, whatever the candidate asked on the way.
+//! * A leaf with the same goal keeps its id, its route and its rule, whatever the candidate asked on the way.
 //! * A leaf with another route, reached by the same questions, is rerouted (`reroute.rs`).
 //! * Any other leaf is replaced by one with the candidate's trace. Its packets come to the controller until that one
 //!   has its rule, and so do the packets of leaves for which the candidate has no lasting answer.
@@ -20,9 +20,9 @@
 //!
 //! # Why it is correct
 //!
-//! Trees are derived state. The new one has the candidate's traces only, and what a switch does until it is updated is
-//! the old policy's answer. The runs of the trial are validated when they commit, like any run: a run that read what
-//! has changed since is repeated.
+//! Trees are derived state. The new tree has the candidate's traces only, and a switch follows the old policy until it
+//! is updated. The runs of the trial are validated when they commit, like any run: a run that read what has changed
+//! since is repeated.
 //!
 //! # Cost
 //!
@@ -55,13 +55,13 @@ use crate::run::{Finished, Run};
 use crate::tree::Augmented;
 use crate::update::changes;
 
-/// The number of leaves that a candidate decides at a time.
+/// The number of leaves that a candidate decides at a time, so that the old policy decides packets in between.
 const BATCH: usize = 256;
-/// The least time between two batches.
+/// The minimum time between two batches, while the old policy goes on deciding.
 const STEP: Duration = Duration::from_micros(100);
-/// The maximum number of different errors that a trial tells.
+/// The maximum number of different errors that a trial reports.
 const MAX_ERRORS: usize = 16;
-/// The maximum number of differences that a trial tells one by one.
+/// The maximum number of differences that a trial reports one by one.
 const MAX_DIFFERENCES: usize = 1000;
 /// The maximum number of witness packets without leaves that are kept for the next adoption.
 const MAX_FORMER: usize = 1 << 16;
@@ -69,26 +69,26 @@ const MAX_FORMER: usize = 1 << 16;
 /// A policy that may take the place of the one that runs.
 #[derive(Clone)]
 pub struct Candidate {
-    /// Its number, which tells candidates apart.
+    /// The candidate's number, which tells candidates apart.
     pub number: u64,
     /// The policy.
     pub policy: Arc<dyn Policy>,
 }
 
-/// How a shard's trial of a candidate went.
+/// The outcome of a shard's trial of a candidate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trial {
-    /// The number of leaves whose witness packets it decided.
+    /// The number of leaves whose witness packets the candidate decided.
     pub leaves: usize,
-    /// For how many packets go where they went, in the same way.
+    /// The number of leaves whose packets go where they went, in the same way.
     pub same: usize,
-    /// How many it decided otherwise, by kind.
+    /// The number of leaves that it decided otherwise, by kind.
     pub counts: BTreeMap<DifferenceKind, usize>,
-    /// What it decided otherwise, the first 1000 of each shard.
+    /// The decisions that differ, the first 1000 of each shard.
     pub differences: Vec<Difference>,
-    /// For how many it failed.
+    /// The number of leaves for which it failed.
     pub failed: usize,
-    /// Its errors, each with the number of leaves; at most 16 of them.
+    /// The candidate's errors, each with the number of leaves; at most 16 of them.
     pub errors: BTreeMap<Arc<str>, usize>,
 }
 
@@ -115,7 +115,7 @@ impl std::ops::AddAssign for Trial {
     }
 }
 
-/// A candidate that is being tried, or was.
+/// A candidate with its trial, which may be over.
 pub(super) struct Trying {
     candidate: Candidate,
     /// The leaves that it has not decided, the last one first.
@@ -125,7 +125,7 @@ pub(super) struct Trying {
 }
 
 impl Engine {
-    /// Begins to try a candidate. Ends the trial of another one.
+    /// Begins the trial of a candidate, in place of any other trial.
     pub(super) fn try_policy(&mut self, candidate: Candidate) {
         let mut todo: Vec<LeafId> = self.leaves.keys().copied().collect();
         todo.sort_unstable_by(|a, b| b.cmp(a));
@@ -190,12 +190,12 @@ impl Engine {
         }
     }
 
-    /// The candidate will not be adopted.
+    /// Ends the trial of a candidate that will not be adopted.
     pub(super) fn abandon(&mut self, number: u64) {
         self.trying.take_if(|trying| trying.candidate.number == number);
     }
 
-    /// The candidate takes the place of the policy.
+    /// Puts the candidate in the place of the policy.
     pub(super) fn adopt(&mut self, candidate: Candidate) {
         let is_tried = |trying: &mut Box<Trying>| trying.candidate.number == candidate.number;
         let mut decided = self.trying.take_if(is_tried).map(|trying| trying.decided).unwrap_or_default();
@@ -229,8 +229,8 @@ impl Engine {
         self.out.push(Effect::Adopted { candidate: candidate.number });
     }
 
-    /// Lets the policy decide these leaves, unless it has: leaves that are newer than the trial, and runs that read what
-    /// has changed since.
+    /// Lets the policy decide the leaves for which the trial has no valid answer. These are the leaves that are newer
+    /// than the trial, those for which it gave none, and those whose run read what has changed since.
     fn decide_again(&mut self, ids: &[LeafId], decided: &mut BTreeMap<LeafId, Outcome>) {
         let is_valid = |id: &LeafId| match decided.get(id) {
             Some(Outcome::Answer(_, finished)) => self.store.is_valid(&finished.txn),
@@ -255,7 +255,8 @@ impl Engine {
         switches.values_mut().map(renew).collect()
     }
 
-    /// Makes a leaf what the new policy says. Returns the leaf if it has another trace now.
+    /// Keeps, reroutes, replaces or withdraws a leaf, as the new policy decides. Returns the leaf if its trace is new
+    /// in the tree.
     fn change_over(&mut self, id: LeafId, outcome: Option<Outcome>) -> Option<LeafId> {
         let leaf = self.leaves.get(&id)?;
         let Some(Outcome::Answer((goal, _), finished)) = outcome else {
@@ -300,7 +301,8 @@ impl Engine {
         (!has_same_trace).then_some(id)
     }
 
-    /// Makes leaves of packets that an earlier policy told apart, if no other leaf answers them. Returns the new leaves.
+    /// Makes leaves of packets that an earlier policy told apart, if no other leaf decides them. Returns the new
+    /// leaves.
     fn decide_former(&mut self, witnesses: &[ReceivedPacket]) -> Vec<LeafId> {
         let undecided = witnesses.iter().filter(|witness| self.lookup(witness).is_none());
         let run = |witness: &ReceivedPacket| Some((self.admissible_run(witness)?, witness.clone()));
@@ -326,7 +328,7 @@ impl Engine {
         new
     }
 
-    /// Whether a packet is the witness packet of a leaf.
+    /// Reports whether a packet is the witness packet of a leaf.
     fn has_own_leaf(&self, witness: &ReceivedPacket) -> bool {
         let leaf = self.lookup(witness).and_then(|id| self.leaves.get(&id));
         leaf.is_some_and(|leaf| leaf.witness.at == witness.at && leaf.witness.frame == witness.frame)
@@ -362,8 +364,8 @@ impl Engine {
         }
     }
 
-    /// Compiles a switch's new tree, and finds what differs from the rules of the old one. `changed` are the leaves with
-    /// other traces.
+    /// Compiles a switch's new tree, and collects the differences to the rules of the old one. `changed` are the leaves
+    /// with other traces.
     fn end_change_over(&mut self, dpid: Dpid, mut old: Table, changed: &[LeafId]) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let mut preferred = old.priorities();
@@ -386,7 +388,7 @@ impl Engine {
         }
         switch.carried.extend(old.take_changes());
         switch.carried.extend(changes(&old.rules(), &switch.table.rules()));
-        // They are in what was just compared.
+        // The comparison includes them.
         drop(switch.table.take_changes());
         switch.proactive = Proactive::default();
         self.mark_dirty(dpid, Stale::default());

@@ -1,5 +1,5 @@
-//! What has been reported: repeated reports are suppressed, and failures of f are counted by their text. Both are
-//! bounded, because hosts can cause them.
+//! Remembers what has been reported. Repeated reports are suppressed, and failures of f are counted by their text. Both
+//! are bounded, because hosts can cause them.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,20 +16,20 @@ const MAX_REPORTS: usize = 10_000;
 /// them: a host that flips between ports can take another address each time.
 const MAX_OF_SUBJECT: usize = 100;
 
-/// A rule of an access list reports at most this many packets in this time.
+/// The maximum number of packets that a rule of an access list reports in a period, and that period.
 const LOGGED_IN_PERIOD: u32 = 10;
 const LOG_PERIOD: Duration = Duration::from_secs(1);
 
-/// Of the packets at a port whose source is located elsewhere, one is reported in this time.
+/// The time in which at most one packet of a port whose source is located elsewhere is reported.
 const ELSEWHERE_PERIOD: Duration = Duration::from_secs(60);
 
-/// What stands for all errors of f beyond those that are told apart.
+/// The text that stands for all errors of f beyond those that are counted one by one.
 const OTHER_FAILURES: &str = "other errors, each with a text of its own";
 
 /// A constraint, and the line whose route it refused.
 pub type ViolationKey = (Arc<str>, Arc<str>);
 
-/// What a shard has reported.
+/// The reports of a shard, and their counts.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     once: BTreeMap<ReportKind, Once>,
@@ -44,7 +44,7 @@ pub(super) struct Reports {
     elsewhere: BTreeMap<Location, Logged>,
 }
 
-/// What was reported of one kind of packets lately.
+/// The recent reports on one kind of packets.
 #[derive(Debug, Default)]
 struct Logged {
     since: Time,
@@ -52,14 +52,14 @@ struct Logged {
     unreported: u64,
 }
 
-/// What is to be done about something that may have been reported before.
+/// Whether something that may have been reported before is to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Novelty {
-    /// It is to be reported.
+    /// Not reported before, so it is to be reported.
     New,
-    /// It was reported.
+    /// Reported before, so it is not to be reported again.
     Known,
-    /// Too much of its kind was reported, so this is only counted. `is_first`: that is to be reported.
+    /// Too much of its kind was reported, so it is only counted. If `is_first`, a report is to say so.
     TooMany { is_first: bool },
 }
 
@@ -70,17 +70,17 @@ struct Once {
     budget: Budget,
 }
 
-/// How many different things have been reported, in all and about each port and switch.
+/// The number of different things that have been reported, in all and about each port and switch.
 #[derive(Debug, Default)]
 struct Budget {
     spent: usize,
     of_subject: BTreeMap<ReportSubject, usize>,
-    /// Whether it was said that there are too many in all.
+    /// Whether a report has said that there are too many in all.
     is_over: bool,
 }
 
 impl Budget {
-    /// Takes one for something that was not reported before.
+    /// Spends a report on something that was not reported before.
     fn take(&mut self, about: ReportSubject) -> Novelty {
         if self.spent >= MAX_REPORTS {
             return Novelty::TooMany { is_first: !std::mem::replace(&mut self.is_over, true) };
@@ -100,8 +100,8 @@ impl Budget {
 }
 
 impl Reports {
-    /// Says whether something is to be reported: if nothing of this kind was reported under this key, and not too much
-    /// about this subject.
+    /// Notes something, and returns whether it is to be reported: if nothing of this kind was reported under this key,
+    /// and not too much about this subject.
     pub fn note(&mut self, kind: ReportKind, about: ReportSubject, key: &str) -> Novelty {
         let once = self.once.entry(kind).or_default();
         if once.keys.contains(key) {
@@ -114,7 +114,8 @@ impl Reports {
         novelty
     }
 
-    /// Counts a failure of f on a packet from this port. Returns its text with whether it is to be reported.
+    /// Counts a failure of f on a packet from this port. Returns the text under which it is counted, and whether it is
+    /// to be reported.
     pub fn count_failure(&mut self, text: &str, at: Location) -> (Arc<str>, Novelty) {
         if let Some((text, count)) = self.failures.get_key_value(text) {
             let (text, count) = (Arc::clone(text), *count);
@@ -127,8 +128,8 @@ impl Reports {
         (text, novelty)
     }
 
-    /// Counts a packet that a rule logs. If it is to be reported: how many packets of this rule were not, since the last
-    /// report.
+    /// Counts a packet that a rule logs. If it is to be reported, returns how many packets of this rule were not since
+    /// the last report.
     pub fn count_logged(&mut self, now: Time, what: &Arc<str>) -> Option<u64> {
         if !self.logged.contains_key(what) {
             if self.logged.len() >= MAX_REPORTS {
@@ -148,8 +149,8 @@ impl Reports {
         Some(std::mem::take(&mut logged.unreported))
     }
 
-    /// Counts a packet whose source is located elsewhere. If it is to be reported: how many packets of this port were
-    /// not, since the last report.
+    /// Counts a packet whose source is located elsewhere. If it is to be reported, returns how many packets of this
+    /// port were not since the last report.
     pub fn count_elsewhere(&mut self, now: Time, seen: Location) -> Option<u64> {
         if self.elsewhere.len() >= MAX_REPORTS && !self.elsewhere.contains_key(&seen) {
             return None;

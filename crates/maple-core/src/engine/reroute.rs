@@ -3,8 +3,8 @@
 //! The leaf joins the new route and keeps its rule until that route is ready. Then its rule at the ingress is modified.
 //! When the switch has confirmed that, the leaf leaves the old route. A packet follows the labels of the route by which
 //! it entered to their end. So it is delivered once, by the old answer or the new one, whatever the two routes have in
-//! common. Packets that come to the controller meanwhile wait for the new route. If the plan of the old route changes, the
-//! leaf is withdrawn.
+//! common. Packets that come to the controller meanwhile wait for the new route. If the plan of the old route changes,
+//! the leaf is withdrawn.
 
 use super::Engine;
 use super::await_barriers::Moving;
@@ -33,7 +33,7 @@ impl Engine {
         }
     }
 
-    /// The new route is ready: modifies the leaf's rule.
+    /// Modifies the leaf's rule, because the new route is ready.
     pub(super) fn end_reroute(&mut self, id: LeafId) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let LeafState::Rerouting(reroute) = std::mem::replace(&mut leaf.state, LeafState::Active) else { return };

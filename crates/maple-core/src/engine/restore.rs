@@ -1,43 +1,50 @@
-//! Restore: what switches do for an earlier run of the controller goes on, if the policy still says so.
+//! Restore: keeps what switches do for an earlier run of the controller, if the policy still decides so.
 //!
 //! # What
 //!
 //! The rules of the earlier run are still on the switches, and carry packets. This run must not touch them before it
 //! knows what f says. So:
 //!
-//! 1. Where links, edge ports and hosts were is presumed to be so still ([`Event::Presume`](super::Event::Presume)).
-//!    Discovery confirms it or ends it, as it does with what it finds itself. From now on f decides packets that come.
+//! 1. The links, edge ports and hosts of the earlier run are presumed to be there still
+//!    ([`Event::Presume`](super::Event::Presume)). Discovery confirms or ends them, as it does with what it finds
+//!    itself. From then on f decides packets that come.
 //! 2. f runs on the remembered witness packets of each switch, a few at a time
 //!    ([`Event::Restore`](super::Event::Restore)). Meanwhile the switch's rules are read
-//!    ([`Event::FlowsRead`](super::Event::FlowsRead)). No rule is sent. At a take-over the controller before says which
-//!    rules there are, so that all up to step 4 is done before it ends. The rules that are read at last confirm it.
+//!    ([`Event::FlowsRead`](super::Event::FlowsRead)). No rule is sent. At a take-over the previous controller reports
+//!    the rules, so that all up to step 4 is done before it ends. The rules that are read in the end confirm its
+//!    report.
 //! 3. When the rules of all switches are known, labels get the ids that they had. If the switch already has a label's
 //!    rule, the label is ready without a message.
-//! 4. When the routes of the switch's leaves are ready, or [`PATIENCE`] after the last leaf of all was decided, the table
-//!    is built from all leaves at once, with the priorities of the rules that are there. Once all switches have that, the
-//!    rules are compared. A rule that is there already, except for its cookie, stays, and its old cookie is *renamed*
-//!    (`cookies.rs`). The ordered update sends the rest.
+//! 4. When the routes of the switch's leaves are ready, or [`PATIENCE`] after the last leaf of all switches was
+//!    decided, the table is built from all leaves at once, with the priorities of the rules that are there. Once all
+//!    switches have their tables, the rules are compared. A rule that is there already, except for its cookie, stays,
+//!    and its old cookie is *renamed* (`cookies.rs`). The ordered update sends the rest.
 //!
 //! # Why it is correct
 //!
-//! Until step 4 a switch gives each packet the answer of the earlier run: the one before the change. After it, it has
-//! the rules of leaves that f decided in this run. A label's id is reserved while packets of the earlier run may carry
-//! it: the switch has a rule for it, remembers it, or another switch has a rule that pushes it. No label is given out
-//! before the rules of all switches are known. A label that means the same may have the id. If the switch has another
-//! rule for it, the label is revoked. So no packet that was sent under a label of the earlier run meets another meaning. A route may
-//! have the number that one of the earlier run has in the table of routes, with another path. Then entries that lead
-//! there for the earlier run only send to the controller before that rule changes (`tables/detours.rs`).
+//! Until step 4 a switch treats each packet as the earlier run decided. After it, the switch has the rules of leaves
+//! that f decided in this run.
 //!
-//! A packet that comes before step 4 and has no rule leaves straight by the egress ports of f's answer, as a packet does
-//! whose leaf can have no rule. It does not wait for labels, which may take as long as reading rules does. Nor does it
-//! use labels that no switch has confirmed: another controller may have changed their meaning since it told of them.
+//! A label's id is reserved while packets of the earlier run may carry it: the switch has a rule for it, remembers it,
+//! or another switch has a rule that pushes it. No label is given out before the rules of all switches are known. A
+//! label with an equal meaning may have the id. If the switch has another rule for it, the label is revoked. So no
+//! packet that was sent under a label of the earlier run meets another meaning.
+//!
+//! A route may have the number that a route of the earlier run has in the table of routes, with another path. Then
+//! entries that lead there for the earlier run only send to the controller before that rule changes
+//! (`tables/detours.rs`).
+//!
+//! The controller sends a packet that comes before step 4 and has no rule straight out of the egress ports, as it does
+//! if a leaf can have no rule. The packet does not wait for labels, which may take as long as reading rules does. Nor
+//! does it use labels that no switch has confirmed: another controller may have changed their meaning since it reported
+//! them.
 //!
 //! # Cost
 //!
-//! As for a reload: a run for each leaf, and building each table once. Runs are spread over about a second
-//! ([`Restoring::batch`]), because packets that come meanwhile are decided in between, and switches may share the cores.
-//! Each table is built, and compared with the switch's rules, in a turn of its own. Such a turn takes 4 µs a rule with
-//! 3,000 rules, and more for each with more.
+//! The cost of a reload: a run for each leaf, and building each table once. Runs are spread over about a second
+//! ([`Restoring::batch`]), because packets that come meanwhile are decided in between, and switches may share the
+//! cores. Each table is built, and compared with the switch's rules, in a turn of its own. Such a turn takes 4 µs a
+//! rule with 3,000 rules, and more for each with more.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -65,62 +72,65 @@ use crate::rule::Rule;
 use crate::run::{Finished, Run};
 use crate::state::Write;
 
-/// In how many steps the leaves of a switch are decided, and how long the engine does other things in between.
+/// The number of steps in which the leaves of a switch are decided, and the pause between two steps, in which the
+/// engine does other things. All pauses together take about a second.
 const STEPS: usize = 128;
 const STEP: Duration = Duration::from_millis(8);
-/// The fewest and the most leaves that are decided in a step.
+/// The minimum and the maximum number of leaves that are decided in a step.
 const LEAST_BATCH: usize = 16;
 const MOST_BATCH: usize = 128;
 
 /// How long a switch waits for the labels of its routes after the leaves of all switches are decided.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long it waits at most after its own leaves are decided and its rules known. f may be slow.
+/// How long a switch waits at most after its own leaves are decided and its rules known, because f may be slow.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
-/// How often it looks whether the other switches are ready too.
+/// How often a switch looks whether the other switches are ready too.
 pub(super) const LOOK: Duration = Duration::from_millis(1);
 
-/// How long ids of labels of the earlier run rest from then on: by the end all other switches have their new rules.
+/// How long the ids of labels of the earlier run stay reserved after they became known. By the end all other switches
+/// have their new rules.
 const RESERVATION: Duration = Duration::from_secs(30);
 
-/// A switch that keeps the rules of an earlier run for now.
+/// The state of a switch that keeps the rules of an earlier run until it is restored.
 pub(super) struct Restoring {
     /// The leaves to decide.
     todo: VecDeque<Witness>,
-    /// How many of them are decided in a step.
+    /// The number of leaves that are decided in a step.
     batch: usize,
-    /// The labels that the earlier run gave out here.
+    /// The labels that the earlier run gave out at this switch.
     labels: Vec<LabelKey>,
-    /// When the rules that it has became known, from itself or from the controller before.
+    /// When the switch's rules became known, from itself or from the previous controller.
     read: Option<Time>,
-    /// Whether it has reported its rules itself.
+    /// Whether the switch has reported its rules itself.
     is_confirmed: bool,
-    /// Leaves to decide when it has.
+    /// The leaves to decide after the switch has reported its rules itself.
     later: Vec<Witness>,
-    /// The rules of the earlier run that have the priorities to prefer.
+    /// The matches and priorities of the earlier run's rules. The new table takes these priorities where it can.
     preferred: Vec<(Vec<Constraint>, u16)>,
-    /// When the last of them was decided.
+    /// When the last leaf was decided.
     decided: Option<Time>,
     /// Whether the table was compiled.
     is_built: bool,
-    /// When it stops to wait for labels; `None` before the leaves of all switches are decided and their rules known.
+    /// When the switch stops waiting for labels; `None` before the leaves of all switches are decided and their rules
+    /// known.
     until: Option<Time>,
-    /// How many runs may still be repeated.
+    /// The number of runs that may still be repeated.
     repeats_left: usize,
-    /// When it looks again whether the other switches are ready.
+    /// When the switch looks again whether the others are ready.
     next_look: Time,
 }
 
 impl Restoring {
-    /// Whether the switch, or the controller before, has said which rules it has.
+    /// Reports whether the switch, or the previous controller, has reported its rules.
     pub fn are_rules_known(&self) -> bool {
         self.read.is_some()
     }
 }
 
 impl Engine {
-    /// Takes what an earlier run knew for true, where this one knows nothing yet.
+    /// Presumes that what an earlier run knew is still true, where this run knows nothing yet.
     pub(super) fn presume(&mut self, earlier: &Surroundings, switches: BTreeSet<Dpid>) {
         self.store.change_restoring(|all| {
             all.unread.extend(&switches);
@@ -133,7 +143,7 @@ impl Engine {
         let commit = self.store.update(|state| {
             reports.clear();
             let facts = state.facts();
-            // Switches that left at different times may tell different things of one port, or of one host.
+            // Switches that left at different times may report different things about one port, or one host.
             let mut ports: BTreeMap<Location, PortKind> = BTreeMap::new();
             let is_new = |at: &Location| state.port(*at) == Some(PortInfo { up: true, kind: PortKind::New });
             for (a, b) in &earlier.links {
@@ -178,7 +188,8 @@ impl Engine {
         reports.into_iter().for_each(|report| self.report(report));
     }
 
-    /// Begins to restore a switch from these witness packets, or goes on with more of them. Its rules follow.
+    /// Begins to restore a switch from these witness packets, or adds them to a restore under way. `flows`: the rules
+    /// that the previous controller reported, if it did. The switch's own report follows.
     pub(super) fn restore(
         &mut self,
         dpid: Dpid,
@@ -200,11 +211,11 @@ impl Engine {
             labels
         });
         if let Some(restoring) = switch.restoring.as_mut().filter(|restoring| !restoring.is_confirmed) {
-            // More is remembered than was told at first.
+            // More is remembered than was reported at first.
             restoring.labels = labels;
             return restoring.later.extend(witnesses);
         }
-        // It may have disconnected and come back since the network was presumed.
+        // The switch may have disconnected and come back since the network was presumed.
         self.store.change_restoring(|all| {
             all.unread.insert(dpid);
             all.unconfirmed.insert(dpid);
@@ -234,13 +245,14 @@ impl Engine {
         self.go_on_restoring(dpid);
     }
 
-    /// Whether a switch that is being restored has not reported its rules yet.
+    /// Reports whether a switch that is being restored has not reported its rules yet.
     pub(super) fn awaits_earlier_rules(&self, dpid: Dpid) -> bool {
         let restoring = self.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
         restoring.is_some_and(|restoring| !restoring.is_confirmed)
     }
 
-    /// The rules of a switch that is being restored have become known, from itself or from the controller before.
+    /// Goes on with a restore when the switch's rules have become known, from the switch itself (`is_confirmed`) or
+    /// from the previous controller.
     pub(super) fn earlier_rules_known(&mut self, dpid: Dpid, is_confirmed: bool) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let ingress = if switch.three_tables { INGRESS } else { CLASSIFIER };
@@ -258,7 +270,7 @@ impl Engine {
             switch.open_route_table();
         }
         if switch.route_table == RouteTable::Open {
-            // Leaves that were decided before.
+            // The leaves that were decided before use it too.
             switch.changed_actions.extend(self.routes.use_route_table(dpid));
         }
         if let Some(restoring) = &mut switch.restoring {
@@ -300,7 +312,7 @@ impl Engine {
         }
     }
 
-    /// Labels were thought to be ready, and their rules are not there.
+    /// Revokes the labels that counted as ready although the switch does not have their rules.
     fn revoke_lost_labels(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get(&dpid) else { return };
         let (tables, table) = (&switch.tables, switch.shared_table());
@@ -309,12 +321,12 @@ impl Engine {
         lost.into_iter().for_each(|serial| self.revoke_label(dpid, serial, Refusal::Stale(dpid)));
     }
 
-    /// Whether some switch has not reported its rules yet, so that labels may not be what they were.
+    /// Reports whether some switch has not reported its rules yet, so that labels may not be what they were.
     pub(super) fn is_any_unconfirmed(&self) -> bool {
         self.store.restoring(|all| !all.unconfirmed.is_empty())
     }
 
-    /// Whether some switch keeps the rules of an earlier run for now. Until that is over, a new label may have to wait.
+    /// Reports whether some switch still keeps the rules of an earlier run. Meanwhile a new label may have to wait.
     pub(super) fn is_any_restoring(&self) -> bool {
         self.store.restoring(|all| !all.unconfirmed.is_empty() || !all.unsettled.is_empty())
     }
@@ -324,7 +336,7 @@ impl Engine {
         std::mem::take(&mut self.early_requests).into_iter().for_each(|asked| self.acquire_label(asked));
     }
 
-    /// What is to be known of a switch when it comes back.
+    /// The effect that keeps a switch's leaves and surroundings for its return, if the engine publishes its leaves.
     pub(super) fn remembered_of(&mut self, dpid: Dpid) -> Option<Effect> {
         let switch = self.switches.get_mut(&dpid).filter(|_| self.options.remember)?;
         let todo = switch.restoring.take().map(|restoring| restoring.todo).unwrap_or_default();
@@ -336,7 +348,7 @@ impl Engine {
         Some(Effect::Departed { dpid, leaves, surroundings: self.store.surroundings_of(dpid) })
     }
 
-    /// The switch is gone, and so are its leaves, but they are still remembered.
+    /// Publishes what is known of a switch that is gone. Its leaves are gone too, but they are still remembered.
     pub(super) fn report_departed(&mut self, departed: Option<Effect>) {
         if let Some(Effect::Departed { leaves, .. }) = &departed {
             self.leaves.unmark_changed(leaves.iter().map(|(id, _)| *id));
@@ -344,7 +356,7 @@ impl Engine {
         self.out.extend(departed);
     }
 
-    /// The switch is gone.
+    /// Ends the restore of a switch that is gone, so that other switches do not wait for it.
     pub(super) fn give_up_restore(&mut self, dpid: Dpid) {
         self.store.change_restoring(|all| {
             all.unread.remove(&dpid);
@@ -355,7 +367,8 @@ impl Engine {
         self.ask_again();
     }
 
-    /// Lets f decide the next leaves of a switch, or stops to wait for labels.
+    /// Lets f decide the next leaves of a switch. After the last one, has the engine look whether the switch still
+    /// waits for labels.
     pub(super) fn go_on_restoring(&mut self, dpid: Dpid) {
         let Some(restoring) = self.switches.get_mut(&dpid).and_then(|switch| switch.restoring.as_mut()) else { return };
         if restoring.decided.is_some() {
@@ -366,7 +379,7 @@ impl Engine {
         let run = |witness: Witness| {
             let Witness { at, frame, total_len, specialisation } = witness;
             let received = ReceivedPacket { frame, total_len, buffer_id: NO_BUFFER, at };
-            // A packet that has come since may have been decided already.
+            // A packet that has come meanwhile may have been decided already.
             let is_open = at.switch == dpid && self.lookup(&received).is_none();
             Some((self.admissible_run(&received).filter(|_| is_open)?, (received, specialisation)))
         };
@@ -385,7 +398,7 @@ impl Engine {
         }
     }
 
-    /// Makes a leaf of f's answer to a remembered packet, if the answer lasts.
+    /// Makes a leaf of f's decision about a remembered packet, if the decision lasts.
     fn restore_leaf(&mut self, outcome: Outcome, received: ReceivedPacket, specialisation: Box<[Constraint]>) {
         let Outcome::Answer((goal, _), finished) = outcome else { return };
         let origin = Origin::of(&finished);
@@ -409,7 +422,7 @@ impl Engine {
         self.report_violations(violations, at);
         let leaf = self.new_leaf(trace, (goal, origin), received);
         let standing = self.cache_leaf(id, leaf);
-        // At once, since packets that it gave up have leaves of their own, which come after it.
+        // Specialised at once, since packets that the leaf gave up have leaves of their own, which come after it.
         if standing == id
             && let Some(switch) = self.switches.get_mut(&at.switch)
         {
@@ -417,8 +430,8 @@ impl Engine {
         }
     }
 
-    /// Compiles the table of all leaves of a switch at once. If a leaf's route is not ready, the leaf has no rules, and
-    /// the priorities that these had are lost.
+    /// Compiles the table from all leaves of a switch at once. A leaf whose route is not ready has no rules, and the
+    /// priorities that they had are lost.
     fn build_restored(&mut self, dpid: Dpid) {
         self.with_switch(dpid, |engine, switch| {
             // The leaves whose routes have just become ready.
@@ -441,7 +454,8 @@ impl Engine {
         self.install_samples(dpid);
     }
 
-    /// In place of an update, for a switch that keeps the rules of an earlier run: labels whose rules it has are ready.
+    /// Takes the place of an update while a switch keeps the rules of an earlier run. Labels whose rules the switch has
+    /// become ready. When there is nothing to wait for, builds the table, and ends the restore after the last switch.
     pub(super) fn flush_restoring(&mut self, dpid: Dpid) {
         let is_read = |restoring: &Restoring| restoring.read.is_some();
         let restoring = self.switches.get(&dpid).and_then(|switch| switch.restoring.as_ref());
@@ -509,7 +523,7 @@ impl Engine {
         }
     }
 
-    /// From now on the switch gets the rules of this run.
+    /// Ends the restore of a switch, which gets the rules of this run afterwards.
     fn end_restore(&mut self, dpid: Dpid) {
         self.store.with_label_ids(dpid, LabelIds::forget_earlier);
         self.with_switch(dpid, |engine, switch| {
@@ -525,7 +539,7 @@ impl Engine {
     }
 }
 
-/// The labels that packets have when a rule has sent them, with the ports that they leave by.
+/// The labels that a rule pushes, with the ports by which the packets leave.
 fn labels_pushed_by(rule: &Rule) -> Vec<(PortNo, u16)> {
     let (mut pushed, mut id) = (Vec::new(), None);
     for instruction in rule.instructions.iter() {

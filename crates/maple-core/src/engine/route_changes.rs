@@ -21,8 +21,9 @@ use crate::route::{Plan, Resolved};
 use crate::state::{Cell, CellValue};
 
 impl Engine {
-    /// What a plan resolves to now. The store will invalidate `name` when that changes. `None` if there is no such
-    /// route. As with runs of f, an attempt that lost too often has the store to itself.
+    /// Resolves a plan, and subscribes `name` to the result: the store will invalidate `name` when that changes.
+    /// Returns `None` if there is no such route. As with runs of f, an attempt that lost too often has the store to
+    /// itself.
     pub(super) fn subscribe(&self, name: LeafId, plan: &Plan) -> Option<Arc<Resolved>> {
         let (store, is_replayed) = (Arc::clone(self.store.shared()), self.store.is_replayed());
         for lost in 0.. {
@@ -42,7 +43,7 @@ impl Engine {
         unreachable!("an attempt that has the store to itself does not lose")
     }
 
-    /// A route's plan may resolve to something else.
+    /// Lets a route follow its plan, which may have come to resolve to something else.
     pub(super) fn follow_plan(&mut self, id: RouteId) {
         let Some((name, plan)) = self.routes.get(id).and_then(|route| route.plan()) else { return };
         if self.store.is_current(name) {
@@ -97,7 +98,7 @@ impl Engine {
         leaves.into_iter().for_each(|leaf| self.withdraw(leaf));
     }
 
-    /// A route's next path is ready: switches over to it.
+    /// Switches a route over to its next path, which is ready.
     pub(super) fn switch_to_next_path(&mut self, id: RouteId) {
         let Some(ingress) = self.routes.get(id).map(SharedRoute::ingress) else { return };
         self.withdraw_leaving(id);
@@ -115,7 +116,7 @@ impl Engine {
         self.leaves_of_routes(&BTreeSet::from([id])).into_iter().for_each(|leaf| self.forward_held(leaf));
     }
 
-    /// A route's next path should be ready by now. If it is not, its packets go through the controller.
+    /// Gives up a route's next path if it is late. The route's packets go through the controller then.
     pub(super) fn abandon_next_path(&mut self, id: RouteId) {
         let mut effects = Vec::new();
         let is_late = self.routes.abandon_next(id, self.now, &mut effects);
@@ -125,7 +126,7 @@ impl Engine {
         }
     }
 
-    /// No rule leads along a former path any more. `confirmed`: the switch has said so.
+    /// Releases a former path, along which no rule leads. `confirmed`: the switch has confirmed that.
     pub(super) fn release_former_path(&mut self, route_id: RouteId, serial: u64, confirmed: bool) {
         let mut effects = Vec::new();
         self.routes.release_former(route_id, serial, confirmed, &mut effects);
@@ -151,7 +152,7 @@ impl Engine {
         routes.iter().filter_map(|id| self.routes.get(*id)).flat_map(SharedRoute::leaves).collect()
     }
 
-    /// What a leaf's answer resolves to now. `None` if there is no such route any more.
+    /// The present resolution of a leaf's goal. `None` if there is no such route.
     pub(super) fn resolved(&self, leaf: &Leaf) -> Option<Arc<Resolved>> {
         let route_id =
             if let LeafState::Rerouting(reroute) = &leaf.state { Some(reroute.route_id) } else { leaf.route_id };

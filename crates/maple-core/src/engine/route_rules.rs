@@ -6,7 +6,7 @@ use super::routes::RouteId;
 use crate::rule::Rule;
 use crate::update::Change;
 
-/// The rules of one switch.
+/// The rules in the table of routes of one switch, and their changes that were not taken yet.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RouteRules {
     all: BTreeMap<RouteId, Rule>,
@@ -36,7 +36,7 @@ impl RouteRules {
         std::mem::take(&mut self.changes)
     }
 
-    /// All rules.
+    /// The rules of all routes.
     pub fn all(&self) -> impl Iterator<Item = &Rule> {
         self.all.values()
     }

@@ -21,7 +21,7 @@ impl Engine {
         }
     }
 
-    /// A label was refused or lost: the route's packets go through the controller.
+    /// Sends a route's packets through the controller, because a label was refused or lost.
     pub(super) fn route_is_refused(&mut self, id: RouteId, why: Refusal) {
         let Some(ingress) = self.routes.get(id).map(|route| route.ingress()) else { return };
         // If a switch or link is gone, the leaves that depend on it are decided again anyway.
@@ -46,7 +46,7 @@ impl Engine {
         }
     }
 
-    /// The route's packets go through the controller for a while.
+    /// Sends the route's packets through the controller for a while.
     pub(super) fn route_is_lost(&mut self, id: RouteId) {
         for leaf in self.leaves_of_routes(&BTreeSet::from([id])) {
             self.stop_using_lost_route(leaf, id);
@@ -68,8 +68,8 @@ impl Engine {
         }
     }
 
-    /// The ingress switch is to lose a leaf's rule, or to get one that leads elsewhere. When it has confirmed that, the
-    /// leaf no longer uses its route. `stays`: the leaf remains a member of the route.
+    /// Makes the ingress switch remove a leaf's rule, or replace it by one that leads elsewhere. When the switch has
+    /// confirmed that, the leaf's use of its route ends. `stays`: the leaf remains a member of the route.
     pub(super) fn stop_using_route(&mut self, id: LeafId, stays: bool) {
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         let Some(route_id) = leaf.route_id else { return };
@@ -88,8 +88,8 @@ impl Engine {
         }
     }
 
-    /// The ingress switch no longer has a rule that leads a leaf's packets along this route. `confirmed`: it has said
-    /// so.
+    /// Ends a use of a route: the ingress switch has no rule that leads the leaf's packets along it. `confirmed`: the
+    /// switch has confirmed that.
     pub(super) fn finish_route_use(&mut self, route_id: RouteId, stays: bool, confirmed: bool) {
         let mut effects = Vec::new();
         self.routes.end_use(route_id, self.now, confirmed, &mut effects);

@@ -1,7 +1,8 @@
-//! The counters of single rules, for people who want to know now.
+//! Asks switches for the counters of single rules, for people who want to know them at once.
 //!
-//! A question names a rule by its table, match and cookie, so a switch of thousands of rules answers at once. What is not
-//! answered (the connection is busy, the switch refuses, too many questions are open) is answered with nothing.
+//! A question names a rule by its table, match and cookie, so a switch of thousands of rules answers at once. A
+//! question that can't be answered (the connection is busy, the switch refuses, too many questions are open) gets an
+//! answer without counters.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +15,13 @@ use super::{Effect, Engine};
 use crate::rule::Rule;
 use crate::update::{EntryKey, entry_key, key_of};
 
-/// The most questions that a switch has to answer at a time.
+/// The maximum number of questions that are open at a switch.
 const MOST_OPEN: usize = 64;
 
-/// The questions to a switch that are not answered.
+/// The open questions to a switch.
 #[derive(Debug, Default)]
 pub(super) struct RuleCounts {
-    /// By transaction id: the asker's token, and the rule's table and entry.
+    /// The questions by transaction id, each with the asker's token, and the rule's table and entry.
     open: BTreeMap<u32, Question>,
 }
 
@@ -33,12 +34,12 @@ struct Question {
 }
 
 impl RuleCounts {
-    /// Whether the answer to this request is awaited here.
+    /// Reports whether the answer to this request is awaited here.
     fn awaits(&self, xid: u32) -> bool {
         self.open.contains_key(&xid)
     }
 
-    /// A part of the answer.
+    /// Adds a part of the answer to this request.
     fn take(&mut self, xid: u32, flows: &[FlowStats], has_one_table: bool) {
         let Some(question) = self.open.get_mut(&xid) else { return };
         let is_it = |flow: &&FlowStats| {
@@ -60,7 +61,7 @@ impl RuleCounts {
 }
 
 impl Engine {
-    /// Somebody wants to know what a rule has counted.
+    /// Asks a switch what a rule has counted. The answer carries the asker's `token`.
     pub(super) fn count_rule(&mut self, dpid: Dpid, token: u64, table: u8, rule: &Rule) {
         let open = |engine: &mut Engine| {
             let is_free = |switch: &Switch| switch.unreachable.is_none() && switch.rule_counts.open.len() < MOST_OPEN;
@@ -81,7 +82,7 @@ impl Engine {
         self.after.push(effect);
     }
 
-    /// Whether the answer to a request is the count of a rule.
+    /// Reports whether the answer to a request is the count of a rule.
     pub(super) fn is_rule_count(&self, dpid: Dpid, xid: u32) -> bool {
         self.switches.get(&dpid).is_some_and(|switch| switch.rule_counts.awaits(xid))
     }
@@ -97,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// There is no further answer.
+    /// Ends a question, and answers the asker with what was found.
     pub(super) fn end_rule_count(&mut self, dpid: Dpid, xid: u32) {
         let switch = self.switches.get_mut(&dpid);
         if let Some(question) = switch.and_then(|switch| switch.rule_counts.open.remove(&xid)) {

@@ -1,11 +1,11 @@
-//! How much the counters of a switch's rules have grown, from one report to the next.
+//! Measures how much the counters of a switch's rules grow from one report to the next.
 //!
 //! A switch reports counters in polls, in audits, and when a rule is removed. A rule has counted as much as its counter
 //! has grown since the last report. What it counted for an earlier run of the controller is not counted.
 //!
 //! # Bounds
 //!
-//! Of rules, the last counters of at most [`MAX_RULES`] are kept, and of leaves that were withdrawn [`MAX_WITHDRAWN`].
+//! The last counters of at most [`MAX_RULES`] rules are kept, and at most [`MAX_WITHDRAWN`] withdrawn leaves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,29 +19,29 @@ use super::tables::place;
 use crate::ids::LeafId;
 use crate::update::EntryKey;
 
-/// The rules whose last counters are kept.
+/// The maximum number of rules whose last counters are kept.
 const MAX_RULES: usize = 1 << 18;
-/// The withdrawn leaves that are remembered until their rules are gone.
+/// The maximum number of withdrawn leaves that are remembered until their rules are gone.
 const MAX_WITHDRAWN: usize = 4096;
 
-/// What the packets of a leaf's rules are counted as.
+/// The parts of a policy for which the packets of a leaf's rules are counted.
 #[derive(Clone, Debug)]
 pub(super) struct CountedLeaf {
-    /// Where its answer comes from and its witness packet, if it drops.
+    /// The origin of the leaf's decision and its witness packet, if it drops.
     pub drop: Option<(Arc<Origin>, ReceivedPacket)>,
     /// The rules of access lists that decided.
     pub asked: Vec<AskedRule>,
 }
 
-/// What a switch says about one of its rules.
+/// A switch's report on one of its rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RuleReport<'a> {
     pub table: u8,
     pub key: &'a EntryKey,
     pub packets: u64,
-    /// It is gone: this is its last report.
+    /// Whether the rule is gone, so that this is its last report.
     pub is_removed: bool,
-    /// An earlier run of the controller made it, so its counter has packets from before.
+    /// Whether an earlier run of the controller made the rule, so that its counter has packets from before.
     pub from_earlier: bool,
 }
 
@@ -51,37 +51,37 @@ struct Counter {
     packets: u64,
     /// The reading in which it was last seen.
     round: u64,
-    /// It has got other instructions since.
+    /// Whether the rule has got other instructions since.
     is_altered: bool,
 }
 
-/// What a rule has counted since its last report.
+/// The growth of a rule's counter since its last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Grown {
     pub packets: u64,
-    /// The same, as far as it certainly did with these packets what it does now.
+    /// The number of these packets with which the rule certainly did what it does at present.
     pub as_it_is: u64,
 }
 
 /// The counters of one switch's rules.
 #[derive(Debug, Default)]
 pub(super) struct RuleGrowth {
-    /// By the hash of table and entry.
+    /// The counters by the hash of table and entry.
     rules: FxHashMap<u64, Counter>,
     /// Withdrawn leaves, whose rules may still report.
     withdrawn: FxHashMap<LeafId, CountedLeaf>,
-    /// The order in which they were withdrawn.
+    /// The withdrawn leaves in the order of their withdrawal.
     withdrawn_order: VecDeque<LeafId>,
     /// Rules that were not reported before they got other instructions, with the reading before which they did.
     altered: FxHashMap<u64, u64>,
-    /// The first report of any rule counts nothing before so many readings are complete.
+    /// The number of complete readings before which the first report of a rule counts nothing.
     unread_before: u64,
-    /// How many readings were complete.
+    /// The number of complete readings.
     round: u64,
 }
 
 impl RuleGrowth {
-    /// What a rule has counted since its last report.
+    /// Notes a report on a rule. Returns what the rule has counted since its last report.
     pub fn grown(&mut self, rule: &RuleReport<'_>) -> Grown {
         let (place, round) = (place(rule.table, rule.key), self.round);
         let before = self.rules.get(&place).copied();
@@ -104,7 +104,7 @@ impl RuleGrowth {
         Grown { packets, as_it_is: if is_altered { 0 } else { packets } }
     }
 
-    /// The switch has reported all its rules. Those that it has not reported twice in a row are gone.
+    /// Ends a reading of all rules of the switch. Rules that it has not reported twice in a row are gone.
     pub fn end_reading(&mut self) {
         let last = self.round;
         self.round += 1;
@@ -112,7 +112,7 @@ impl RuleGrowth {
         self.altered.retain(|_, round| *round + 1 > last);
     }
 
-    /// A leaf was withdrawn. Its rules report what they have counted when they are gone.
+    /// Remembers a withdrawn leaf. Its rules report what they have counted when they are gone.
     pub fn withdraw(&mut self, id: LeafId, leaf: CountedLeaf) {
         if self.withdrawn.insert(id, leaf).is_none() {
             self.withdrawn_order.push_back(id);
@@ -124,12 +124,12 @@ impl RuleGrowth {
         }
     }
 
-    /// A leaf that was withdrawn.
+    /// The withdrawn leaf with this id, if it is remembered.
     pub fn withdrawn(&self, id: LeafId) -> Option<&CountedLeaf> {
         self.withdrawn.get(&id)
     }
 
-    /// Rules, by their place in the tables, have got other instructions, and go on counting.
+    /// Notes that rules, given by their place in the tables, have got other instructions, and go on counting.
     pub fn alter(&mut self, altered: impl IntoIterator<Item = u64>) {
         for place in altered {
             match self.rules.get_mut(&place) {
@@ -140,8 +140,8 @@ impl RuleGrowth {
         }
     }
 
-    /// Another policy decides: what was withdrawn is of the former one, and rules whose counters were of no interest to
-    /// it have counted for it.
+    /// Begins to count for another policy. Withdrawn leaves belong to the former one. If the former policy had no
+    /// interest in counters, what the rules have counted so far is not counted for the new one.
     pub fn change_policy(&mut self, was_of_interest: bool) {
         self.withdrawn.clear();
         self.withdrawn_order.clear();

@@ -21,9 +21,9 @@
 //!
 //! # Which port is designated
 //!
-//! Never one that is declared a link port; if all are, the segment is not used. At first it is the lowest port. It stays
-//! designated while it is up and on the segment. When it goes, the segment's hosts are at the next designated port,
-//! because they are still on the segment.
+//! A port that is declared a link port is never designated; if all are, the segment is not used. At first the lowest
+//! port is designated. It stays so while it is up and on the segment. When it goes, the segment's hosts are at the next
+//! designated port, because they are still on the segment.
 
 mod edit;
 
@@ -45,12 +45,12 @@ pub(super) use edit::{disjoin, form, leave};
 /// such a number.
 pub(crate) const FIRST_VIRTUAL: u32 = 0xf000_0000;
 
-/// Whether a port is one end of a link through the controller.
+/// Reports whether a port is one end of a link through the controller.
 pub(crate) const fn is_virtual(port: PortNo) -> bool {
     port.0 >= FIRST_VIRTUAL && port.0 <= PortNo::MAX.0
 }
 
-/// Whether a switch can have a port with this number.
+/// Reports whether a switch can have a port with this number.
 pub(super) const fn is_physical(port: PortNo) -> bool {
     port.is_ordinary_or_local() && !is_virtual(port)
 }
@@ -59,19 +59,19 @@ pub(super) const fn is_physical(port: PortNo) -> bool {
 const ROUTERS: [u128; 2] = [0x3333_0000_0002, 0x3333_0000_0016];
 
 impl Engine {
-    /// Discovery sees these ports on one segment.
+    /// Forms a segment of ports that discovery sees on one.
     pub(super) fn segment(&mut self, ports: &BTreeSet<Location>) {
         self.form_segment(ports, None);
     }
 
-    /// A port has left its segment, or the segment has dissolved.
+    /// Takes a port out of its segment, because it has left or the segment has dissolved.
     pub(super) fn segment_left(&mut self, at: Location) {
         let commit = self.store.update(|state| leave(state, &[at].into()));
         self.apply_commit(commit);
     }
 
-    /// A packet without a label came in by a link port. Our switches send none there. The shard of the other end
-    /// decides whether it shows a host, because it knows that switch's own addresses.
+    /// Handles a packet without a label that came in by a link port. Our switches send none there. The shard of the
+    /// other end decides whether it shows a host, because it knows that switch's own addresses.
     pub(super) fn unexpected_host_at_link(&mut self, at: Location, packet: &Packet<'_>) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         let address = |field| packet.switch_value(field).unwrap_or_default();
@@ -98,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// The other end of a link of this shard got a packet of this host, unless the address is our switch's own.
+    /// Makes a segment of a link whose other end got a packet of this host, unless the address is our switch's own.
     pub(super) fn unexpected_host_seen(&mut self, mac: Mac, at: Location, seen: Location) {
         let Some(switch) = self.switches.get(&at.switch) else { return };
         let is_own = switch.addresses.values().any(|own| *own == mac);
@@ -165,31 +165,31 @@ impl Engine {
     }
 }
 
-/// Whether a packet is one that every interface sends, including those of bridges: it looks for routers, joins groups,
-/// or asks whether its own address is free.
+/// Reports whether a packet is one that every interface sends, including those of bridges: it looks for routers, joins
+/// groups, or asks whether its own address is free.
 fn is_chatter(packet: &Packet<'_>) -> bool {
     let is = |field, value| packet.switch_value(field) == Some(value);
     let to_routers = ROUTERS.iter().any(|address| is(Field::EthDst, *address));
     to_routers || is(Field::Icmpv6Type, SOLICITATION) && is(Field::Ipv6Src, 0)
 }
 
-/// Whether two ports are on a segment that has hosts now. A link between them would cut those hosts off.
+/// Reports whether two ports are on a segment that has hosts now. A link between them would cut those hosts off.
 pub(super) fn has_hosts_between(state: &Snapshot, a: Location, b: Location) -> bool {
     Segment::of(state, a)
         .is_some_and(|segment| segment.members().contains(&b) && state.hosts_at(segment.designated).next().is_some())
 }
 
-/// Whether one of these ports is declared a link port, so that nothing that a host sends ends their link.
+/// Reports whether one of these ports is declared a link port, so that nothing that a host sends ends their link.
 pub(super) fn is_declared_link(facts: &Facts, a: Location, b: Location) -> bool {
     [a, b].into_iter().any(|at| facts.role(at) == PortRole::Link)
 }
 
-/// Whether a segment's hosts enter and leave by this port.
+/// Reports whether a port is on a segment. If it is an edge port, it is the designated one.
 pub(super) fn is_segments_port(state: &Snapshot, at: Location) -> bool {
     Segment::of(state, at).is_some()
 }
 
-/// Whether something may join this port with ports of other switches.
+/// Reports whether something may join this port with ports of other switches.
 pub(super) fn may_be_joined(facts: &Facts, at: Location) -> bool {
     matches!(facts.role(at), PortRole::Any | PortRole::Link)
 }

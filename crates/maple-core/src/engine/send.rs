@@ -1,4 +1,4 @@
-//! Sending packets: at their ingress as a leaf's rule would, or straight out of the egress ports.
+//! Sends packets: at their ingress as a leaf's rule would, or straight out of the egress ports.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::report::{Report, ReportKind, ReportSubject};
 use crate::route::{Resolved, SwitchHops};
 
 impl Engine {
-    /// Answers a packet that belongs to a leaf.
+    /// Forwards a packet that belongs to a leaf, or holds it until the leaf's rule is there.
     pub(super) fn answer(&mut self, id: LeafId, packet: ReceivedPacket) {
         if let Some(LeafState::NoCapacity { from }) = self.leaves.get(&id).map(|leaf| &leaf.state)
             && *from <= self.now
@@ -26,7 +26,7 @@ impl Engine {
             self.try_install(id);
         }
         let (need_not_wait, has_sure_labels) = (self.need_not_wait(id), !self.is_any_unconfirmed());
-        // The rule still says what f said before.
+        // The rule still follows f's former decision.
         let is_changing = self.is_route_changing(id);
         let Some(leaf) = self.leaves.get_mut(&id) else { return };
         match leaf.state {
@@ -48,25 +48,25 @@ impl Engine {
         }
     }
 
-    /// Whether a leaf's route is changing to another path.
+    /// Reports whether a leaf's route is changing to another path.
     fn is_route_changing(&self, id: LeafId) -> bool {
         let route = self.leaves.get(&id).and_then(|leaf| self.routes.get(leaf.route_id?));
         route.is_some_and(|route| route.next_until().is_some())
     }
 
-    /// Whether a packet of a leaf that waits for labels is better sent without them: labels have to wait for the rules of
-    /// an earlier run. A packet that must keep its way can't leave without them.
+    /// Reports whether a packet of a leaf that waits for labels is better sent without them, because labels have to
+    /// wait for the rules of an earlier run. A packet that must keep its way can't leave without them.
     fn need_not_wait(&self, id: LeafId) -> bool {
         let leaf = self.leaves.get(&id).filter(|leaf| matches!(leaf.state, LeafState::Waiting { .. }));
         let route = leaf.filter(|_| self.is_any_restoring()).and_then(|leaf| self.resolved(leaf));
         route.is_some_and(|route| !route.keeps_way)
     }
 
-    /// Sends a packet of a leaf that has no rule. If what f read has changed, the packet is decided again: the answer
-    /// resolves to what f does not say any more. The news of that change may still be on the way.
+    /// Sends a packet of a leaf that has no rule. If what f read has changed, f decides the packet again, because the
+    /// leaf's decision may be out of date. The news of that change may still be on the way.
     fn send_without_rule(&mut self, id: LeafId, packet: ReceivedPacket) {
         let route = self.leaves.get(&id).and_then(|leaf| self.resolved(leaf));
-        // In this order: a leaf that is current now was so when its answer was resolved.
+        // Checked last: a leaf that is current now was so when its goal was resolved.
         match route.filter(|_| self.store.is_current(id)) {
             Some(route) => {
                 self.drop_by_leaf(id, &packet);
@@ -79,7 +79,7 @@ impl Engine {
         }
     }
 
-    /// Has the ingress switch do what the leaf's rule does. A packet that the rule does not take goes straight to the
+    /// Makes the ingress switch do what the leaf's rule does. A packet that the rule does not take goes straight to the
     /// egress ports.
     pub(super) fn forward(&mut self, id: LeafId, packet: &ReceivedPacket) {
         let Some(leaf) = self.leaves.get(&id) else { return };
@@ -109,7 +109,7 @@ impl Engine {
         packets.into_iter().for_each(|packet| self.send_without_rule(id, packet));
     }
 
-    /// Forwards the packets that wait for a leaf's rule, which is there now.
+    /// Forwards the packets that waited for a leaf's rule, because the rule is there.
     pub(super) fn forward_held(&mut self, id: LeafId) {
         if self.leaves.get(&id).is_none_or(|leaf| leaf.state != LeafState::Active) {
             return;
@@ -118,8 +118,8 @@ impl Engine {
         packets.iter().for_each(|packet| self.forward(id, packet));
     }
 
-    /// Removes and returns the packets that wait for a leaf. Where a packet may not enter any more, it is not f's to
-    /// decide: its port or host has changed while it waited.
+    /// Removes and returns the packets that wait for a leaf. Packets whose port or host has changed while they waited
+    /// may not enter, and are refused.
     fn take_held(&mut self, id: LeafId) -> Vec<ReceivedPacket> {
         let Some(held) = self.leaves.get_mut(&id).and_then(|leaf| leaf.held.take()) else { return Vec::new() };
         let state = self.store.snapshot();
@@ -129,7 +129,7 @@ impl Engine {
         packets
     }
 
-    /// A packet-out at the packet's own switch; none if it would do nothing.
+    /// Builds a packet-out at the packet's own switch. Returns `None` if it would do nothing, or if bytes are missing.
     pub(super) fn packet_out(&mut self, packet: &ReceivedPacket, actions: Vec<Action>) -> Option<Effect> {
         let buffered = packet.buffer_id != NO_BUFFER;
         if actions.is_empty() && !buffered {
@@ -154,8 +154,8 @@ impl Engine {
         self.send_to_egress_ports(route, (&origin, packet));
     }
 
-    /// Sends a packet straight out of the route's egress ports, whatever the tables contain. A packet that must keep its
-    /// way goes nowhere.
+    /// Sends a packet straight out of the route's egress ports, whatever the tables contain. A packet that must keep
+    /// its way goes nowhere.
     fn send_to_egress_ports(&mut self, route: &Resolved, (origin, packet): (&Arc<Origin>, &ReceivedPacket)) {
         if route.keeps_way {
             self.stats.way_drops += 1;

@@ -1,4 +1,5 @@
-//! One switch as its shard knows it, and its barrier replies, rules read back, and rules removed.
+//! The state of one switch in its shard, and the handling of its barrier replies, of rules read back, and of rules
+//! removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,11 +46,11 @@ pub(super) const LABELS: u8 = 2;
 /// The table of routes, to which rules of the ingress table lead, if the switch has a fourth table.
 pub(super) const ROUTES: u8 = 3;
 
-/// One switch.
+/// A switch of this shard.
 pub(super) struct Switch {
     pub dpid: Dpid,
     pub capabilities: Capabilities,
-    /// The number of tables that it says it has. It may turn out to have one (`refusals.rs`).
+    /// The number of tables that the switch announces. It may turn out to have one (`refusals.rs`).
     pub announced_tables: u8,
     pub three_tables: bool,
     /// The rules in the table of routes.
@@ -58,9 +59,9 @@ pub(super) struct Switch {
     pub route_table: RouteTable,
     /// The trace tree of the packets that enter here, and its rules.
     pub table: Table,
-    /// What led to the rules of `table` when it was built again, since the last flush.
+    /// The changes that rebuilding `table` made to its rules since the last flush.
     pub carried: Vec<Change>,
-    /// The priorities that rules had before `table` was built again, if it has no such rules.
+    /// The priorities of rules that `table` had before it was rebuilt, and has not now.
     pub former_priorities: Vec<(Vec<Constraint>, u16)>,
     /// Leaves of `table` whose action may have changed since the last flush.
     pub changed_actions: BTreeSet<LeafId>,
@@ -68,13 +69,13 @@ pub(super) struct Switch {
     pub labels: LabelTable,
     /// The rules that the switch has, and the rules that it is to have.
     pub tables: Tables,
-    /// What waits to be sent.
+    /// The effects that wait to be sent.
     pub pacing: Pacing,
     /// Cookies of rules that an earlier run made.
     pub renamed: Renamed,
-    /// While it keeps the rules of an earlier run.
+    /// The state of a restore, while the switch keeps the rules of an earlier run.
     pub restoring: Option<Restoring>,
-    /// Since when it has no connection.
+    /// Since when the switch has no connection; `None` while it has one.
     pub unreachable: Option<Time>,
     /// The rules for hosts in the classifier.
     pub host_rules: HostRules,
@@ -83,48 +84,49 @@ pub(super) struct Switch {
     pub new_port_packets: NewPortPackets,
     /// The hardware addresses of its ports.
     pub addresses: BTreeMap<PortNo, Mac>,
-    /// Its edge ports, with the time since when.
+    /// The edge ports, each with the time since when it is one.
     pub edges: BTreeMap<PortNo, Time>,
-    /// Its link ports, with the time since when.
+    /// The link ports, each with the time since when it is one.
     pub linked: BTreeMap<PortNo, Time>,
     pub capacity: Capacity,
-    /// How many of the policy's samples were decided here.
+    /// The state of the pass over the policy's samples.
     pub proactive: Proactive,
     /// The meters for the limits of routes.
     pub meters: Meters,
     /// Its counters, and when to ask for them.
     pub polls: Polls,
     pub audits: Audits,
-    /// When it was asked for its ports.
+    /// The pauses between questions for the switch's ports.
     pub port_questions: Backoff,
     /// Questions about single rules.
     pub rule_counts: RuleCounts,
-    /// What was dropped here in the last minutes.
+    /// The drops here in the last minutes.
     pub drops: Drops,
-    /// How much the counters of its rules have grown.
+    /// The growth of the counters of its rules.
     pub growth: RuleGrowth,
     /// Hosts whose location was verified for hits.
     pub verified_hosts: VersionedCache,
-    /// The switch refuses again and again: until then it gets no new rules.
+    /// The time until which the switch gets no new rules, because it refuses again and again.
     pub full_until: Option<Time>,
     /// The number of updates in a row in which it refused something.
     pub full_count: u32,
-    /// Rules of the engine's own that it refused lately.
+    /// The engine's own rules that the switch refused lately.
     pub refused: Postponed,
 }
 
 /// Whether the table of routes may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RouteTable {
-    /// There is none, or the switch has not confirmed the rule that sends everything else there to the controller.
+    /// There is no such table, or the switch has not confirmed the rule that sends everything else there to the
+    /// controller.
     #[default]
     Closed,
     Open,
-    /// The switch refused a rule of it.
+    /// The switch refused a rule of the table.
     Refused,
 }
 
-/// Which rules of a switch have to be computed again.
+/// The rules of a switch that have to be computed again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stale {
     pub classifier: bool,
@@ -186,8 +188,9 @@ impl Switch {
         }
     }
 
-    /// The switch as it is now, without packets that wait, and without counters. While it keeps the rules of an earlier
-    /// run, the copy does not know its rules. If it has no connection, the copy does as if it had one.
+    /// Copies the switch, without packets that wait, and without counters. While the switch keeps the rules of an
+    /// earlier run, the copy does not know its rules. If the switch has no connection, the copy behaves as if it had
+    /// one.
     pub fn copy(&self, options: &Options) -> Switch {
         let unknown = || Tables::new(options.first_xid, self.version(), false);
         Switch {
@@ -219,10 +222,11 @@ impl Switch {
         self.capabilities.version
     }
 
-    /// The table of this layout in which a rule is that the switch reports in a table. `None`: packets don't reach it.
+    /// Translates the number of the table in which the switch reports a rule into that of this layout. `None`: packets
+    /// don't reach the rule.
     ///
-    /// OpenFlow 1.0 has one table, whatever number a switch gives it. Open vSwitch has the tables of 1.3 in 1.0 too, and
-    /// says which one a rule is in; 1.0 uses the first.
+    /// OpenFlow 1.0 has one table, whatever number a switch gives it. Open vSwitch has the tables of 1.3 in 1.0 too,
+    /// and reports which one a rule is in; 1.0 uses the first.
     pub fn table_of_report(&self, table: u8) -> Option<u8> {
         match self.version() {
             Version::Of13 => Some(table),
@@ -245,17 +249,17 @@ impl Switch {
         if self.three_tables { LABELS } else { CLASSIFIER }
     }
 
-    /// Whether it has enough tables for a table of routes.
+    /// Reports whether the switch has enough tables for a table of routes.
     pub fn has_four_tables(&self) -> bool {
         self.three_tables && self.capabilities.tables > ROUTES
     }
 
-    /// Whether the pending rules fit, with or without the reserve.
+    /// Reports whether the pending rules fit, with or without the reserve.
     pub fn fits(&self, now: Time, with_reserve: bool) -> bool {
         self.capacity.fits(now, with_reserve, |table| self.tables.count(table), |table| self.tables.additions(table))
     }
 
-    /// After a confirmation: opens the table of routes if its table-miss rule is there.
+    /// Opens the table of routes after a confirmation, if its table-miss rule is there.
     pub fn open_route_table(&mut self) {
         if self.route_table == RouteTable::Closed && self.has_four_tables() && self.tables.is_confirmed(ROUTES) {
             self.route_table = RouteTable::Open;
@@ -264,7 +268,7 @@ impl Switch {
 }
 
 impl Engine {
-    /// Everything sent to the switch before the barrier `xid` is done.
+    /// Handles a barrier reply: everything sent to the switch before the barrier `xid` is done.
     pub(super) fn barrier_reply(&mut self, dpid: Dpid, xid: u32) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let Some(Confirmed { waiters, has_second_step }) = switch.tables.confirm(xid) else { return };
@@ -309,7 +313,7 @@ impl Engine {
         });
     }
 
-    /// The switch reports which rules it has.
+    /// Handles the switch's report of the rules that it has.
     pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
         self.take_flows(dpid, flows);
         if self.awaits_earlier_rules(dpid) {
@@ -318,7 +322,7 @@ impl Engine {
         self.mark_dirty(dpid, Stale::default());
     }
 
-    /// A switch has these rules.
+    /// Makes these rules the ones that a switch is known to have.
     pub(super) fn take_flows(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         // A temporary rule of this run is looked after elsewhere. One of an earlier run is deleted.
@@ -337,7 +341,7 @@ impl Engine {
         for (table, rule) in rules {
             match switch.table_of_report(table) {
                 Some(table) => reached.push((table, rule)),
-                // What its version can't say can't be deleted, and takes nothing but room.
+                // A rule that its version can't express can't be deleted, and only takes space.
                 None if can_say(&rule) => unreached.push(rule),
                 None => {}
             }
@@ -350,7 +354,7 @@ impl Engine {
         capacity.on_tables_read(self.now, |table| tables.count(Some(table)));
     }
 
-    /// A switch has removed a rule. If we did not delete it, the next flush adds it again.
+    /// Handles the removal of a rule by its switch. If we did not delete it, the next flush adds it again.
     pub(super) fn flow_removed(&mut self, dpid: Dpid, removed: &FlowRemoved) {
         if is_ours(removed.cookie) {
             self.read_removed_count(dpid, removed);
@@ -374,7 +378,7 @@ impl Engine {
     }
 }
 
-/// An empty tree with its rules.
+/// Creates an empty tree with its rules.
 pub(super) fn table(capabilities: &Capabilities, options: &Options) -> Table {
     let epoch = options.epoch;
     let cookie = Arc::new(move |leaf| cookie(epoch, leaf));
@@ -382,7 +386,7 @@ pub(super) fn table(capabilities: &Capabilities, options: &Options) -> Table {
     (options.new_table)(target)
 }
 
-/// Whether a switch has the three logical tables.
+/// Reports whether a switch has the three logical tables.
 fn has_three_tables(version: Version, tables: u8) -> bool {
     version == Version::Of13 && tables >= 3
 }

@@ -1,4 +1,4 @@
-//! What is due at a later time.
+//! Timers: what is due at a later time, and the calls that do it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Engine, Time};
 use crate::ids::LeafId;
 use crate::network::{Location, Mac};
 
-/// What a timer is for. A timer that is no longer needed is not cancelled: the code that it wakes checks the time.
+/// The purpose of a timer. A timer that is not needed is not cancelled: the code that it wakes checks the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     /// A leaf: its held packets, or its reroute.
@@ -42,7 +42,7 @@ pub(super) enum Timer {
     Pace(Dpid),
     /// A switch that is to be audited.
     Audit(Dpid),
-    /// What f wants to have measured.
+    /// The gauges that f wants.
     Demand,
     /// The next leaf to check.
     Recheck,
@@ -60,11 +60,12 @@ pub(super) enum Timer {
     Live(u8),
 }
 
-/// A timer that is this late tells that the engine stood still, and not the network.
+/// The lateness of a timer from which it shows that the engine stood still, and not the network.
 const STANDSTILL: Duration = Duration::from_secs(2);
 
 impl Engine {
-    /// Notices that nothing was handled for long: our own lateness is never another's silence.
+    /// Returns whether the engine handled nothing for long. If so, corrects the times of hosts: our own lateness is
+    /// never another's silence.
     pub(super) fn notice_standstill(&mut self) -> bool {
         let Some(due) = self.next_deadline() else { return false };
         let late = Duration::from_nanos(self.now.0.saturating_sub(due.0));

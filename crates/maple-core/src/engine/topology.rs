@@ -202,7 +202,7 @@ impl Engine {
         }
     }
 
-    /// Reports for the hosts at these ports, in the order of their addresses.
+    /// The reports that the hosts at these ports are lost, in the order of their addresses.
     fn lost_hosts(&self, gone: impl IntoIterator<Item = Location>) -> Vec<Report> {
         let state = self.store.snapshot();
         let at_port = |at: Location| state.hosts_at(at).map(move |mac| (mac, at)).collect::<Vec<_>>();
@@ -215,7 +215,7 @@ impl Engine {
     }
 }
 
-/// Whether a port may become an edge port.
+/// Reports whether a port may become an edge port.
 pub(super) fn may_be_edge(facts: &Facts, at: Location) -> bool {
     matches!(facts.role(at), PortRole::Any | PortRole::Edge)
 }

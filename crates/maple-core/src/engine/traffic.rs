@@ -19,9 +19,9 @@ use crate::state::Snapshot;
 pub struct PortCount {
     /// The port.
     pub at: Location,
-    /// The counters of the switch.
+    /// The counters that the switch reported.
     pub counters: PortStats,
-    /// What it sent and what it received per second, between the two newest answers; `None` before the second.
+    /// The rates at which the port sent and received, between the two newest answers; `None` before the second.
     pub rates: Option<(Rate, Rate)>,
     /// When the switch answered.
     pub time: Time,
@@ -46,12 +46,12 @@ pub struct Traffic {
     pub time: Time,
 }
 
-/// A rate.
+/// A rate of packets and of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
-    /// Packets a second.
+    /// The number of packets per second.
     pub packets: f64,
-    /// Bits a second.
+    /// The number of bits per second.
     pub bits: f64,
 }
 
@@ -117,16 +117,16 @@ impl Rate {
 /// The sender and the receiver, if rules determine them.
 pub(super) type Pair = (Option<Mac>, Option<Mac>);
 
-/// What rules have counted, and how much of it since an earlier answer.
+/// The sum of some rules' counters, and its growth since an earlier answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CounterSum {
-    /// Whether any rule counts it now.
+    /// Whether the newest answer has any of the rules.
     pub has_rules: bool,
     pub all: RuleCount,
-    /// The growth, at least. Packets that a rule counted before it was replaced, and those that a switch has yet to add
-    /// to its successor, are not in it.
+    /// The minimum growth. It leaves out packets that a rule counted before it was replaced, and those that a switch
+    /// has yet to add to its successor.
     pub grown: RuleCount,
-    /// Whether a rule came or went since the earlier answer, so that it may have grown by more.
+    /// Whether a rule came or went since the earlier answer, so that the growth may be larger.
     pub is_changed: bool,
 }
 
@@ -185,8 +185,8 @@ pub(super) fn pair(state: &Snapshot, matching: &Match) -> Pair {
     )
 }
 
-/// How much a port has counted since; `None` if it does not count, or has started again: its counters are lower, or it is
-/// younger (1.3).
+/// The growth of a port's counter since an earlier reading. `None` if the port does not count, or has started again:
+/// its counters are lower, or it is younger (1.3).
 pub(super) fn growth(now: &Reading, since: &Reading, port: PortNo, count: impl Fn(&PortStats) -> u64) -> Option<u64> {
     let (now, since) = (now.ports.get(&port)?, since.ports.get(&port)?);
     let is_another = now.duration_sec < since.duration_sec || count(now) == UNCOUNTED;

@@ -1,31 +1,32 @@
-//! Switches without a connection: what they do in the network is taken to go on.
+//! Switches without a connection: what they do in the network is presumed to go on.
 //!
 //! # What
 //!
-//! Control and data are different facts. When the connection to a switch ends, its datapath usually goes on. So the
-//! switch becomes *unreachable*, not gone. Its links, hosts, labels and rules stand, and rules elsewhere that lead through it
-//! stay. Only evidence about the wire ends a link: a port that a reachable neighbour reports down, or what discovery and the
-//! configuration say. The shard decides when the switch is gone after all ([`Event::SwitchDown`](super::Event::SwitchDown)).
+//! Control and data are separate. When the connection to a switch ends, its datapath usually goes on. So the switch
+//! becomes *unreachable*, not gone. Its links, hosts, labels and rules stand, and rules elsewhere that lead through it
+//! stay. Only evidence about the wire ends a link: a port that a reachable neighbour reports down, or what discovery
+//! and the configuration say. The shard decides when the switch is gone after all
+//! ([`Event::SwitchDown`](super::Event::SwitchDown)).
 //!
 //! | what | meanwhile |
 //! | --- | --- |
-//! | changes of its rules | recorded, and sent when it is back; whoever waits for them ([`Waiter`](super::tables::Waiter)) waits on |
+//! | changes of its rules | recorded, and sent when it is back; what waits for them ([`Waiter`](super::tables::Waiter)) waits on |
 //! | labels that its rules are confirmed for | used, also by new routes |
 //! | other labels | refused ([`Refusal::Unreachable`]): packets go through the controller, and holders ask again |
-//! | packets that the controller would send there | dropped, counted, and told as [`DropCause::Unreachable`] |
+//! | packets that the controller would send there | dropped, counted, and reported as [`DropCause::Unreachable`] |
 //! | its hosts | kept, and not aged; a host that is claimed elsewhere and can't be asked here has moved |
 //!
 //! When it is back, its rules are read and compared, as after a refusal, and only the difference is sent.
 //!
 //! # Why it is correct
 //!
-//! What the switch has is what it had, so its packets get f's answers from before the change. No label changes its meaning: a
-//! label that one of its rules may lead to has a holder until the switch confirms that the rule is gone. So nothing that
-//! leads to such a label is reused.
+//! The switch has the rules that it had, so its packets are treated as f decided before the change. No label changes
+//! its meaning: a label that one of its rules may lead to has a holder until the switch confirms that the rule is gone.
+//! So nothing that leads to such a label is reused.
 //!
 //! # Bounds
 //!
-//! What waits for it is at most [`MAX_WAITING`]. If more comes, the switch is gone.
+//! At most [`MAX_WAITING`] waits are kept for a switch. If more come, the switch counts as gone.
 
 use maple_wire::{Dpid, Message};
 
@@ -34,11 +35,11 @@ use super::{Effect, Engine};
 use crate::labels::Refusal;
 use crate::report::Report;
 
-/// The most waits for changes of an unreachable switch's rules. A route that changes its path adds one.
+/// The maximum number of waits for changes of an unreachable switch's rules. A route that changes its path adds one.
 const MAX_WAITING: usize = 1 << 18;
 
 impl Engine {
-    /// The connection to a switch has ended.
+    /// Handles the end of the connection to a switch.
     pub(super) fn switch_unreachable(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_none()) else { return };
         if switch.restoring.as_ref().is_some_and(|restoring| !restoring.are_rules_known()) {
@@ -65,14 +66,14 @@ impl Engine {
         self.drop_parked(parked);
         self.hosts.suspend_switch(dpid);
         if self.awaits_earlier_rules(dpid) {
-            // What the controller before told of them is what there is to go by.
+            // There is nothing to go by but the previous controller's report of the rules.
             self.earlier_rules_known(dpid, true);
         }
         self.mark_dirty(dpid, Stale::default());
         self.report(Report::SwitchUnreachable(dpid));
     }
 
-    /// A switch has a connection again. Its rules follow.
+    /// Handles the return of the connection to a switch. The report of its rules follows.
     pub(super) fn switch_reachable(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid).filter(|switch| switch.unreachable.is_some()) else { return };
         switch.unreachable = None;
@@ -96,22 +97,23 @@ impl Engine {
         }
     }
 
-    /// Whether this shard has the switch, and it has no connection.
+    /// Reports whether this shard has the switch, and the switch has no connection.
     pub fn is_unreachable(&self, dpid: Dpid) -> bool {
         self.switches.get(&dpid).is_some_and(|switch| switch.unreachable.is_some())
     }
 
-    /// Whether the configuration names this switch.
+    /// Reports whether the configuration names this switch.
     pub fn is_declared(&self, dpid: Dpid) -> bool {
         self.store.shared().snapshot().facts().names(dpid)
     }
 
-    /// Whether some shard has the switch, and it has no connection.
+    /// Reports whether some shard has the switch, and the switch has no connection.
     pub(super) fn is_unreachable_anywhere(&self, dpid: Dpid) -> bool {
         self.store.restoring(|all| all.unreachable.contains(&dpid))
     }
 
-    /// At the end of a batch: nothing is sent to a switch without a connection. One for which too much waits is gone.
+    /// Removes, at the end of a batch, what would be sent to switches without a connection. A switch for which too much
+    /// waits is gone.
     pub(super) fn withhold_from_unreachable(&mut self) {
         let is_away = |switch: &&Switch| switch.unreachable.is_some();
         let full: Vec<Dpid> = (self.switches.values().map(|switch| &**switch).filter(is_away))

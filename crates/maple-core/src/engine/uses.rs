@@ -1,16 +1,16 @@
-//! How an engine uses the store, as a recording keeps it.
+//! Records how an engine uses the store, and replays it.
 //!
 //! # What
 //!
-//! [`EngineStore`] is the store as one engine sees it: each use of the store in [`Engine::handle`](super::Engine::handle)
-//! passes here, and there is no other way to it. While a recording is made, it notes when each use happened
-//! ([`Seen`]). In a replay it lets each use wait until the store has moved as often as then. Engines are deterministic
-//! but for that. So the same events and times then have the same effects.
+//! [`EngineStore`] is the store as one engine sees it: each use of the store in
+//! [`Engine::handle`](super::Engine::handle) passes here, and there is no other way to it. While a recording is made,
+//! it notes when each use happened ([`Seen`]). In a replay it lets each use wait until the store has moved as often as
+//! then. Apart from this order, engines are deterministic. So the same events and times then have the same effects.
 //!
 //! # The notes
 //!
-//! Mostly no other shard moves the store between two uses. Such a use is only counted. A note for any other has these
-//! numbers, each in 7 bits a byte, lowest first:
+//! Mostly no other shard moves the store between two uses. Such a use is only counted. A note for any other use has
+//! these numbers, each in 7 bits a byte, lowest first:
 //!
 //! * four times the number of uses since the last note, plus 2 if other shards moved the store since, plus 1 if this
 //!   use moved it;
@@ -20,7 +20,7 @@
 //!
 //! # Cost
 //!
-//! Without a recording, a branch for each use. With one, two loads for a read, and no lock more.
+//! Without a recording, a branch for each use. With one, two loads for a read, and no further lock.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -38,9 +38,9 @@ use crate::state::{AddressKinds, Cell, Commit, Conflict, ExclusiveCommit, Seen, 
 /// When a use of the store is due in a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// How often the store must have moved before.
+    /// The number of times that the store must have moved before.
     pub at: u64,
-    /// Whether this use moves it. Then all uses of other engines from before must be done.
+    /// Whether this use moves the store. Then all earlier uses of other engines must be done.
     pub moves: bool,
 }
 
@@ -49,16 +49,16 @@ pub trait Conductor: Send + Sync {
     /// Returns when the use is due, or if it will never be.
     fn await_due(&self, shard: ShardId, due: Due);
 
-    /// The use is done.
+    /// Notes that the use is done.
     fn done(&self, shard: ShardId, due: Due);
 }
 
-/// Notes of uses that make no sense.
+/// The error for notes of uses that make no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the notes of how the store was used are damaged")]
 pub struct BadUses;
 
-/// The store, as an engine uses it.
+/// The store as one engine uses it.
 pub(super) struct EngineStore {
     store: Arc<Store>,
     mode: Mode,
@@ -75,20 +75,20 @@ enum Mode {
 struct Notes {
     is_on: bool,
     bytes: Vec<u8>,
-    /// How often the store had moved when this engine saw it last.
+    /// The store's move count when this engine saw it last.
     last: u64,
-    /// Uses since the last note.
+    /// The number of uses since the last note.
     quiet: u64,
 }
 
-/// The next use, as the notes of a call say.
+/// The position in the notes of a call that is replayed.
 #[derive(Debug, Default)]
 struct Cursor {
     is_on: bool,
     last: u64,
-    /// The uses that are noted: how many others come before each, and when it is due.
+    /// The noted uses: the number of other uses before each, and when it is due.
     noted: std::collections::VecDeque<(u64, Due)>,
-    /// Uses before the next noted one, or before the end.
+    /// The number of uses so far before the next noted one, or before the end.
     quiet: u64,
     /// Whether a use was not as noted.
     is_lost: bool,
@@ -111,7 +111,7 @@ impl Notes {
 }
 
 impl Cursor {
-    /// Takes the notes of the next call. Returns when its first use is due.
+    /// Takes the notes of the next call. Returns when its first use is due, as a move count of the store.
     fn expect(&mut self, mut bytes: &[u8]) -> Result<u64, BadUses> {
         let mut last = self.last;
         self.noted.clear();
@@ -150,7 +150,7 @@ impl Cursor {
         }
     }
 
-    /// Whether every use was as noted, and there was no other.
+    /// Reports whether every use was as noted, and there was no other.
     fn is_done(&self) -> bool {
         !self.is_lost && self.noted.len() == 1 && self.noted.front().is_some_and(|(quiet, _)| *quiet == self.quiet)
     }
@@ -183,23 +183,24 @@ impl EngineStore {
         EngineStore { store, mode: Mode::Plain }
     }
 
-    /// From now on notes uses.
+    /// Starts noting uses. `from`: the store's move count when the recording began.
     pub fn record(&mut self, from: u64) {
         self.mode = Mode::Recorded(RefCell::new(Notes { last: from, ..Notes::default() }));
     }
 
-    /// From now on each use waits until it is due.
+    /// Starts a replay, in which each use waits until it is due. `from`: the store's move count when the recording
+    /// began.
     pub fn replay(&mut self, shard: ShardId, from: u64, conductor: Arc<dyn Conductor>) {
         let cursor = Cursor { last: from, ..Cursor::default() };
         self.mode = Mode::Replayed(RefCell::new(cursor), shard, conductor);
     }
 
-    /// From now on notes nothing, and waits for nothing.
+    /// Stops noting uses, and waiting until they are due.
     pub fn detach(&mut self) {
         self.mode = Mode::Plain;
     }
 
-    /// A call of `handle` begins. Uses outside of calls leave nothing behind, so they are not noted.
+    /// Begins a call of `handle`. Uses outside of calls leave nothing behind, so they are not noted.
     pub fn begin(&self) {
         match &self.mode {
             Mode::Plain => return,
@@ -210,7 +211,7 @@ impl EngineStore {
         self.read(|_| ());
     }
 
-    /// It ends.
+    /// Ends a call of `handle`.
     pub fn end(&self) {
         match &self.mode {
             Mode::Plain => {}
@@ -219,7 +220,7 @@ impl EngineStore {
         }
     }
 
-    /// Appends the notes since the last time, with their length before them.
+    /// Appends the notes since the last time to `out`, with their length in bytes before them.
     pub fn take_notes(&self, out: &mut Vec<u8>) {
         let Mode::Recorded(notes) = &self.mode else { return };
         let Notes { bytes, quiet, .. } = &mut *notes.borrow_mut();
@@ -228,7 +229,10 @@ impl EngineStore {
         out.append(bytes);
     }
 
-    /// The notes of the next call. Returns when its first use is due.
+    /// Takes the notes of the next call. Returns when its first use is due, as a move count of the store.
+    ///
+    /// # Errors
+    /// [`BadUses`] if the notes are damaged, or if this engine is not being replayed.
     pub fn expect(&self, notes: &[u8]) -> Result<u64, BadUses> {
         match &self.mode {
             Mode::Replayed(cursor, ..) => cursor.borrow_mut().expect(notes),
@@ -236,7 +240,7 @@ impl EngineStore {
         }
     }
 
-    /// Whether the last call used the store as its notes say.
+    /// Reports whether the last call used the store as its notes say.
     pub fn is_as_noted(&self) -> bool {
         match &self.mode {
             Mode::Replayed(cursor, ..) => cursor.borrow().is_done(),
@@ -287,11 +291,15 @@ impl EngineStore {
         Txn::new(self.snapshot())
     }
 
+    /// Commits as [`Store::commit`] does.
+    ///
+    /// # Errors
+    /// [`Conflict`] if something that the transaction read has another value by now. Nothing was written then.
     pub fn commit(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
         self.used(|store| store.commit_seen(txn, reader))
     }
 
-    /// A turn in which no other thread commits. None in a replay, where the order is given.
+    /// Begins a turn in which no other thread commits. Returns `None` in a replay, where the order is given.
     pub fn turn(store: &Arc<Store>, is_replayed: bool) -> Option<ExclusiveCommit<'_>> {
         (!is_replayed).then(|| store.turn())
     }
@@ -301,6 +309,9 @@ impl EngineStore {
     }
 
     /// Commits in this turn.
+    ///
+    /// # Errors
+    /// [`Conflict`] if something that the transaction read has another value by now. Nothing was written then.
     pub fn commit_alone(
         &self,
         turn: &ExclusiveCommit<'_>,
@@ -330,12 +341,12 @@ impl EngineStore {
         self.used(|store| store.forget_seen(leaf));
     }
 
-    /// The leaves that depend on a cell. Only those of this engine are in the replay what they were.
+    /// The leaves that depend on a cell. In a replay only those of this engine are as recorded.
     pub fn dependents_of(&self, cell: &Cell) -> BTreeSet<LeafId> {
         self.used(|store| store.dependents_of_seen(cell))
     }
 
-    /// The leaves that depend on a flood. Only those of this engine are in the replay what they were.
+    /// The leaves that depend on a flood. In a replay only those of this engine are as recorded.
     pub fn dependents_of_floods(&self) -> BTreeSet<LeafId> {
         self.used(Store::dependents_of_floods_seen)
     }
@@ -360,12 +371,12 @@ impl EngineStore {
         self.used(Store::wants_use_of_links)
     }
 
-    /// The label ids of a switch of this engine.
+    /// Runs `work` on the label ids of a switch of this engine.
     pub fn with_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
         self.used(|store| store.label_ids_seen(switch, work))
     }
 
-    /// The label ids of any switch.
+    /// Runs `work` on the label ids of any switch.
     pub fn with_other_label_ids<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> T {
         self.used(|store| store.other_label_ids_seen(switch, work))
     }
@@ -378,12 +389,12 @@ impl EngineStore {
         self.used(|store| store.change_restoring_seen(work))
     }
 
-    /// Notes what a switch of this engine can do.
+    /// Notes the model of a switch of this engine.
     pub fn note_model(&self, now: Time, dpid: Dpid, model: Model) {
         self.used(|store| store.note_model_seen(now, dpid, model));
     }
 
-    /// What is around a switch of this engine.
+    /// The surroundings of a switch of this engine.
     pub fn surroundings_of(&self, dpid: Dpid) -> Surroundings {
         self.read(|store| Surroundings::of_switch(store, dpid))
     }

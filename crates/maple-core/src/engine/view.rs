@@ -21,33 +21,33 @@ use crate::update::entry_key;
 /// A rule that the engine has installed in a switch, with its purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableRule {
-    /// The table.
+    /// The number of the table.
     pub table_id: u8,
     /// The rule.
     pub rule: Rule,
-    /// Its leaf; `None` for the engine's own rules (classifier, table-miss) and barrier rules.
+    /// The rule's leaf; `None` for the engine's own rules (classifier, table-miss) and barrier rules.
     pub leaf: Option<LeafId>,
-    /// Its counters in the last answer of the switch; `None` if there is none.
+    /// The rule's counters in the switch's last answer; `None` if there is none.
     pub counted: Option<RuleCount>,
-    /// Its purpose in words: the source lines that decided, or the engine's reason.
+    /// The rule's purpose in words: the source lines that decided, or the engine's reason.
     pub why: String,
 }
 
-/// How much of what a switch has. All of it is counted as it changes, so a query costs little.
+/// The numbers of rules, labels and leaves of a switch. All are kept up as they change, so a query costs little.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwitchCounts {
-    /// Rules by table.
+    /// The number of rules by table.
     pub rules: Vec<(u8, u64)>,
-    /// Barrier rules among them.
+    /// The number of barrier rules among them.
     pub barrier_rules: u64,
-    /// Labels.
+    /// The number of labels.
     pub labels: u64,
-    /// Leaves whose packets enter there.
+    /// The number of leaves whose packets enter at the switch.
     pub leaves: u64,
 }
 
 impl Engine {
-    /// How much a switch has. `None` if this shard does not serve it.
+    /// The numbers of rules, labels and leaves of a switch. `None` if this shard does not serve it.
     pub fn switch_counts(&self, dpid: Dpid) -> Option<SwitchCounts> {
         let switch = self.switches.get(&dpid)?;
         let (rules, barrier_rules) = switch.tables.counts();
@@ -55,17 +55,17 @@ impl Engine {
         Some(SwitchCounts { rules, barrier_rules, labels, leaves })
     }
 
-    /// From the decision of leaves, or their change to another route, to the confirmation of their rules.
+    /// The times from the decision of leaves, or their change to another route, to the confirmation of their rules.
     pub fn install_times(&self) -> Histogram {
         self.install_times
     }
 
-    /// Packets that f has decided, or failed on.
+    /// The number of packets that f has decided, or failed on.
     pub fn decided(&self) -> u64 {
         self.stats.misses
     }
 
-    /// Packets that wait until something that f read changes.
+    /// The number of packets that wait until something that f read changes.
     pub fn parked(&self) -> usize {
         self.waiting.parked()
     }
@@ -83,8 +83,8 @@ impl Engine {
         switch.tables.installed().map(flow).collect()
     }
 
-    /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard does
-    /// not serve it.
+    /// The rules of a switch, by table and descending priority, with the cookies that it reports; empty if this shard
+    /// does not serve it.
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
         let Some(switch) = self.switches.get(&dpid) else { return Vec::new() };
         let installed = switch.tables.installed();
@@ -108,8 +108,8 @@ impl Engine {
         TableRule { table_id, counted, why, rule: Rule { cookie, ..rule }, leaf }
     }
 
-    /// Whether an update of a switch's rules is between its two steps: additions have been sent, and old rules are
-    /// still there.
+    /// Reports whether an update of a switch's rules is between its two steps: additions have been sent, and old rules
+    /// are still there.
     pub fn is_half_way(&self, dpid: Dpid) -> bool {
         self.switches.get(&dpid).is_some_and(|switch| switch.tables.has_second_step())
     }
@@ -141,7 +141,7 @@ impl Engine {
     }
 }
 
-/// What decided about a leaf's packets, and which further constraints they fit.
+/// The source lines that decided about a leaf's packets, and the constraints to which the leaf is specialised.
 fn reasons(leaf: &Leaf) -> String {
     let lines = Some(source_lines(&leaf.trace)).filter(|lines| !lines.is_empty());
     let specialisation = leaf.specialisation.iter().map(|read| format!("specialised to {}", show(read)));

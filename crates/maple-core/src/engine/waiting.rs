@@ -1,4 +1,4 @@
-//! Packets without an answer: the misses that f must decide before the batch ends, and the packets parked until
+//! Packets that f has yet to decide: the misses, to be decided before the batch ends, and the packets parked until
 //! something that f read has changed (`retry`).
 //!
 //! A parked packet has an id like a leaf's. The store lists it as a dependent of what its run read. When the store
@@ -15,17 +15,17 @@ use super::drops::Origin;
 use super::received_packet::ReceivedPacket;
 use crate::ids::LeafId;
 
-/// The number of rounds in one batch after which f's answers are no longer cached. If f observes what is not tracked,
-/// each new leaf may replace another one, whose packets are then decided again, without end.
+/// The number of rounds in one batch after which f's decisions are not cached. If f observes what is not tracked, each
+/// new leaf may replace another one, whose packets are then decided again, without end.
 const MAX_ROUNDS: u32 = 32;
 
-/// The packets of a shard that wait for an answer.
+/// The packets of a shard that wait for a decision of f.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     misses: Vec<ReceivedPacket>,
     /// The number of rounds in this batch.
     rounds: u32,
-    /// Each with the line that makes it wait.
+    /// The parked packets by id, each with the line that makes it wait.
     parked: BTreeMap<LeafId, (ReceivedPacket, Arc<Origin>)>,
 }
 
@@ -40,7 +40,7 @@ impl Waiting {
         self.misses.extend(packets);
     }
 
-    /// Whether there is nothing for f to decide.
+    /// Reports whether there is nothing for f to decide.
     pub fn has_no_misses(&self) -> bool {
         self.misses.is_empty()
     }
@@ -51,7 +51,7 @@ impl Waiting {
         std::mem::take(&mut self.misses)
     }
 
-    /// Whether this batch has had so many rounds that no more leaves should be made.
+    /// Reports whether this batch has had too many rounds to make further leaves.
     pub fn has_too_many_rounds(&self) -> bool {
         self.rounds > MAX_ROUNDS
     }
@@ -74,17 +74,17 @@ impl Waiting {
         self.parked.len()
     }
 
-    /// Whether a packet is parked under this id.
+    /// Reports whether a packet is parked under this id.
     pub fn has(&self, name: LeafId) -> bool {
         self.parked.contains_key(&name)
     }
 
-    /// Something that f read has changed: the packet under this id, if there is one, is decided again.
+    /// Lets f decide the packet under this id again, if there is one, because something that f read has changed.
     pub fn release(&mut self, name: LeafId) {
         self.misses.extend(self.parked.remove(&name).map(|(packet, _)| packet));
     }
 
-    /// All parked packets are decided again. Returns their ids.
+    /// Lets f decide all parked packets again. Returns their ids.
     pub fn release_all(&mut self) -> Vec<LeafId> {
         let (names, packets): (Vec<LeafId>, Vec<_>) = std::mem::take(&mut self.parked).into_iter().unzip();
         self.misses.extend(packets.into_iter().map(|(packet, _)| packet));
@@ -108,7 +108,7 @@ impl Waiting {
 }
 
 impl Engine {
-    /// Takes the packets that have no answer yet, so that another process can give it: those that wait for labels, for
+    /// Removes and returns the packets that f has yet to decide, for another process: those that wait for labels, for
     /// what f read to change, or for their port to be classified. f may run on them again, because a run that waits has
     /// written nothing. To be called at the end.
     pub fn take_unanswered(&mut self) -> Vec<(Dpid, PacketIn)> {

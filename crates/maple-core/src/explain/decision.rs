@@ -1,4 +1,4 @@
-//! What f decides about one packet, with everything that it asked.
+//! f's decision about one packet, with everything that f asked.
 
 use std::collections::BTreeMap;
 
@@ -10,23 +10,23 @@ use crate::run::{AccountStep, Finished, Violation};
 use crate::state::{Cell, Write};
 use crate::trace::{Source, Trace};
 
-/// What becomes of a packet by f's decision.
+/// The fate of a packet by f's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Copies leave the network, or f answers with frames of its own.
     Forwarded,
-    /// It goes nowhere.
+    /// The packet goes nowhere.
     Dropped,
-    /// It waits until something that f read changes.
+    /// The packet waits until something that f read changes.
     Waits,
-    /// f failed on it, so it is dropped.
+    /// f failed on the packet, so it is dropped.
     Failed(PolicyError),
 }
 
-/// What f decides about a packet.
+/// f's decision about a packet.
 #[derive(Debug)]
 pub struct Decision {
-    /// What becomes of the packet.
+    /// The fate of the packet.
     pub verdict: Verdict,
     /// Everything that f asked, in order.
     pub account: Vec<AccountStep>,
@@ -34,20 +34,20 @@ pub struct Decision {
     pub made_at: Option<Source>,
     /// The route as text; empty if there is none.
     pub route: String,
-    /// Where copies of the packet leave the network, with their bytes, in order. `None` if f has no answer.
+    /// The places where copies of the packet leave the network, with their bytes, in order. `None` if f has no answer.
     pub copies: Option<Vec<(Location, Vec<u8>)>>,
     /// The routes that constraints refused.
     pub violations: Vec<Violation>,
-    /// What f observed of the packet.
+    /// The observations of f.
     pub trace: Trace,
     /// The cells that f read.
     pub reads: Vec<Cell>,
-    /// What f wrote. Nothing of it was committed.
+    /// The writes of f. None of them was committed.
     pub writes: Vec<Write>,
 }
 
 impl Verdict {
-    /// One word for it.
+    /// Returns one word for the verdict.
     pub fn word(&self) -> &'static str {
         match self {
             Verdict::Forwarded => "forwarded",
@@ -59,7 +59,7 @@ impl Verdict {
 }
 
 impl Decision {
-    /// Runs the policy on a packet, as if these writes were made.
+    /// Runs the policy on a packet, as if the writes of `assumed` were made.
     pub fn of(tried: &Tried<'_>, packet: &Entering, assumed: &[Write]) -> Decision {
         let run = tried.run(packet, assumed);
         let answer = tried.policy.decide_batch(std::slice::from_ref(&run)).pop();
@@ -70,7 +70,7 @@ impl Decision {
         };
         let Finished { trace, txn, error, account, violations, .. } = finished;
         let resolved = match (resolved, error) {
-            // The policy's error is more precise about the place than the error that was noted for it.
+            // The policy's error is more precise about the place than the error that was recorded for it.
             (Err(error), _) | (_, Some(error)) => Err(error),
             (Ok(resolved), None) => Ok(resolved),
         };
@@ -111,12 +111,12 @@ impl Decision {
         }
     }
 
-    /// The line that decided: the one that made the route, or else the last that asked something.
+    /// Returns the line that decided: the one that made the route, or else the last one that asked something.
     pub fn line(&self) -> Option<&Source> {
         self.made_at.as_ref().or_else(|| self.account.iter().rev().find_map(|step| step.source.as_ref()))
     }
 
-    /// Where copies leave, without their bytes.
+    /// Returns the places where copies leave and the number of copies at each.
     pub(super) fn exits(&self) -> Option<BTreeMap<Location, usize>> {
         let mut exits = BTreeMap::new();
         for (at, _) in self.copies.as_ref()? {
@@ -126,7 +126,7 @@ impl Decision {
     }
 }
 
-/// A route as text. The run is over, so this is no look at its hops.
+/// Returns a route as text. The run is over, so this does not count as reading its hops.
 fn text(route: &Route) -> String {
     route.to_string()
 }

@@ -1,9 +1,9 @@
-//! What would have to be different: one answer that f got is changed at a time, and f runs again.
+//! Alternatives: one answer that f got is changed at a time, and f runs again.
 //!
 //! The answers are those of f's account, the latest first: changing a later one leaves more of the run as it was. An
-//! answer about the packet is changed by another packet, one about the state by a write that is not committed. So
-//! whatever is said here was tried. Where many packets would give the other answer, one was tried: it is told as an example,
-//! since others of them may meet another line.
+//! answer about the packet is changed by another packet, one about the state by a write that is not committed. So every
+//! alternative was tried. Where many packets would give the other answer, one was tried. It is shown as an example,
+//! because others may meet another line.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,46 +19,46 @@ use crate::run::Asked;
 use crate::state::{Cell, CellValue, Snapshot, Value, Write};
 use crate::trace::{Cond, Source, show, text};
 
-/// The most alternatives that are tried.
+/// The maximum number of alternatives that are tried.
 pub const MOST_ALTERNATIVES: usize = 32;
-/// The most alternatives that are told.
+/// The maximum number of alternatives that are shown.
 const MOST_TOLD: usize = 6;
-/// How many rows of a table are looked at for a value that it might hold.
+/// The maximum number of rows of a table that are searched for a value that a key might hold.
 const ROWS: usize = 64;
 
-/// One thing that would have to be different.
+/// A change with which f would decide otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// The packet would fit a condition, or not.
+    /// The packet would fit a condition (`true`), or would not (`false`).
     Test(Cond, bool),
     /// The packet would not fit this entry of a list.
     NotEntry(Cond),
-    /// A key of a table, or a variable, would hold this, or nothing.
+    /// A key of a table, or a variable, would hold this value, or nothing.
     State(Cell, Option<Value>),
     /// A host would be known.
     Known(Mac),
-    /// An edge port would be up, or down.
+    /// An edge port would be up (`true`), or down (`false`).
     Up(Location, bool),
 }
 
-/// A change, and what f decides then.
+/// A change, and f's decision with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alternative {
-    /// What would be different.
+    /// The change.
     pub change: Change,
-    /// The line that asked for it.
+    /// The line that asked for the changed answer.
     pub source: Option<Source>,
-    /// What f decides then.
+    /// f's verdict with the change.
     pub verdict: Verdict,
-    /// The line that decides then.
+    /// The line that decides with the change.
     pub line: Option<Source>,
-    /// The changed packet, if the packet was changed.
+    /// The changed packet, if the change is about the packet.
     pub packet: Option<Entering>,
-    /// What was changed of it, unless `change` says that itself.
+    /// The changed fields of the packet, unless `change` states them itself.
     pub example: Vec<Constraint>,
 }
 
-/// A change that is to be tried.
+/// A change to be tried.
 struct Candidate {
     change: Change,
     source: Option<Source>,
@@ -67,7 +67,7 @@ struct Candidate {
     writes: Vec<Write>,
 }
 
-/// Changes with which f gives another verdict about a packet than it did.
+/// Returns changes with which f gives another verdict about a packet than it did.
 pub fn instead(tried: &Tried<'_>, packet: &Entering, decision: &Decision) -> Vec<Alternative> {
     let state = tried.store.snapshot();
     let sample = Sample { at: packet.at, frame: Arc::clone(&packet.frame) };
@@ -94,7 +94,7 @@ pub fn instead(tried: &Tried<'_>, packet: &Entering, decision: &Decision) -> Vec
     told
 }
 
-/// Whether a decision is another one as far as the sender is concerned: the packet passes, or does not.
+/// Reports whether the two decisions differ for the sender: the packet passes in one of them, or leaves elsewhere.
 fn differs(decision: &Decision, other: &Decision) -> bool {
     match (&decision.verdict, &other.verdict) {
         (Verdict::Forwarded, Verdict::Dropped) => true,
@@ -103,7 +103,7 @@ fn differs(decision: &Decision, other: &Decision) -> bool {
     }
 }
 
-/// Changes of one answer.
+/// Returns the changes of one answer that are worth a try.
 fn candidates(what: &Asked, source: Option<&Source>, sample: &Sample, state: &Snapshot) -> Vec<Candidate> {
     let headers = sample.headers();
     let with_packet = |change: Change, changes: Headers| {
@@ -149,12 +149,12 @@ fn candidates(what: &Asked, source: Option<&Source>, sample: &Sample, state: &Sn
     }
 }
 
-/// Changes of packets that still come in by the same port.
+/// Returns the changes of packets that still come in by the same port.
 fn elsewhere(changes: Vec<Headers>) -> impl Iterator<Item = Headers> {
     changes.into_iter().filter(|changes| !changes.contains_key(&Field::InPort))
 }
 
-/// A condition with what must hold for its fields to be there, as the packet is: an IPv6 packet stays one.
+/// Adds to a condition the prerequisites of its fields, as the packet has them: an IPv6 packet stays one.
 fn stated(cond: &Cond, headers: &Headers) -> Cond {
     let mut all = cond.clone();
     let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
@@ -164,7 +164,7 @@ fn stated(cond: &Cond, headers: &Headers) -> Cond {
         };
         let alternatives = field.prerequisites();
         let chosen = alternatives.iter().find(fits).or_else(|| {
-            // The same network protocol, if it can be.
+            // Prefer the packet's network protocol.
             let is_near = |alternative: &&&[maple_wire::field::Prerequisite]| {
                 alternative.iter().any(|p| headers.get(&p.field).is_some_and(|value| value & p.mask == p.value))
             };
@@ -179,7 +179,7 @@ fn stated(cond: &Cond, headers: &Headers) -> Cond {
     all
 }
 
-/// What a cell might hold instead, with the write that makes it so.
+/// Returns what a cell might hold instead, each with the write that makes it so.
 fn other_values(cell: &Cell, value: &CellValue, at: Location, state: &Snapshot) -> Vec<(Change, Write)> {
     match (cell, value) {
         (Cell::Table(table, key), CellValue::Value(now)) => {
@@ -230,7 +230,7 @@ fn opposite(value: &Value) -> Option<Value> {
 }
 
 impl Change {
-    /// Whether only one packet is changed so.
+    /// Reports whether exactly one changed packet fits the change.
     fn is_one(&self) -> bool {
         matches!(self, Change::Test(cond, true) if cond.ranges.is_empty() && cond.all.iter().all(Constraint::is_exact))
     }
@@ -262,7 +262,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What fails a condition, in words.
+/// Returns, in words, what fails a condition.
 fn other_than(cond: &Cond) -> String {
     match (&cond.all[..], &cond.ranges[..]) {
         ([only], []) if only.is_exact() => format!("{} other than {}", only.field, text(only.field, only.value)),

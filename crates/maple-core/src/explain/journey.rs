@@ -1,4 +1,4 @@
-//! A packet's way through the network, by the rules that the switches have.
+//! The path of a packet through the network, by the rules that the switches have.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -8,15 +8,15 @@ use super::{Entering, Network, Outcome, Passage};
 use crate::network::{Location, PortKind};
 use crate::state::Snapshot;
 
-/// The most switches, each as often as a copy comes there, that a packet is followed through.
+/// The maximum number of hops that a packet is followed for: switches, each as often as a copy comes there.
 pub const MOST_HOPS: usize = 1000;
 
 /// A packet, or a copy of it, at one switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
-    /// Where it comes in.
+    /// The port where it comes in.
     pub at: Location,
-    /// The rules that take it there, and what leaves.
+    /// The rules that take it there, and the copies that leave.
     pub passage: Passage,
 }
 
@@ -25,18 +25,18 @@ pub struct Hop {
 pub struct Arrival {
     /// The edge port.
     pub at: Location,
-    /// Its bytes.
+    /// The bytes of the copy.
     pub frame: Vec<u8>,
 }
 
-/// A packet's way.
+/// The path of a packet and of its copies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Journey {
-    /// The switches, in the order in which the packet comes there.
+    /// The hops, in the order in which the packet takes them.
     pub hops: Vec<Hop>,
     /// The copies that leave the network, in order.
     pub arrivals: Vec<Arrival>,
-    /// Where copies are lost, and why.
+    /// The places where copies are lost, and why.
     pub lost: Vec<(Location, String)>,
     /// Whether a copy comes to a port for the second time with the same bytes, or there are too many hops.
     pub has_loop: bool,
@@ -68,7 +68,7 @@ impl Journey {
         journey
     }
 
-    /// A copy leaves a switch by a port.
+    /// Follows a copy that leaves a switch by a port.
     fn leave(
         &mut self,
         state: &Snapshot,
@@ -87,22 +87,22 @@ impl Journey {
         }
     }
 
-    /// Whether some switch leaves it to the controller what becomes of the packet.
+    /// Reports whether some switch on the path asks the controller about the packet.
     pub fn asks_controller(&self) -> bool {
         self.hops.iter().any(|hop| hop.passage.asks_controller())
     }
 
-    /// Whether the switch where it enters does.
+    /// Reports whether the switch where the packet enters asks the controller.
     pub fn begins_at_controller(&self) -> bool {
         self.hops.first().is_some_and(|hop| hop.passage.asks_controller())
     }
 
-    /// The switches that it passes, in order.
+    /// Returns the switches that the packet passes, in order.
     pub fn switches(&self) -> impl Iterator<Item = Dpid> {
         self.hops.iter().map(|hop| hop.at.switch)
     }
 
-    /// The rules of others that take it, each with the switch.
+    /// Returns the rules that are not ours and take the packet, each with the switch.
     pub fn foreign_rules(&self) -> impl Iterator<Item = (Dpid, &super::PassedRule)> {
         let of = |hop: &'_ Hop| hop.at.switch;
         self.hops.iter().flat_map(move |hop| {

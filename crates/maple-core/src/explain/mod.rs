@@ -1,4 +1,5 @@
-//! Why a packet goes where it goes: what f observes of it, which rules take it, and what would have to be different.
+//! Explanations of where a packet goes: what f observes of it, which rules take it, and what would have to be
+//! different.
 //!
 //! # What
 //!
@@ -9,15 +10,15 @@
 //!
 //! # Why it is correct
 //!
-//! f runs on the newest state, as it would on a packet that enters now. What "would pass if" says was tried: f ran on
-//! the changed packet or the changed state and gave another answer. The journey reads the rules that the switches have, and
-//! f's answer plays no part in it. So the two can disagree, which is a fault of Maple or a foreign rule, and the
+//! f runs on the newest state, as it would on a packet that enters now. Each "would pass if" was tried: f ran on the
+//! changed packet or the changed state and gave another answer. The journey reads the rules that the switches have, and
+//! f's answer plays no part in it. So the two can disagree; that is a fault of Maple or a foreign rule, and the
 //! explanation says so.
 //!
 //! # Cost
 //!
-//! A run of f, and one for each alternative, at most [`MOST_ALTERNATIVES`]. Each switch on the way costs a comparison
-//! with each of its rules.
+//! An explanation costs a run of f, and one for each alternative, at most [`MOST_ALTERNATIVES`]. Each switch on the way
+//! costs a comparison with each of its rules.
 
 mod decision;
 mod instead;
@@ -42,48 +43,49 @@ use crate::trace::Cond;
 /// A packet that enters the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entering {
-    /// Where.
+    /// The port where it enters.
     pub at: Location,
-    /// Its bytes.
+    /// The bytes of the packet.
     pub frame: Arc<[u8]>,
 }
 
-/// How a packet is received, before f has a say.
+/// The reception of a packet, before f decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// f decides about it. If it comes to the controller, this is learned from it first.
+    /// f decides about the packet. If it comes to the controller, the controller first makes these writes, which it
+    /// learns from it.
     Decided(Vec<Write>),
-    /// f never sees it: why.
+    /// f never sees the packet, for this reason.
     Refused(String),
 }
 
-/// What is known of the leaf that answers a packet.
+/// A leaf that decides about a packet, as far as users see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafView {
-    /// Its id.
+    /// The id of the leaf.
     pub id: LeafId,
-    /// How far its installation is, in words; none once its rule is installed.
+    /// The progress of its installation, in words; `None` once its rule is installed.
     pub under_way: Option<String>,
     /// The further constraints that its packets fit, if it is narrower than its trace.
     pub specialised_to: Vec<String>,
 }
 
-/// Whom to ask about what: the network that a packet enters.
+/// The network that a packet enters, with what an explanation asks of it.
 pub trait Network {
-    /// The policy that decides at this place.
+    /// Returns the policy that decides at this place.
     fn policy(&mut self, at: Location) -> Option<Arc<dyn Policy>>;
 
-    /// Whether f decides about a packet.
+    /// Reports whether f decides about a packet, and what is learned from it.
     fn admit(&mut self, packet: &Entering) -> Admission;
 
-    /// The leaf that answers a packet, if there is one.
+    /// Returns the leaf that decides about a packet, if there is one.
     fn leaf(&mut self, packet: &Entering) -> Option<LeafView>;
 
-    /// What a switch does with a frame that comes in by a port; `None` if it is not connected.
+    /// Returns what a switch does with a frame that comes in by a port; `None` if the switch is not connected.
     fn pass(&mut self, at: Location, frame: &[u8]) -> Option<Passage>;
 }
 
-/// How policies are run here.
+/// The conditions under which policies run here.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
     /// Whether f may ask where hosts are.
@@ -92,22 +94,22 @@ pub struct Conditions {
     pub listener_filters: Arc<[Cond]>,
 }
 
-/// Why a packet goes where it goes.
+/// The explanation of where a packet goes.
 #[derive(Debug)]
 pub struct Explanation {
     /// The packet.
     pub packet: Entering,
-    /// f's decision; or why f has none to make.
+    /// f's decision; or the reason why f has none to make.
     pub decision: Result<Decision, String>,
     /// Changes that make f decide otherwise.
     pub instead: Vec<Alternative>,
-    /// The leaf that answers such packets.
+    /// The leaf that decides about such packets.
     pub leaf: Option<LeafView>,
-    /// What the switches do with the packet now.
+    /// The path of the packet by the rules that the switches have.
     pub journey: Journey,
 }
 
-/// Explains what becomes of a packet that enters the network now.
+/// Explains the fate of a packet that enters the network now.
 pub fn explain(network: &mut dyn Network, store: &Store, conditions: &Conditions, packet: Entering) -> Explanation {
     let (journey, leaf) = (Journey::of(network, &store.snapshot(), &packet), network.leaf(&packet));
     let policy = network.policy(packet.at);
@@ -115,7 +117,7 @@ pub fn explain(network: &mut dyn Network, store: &Store, conditions: &Conditions
         (Admission::Refused(why), _) => (Err(why), Vec::new()),
         (_, None) => (Err(format!("switch {} is not connected", packet.at.switch)), Vec::new()),
         (Admission::Decided(learned), Some(policy)) => {
-            // The controller learns nothing from what a switch sends on by itself.
+            // The controller learns nothing from packets that a switch forwards by itself.
             let learned = if journey.begins_at_controller() { learned } else { Vec::new() };
             let tried = Tried { policy: &*policy, store, conditions, learned: &learned };
             let decision = Decision::of(&tried, &packet, &[]);
@@ -127,7 +129,8 @@ pub fn explain(network: &mut dyn Network, store: &Store, conditions: &Conditions
 }
 
 impl Explanation {
-    /// Whether the switches do with the packet what f decides: `None` if they ask the controller, or f does not decide.
+    /// Reports whether the switches do with the packet what f decides. Returns `None` if they ask the controller, or if
+    /// f does not decide.
     pub fn agrees(&self) -> Option<bool> {
         let decision = self.decision.as_ref().ok()?;
         let wanted = decision.copies.as_ref()?;
@@ -140,20 +143,20 @@ impl Explanation {
     }
 }
 
-/// A policy, and the state and conditions that it is tried in.
+/// A policy, with the state and conditions in which it is tried.
 pub struct Tried<'a> {
     /// The policy.
     pub policy: &'a dyn Policy,
     /// The state.
     pub store: &'a Store,
-    /// How it is run.
+    /// The conditions of its runs.
     pub conditions: &'a Conditions,
-    /// What is learned from the packet before f runs.
+    /// The writes that the controller learns from the packet before f runs.
     pub learned: &'a [Write],
 }
 
 impl Tried<'_> {
-    /// A run on a packet in the newest state with these writes. It keeps an account.
+    /// Starts a run on a packet in the newest state with the learned and the assumed writes. It keeps an account.
     fn run(&self, packet: &Entering, assumed: &[Write]) -> Run {
         let mut txn = self.store.begin();
         self.learned.iter().chain(assumed).for_each(|write| txn.write(write.clone()));

@@ -1,7 +1,7 @@
-//! One switch: the rules that take a packet, table by table, and what leaves.
+//! The passage of a packet through one switch: the rules that take it, table by table, and what leaves.
 //!
-//! A rule of others may do anything, such as send to a group, or forward like a plain switch. What cannot be followed
-//! is an outcome too ([`Outcome::Elsewhere`]), in the words of the rule.
+//! A rule that is not ours may do anything, such as send to a group, or forward like a plain switch. Actions that
+//! cannot be followed are an outcome too ([`Outcome::Elsewhere`]), in the words of the rule.
 
 use maple_wire::packet::rewrite::{self, Applied};
 use maple_wire::{Action, ActionSet, Constraint, Field, Instruction, Packet, PortNo, Version};
@@ -10,7 +10,7 @@ use crate::forwarding::is_to_controller;
 use crate::ids::LeafId;
 use crate::rule::Rule;
 
-/// How many tables a packet passes at most.
+/// The maximum number of tables that a packet passes: OpenFlow numbers them with 8 bits.
 const MOST_TABLES: usize = 256;
 
 /// The rules of a switch.
@@ -18,59 +18,59 @@ pub trait TableRules {
     /// The OpenFlow version of the switch.
     fn version(&self) -> Version;
 
-    /// The rule of a table that takes a packet with these fields.
+    /// Returns the rule of a table that takes a packet with these fields.
     fn find(&self, table: u8, value: &dyn Fn(Field) -> Option<u128>) -> Option<PassedRule>;
 }
 
 /// A rule that took a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedRule {
-    /// Its table.
+    /// The table of the rule.
     pub table: u8,
     /// The rule, with the cookie that the switch reports.
     pub rule: Rule,
-    /// Its purpose in words.
+    /// The rule's purpose in words.
     pub why: String,
-    /// Its leaf, if it is the rule of one.
+    /// The leaf of the rule, if it belongs to one.
     pub leaf: Option<LeafId>,
-    /// Whether it is a rule of others, as the last audit saw it.
+    /// Whether the rule is not ours, as the last audit saw it.
     pub is_foreign: bool,
 }
 
-/// What becomes of a packet, or of one copy, at a switch.
+/// The fate of a packet, or of one copy, at a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It leaves by a port.
+    /// The packet leaves by a port.
     Port(PortNo, Vec<u8>),
-    /// It goes to the controller.
+    /// The packet goes to the controller.
     Controller(Vec<u8>),
-    /// Its time to live ran out at an action of a rule, and the switch drops it.
+    /// The packet's time to live ran out at an action of a rule, and the switch drops it.
     Expired,
-    /// A rule of others does something that is not followed: the action.
+    /// A rule that is not ours has an action that is not followed: this one.
     Elsewhere(String),
 }
 
-/// A packet's way through one switch.
+/// The path of a packet through one switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
     /// The OpenFlow version of the switch.
     pub version: Version,
     /// The rules that took the packet, in order.
     pub rules: Vec<PassedRule>,
-    /// The table where no rule took it.
+    /// The table where no rule took the packet.
     pub missed: Option<u8>,
-    /// The meters that it passes: they may drop it.
+    /// The meters that the packet passes: they may drop it.
     pub meters: Vec<u32>,
-    /// What becomes of it; nothing if it is dropped.
+    /// The fate of the packet and its copies; empty if it is dropped.
     pub outcomes: Vec<Outcome>,
 }
 
-/// A packet on its way.
+/// A packet on its way through the tables.
 struct Passing<'a> {
     frame: Vec<u8>,
     in_port: PortNo,
     metadata: u64,
-    /// The actions that are done after the last table (1.3 §5.10).
+    /// The actions that are applied after the last table (1.3 §5.10).
     set: ActionSet,
     passage: &'a mut Passage,
 }
@@ -96,8 +96,8 @@ impl Passage {
         passage
     }
 
-    /// Whether the switch leaves it to the controller what becomes of the packet. A switch that sends on the packet
-    /// itself may send a copy to the controller as well.
+    /// Reports whether the switch asks the controller about the packet. A switch that forwards the packet itself may
+    /// send a copy to the controller as well.
     pub fn asks_controller(&self) -> bool {
         let is_missed = self.missed.is_some() && self.version == Version::Of10;
         is_missed || self.rules.last().is_some_and(|last| is_to_controller(&last.rule.instructions))
@@ -105,8 +105,8 @@ impl Passage {
 }
 
 impl Passing<'_> {
-    /// Passes one table. Returns the next one, if there is one; `None` if no table takes the packet any more, and
-    /// nothing of the action set is done.
+    /// Passes one table. Returns the next one, if there is one. Returns `None` if no further table takes the packet,
+    /// and its action set is not applied.
     fn table(&mut self, tables: &dyn TableRules, table: u8) -> Option<Option<u8>> {
         let packet = Packet::with_wire_len(&self.frame, self.in_port.0, self.frame.len());
         let carried = self.metadata;
@@ -116,7 +116,7 @@ impl Passing<'_> {
         };
         let Some(found) = tables.find(table, &value) else {
             self.passage.missed = Some(table);
-            // If nothing matches, 1.0 asks the controller (1.0 §3.4), and 1.3 drops (1.3 §5.4).
+            // If no rule matches, 1.0 asks the controller (1.0 §3.4), and 1.3 drops the packet (1.3 §5.4).
             if tables.version() == Version::Of10 {
                 self.passage.outcomes.push(Outcome::Controller(self.frame.clone()));
             }
@@ -145,7 +145,7 @@ impl Passing<'_> {
         Some(next)
     }
 
-    /// Does actions in their order. Returns whether the packet goes on after them.
+    /// Applies actions in their order. Returns whether the packet goes on after them.
     fn act(&mut self, actions: &[Action]) -> bool {
         actions.iter().all(|action| self.act_once(action))
     }
@@ -155,7 +155,7 @@ impl Passing<'_> {
             Action::Output { port: PortNo::CONTROLLER, .. } => {
                 self.passage.outcomes.push(Outcome::Controller(self.frame.clone()));
             }
-            // Nothing goes back by its number (1.3 §7.2.5).
+            // A packet never goes back out of its port by the port's number (1.3 §7.2.5).
             Action::Output { port, .. } | Action::Enqueue { port, .. } if *port == self.in_port => {}
             Action::Output { port: PortNo::IN_PORT, .. } | Action::Enqueue { port: PortNo::IN_PORT, .. } => {
                 self.passage.outcomes.push(Outcome::Port(self.in_port, self.frame.clone()));

@@ -1,4 +1,4 @@
-//! Questions and answers of an account in words.
+//! The questions and answers of an account in words.
 
 use std::fmt::{Debug, Display};
 
@@ -9,11 +9,11 @@ use crate::run::{AccountStep, Asked};
 use crate::state::{Cell, CellValue, Write};
 use crate::trace::{Fields as _, text};
 
-/// The most items of a collection that are told one by one.
+/// The maximum number of items of a collection that are listed.
 const MOST_ITEMS: usize = 8;
 
 impl AccountStep {
-    /// What was asked, such as `ipv4_src=10.0.0.0/24` or `blocked[00:00:00:00:00:01]`.
+    /// Returns the question as text, such as `ipv4_src=10.0.0.0/24` or `blocked[00:00:00:00:00:01]`.
     pub fn question(&self) -> String {
         match &self.what {
             Asked::Field(field, mask, _) if *mask == field.full_mask() => field.to_string(),
@@ -29,7 +29,7 @@ impl AccountStep {
         }
     }
 
-    /// The answer, such as `yes` or `10.0.0.1`.
+    /// Returns the answer as text, such as `yes` or `10.0.0.1`.
     pub fn answer(&self) -> String {
         let yes_or_no = |yes: &bool| if *yes { "yes" } else { "no" }.to_owned();
         match &self.what {
@@ -47,7 +47,7 @@ impl AccountStep {
         }
     }
 
-    /// What a packet has in the fields of a test: what the answer rests on.
+    /// Returns the packet's values of the fields of a test, on which the answer depends. Other steps have none.
     pub fn evidence(&self, packet: &Packet<'_>) -> Option<String> {
         let Asked::Test(cond, _) = &self.what else { return None };
         let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
@@ -57,13 +57,13 @@ impl AccountStep {
         Some(values.join(", "))
     }
 
-    /// The cell of the state that was read.
+    /// Returns the cell of the state that was read, if the step read one.
     pub fn cell(&self) -> Option<&Cell> {
         if let Asked::Cell(cell, _) = &self.what { Some(cell) } else { None }
     }
 }
 
-/// A cell as people write it.
+/// Returns a cell as people write it.
 pub(super) fn cell_text(cell: &Cell) -> String {
     match cell {
         Cell::Table(table, key) => format!("{table}[{key}]"),
@@ -146,7 +146,7 @@ fn write_text(write: &Write) -> String {
     }
 }
 
-/// The items of a collection, as far as there is room.
+/// Lists the items of a collection, at most [`MOST_ITEMS`] of them, and the number of the others.
 fn listed(items: impl Iterator<Item = impl Display>, count: usize) -> String {
     let mut all: Vec<String> = items.take(MOST_ITEMS).map(|item| item.to_string()).collect();
     if count > MOST_ITEMS {

@@ -1,4 +1,4 @@
-//! Which label ids of a switch are free.
+//! The label ids of a switch: which are free, in use, or at rest.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ pub struct LabelRange {
     last: u16,
 }
 
-/// A range that can't be a [`LabelRange`].
+/// The error for a range that can't be a [`LabelRange`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{first} to {last} are no VLAN ids for labels: they lie within 1 to 4094, the first not above the last")]
 pub struct LabelRangeError {
@@ -25,13 +25,13 @@ pub struct LabelRangeError {
 }
 
 impl LabelRange {
-    /// All ids that IEEE 802.1Q gives to networks.
+    /// All ids that IEEE 802.1Q allows for networks.
     pub const ALL: LabelRange = LabelRange { first: 1, last: 4094 };
 
-    /// The ids from the first to the last.
+    /// Creates the range of ids from the first to the last, both included.
     ///
     /// # Errors
-    /// [`LabelRangeError`] if they are not within 1 to 4094, or there are none.
+    /// [`LabelRangeError`] if the ids are not within 1 to 4094, or if the range is empty.
     ///
     /// ```
     /// use maple_core::engine::LabelRange;
@@ -44,13 +44,14 @@ impl LabelRange {
         if fits { Ok(LabelRange { first, last }) } else { Err(LabelRangeError { first, last }) }
     }
 
-    /// The ids.
+    /// Returns the ids of the range.
     pub fn ids(self) -> RangeInclusive<u16> {
         self.first..=self.last
     }
 
-    /// The ids for labels of this scope. Labels of one arrival port take the last quarter of the range, and other
-    /// labels the rest, so that neither can be taken for the other.
+    /// Returns the ids for labels of this scope. Labels of one arrival port take the last quarter of the range, and
+    /// other labels the rest, so that a packet never matches both. With `only_scoped`, labels of one arrival port take
+    /// the whole range.
     fn of_scope(self, scope: Option<PortNo>, only_scoped: bool) -> RangeInclusive<u16> {
         let scoped = (self.last - self.first + 1) / 4;
         match scope {
@@ -61,66 +62,66 @@ impl LabelRange {
     }
 }
 
-/// The ids of one switch.
+/// The label ids of one switch.
 ///
 /// An id that was given back rests until no packet can carry it any more. The search for the next id starts after the
 /// last one that was taken, so that each id rests for as long as possible.
 ///
 /// A packet under an id can match the rule for all arrival ports and the one for its port. Where the ranges keep these
-/// apart, they don't meet. A switch that comes back in another version may have other ranges, so an id of one scope is
-/// not free while the other has it.
+/// scopes apart, the rules don't meet. A switch that comes back in another version may have other ranges. So an id of
+/// one scope is not free while the other scope has it.
 ///
-/// After a restart of the controller, switches have rules for labels of the earlier run, and other switches send packets
-/// under them. Those ids are *reserved*: they rest, and only a label that means the same may have one before that is
-/// over.
+/// After a restart of the controller, switches have rules for labels of the earlier run, and other switches send
+/// packets under them. Those ids are *reserved*: they rest. Until that rest is over, only a label with the same meaning
+/// may have one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LabelIds {
-    /// Until when an id that is not free rests; `None` while it is in use.
+    /// The time until which an id that is not free rests; `None` while it is in use.
     taken: BTreeMap<LabelKey, Option<Time>>,
-    /// The ports that labels of one arrival port were for.
+    /// The ports of all labels of one arrival port, past and present.
     ports: BTreeSet<PortNo>,
-    /// What the ids in use mean.
+    /// The meanings of the ids in use.
     meanings: BTreeMap<LabelKey, u64>,
     /// The ids that rest because the switch has rules of an earlier run for them.
     reserved: BTreeSet<LabelKey>,
-    /// By scope and meaning: the ids of an earlier run.
+    /// The ids of an earlier run, by scope and meaning.
     earlier: BTreeMap<(Option<PortNo>, u64), u16>,
-    /// The last one taken, by scope.
+    /// The id that was taken last, by scope.
     last: BTreeMap<Option<PortNo>, u16>,
     serial: u64,
-    /// By scope and meaning: ids and serial numbers of labels that a rehearsal made.
+    /// The ids and serial numbers of labels that a rehearsal made, by scope and meaning.
     rehearsed: FxHashMap<(Option<PortNo>, u64), (u16, u64)>,
 }
 
-/// The highest serial number of a label: cookies have room for 32 bits.
+/// The highest serial number of a label: cookies have 32 bits for it.
 pub(super) const MAX_SERIAL: u64 = 0xffff_ffff;
 
-/// The ids of all switches.
+/// The label ids of all switches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AllLabelIds {
     by_switch: BTreeMap<Dpid, LabelIds>,
-    /// The highest serial number of a switch that was forgotten.
+    /// The highest serial number among the switches that were forgotten.
     forgotten: u64,
 }
 
 impl AllLabelIds {
-    /// The ids of a switch. One that was forgotten begins with serial numbers that it has not had.
+    /// Returns the ids of a switch. A switch that was forgotten goes on with serial numbers that it has not had.
     pub fn of(&mut self, dpid: Dpid) -> &mut LabelIds {
         let serial = self.forgotten;
         self.by_switch.entry(dpid).or_insert_with(|| LabelIds { serial, ..LabelIds::default() })
     }
 
-    /// The ids of each switch.
+    /// Returns the ids of each switch.
     pub fn iter(&self) -> impl Iterator<Item = (Dpid, &LabelIds)> {
         self.by_switch.iter().map(|(dpid, ids)| (*dpid, ids))
     }
 
-    /// The number of switches.
+    /// Returns the number of switches.
     pub fn len(&self) -> usize {
         self.by_switch.len()
     }
 
-    /// Forgets the switches that are not here and have no id that is in use or rests.
+    /// Forgets the switches for which `is_here` is false and that have no id in use or at rest.
     pub fn forget_unused(&mut self, now: Time, is_here: impl Fn(Dpid) -> bool) {
         let stays = |dpid: Dpid, ids: &LabelIds| is_here(dpid) || !ids.are_all_free(now);
         let forgotten = self.iter().filter(|(dpid, ids)| !stays(*dpid, ids)).map(|(_, ids)| ids.serial).max();
@@ -128,7 +129,8 @@ impl AllLabelIds {
         self.by_switch.retain(|dpid, ids| stays(*dpid, ids));
     }
 
-    /// As [`LabelIds::rehearse`], for all switches: those without labels here have none that were rehearsed.
+    /// Passes the labels of a rehearsal to all switches ([`LabelIds::rehearse`]). A switch without labels here has none
+    /// that were rehearsed.
     pub fn rehearse(&mut self, labels: &BTreeMap<Dpid, Vec<RehearsedLabel>>) {
         self.by_switch.values_mut().for_each(|ids| ids.rehearse(&[]));
         labels.iter().for_each(|(dpid, labels)| self.of(*dpid).rehearse(labels));
@@ -144,9 +146,9 @@ pub(crate) struct RehearsedLabel {
 }
 
 impl LabelIds {
-    /// Takes an id for a label with this meaning, with a serial number that no other label of this switch has had.
-    /// `only_scoped`: all labels of the switch are for one arrival port each. `None`: no id is free, or the switch has had
-    /// as many labels as there are serial numbers, and goes without until the controller starts again.
+    /// Takes an id for a label with this meaning, with a serial number that no other label of this switch has had. With
+    /// `only_scoped`, all labels of the switch are for one arrival port each. Returns `None` if no id is free, or if
+    /// the serial numbers are used up; then the switch gets no labels until the controller starts again.
     pub fn take(
         &mut self,
         now: Time,
@@ -175,16 +177,16 @@ impl LabelIds {
         Some((key(id), serial))
     }
 
-    /// The next labels with these meanings get these ids and serial numbers, in place of what an earlier rehearsal said.
-    /// Another label may still take one of the ids. It does not get the serial number.
+    /// Assigns these ids and serial numbers to the next labels with these meanings. They replace those of an earlier
+    /// rehearsal. Another label may still take one of the ids, but not the serial number.
     pub fn rehearse(&mut self, labels: &[RehearsedLabel]) {
         let rehearsed = |label: &RehearsedLabel| ((label.key.port, label.meaning), (label.key.id, label.serial));
         self.rehearsed = labels.iter().map(rehearsed).collect();
         self.serial = labels.iter().map(|label| label.serial).fold(self.serial, u64::max);
     }
 
-    /// Takes the id that a rehearsal gave to a label for packets that arrive by this port, if it is free, and one that
-    /// such a label can have (`only_scoped` as in [`LabelIds::take`]).
+    /// Takes the id that a rehearsal gave to a label for packets that arrive by this port. Returns `None` if the id is
+    /// not free, or if such a label can't have it (`only_scoped` as in [`LabelIds::take`]).
     pub fn take_rehearsed(
         &mut self,
         now: Time,
@@ -214,12 +216,12 @@ impl LabelIds {
         self.meanings.insert(key, meaning);
     }
 
-    /// Whether no id is in use or rests.
+    /// Reports whether no id is in use or rests.
     fn are_all_free(&self, now: Time) -> bool {
         self.taken.values().all(|rests| rests.is_some_and(|until| until <= now))
     }
 
-    /// The serial number of the newest label.
+    /// Returns the serial number of the newest label.
     pub fn newest(&self) -> u64 {
         self.serial
     }
@@ -229,27 +231,28 @@ impl LabelIds {
         !self.taken.get(&key).copied().is_some_and(is_taken) && !self.other_scopes(key).any(is_taken)
     }
 
-    /// Until when the id rests in each scope that a packet of this one could match too; `None` while it is in use.
+    /// Returns the times until which the id rests in each other scope that its packets could match; `None` while it is
+    /// in use.
     fn other_scopes(&self, LabelKey { port, id }: LabelKey) -> impl Iterator<Item = Option<Time>> {
         let of_ports = self.ports.iter().filter(move |_| port.is_none()).map(|port| Some(*port));
         let scopes = of_ports.chain(port.map(|_| None));
         scopes.filter_map(move |port| self.taken.get(&LabelKey { port, id }).copied())
     }
 
-    /// Whether an id is free, or is that of a label with this meaning in an earlier run.
+    /// Reports whether an id is free, or belonged to a label with this meaning in an earlier run.
     fn is_free_for(&self, now: Time, key: LabelKey, meaning: u64) -> bool {
         let was_its_own = self.reserved.contains(&key) && self.earlier.get(&(key.port, meaning)) == Some(&key.id);
-        // Of an id under which another switch sends, the scope was not known: both scopes rest.
+        // The scope of an id under which another switch sends was not known, so the id rests in both scopes.
         was_its_own && self.other_scopes(key).all(|rests| rests.is_some()) || self.is_free(now, key)
     }
 
-    /// Gives an id back, for use from a time on.
+    /// Gives an id back. It is free again at the time `until`.
     pub fn give_back(&mut self, key: LabelKey, until: Time) {
         self.taken.insert(key, Some(until));
         self.meanings.remove(&key);
     }
 
-    /// The switch has rules of an earlier run for these ids: unless they are in use, they rest.
+    /// Reserves the ids for which the switch has rules of an earlier run: unless they are in use, they rest.
     pub fn reserve(&mut self, keys: impl IntoIterator<Item = LabelKey>, until: Time) {
         for key in keys {
             if self.taken.get(&key).is_none_or(Option::is_some) {
@@ -260,18 +263,18 @@ impl LabelIds {
         }
     }
 
-    /// A label with this meaning had this id in an earlier run.
+    /// Records that a label with this meaning had this id in an earlier run.
     pub fn prefer(&mut self, key: LabelKey, meaning: u64) {
         self.earlier.insert((key.port, meaning), key.id);
     }
 
-    /// From now on no label gets an id because of what it meant in an earlier run.
+    /// Forgets the meanings and the reservations of an earlier run.
     pub fn forget_earlier(&mut self) {
         self.earlier.clear();
         self.reserved.clear();
     }
 
-    /// The ids in use, with what they mean.
+    /// Returns the ids in use, with their meanings.
     pub fn meanings(&self) -> impl Iterator<Item = (LabelKey, u64)> {
         self.meanings.iter().map(|(key, meaning)| (*key, *meaning))
     }
@@ -367,11 +370,11 @@ mod tests {
         assert_eq!((take(&mut ids, 4, Some(3), true), take(&mut ids, 4, Some(4), true)), (Some(3), Some(3)));
         let rest: Vec<_> = std::iter::from_fn(|| take(&mut ids, 5, Some(3), true)).collect();
         assert_eq!(rest, [4, 5, 6, 7, 8, 2], "1 is in use, 2 has rested");
-        // And back again.
+        // The switch has several tables again.
         assert_eq!((take(&mut ids, 5, None, false), take(&mut ids, 5, Some(3), false)), (None, None));
         [2, 3].into_iter().for_each(|id| ids.give_back(key(Some(3), id), Time(6)));
         assert_eq!((take(&mut ids, 6, None, false), take(&mut ids, 6, None, false)), (Some(2), None), "4:3 is in use");
-        // What a rehearsal said of a switch with three tables is not so with one.
+        // An id that a rehearsal assigned with three tables is not possible with one.
         ids.rehearse(&[RehearsedLabel { key: key(None, 5), meaning: 7, serial: 70 }]);
         assert_eq!(ids.take_rehearsed(Time(9), range, (PortNo(9), true), 7), None);
     }

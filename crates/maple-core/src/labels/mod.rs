@@ -2,21 +2,21 @@
 //!
 //! # What
 //!
-//! Only the ingress switch of a route looks at headers. Its rule rewrites what all copies share, pushes a *label*, and
-//! forwards. A label is a VLAN id that names, at one switch, what the rest of the network does with the packet from
-//! there on: a [`Suffix`] of the route. A core switch matches the label, sets the one that the next switch knows the
-//! packet by, and forwards. An egress switch removes it, does what is particular to its ports, and lets the packet out.
-//! Equal suffixes share one label. So a switch after the ingress has one rule for each label, however many flows there
-//! are.
+//! Only the ingress switch of a route matches on headers. Its rule rewrites what all copies share, pushes a *label*,
+//! and forwards. A label is a VLAN id that names, at one switch, what the rest of the network does with the packet from
+//! there on: a [`Suffix`] of the route. A core switch matches the label, sets the one by which the next switch knows
+//! the packet, and forwards. An egress switch removes the label, applies the treatment of its ports, and lets the
+//! packet out. Equal suffixes share one label. So a switch after the ingress has one rule for each label, however many
+//! flows there are.
 //!
-//! * [`Suffix`], [`Carriage`]: what labels mean, and how a route is carried by them.
-//! * [`LabelIds`]: which ids of a switch are free. It outlives the switch's session.
+//! * [`Suffix`], [`Carriage`]: the meaning of labels, and how they carry a route.
+//! * [`LabelIds`]: the ids of a switch that are free. It outlives the switch's session.
 //! * [`Onward`]: the labels of the next switches, as a holder keeps them.
 //! * [`LabelTable`]: the labels of one switch, kept by the switch's shard.
 //!
 //! The *holder* of a label sends packets under it: a route at its ingress, or the label of the switch before. A holder
-//! asks for a suffix ([`Acquire`]), is told the id immediately and later that packets may come ([`News`]), and gives
-//! the label back.
+//! asks for a suffix ([`Acquire`]). It receives the id immediately, learns later that packets may come ([`News`]), and
+//! gives the label back in the end.
 //!
 //! # Why it is correct
 //!
@@ -65,19 +65,19 @@ pub(crate) use table::{LabelKey, LabelRuleChanges, LabelTable, outline};
 use crate::ids::{ShardId, Time};
 use crate::network::Location;
 
-/// How long labels and ids are kept for packets in flight.
+/// The times for which labels and ids are kept for packets in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quarantine {
-    /// After the switch has confirmed that no rule leads to the label.
+    /// The time after the switch has confirmed that no rule leads to the label.
     pub confirmed: Duration,
-    /// If that could not be confirmed, because a switch is gone.
+    /// The time if that could not be confirmed, because a switch is gone.
     pub unconfirmed: Duration,
 }
 
 /// The sender of packets under a label. The serial number belongs to one request, and is never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Holder {
-    /// A route at its ingress, whose shard this is.
+    /// A route, with the shard of its ingress.
     Route { shard: ShardId, serial: u64, port: PortNo },
     /// A label of another switch.
     Label { switch: Dpid, serial: u64, port: PortNo },
@@ -86,30 +86,30 @@ pub(crate) enum Holder {
 /// A request for a label.
 #[derive(Clone, Debug)]
 pub(crate) struct Acquire {
-    /// Where packets arrive: a link port of the switch whose label it is.
+    /// The place where packets arrive: a link port of the switch that is to have the label.
     pub at: Location,
     pub suffix: Arc<Suffix>,
     pub holder: Holder,
 }
 
-/// What a holder is told of its label.
+/// News for a holder about its label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// Its id.
+    /// The id of the label.
     Allocated(u16),
     /// Packets may come.
     Ready,
-    /// No packets may come: no longer, or never. The holder must give the label back.
+    /// Packets may not come, even if they could before. The holder must give the label back.
     Refused(Refusal),
 }
 
-/// Why a label is refused.
+/// The reason why a label is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// All ids are taken.
     #[error("switch {0} has no label left")]
     NoLabel(Dpid),
-    /// The switch has no room for the rule.
+    /// The switch has no capacity for the rule.
     #[error("switch {0} has no room for a label's rule")]
     Full(Dpid),
     /// The switch refused the rule.
@@ -134,14 +134,15 @@ pub(crate) enum Refusal {
     Gone(Dpid),
 }
 
-/// What a label table, or a holder of labels, wants done.
+/// An effect that a label table, or a holder of labels, asks for.
 #[derive(Clone, Debug)]
 pub(crate) enum LabelEffect {
     /// Ask the switch's shard for a label.
     Ask(Acquire),
-    /// Give a label of this switch back. `confirmed`: it is confirmed that no rule leads to it any more.
+    /// Give a label of this switch back. `confirmed` says that the holder's switch has confirmed that no rule leads to
+    /// it any more.
     Release { at: Dpid, holder: Holder, confirmed: bool },
-    /// Tell a holder.
+    /// Send news to a holder.
     Tell(Holder, News),
     /// Call [`LabelTable::expire`] at that time.
     Wake(Time),

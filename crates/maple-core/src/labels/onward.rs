@@ -23,13 +23,13 @@ struct Link {
 }
 
 impl Onward {
-    /// Labels for these suffixes, none of which is there yet.
+    /// Creates labels for these suffixes, none of which has an id yet.
     pub fn new(links: impl Iterator<Item = (PortNo, Location, Arc<Suffix>)>) -> Onward {
         let link = |(port, far, suffix)| Link { port, far, suffix, label: None, ready: false };
         Onward { links: links.map(link).collect() }
     }
 
-    /// Asks for all of them.
+    /// Asks for all labels.
     pub fn ask(&self, holder: impl Fn(PortNo) -> Holder, out: &mut Vec<LabelEffect>) {
         let ask = |link: &Link| {
             let (at, suffix) = (link.far, Arc::clone(&link.suffix));
@@ -38,7 +38,7 @@ impl Onward {
         out.extend(self.links.iter().map(ask));
     }
 
-    /// Gives all of them back. `confirmed`: it is confirmed that no rule leads to them any more.
+    /// Gives all labels back. `confirmed` says that the switch has confirmed that no rule leads to them any more.
     pub fn release(&mut self, holder: impl Fn(PortNo) -> Holder, confirmed: bool, out: &mut Vec<LabelEffect>) {
         for link in &mut self.links {
             (link.label, link.ready) = (None, false);
@@ -46,7 +46,7 @@ impl Onward {
         }
     }
 
-    /// Notes news about the label for a port.
+    /// Records news about the label for a port.
     pub fn learn(&mut self, port: PortNo, news: &News) {
         let Some(link) = self.links.iter_mut().find(|link| link.port == port) else { return };
         match news {
@@ -56,12 +56,12 @@ impl Onward {
         }
     }
 
-    /// Whether packets may be sent.
+    /// Reports whether packets may be sent: all labels are ready.
     pub fn is_ready(&self) -> bool {
         self.links.iter().all(|link| link.ready)
     }
 
-    /// Ports and labels, once all labels are known.
+    /// Returns ports and labels, once all labels are known.
     pub fn labels(&self) -> Option<Vec<(PortNo, u16)>> {
         self.links.iter().map(|link| Some((link.port, link.label?))).collect()
     }

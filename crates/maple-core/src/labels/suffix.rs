@@ -1,4 +1,4 @@
-//! What labels mean, and how they carry a route.
+//! The meaning of labels, and how they carry a route.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
@@ -12,8 +12,8 @@ use crate::network::Location;
 use crate::plan::{Resolved, SwitchHops, Treatment, is_settable};
 use crate::trace::Fields;
 
-/// What the network does with a packet from a switch on: a subtree of a route's hops, with what each switch does where
-/// the packet leaves.
+/// The path of a packet from a switch on: a subtree of a route's hops, with the treatment of each switch where the
+/// packet leaves.
 ///
 /// Equality compares hashes first, and compares further suffixes only if they are not the same object.
 #[derive(Debug)]
@@ -22,35 +22,35 @@ pub(crate) struct Suffix {
     hash: u64,
     /// The switch where it begins.
     pub switch: Dpid,
-    /// The links that packets go on by, where each ends, and what happens from there on.
+    /// The links that packets go on by, the far end of each, and the suffix from there on.
     pub links: Vec<(PortNo, Location, Arc<Suffix>)>,
-    /// How they leave here, if they do.
+    /// The exit of packets at this switch, if they leave the network here.
     pub exit: Option<Exit>,
 }
 
-/// How packets leave the network at a switch.
+/// The exit of packets from the network at a switch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Exit {
     /// The edge ports.
     pub edges: BTreeSet<PortNo>,
-    /// What is done to packets before they leave.
+    /// The treatment of packets before they leave.
     pub treatment: Treatment,
-    /// Whether they have a VLAN tag of their own; known only if the treatment rewrites the VLAN id.
+    /// Whether packets have a VLAN tag of their own; known only if the treatment rewrites the VLAN id.
     pub tagged: bool,
     /// The VLAN id that the label replaces.
     pub replaced: Option<u16>,
-    /// What all these packets fit, and a rule must match before it rewrites them (1.3 §7.2.5).
+    /// The constraints that all these packets fit, and that a rule must match before it rewrites them (1.3 §7.2.5).
     pub needs: Vec<Constraint>,
 }
 
-/// How a route is carried: what the ingress does to all copies, and what that leaves to other switches.
+/// The way in which labels carry a route: the ingress rewrites what all copies share, and leaves the rest to others.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Carriage {
-    /// What is rewritten at the ingress, in all copies.
+    /// The rewrites of the ingress, in all copies.
     pub shared: BTreeMap<Field, u128>,
     /// The VLAN id that labels replace (at an OpenFlow 1.0 ingress).
     pub replaced: Option<u16>,
-    /// Whether packets have a VLAN tag of their own; known only if that is rewritten.
+    /// Whether packets have a VLAN tag of their own; known only if the tag is rewritten.
     pub tagged: bool,
     /// Whether only packets without a VLAN tag can be carried this way.
     pub untagged_only: bool,
@@ -68,12 +68,12 @@ impl Suffix {
         Suffix { hash: hasher.finish(), switch, links, exit }
     }
 
-    /// A number that, very likely, only equal suffixes have, in every run of the program.
+    /// Returns a number that, very likely, only equal suffixes have, in every run of the program.
     pub fn meaning(&self) -> u64 {
         self.hash
     }
 
-    /// The edge ports where packets leave, with their switches, in no particular order.
+    /// Returns the edge ports where packets leave, with their switches, in no particular order.
     pub fn exits(&self) -> Vec<Location> {
         let (mut found, mut next) = (Vec::new(), vec![self]);
         while let Some(here) = next.pop() {
@@ -107,8 +107,8 @@ impl Hash for Suffix {
 }
 
 impl Carriage {
-    /// How the route of a packet is carried from a switch of this version. `None` if it can't be: switches after the
-    /// ingress would have to rewrite headers that they can't see.
+    /// Returns how labels carry the route of a packet from a switch of this version. Returns `None` if they can't:
+    /// switches after the ingress would have to rewrite headers that they can't see.
     pub fn of(route: &Resolved, ingress: Dpid, version: Version, packet: &Packet<'_>) -> Option<Carriage> {
         let crosses_links = route.switches.get(&ingress).is_some_and(|hops| !hops.links.is_empty());
         if !crosses_links {
@@ -126,16 +126,16 @@ impl Carriage {
         let behind = || route.switches.iter().filter(|(dpid, hops)| **dpid != ingress && !hops.edges.is_empty());
         let here = route.switches.get(&ingress).map(|hops| carriage.left(hops)).unwrap_or_default();
         if version == Version::Of13 && vlan.is_some() && here.rewrites.keys().any(|field| is_vlan(*field)) {
-            // Once the label is removed, a switch no longer knows that there is a tag.
+            // After removing the label, a switch can't tell that there is another tag.
             return None;
         }
         if behind().all(|(_, hops)| carriage.left(hops).rewrites.is_empty()) {
             return Some(carriage);
         }
-        // A tag between the label and the other headers would hide those.
+        // A tag between the label and the other headers would hide these headers.
         carriage.shared.retain(|field, _| !is_vlan(*field));
         let left: BTreeSet<Field> = behind().flat_map(|(_, hops)| carriage.left(hops).rewrites.into_keys()).collect();
-        // A switch sees no further than the first tag, which is the label.
+        // A switch parses only the first tag, which is the label.
         if replaced.is_none() && (vlan.is_some() || !packet.is_captured(Field::VlanVid)) {
             return None;
         }
@@ -144,13 +144,13 @@ impl Carriage {
         Some(carriage)
     }
 
-    /// How a route without rewrites is carried, wherever it leads.
+    /// Returns how labels carry a route without rewrites, wherever it leads.
     pub fn plain(version: Version, packet: &Packet<'_>) -> Carriage {
         let vlan = packet.switch_value(Field::VlanVid).filter(|vid| *vid != 0 && version == Version::Of10);
         Carriage { replaced: vlan.map(|vid| vid as u16 & 0xfff), ..Carriage::default() }
     }
 
-    /// What is left to do for a switch where packets leave.
+    /// Returns the treatment that is left for a switch where packets leave.
     pub fn left(&self, hops: &SwitchHops) -> Treatment {
         let mut treatment = hops.treatment.clone();
         let untagged = self.shared.get(&Field::VlanVid) == Some(&0);
@@ -160,7 +160,7 @@ impl Carriage {
         treatment
     }
 
-    /// The suffixes that a route's packets follow from the ingress on, by the ingress' links.
+    /// Returns the suffixes that a route's packets follow from the ingress on, by the ingress' links.
     pub fn suffixes(&self, route: &Resolved, ingress: Dpid) -> Vec<(PortNo, Location, Arc<Suffix>)> {
         let mut made: FxHashMap<Dpid, Arc<Suffix>> = FxHashMap::default();
         let links = |hops: &SwitchHops, made: &FxHashMap<Dpid, Arc<Suffix>>| {
@@ -182,8 +182,8 @@ impl Carriage {
     }
 }
 
-/// The rewrites that all copies share, and that a switch of this version can do before it pushes a label. In 1.0 the
-/// packet's tag is the label.
+/// Returns the rewrites that all copies share and that a switch of this version can do before it pushes a label. In 1.0
+/// the packet's tag becomes the label, so the tag is not among them.
 fn shared<'a>(mut all: impl Iterator<Item = &'a Treatment>, version: Version) -> BTreeMap<Field, u128> {
     let can = |field: Field| is_settable(field, version) && !(version == Version::Of10 && is_vlan(field));
     let mut shared = all.next().map(|first| first.rewrites.clone()).unwrap_or_default();
@@ -198,8 +198,8 @@ fn is_vlan(field: Field) -> bool {
     matches!(field, Field::VlanVid | Field::VlanPcp)
 }
 
-/// The prerequisites of these fields that a packet has, except those about its VLAN tag: a label's rule states the
-/// label.
+/// Returns the prerequisites of these fields that a packet meets; `None` if it does not have a field. Those about its
+/// VLAN tag are left out, because a label's rule states the label.
 fn needs(fields: &BTreeSet<Field>, packet: &Packet<'_>) -> Option<Vec<Constraint>> {
     let mut needs = BTreeSet::new();
     for field in fields {
@@ -212,7 +212,7 @@ fn needs(fields: &BTreeSet<Field>, packet: &Packet<'_>) -> Option<Vec<Constraint
     Some(needs.into_iter().collect())
 }
 
-/// The switches after the ingress, each listed after all switches that packets reach from it.
+/// Returns the switches after the ingress, each listed after all switches that packets reach from it.
 fn from_the_ends(route: &Resolved, ingress: Dpid) -> Vec<Dpid> {
     let mut order = Vec::new();
     let mut next: Vec<Dpid> = vec![ingress];

@@ -28,17 +28,17 @@ use crate::plan::Treatment;
 use crate::rule::Rule;
 use crate::update::Change;
 
-/// The priority of a label's rule, above those of the policy. A rule for a single arrival port lies above one for all.
+/// The priority of a label's rule, above those of the policy. A rule for a single arrival port is above one for all.
 const LABEL: u16 = 65020;
 const SCOPED_LABEL: u16 = 65021;
 
-/// The byte of a cookie after which a label's number stands, in place of a leaf.
+/// The bits of a cookie that mark a label: its serial number follows in the 32 bits below, in place of a leaf.
 const COOKIE: u64 = 0xfe << 32;
 
-/// Names a label at its switch.
+/// The name of a label at its switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LabelKey {
-    /// The port that packets arrive by; `None`: any link port.
+    /// The port by which packets arrive; `None` for any link port.
     pub port: Option<PortNo>,
     /// The VLAN id.
     pub id: u16,
@@ -49,36 +49,36 @@ pub(crate) struct LabelKey {
 pub(crate) struct LabelTable {
     switch: Dpid,
     version: Version,
-    /// The switch has one table, so each rule must match its arrival port.
+    /// Whether the switch has one table, so that each rule must match its arrival port.
     only_scoped: bool,
     quarantine: Quarantine,
     labels: BTreeMap<LabelKey, Label>,
-    /// Labels that may be acquired.
+    /// The labels that may be acquired.
     by_suffix: FxHashMap<(Option<PortNo>, Arc<Suffix>), LabelKey>,
     by_holder: BTreeMap<Holder, LabelKey>,
     by_serial: BTreeMap<u64, LabelKey>,
-    /// Labels whose rule may have to change.
+    /// The labels whose rule may have to change.
     touched: BTreeSet<LabelKey>,
-    /// When labels without holders end.
+    /// The times when labels without holders end.
     ends: BTreeSet<(Time, u64)>,
     /// The ports whose packets the classifier is known to send here.
     arrivals: BTreeSet<PortNo>,
-    /// Labels whose packets are to arrive by further ports. Holders are not told that these labels are ready until the
+    /// Labels whose packets will arrive by further ports. Holders do not learn that these labels are ready until the
     /// switch has confirmed the classifier for those ports.
     awaited: BTreeMap<u64, BTreeSet<PortNo>>,
 }
 
 #[derive(Clone, Debug)]
 struct Label {
-    /// Never used again at this switch, unlike the id.
+    /// A number that is never used again at this switch, unlike the id.
     serial: u64,
     suffix: Arc<Suffix>,
     next: Onward,
     holders: BTreeSet<Holder>,
-    /// Until when packets of former holders may be in flight.
+    /// The time until which packets of former holders may be in flight.
     in_flight: Time,
     state: State,
-    /// Why no packets may be sent under it any more.
+    /// The reason why no packets may be sent under the label any more.
     refused: Option<Refusal>,
 }
 
@@ -86,21 +86,21 @@ struct Label {
 enum State {
     /// The ids of the next labels are not known yet.
     Waiting,
-    /// The switch is to have the rule, and has not confirmed it.
+    /// The rule was sent to the switch, which has not confirmed it.
     Sent(Rule),
     /// The switch has the rule.
     Confirmed(Rule),
-    /// The switch refused the rule, or is full. Holds the rule that is to be deleted, if there was one.
+    /// The switch refused the rule, or is full. Holds the rule that must be deleted, if there was one.
     Denied(Option<Rule>),
     /// The rule is being deleted.
     Leaving(Rule),
 }
 
-/// Rule changes, and the labels that are confirmed, or gone, when the switch has made them.
+/// Changes of rules, and the labels that are confirmed, or gone, once the switch has made the changes.
 #[derive(Debug, Default)]
 pub(crate) struct LabelRuleChanges {
     pub changes: Vec<Change>,
-    /// Serial numbers.
+    /// The serial numbers of these labels.
     pub confirms: Vec<u64>,
 }
 
@@ -118,7 +118,7 @@ impl Label {
 }
 
 impl LabelTable {
-    /// The table of a switch that has none yet. `only_scoped`: the switch has one table for everything.
+    /// Creates the table of a switch without labels. With `only_scoped`, the switch has one table for everything.
     pub fn new(switch: Dpid, version: Version, only_scoped: bool, quarantine: Quarantine) -> LabelTable {
         LabelTable {
             switch,
@@ -136,7 +136,7 @@ impl LabelTable {
         }
     }
 
-    /// Acquires a label for a holder.
+    /// Acquires a label for a holder, and pushes the news for the holder.
     pub fn acquire(
         &mut self,
         now: Time,
@@ -161,17 +161,17 @@ impl LabelTable {
         }
     }
 
-    /// Whether there is a label of this serial number.
+    /// Reports whether there is a label with this serial number.
     pub fn knows(&self, serial: u64) -> bool {
         self.by_serial.contains_key(&serial)
     }
 
-    /// Whether there is the label that is asked for.
+    /// Reports whether the requested label exists.
     pub fn has(&self, asked: &Acquire) -> bool {
         self.find(asked.at.port, &asked.suffix).is_some()
     }
 
-    /// A label for this suffix, for packets that arrive by this port.
+    /// Returns a label for this suffix, for packets that arrive by this port.
     fn find(&self, port: PortNo, suffix: &Arc<Suffix>) -> Option<LabelKey> {
         let scopes = [None, Some(port)];
         scopes.into_iter().find_map(|scope| self.by_suffix.get(&(scope, Arc::clone(suffix))).copied())
@@ -204,7 +204,7 @@ impl LabelTable {
         Some(key)
     }
 
-    /// Notes news from the next switch, about a label that one of these labels sends packets to.
+    /// Records news from the next switch, about a label that one of these labels sends packets to.
     pub fn learn(&mut self, serial: u64, port: PortNo, news: &News, out: &mut Vec<LabelEffect>) {
         let Some(key) = self.by_serial.get(&serial).copied() else { return };
         if let News::Refused(why) = news {
@@ -218,7 +218,7 @@ impl LabelTable {
         self.tell_ready(key, out);
     }
 
-    /// The switch has done what [`LabelTable::take_changes`] asked for.
+    /// Records that the switch has made the changes that [`LabelTable::take_changes`] returned for these labels.
     pub fn confirm(&mut self, now: Time, serials: &[u64], ids: &mut LabelIds, out: &mut Vec<LabelEffect>) {
         for serial in serials {
             let Some(key) = self.by_serial.get(serial).copied() else { continue };
@@ -227,7 +227,7 @@ impl LabelTable {
             match &label.state {
                 State::Sent(rule) => {
                     label.state = State::Confirmed(rule.clone());
-                    // Its quarantine may have ended before the switch had the rule.
+                    // The quarantine of the label may have ended before the switch had the rule.
                     if label.holders.is_empty() && label.in_flight <= now {
                         self.end(now, key, ids, out);
                     }
@@ -247,7 +247,7 @@ impl LabelTable {
         }
     }
 
-    /// A holder gives its label back. `confirmed`: no rule of the holder leads to it any more.
+    /// Takes a label back from a holder. `confirmed` says that no rule of the holder leads to it any more.
     pub fn release(&mut self, now: Time, holder: Holder, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(key) = self.by_holder.remove(&holder) else { return };
         let Some(label) = self.labels.get_mut(&key) else { return };
@@ -285,7 +285,7 @@ impl LabelTable {
                 self.touched.insert(key);
             }
             State::Waiting | State::Denied(None) => return self.forget(now, key, true, ids, out),
-            // Its deletion is not collected yet.
+            // The deletion of the rule is not collected yet.
             State::Denied(Some(rule)) => {
                 label.state = State::Leaving(rule.clone());
                 self.touched.insert(key);
@@ -294,7 +294,7 @@ impl LabelTable {
         self.hide(key);
     }
 
-    /// From now on no holder gets this label.
+    /// Stops giving this label to holders.
     fn hide(&mut self, key: LabelKey) {
         let Some(label) = self.labels.get(&key) else { return };
         let named = (key.port, Arc::clone(&label.suffix));
@@ -303,7 +303,7 @@ impl LabelTable {
         }
     }
 
-    /// The label is gone from the switch.
+    /// Removes a label that is gone from the switch.
     fn forget(&mut self, now: Time, key: LabelKey, confirmed: bool, ids: &mut LabelIds, out: &mut Vec<LabelEffect>) {
         self.hide(key);
         let Some(mut label) = self.labels.remove(&key) else { return };
@@ -315,7 +315,7 @@ impl LabelTable {
         ids.give_back(key, now + self.quarantine.confirmed);
     }
 
-    /// Refuses a label: no packets may be sent under it any more. It stays until all holders have given it back.
+    /// Refuses a label: no packets may be sent under it any more. The label stays until all holders have given it back.
     pub fn refuse(&mut self, key: LabelKey, why: Refusal, out: &mut Vec<LabelEffect>) {
         let Some(label) = self.labels.get_mut(&key).filter(|label| label.refused.is_none()) else { return };
         label.refused = Some(why);
@@ -323,15 +323,15 @@ impl LabelTable {
         self.hide(key);
     }
 
-    /// The switch refused a label's rule, or is full.
+    /// Refuses a label whose rule the switch refused or has no capacity for.
     pub fn deny(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
         if let Some(key) = self.by_serial.get(&serial).copied() {
             self.take_rule(key, why, out);
         }
     }
 
-    /// The switch is full: a label's rule does not fit, or something else that was to be sent with it. A label whose
-    /// rule is confirmed may be in use, and stays.
+    /// Refuses a label because the switch is full: the label's rule does not fit, or something else that was to be sent
+    /// with it. A label whose rule is confirmed may be in use, and stays.
     pub fn turn_away(&mut self, serial: u64, why: Refusal, out: &mut Vec<LabelEffect>) {
         let is_there = |key: &&LabelKey| self.labels.get(key).is_some_and(|l| matches!(l.state, State::Confirmed(_)));
         if let Some(key) = self.by_serial.get(&serial).filter(|key| !is_there(key)).copied() {
@@ -346,7 +346,7 @@ impl LabelTable {
         }
     }
 
-    /// A port is no longer a link: packets that come by it carry no label.
+    /// Withdraws the labels of a port that is not a link any more: packets that come by it carry no label.
     pub fn close_port(&mut self, port: PortNo, out: &mut Vec<LabelEffect>) {
         let all = LabelKey { port: Some(port), id: 0 }..=LabelKey { port: Some(port), id: u16::MAX };
         let keys: Vec<LabelKey> = self.labels.range(all).map(|(key, _)| *key).collect();
@@ -371,7 +371,7 @@ impl LabelTable {
         }
     }
 
-    /// The switch is gone, and all its labels with it.
+    /// Ends all labels, because the switch is gone.
     pub fn shut(&mut self, now: Time, ids: &mut LabelIds, out: &mut Vec<LabelEffect>) {
         let why = News::Refused(Refusal::Gone(self.switch));
         for (key, mut label) in std::mem::take(&mut self.labels) {
@@ -382,8 +382,8 @@ impl LabelTable {
         }
     }
 
-    /// Takes the rule changes since the last call. `cookie` makes a cookie from the number that stands in place of a
-    /// leaf. Rules of different labels match different packets, so any order is safe.
+    /// Takes the changes of rules since the last call. `cookie` makes a cookie from the number that stands in place of
+    /// a leaf. Rules of different labels match different packets, so any order is safe.
     pub fn take_changes(&mut self, cookie: impl Fn(u64) -> u64) -> LabelRuleChanges {
         let mut unmade = LabelRuleChanges::default();
         for key in std::mem::take(&mut self.touched) {
@@ -401,7 +401,7 @@ impl LabelTable {
                     unmade.confirms.push(label.serial);
                 }
                 State::Denied(rule) => unmade.changes.extend(rule.take().map(Change::Delete)),
-                // The classifier changes for it.
+                // The classifier changes for this label.
                 State::Confirmed(_) if self.awaited.contains_key(&label.serial) => unmade.confirms.push(label.serial),
                 State::Sent(_) | State::Confirmed(_) => {}
             }
@@ -409,12 +409,12 @@ impl LabelTable {
         unmade
     }
 
-    /// Whether [`LabelTable::take_changes`] has something to do.
+    /// Reports whether [`LabelTable::take_changes`] has something to do.
     pub fn is_touched(&self) -> bool {
         !self.touched.is_empty()
     }
 
-    /// The rule of a label, once the ids of the next labels are known.
+    /// Returns the rule of a label, once the ids of the next labels are known.
     fn rule(&self, key: LabelKey, cookie: impl Fn(u64) -> u64) -> Option<Rule> {
         let label = self.labels.get(&key)?;
         let instructions = self.instructions(label)?;
@@ -445,26 +445,27 @@ impl LabelTable {
         Some(forwarding::instructions(self.version, actions, None))
     }
 
-    /// What is done with a packet that arrives by a port under an id. `None` if the id is no label, or if its rule is
-    /// not known.
+    /// Returns the instructions for a packet that arrives by a port under an id. Returns `None` if the id is not a
+    /// label, or if its rule is not known.
     pub fn answer(&self, port: PortNo, id: u16) -> Option<&[Instruction]> {
         let key = [Some(port), None].map(|port| LabelKey { port, id });
         let label = key.iter().find_map(|key| self.labels.get(key))?;
         label.rule().map(|rule| &rule.instructions[..])
     }
 
-    /// Whether labelled packets are expected to arrive by a port. Forgotten when ports change.
+    /// Reports whether labelled packets are expected to arrive by a port. This is forgotten when ports change.
     pub fn expects(&self, port: PortNo) -> bool {
         self.arrivals.contains(&port)
     }
 
-    /// Ports have changed, and so will the classifier. Labels that waited for the old one wait for the new one.
+    /// Records that ports have changed, and that the classifier will. Labels that waited for the old classifier wait
+    /// for the new one.
     pub fn forget_arrivals(&mut self) {
         self.arrivals.clear();
         self.touched.extend(self.awaited.keys().filter_map(|serial| self.by_serial.get(serial)));
     }
 
-    /// The labels that are newer than that with this serial number.
+    /// Returns the labels that are newer than the one with this serial number.
     pub fn newer_than(&self, serial: u64) -> Vec<RehearsedLabel> {
         let all = self.labels.iter().filter(|(_, label)| label.serial > serial);
         let rehearsed = |(key, label): (&LabelKey, &Label)| RehearsedLabel {
@@ -475,23 +476,23 @@ impl LabelTable {
         all.map(rehearsed).collect()
     }
 
-    /// How many labels there are.
+    /// Returns the number of labels.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// The label whose cookie has this in place of a leaf.
+    /// Returns the serial number of the label whose cookie has `leaf` in place of a leaf.
     pub fn of_cookie(leaf: u64) -> Option<u64> {
         (leaf & !MAX_SERIAL == COOKIE).then_some(leaf & MAX_SERIAL)
     }
 
-    /// The rule that the switch is to have for a label, and has not confirmed.
+    /// Returns the rule that was sent to the switch for a label, and is not confirmed.
     pub fn unconfirmed_rule(&self, serial: u64) -> Option<&Rule> {
         let label = self.labels.get(self.by_serial.get(&serial)?)?;
         if let State::Sent(rule) = &label.state { Some(rule) } else { None }
     }
 
-    /// The rules that the switch has confirmed for labels that may be used, with the labels' serial numbers.
+    /// Returns the rules that the switch has confirmed for labels that may be used, with the labels' serial numbers.
     pub fn confirmed_rules(&self) -> impl Iterator<Item = (u64, &Rule)> {
         self.labels.values().filter(|label| label.refused.is_none()).filter_map(|label| match &label.state {
             State::Confirmed(rule) => Some((label.serial, rule)),
@@ -499,14 +500,14 @@ impl LabelTable {
         })
     }
 
-    /// The label that a rule with this priority and match is for.
+    /// Returns the label of a rule with this priority and match.
     pub fn key_of_rule(priority: u16, matching: &Match) -> Option<LabelKey> {
         let id = matching.get(Field::VlanVid).filter(|_| [LABEL, SCOPED_LABEL].contains(&priority))?;
         let port = matching.get(Field::InPort).map(|port| PortNo(port.value as u32));
         Some(LabelKey { port, id: (id.value & 0xfff) as u16 })
     }
 
-    /// Labels that are not ready for packets because of this switch: their serial numbers.
+    /// Returns the serial numbers of the labels that are not ready for packets because of this switch.
     pub fn unready(&self) -> impl Iterator<Item = u64> {
         let is_unready = |label: &&Label| {
             matches!(label.state, State::Waiting | State::Sent(_)) || self.awaited.contains_key(&label.serial)
@@ -514,12 +515,12 @@ impl LabelTable {
         self.labels.values().filter(is_unready).map(|label| label.serial)
     }
 
-    /// Labels whose rule the switch has, or is to have: their serial numbers.
+    /// Returns the serial numbers of the labels whose rule the switch has, or was sent.
     pub fn installed(&self) -> impl Iterator<Item = u64> {
         self.labels.values().filter(|label| label.rule().is_some() && label.refused.is_none()).map(|label| label.serial)
     }
 
-    /// A label by its serial number, as text for users.
+    /// Returns a label, given by its serial number, as text for users.
     pub fn describe(&self, serial: u64) -> Option<String> {
         let key = self.by_serial.get(&serial)?;
         let label = self.labels.get(key)?;
@@ -527,7 +528,7 @@ impl LabelTable {
     }
 }
 
-/// Edge ports where packets leave, as text for users.
+/// Returns edge ports where packets leave, as text for users.
 pub(crate) fn outline(mut exits: Vec<Location>) -> String {
     if exits.is_empty() {
         return "to nowhere".to_owned();

@@ -1,4 +1,5 @@
-//! Label tables by themselves: several switches whose tables exchange messages, with delays, losses and few ids.
+//! Tests of label tables by themselves: several switches whose tables exchange messages, with delays, losses and few
+//! ids.
 //!
 //! The oracle is naive: a packet carries the place where it must come out, and follows the rules that switches have.
 
@@ -23,14 +24,14 @@ const MILLISECOND: u64 = 1_000_000;
 const QUARANTINE: Quarantine =
     Quarantine { confirmed: Duration::from_millis(50), unconfirmed: Duration::from_millis(500) };
 
-/// Port d of a switch leads to port s of switch d. Edge ports begin here.
+/// The first edge port. Below it, port d of switch s leads to port s of switch d.
 const EDGE: u32 = 10;
 
 fn at(switch: u64, port: u64) -> Location {
     Location::new(Dpid(switch), PortNo(port as u32))
 }
 
-/// A path over some of the switches, in any order, to an edge port of the last.
+/// Returns a path over some of the switches, in any order, to an edge port of the last.
 fn suffix(random: &mut Random) -> Arc<Suffix> {
     let mut left: Vec<u64> = (1..=SWITCHES).collect();
     let path: Vec<u64> = (0..1 + random.below(3)).map(|_| left.remove(random.below(left.len()))).collect();
@@ -51,7 +52,7 @@ struct Switch {
     labels: LabelTable,
     ids: LabelIds,
     rules: BTreeMap<LabelKey, Vec<Instruction>>,
-    /// Changes that it has not made yet, with what is confirmed then.
+    /// The changes that the switch has not made yet, with the labels that are confirmed then.
     behind: VecDeque<(Vec<Change>, Vec<u64>)>,
 }
 
@@ -77,7 +78,7 @@ struct World {
     range: LabelRange,
     switches: BTreeMap<Dpid, Switch>,
     only_scoped: bool,
-    /// A switch that takes longer for its changes than labels are kept for packets in flight.
+    /// The switch that takes longer for its changes than labels are kept for packets in flight.
     slow: Option<Dpid>,
     senders: BTreeMap<Holder, Sender>,
     letters: VecDeque<LabelEffect>,
@@ -178,7 +179,7 @@ impl World {
         }
     }
 
-    /// Every sender that is ready sends a packet.
+    /// Sends a packet from every sender that is ready.
     fn send(&mut self) {
         for sender in self.senders.values().filter(|sender| sender.ready) {
             let label = sender.label.expect("who is ready knows the label");
@@ -187,7 +188,7 @@ impl World {
         }
     }
 
-    /// Every packet takes one hop.
+    /// Moves every packet by one hop.
     fn hop(&mut self, seed: u64) {
         for packet in std::mem::take(&mut self.packets) {
             let Some(switch) = self.switches.get(&packet.arrives.switch) else { continue };
@@ -227,7 +228,7 @@ impl World {
         self.packets.retain(|packet| now < packet.sent + Duration::from_millis(40));
     }
 
-    /// A switch makes some of the changes that it was told to make.
+    /// Lets a switch make some of the changes that it was sent.
     fn follow(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let Some((changes, confirms)) = switch.behind.pop_front() else { return };
@@ -248,7 +249,7 @@ impl World {
         self.with(dpid, |switch, now, out| switch.labels.confirm(now, &confirms, &mut switch.ids, out));
     }
 
-    /// A switch goes with all its rules, and comes back without any.
+    /// Removes a switch with all its rules, and lets it come back without any.
     fn restart(&mut self, dpid: Dpid) {
         let Some(mut switch) = self.switches.remove(&dpid) else { return };
         let mut effects = Vec::new();
@@ -282,7 +283,7 @@ impl World {
         }
     }
 
-    /// Lets everything finish: two seconds without new requests.
+    /// Lets everything finish: two seconds of simulated time without new requests.
     fn rest(&mut self) {
         for _ in 0..2000 {
             while !self.letters.is_empty() {
@@ -357,7 +358,7 @@ fn equal_suffixes_share_a_label_and_a_label_that_is_asked_for_again_in_quarantin
     assert_eq!(world.switches[&Dpid(1)].rules.len(), 1, "the end of its quarantine is none of its own now");
 }
 
-/// A world of one switch, and what one asks it for.
+/// Creates a world of one switch, and the function that requests its labels.
 fn one_switch(only_scoped: bool) -> (World, impl Fn(&mut World, u64, u64)) {
     let mut world = World::new(1);
     world.only_scoped = only_scoped;
@@ -395,7 +396,7 @@ fn a_late_confirmation_of_a_rule_is_not_taken_for_that_of_its_deletion() {
     ask(&mut world, 1, 20);
     world.stop(Holder::Route { shard: ShardId(0), serial: 1, port: PortNo(1) });
     world.post();
-    // Longer than the quarantine, and the switch has not confirmed the rule.
+    // The clock advances by more than the quarantine, and the switch has not confirmed the rule.
     world.now = world.now + Duration::from_millis(80);
     world.with(Dpid(1), |switch, now, out| switch.labels.expire(now, &mut switch.ids, out));
     world.follow(Dpid(1));

@@ -1,4 +1,4 @@
-//! What the configuration declares of ports and hosts. Nothing that happens in the network changes it.
+//! The declarations of the configuration about ports and hosts. Nothing that happens in the network changes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -13,12 +13,12 @@ use super::{Location, Mac};
 pub struct PortSet(pub Vec<RangeInclusive<u32>>);
 
 impl PortSet {
-    /// Whether this port is one of them.
+    /// Reports whether the set has this port.
     pub fn contains(&self, port: PortNo) -> bool {
         self.0.iter().any(|range| range.contains(&port.0))
     }
 
-    /// Whether all ports of this range are among them.
+    /// Reports whether the set has all ports of this range.
     pub fn covers(&self, range: &RangeInclusive<u32>) -> bool {
         let mut next = u64::from(*range.start());
         while next <= u64::from(*range.end()) {
@@ -28,7 +28,7 @@ impl PortSet {
         true
     }
 
-    /// A port that both have.
+    /// Returns a port that both sets have.
     pub fn common(&self, other: &PortSet) -> Option<PortNo> {
         let pairs = self.0.iter().flat_map(|a| other.0.iter().map(move |b| (a, b)));
         pairs
@@ -38,43 +38,43 @@ impl PortSet {
     }
 }
 
-/// What a port may become.
+/// The roles that a port may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortRole {
-    /// What discovery finds.
+    /// Any role that discovery finds.
     #[default]
     Any,
-    /// An edge port, whatever arrives there.
+    /// An edge port, whatever packets arrive there.
     Edge,
     /// A link port, never an edge port.
     Link,
-    /// Nothing: packets neither enter nor leave.
+    /// No role: packets neither enter nor leave.
     Closed,
 }
 
-/// What is declared of a switch.
+/// The declarations about a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SwitchFacts {
-    /// The ports that are used; `None`: all.
+    /// The ports that are used; `None` for all.
     pub ports: Option<PortSet>,
-    /// Edge ports.
+    /// The declared edge ports.
     pub edge: PortSet,
-    /// Link ports.
+    /// The declared link ports.
     pub link: PortSet,
-    /// Maximum numbers of hosts at ports. The first that has the port counts.
+    /// The maximum numbers of hosts at ports. The first item that has the port counts.
     pub max_hosts: Vec<(PortSet, usize)>,
 }
 
-/// What is declared of a host.
+/// The declarations about a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts {
-    /// The only place where it can be; `None`: anywhere.
+    /// The only place where the host may be; `None` for anywhere.
     pub at: Option<Location>,
-    /// Addresses that are its own and no other host's.
+    /// The addresses that belong to this host and no other.
     pub addresses: BTreeSet<IpAddr>,
 }
 
-/// All that is declared.
+/// All declarations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     switches: BTreeMap<Dpid, SwitchFacts>,
@@ -83,7 +83,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Facts about these switches and hosts. Of two hosts with one address, the first one has it.
+    /// Collects the declarations about these switches and hosts. If two hosts have the same address, it belongs to the
+    /// first.
     pub fn new(switches: BTreeMap<Dpid, SwitchFacts>, hosts: BTreeMap<Mac, HostFacts>) -> Facts {
         let mut owners = BTreeMap::new();
         for (mac, host) in &hosts {
@@ -94,12 +95,12 @@ impl Facts {
         Facts { switches, hosts, owners }
     }
 
-    /// Whether something is declared of this switch.
+    /// Reports whether something is declared about this switch.
     pub fn names(&self, dpid: Dpid) -> bool {
         self.switches.contains_key(&dpid)
     }
 
-    /// What this port may become.
+    /// Returns the declared role of a port.
     ///
     /// ```
     /// use maple_core::network::{Facts, Location, PortRole, PortSet, SwitchFacts};
@@ -120,44 +121,44 @@ impl Facts {
         }
     }
 
-    /// The maximum number of hosts at this port, if it has one of its own.
+    /// Returns the maximum number of hosts at this port, if it has one of its own.
     pub fn max_hosts(&self, at: Location) -> Option<usize> {
         let limits = &self.switches.get(&at.switch)?.max_hosts;
         limits.iter().find(|(ports, _)| ports.contains(at.port)).map(|(_, most)| *most)
     }
 
-    /// Where this host can be only.
+    /// Returns the only place where this host may be, if one is declared.
     pub fn place(&self, mac: Mac) -> Option<Location> {
         self.hosts.get(&mac)?.at
     }
 
-    /// The hosts that have a fixed place at this switch.
+    /// Returns the hosts that have a fixed place at this switch.
     pub fn placed_at(&self, dpid: Dpid) -> impl Iterator<Item = (PortNo, Mac)> {
         let hosts = self.hosts.iter().filter_map(|(mac, host)| Some((*mac, host.at?)));
         hosts.filter(move |(_, at)| at.switch == dpid).map(|(mac, at)| (at.port, mac))
     }
 
-    /// The addresses that are this host's own.
+    /// Returns the addresses that belong to this host.
     pub fn addresses(&self, mac: Mac) -> impl Iterator<Item = IpAddr> {
         self.hosts.get(&mac).into_iter().flat_map(|host| host.addresses.iter().copied())
     }
 
-    /// The host that has this address for its own.
+    /// Returns the host to which this address belongs.
     pub fn owner(&self, ip: IpAddr) -> Option<Mac> {
         self.owners.get(&ip).copied()
     }
 
-    /// Whether some host can be in one place only.
+    /// Reports whether some host may be in one place only.
     pub fn has_places(&self) -> bool {
         self.hosts.values().any(|host| host.at.is_some())
     }
 
-    /// The switches of which something is declared.
+    /// Returns the switches that have declarations.
     pub fn switches(&self) -> impl Iterator<Item = (&Dpid, &SwitchFacts)> {
         self.switches.iter()
     }
 
-    /// The hosts of which something is declared.
+    /// Returns the hosts that have declarations.
     pub fn hosts(&self) -> impl Iterator<Item = (&Mac, &HostFacts)> {
         self.hosts.iter()
     }

@@ -11,30 +11,32 @@ use maple_wire::{Dpid, PortNo};
 use super::{Hop, Location, PortInfo, PortKind};
 use crate::ids::Name;
 
-/// What a search needs from a network.
+/// The network as a search sees it.
 pub trait Graph {
-    /// Whether the switch is there.
+    /// Reports whether the switch is there.
     fn has_switch(&self, switch: Dpid) -> bool;
 
-    /// The links of a switch that are up and known at both ends: its port, and the one at the other end. In order.
+    /// Returns the links of a switch that are up and known at both ends, in order: its port, and the port at the other
+    /// end.
     fn links_of(&self, switch: Dpid) -> impl Iterator<Item = (Location, Location)>;
 
-    /// The ports of a switch, in order.
+    /// Returns the ports of a switch, in order.
     fn ports_of(&self, switch: Dpid) -> impl Iterator<Item = (PortNo, PortInfo)>;
 
-    /// What the link that leaves by this port costs by a link attribute; `to` is the switch at its far end.
+    /// Returns the cost of the link that leaves by this port, under a link attribute; `to` is the switch at its far
+    /// end.
     fn cost(&self, weight: &Name, from: Location, to: Dpid) -> u64;
 }
 
-/// The hops of the best path from one switch to another: which port each switch but the last leaves by. Empty if they
-/// are the same; `None` if there is no path or either is not there.
+/// Returns the hops of the best path from one switch to another: the port by which each switch but the last is left.
+/// The path is empty if both are the same switch. Returns `None` if there is no path or one of them is not there.
 ///
-/// Best is the least sum of costs, then the fewest hops, then the path whose hops come first in order.
+/// The best path has the least sum of costs, then the fewest hops, then the hops that come first in order.
 pub fn path(network: &impl Graph, from: Dpid, to: Dpid, weight: Option<&Name>) -> Option<Vec<Hop>> {
     path_along(network, from, to, weight, &distances_to(network, to, weight))
 }
 
-/// The same, for a caller that has the result of [`distances_to`] for `to` in this network.
+/// Returns the best path, as [`path`], from the result of [`distances_to`] for `to` in this network.
 pub(crate) fn path_along(
     network: &impl Graph,
     from: Dpid,
@@ -61,8 +63,8 @@ pub(crate) fn path_along(
     Some(hops)
 }
 
-/// The hops of a flood that starts at `from`: along the spanning tree of its part of the network, away from `from`,
-/// and out of every edge port that is up. Branches without such a port are left out. In order.
+/// Returns the hops of a flood that starts at `from`: along the spanning tree of its part of the network, away from
+/// `from`, and out of every edge port that is up. Branches without such a port are left out. The hops are in order.
 ///
 /// All starts share one spanning tree, so two floods that arrive at a switch by the same port continue in the same way.
 pub fn flood(network: &impl Graph, from: Dpid) -> Vec<Hop> {
@@ -92,8 +94,8 @@ pub fn flood(network: &impl Graph, from: Dpid) -> Vec<Hop> {
     hops.into_iter().collect()
 }
 
-/// Both ends of each link of the spanning tree of the part of the network that holds `member`: breadth first from its
-/// lowest switch.
+/// Returns both ends of each link of the spanning tree of the part of the network that holds `member`: breadth first
+/// from its lowest switch.
 fn spanning_tree(network: &impl Graph, member: Dpid) -> BTreeSet<Location> {
     let part = reachable(network, member);
     let Some(root) = part.first().copied() else { return BTreeSet::new() };
@@ -122,10 +124,10 @@ fn reachable(network: &impl Graph, from: Dpid) -> BTreeSet<Dpid> {
     seen
 }
 
-/// The least cost, and the hops that it takes, from each switch to one.
+/// The least cost from each switch to one switch, and the number of hops of that path.
 pub type Distances = BTreeMap<Dpid, (u64, u32)>;
 
-/// The least (cost, hops) from each switch to `to`.
+/// Returns the least (cost, hops) from each switch to `to`.
 pub fn distances_to(network: &impl Graph, to: Dpid, weight: Option<&Name>) -> Distances {
     let mut distance = BTreeMap::from([(to, (0, 0))]);
     let mut heap = BinaryHeap::from([Reverse((0u64, 0u32, to))]);

@@ -1,7 +1,8 @@
 //! The network as f sees it: hosts, ports and links, all of them tracked state.
 //!
-//! The types here are plain values. What is known lives in a [`crate::state::Snapshot`]; [`graph`] answers questions
-//! about it (paths, broadcast trees) as pure functions, with ties broken towards the lowest datapath id and port.
+//! The types here are plain values. A [`crate::state::Snapshot`] holds the facts about the network; [`graph`] answers
+//! questions about them (paths, broadcast trees) as pure functions, with ties broken towards the lowest datapath id and
+//! port.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,24 +28,24 @@ pub use scope::Scope;
 pub struct Mac(pub [u8; 6]);
 
 impl Mac {
-    /// The address whose 48 bits are the low ones of `bits`, as fields such as `eth_src` carry it.
+    /// Creates the address whose 48 bits are the low ones of `bits`, as fields such as `eth_src` carry it.
     pub const fn from_bits(bits: u128) -> Mac {
         let b = bits.to_be_bytes();
         Mac([b[10], b[11], b[12], b[13], b[14], b[15]])
     }
 
-    /// The address as a field value.
+    /// Returns the address as a field value.
     pub const fn bits(self) -> u128 {
         let b = self.0;
         u128::from_be_bytes([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b[0], b[1], b[2], b[3], b[4], b[5]])
     }
 
-    /// Whether a host can have it: neither zero nor a group address.
+    /// Reports whether a host can have this address: it is neither zero nor a group address.
     pub const fn is_host(self) -> bool {
         self.0[0] & 1 == 0 && self.bits() != 0
     }
 
-    /// Whether bridges never forward packets for this address ([`RESERVED`]).
+    /// Reports whether bridges never forward packets for this address ([`RESERVED`]).
     pub fn is_reserved(self) -> bool {
         ethernet::is_reserved(self.0)
     }
@@ -63,7 +64,7 @@ impl fmt::Debug for Mac {
     }
 }
 
-/// Text that is not a hardware address.
+/// The error for text that is not a hardware address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a hardware address (six bytes in hex, such as 00:00:00:00:00:01)")]
 pub struct BadMac(pub String);
@@ -102,25 +103,25 @@ pub struct OwnFrame {
 pub struct Location {
     /// The switch.
     pub switch: Dpid,
-    /// Its port.
+    /// The port of the switch.
     pub port: PortNo,
 }
 
 impl Location {
-    /// The port `port` of `switch`.
+    /// Creates the location `port` of `switch`.
     pub const fn new(switch: Dpid, port: PortNo) -> Location {
         Location { switch, port }
     }
 }
 
 impl fmt::Display for Location {
-    /// `0000000000000001:3`, the form that `FromStr` reads.
+    /// Writes `0000000000000001:3`, the form that `FromStr` reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.switch, self.port)
     }
 }
 
-/// Text that is not a place.
+/// The error for text that is not a location.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a port of a switch such as 1:3 or 1:LOCAL")]
 pub struct BadLocation(pub String);
@@ -136,7 +137,8 @@ impl std::str::FromStr for Location {
     }
 }
 
-/// The switch of a place, as text, and its port: one that packets come in by. `None` if the text is no place.
+/// Splits a place into the text of its switch and its port, which must be one that packets come in by. Returns `None`
+/// if the text is not a place.
 pub fn split_place(text: &str) -> Option<(&str, PortNo)> {
     let (switch, port) = text.rsplit_once(':')?;
     let port = port.parse::<PortNo>().ok().filter(|port| port.is_ordinary_or_local())?;
@@ -149,55 +151,57 @@ impl fmt::Debug for Location {
     }
 }
 
-/// What is behind a port.
+/// The far side of a port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum PortKind {
-    /// Not known yet: discovery has not had time to find out. Nothing is learned at it, and nothing is sent out of it.
+    /// The kind is not known yet: discovery has not had time to find out. Nothing is learned at the port, and nothing
+    /// is sent out of it.
     New,
-    /// Hosts.
+    /// Hosts are behind the port.
     Edge,
-    /// Another of our switches, by this port of it.
+    /// Another of our switches is behind the port, at this port of it.
     Link(Location),
-    /// A segment that several ports share. Its hosts enter and leave by another port; this one is closed.
+    /// A segment that several ports share is behind the port. Its hosts enter and leave by another port; this one is
+    /// closed.
     Shared {
-        /// The port that is open, an edge port.
+        /// The port that is open, which is an edge port.
         with: Location,
         /// The port of this switch where the link through the controller to the other port's switch begins. `None` if
         /// another port has that link, or both ports are on one switch.
         link: Option<PortNo>,
     },
-    /// A middlebox that forwards packets with their sources unchanged: no host is located there, and floods leave it
-    /// out.
+    /// A middlebox that forwards packets with their sources unchanged is behind the port. No host is located there, and
+    /// floods leave it out.
     Middlebox,
 }
 
 /// One port, as the state holds it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PortInfo {
-    /// Whether packets can pass.
+    /// Whether packets can pass the port.
     pub up: bool,
-    /// What is behind it.
+    /// The far side of the port.
     pub kind: PortKind,
 }
 
 /// One host, as the state holds it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HostInfo {
-    /// Where it is.
+    /// The location of the host.
     pub location: Location,
-    /// The IPv4 addresses that it announced last of all hosts.
+    /// The IPv4 addresses that this host was the last to announce.
     pub ipv4: BTreeSet<Ipv4Addr>,
-    /// The IPv6 addresses that it announced last of all hosts.
+    /// The IPv6 addresses that this host was the last to announce.
     pub ipv6: BTreeSet<Ipv6Addr>,
 }
 
 impl HostInfo {
-    /// All its IP addresses.
+    /// Returns all IP addresses of the host.
     pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.ipv4.iter().copied().map(IpAddr::V4).chain(self.ipv6.iter().copied().map(IpAddr::V6))
     }
 
-    /// Adds one of its own addresses.
+    /// Adds an address of the host.
     pub fn insert(&mut self, ip: IpAddr) {
         match ip {
             IpAddr::V4(ip) => drop(self.ipv4.insert(ip)),
@@ -205,7 +209,7 @@ impl HostInfo {
         }
     }
 
-    /// Removes one of its own addresses.
+    /// Removes an address of the host.
     pub fn remove(&mut self, ip: IpAddr) {
         match ip {
             IpAddr::V4(ip) => drop(self.ipv4.remove(&ip)),
@@ -219,17 +223,17 @@ impl HostInfo {
 pub struct Hop {
     /// The switch.
     pub switch: Dpid,
-    /// The port to leave it by.
+    /// The port by which the packet leaves it.
     pub port: PortNo,
 }
 
 impl Hop {
-    /// Leave `switch` by `port`.
+    /// Creates the hop that leaves `switch` by `port`.
     pub const fn new(switch: Dpid, port: PortNo) -> Hop {
         Hop { switch, port }
     }
 
-    /// The same pair, as a place.
+    /// Returns the switch and the port as a location.
     pub const fn location(self) -> Location {
         Location { switch: self.switch, port: self.port }
     }

@@ -1,4 +1,4 @@
-//! Which rates of the network are measured, and on which scale f reads them.
+//! The measured rates of the network, and the scales on which f reads them.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -8,11 +8,11 @@ use super::{Location, Mac};
 /// Something whose rate is measured, in bit/s.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Gauge {
-    /// What a port sends.
+    /// The traffic that a port sends.
     Sent(Location),
-    /// What a port receives.
+    /// The traffic that a port receives.
     Received(Location),
-    /// What one host sends to another, as counted at the first one's switch by the rules that match both.
+    /// The traffic from one host to another, as the rules that match both count it at the first host's switch.
     Traffic {
         /// The host that sends it.
         from: Mac,
@@ -22,7 +22,7 @@ pub enum Gauge {
 }
 
 impl Gauge {
-    /// What a host sends to any other.
+    /// Returns the gauges of the traffic from a host to any other.
     pub(crate) fn all_from(from: Mac) -> RangeInclusive<Gauge> {
         let to = |mac| Gauge::Traffic { from, to: Mac(mac) };
         to([0; 6])..=to([0xff; 6])
@@ -39,21 +39,21 @@ impl fmt::Display for Gauge {
     }
 }
 
-/// The weight by which a link costs 1, and 1 more for each tenth of it that is used.
+/// The link attribute under which a link costs 1, and 1 more for each tenth of it that is used.
 pub const UTILISATION: &str = "utilisation";
 
-/// How f reads a rate: in steps, so that an answer changes only when a step is passed; and with hysteresis, so that a
-/// rate that wavers around a step does not change it each time.
+/// A scale on which f reads a rate. It has steps, so that an answer changes only when a step is passed. It has
+/// hysteresis, so that a rate that wavers around a step does not change it each time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Scale {
-    /// 1 from more than `from` bit/s on, until it is at most `until` again; else 0. `until` is at most `from`.
+    /// 1 once the rate exceeds `from` bit/s, until it is at most `until` again; else 0. `until` is at most `from`.
     Above {
-        /// More than this begins it.
+        /// The rate in bit/s above which the step begins.
         from: u64,
-        /// At most this ends it.
+        /// The rate in bit/s at or below which the step ends.
         until: u64,
     },
-    /// How many tenths of this many bit/s are reached, 0 to 10: a tenth counts once the rate has reached it, until it
-    /// is half a tenth below.
+    /// The number of tenths of this many bit/s that the rate reaches, 0 to 10. A tenth counts once the rate has reached
+    /// it, until the rate is half a tenth below.
     TenthsOf(u64),
 }

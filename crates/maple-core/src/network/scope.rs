@@ -1,7 +1,7 @@
 //! The part of a network that a slice has: edge ports, hosts and links.
 //!
-//! What follows from the topology is computed for the [`Reduced`] network, as if it had nothing else. A scope belongs
-//! to the identity of each path, flood and route that it restricts. So scopes are compared often, by hash first.
+//! Paths and floods are computed for the [`Reduced`] network, as if it had nothing else. A scope belongs to the
+//! identity of each path, flood and route that it restricts. So scopes are compared often, by hash first.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use super::graph::Graph;
 use super::{LinkName, Location, Mac, PortInfo, PortKind};
 use crate::ids::Name;
 
-/// The part of a network that a slice has, and the slice's name. Without a limit it is the whole network.
+/// The part of a network that a slice has, and the slice's name. Without limits it is the whole network.
 #[derive(Clone)]
 pub struct Scope(Arc<ScopeOf>);
 
@@ -25,35 +25,35 @@ struct Limits {
     name: Name,
     ports: Option<BTreeSet<Location>>,
     hosts: Option<BTreeSet<Mac>>,
-    /// A link must be in each of these sets.
+    /// The sets of links; a link must be in each of them.
     links: Vec<BTreeSet<LinkName>>,
 }
 
 struct ScopeOf {
-    /// Of the limits.
+    /// The hash of `limits`.
     hash: u64,
     limits: Limits,
 }
 
 impl Scope {
-    /// The whole network, for the slice of this name.
+    /// Creates the scope of the whole network, for the slice of this name.
     pub fn new(name: impl Into<Name>) -> Scope {
         Scope::of(Limits { name: name.into(), ports: None, hosts: None, links: Vec::new() })
     }
 
-    /// The same with these edge ports only.
+    /// Limits the scope to these edge ports.
     #[must_use]
     pub fn with_ports(&self, ports: impl IntoIterator<Item = Location>) -> Scope {
         Scope::of(Limits { ports: Some(ports.into_iter().collect()), ..self.0.limits.clone() })
     }
 
-    /// The same with these hosts only, where they are at its ports.
+    /// Limits the scope to these hosts, while they are at its ports.
     #[must_use]
     pub fn with_hosts(&self, hosts: impl IntoIterator<Item = Mac>) -> Scope {
         Scope::of(Limits { hosts: Some(hosts.into_iter().collect()), ..self.0.limits.clone() })
     }
 
-    /// The same with these links only. A port names the link at it, and two switches all links between them; both
+    /// Limits the scope to these links. A port names the link at it, and two switches name all links between them; both
     /// directions are meant.
     #[must_use]
     pub fn with_links(&self, links: impl IntoIterator<Item = LinkName>) -> Scope {
@@ -66,7 +66,7 @@ impl Scope {
         Scope(Arc::new(ScopeOf { hash: hasher.finish(), limits }))
     }
 
-    /// What this scope and an outer one have in common: that of the slice `outer/inner`.
+    /// Returns the intersection of this scope and an outer one: the scope of the slice `outer/inner`.
     #[must_use]
     pub(crate) fn inside(&self, outer: &Scope) -> Scope {
         let (here, outer) = (&self.0.limits, &outer.0.limits);
@@ -74,7 +74,7 @@ impl Scope {
         Scope::of(Limits { name, ..here.common(outer) })
     }
 
-    /// What this scope has of another one, unless it lies in that one already.
+    /// Limits this scope to another one, unless it lies in that one already.
     #[must_use]
     pub(crate) fn limited_to(&self, to: &Scope) -> Scope {
         let is_part = self.name() == to.name() || to.owns(self.name());
@@ -85,24 +85,24 @@ impl Scope {
         }
     }
 
-    /// The slice's name, after those of the slices that it is in.
+    /// Returns the slice's name, which begins with the names of the slices that it is in.
     pub fn name(&self) -> &Name {
         &self.0.limits.name
     }
 
-    /// The name that a table, a variable or link costs of the slice have in the state.
+    /// Returns the name that a table, a variable or link costs of the slice have in the state.
     pub fn own(&self, name: &str) -> Name {
         format!("{}/{name}", self.name()).into()
     }
 
-    /// Whether this is such a name.
+    /// Reports whether `name` is the name in the state of something that the slice owns.
     pub(crate) fn owns(&self, name: &str) -> bool {
         name.strip_prefix(&**self.name()).is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// The names in the state that costs can have which the slice calls `name`: its own, those of the slices that it is
-    /// in, those of the network. The first that exists counts. A name with a slash is the slice's own: otherwise it
-    /// could be that of another slice's costs.
+    /// Returns the names in the state that the slice's `name` for link costs can mean: its own, those of the slices
+    /// that it is in, and those of the network. The first that exists counts. A name with a slash is the slice's own,
+    /// because otherwise it could mean the costs of another slice.
     pub(crate) fn weights(&self, name: &str) -> Vec<Name> {
         let mut all = vec![self.own(name)];
         if !name.contains('/') {
@@ -113,7 +113,7 @@ impl Scope {
         all
     }
 
-    /// The names by which the slice knows costs, of those that exist.
+    /// Returns the names by which the slice knows costs, of those that exist.
     pub(crate) fn known_weights(&self, all: &[Name]) -> Vec<Name> {
         let last = |name: &Name| name.rsplit('/').next().unwrap_or_default().to_owned();
         let own = |name: &Name| Some(name.strip_prefix(&**self.name())?.strip_prefix('/')?.to_owned());
@@ -122,39 +122,39 @@ impl Scope {
         known.into_iter().map(Name::from).collect()
     }
 
-    /// What of it matters to paths; `None` for all links.
+    /// Returns the scope as it affects paths; `None` if paths may take all links.
     pub(crate) fn of_links(&self) -> Option<Scope> {
         (!self.0.limits.links.is_empty()).then(|| self.clone())
     }
 
-    /// What of it matters to floods; `None` for all ports and links.
+    /// Returns the scope as it affects floods; `None` if floods may take all ports and links.
     pub(crate) fn of_ports_and_links(&self) -> Option<Scope> {
         (self.0.limits.ports.is_some() || !self.0.limits.links.is_empty()).then(|| self.clone())
     }
 
-    /// Its edge ports; `None` for all.
+    /// Returns the edge ports of the scope; `None` for all.
     pub(crate) fn ports(&self) -> Option<&BTreeSet<Location>> {
         self.0.limits.ports.as_ref()
     }
 
-    /// Whether it has an edge port.
+    /// Reports whether the scope has an edge port.
     pub fn has_port(&self, at: Location) -> bool {
         self.ports().is_none_or(|ports| ports.contains(&at))
     }
 
-    /// Whether it has a host that is at this port.
+    /// Reports whether the scope has a host that is at this port.
     pub fn has_host(&self, mac: Mac, at: Location) -> bool {
         self.has_port(at) && self.0.limits.hosts.as_ref().is_none_or(|hosts| hosts.contains(&mac))
     }
 
-    /// Whether it has the link between two ports.
+    /// Reports whether the scope has the link between two ports.
     pub fn has_link(&self, a: Location, b: Location) -> bool {
         let (there, back) = (LinkName::Switches(a.switch, b.switch), LinkName::Switches(b.switch, a.switch));
         let names = [LinkName::Port(a), LinkName::Port(b), there, back];
         self.0.limits.links.iter().all(|links| names.iter().any(|name| links.contains(name)))
     }
 
-    /// Whether it has what is at a port.
+    /// Reports whether the scope has a port: the link at it, or else the port itself.
     pub(crate) fn has(&self, at: Location, info: &PortInfo) -> bool {
         match info.kind {
             PortKind::Link(peer) => self.has_link(at, peer),
@@ -164,7 +164,7 @@ impl Scope {
 }
 
 impl Limits {
-    /// What both have.
+    /// Returns the intersection of both limits.
     fn common(&self, other: &Limits) -> Limits {
         let mut links = self.links.clone();
         links.extend(other.links.iter().filter(|set| !self.links.contains(set)).cloned());
@@ -212,7 +212,7 @@ impl fmt::Debug for Scope {
     }
 }
 
-/// A network with only what a scope has.
+/// A network reduced to a scope's part of it.
 pub(crate) struct Reduced<'a, G> {
     pub network: &'a G,
     pub scope: &'a Scope,

@@ -1,11 +1,11 @@
-//! Other compilers of trace trees, to test [`crate::compile`] and to measure it against. They are no part of the
+//! Other compilers of trace trees, to test [`crate::compile`] and to measure it against. They are not part of the
 //! product.
 //!
 //! * [`ReferenceCompiler`] compiles a tree from scratch each time, in the simplest correct way.
 //! * [`paper`] is the paper's compiler, incremental as the paper describes.
 //!
-//! Tests and `maple bench` build this folder (feature `oracles`). It is here because both compilers use what other
-//! crates cannot see: the tree's nodes and the regions of packets.
+//! Tests and `maple bench` build this folder (feature `oracles`). It is in this crate because both compilers use what
+//! other crates cannot see: the tree's nodes and the regions of packets.
 
 use crate::compile::{Table, Target, Tuning};
 
@@ -14,21 +14,21 @@ mod reference;
 
 pub use reference::ReferenceCompiler;
 
-/// Which compiler makes a table's rules.
+/// The compiler that makes a table's rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Maple's own ([`Table::new`]).
+    /// Maple's own compiler ([`Table::new`]).
     #[default]
     Maple,
-    /// The same, with thresholds at which small tables use everything that large ones do
+    /// Maple's own compiler, with thresholds at which small tables use everything that large ones do
     /// ([`Tuning::for_small_tables`]).
     MapleForSmallTables,
-    /// The paper's ([`paper::table`]).
+    /// The paper's compiler ([`paper::table`]).
     Paper,
 }
 
 impl Strategy {
-    /// A function that makes an empty table with this compiler.
+    /// Returns a function that makes an empty table with this compiler.
     pub fn new_table(self) -> fn(Target) -> Table {
         match self {
             Strategy::Maple => Table::new,

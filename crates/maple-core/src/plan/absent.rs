@@ -1,12 +1,12 @@
-//! Places that are not there: what a route leaves out, and when that makes it fail.
+//! Places that are not there: what a route leaves out, and when it fails for that reason.
 //!
 //! Places come from configuration and tables, and the network may lack them. A place is *absent* if its switch is not
 //! there, if the switch has no such port, or if the port leads to another switch: then no packet can leave the network
-//! there. What a route has for an absent place is left out, with the hops that only lead to it. A multicast goes to the
-//! others, if there are any. Any other route fails if all its places are absent. A port that is down, new or shut is
-//! there: it gets nothing, and nothing is said.
+//! there. A route leaves out its absent places, with the hops that only lead to them. A multicast goes to its other
+//! places, if there are any. Any other route fails if all its places are absent. A port that is down, new or shut is
+//! there: it gets nothing, and that is not reported.
 //!
-//! Whether a place is there is read like everything that a plan rests on, so the plan resolves again when that changes.
+//! A plan reads whether a place is there, like everything that it depends on, so it resolves again when that changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,19 +16,20 @@ use maple_wire::{Dpid, PortNo};
 use super::{FarEnd, RouteError, Topology, Way, of_switch};
 use crate::network::{Hop, Location, PortInfo, PortKind};
 
-/// Why a place is absent.
+/// The reason why a place is absent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Absence {
-    /// Its switch is not there.
+    /// The place's switch is not there.
     Switch,
-    /// Its switch has other ports: these.
+    /// The place's switch has other ports: these.
     Port(Vec<PortNo>),
-    /// It leads to this switch.
+    /// The place leads to this switch.
     Link(Dpid),
 }
 
 impl Absence {
-    /// Why a place of which this is known is absent; `None` if it is there. `ports` are those of its switch.
+    /// Returns the reason why a place with this port information is absent; `None` if it is there. `ports` returns
+    /// those of its switch.
     pub(crate) fn of(info: Option<PortInfo>, ports: impl FnOnce() -> Vec<PortNo>) -> Option<Absence> {
         match info {
             Some(PortInfo { kind: PortKind::Link(far), .. }) => Some(Absence::Link(far.switch)),
@@ -59,14 +60,14 @@ impl fmt::Display for Absence {
 pub struct LeftOut {
     /// The place.
     pub at: Location,
-    /// Why.
+    /// The reason why it is absent.
     pub why: Absence,
 }
 
 /// The hops of a route.
 pub(super) type Ways = BTreeMap<Hop, Way>;
 
-/// Removes what only leads to `absent`, the hops that were left out, and what comes after them.
+/// Removes the hops that only lead to `absent`, the hops that were left out, and the hops after those.
 pub(super) fn remove_ways_to(absent: &[Hop], ways: &mut Ways, ingress: Dpid) {
     if absent.is_empty() {
         return;
@@ -88,7 +89,7 @@ pub(super) fn remove_ways_to(absent: &[Hop], ways: &mut Ways, ingress: Dpid) {
     ways.retain(|hop, _| reached.contains(&hop.switch));
 }
 
-/// The switches that hops lead to from the ingress.
+/// Returns the switches that hops lead to from the ingress.
 fn reached(ways: &Ways, ingress: Dpid) -> BTreeSet<Dpid> {
     let (mut reached, mut next) = (BTreeSet::from([ingress]), vec![ingress]);
     while let Some(switch) = next.pop() {
@@ -103,7 +104,7 @@ fn reached(ways: &Ways, ingress: Dpid) -> BTreeSet<Dpid> {
     reached
 }
 
-/// Why a route can't be taken whose only places are absent, as the first of them says.
+/// Returns the error of a route whose places are all absent: `absent` is the first of them.
 pub(super) fn error(absent: Hop, topology: &mut impl Topology) -> RouteError {
     match topology.port(absent.location()).map(|info| info.kind) {
         Some(PortKind::Link(far)) => RouteError::EndsAtLink { hop: absent, next: far.switch },

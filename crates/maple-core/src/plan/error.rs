@@ -1,11 +1,11 @@
-//! What can be wrong with a route, and with frames that f sends itself.
+//! The faults of routes, and of frames that f sends itself.
 
 use maple_wire::{Dpid, Field, PortNo};
 
 use crate::ids::Name;
 use crate::network::{Hop, Location};
 
-/// A route that can't be taken.
+/// The fault of a route that can't be taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum RouteError {
@@ -41,7 +41,7 @@ pub enum RouteError {
     Frame(#[from] FrameError),
 }
 
-/// A frame of f's own that can't be sent.
+/// The fault of a frame of f's own that can't be sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages say it")]
 pub enum FrameError {
@@ -55,12 +55,12 @@ pub enum FrameError {
     NotInSlice { at: Location, slice: Name },
 }
 
-/// How long a frame of f's own may be: an Ethernet header at least, a jumbo frame at most.
+/// The length of a frame of f's own, in bytes: an Ethernet header at least, a jumbo frame at most.
 pub const FRAME_BYTES: std::ops::RangeInclusive<usize> = 14..=9216;
-/// How many frames of its own f may send for one packet.
+/// The maximum number of frames of its own that f may send for one packet.
 pub const MOST_FRAMES: usize = 64;
 
-/// The ports of a switch, as the end of an error.
+/// Lists the ports of a switch, as the end of an error.
 fn listed(switch: Dpid, ports: &[PortNo]) -> String {
     match ports {
         [] => format!("there is no switch {switch}"),

@@ -1,4 +1,4 @@
-//! Meters: how much traffic of a route may pass the switch where it enters (1.3 §5.7).
+//! Meters: the traffic of a route that may pass the switch where it enters (1.3 §5.7).
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,29 +8,29 @@ use crate::ids::Name;
 /// The meter that a route's packets pass at the switch where they enter; OpenFlow 1.0 has none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Meter {
-    /// One that exists at the switch already, by its number.
+    /// A meter that exists at the switch already, by its number.
     Number(u32),
-    /// One that Maple makes.
+    /// A meter that Maple makes.
     Limit(Arc<Limit>),
 }
 
-/// How much of the packets that enter at one switch under this limit may pass, all together. The excess is dropped.
+/// A limit on all packets together that enter at one switch under it. The excess is dropped.
 ///
-/// Equal limits are one, so routes that name the same limit share it. Each switch where such packets enter has its own
+/// Equal limits are the same limit, so routes that name it share it. Each switch where such packets enter has its own
 /// meter.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Limit {
-    /// Distinguishes limits that are otherwise equal.
+    /// The name, which distinguishes limits that are otherwise equal.
     pub name: Name,
-    /// How many units a second, 1 or more.
+    /// The number of units per second, 1 or more.
     pub rate: u32,
-    /// How many units may come in one burst; 0 leaves this to the switch.
+    /// The number of units in one burst; 0 leaves this to the switch.
     pub burst: u32,
-    /// What is counted.
+    /// The unit of `rate` and `burst`.
     pub unit: Unit,
 }
 
-/// What a limit counts.
+/// The unit that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Unit {
     /// 1,000 bits.
@@ -40,12 +40,12 @@ pub enum Unit {
 }
 
 impl Limit {
-    /// A limit of this many kilobits a second.
+    /// Creates a limit in kilobits per second.
     pub fn kilobits(name: impl Into<Name>, rate: u32) -> Limit {
         Limit { name: name.into(), rate, burst: 0, unit: Unit::Kilobits }
     }
 
-    /// A limit of this many packets a second.
+    /// Creates a limit in packets per second.
     pub fn packets(name: impl Into<Name>, rate: u32) -> Limit {
         Limit { unit: Unit::Packets, ..Limit::kilobits(name, rate) }
     }

@@ -1,4 +1,4 @@
-//! Plans: the part of a route that determines its hops, and what that resolves to in a network.
+//! Plans: the part of a route that determines its hops, and its resolution in a network.
 
 mod absent;
 mod error;
@@ -23,77 +23,80 @@ use absent::Ways;
 use crate::ids::Name;
 use crate::network::{Hop, Location, PortInfo, PortKind, Scope};
 
-/// What a plan asks of the network. Each answer is noted, unless stated otherwise, as the plan's hops depend on it.
+/// A plan's questions about the network. Each answer is recorded, unless stated otherwise, because the plan's hops
+/// depend on it.
 pub(crate) trait Topology {
-    /// The hops of a flood that starts at a switch, in a part of the network; `None` if the switch is not there.
+    /// Returns the hops of a flood that starts at a switch, in a part of the network; `None` if the switch is not
+    /// there.
     fn flood(&mut self, from: Dpid, within: Option<&Scope>) -> Option<Arc<[Hop]>>;
 
-    /// The best path between two switches, by a link attribute or by hop count, in a part of the network; `None` if
-    /// there is none.
+    /// Returns the best path between two switches, by a link attribute or by hop count, in a part of the network;
+    /// `None` if there is none.
     fn path(&mut self, from: Dpid, to: Dpid, weight: Option<&Name>, within: Option<&Scope>) -> Option<Arc<[Hop]>>;
 
-    /// What is known of a port.
+    /// Returns the information about a port; `None` if the port does not exist.
     fn port(&mut self, at: Location) -> Option<PortInfo>;
 
-    /// The far end of a link that both ends know of. It follows from [`Topology::port`] of both, so it is not noted.
+    /// Returns the far end of a link that both ends know of. It follows from [`Topology::port`] of both, so it is not
+    /// recorded.
     fn peer(&self, at: Location) -> Option<Location>;
 
-    /// The ports of a switch, for the text of an error. Not noted.
+    /// Returns the ports of a switch, for the text of an error. They are not recorded.
     fn ports_of(&self, switch: Dpid) -> Vec<PortNo>;
 }
 
-/// A route and where it begins: its hops depend on this and on the topology alone.
+/// A route and the switch where it begins. Its hops depend on these and on the topology alone.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Plan(Arc<PlanOf>);
 
-/// Places to send the packet to, all with the same treatment.
+/// Places to send the packet to, with one treatment for all.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Branch {
     pub flood: Flood,
     pub ports: BTreeSet<PortNo>,
     pub hops: BTreeSet<Hop>,
     pub path: Option<PathTo>,
-    /// A copy goes there, from the switch of the route that is nearest.
+    /// The place that gets a copy, from the nearest switch of the route.
     pub copy_to: Option<Location>,
     pub treatment: Treatment,
-    /// The slice whose policy sends there: all hops are in it.
+    /// The slice whose policy made the branch: all hops must be in it.
     pub within: Option<Scope>,
 }
 
 /// Whether a branch goes to all edge ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum Flood {
-    /// It does not.
+    /// The branch does not flood.
     #[default]
     No,
-    /// Packets for reserved addresses don't, so a run asks its packet ([`crate::run::Run::with_floods`]). A plan has
-    /// [`Flood::All`] in its place: its packets were asked.
+    /// Packets go to all edge ports unless they are for a reserved address, so a run asks its packet
+    /// ([`crate::run::Run::with_floods`]). A plan has [`Flood::All`] instead, because its packets were asked.
     UnlessReserved,
-    /// Whatever the packet is for.
+    /// All packets go to all edge ports.
     All,
 }
 
 impl Flood {
-    /// Whether any packet goes to all edge ports.
+    /// Reports whether any packet goes to all edge ports.
     pub fn is_on(self) -> bool {
         self != Flood::No
     }
 }
 
-/// As a yes or no, since numbers of routes are hashes, and switches keep them from version to version.
+/// Hashes only whether the branch floods: routes have hashes as numbers, which switches keep across versions of Maple.
 impl Hash for Flood {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.is_on().hash(state);
     }
 }
 
-/// The best path to a port, as it is at the time.
+/// The best path to a port, which changes with the network.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PathTo {
     pub from: Dpid,
     pub to: Location,
     pub weight: Option<Name>,
-    /// Over the links of this part of the network.
+    /// The part of the network whose links the path may take; `None` for all links.
     pub within: Option<Scope>,
 }
 
@@ -112,7 +115,7 @@ struct PlanOf {
     hash: u64,
     ingress: Dpid,
     branches: Vec<Branch>,
-    /// Whether it is taken even if all its places are absent: a multicast.
+    /// Whether the plan resolves even if all its places are absent, as a multicast.
     is_multicast: bool,
     meter: Option<Meter>,
 }
@@ -124,8 +127,8 @@ impl Hash for Plan {
 }
 
 impl Plan {
-    /// The plan of a route with these branches for packets that enter at `ingress`. A multicast does not fail if all
-    /// its places are absent.
+    /// Creates the plan of a route with these branches for packets that enter at `ingress`. A multicast does not fail
+    /// if all its places are absent.
     pub(crate) fn new(ingress: Dpid, branches: Vec<Branch>, is_multicast: bool, meter: Option<Meter>) -> Plan {
         let mut hasher = FxHasher::default();
         (ingress, &branches, &meter).hash(&mut hasher);
@@ -137,17 +140,20 @@ impl Plan {
 }
 
 impl Plan {
-    /// What it resolves to in a network.
+    /// Resolves the plan in a network.
+    ///
+    /// # Errors
+    /// [`RouteError`] if the route can't be followed.
     pub(crate) fn resolve(&self, topology: &mut impl Topology) -> Result<Resolved, RouteError> {
         self.0.resolve(topology)
     }
 
-    /// The switch where its packets enter.
+    /// Returns the switch where the plan's packets enter.
     pub(crate) fn ingress(&self) -> Dpid {
         self.0.ingress
     }
 
-    /// The places that it leaves out in a network where these are absent. A hop may lead to another switch.
+    /// Returns the places that the plan leaves out because they are absent. A hop may lead to another switch.
     pub(crate) fn left_out(&self, absence: impl Fn(Location) -> Option<Absence>) -> Vec<LeftOut> {
         let ingress = self.0.ingress;
         let mut all = Vec::new();
@@ -166,24 +172,27 @@ impl Plan {
         all
     }
 
-    /// Whether its packets go nowhere, in whatever network.
+    /// Reports whether the plan's packets go nowhere, in any network.
     pub(crate) fn sends_nowhere(&self) -> bool {
         self.0.branches.iter().all(|branch| branch.is_empty() && branch.path.is_none())
     }
 
-    /// The meter that its packets pass there.
+    /// Returns the meter that packets pass at the ingress.
     pub(crate) fn meter(&self) -> Option<&Meter> {
         self.0.meter.as_ref()
     }
 }
 
 impl Branch {
-    /// Whether it sends the packet nowhere.
+    /// Reports whether the branch sends the packet nowhere, apart from its path.
     pub fn is_empty(&self) -> bool {
         !self.flood.is_on() && self.ports.is_empty() && self.hops.is_empty() && self.copy_to.is_none()
     }
 
     /// Checks that hops are in the slice whose policy gave them. Those of a flood always are.
+    ///
+    /// # Errors
+    /// [`RouteError::NotInSlice`] for the first hop that is not.
     fn check(
         &self,
         hops: impl IntoIterator<Item = Hop>,
@@ -226,7 +235,7 @@ impl Branch {
 }
 
 impl PathTo {
-    /// The hop out of the network.
+    /// Returns the hop that leaves the network.
     pub fn last(&self) -> Hop {
         Hop::new(self.to.switch, self.to.port)
     }
@@ -285,11 +294,11 @@ impl PlanOf {
         }
     }
 
-    /// Every hop but those that lead to absent places only.
+    /// Returns every hop but those that lead only to absent places.
     fn ways(&self, topology: &mut impl Topology) -> Result<Ways, RouteError> {
         let ingress = self.ingress;
         let (mut ways, mut absent) = (Ways::new(), Vec::new());
-        // Whether it may go nowhere without being wrong.
+        // Whether the route may go nowhere without being wrong.
         let mut may_be_empty = self.is_multicast;
         for branch in &self.branches {
             let mut add = |hop, far: Option<FarEnd>| match far {
@@ -322,7 +331,7 @@ impl PlanOf {
         Ok(ways)
     }
 
-    /// Adds the hops that lead copies from the route to their places.
+    /// Adds the hops that take copies from the route to their places.
     fn add_copies(&self, ways: &mut Ways, topology: &mut impl Topology) -> Result<(), RouteError> {
         for branch in &self.branches {
             let Some(place) = branch.copy_to else { continue };
@@ -335,10 +344,11 @@ impl PlanOf {
         Ok(())
     }
 
-    /// The hops that lead a copy from the route to a place; none if the route goes there anyway, or there is no path.
+    /// Returns the hops that take a copy from the route to a place; none if the route goes there anyway, or if there is
+    /// no path.
     ///
-    /// They begin at the nearest switch of the route. A path from there meets no other switch of the route, as that one
-    /// would be nearer. So the hops still form a tree.
+    /// They begin at the nearest switch of the route. A path from there meets no other switch of the route, because
+    /// that one would be nearer. So the hops still form a tree.
     fn way_to_copy(
         &self,
         ways: &Ways,
@@ -357,7 +367,7 @@ impl PlanOf {
         nearest.into_iter().flat_map(|way| way.iter().copied().chain([last]).collect::<Vec<_>>()).collect()
     }
 
-    /// What is behind a hop's port; `None` if it is absent.
+    /// Returns what is at the far end of a hop's port; `None` if it is absent.
     fn behind(&self, hop: Hop, named: Named, topology: &mut impl Topology) -> Option<FarEnd> {
         let at = hop.location();
         if hop.port == PortNo::IN_PORT && hop.switch == self.ingress
@@ -377,28 +387,28 @@ impl PlanOf {
     }
 }
 
-/// The hops that leave a switch.
+/// Returns the hops that leave a switch.
 fn of_switch(ways: &Ways, switch: Dpid) -> impl Iterator<Item = (&Hop, &Way)> {
     ways.range(Hop::new(switch, PortNo(0))..=Hop::new(switch, PortNo(u32::MAX)))
 }
 
-/// What a route does at a hop.
+/// The treatment and the far end of a hop.
 struct Way {
     treatment: Treatment,
     far: FarEnd,
 }
 
-/// How a route names a hop.
+/// The way in which a route names a hop.
 enum Named {
-    /// As a place where packets leave the network.
+    /// The route names the place where packets leave the network.
     AsEnd,
-    /// As one of many hops.
+    /// The route names the hop among others.
     AsHop,
-    /// By the flood query, which has checked the port.
+    /// The flood query gave the hop, and has checked its port.
     ByFlood,
 }
 
-/// What is behind a hop's port.
+/// The far end of a hop's port.
 enum FarEnd {
     Nothing,
     Hosts,

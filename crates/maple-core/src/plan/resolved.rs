@@ -1,4 +1,4 @@
-//! A checked route: what each switch does with the packet.
+//! A checked route: the actions of each switch on the packet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,37 +7,37 @@ use maple_wire::{Dpid, Field, FieldSet, PortNo, Version};
 use super::Meter;
 use crate::network::{Location, OwnFrame};
 
-/// A checked route: what each switch does with the packet.
+/// A checked route: the hops of each switch that the packet passes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Resolved {
-    /// The switches that send the packet on, by datapath id. A drop has none.
+    /// The switches that forward the packet, by datapath id. A drop has none.
     pub switches: BTreeMap<Dpid, SwitchHops>,
     /// The meter that the packet passes at the ingress (OpenFlow 1.3).
     pub meter: Option<Meter>,
     /// Frames that f sends itself. No rule can do that, so each packet of this kind comes to the controller.
     pub own: Vec<OwnFrame>,
-    /// Whether a constraint demands that the packet passes the switches between. Then it goes nowhere without rules: the
-    /// controller would send it from edge port to edge port.
+    /// Whether a constraint demands that the packet passes the switches between ingress and egress. Then it is dropped
+    /// while rules are missing, because the controller would send it from edge port to edge port.
     pub keeps_way: bool,
 }
 
-/// What one switch does with a packet.
+/// The ports by which one switch forwards a packet, and the treatment of the packet there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SwitchHops {
-    /// The link port it arrives by; `None` at the ingress.
+    /// The link port by which the packet arrives; `None` at the ingress.
     pub arrives: Option<PortNo>,
-    /// The links that it leaves by, and the port of the next switch where each ends.
+    /// The links by which the packet leaves, and the port of the next switch where each ends.
     pub links: BTreeMap<PortNo, Location>,
-    /// The edge ports it leaves by.
+    /// The edge ports by which the packet leaves.
     pub edges: BTreeSet<PortNo>,
-    /// What is done to it before it leaves by an edge port.
+    /// The treatment of the packet before it leaves by an edge port.
     pub treatment: Treatment,
     /// Whether the packet has a VLAN tag; known only if the treatment rewrites the VLAN id.
     pub tagged: bool,
 }
 
 impl Resolved {
-    /// How many edge ports the packet leaves by.
+    /// Returns the number of edge ports by which the packet leaves.
     pub fn egress_count(&self) -> usize {
         self.switches.values().map(|hops| hops.edges.len()).sum()
     }
@@ -49,7 +49,7 @@ impl Resolved {
     }
 }
 
-/// What is done to the packet when it leaves the network.
+/// The rewrites and the queue of a packet when it leaves the network.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Treatment {
     /// Header fields to rewrite, one value for each.
@@ -59,7 +59,7 @@ pub struct Treatment {
 }
 
 impl Treatment {
-    /// As text, such as `set vlan_vid=10 queue 2`.
+    /// Returns the treatment as text, such as `set vlan_vid=10 queue 2`.
     pub(crate) fn text(&self) -> String {
         let shown = |field: Field, value: u128| match field {
             Field::VlanVid => (value & 0xfff).to_string(),
@@ -71,23 +71,23 @@ impl Treatment {
         parts.join(" ")
     }
 
-    /// This treatment and `later` after it, as one.
+    /// Combines this treatment and `later` after it.
     pub(crate) fn then(&self, later: &Treatment) -> Treatment {
         let mut rewrites = self.rewrites.clone();
         if rewrites.get(&Field::VlanVid) == Some(&0) && later.rewrites.contains_key(&Field::VlanVid) {
-            // The tag is gone, and a new one has priority 0.
+            // The old tag is gone, and a new one has priority 0.
             rewrites.insert(Field::VlanPcp, 0);
         }
         rewrites.extend(&later.rewrites);
         if rewrites.get(&Field::VlanVid) == Some(&0) {
-            // The priority goes with the tag.
+            // The priority is removed with the tag.
             rewrites.remove(&Field::VlanPcp);
         }
         Treatment { rewrites, queue: later.queue.or(self.queue) }
     }
 }
 
-/// Whether switches can rewrite a field (1.0 §5.2.4; 1.3 §7.2.5, as far as Open vSwitch does it).
+/// Reports whether switches can rewrite a field (1.0 §5.2.4; 1.3 §7.2.5, as far as Open vSwitch does it).
 pub fn is_settable(field: Field, version: Version) -> bool {
     const OF10: FieldSet = FieldSet::of(&[
         Field::EthDst,

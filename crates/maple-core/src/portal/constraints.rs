@@ -1,8 +1,8 @@
-//! The constraints of a guard, and which of them a packet concerns.
+//! The constraints of a guard, and the selection of those that concern a packet.
 //!
-//! Most constraints are about some senders. Those whose senders are all named by hardware address are found by the
-//! packet's source, if the policy has asked for that, so the others cost nothing. All other senders but edge ports are
-//! asked for by one list, which mostly says that none of them sends the packet.
+//! Most constraints are about some senders. Constraints whose senders are all named by hardware address are found by
+//! the packet's source, if the policy has asked for it, so the others cost nothing. One list asks for all other senders
+//! except edge ports; its answer is mostly that none of them sends the packet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::trace::CondList;
 #[derive(Debug)]
 pub(crate) struct Constraints<P> {
     all: Vec<Constraint<P>>,
-    /// By the hardware address of a sender, the places of the constraints that are only about such senders.
+    /// The places of the constraints that are only about senders with hardware addresses, by such an address.
     by_sender: FxHashMap<u128, Vec<usize>>,
-    /// The places of all others.
+    /// The places of all other constraints.
     others: Vec<usize>,
-    /// What a packet fits that a sender sends whom a constraint names by an IP address or a condition.
+    /// The conditions on packets of senders that a constraint names by an IP address or a condition.
     named: Arc<CondList>,
 }
 
 impl<P> Constraints<P> {
-    /// These constraints, with a number after the text of those whose name others before them have: reports and verdicts
-    /// are counted by name.
+    /// Collects constraints. If several have the same name, a number is appended to the text of all but the first,
+    /// because reports and verdicts are counted by name.
     pub fn new(constraints: impl IntoIterator<Item = Constraint<P>>) -> Constraints<P> {
         let mut seen: BTreeMap<Arc<str>, usize> = BTreeMap::new();
         let distinct = |constraint: Constraint<P>| {
@@ -60,12 +60,12 @@ impl<P> Constraints<P> {
         Constraints { all, by_sender, others, named }
     }
 
-    /// All of them, in order.
+    /// Returns all constraints, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Constraint<P>> {
         self.all.iter()
     }
 
-    /// Those that may concern packets of a source, in order; all of them if that is not known.
+    /// Returns the constraints that may concern packets of a source, in order; all of them if the source is not known.
     pub fn of(&self, source: Option<u128>) -> impl Iterator<Item = &Constraint<P>> {
         let everything = if source.is_none() { &self.all[..] } else { &[] };
         let own = source.and_then(|source| self.by_sender.get(&source)).map_or(&[][..], |places| &places[..]);
@@ -79,15 +79,15 @@ impl<P> Constraints<P> {
         everything.iter().chain(concerned.map(|place| &self.all[*place]))
     }
 
-    /// Asks the packet, before the policy runs, whether a sender that is named by an IP address or a condition sends it:
-    /// one question for all of them, at the top of the trace tree, where all leaves share it.
+    /// Asks the packet, before the policy runs, whether a sender that is named by an IP address or a condition sends
+    /// it. This is one question for all of them, at the top of the trace tree, where all leaves share it.
     pub fn ask_who_sends(&self, pkt: &PacketHandle) -> bool {
         !self.named.conds().is_empty() && pkt.first_of(&self.named, |_| None).is_some()
     }
 }
 
 impl<P> Rule<P> {
-    /// The groups whose packets it is about; `None` for the packets of everybody.
+    /// Returns the groups whose packets the rule is about; `None` for all packets.
     fn senders(&self) -> Option<Vec<&Group>> {
         match self {
             Rule::Waypoint { src: of, .. }

@@ -1,4 +1,4 @@
-//! Groups of hosts, as constraints see them: who sends a packet, whom it is addressed to, and where members are.
+//! Groups of hosts, as constraints see them: whether a member sends a packet or receives it, and where members are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,40 +19,42 @@ use crate::trace::Cond;
 /// One kind of member of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Member {
-    /// The host with this address: it sends from the address, and gets what is sent to it, or to where it is.
+    /// The host with this address. It sends from the address, and receives packets that are for the address or are
+    /// delivered where the host is.
     Mac(Mac),
-    /// The hosts with IP addresses in a prefix: an address of the network and the number of its bits that count.
+    /// The hosts with IP addresses in a prefix: an address of the network and the prefix length in bits.
     Ip(IpAddr, u8),
     /// The hosts at an edge port.
     Place(Location),
-    /// Packets that fit: whoever sends or gets them.
+    /// Packets that fit a condition, whatever hosts send or receive them.
     Fits(Cond),
 }
 
-/// Hosts, or packets, that a constraint is about.
+/// The hosts, or the packets, that a constraint is about.
 #[derive(Clone)]
 pub struct Group {
     members: Vec<Member>,
-    /// The members with MAC addresses, by address, and what a packet fits that they send.
+    /// The members with hardware addresses, by address, each with the condition on packets that it sends.
     macs: BTreeMap<u128, Cond>,
-    /// What a packet fits that another member sends.
+    /// The conditions on packets that another member sends.
     sends: Vec<Cond>,
-    /// What a packet fits that is addressed to a member: by its address, and as a condition says.
+    /// The conditions on packets for a member: those that name its address, and those that a condition of the group
+    /// states.
     receives: [Vec<Cond>; 2],
     places: BTreeSet<Location>,
-    /// Where members with addresses are. `None` if there is no such member.
+    /// The queries for the locations of members with addresses; `None` if there is no such member.
     located: Option<Located>,
 }
 
-/// The questions where members are: about one place, which other hosts that come and go hardly change, and about all,
-/// for routes that lead to many places.
+/// The queries for the locations of members. One asks about a single place, and other hosts that come and go hardly
+/// change its answer. The other asks about all places, for routes that lead to many.
 #[derive(Clone)]
 struct Located {
     is_at: Query<Location, bool>,
     all: Query<(), Vec<Location>>,
 }
 
-/// For so many places, the question is about one after the other.
+/// The maximum number of places that are asked about one by one.
 const FEW: usize = 8;
 
 impl fmt::Debug for Group {
@@ -62,7 +64,7 @@ impl fmt::Debug for Group {
 }
 
 impl Group {
-    /// The group of these members.
+    /// Creates the group of these members.
     pub fn new(members: impl IntoIterator<Item = Member>) -> Group {
         let members: Vec<Member> = members.into_iter().collect();
         let places = members.iter().filter_map(|member| match member {
@@ -87,14 +89,14 @@ impl Group {
         }
     }
 
-    /// All hosts, and all packets.
+    /// Creates the group of all hosts, and all packets.
     pub fn all() -> Group {
         Group::new([Member::Fits(Cond::default())])
     }
 
-    /// Whether a member sends the packet, as it is before the policy's route changes it. `source` is its source if that
-    /// is known, which spares a question for each member. `is_named` is whether the packet fits what some constraint's
-    /// senders send.
+    /// Reports whether a member sends the packet, as it is before the policy's route changes it. `source` is its source
+    /// address if that is known, which saves a question for each member. `is_named` says whether the packet fits a
+    /// condition on the senders of some constraint.
     pub(super) fn sends(&self, pkt: &PacketHandle, source: Option<u128>, is_named: bool) -> bool {
         let is_mac = match source {
             Some(source) => self.macs.contains_key(&source),
@@ -105,8 +107,11 @@ impl Group {
             || self.places.iter().any(|at| came_in_at(pkt, *at))
     }
 
-    /// Whether the packet is addressed to a member, before or after one of these rewrites. Without `by_address`, only
-    /// conditions count.
+    /// Reports whether the packet is addressed to a member, before or after one of these rewrites. Without
+    /// `by_address`, only the conditions of the group count.
+    ///
+    /// # Errors
+    /// [`RouteError`] if the packet can't have one of the rewrites.
     pub(super) fn receives(
         &self,
         pkt: &PacketHandle,
@@ -134,17 +139,21 @@ impl Group {
         Ok(false)
     }
 
-    /// The hardware addresses of its members, if nothing else tells that a member sends a packet.
+    /// Returns the hardware addresses of the members, if all members are named by one.
     pub(super) fn only_macs(&self) -> Option<Vec<u128>> {
         (self.sends.is_empty() && self.places.is_empty()).then(|| self.macs.keys().copied().collect())
     }
 
-    /// What a packet fits that a member sends, apart from hardware addresses, ports, and what all packets fit.
+    /// Returns the conditions on packets that a member sends, apart from hardware addresses, ports, and conditions that
+    /// all packets fit.
     pub(super) fn named_senders(&self) -> impl Iterator<Item = &Cond> {
         self.sends.iter().filter(|cond| !is_for_all(cond))
     }
 
-    /// Those of some places where members are, as far as that is known.
+    /// Returns those of `places` where members are, as far as that is known.
+    ///
+    /// # Errors
+    /// [`PolicyError::Exception`] if a query for locations fails.
     pub(super) fn among(&self, net: &Net, places: &[Location]) -> Result<BTreeSet<Location>, PolicyError> {
         let mut there: BTreeSet<Location> = places.iter().filter(|at| self.places.contains(at)).copied().collect();
         let Some(located) = self.located.as_ref().filter(|_| net.tracks_hosts()) else { return Ok(there) };
@@ -183,14 +192,14 @@ impl Member {
         }
     }
 
-    /// The prefix, as a condition on each of these fields.
+    /// Returns the prefix as a condition on each of these fields.
     fn within<const N: usize>(&self, fields: [Field; N]) -> Vec<Cond> {
         let Some((value, mask)) = self.prefix() else { return Vec::new() };
         let cond = |field: Field| Cond::default().and(Constraint::masked(field, value & mask, mask));
         fields.map(cond).into()
     }
 
-    /// The bits of a prefix, and those that count.
+    /// Returns the value and the mask of a prefix.
     fn prefix(&self) -> Option<(u128, u128)> {
         let Member::Ip(network, length) = self else { return None };
         let (value, width) = bits(*network);
@@ -199,7 +208,7 @@ impl Member {
         Some((value, if rest == width { 0 } else { all >> rest << rest }))
     }
 
-    /// Whether a host with these addresses is one.
+    /// Reports whether a host with these addresses is this member.
     fn is(&self, mac: Mac, addresses: &[IpAddr]) -> bool {
         match self {
             Member::Mac(member) => *member == mac,
@@ -212,7 +221,7 @@ impl Member {
     }
 }
 
-/// An address as a number, and how many bits it has.
+/// Returns an address as a number, and its number of bits.
 fn bits(ip: IpAddr) -> (u128, u32) {
     match ip {
         IpAddr::V4(ip) => (u32::from(ip).into(), 32),
@@ -224,7 +233,7 @@ fn exact(field: Field, value: u128) -> Cond {
     Cond::default().and(Constraint::exact(field, value))
 }
 
-/// Whether a condition can have another outcome after these rewrites.
+/// Reports whether these rewrites can change the outcome of a condition.
 fn concerns(cond: &Cond, rewrites: &BTreeMap<Field, u128>) -> bool {
     let is_tag = |field: Field| matches!(field, Field::VlanVid | Field::VlanPcp);
     let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|range| range.field));
@@ -240,8 +249,8 @@ fn came_in_at(pkt: &PacketHandle, at: Location) -> bool {
     pkt.switch() == at.switch && pkt.equals(Field::InPort, at.port.0.into(), Field::InPort.full_mask(), None)
 }
 
-/// The queries for the places of members with addresses: one answer for all routes, evaluated again when hosts of the
-/// place change, or hosts that may be members.
+/// Creates the queries for the places of members with addresses. All routes share their answers, which are computed
+/// again when hosts of the place change, or hosts that may be members.
 fn locate(members: Vec<Member>) -> Located {
     let members = Arc::new(members);
     let all = Arc::clone(&members);

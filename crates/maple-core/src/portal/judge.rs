@@ -1,4 +1,4 @@
-//! Judges a route by constraints, within the run that made it.
+//! The judgement of a route by constraints, within the run that made it.
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,18 +15,18 @@ use crate::route::{Delivery, Route, RouteError, RouteView};
 use crate::run::Observe as _;
 use crate::state::{Cell, CellValue, Name, Value};
 
-/// The constraint that every guard has. A path and a flood have no loops; hops that a policy gives may, and unions.
+/// The name of the constraint that every guard has. A path and a flood have no loops, but a policy's own hops, and
+/// unions, may have them.
 pub(crate) const NO_LOOPS: &str = "no_loops";
 
-/// Calls the function of an own constraint.
+/// A function that calls the function of a user's constraint.
 pub(crate) type CallOwn<'a, P> = dyn FnMut(&P, &PacketHandle, &Net) -> Result<Route, PolicyError> + 'a;
 
-/// The route, if it satisfies all constraints; otherwise a drop. With the constraints comes what
-/// [`Constraints::ask_who_sends`] has said. All that concern the packet are asked, so that each
-/// violation is known.
+/// Returns the route if it satisfies all constraints; otherwise a drop. `is_named` is the answer of
+/// [`Constraints::ask_who_sends`]. All constraints that concern the packet judge, so that each violation is recorded.
 ///
 /// # Errors
-/// That of the first constraint that fails, or why the route can't be followed.
+/// The error of the first constraint that fails, or the reason why the route can't be followed.
 pub(crate) fn guarded<P>(
     pkt: &PacketHandle,
     net: &Net,
@@ -76,7 +76,7 @@ pub(crate) fn guarded<P>(
     Ok(route)
 }
 
-/// Why a constraint could not judge.
+/// The reason why a constraint could not judge.
 enum Stop {
     /// The route can't be followed.
     Route(PolicyError),
@@ -90,24 +90,25 @@ impl From<PolicyError> for Stop {
     }
 }
 
-/// What is wrong with the route, if anything.
+/// The finding of a constraint: what is wrong with the route, if anything.
 type Found = Result<Option<String>, Stop>;
 
 /// The bit of a MAC address that marks a group address.
 const GROUP: u128 = 1 << 40;
 
-/// Fields and the values that they get.
+/// The fields that are rewritten, with their new values.
 type Rewrites = BTreeMap<Field, u128>;
 
 struct Judge<'a> {
     pkt: &'a PacketHandle,
     net: &'a Net,
     route: &'a Route,
-    /// Who sends the packet, if that was asked before.
+    /// The source address of the packet, if an earlier question has revealed it.
     source: Option<u128>,
-    /// Whether it fits what some constraint's senders send ([`Constraints::ask_who_sends`]).
+    /// Whether the packet fits a condition on the senders of some constraint ([`Constraints::ask_who_sends`]).
     is_named: bool,
-    /// Where the route leads, once a constraint has asked; and what is rewritten where the packet leaves.
+    /// The view of the route, once a constraint has asked for it, and the rewrites of each switch where the packet
+    /// leaves.
     view: OnceCell<(RouteView, Vec<Rewrites>)>,
 }
 
@@ -152,7 +153,7 @@ impl Judge<'_> {
         group.sends(self.pkt, self.source, self.is_named)
     }
 
-    /// Where the route leads. From now on the run depends on that.
+    /// Returns the view of the route. The run depends on it.
     fn view(&self) -> Result<&RouteView, Stop> {
         Ok(&self.way()?.0)
     }
@@ -172,30 +173,31 @@ impl Judge<'_> {
         Ok(self.view.get_or_init(|| (view, rewrites)))
     }
 
-    /// The first delivery that `is_wrong`, and that is made: a packet is not sent back out of the port that it came in
-    /// by, unless the route says so by name.
+    /// Returns the first delivery that `is_wrong` and that is made: a packet is not sent back out of the port that it
+    /// came in by, unless the route says so by name.
     fn delivered(&self, is_wrong: impl Fn(&Delivery) -> bool) -> Result<Option<&Delivery>, Stop> {
         let named = self.route.sends_back_by_name();
         let is_made = |delivery: &&Delivery| named || !self.is_back(delivery);
         Ok(self.view()?.deliveries.iter().filter(|one| is_wrong(one)).find(is_made))
     }
 
-    /// Whether a delivery is where the packet came in. Asked of the packet only if it may be.
+    /// Reports whether a delivery is out of the port where the packet came in. The packet is asked only if that is
+    /// possible.
     fn is_back(&self, delivery: &Delivery) -> bool {
         let port = delivery.at.port.0.into();
         delivery.at.switch == self.pkt.ingress()
             && self.pkt.equals(Field::InPort, port, Field::InPort.full_mask(), None)
     }
 
-    /// Whether the packet is addressed to the group, as it is now or as it leaves somewhere. Without `by_address`, only
-    /// conditions count.
+    /// Reports whether the packet is addressed to the group, as it is now or as it leaves somewhere. Without
+    /// `by_address`, only the conditions of the group count.
     fn is_to(&self, group: &Group, by_address: bool) -> Result<bool, Stop> {
         let error = |error| Stop::Route(PolicyError::Route { error, made_at: self.route.made_at().cloned() });
         group.receives(self.pkt, &self.way()?.1, by_address).map_err(error)
     }
 
-    /// Whether the packet is for all hosts or a group of them, as it is now and as it leaves: an ARP request asks for a
-    /// host, and is delivered to others too.
+    /// Reports whether the packet is for all hosts or for a multicast group, as it is now and as it leaves: an ARP
+    /// request asks for one host, and is delivered to others too.
     fn is_for_many(&self) -> Result<bool, Stop> {
         let is_rewritten = self.way()?.1.iter().any(|rewrites| rewrites.contains_key(&Field::EthDst));
         Ok(!is_rewritten && self.pkt.equals(Field::EthDst, GROUP, GROUP, None))
@@ -209,7 +211,7 @@ impl Judge<'_> {
         let is_to = |delivery: &Delivery| places.as_ref().is_none_or(|places| places.contains(&delivery.at));
         let misses = |delivery: &Delivery| is_to(delivery) && !via.iter().any(|switch| delivery.passes(*switch));
         let missed = self.delivered(misses)?;
-        // The controller can send a packet from the first switch to the last one, and past the others.
+        // The controller can send a packet from the first switch to the last one, without passing the switches between.
         let first = self.pkt.ingress();
         let ends_elsewhere = |at: &Location| at.switch != first && !via.contains(&first) && !via.contains(&at.switch);
         let deliveries = &self.view()?.deliveries;
@@ -219,7 +221,7 @@ impl Judge<'_> {
         Ok(missed.map(|delivery| format!("it misses the waypoint on its way to {}", delivery.at)))
     }
 
-    /// The places where the route delivers to members of a group.
+    /// Returns the places where the route delivers to members of a group.
     fn members(&self, group: &Group) -> Result<BTreeSet<Location>, Stop> {
         let deliveries: Vec<Location> = self.view()?.deliveries.iter().map(|delivery| delivery.at).collect();
         Ok(group.among(self.net, &deliveries)?)
@@ -246,7 +248,7 @@ impl Judge<'_> {
         Ok(leaves.then(|| format!("it leaves by {port}")))
     }
 
-    /// Whether more is reserved of a link than it carries.
+    /// Reports whether more of a link's capacity is reserved than the link has.
     fn overloaded(&self, from: Location, table: &Name, capacity: Option<u64>) -> Found {
         let pair = [u128::from(from.switch.0), from.port.0.into()].map(|number| Value::Int(number as i128));
         let mut reserved = 0.0;
@@ -279,7 +281,7 @@ impl Judge<'_> {
         })
     }
 
-    /// Asks a function of the user's. It sees the deliveries that are made.
+    /// Asks a constraint that a user wrote. Its view has only the deliveries that are made.
     fn own<P>(&self, function: &P, call: &mut CallOwn<'_, P>) -> Found {
         let mut view = self.view()?.clone();
         if !self.route.sends_back_by_name() {
@@ -293,7 +295,7 @@ impl Judge<'_> {
             });
         }
         if !view.links.is_empty() {
-            // Whatever it makes of the switches between, the packet has to pass them.
+            // The judgement may depend on the switches between, so the packet must pass them.
             self.pkt.keep_way();
         }
         self.pkt.show_route(Some(Arc::new(view)));
@@ -308,7 +310,7 @@ impl Judge<'_> {
     }
 }
 
-/// Whether a name is that of a link, in either direction.
+/// Reports whether a name is that of a link, in either direction.
 fn is_link(name: &LinkName, (from, to): &(Location, Location)) -> bool {
     match name {
         LinkName::Port(at) => at == from || at == to,

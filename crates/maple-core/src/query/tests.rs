@@ -1,5 +1,5 @@
-//! Queries: an equal answer affects no dependents, functions run no more often than needed, and answers are always what
-//! they would be if they were computed again.
+//! Tests of queries: an equal answer affects no dependents, functions run no more often than needed, and answers are
+//! always those that a new computation would give.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::state::{
     Write,
 };
 
-/// A query that counts how often its function runs.
+/// Returns a query that counts how often its function runs.
 fn counted<A: Stored + 'static, V: Stored + 'static>(
     name: &str,
     f: impl Fn(&Net, A) -> V + Send + Sync + 'static,
@@ -40,7 +40,7 @@ fn set(store: &Store, key: i64, value: i64) -> BTreeSet<LeafId> {
     store.update(|_| vec![write]).withdraw
 }
 
-/// Subscribes a leaf to what `read` reads.
+/// Subscribes a leaf to the cells that `read` reads.
 fn subscribe(store: &Store, leaf: u64, read: impl Fn(&Tx)) {
     let tx = Tx::new(store.begin());
     read(&tx);
@@ -190,7 +190,7 @@ fn a_transaction_conflicts_on_the_answer_and_not_on_what_it_is_made_of() {
     let txn = begin();
     set(&store, 7, 50);
     assert!(store.commit(txn, None).is_err());
-    // Own writes count in answers, and others don't see them.
+    // Answers include the transaction's own writes, which others don't see.
     let tx = Tx::new(store.begin());
     score().set(&tx, &7, &1);
     assert!(!risky.get(&tx, &7) && risky.get(&store.view(), &7));
@@ -218,16 +218,16 @@ fn a_transaction_that_waits_is_woken_by_a_new_answer_only() {
 
 const TABLES: i64 = 4;
 
-/// What a random query computes: numbers from a small range, so that answers are often equal.
+/// The computation of a random query: numbers from a small range, so that answers are often equal.
 #[derive(Clone, Debug)]
 enum Term {
     Key(i64),
     Var,
     Size,
-    /// An earlier query.
+    /// The answer of an earlier query.
     Query(usize, i64),
     Sum(Box<Term>, Box<Term>),
-    /// The second or the third, as the first says: what is read depends on what was read.
+    /// The second or the third, depending on the first: what is read depends on what was read.
     If(Box<Term>, Box<Term>, Box<Term>),
 }
 
@@ -254,7 +254,7 @@ impl Term {
         number.rem_euclid(MODULUS)
     }
 
-    /// The same from the snapshot, with queries computed again: `terms` are those of the earlier queries.
+    /// Computes the value from the snapshot, with queries computed again: `terms` are those of the earlier queries.
     fn naive(&self, state: &Snapshot, terms: &[Term]) -> i64 {
         let naive = |term: &Term| term.naive(state, terms);
         let int = |value: Option<&Value>| value.and_then(Value::as_int).unwrap_or(0) as i64;
@@ -277,7 +277,7 @@ impl Term {
     }
 }
 
-/// What a query answers, computed again.
+/// Returns a query's answer, computed again.
 fn ask(terms: &[Term], query: usize, argument: i64, state: &Snapshot) -> i64 {
     (terms[query].naive(state, &terms[..query]) + argument).rem_euclid(MODULUS)
 }
@@ -299,7 +299,7 @@ enum Step {
     /// A leaf that reads these answers, each with its argument.
     Leaf(Vec<(usize, i64)>),
     Forget(usize),
-    /// A transaction begins, writes, reads an answer and commits, with another write before its commit or not.
+    /// A transaction that begins, writes, reads an answer and commits, with or without another write before its commit.
     Txn(Option<(i64, i64)>, usize, i64, Option<(i64, i64)>),
 }
 
@@ -385,7 +385,7 @@ impl Game {
                 let committed = self.store.commit(txn, None);
                 let same = |state: &Snapshot| ask(&self.terms, query, *argument, state);
                 let begun = self.old.last().map_or(0, |old| same(old));
-                // A write of what was there rests on that.
+                // A write of the value that was there depends on that value.
                 let began = self.old.last().map(|old| rows(old)).unwrap_or_default();
                 let newest = rows(&before);
                 let stays = own.is_none_or(|(key, value)| {
@@ -408,7 +408,7 @@ impl Game {
         self.check(&before, withdrawn);
     }
 
-    /// Exactly the leaves that read an answer that differs are withdrawn, and all answers are right.
+    /// Checks that exactly the leaves that read an answer that differs are withdrawn, and that all answers are right.
     fn check(&mut self, before: &Snapshot, withdrawn: BTreeSet<LeafId>) {
         let now = self.store.snapshot();
         let differs = |(query, arg): &(usize, i64)| {

@@ -1,4 +1,4 @@
-//! Routes of policies that are parts of others: passed on, in a slice, with copies, refused by a constraint.
+//! Routes of policies that are parts of other policies: passed on, in a slice, with copies, or refused by a constraint.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use crate::network::{Location, Scope};
 use crate::plan::{Branch, Flood, Limit, Meter, RouteError, Treatment};
 
 impl Route {
-    /// The same route as the answer of a policy in a slice: it must be in the slice, and its limit is the slice's own.
+    /// Confines the route to the slice whose policy answered it: its hops must be in the slice, and its limit is the
+    /// slice's own.
     #[must_use]
     pub(crate) fn in_slice(mut self, scope: &Scope) -> Route {
         if let Some(Meter::Limit(limit)) = &mut self.meter
@@ -25,12 +26,12 @@ impl Route {
         self
     }
 
-    /// Whether the packet's destination decides whether it is flooded.
+    /// Reports whether the packet's destination decides whether it is flooded.
     pub(crate) fn floods_unless_reserved(&self) -> bool {
         self.branches.iter().any(|branch| branch.flood == Flood::UnlessReserved)
     }
 
-    /// The route for packets to reserved addresses.
+    /// Leaves out the floods that packets to reserved addresses do not take.
     #[must_use]
     pub(crate) fn for_reserved(mut self) -> Route {
         for branch in self.branches.iter_mut().filter(|branch| branch.flood == Flood::UnlessReserved) {
@@ -44,22 +45,22 @@ impl Route {
         self.branches.iter().map(|branch| &branch.treatment.rewrites)
     }
 
-    /// What a route that passes does to the packet before the next policy decides.
+    /// Returns the treatment that a route that passes gives the packet before the next policy decides.
     pub(crate) fn passed(&self) -> Option<&Treatment> {
         self.passes.as_ref()
     }
 
-    /// A route that passes and does this to the packet.
+    /// Creates a route that passes and treats the packet in this way.
     pub(crate) fn pass_with(treatment: Treatment) -> Route {
         Route { passes: Some(treatment), ..Route::default() }
     }
 
-    /// A drop in its place, from the same line. Frames of f's own are still sent.
+    /// Returns a drop in place of the route, from the same line. Frames of f's own are still sent.
     pub(crate) fn refused(&self) -> Route {
         Route { answers: self.answers.clone(), made_at: self.made_at.clone(), ..Route::default() }
     }
 
-    /// Whether it says by name that the packet leaves by the port that it came in by.
+    /// Reports whether the route names the port by which the packet came in ([`PortNo::IN_PORT`]) as an output.
     pub(crate) fn sends_back_by_name(&self) -> bool {
         let named = |branch: &Branch| {
             branch.ports.contains(&PortNo::IN_PORT) || branch.hops.iter().any(|hop| hop.port == PortNo::IN_PORT)
@@ -67,13 +68,14 @@ impl Route {
         self.branches.iter().any(named)
     }
 
-    /// Whether the route sends nothing anywhere, whatever the network is. This is no look at the hops of paths.
+    /// Reports whether the route sends nothing anywhere, whatever the network is. This does not count as reading the
+    /// hops of paths.
     pub(crate) fn sends_nothing(&self) -> bool {
         self.branches.iter().all(|branch| branch.path.is_none() && branch.is_empty())
     }
 
-    /// The route of a packet that `earlier` let pass and that then got this route: what `earlier` does to the packet
-    /// comes first, and its copies are made too.
+    /// Puts `earlier`, a route that let the packet pass, before this route: the treatment of `earlier` comes first, and
+    /// its copies are made too.
     #[must_use]
     pub(crate) fn after(mut self, earlier: Route) -> Route {
         let first = earlier.passes.unwrap_or_default();
@@ -87,7 +89,10 @@ impl Route {
         self
     }
 
-    /// The route, and a copy to each place where `beside` sends its packet; treated as `beside` says.
+    /// Adds a copy to each place where `beside` sends its packet, treated as `beside` says.
+    ///
+    /// # Errors
+    /// [`RouteError::NoCopy`] if `beside` has a meter, floods, or gives hops.
     pub(crate) fn with_copies(mut self, beside: Route, ingress: Dpid) -> Result<Route, RouteError> {
         if beside.meter.is_some() {
             return Err(RouteError::NoCopy("has a meter, which would limit the packet itself"));

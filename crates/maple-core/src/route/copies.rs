@@ -1,5 +1,5 @@
-//! Which copies of a packet leave the network by a route's meaning alone, without rules, actions or labels. What
-//! switches do is compared with this.
+//! The copies of a packet that leave the network by a route's meaning alone, without rules, actions or labels. Tests
+//! and checks compare what switches do with them.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::forwarding::{TAG_PRESENT, VLAN_TYPE};
 use crate::network::Location;
 
 impl Resolved {
-    /// Where copies of a frame that came in at `came_in` leave the network, and their bytes; in order. No copy goes
-    /// back out of that port, unless the route says [`PortNo::IN_PORT`]. A copy whose rewrites don't fit the frame is
-    /// not made. A header that is cut off stays as it is, as in the later fragments of an IP packet. Frames of f's own
-    /// leave as they are.
+    /// Returns where copies of a frame that came in at `came_in` leave the network, and their bytes; in order. No copy
+    /// goes back out of that port, unless the route says [`PortNo::IN_PORT`]. A copy whose rewrites don't fit the frame
+    /// is not made. A header that is cut off stays as it is, as in the later fragments of an IP packet. Frames of f's
+    /// own leave unchanged.
     pub fn copies(&self, frame: &[u8], came_in: Location) -> Vec<(Location, Vec<u8>)> {
         let mut copies = Vec::new();
         for (switch, hops) in &self.switches {
@@ -36,14 +36,14 @@ fn place(switch: Dpid, port: PortNo, came_in: Location) -> Option<Location> {
 }
 
 impl SwitchHops {
-    /// The frame as it leaves by this switch's edge ports; `None` if it lacks a field that is rewritten.
+    /// Returns the frame as it leaves by this switch's edge ports; `None` if it lacks a field that is rewritten.
     fn rewritten(&self, frame: &[u8]) -> Option<Vec<u8>> {
         rewritten(frame, &self.treatment.rewrites, self.tagged)
     }
 }
 
-/// A frame with these fields rewritten; `None` if it lacks one of them. `tagged` says whether it has a VLAN tag, if its
-/// VLAN id is among them.
+/// Returns a frame with these fields rewritten; `None` if it lacks one of them. `tagged` says whether it has a VLAN
+/// tag, if its VLAN id is among the fields.
 pub(crate) fn rewritten(frame: &[u8], rewrites: &BTreeMap<Field, u128>, tagged: bool) -> Option<Vec<u8>> {
     let mut bytes = frame.to_vec();
     if let Some(vid) = rewrites.get(&Field::VlanVid) {
@@ -65,7 +65,8 @@ pub(crate) fn rewritten(frame: &[u8], rewrites: &BTreeMap<Field, u128>, tagged: 
     Some(bytes)
 }
 
-/// Gives the frame this VLAN id, in the tag that it has or a new one; 0 removes the tag.
+/// Gives the frame this VLAN id, in the tag that it has or in a new one; 0 removes the tag. Returns `None` if that
+/// fails.
 fn set_vlan(bytes: &mut Vec<u8>, vid: u128, tagged: bool) -> Option<()> {
     if vid == 0 {
         return if tagged { rewrite::pop_vlan(bytes).ok() } else { Some(()) };

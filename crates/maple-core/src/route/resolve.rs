@@ -1,4 +1,5 @@
-//! From f's answer to hops: where a route leads in a state, which part of that lasts, and whether it can be taken.
+//! Turns f's answer into hops: where a route leads in a state, which part of the answer lasts, and whether it can be
+//! followed.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::plan::{
 };
 use crate::state::{Cell, CellValue, Snapshot, Txn};
 
-/// Where a packet goes: the part of f's answer that lasts.
+/// The part of f's answer that lasts: a plan or fixed hops.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Goal {
     /// Wherever the plan leads, as the topology changes.
@@ -22,7 +23,7 @@ pub(crate) enum Goal {
 }
 
 impl Goal {
-    /// The meter that packets pass where they enter.
+    /// Returns the meter that packets pass where they enter.
     pub fn meter(&self) -> Option<&Meter> {
         match self {
             Goal::Plan(plan) => plan.meter(),
@@ -30,7 +31,7 @@ impl Goal {
         }
     }
 
-    /// Whether packets go nowhere, in whatever state.
+    /// Reports whether packets go nowhere, in whatever state.
     pub fn sends_nowhere(&self) -> bool {
         match self {
             Goal::Plan(plan) => plan.sends_nowhere(),
@@ -38,7 +39,10 @@ impl Goal {
         }
     }
 
-    /// What it resolves to in a state.
+    /// Returns the hops that the goal resolves to in a state.
+    ///
+    /// # Errors
+    /// [`RouteError`] if the plan can't be followed in this state. A fixed goal has no error.
     pub fn now(&self, state: &Snapshot) -> Result<Arc<Resolved>, RouteError> {
         match self {
             Goal::Plan(plan) => state.route(plan),
@@ -48,15 +52,15 @@ impl Goal {
 }
 
 impl Route {
-    /// What the route resolves to when a packet enters at `ingress`. `ask` answers whether the packet has a field with
-    /// a value under a mask, and records that in the trace.
+    /// Resolves the route of a packet that enters at `ingress`. `ask` answers whether the packet has a field with a
+    /// value under a mask, and records that in the trace.
     ///
     /// Output to a port that is not known yet to be edge or link (it just came up) is left out until it is known, and
     /// so is output to a link whose far end does not know of it. Output to an edge port that is down stays: the switch
     /// drops it. Absent places are left out too.
     ///
     /// # Errors
-    /// [`RouteError`] says what is wrong, for example that all places of a route are absent that is no multicast.
+    /// [`RouteError`] says what is wrong, for example that all places of a route that is not a multicast are absent.
     pub fn resolve(
         &self,
         ingress: Dpid,
@@ -66,8 +70,12 @@ impl Route {
         Ok(self.goal(ingress, false, txn, ask)?.1)
     }
 
-    /// The same, with the part of it that lasts. A plan is no dependency of the run: a leaf that keeps it follows it.
-    /// All that a fixed goal rests on is read through `txn`. With `is_fixed` it is never a plan.
+    /// Resolves the route, and returns the part of it that lasts too. A plan is not a dependency of the run: a leaf
+    /// that keeps it follows it. All that a fixed goal depends on is read through `txn`. With `is_fixed` the goal is
+    /// never a plan.
+    ///
+    /// # Errors
+    /// [`RouteError`] if the route can't be followed, or if a switch can't do its rewrites on this packet.
     pub(crate) fn goal(
         &self,
         ingress: Dpid,
@@ -92,14 +100,18 @@ impl Route {
         Ok((Goal::Fixed(Arc::clone(&resolved)), resolved))
     }
 
-    /// The places that it leaves out in this state because they are absent.
+    /// Returns the places that the route leaves out in this state because they are absent.
     pub(crate) fn left_out(&self, ingress: Dpid, state: &Snapshot) -> Vec<LeftOut> {
         state.left_out(&self.plan(ingress))
     }
 
-    /// What is sent in addition to the packet: the frames that f sent with [`Net::send`](crate::run::Net::send), and
-    /// the route's answers to the place where the packet came in. Frames for ports that are new or shut are left out.
-    /// What is known of ports is read through `txn`.
+    /// Returns the frames that are sent in addition to the packet: those that f sent with
+    /// [`Net::send`](crate::run::Net::send), and the route's answers, to the place where the packet came in. Frames for
+    /// ports that are new or shut are left out. Facts about ports are read through `txn`.
+    ///
+    /// # Errors
+    /// [`FrameError`] if there are more than [`MOST_FRAMES`], if the length of one is not within [`FRAME_BYTES`], or if
+    /// its port is absent, a link port, or that of a middlebox.
     pub(crate) fn own_frames(&self, came_in: Location, txn: &mut Txn) -> Result<Vec<OwnFrame>, FrameError> {
         let answers = self.answers.iter().map(|bytes| OwnFrame { at: came_in, bytes: Arc::clone(bytes) });
         let all: Vec<OwnFrame> = txn.sends().iter().cloned().chain(answers).collect();
@@ -122,8 +134,8 @@ impl Route {
         Ok(all.into_iter().filter(|own| own.at == came_in || is_edge(own.at)).collect())
     }
 
-    /// Whether the route names the port where the packet came in, and the packet would leave by no other. A path to a
-    /// host at that port, or a flood, does not name it.
+    /// Reports whether the route names the port where the packet came in, and the packet would leave by no other. A
+    /// path to a host at that port, or a flood, does not name it.
     pub(crate) fn goes_back(&self, resolved: &Resolved, came_in: Location) -> bool {
         let back =
             |(switch, hops): (&Dpid, &SwitchHops)| *switch == came_in.switch && hops.edges.contains(&came_in.port);
@@ -132,17 +144,17 @@ impl Route {
         named && resolved.egress_count() == 1 && resolved.switches.iter().any(back)
     }
 
-    /// Whether it is more than one path, flood or set of ports.
+    /// Reports whether the route is more than one path, flood or set of ports, so that it could have a loop.
     pub(crate) fn may_loop(&self) -> bool {
         self.branches.len() > 1 || self.branches.iter().any(|branch| !branch.hops.is_empty())
     }
 
-    /// Whether it has a loop in the state of a transaction.
+    /// Reports whether the route has a loop in the state of a transaction.
     pub(crate) fn loops_now(&self, ingress: Dpid, txn: &Txn) -> bool {
         matches!(txn.peek().route(&self.plan(ingress)), Err(RouteError::Loop(_)))
     }
 
-    /// The part of the route that determines its hops.
+    /// Returns the part of the route that determines its hops.
     pub(super) fn plan(&self, ingress: Dpid) -> Plan {
         let mut branches = self.branches.clone();
         for branch in branches.iter_mut().filter(|branch| branch.flood.is_on()) {
@@ -151,7 +163,8 @@ impl Route {
         Plan::new(ingress, branches, self.is_multicast, self.meter.clone())
     }
 
-    /// Whether a packet that came in here can take the route, now. What this rests on is read through `txn`.
+    /// Reports whether a packet that came in at `came_in` can take the route now. What this depends on is read through
+    /// `txn`.
     pub(crate) fn can_follow(
         &self,
         came_in: Location,
@@ -162,7 +175,10 @@ impl Route {
         self.goal(came_in.switch, false, txn, ask).is_ok() && self.own_frames(came_in, txn).is_ok()
     }
 
-    /// The hops of packets that enter at a switch. What this rests on is read through `txn`.
+    /// Returns the hops of packets that enter at a switch. What this depends on is read through `txn`.
+    ///
+    /// # Errors
+    /// [`RouteError`] if the route can't be followed.
     pub(crate) fn hops_now(&self, ingress: Dpid, txn: &mut Txn) -> Result<Arc<Resolved>, RouteError> {
         match txn.read(Cell::Route(self.plan(ingress))) {
             CellValue::Route(resolved) => resolved,
@@ -171,7 +187,7 @@ impl Route {
     }
 }
 
-/// Checks that the packet has what is rewritten and that the switch can rewrite it.
+/// Checks that the packet has the fields that are rewritten, and that the switch can rewrite them.
 fn check_treatment(
     switch: Dpid,
     hops: &mut SwitchHops,

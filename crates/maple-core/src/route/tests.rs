@@ -1,4 +1,4 @@
-//! Which routes are refused, and what good ones resolve to.
+//! Tests of which routes are refused, and what the others resolve to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ fn store() -> Arc<Store> {
     store
 }
 
-/// A route of a UDP packet that entered at switch 1.
+/// Resolves a route of a UDP packet that entered at switch 1.
 fn resolve(route: &Route) -> Result<Arc<Resolved>, PolicyError> {
     resolve_on(network(), route)
 }
@@ -269,7 +269,7 @@ fn one_of_several_routes_is_chosen_by_a_few_bits_and_stays_where_others_fail() {
     assert_eq!(choose(&[Route::flood()], 1, 2), "flood");
 }
 
-/// What a run of `f` on a packet for this address has recorded, and whether its route goes anywhere.
+/// Returns what a run of `f` on a packet for this address has recorded, and whether its route goes anywhere.
 fn flooded(dst: [u8; 6], f: impl Fn(&Run) -> Route) -> (Vec<String>, bool) {
     let frame = Frame::ethernet(dst, [0, 0, 0, 0, 0, 1]).raw(0x88b5, b"");
     let run = Run::new(frame.clone().into(), frame.len(), at(1, 3), Txn::new(network()), true);
@@ -283,7 +283,7 @@ fn flooded(dst: [u8; 6], f: impl Fn(&Run) -> Route) -> (Vec<String>, bool) {
 
 #[test]
 fn what_bridges_never_forward_is_not_flooded() {
-    // IEEE 802.1Q, table 8-1, and Cisco's groups for CDP and PVST.
+    // The addresses of IEEE 802.1Q, table 8-1, and Cisco's groups for CDP and PVST.
     let reserved = |last: u8| [1, 0x80, 0xc2, 0, 0, last];
     let cisco = |last: u8| [1, 0, 0xc, 0xcc, 0xcc, last];
     let kept = (0..=0xf).map(reserved).chain([cisco(0xcc), cisco(0xcd)]);

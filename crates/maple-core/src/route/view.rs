@@ -1,11 +1,11 @@
-//! What constraints look at: where a route leads, as hops and deliveries.
+//! The view of a route that constraints read: its hops and deliveries.
 
 use maple_wire::{Dpid, PortNo};
 
 use super::Resolved;
 use crate::network::{Hop, Location};
 
-/// Where a route leads now: its hops, the links between them, and the edge ports where the packet leaves.
+/// The hops of a route in one state, the links between them, and the edge ports where the packet leaves.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RouteView {
     /// Every hop, in order of switches and ports.
@@ -16,7 +16,7 @@ pub struct RouteView {
     pub deliveries: Vec<Delivery>,
 }
 
-/// An edge port that the packet leaves by, and the way there.
+/// An edge port that the packet leaves by, and the path there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// The edge port.
@@ -26,12 +26,12 @@ pub struct Delivery {
 }
 
 impl RouteView {
-    /// The view of a route from the switch where its packets enter. `in_port` is called if the route sends a packet
-    /// back by name ([`PortNo::IN_PORT`]).
+    /// Returns the view of a route from the switch where its packets enter. `in_port` is called if the route sends a
+    /// packet back by name ([`PortNo::IN_PORT`]).
     pub(crate) fn of(resolved: &Resolved, ingress: Dpid, mut in_port: impl FnMut() -> PortNo) -> RouteView {
         let mut view = RouteView::default();
         let mut named = |port: PortNo| if port == PortNo::IN_PORT { in_port() } else { port };
-        // Routes are short, and a list is faster then than a map.
+        // Routes are short, and a list is faster for them than a map.
         let mut arrives: Vec<(Dpid, Hop)> = Vec::new();
         for (switch, hops) in &resolved.switches {
             for (port, far) in &hops.links {
@@ -64,7 +64,7 @@ impl RouteView {
         view
     }
 
-    /// The switches that the packet passes, each once, in order of their ids.
+    /// Returns the switches that the packet passes, each once, in order of their ids.
     pub fn switches(&self) -> Vec<Dpid> {
         let mut switches: Vec<Dpid> = self.hops.iter().map(|hop| hop.switch).collect();
         switches.dedup();
@@ -73,7 +73,7 @@ impl RouteView {
 }
 
 impl Delivery {
-    /// Whether the packet passes this switch on its way there.
+    /// Reports whether the packet passes this switch on its way there.
     pub fn passes(&self, switch: Dpid) -> bool {
         self.path.iter().any(|hop| hop.switch == switch)
     }

@@ -1,7 +1,7 @@
-//! The account of a run: everything that it asked and what it was told, in order, for people.
+//! The account of a run: everything that it asked and what it got, in order, for people.
 //!
-//! A trace leaves out what follows from earlier answers, and it has no lines for state. The account of a run has all of
-//! it. Runs keep none, unless [`Run::with_account`] made them: it is for explanations and tests, not for decisions.
+//! A trace leaves out what follows from earlier answers, and it has no lines for state. The account has all of this. A
+//! run keeps one only if [`Run::with_account`] asked for it: it is for explanations and tests, not for decisions.
 
 use std::panic::Location as Caller;
 
@@ -11,13 +11,13 @@ use super::{Net, PacketHandle, Run, RunState};
 use crate::state::{Cell, CellValue, Write};
 use crate::trace::{Cond, ListAnswer, Source, caller};
 
-/// The most steps that an account has. Further ones are counted.
+/// The maximum number of steps of an account. Further steps are left out.
 pub const MOST_STEPS: usize = 4096;
 
 /// A step of a run: a question with its answer, or a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountStep {
-    /// What was asked and answered.
+    /// The question with its answer, or the write.
     pub what: Asked,
     /// The line of the policy that asked, if it is known.
     pub source: Option<Source>,
@@ -32,17 +32,17 @@ pub enum Asked {
     Test(Cond, bool),
     /// Whether the packet has a field.
     Present(Field, bool),
-    /// Which entry of a list the packet fits first.
+    /// The entry of a list that the packet fits first.
     List(ListAnswer),
     /// The switch where the packet entered.
     Switch(Dpid),
-    /// The whole frame.
+    /// The whole frame of the packet.
     Frame,
-    /// A cell of the state.
+    /// A cell of the state, and its value.
     Cell(Cell, CellValue),
     /// A path, and whether there is one.
     Path(Cell, bool),
-    /// f wrote.
+    /// A write of f.
     Wrote(Write),
 }
 
@@ -50,12 +50,12 @@ pub enum Asked {
 #[derive(Debug, Default)]
 pub(super) struct Account {
     steps: Vec<AccountStep>,
-    /// The line that runs, where the binding knows better than Rust.
+    /// The line that runs, if the binding knows it better than Rust.
     line: Option<Source>,
 }
 
 impl Run {
-    /// The same run with an account of all that it observes.
+    /// Lets the run keep an account of all that it observes.
     #[must_use]
     pub fn with_account(self) -> Run {
         self.state().account = Some(Box::default());
@@ -82,7 +82,7 @@ impl RunState {
         }
     }
 
-    /// Takes the steps.
+    /// Takes the steps of the account.
     pub(super) fn take_account(&mut self) -> Vec<AccountStep> {
         self.account.take().map(|account| account.steps).unwrap_or_default()
     }
@@ -95,12 +95,13 @@ impl PacketHandle {
 }
 
 impl Net {
-    /// Whether the run keeps an account, so that a binding should say which line asks ([`Net::at_line`]).
+    /// Reports whether the run keeps an account, so that a binding should say which line asks ([`Net::at_line`]).
     pub fn keeps_account(&self) -> bool {
         self.0.state().account.is_some()
     }
 
-    /// The questions about the state that follow come from this line, for bindings that know their own source lines.
+    /// Records that the questions about the state that follow come from this line, for bindings that know their own
+    /// source lines.
     pub fn at_line(&self, source: Option<Source>) {
         if let Some(account) = &mut self.0.state().account {
             account.line = source;

@@ -1,11 +1,12 @@
-//! What earlier policies of a composition wrote into the packet, and the questions of later ones about it.
+//! Fields that earlier policies of a composition wrote into the packet, and later policies' questions about it.
 //!
-//! A field that was written has the written value, whatever the packet. So a question about it records nothing. Every
-//! other field is as the packet came in, and a question about it records the same as without a composition. So traces
-//! are about the packet as it came in: they match at the ingress switch, and they are no narrower than need be.
+//! A field that was written has the written value in every packet, so a question about it records nothing. Every other
+//! field has the value with which the packet came in, and a question about it records what it records without a
+//! composition. So traces are about the packet as it came in: they match at the ingress switch, and they are no
+//! narrower than need be.
 //!
-//! Whether a field is there does not change by what is written, with one exception: `vlan_vid` makes a tag, or removes
-//! it, and `vlan_pcp` goes with the tag. A frame with two tags that loses one still has no inner tag for later policies.
+//! Writes do not change whether a field is there, with one exception: `vlan_vid` makes or removes a tag, and `vlan_pcp`
+//! goes with the tag. A frame with two tags that loses one still has no inner tag for later policies.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,32 +20,32 @@ use crate::policy_error::PolicyError;
 use crate::route::{Route, rewritten};
 use crate::trace::{Cond, CondList, Recorder, Source};
 
-/// The bit of `vlan_vid` that says that there is a tag.
+/// The bit of `vlan_vid` that marks a tag.
 const TAGGED: u128 = 0x1000;
 
 /// The fields that earlier policies wrote.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
-    /// As in a route: `vlan_vid` is an id, or 0 for no tag.
+    /// The written fields, as in a route: `vlan_vid` is an id, or 0 for no tag.
     written: Treatment,
     /// Whether the packet came in with a VLAN tag; known only if `vlan_vid` was written.
     was_tagged: bool,
 }
 
-/// What a later policy sees of a field.
+/// A field as a later policy sees it.
 enum Seen {
-    /// The value that was written.
+    /// The field has the value that was written.
     Value(u128),
     /// The field is gone.
     Absent,
     /// The priority of the tag that the packet came in with.
     PriorityOfTag,
-    /// The field as it came in.
+    /// The field is as it came in.
     AsEntered,
 }
 
 impl Changes {
-    /// The whole frame with the changes. `None` if they don't fit it.
+    /// Returns the whole frame with the changes; `None` if they don't fit it.
     pub fn frame(&self, bytes: &Arc<[u8]>) -> Option<Arc<[u8]>> {
         match self.written.rewrites.is_empty() {
             true => Some(Arc::clone(bytes)),
@@ -52,12 +53,12 @@ impl Changes {
         }
     }
 
-    /// A route of the packet with these changes, as one for the packet as it came in.
+    /// Returns a route of the packet with these changes as a route of the packet as it came in.
     pub(super) fn passed_on(&self, route: &Route) -> Route {
         route.clone().after(Route::pass_with(self.written.clone()))
     }
 
-    /// Whether a field is as the packet came in.
+    /// Reports whether a field is as the packet came in.
     pub(super) fn is_as_entered(&self, field: Field) -> bool {
         matches!(self.seen(field), Seen::AsEntered)
     }
@@ -76,7 +77,7 @@ impl Changes {
     }
 }
 
-/// A packet with the changes, for one question.
+/// A packet with its changes, for one question.
 pub(super) struct Changed<'a> {
     pub changes: &'a Changes,
     pub recorder: &'a mut Recorder,
@@ -85,7 +86,7 @@ pub(super) struct Changed<'a> {
 }
 
 impl Changed<'_> {
-    /// The field's value under a mask, or `None` if it is not there.
+    /// Returns the field's value under a mask, or `None` if it is not there.
     pub fn read(&mut self, field: Field, mask: u128) -> Option<u128> {
         match self.changes.seen(field) {
             Seen::Value(value) => Some(value & mask),
@@ -94,7 +95,7 @@ impl Changed<'_> {
         }
     }
 
-    /// Whether the field is there and has this value under the mask.
+    /// Reports whether the field is there and has this value under the mask.
     pub fn equals(&mut self, field: Field, value: u128, mask: u128) -> bool {
         match self.changes.seen(field) {
             Seen::Value(written) => value & !field.full_mask() == 0 && written & mask == value & mask,
@@ -105,7 +106,7 @@ impl Changed<'_> {
         }
     }
 
-    /// Whether the field is there, between these values.
+    /// Reports whether the field is there, between these values.
     pub fn in_range(&mut self, field: Field, lo: u128, hi: u128) -> bool {
         match self.changes.seen(field) {
             Seen::Value(written) => lo <= written && written <= hi,
@@ -116,7 +117,7 @@ impl Changed<'_> {
         }
     }
 
-    /// Whether the field is there.
+    /// Reports whether the field is there.
     pub fn present(&mut self, field: Field) -> bool {
         match self.changes.seen(field) {
             Seen::Value(_) | Seen::PriorityOfTag => true,
@@ -125,8 +126,8 @@ impl Changed<'_> {
         }
     }
 
-    /// The place of the first condition of a list that the packet fits. If earlier policies wrote a field that the list
-    /// is about, the conditions are asked one by one.
+    /// Returns the place of the first condition of a list that the packet fits. If earlier policies wrote a field that
+    /// the list asks for, the conditions are asked one by one.
     pub fn first_of(&mut self, list: &Arc<CondList>, source: impl Fn(usize) -> Option<Source>) -> Option<usize> {
         let written = &self.changes.written.rewrites;
         if written.keys().all(|field| !list.fields().contains(*field)) && !self.writes_tag(list) {
@@ -138,13 +139,13 @@ impl Changed<'_> {
         })
     }
 
-    /// Whether a tag came or went, and the list asks for its priority.
+    /// Reports whether a tag came or went, and the list asks for its priority.
     fn writes_tag(&self, list: &CondList) -> bool {
         self.changes.written.rewrites.contains_key(&Field::VlanVid) && list.fields().contains(Field::VlanPcp)
     }
 
-    /// Whether the packet fits the condition: the parts about written fields have their answers, and the rest is one
-    /// test of the packet as it came in.
+    /// Reports whether the packet fits the condition. The written values answer the parts about written fields; the
+    /// rest is one test of the packet as it came in.
     pub fn matches(&mut self, cond: &Cond) -> bool {
         if self.changes.written.rewrites.is_empty() {
             return self.recorder.matches(self.packet, cond, self.source.clone());
@@ -168,22 +169,23 @@ impl Changed<'_> {
     }
 }
 
-/// For compositions.
+/// The questions and changes of compositions.
 impl PacketHandle {
-    /// What was written so far.
+    /// Returns the changes that were made so far.
     pub(crate) fn changes(&self) -> Changes {
         self.0.state().changes.clone()
     }
 
-    /// Puts changes in the place of those that were made so far.
+    /// Replaces the changes that were made so far.
     pub(crate) fn set_changes(&self, changes: Changes) {
         self.0.state().changes = changes;
     }
 
-    /// Writes fields, as a route that passes says: later questions see them.
+    /// Writes the fields that a route that passes rewrites. Later questions see them.
     ///
     /// # Errors
-    /// A field that the packet lacks, or that no switch can write.
+    /// [`RouteError`] if the packet lacks a field, if a value is too wide for its field, or if no switch can write a
+    /// field.
     pub(crate) fn change(&self, by: &Treatment) -> Result<(), RouteError> {
         if by.rewrites.is_empty() {
             return Ok(());
@@ -201,6 +203,10 @@ impl PacketHandle {
     }
 
     /// Checks that the packet, as changed so far, has these fields, and that some switch can write them.
+    ///
+    /// # Errors
+    /// [`RouteError`] if the packet lacks a field, if a value is too wide for its field, or if no switch can write a
+    /// field.
     pub(crate) fn check_rewrites(&self, rewrites: &BTreeMap<Field, u128>) -> Result<(), RouteError> {
         if rewrites.is_empty() {
             return Ok(());
@@ -211,8 +217,8 @@ impl PacketHandle {
         Changed { changes, recorder, packet: &packet, source: None }.check(rewrites)
     }
 
-    /// Whether the packet, as changed so far, can take a route. That becomes a dependency of the run. Of a route
-    /// that passes, these are its copies.
+    /// Reports whether the packet, as changed so far, can take a route. The run then depends on that. For a route that
+    /// passes, this is about its copies.
     pub(crate) fn can_follow(&self, route: &Route) -> bool {
         let mut state = self.0.state();
         let RunState { subject, ingress, recorder, changes, txn, .. } = &mut *state;
@@ -221,7 +227,7 @@ impl PacketHandle {
         changes.passed_on(route).can_follow(*ingress, txn, &mut ask)
     }
 
-    /// Makes this the tier that runs. Returns the one that ran before.
+    /// Makes this the running tier. Returns the one that ran before.
     pub(crate) fn enter_tier(&self, tier: Option<Name>) -> Option<Name> {
         std::mem::replace(&mut self.0.state().tier, tier)
     }
@@ -237,7 +243,7 @@ impl Changed<'_> {
             if !is_settable(field, Version::Of13) {
                 return Err(RouteError::NotSettable { field });
             }
-            // By reads, since a rule that rewrites a field must state the field's prerequisites.
+            // These are reads, not tests, because a rule that rewrites a field must state the field's prerequisites.
             let is_there = field == Field::VlanVid || field == Field::VlanPcp && makes_tag;
             if !is_there && self.read(field, 0).is_none() {
                 return Err(RouteError::NoSuchField { field });
@@ -247,14 +253,14 @@ impl Changed<'_> {
     }
 }
 
-/// For compositions.
+/// The errors of parts of a composition.
 impl Net {
-    /// Takes the error that the run has received so far, which its policy need not have noticed.
+    /// Takes the error that the run has received so far, which its policy may have ignored.
     pub(crate) fn take_error(&self) -> Option<PolicyError> {
         self.0.state().error.take()
     }
 
-    /// Puts an error back.
+    /// Sets the error of the run, for example to one that [`Net::take_error`] returned.
     pub(crate) fn set_error(&self, error: Option<PolicyError>) {
         self.0.state().error = error;
     }

@@ -1,4 +1,4 @@
-//! What constraints ask about a route within the run that made it, and what they have found.
+//! The questions of constraints about a route within the run that made it, and their findings.
 
 use std::sync::Arc;
 
@@ -9,21 +9,24 @@ use crate::route::{Resolved, Route, RouteError, RouteView};
 use crate::state::{Name, Savepoint, Value};
 use crate::trace::Source;
 
-/// A route that a constraint refused. The packet is dropped in its place.
+/// A route that a constraint refused. The packet is dropped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Violation {
-    /// The constraint, as its user wrote it, with its line if that is known.
+    /// The constraint as its user wrote it, with its line if that is known.
     pub constraint: Arc<str>,
-    /// What is wrong with the route.
+    /// The fault of the route.
     pub why: Arc<str>,
     /// The line of the policy that made the route, if it is known.
     pub place: Option<Source>,
 }
 
-/// For constraints.
+/// The questions and findings of constraints.
 impl PacketHandle {
-    /// The hops of a route for the packet as changed so far. They become a dependency of the run, and its leaf keeps
+    /// Returns the hops of a route for the packet as changed so far. The run depends on them, and its leaf keeps
     /// exactly these: a route that follows its plan could reach a switch before the constraints have seen it.
+    ///
+    /// # Errors
+    /// [`RouteError`] if the route can't be followed.
     pub(crate) fn hops_to_judge(&self, route: &Route) -> Result<Arc<Resolved>, RouteError> {
         let mut state = self.0.state();
         let RunState { ingress, changes, txn, is_judged, .. } = &mut *state;
@@ -31,36 +34,37 @@ impl PacketHandle {
         changes.passed_on(route).hops_now(ingress.switch, txn)
     }
 
-    /// Whether a route has a loop now. This is no question: what is asked next is.
+    /// Reports whether a route has a loop now. This is not recorded as a question.
     pub(crate) fn loops(&self, route: &Route) -> bool {
         let state = self.0.state();
         route.may_loop() && state.changes.passed_on(route).loops_now(state.ingress.switch, &state.txn)
     }
 
-    /// Notes that the packet must pass the switches of the route that it gets.
+    /// Records that the packet must pass the switches of the route that it gets.
     pub(crate) fn keep_way(&self) {
         self.0.state().keeps_way = true;
     }
 
-    /// The route that an own constraint is to judge.
+    /// Returns the route that a constraint which a user wrote is to judge.
     ///
-    /// Only a constraint has one: elsewhere this is `None`.
+    /// Only such a constraint has one: elsewhere this is `None`.
     pub fn judged_route(&self) -> Option<Arc<RouteView>> {
         self.0.state().view.clone()
     }
 
-    /// Who sends the packet as it is now, if that was asked before. This is no question.
+    /// Returns the source address of the packet as changed so far, if an earlier question has revealed it. This is not
+    /// recorded as a question.
     pub(crate) fn known_source(&self) -> Option<u128> {
         let state = self.0.state();
         state.changes.is_as_entered(Field::EthSrc).then(|| state.recorder.known(Field::EthSrc)).flatten()
     }
 
-    /// Shows this route to the own constraint that runs next.
+    /// Shows this route to the user's constraint that runs next.
     pub(crate) fn show_route(&self, view: Option<Arc<RouteView>>) {
         self.0.state().view = view;
     }
 
-    /// Notes that a route was refused.
+    /// Records that a route was refused.
     pub(crate) fn note_violation(&self, violation: Violation) {
         let mut state = self.0.state();
         let place = match (violation.place, &state.tier) {
@@ -70,25 +74,25 @@ impl PacketHandle {
         state.violations.push(Violation { place, ..violation });
     }
 
-    /// How many routes were refused so far.
+    /// Returns the number of routes that were refused so far.
     pub(crate) fn violations(&self) -> usize {
         self.0.state().violations.len()
     }
 
-    /// Forgets the refusals after the first `count`: what they were about is taken back.
+    /// Forgets the refusals after the first `count`, because the decisions that they were about are taken back.
     pub(crate) fn forget_violations(&self, count: usize) {
         self.0.state().violations.truncate(count);
     }
 }
 
 impl Net {
-    /// Whether a table may have this key, by the types that it was declared with.
+    /// Reports whether a table may have this key, by the types that it was declared with.
     pub(crate) fn may_have_key(&self, table: &Name, key: &Value) -> bool {
         let state = self.0.state();
         state.txn.peek().check_key(&state.own(table), key).is_ok()
     }
 
-    /// Takes back what was written since then, but not the frames that were sent.
+    /// Takes back the writes since a savepoint, but not the frames that were sent.
     pub(crate) fn take_back_writes(&self, to: Savepoint) {
         let mut state = self.0.state();
         state.txn.roll_back_state(to);
@@ -97,7 +101,7 @@ impl Net {
         }
     }
 
-    /// Whether locations of hosts are tracked.
+    /// Reports whether locations of hosts are tracked.
     pub(crate) fn tracks_hosts(&self) -> bool {
         self.0.state().track_hosts
     }

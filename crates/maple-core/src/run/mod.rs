@@ -1,4 +1,4 @@
-//! One run of f: its packet under tracing, its state in a transaction, and the handles f holds on both.
+//! One run of f: its packet under tracing, its state in a transaction, and f's handles on both.
 //!
 //! Handles are owned and cheap to clone, so that a binding can wrap them in its language's objects. They end with the
 //! run: [`Run::finish`] takes packet and state away, and a handle that f kept panics when used afterwards (bindings
@@ -42,7 +42,7 @@ struct RunState {
     ingress: Location,
     track_hosts: bool,
     recorder: Recorder,
-    /// What earlier policies of a composition wrote into the packet.
+    /// The fields that earlier policies of a composition wrote into the packet.
     changes: Changes,
     /// The tier of a composition that is running.
     tier: Option<Name>,
@@ -51,17 +51,17 @@ struct RunState {
     txn: Txn,
     error: Option<PolicyError>,
     read_switch: bool,
-    /// Where f first wrote.
+    /// The line where f first wrote.
     wrote_at: Option<Source>,
     /// The line that made the route.
     made_at: Option<Source>,
-    /// If the route only sends the packet back where it came in: the line that made the route.
+    /// The line that made the route, if the route only sends the packet back where it came in.
     goes_back: Option<Arc<str>>,
     /// The places that the route leaves out because they are absent.
     left_out: Vec<LeftOut>,
     /// Whether every packet that this trace matches must come to the controller.
     each: bool,
-    /// Which handlers receive the packet, a bit for each.
+    /// The handlers that receive the packet, a bit for each.
     heard: u64,
     /// The paths that f requested, each with what f read of the result.
     paths: Vec<(Cell, Arc<Looked>)>,
@@ -69,20 +69,20 @@ struct RunState {
     is_judged: bool,
     /// Whether a constraint demands that the packet passes the switches of its route.
     keeps_way: bool,
-    /// The route that an own constraint judges at the moment.
+    /// The route that a user's constraint judges at the moment.
     view: Option<Arc<RouteView>>,
     /// The routes that constraints refused.
     violations: Vec<Violation>,
-    /// What rules of access lists report about the packet.
+    /// The texts that rules of access lists report about the packet.
     logged: Vec<Arc<str>>,
-    /// All that it observes, if somebody wants to know.
+    /// The account of all that the run observes, if it keeps one.
     account: Option<Box<account::Account>>,
 }
 
 /// A frame's captured bytes, its length on the wire, and where it came in.
 pub(crate) type ReceivedFrame = (Arc<[u8]>, usize, Location);
 
-/// What one run of f decides.
+/// The subject of one run of f: what it decides about.
 enum Subject {
     Frame { bytes: Arc<[u8]>, total_len: usize },
     Headers(Rc<dyn Fields>),
@@ -91,7 +91,7 @@ enum Subject {
 /// Headers without any field.
 struct NoFields;
 
-/// The fields of a subject.
+/// The view of a subject through which its fields are read.
 enum View<'a> {
     Packet(Packet<'a>),
     Headers(&'a dyn Fields),
@@ -99,46 +99,47 @@ enum View<'a> {
 
 /// The result of a run.
 pub struct Finished {
-    /// What f observed of its packet.
+    /// The observations of the packet.
     pub trace: Trace,
     /// The cells that f read and wrote.
     pub txn: Txn,
     /// The first error that f received. It makes f's route invalid.
     pub error: Option<PolicyError>,
-    /// Where f first wrote, if it did and that is known.
+    /// The line where f first wrote, if it did and the line is known.
     pub wrote_at: Option<Source>,
     /// The line that made the route, if it is known and the run has a route.
     pub made_at: Option<Source>,
-    /// The place that made the route, if its only port is the one where the packet came in: a switch sends nothing
-    /// there.
+    /// The place in f that made the route, if the route's only port is the one where the packet came in: a switch sends
+    /// nothing there.
     pub goes_back: Option<Arc<str>>,
     /// The places that the route leaves out because they are absent.
     pub left_out: Vec<LeftOut>,
-    /// Which handlers receive the packet, a bit for each of [`crate::engine::Options::listener_filters`].
+    /// The handlers that receive the packet, a bit for each of [`crate::engine::Options::listener_filters`].
     pub heard: u64,
-    /// The routes that constraints refused; the packet goes elsewhere, mostly nowhere.
+    /// The routes that constraints refused; the packet takes another route, mostly a drop.
     pub violations: Vec<Violation>,
-    /// What rules of access lists report about the packet: `deny by acl.yaml:12`.
+    /// The texts that rules of access lists report about the packet: `deny by acl.yaml:12`.
     pub logged: Vec<Arc<str>>,
     /// All that f observed, if the run kept an account ([`Run::with_account`]).
     pub account: Vec<AccountStep>,
 }
 
 impl Run {
-    /// A run over `frame` (of which `total_len` bytes were on the wire) that entered at `ingress`.
+    /// Starts a run over `frame`, the captured bytes of a packet that had `total_len` bytes on the wire and entered at
+    /// `ingress`.
     pub fn new(frame: Arc<[u8]>, total_len: usize, ingress: Location, txn: Txn, track_hosts: bool) -> Run {
         let subject = Subject::Frame { bytes: frame, total_len };
         Run::on(subject, ingress, txn, track_hosts, Recorder::new())
     }
 
-    /// A run over abstract headers, which hold field values themselves: there is no frame, and no place where it
+    /// Starts a run over abstract headers, which hold field values themselves: there is no frame, and no place where it
     /// entered.
     pub fn of_headers(headers: Rc<dyn Fields>, txn: Txn) -> Run {
         let nowhere = Location::new(Dpid(0), PortNo(0));
         Run::on(Subject::Headers(headers), nowhere, txn, false, Recorder::of_headers())
     }
 
-    /// A run of a query: state, and a packet that has no fields.
+    /// Starts a run of a query, with state and a packet that has no fields.
     pub(crate) fn of_state(txn: Txn, track_hosts: bool) -> Run {
         let nowhere = Location::new(Dpid(0), PortNo(0));
         Run::on(Subject::Headers(Rc::new(NoFields)), nowhere, txn, track_hosts, Recorder::of_headers())
@@ -174,8 +175,8 @@ impl Run {
         Run { state: Rc::new(RefCell::new(Some(state))) }
     }
 
-    /// The packet as it was received, the state that the run began with, and whether hosts are tracked. None if it is over,
-    /// or over abstract headers.
+    /// Returns the packet as it was received, the state that the run began with, and whether hosts are tracked. Returns
+    /// `None` if the run has ended, or is over abstract headers.
     pub(crate) fn subject(&self) -> Option<(ReceivedFrame, Arc<Snapshot>, bool)> {
         let state = self.state.borrow();
         let state = state.as_ref()?;
@@ -184,17 +185,17 @@ impl Run {
         Some((received, state.txn.base(), state.track_hosts))
     }
 
-    /// The handle through which f observes the packet.
+    /// Returns the handle through which f observes the packet.
     pub fn packet(&self) -> PacketHandle {
         PacketHandle::of(self)
     }
 
-    /// The handle through which f reads and writes the network's state.
+    /// Returns the handle through which f reads and writes the network's state.
     pub fn net(&self) -> Net {
         Net::of(self)
     }
 
-    /// Reads from the packet what a switch without a second table must match besides f's trace: where it comes from,
+    /// Reads the fields of the packet that a switch without a second table must match besides f's trace: its location,
     /// and, if a label replaces its VLAN id (`vlan`), that id.
     pub(crate) fn read_location(&self, vlan: bool) {
         let mut state = self.state();
@@ -210,8 +211,7 @@ impl Run {
         }
     }
 
-    /// Asks the packet which of these conditions it fits. A handler that receives one such packet receives each of
-    /// them.
+    /// Asks the packet which of these conditions it fits. A handler that receives one such packet receives all of them.
     pub(crate) fn hear(&self, wanted: &[Cond]) {
         let mut state = self.state();
         let RunState { subject, ingress, recorder, .. } = &mut *state;
@@ -224,17 +224,19 @@ impl Run {
         state.each |= heard != 0;
     }
 
-    /// Checks f's answer against the packet and the network. Returns where the packet goes, and the part of this answer
-    /// that lasts. What the check reads of the packet belongs to the trace. What it reads of the network is a
-    /// dependency, except for a plan.
+    /// Checks f's answer against the packet and the network. Returns the part of this answer that lasts, and where the
+    /// packet goes. Reads of the packet belong to the trace. Reads of the network are dependencies, except for a plan.
+    ///
+    /// # Errors
+    /// [`PolicyError::Route`] if the route can't be followed, or if a frame of f's own can't be sent.
     pub(crate) fn resolve(&self, route: &Route) -> Result<(Goal, Arc<Resolved>), PolicyError> {
         let route = &self.with_floods(route);
         let mut state = self.state();
         state.made_at = route.made_at().cloned();
         let RunState { subject, ingress, recorder, txn, is_judged, .. } = &mut *state;
         let packet = subject.view(*ingress);
-        // Reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match (1.3
-        // §7.2.5). It is not enough that they follow from failed tests.
+        // These are reads, not tests: a rule that rewrites a field must state the field's prerequisites in its match
+        // (1.3 §7.2.5). It is not enough that they follow from failed tests.
         let mut ask = |field, value, mask| recorder.read(&packet, field, mask, None) == Some(value & mask);
         let resolved = route.goal(ingress.switch, *is_judged, txn, &mut ask);
         if resolved.as_ref().is_ok_and(|(_, resolved)| route.goes_back(resolved, *ingress)) {
@@ -259,21 +261,22 @@ impl Run {
         resolved.map_err(|error| PolicyError::Route { error, made_at: route.made_at().cloned() })
     }
 
-    /// f's answer with its floods as they are for this packet: nothing floods that bridges never forward.
+    /// Returns f's answer with its floods as they are for this packet: a packet that bridges never forward is not
+    /// flooded.
     #[must_use]
     pub fn with_floods(&self, route: &Route) -> Route {
         self.packet().with_floods(route.clone())
     }
 
-    /// Where the packet goes by f's answer, as [`Policy`](crate::policy::Policy) gives it.
+    /// Returns where the packet goes by f's answer, as [`Policy`](crate::policy::Policy) gives it.
     ///
     /// # Errors
-    /// [`PolicyError::Route`]: why it can't go there.
+    /// [`PolicyError::Route`] says why the packet can't go there.
     pub fn resolved(&self, route: &Route) -> Result<Arc<Resolved>, PolicyError> {
         Ok(self.resolve(route)?.1)
     }
 
-    /// What f has observed of its packet so far; nothing if the run has ended.
+    /// Returns what f has observed of its packet so far; nothing if the run has ended.
     pub fn observed(&self) -> Trace {
         self.state.borrow().as_ref().map(|state| state.recorder.so_far()).unwrap_or_default()
     }

@@ -12,28 +12,28 @@ use crate::route::Route;
 use crate::state::{Cell, CellValue, Name};
 use crate::trace::caller;
 
-/// f's view of everything else. Every read is a dependency of the run.
+/// f's view of everything but its packet. Every read is a dependency of the run.
 #[derive(Clone)]
 pub struct Net(pub(super) Run);
 
 impl Net {
-    /// The handle of a run.
+    /// Returns the handle of a run.
     pub(super) fn of(run: &Run) -> Net {
         Net(run.clone())
     }
 
-    /// Whether the run is still in progress. The other methods panic after it has ended.
+    /// Reports whether the run is still in progress. The other methods panic after it has ended.
     pub fn is_live(&self) -> bool {
         self.0.state.borrow().is_some()
     }
 
-    /// The location of a host, or `None` if it is unknown. The run fails if host tracking is off.
+    /// Returns the location of a host, or `None` if it is unknown. The run fails if host tracking is off.
     #[track_caller]
     pub fn locate(&self, mac: Mac) -> Option<Location> {
         self.try_locate(mac).ok().flatten()
     }
 
-    /// Where a host is, if it was seen.
+    /// Returns the location that [`Net::locate`] returns, or the error that makes the run fail.
     ///
     /// # Errors
     /// [`PolicyError::HostsNotTracked`] without host tracking; the run fails then, whatever f does with the error.
@@ -46,7 +46,7 @@ impl Net {
         })
     }
 
-    /// The host that uses an IP address, and where it is.
+    /// Returns the host that uses an IP address, and its location.
     #[track_caller]
     pub fn locate_ip(&self, ip: IpAddr) -> Option<(Mac, Location)> {
         match self.read(Cell::HostByIp(ip)) {
@@ -55,7 +55,7 @@ impl Net {
         }
     }
 
-    /// The IP addresses that a host announced most recently, or `None` for an unknown host.
+    /// Returns the IP addresses that a host announced most recently, or `None` for an unknown host.
     #[track_caller]
     pub fn host_addresses(&self, mac: Mac) -> Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)> {
         match self.read(Cell::HostAddresses(mac)) {
@@ -64,7 +64,7 @@ impl Net {
         }
     }
 
-    /// All hosts and where they are, by address.
+    /// Returns all hosts and their locations, by address.
     #[track_caller]
     pub fn hosts(&self) -> Vec<(Mac, Location)> {
         match self.read(Cell::Hosts) {
@@ -73,7 +73,7 @@ impl Net {
         }
     }
 
-    /// All switches, by datapath id.
+    /// Returns all switches, by datapath id.
     #[track_caller]
     pub fn switches(&self) -> Vec<Dpid> {
         match self.read(Cell::Switches) {
@@ -82,7 +82,7 @@ impl Net {
         }
     }
 
-    /// All links, each once, lower end first.
+    /// Returns all links, each once, lower end first.
     #[track_caller]
     pub fn links(&self) -> Vec<(Location, Location)> {
         match self.read(Cell::Links) {
@@ -91,7 +91,7 @@ impl Net {
         }
     }
 
-    /// The edge ports of a switch that are up, in order.
+    /// Returns the edge ports of a switch that are up, in order.
     #[track_caller]
     pub fn edge_ports(&self, switch: Dpid) -> Vec<PortNo> {
         match self.read(Cell::EdgePorts(switch)) {
@@ -100,32 +100,34 @@ impl Net {
         }
     }
 
-    /// Whether packets can pass a port: its switch says that link and port are up, and the port is neither new (for a
-    /// moment after it came up) nor shut. A port that does not exist is not up; those of an unreachable switch are as
-    /// they were.
+    /// Reports whether packets can pass a port: its switch says that link and port are up, and the port is neither new
+    /// (for a moment after it came up) nor shut. A port that does not exist is not up. The ports of an unreachable
+    /// switch keep their last state.
     #[track_caller]
     pub fn is_up(&self, at: Location) -> bool {
         self.read(Cell::IsUp(at)) == CellValue::Exists(true)
     }
 
-    /// The path with the fewest hops from `a`'s switch out of `b`, or an unreachable route. It is also unreachable if `b`
-    /// is absent: its switch is not there or has no such port, or the port leads to another switch. The run fails if that
-    /// route is returned all the same, and not as a part of a [`Route::union`].
+    /// Returns the path with the fewest hops from `a`'s switch out of `b`, or an unreachable route. The route is also
+    /// unreachable if `b` is absent: its switch is not there or has no such port, or the port leads to another switch.
+    /// The run fails if f nevertheless returns that route, unless it is part of a [`Route::union`].
     #[track_caller]
     pub fn shortest_path(&self, a: Location, b: Location) -> Route {
         let at = caller(Caller::caller());
         self.path_to(a.switch, b, None).unwrap_or_else(Route::unreachable).from_line(at)
     }
 
-    /// The route of [`Net::shortest_path`] if `b` is absent, for callers that find paths by themselves. A dependency.
+    /// Returns the route of [`Net::shortest_path`] if `b` is absent, for callers that find paths by themselves. The run
+    /// depends on whether `b` is absent.
     #[track_caller]
     pub fn path_to_absent(&self, a: Location, b: Location) -> Option<Route> {
         (self.read(Cell::IsPlace(b)) == CellValue::Exists(false)).then(|| self.shortest_path(a, b))
     }
 
-    /// The path of least cost from `a`'s switch out of `b`, or an unreachable route, as of [`Net::shortest_path`]. `weight` names the link attribute
-    /// that says what a link costs (1 if the link has no such cost); [`UTILISATION`](crate::network::UTILISATION) is
-    /// one that Maple measures. Without costs of that name this makes the run fail.
+    /// Returns the path of least cost from `a`'s switch out of `b`, or an unreachable route, as of
+    /// [`Net::shortest_path`]. `weight` names the link attribute that holds the cost of a link (1 if the link has no
+    /// such cost); [`UTILISATION`](crate::network::UTILISATION) is one that Maple measures. Without costs of that name
+    /// this makes the run fail.
     #[track_caller]
     pub fn path(&self, a: Location, b: Location, weight: &str) -> Route {
         let at = caller(Caller::caller());
@@ -141,18 +143,18 @@ impl Net {
             .from_line(at)
     }
 
-    /// The same as [`Net::path`], for callers that can handle an unknown name.
+    /// Returns the path that [`Net::path`] returns, for callers that can handle an unknown name.
     ///
     /// # Errors
-    /// [`PolicyError::NoSuchWeight`] if links have no costs by that name. That is a dependency like any answer, and the
-    /// run may go on.
+    /// [`PolicyError::NoSuchWeight`] if links have no costs of that name. The run depends on that as on any answer, and
+    /// may go on.
     #[track_caller]
     pub fn try_path(&self, a: Location, b: Location, weight: &str) -> Result<Route, PolicyError> {
         let route = self.path_to(a.switch, b, Some(weight.into()));
         route.ok_or_else(|| PolicyError::NoSuchWeight { name: weight.into(), known: self.weights() })
     }
 
-    /// The names that links have costs by, in order.
+    /// Returns the names of the costs that links have, in order.
     #[track_caller]
     pub fn weights(&self) -> Vec<Name> {
         match self.read(Cell::Weights) {
@@ -161,7 +163,7 @@ impl Net {
         }
     }
 
-    /// The network's spanning tree and all edge ports ([`Route::flood`]).
+    /// Returns a flood: the network's spanning tree and all edge ports ([`Route::flood`]).
     #[track_caller]
     pub fn flood(&self) -> Route {
         Route::flood()
@@ -181,7 +183,7 @@ impl Net {
         }
     }
 
-    /// The same as [`Net::send`].
+    /// Sends a frame as [`Net::send`] does, or returns an error instead of making the run fail.
     ///
     /// # Errors
     /// [`PolicyError::Route`] if f runs in a slice that does not have the port. Nothing is sent there.
@@ -199,7 +201,7 @@ impl Net {
     }
 
     /// Reads any cell. The named methods are easier to use. In a slice, names are those of the slice's own state, and
-    /// the network is what the slice has of it.
+    /// the network is the slice's part of it.
     #[track_caller]
     pub fn read(&self, cell: Cell) -> CellValue {
         let mut state = self.0.state();
@@ -211,7 +213,7 @@ impl Net {
         value
     }
 
-    /// The best path, before f has looked at it. `None` if no link cost has that name.
+    /// Returns the best path, before f has read it. Returns `None` if no link cost has that name.
     #[track_caller]
     fn path_to(&self, from: Dpid, to: Location, weight: Option<Name>) -> Option<Route> {
         let mut state = self.0.state();

@@ -12,25 +12,26 @@ use crate::network::{Mac, RESERVED};
 use crate::route::Route;
 use crate::trace::{Cond, CondList, ListAnswer, Range, Source, caller};
 
-/// f's view of its packet. Every method records what it answers.
+/// f's view of its packet. Every method records its answer.
 #[derive(Clone)]
 pub struct PacketHandle(pub(super) Run);
 
 /// Questions to a packet, each with its source line: for bindings, which know lines that Rust does not.
 pub trait Observe {
-    /// The field's value under a mask, or `None` if the packet has no such field.
+    /// Returns the field's value under a mask, or `None` if the packet has no such field.
     fn read(&self, field: Field, mask: u128, source: Option<Source>) -> Option<u128>;
 
-    /// Whether the packet has the field and it has this value under the mask.
+    /// Reports whether the packet has the field and it has this value under the mask.
     fn equals(&self, field: Field, value: u128, mask: u128, source: Option<Source>) -> bool;
 
-    /// Whether the packet has the field and it lies between these values, both included.
+    /// Reports whether the packet has the field and it lies between these values, both included.
     fn in_range(&self, field: Field, lo: u128, hi: u128, source: Option<Source>) -> bool;
 
-    /// Whether the packet has the field.
+    /// Reports whether the packet has the field.
     fn present(&self, field: Field, source: Option<Source>) -> bool;
 
-    /// Whether the packet has all fields of a condition and they are as it says, as one test.
+    /// Reports whether the packet fits a condition: it has all fields of the condition, and each fits. This is recorded
+    /// as one test.
     fn fits(&self, cond: &Cond, source: Option<Source>) -> bool;
 }
 
@@ -38,17 +39,17 @@ pub trait Observe {
 const GROUP: u128 = 1 << 40;
 
 impl PacketHandle {
-    /// The handle of a run.
+    /// Returns the handle of a run.
     pub(super) fn of(run: &Run) -> PacketHandle {
         PacketHandle(run.clone())
     }
 
-    /// Whether the run is still in progress. The other methods panic after it has ended.
+    /// Reports whether the run is still in progress. The other methods panic after it has ended.
     pub fn is_live(&self) -> bool {
         self.0.state.borrow().is_some()
     }
 
-    /// The switch where the packet entered the network.
+    /// Returns the switch where the packet entered the network.
     #[track_caller]
     pub fn switch(&self) -> Dpid {
         let mut state = self.0.state();
@@ -58,38 +59,39 @@ impl PacketHandle {
         switch
     }
 
-    /// The same for a composition. Its parts may not have asked for it, so this is no question.
+    /// Returns the switch where the packet entered, without recording a question: the parts of a composition may not
+    /// have asked for it.
     pub(crate) fn ingress(&self) -> Dpid {
         self.0.state().ingress.switch
     }
 
-    /// The value of a field, or `None` if the packet has no such field.
+    /// Returns the value of a field, or `None` if the packet has no such field.
     #[track_caller]
     pub fn get(&self, field: Field) -> Option<u128> {
         self.read(field, field.full_mask(), caller(Caller::caller()))
     }
 
-    /// Whether the packet has the field with this value.
+    /// Reports whether the packet has the field with this value.
     #[track_caller]
     pub fn is(&self, field: Field, value: u128) -> bool {
         self.equals(field, value, field.full_mask(), caller(Caller::caller()))
     }
 
-    /// Whether the packet has the field, between these values, both included.
+    /// Reports whether the packet has the field and it lies between these values, both included.
     #[track_caller]
     pub fn within(&self, field: Field, lo: u128, hi: u128) -> bool {
         self.in_range(field, lo, hi, caller(Caller::caller()))
     }
 
-    /// Whether the packet has all fields of a condition and they are as it says: several conditions asked as one test.
-    /// The condition need not state the fields' prerequisites.
+    /// Reports whether the packet fits a condition: it has all fields of the condition, and each fits. Several
+    /// conditions on fields are asked as one test. The condition need not state the fields' prerequisites.
     #[track_caller]
     pub fn matches(&self, cond: &Cond) -> bool {
         self.fits(cond, caller(Caller::caller()))
     }
 
-    /// The place of the first condition of a list that the packet fits, as one question. `source` gives the line of a
-    /// place; it is called with the list's length if the packet fits none.
+    /// Returns the place of the first condition of a list that the packet fits, as one question. `source` returns the
+    /// line of a place; it is called with the list's length if the packet fits none.
     pub fn first_of(&self, list: &Arc<CondList>, source: impl Fn(usize) -> Option<Source>) -> Option<usize> {
         let mut state = self.0.state();
         let RunState { subject, ingress, recorder, changes, tier, .. } = &mut *state;
@@ -110,23 +112,23 @@ impl PacketHandle {
         first
     }
 
-    /// Whether the packet is for a group of hosts, or for all: the group bit of `eth_dst`. A test of that bit, so all
-    /// such packets can have one rule, whatever their source.
+    /// Reports whether the packet is for a group of hosts, or for all: the group bit of `eth_dst`. This is a test of
+    /// that bit, so all such packets can have one rule, whatever their source.
     #[track_caller]
     pub fn is_multicast(&self) -> bool {
         self.equals(Field::EthDst, GROUP, GROUP, caller(Caller::caller()))
     }
 
-    /// Whether the packet is for an address that bridges never forward ([`RESERVED`]): a test for each mask, unless
-    /// what was asked before tells it.
+    /// Reports whether the packet is for an address that bridges never forward ([`RESERVED`]). This is a test for each
+    /// mask, unless earlier questions have answered it.
     #[track_caller]
     pub fn is_reserved(&self) -> bool {
         let source = caller(Caller::caller());
         RESERVED.iter().any(|(value, mask)| self.equals(Field::EthDst, *value, *mask, source.clone()))
     }
 
-    /// The route with its floods as they are for this packet, as changed so far. A flood leaves out packets for
-    /// reserved addresses, so the trace must tell whether this is one. Asked again, it asks nothing new.
+    /// Returns the route with its floods as they are for this packet, as changed so far. A flood leaves out packets for
+    /// reserved addresses, so the trace must record whether this is one. A second call asks nothing new.
     #[must_use]
     pub(crate) fn with_floods(&self, route: Route) -> Route {
         if !route.floods_unless_reserved() {
@@ -146,26 +148,27 @@ impl PacketHandle {
         if RESERVED.iter().any(fits) { route.for_reserved() } else { route }
     }
 
-    /// The source MAC address.
+    /// Returns the source MAC address.
     #[track_caller]
     pub fn eth_src(&self) -> Mac {
         Mac::from_bits(self.get(Field::EthSrc).unwrap_or_default())
     }
 
-    /// The destination MAC address.
+    /// Returns the destination MAC address.
     #[track_caller]
     pub fn eth_dst(&self) -> Mac {
         Mac::from_bits(self.get(Field::EthDst).unwrap_or_default())
     }
 
-    /// The port by which the packet entered.
+    /// Returns the port by which the packet entered.
     #[track_caller]
     pub fn in_port(&self) -> PortNo {
         PortNo(self.get(Field::InPort).unwrap_or_default() as u32)
     }
 
-    /// The whole frame, from the Ethernet header on, without its check sequence. No rule can match on it, so each
-    /// packet of this kind comes to the controller. `None` if the switch sent only its beginning, or there is no frame.
+    /// Returns the whole frame, from the Ethernet header on, without its check sequence. No rule can match on it, so
+    /// each packet of this kind comes to the controller. Returns `None` if the switch sent only the beginning of the
+    /// frame, or if there is no frame.
     #[track_caller]
     pub fn frame(&self) -> Option<Arc<[u8]>> {
         let mut state = self.0.state();
@@ -177,8 +180,8 @@ impl PacketHandle {
         }
     }
 
-    /// Notes what a rule of an access list says about the packet, which is reported if the run is committed. So each
-    /// packet of this kind comes to the controller.
+    /// Records the action of a rule of an access list that logs. It is reported if the run is committed. Each packet of
+    /// this kind comes to the controller.
     pub(crate) fn log(&self, action: impl fmt::Display, rule: Option<&Source>) {
         let mut state = self.0.state();
         state.each = true;
@@ -186,7 +189,7 @@ impl PacketHandle {
         state.logged.push(format!("{action} by {rule}").into());
     }
 
-    /// The source line of the latest recorded observation, if it is known.
+    /// Returns the source line of the latest recorded observation, if it is known.
     pub fn last_source(&self) -> Option<Source> {
         self.0.state().recorder.last_source()
     }
@@ -239,8 +242,8 @@ impl Observe for PacketHandle {
 }
 
 impl Route {
-    /// One of several routes, the same for packets that agree in these fields: spreads flows over several paths.
-    /// Unreachable routes don't count; give a route twice for twice its share.
+    /// Chooses one of several routes, the same for packets that agree in these fields: spreads flows over several
+    /// paths. Unreachable routes don't count; give a route twice for twice its share.
     ///
     /// Some of the lower bits of the fields choose, at most [`SPREAD_BITS`](crate::route::SPREAD_BITS) in all, so that
     /// a few rules suffice for all flows. The choice is the same in every process. When a path fails, only its packets

@@ -1,7 +1,7 @@
-//! What f sees while it runs in a slice: the part of the network that the slice has, and state of its own.
+//! f's view while it runs in a slice: the slice's part of the network, and state of its own.
 //!
-//! All reads and writes of f pass here, so this is the one place where names are prefixed and answers are reduced. What
-//! is read to reduce an answer is a dependency too. Paths and floods are cells of the reduced network.
+//! All reads and writes of f go through this file, so this is the one place where names are prefixed and answers are
+//! reduced. Reads that reduce an answer are dependencies too. Paths and floods are cells of the reduced network.
 
 use super::{Net, RunState};
 use crate::network::{Gauge, Location, Mac, PortInfo, PortKind, Scope};
@@ -9,27 +9,27 @@ use crate::policy_error::PolicyError;
 use crate::route::FrameError;
 use crate::state::{Cell, CellValue, Name, Read, Txn, Write, is_place, is_up};
 
-/// For compositions.
+/// Slices of compositions.
 impl Net {
-    /// Makes this the slice that runs, within the one that runs already. Returns that one.
+    /// Makes this the running slice, inside the one that is running. Returns that one.
     pub(crate) fn enter_slice(&self, slice: &Scope) -> Option<Scope> {
         let outer = self.slice();
         self.set_slice(Some(outer.as_ref().map_or_else(|| slice.clone(), |outer| slice.inside(outer))));
         outer
     }
 
-    /// Makes this the slice that runs.
+    /// Makes this the running slice; `None` leaves all slices.
     pub(crate) fn set_slice(&self, slice: Option<Scope>) {
         self.0.state().slice = slice;
     }
 
-    /// The slice that runs, if one does.
+    /// Returns the running slice, if there is one.
     pub(crate) fn slice(&self) -> Option<Scope> {
         self.0.state().slice.clone()
     }
 }
 
-/// The state as it is outside of slices: what was learned of the network is in tables too.
+/// The state outside of slices, where the tables of facts about the network are.
 pub(crate) struct Outside<'a>(&'a Net);
 
 impl Read for Outside<'_> {
@@ -39,22 +39,25 @@ impl Read for Outside<'_> {
 }
 
 impl Net {
-    /// The state as it is outside of slices.
+    /// Returns the state outside of slices.
     pub(crate) fn outside(&self) -> Outside<'_> {
         Outside(self)
     }
 
-    /// Whether the slice that runs has an edge port. Without a slice every port is there.
+    /// Reports whether the running slice has an edge port. Without a slice every port is there.
     pub(crate) fn has_port(&self, at: Location) -> bool {
         self.0.state().slice.as_ref().is_none_or(|scope| scope.has_port(at))
     }
 
-    /// Whether the slice that runs has a host that is at this port.
+    /// Reports whether the running slice has a host that is at this port.
     pub(crate) fn has_host(&self, mac: Mac, at: Location) -> bool {
         self.0.state().slice.as_ref().is_none_or(|scope| scope.has_host(mac, at))
     }
 
-    /// Whether f may send a frame of its own out of a port.
+    /// Checks that f may send a frame of its own out of a port.
+    ///
+    /// # Errors
+    /// [`PolicyError::Route`] if the running slice does not have the port.
     pub(super) fn check_place(&self, at: Location) -> Result<(), PolicyError> {
         match &self.0.state().slice {
             Some(scope) if !scope.has_port(at) => {
@@ -67,12 +70,13 @@ impl Net {
 }
 
 impl RunState {
-    /// Whether a place is there. A slice knows nothing of the ports of others.
+    /// Reports whether a place is there. In a slice, the ports of other slices count as being there, so that f learns
+    /// nothing about them.
     pub(super) fn is_there(&self, at: Location) -> bool {
         self.slice.as_ref().is_some_and(|scope| !scope.has_port(at)) || is_place(self.txn.peek().port(at))
     }
 
-    /// Reads as the slice that runs sees it.
+    /// Reads a cell as the running slice sees it.
     pub(super) fn read(&mut self, cell: Cell) -> CellValue {
         match &self.slice {
             Some(scope) => read(scope, &mut self.txn, cell),
@@ -80,12 +84,12 @@ impl RunState {
         }
     }
 
-    /// The name in the state of what f calls `name`.
+    /// Returns the name that the state has for f's `name`.
     pub(super) fn own(&self, name: &str) -> Name {
         self.slice.as_ref().map_or_else(|| name.into(), |scope| scope.own(name))
     }
 
-    /// What f writes, as it is in the state.
+    /// Returns f's write with the names that the state has for them.
     pub(super) fn own_write(&self, write: Write) -> Write {
         if self.slice.is_none() {
             return write;
@@ -101,8 +105,8 @@ impl RunState {
     }
 }
 
-/// The cells of the path that f asks for, by the costs that the slice's name for them can mean. The first whose costs
-/// exist is meant.
+/// Returns the cells of the path that f asks for, one for each cost that the slice's name for it can mean. The first
+/// one whose cost exists counts.
 pub(super) fn paths(scope: Option<&Scope>, path: Cell) -> Vec<Cell> {
     let (Some(scope), Cell::Path { from, to, weight, .. }) = (scope, &path) else { return vec![path] };
     let weights = match weight {
@@ -164,7 +168,7 @@ fn read(scope: &Scope, txn: &mut Txn, cell: Cell) -> CellValue {
     }
 }
 
-/// What a scope has of an answer.
+/// Reduces an answer to a scope's part of it.
 fn reduced(scope: &Scope, cell: &Cell, value: CellValue) -> CellValue {
     match (cell, value) {
         (_, CellValue::Host(host)) => CellValue::Host(host.filter(|(mac, at)| scope.has_host(*mac, *at))),
@@ -194,7 +198,7 @@ fn located(scope: &Scope, txn: &mut Txn, mac: Mac) -> Option<Location> {
 
 fn port(scope: &Scope, txn: &mut Txn, at: Location) -> Option<PortInfo> {
     match txn.read(Cell::Port(at)) {
-        // The other port of a segment may be another slice's.
+        // The other port of a segment may belong to another slice.
         CellValue::Port(Some(PortInfo { kind: PortKind::Shared { with, .. }, .. })) if !scope.has_port(with) => None,
         CellValue::Port(info) => info.filter(|info| scope.has(at, info)),
         _ => None,

@@ -1,4 +1,4 @@
-//! What f reads and writes of its own state: tables, variables, costs of links.
+//! f's reads and writes of its own state: tables, variables, costs of links.
 
 use std::panic::Location as Caller;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use crate::state::{Access, Cell, CellValue, Kind, Read, Savepoint, Selection, St
 use crate::trace::{Source, caller};
 
 impl Net {
-    /// The value at a table's key.
+    /// Returns the value at a table's key.
     #[track_caller]
     pub fn get(&self, table: &str, key: &Value) -> Option<Value> {
         self.value(Cell::Table(table.into(), key.clone()))
     }
 
-    /// Whether a table has a key. A dependency on the key's value.
+    /// Reports whether a table has a key. The run depends on the key's value.
     #[track_caller]
     pub fn contains(&self, table: &str, key: &Value) -> bool {
         self.get(table, key).is_some()
     }
 
-    /// The number of keys in a table.
+    /// Returns the number of keys in a table.
     #[track_caller]
     pub fn len(&self, table: &str) -> usize {
         match self.read(Cell::TableLen(table.into())) {
@@ -32,7 +32,7 @@ impl Net {
         }
     }
 
-    /// All keys and values of a table, by key. A dependency on the whole table.
+    /// Returns all keys and values of a table, by key. The run depends on the whole table.
     #[track_caller]
     pub fn entries(&self, table: &str) -> Vec<(Value, Value)> {
         match self.read(Cell::TableAll(table.into())) {
@@ -41,7 +41,7 @@ impl Net {
         }
     }
 
-    /// A variable's value.
+    /// Returns a variable's value.
     #[track_caller]
     pub fn var(&self, name: &str) -> Option<Value> {
         self.value(Cell::Var(name.into()))
@@ -65,17 +65,17 @@ impl Net {
         self.write(Write::Var { name: name.into(), value: Some(value) }, caller(Caller::caller()));
     }
 
-    /// Sets what a link costs by an attribute.
+    /// Sets the cost of a link under an attribute.
     #[track_caller]
     pub fn set_cost(&self, weight: &str, link: LinkName, cost: u64) {
         self.write(Write::Cost { name: weight.into(), link, cost: Some(cost) }, caller(Caller::caller()));
     }
 
-    /// Does what `f` does, or nothing of it. The run is one transaction anyway. This is for a part of it that may turn
-    /// out to be impossible, and for code that background threads use too.
+    /// Runs `f`, and takes all of its writes back if it fails. The whole run is one transaction anyway. This is for a
+    /// part of it that may turn out to be impossible, and for code that background threads use too.
     ///
     /// # Errors
-    /// What `f` returns. [`PolicyError::Retry`], or [`Net::retry`], then makes the packet wait.
+    /// The error that `f` returns. [`PolicyError::Retry`], or [`Net::retry`], then makes the packet wait.
     pub fn atomically<T>(&self, f: impl FnOnce(&Net) -> Result<T, Stop>) -> Result<T, Stop> {
         let before = self.savepoint();
         let done = f(self);
@@ -85,8 +85,8 @@ impl Net {
         done
     }
 
-    /// The answer of a run that can't decide now: the packet waits until something that the run read has changed, and
-    /// the run has no effect.
+    /// Returns the answer of a run that can't decide yet: the packet waits until something that the run read has
+    /// changed, and the run has no effect.
     pub fn retry(&self) -> Route {
         self.0.state().error.get_or_insert(PolicyError::Retry);
         Route::unreachable()
@@ -97,7 +97,7 @@ impl Net {
         self.0.state().txn.invalidate(selection);
     }
 
-    /// Writes, for bindings that know their own source lines.
+    /// Makes a write, for bindings that know their own source lines.
     pub fn write(&self, write: Write, source: Option<Source>) {
         let mut state = self.0.state();
         state.note(source.as_ref(), || Asked::Wrote(write.clone()));
@@ -107,13 +107,13 @@ impl Net {
         }
     }
 
-    /// The declared types of a table's keys and values, or `None` if none were declared.
+    /// Returns the declared types of a table's keys and values, or `None` if none were declared.
     pub fn types(&self, table: &str) -> Option<Arc<Types>> {
         let state = self.0.state();
         state.txn.types(&state.own(table)).cloned()
     }
 
-    /// The declared type of a variable, or `None` if none was declared.
+    /// Returns the declared type of a variable, or `None` if none was declared.
     pub fn kind(&self, var: &str) -> Option<Arc<Kind>> {
         let state = self.0.state();
         state.txn.kind(&state.own(var)).cloned()
@@ -127,8 +127,11 @@ impl Net {
         }
     }
 
-    /// Checks that a table was declared; otherwise the run fails with this error. A declaration never changes, so
-    /// nothing depends on it.
+    /// Checks that a table was declared; otherwise the run fails with this error. A declaration never changes, so the
+    /// run does not depend on it.
+    ///
+    /// # Errors
+    /// `error`, if the table was not declared.
     pub(crate) fn need_table(&self, table: &str, error: PolicyError) -> Result<(), PolicyError> {
         let mut state = self.0.state();
         if state.txn.types(table).is_some() {

@@ -1,5 +1,5 @@
-//! Places that are not there, by every way to name one, while ports and switches come and go: what is delivered is what
-//! a plain reading of the guide says.
+//! Places that are not there, named in every possible way, while ports and switches come and go: the deliveries are
+//! those that a plain reading of the guide gives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use crate::route::Route;
 /// The number of switches of the ring. Ports 1 and 2 lead to the neighbours.
 const SWITCHES: u64 = 3;
 
-/// What a policy does with some packets.
+/// The answer of a policy for some packets.
 #[derive(Clone, Debug)]
 enum Wish {
     To(Vec<u32>),
     Path(Location),
-    /// Over the first that is there.
+    /// Sends to the first place that is there.
     OneOf(Vec<Location>),
-    /// Everywhere, if the place is not there.
+    /// Sends to the place, or everywhere if it is not there.
     PathOrFlood(Location),
     Multicast(Vec<Location>),
-    /// To a port of this switch and one of the next.
+    /// Sends to a port of this switch and to one of the next.
     Hops(u32, u32),
     Copy(Location, Location),
-    /// A frame of its own, and the packet to some.
+    /// Sends a frame of f's own to a place, and the packet to some others.
     Send(Location, Vec<Location>),
 }
 
-/// The frame that f sends itself.
+/// The frame of f's own.
 const OWN: [u8; 20] = [0xee; 20];
 
 impl Wish {
@@ -79,12 +79,12 @@ impl Wish {
     }
 }
 
-/// A port of a switch, either of which may not be there.
+/// Returns a port of a switch, either of which may not be there.
 fn place(random: &mut Random) -> Location {
     at(1 + random.below(4) as u64, 1 + random.below(5) as u32)
 }
 
-/// A port comes, and discovery finds no link at it.
+/// Adds a port, at which discovery finds no link.
 fn add_port(sim: &mut Sim, at: Location) {
     sim.add_port(at);
     sim.run();
@@ -92,14 +92,14 @@ fn add_port(sim: &mut Sim, at: Location) {
     sim.run();
 }
 
-/// What is there, as the test knows it.
+/// The switches and ports that are there, as the test knows them.
 struct Model {
     /// The ports of switches that are there, and whether they are up.
     ports: BTreeMap<Location, bool>,
 }
 
 impl Model {
-    /// A port to a neighbour is one while that is away.
+    /// Reports whether a place is there. A port to a neighbour is a place while the neighbour is away.
     fn is_place(&self, at: &Location) -> bool {
         let neighbour = match at.port.0 {
             1 => Some((at.switch.0 + SWITCHES - 2) % SWITCHES + 1),
@@ -113,7 +113,7 @@ impl Model {
         at.port.0 > 2 && self.ports.get(at) == Some(&true)
     }
 
-    /// Which places get the packet, and whether f's own frame is sent to one; `None` if f fails.
+    /// Returns the places that get the packet, and the one that gets f's own frame, if there is one; `None` if f fails.
     fn delivered(&self, wish: &Wish, from: Location) -> Option<(BTreeSet<Location>, Option<Location>)> {
         let those = |places: &mut dyn Iterator<Item = Location>| {
             places.filter(|at| self.gets(at) && *at != from).collect::<BTreeSet<_>>()
@@ -125,7 +125,7 @@ impl Model {
                 places().any(|at| self.is_place(&at)).then(|| (those(&mut places()), None))?
             }
             Wish::Path(place) => (only(place)?, None),
-            // All are equally good, so whichever is chosen, those that are there matter.
+            // All places are equally good, so the choice does not matter, only whether one is there.
             Wish::OneOf(_) => return None,
             Wish::PathOrFlood(place) => {
                 let everywhere = || those(&mut self.ports.keys().copied().filter(|at| at.port.0 > 2));
@@ -136,7 +136,7 @@ impl Model {
                 let next = from.switch.0 % SWITCHES + 1;
                 let (near, far) = (Location::new(from.switch, PortNo(*near)), at(next, *far));
                 let has_next = self.ports.contains_key(&at(next, 1));
-                // A port to a neighbour that is away is there.
+                // A port to a neighbour that is away counts as there.
                 let is_something = !has_next || self.is_place(&near) || self.is_place(&far);
                 is_something.then(|| (those(&mut [near, far].into_iter()), None))?
             }
@@ -152,11 +152,11 @@ impl Model {
     }
 }
 
-/// A network whose policy does as these wishes say, chosen by the destination port.
+/// A network whose policy follows one of these wishes, chosen by the packet's destination port.
 struct World {
     sim: Sim,
     model: Model,
-    /// The ports of the last switch, while that is not connected.
+    /// The ports of the last switch, while it is not connected.
     away: BTreeMap<Location, bool>,
     wishes: Arc<Vec<Wish>>,
 }
@@ -176,7 +176,7 @@ impl World {
         World { sim, model: Model { ports }, away: BTreeMap::new(), wishes }
     }
 
-    /// Something comes or goes, and all is at rest again.
+    /// Lets something come or go, and everything come to rest.
     fn change(&mut self, random: &mut Random) {
         let port = at(1 + random.below(3) as u64, 3 + random.below(3) as u32);
         let last = Dpid(SWITCHES);
@@ -205,7 +205,7 @@ impl World {
         self.sim.run();
     }
 
-    /// Sends a packet of each kind from some port.
+    /// Sends a packet of each kind from some port, and checks where it arrives.
     fn check(&mut self, random: &mut Random) {
         let edges: Vec<Location> = self.model.ports.keys().copied().filter(|at| self.model.gets(at)).collect();
         if edges.is_empty() {
@@ -259,7 +259,7 @@ fn what_comes_and_goes_is_used_and_left_out_at_once_by_every_kind_of_route() {
     }
 }
 
-/// A broadcast domain of three ports at switch 1, one of which is not there, and one at another switch.
+/// Routes in a broadcast domain of three ports at switch 1, one of which is not there, and one at another switch.
 fn domain(pkt: &PacketHandle, net: &Net) -> Route {
     let here = Location::new(pkt.switch(), pkt.in_port());
     let members = [at(1, 3), at(1, 4), at(1, 9), at(2, 3)];

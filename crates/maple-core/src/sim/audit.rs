@@ -1,4 +1,4 @@
-//! Audits: rules that are missing, altered or unknown are put right, and rules of others are reported.
+//! Audits: rules that are missing, altered or unknown are put right, and rules that are not ours are reported.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn open_ports() -> Arc<dyn Policy> {
     })
 }
 
-/// A network whose switches have rules, and are audited.
+/// Creates a network whose switches have rules, and are audited.
 fn audited(version: Version, period: Duration) -> Sim {
     let options = Options { audit: period, ..Options::default() };
     let rest = Duration::from_millis(200);
@@ -102,7 +102,7 @@ fn rules_of_others_that_take_packets_are_reported_once_and_stay() {
         matching: Match::from_constraints([Constraint::exact(field, value)]),
         instructions: vec![Instruction::ApplyActions(vec![Action::Output { port: PortNo(4), max_len: 0 }])],
     };
-    // Of a host's packets, of other packets than any rule's, and of none that ours do not take before it.
+    // The three rules take a host's packets, packets that no rule of ours takes, and packets that ours take before.
     let foreign = [flow(65_300, Field::EthSrc, A.bits()), flow(10, Field::EthSrc, 77), flow(0, Field::EthType, 0x9999)];
     let switch = sim.switch(Dpid(1)).expect("a switch");
     switch.flows.extend(foreign.clone());
@@ -120,13 +120,13 @@ fn rules_of_others_that_take_packets_are_reported_once_and_stay() {
     assert_eq!(told[1].1, 1, "packets that have no rule yet: {told:?}");
     let switch = sim.switch(Dpid(1)).expect("a switch");
     assert!(foreign.iter().all(|flow| switch.flows.contains(flow)), "they are never deleted");
-    // One that goes and comes back is news.
+    // A foreign rule that goes and comes back is reported again.
     switch.flows.retain(|flow| *flow != foreign[0]);
     sim.run_for(2 * PERIOD);
     sim.switch(Dpid(1)).expect("a switch").flows.push(foreign[0].clone());
     sim.run_for(2 * PERIOD);
     assert_eq!(counts(&sim).2, 4);
-    // One that is still there when the switch is back is none.
+    // A foreign rule that is still there when the switch is back is not.
     sim.lose_connection(Dpid(1));
     sim.run_for(PERIOD);
     sim.regain_connection(Dpid(1), false);

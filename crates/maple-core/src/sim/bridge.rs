@@ -8,7 +8,7 @@ use maple_wire::{Dpid, Field, Packet, PortNo};
 use super::{Delivery, Sim};
 use crate::network::{Location, Mac};
 
-/// A bridge. Its hosts are at a place of their own that no switch has.
+/// A bridge. Its own hosts are at a location that no switch has.
 #[derive(Debug)]
 pub(super) struct Bridge {
     ports: BTreeSet<Location>,
@@ -22,13 +22,13 @@ impl Sim {
         place(self.bridges.len() - 1)
     }
 
-    /// The index of the bridge at a place, if there is one.
+    /// Returns the index of the bridge at a place, if there is one.
     pub(super) fn bridge_at(&self, at: Location) -> Option<usize> {
         let index = (0..self.bridges.len()).find(|index| place(*index) == at);
         index.or_else(|| self.bridges.iter().position(|bridge| bridge.ports.contains(&at)))
     }
 
-    /// A frame enters a bridge from a switch's port or from its own hosts.
+    /// Passes a frame through a bridge, from a switch's port or from the bridge's own hosts.
     pub(super) fn cross(&mut self, index: usize, from: Location, frame: &[u8]) {
         let packet = Packet::new(frame, 0);
         let address = |field| Mac::from_bits(packet.switch_value(field).unwrap_or_default());
@@ -52,7 +52,7 @@ impl Sim {
         }
     }
 
-    /// A frame reaches the hosts at a location: one of them answers it, or it is delivered.
+    /// Hands a frame to the hosts at a location: one of them answers it, or it is delivered.
     pub(super) fn reach_hosts(&mut self, at: Location, frame: Vec<u8>) {
         match self.answer_to_probe(at, &frame) {
             Some(Some(reply)) => self.inject(at, reply),

@@ -1,4 +1,4 @@
-//! Bundles of a simulated switch, with the habits of Open vSwitch: a message that it refuses at once is left out, and
+//! Bundles of a simulated switch, which behaves as Open vSwitch: a message that it refuses immediately is left out, and
 //! the others are committed.
 
 use maple_wire::msg::bundle::ONF;
@@ -8,18 +8,18 @@ use maple_wire::{Dpid, Message};
 use super::{Sim, SimSwitch};
 use crate::engine::{Event, InstalledFlow};
 
-/// `OFPBFC_BAD_ID`: there is no such bundle.
+/// The error code `OFPBFC_BAD_ID`: there is no such bundle.
 const BAD_ID: u16 = 2302;
-/// `OFPBFC_MSG_FAILED`: a message of the bundle could not be obeyed.
+/// The error code `OFPBFC_MSG_FAILED`: a message of the bundle could not be obeyed.
 const MSG_FAILED: u16 = 2313;
-/// `OFPBRC_BAD_EXPERIMENTER` for a switch without bundles.
+/// The error `OFPBRC_BAD_EXPERIMENTER` of a switch without bundles.
 const BAD_EXPERIMENTER: ErrorMsg = ErrorMsg { kind: 1, code: 3, data: Vec::new() };
 
-/// An open bundle: its messages, with their transaction ids.
+/// The messages of an open bundle, with their transaction ids.
 pub(super) type Bundle = Vec<(u32, FlowMod)>;
 
 impl Sim {
-    /// A message about a bundle reaches a switch.
+    /// Hands a message about a bundle to a switch.
     pub(super) fn bundle_control(&mut self, dpid: Dpid, xid: u32, request: BundleControl) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         let (deleted, errors) = switch.bundle_control(xid, request);
@@ -27,7 +27,7 @@ impl Sim {
         errors.into_iter().for_each(|(xid, error)| self.notify(dpid, Event::SwitchError { dpid, xid, error }));
     }
 
-    /// A message to be added to a bundle reaches a switch.
+    /// Hands a message that adds to a bundle to a switch.
     pub(super) fn bundle_add(&mut self, dpid: Dpid, xid: u32, request: BundleAdd) {
         self.flow_mods += 1;
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
@@ -39,6 +39,9 @@ impl Sim {
 
 impl SimSwitch {
     /// Adds a message to a bundle.
+    ///
+    /// # Errors
+    /// The error that the switch answers with, if it has no bundles, refuses the message, or has no such bundle open.
     pub fn bundle_add(&mut self, xid: u32, request: BundleAdd) -> Result<(), ErrorMsg> {
         let Message::FlowMod(flow_mod) = *request.message else { panic!("the engine bundles flow-mods only") };
         if !self.takes_bundles {

@@ -1,4 +1,5 @@
-//! Compositions of random policies, against the parts run one by one on frames that are really rewritten.
+//! Compositions of random policies, compared with their parts, which run one by one on frames that are really
+//! rewritten.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -19,7 +20,7 @@ use crate::run::{Finished, Run};
 use crate::state::{Cell, CellValue, Snapshot, Store, SwitchInfo, Txn, Value, Write};
 use crate::trace::{Cond, Trace};
 
-/// How many seeds each test tries. `MAPLE_CASES` gives another number.
+/// Returns the seeds that a test tries: `default` of them, or `MAPLE_CASES`, from `MAPLE_SEEDS` on.
 pub(super) fn seeds(default: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("MAPLE_SEEDS").unwrap_or(0);
@@ -29,7 +30,7 @@ pub(super) fn seeds(default: u64) -> std::ops::Range<u64> {
 /// A part of a composition.
 #[derive(Clone, Debug)]
 enum Part {
-    /// Passes, and writes these fields, if a field has a value; or else decides as a program.
+    /// Passes and writes these fields if a field has a value; otherwise decides as a program.
     Gate { field: Field, value: u128, writes: Vec<(Field, u128)>, program: Program },
     /// Decides as a program.
     Program(Program),
@@ -49,7 +50,7 @@ impl Policy for Part {
     }
 }
 
-/// The same tree as a [`Composition`], as data for the direct evaluation.
+/// The data of a [`Composition`], for the direct evaluation.
 #[derive(Clone, Debug)]
 enum Tree {
     Part(Part),
@@ -96,13 +97,13 @@ impl Tree {
     }
 }
 
-/// A network and its state, in which policies are run.
+/// A network and its state, in which policies run.
 struct Setting {
     world: World,
     state: Arc<Snapshot>,
 }
 
-/// What becomes of a frame.
+/// The fate of a frame.
 #[derive(Clone, Debug, PartialEq)]
 struct Outcome {
     /// The frame that the next policy sees, if this one passes.
@@ -115,7 +116,7 @@ fn at(switch: u64, port: u32) -> Location {
 }
 
 impl Setting {
-    /// Switches 1, 2, 3 in a ring by their ports 1 and 2; ports 3 and 4 have hosts.
+    /// Creates switches 1, 2 and 3 in a ring by their ports 1 and 2; ports 3 and 4 have hosts.
     fn new(random: &mut Random) -> Setting {
         let store = Store::new();
         let mut writes = vec![Write::Weight(WEIGHT.into())];
@@ -160,7 +161,7 @@ impl Setting {
                     *random.pick(&[Field::TcpDst, Field::EthSrc, Field::IpProto, Field::VlanVid, Field::Ipv4Dst]);
                 let value = self.world.value(random, field);
                 let writes = (0..random.below(3)).map(|_| self.write(random)).collect();
-                // Most gates are open for most packets.
+                // Two thirds of the gates are open for every packet, because metadata is 0.
                 match random.one_in(3) {
                     true => Part::Gate { field, value, writes, program },
                     false => Part::Gate { field: Field::Metadata, value: 0, writes, program },
@@ -228,8 +229,8 @@ impl Setting {
         }
     }
 
-    /// A whole frame with at most one tag, no fragment: others are not changed by all rewrites. A service tag that is
-    /// removed and pushed again would be a plain one; as one change it stays.
+    /// Returns a whole frame with at most one tag, and not a fragment, because some rewrites do not change other
+    /// frames. The tag is not a service tag: removed and pushed again, it would be a plain tag; as one change it stays.
     fn frame(&self, random: &mut Random) -> (Location, Vec<u8>) {
         let spec = loop {
             let spec: PacketSpec = self.world.packet(random, &[]);
@@ -246,7 +247,7 @@ impl Setting {
         Run::new(frame.into(), frame.len(), came_in, Txn::new(Arc::clone(&self.state)), true)
     }
 
-    /// The composition's answer for a frame, and what was recorded.
+    /// Returns the composition's answer for a frame, and the records of the run.
     fn decide(&self, tree: &Tree, came_in: Location, frame: &[u8]) -> (Result<Route, PolicyError>, Finished) {
         let run = self.run(came_in, frame);
         let composition = tree.composition();
@@ -256,7 +257,10 @@ impl Setting {
         (finished.error.clone().map_or(answer, Err), finished)
     }
 
-    /// Where copies of the frame leave by the composition's answer; `None` if that is an error.
+    /// Returns where copies of the frame leave by the composition's answer.
+    ///
+    /// # Errors
+    /// The error of the composition.
     fn composed(&self, tree: &Tree, came_in: Location, frame: &[u8]) -> Result<Outcome, PolicyError> {
         let (answer, _) = self.decide(tree, came_in, frame);
         let route = answer?;
@@ -268,7 +272,10 @@ impl Setting {
         Ok(Outcome { passes, copies: resolved.copies(frame, came_in).into_iter().collect() })
     }
 
-    /// What the tree means: each part runs alone, on the frame as it is then.
+    /// Evaluates the tree directly: each part runs alone, on the frame as it is then.
+    ///
+    /// # Errors
+    /// The error of the first part that fails without a fallback.
     fn direct(&self, tree: &Tree, came_in: Location, frame: &[u8]) -> Result<Outcome, PolicyError> {
         match tree {
             Tree::Part(_) => self.composed(tree, came_in, frame),
@@ -324,7 +331,7 @@ fn fits(cond: &Cond, came_in: Location, frame: &[u8]) -> bool {
     cond.holds(&Packet::new(frame, came_in.port.0))
 }
 
-/// Whether a composition refuses what single policies could do: copies with different headers at one switch.
+/// Reports whether a composition refuses what single policies could do: copies with different headers at one switch.
 fn is_mixed(error: &PolicyError) -> bool {
     match error {
         PolicyError::Route { error, .. } => {
@@ -335,7 +342,7 @@ fn is_mixed(error: &PolicyError) -> bool {
     }
 }
 
-/// Whether one place gets two different copies: a route makes one.
+/// Reports whether one place gets two different copies; a route makes only one.
 fn collides(outcome: &Outcome) -> bool {
     let places: BTreeSet<Location> = outcome.copies.iter().map(|(at, _)| *at).collect();
     places.len() < outcome.copies.len()
@@ -351,7 +358,7 @@ fn a_composition_does_what_its_parts_do_one_by_one() {
         let (came_in, frame) = setting.frame(&mut random);
         let direct = setting.direct(&tree, came_in, &frame);
         let composed = setting.composed(&tree, came_in, &frame);
-        // Copies can complete a route that leads nowhere by itself, and a fallback can see that they can't be made.
+        // Copies can complete a route that leads nowhere by itself, and a fallback can notice that they can't be made.
         let mixes = any(&tree, &|tree| matches!(tree, Tree::Observe(..)));
         match (&direct, &composed) {
             (Ok(direct), _) if collides(direct) => counts[0] += 1,
@@ -394,7 +401,7 @@ fn packets_that_pass_the_trace_of_a_composition_get_its_answer() {
             if run.trace.holds(&Packet::new(&other, came_in.port.0)) {
                 let (second, again) = setting.decide(&tree, came_in, &other);
                 assert_eq!(first, second, "seed {seed}: {tree:#?}");
-                // Each decision makes lists of its own, so these are compared as text.
+                // Each decision makes lists of its own, so the traces are compared as text.
                 assert_eq!(shown(&run.trace), shown(&again.trace), "seed {seed}");
                 alike += 1;
             }
@@ -407,7 +414,7 @@ fn shown(trace: &Trace) -> Vec<String> {
     trace.steps().map(|step| step.to_string()).collect()
 }
 
-/// What is wrong, without the line.
+/// Returns the text of an error, without the line.
 fn what(error: PolicyError) -> String {
     match error {
         PolicyError::Route { error, .. } => error.to_string(),
@@ -474,7 +481,7 @@ fn a_restriction_distributes_over_tiers_that_leave_its_fields_alone() {
     assert_law(|setting, random| {
         let (a, b, cond) = (setting.tree(random, 1), setting.tree(random, 1), setting.cond(random));
         let about: Vec<Field> = cond.all.iter().map(|constraint| constraint.field).collect();
-        // The VLAN id decides whether there is a priority.
+        // The VLAN id decides whether there is a priority to write.
         let touches = |tree: &Tree| {
             any(tree, &|tree| match tree {
                 Tree::Part(Part::Gate { writes, .. }) => {

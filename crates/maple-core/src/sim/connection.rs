@@ -1,4 +1,4 @@
-//! The control connection of a switch ends while its datapath goes on, and comes back.
+//! The end of a switch's control connection, while its datapath goes on, and the return of the connection.
 
 use maple_wire::msg::{PortReason, PortStatus};
 use maple_wire::{Dpid, Message, Port};
@@ -8,8 +8,8 @@ use crate::engine::Event;
 use crate::network::Location;
 
 impl Sim {
-    /// The control connection of a switch ends. Of what was under way to the switch, some arrives; what was under way from
-    /// it is lost. Its datapath goes on, and nobody answers packets that it would send to the controller.
+    /// Ends the control connection of a switch. Some of the messages under way to the switch arrive; those under way
+    /// from it are lost. Its datapath goes on, and packets that it would send to the controller get no answer.
     pub fn lose_connection(&mut self, dpid: Dpid) {
         if !self.switches.contains_key(&dpid) || self.away.contains(&dpid) {
             return;
@@ -27,7 +27,7 @@ impl Sim {
                     arrives = arrives.saturating_sub(1);
                 }
                 Happening::ReadFlows(to) if to == dpid => {}
-                // An earlier connection has ended, and this one has begun.
+                // An earlier connection has ended, and the present one has begun.
                 Happening::Event(_, ref event)
                     if matches!(**event, Event::SwitchDown { .. } | Event::SwitchUp { .. }) =>
                 {
@@ -45,7 +45,7 @@ impl Sim {
         }
     }
 
-    /// A switch whose connection had ended connects again, without its rules if it is `empty`. If it speaks another
+    /// Lets a switch whose connection had ended connect again, without its rules if it is `empty`. If it speaks another
     /// version than before, it begins anew.
     pub fn regain_connection(&mut self, dpid: Dpid, empty: bool) {
         if !self.away.remove(&dpid) {
@@ -75,7 +75,7 @@ impl Sim {
         self.schedule(Channel::ToShard(dpid), Happening::ReadFlows(dpid));
     }
 
-    /// The same after some time.
+    /// Lets a switch whose connection had ended connect again after some time.
     #[cfg(test)]
     pub fn regain_connection_in(&mut self, dpid: Dpid, wait: std::time::Duration) {
         self.away.remove(&dpid);
@@ -84,12 +84,12 @@ impl Sim {
         self.schedule_after(wait, Channel::ToShard(dpid), Happening::ReadFlows(dpid));
     }
 
-    /// Whether a switch has no connection.
+    /// Reports whether a switch has no connection.
     pub fn is_away(&self, dpid: Dpid) -> bool {
         self.away.contains(&dpid)
     }
 
-    /// Whether some switch has no connection.
+    /// Reports whether some switch has no connection.
     pub fn is_any_away(&self) -> bool {
         !self.away.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What the configuration declares holds, whatever happens in the network and whatever discovery finds.
+//! Declared facts: what the configuration declares holds, whatever happens in the network and whatever discovery finds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
@@ -63,12 +63,12 @@ fn a_host_with_a_fixed_place_is_nowhere_else_even_before_it_is_known_and_when_it
         let options = options([], pinned(&[(A, Some(at(1, 3)), 0xa)]));
         let mut sim = ring_with(&options, Arc::new(shortest), 3, shards, version);
         send(&mut sim, at(3, 3), udp(B, A, 1));
-        // It is not known yet.
+        // The host is not known yet.
         assert_eq!(send(&mut sim, at(2, 4), udp(A, B, 80)), [], "{version:?}");
         assert_eq!(place(&sim, A), None);
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
         assert_eq!(place(&sim, A), Some(at(1, 3)));
-        // It is silent, and its port fails: others still can't be it.
+        // The host is silent, and its port fails: another port still can't be its place.
         sim.set_port(at(1, 3), false);
         sim.run();
         for _ in 0..40 {
@@ -79,7 +79,7 @@ fn a_host_with_a_fixed_place_is_nowhere_else_even_before_it_is_known_and_when_it
         assert_eq!(stats(&sim).spoofed_drops, 41);
         let told = |report: &&Report| matches!(report, Report::HostMisplaced { mac: A, seen, .. } if *seen == at(2, 4));
         assert_eq!(sim.reports.iter().filter(told).count(), 1, "{:?}", sim.reports);
-        // It comes back.
+        // The host comes back.
         sim.set_port(at(1, 3), true);
         sim.run();
         sim.rediscover(at(1, 3));
@@ -132,7 +132,7 @@ fn an_address_that_is_declared_is_its_hosts_at_once_and_never_anothers() {
             None => Route::flood(),
         };
         let mut sim = ring_with(&options, Arc::new(policy), 2, 2, version);
-        // Another one says that it has it, before and after its owner is known.
+        // Another host announces the address, before and after its owner is known.
         send(&mut sim, at(2, 3), announce(B, v4(0xa)));
         assert_eq!((place(&sim, B), addresses(&sim, B)), (Some(at(2, 3)), vec![]), "{version:?}");
         send(&mut sim, at(1, 3), udp(A, B, 80));
@@ -271,7 +271,7 @@ fn what_an_earlier_run_knew_is_not_taken_for_true_against_what_is_declared() {
 
 #[test]
 fn a_host_that_is_known_elsewhere_comes_to_its_declared_place_at_once() {
-    // Its declared place was not known when it was learned: only the store knows it there.
+    // The place of the host was not declared when it was learned: only the store has it there.
     let options = options([], pinned(&[(A, Some(at(1, 3)), 0xa)]));
     let mut sim = ring_with(&options, Arc::new(shortest), 2, 1, Version::Of13);
     let info = crate::network::HostInfo { location: at(2, 3), ipv4: BTreeSet::new(), ipv6: BTreeSet::new() };
@@ -282,7 +282,7 @@ fn a_host_that_is_known_elsewhere_comes_to_its_declared_place_at_once() {
     assert_eq!(why, Some(MoveReason::Declared));
 }
 
-/// Whether everything in the state agrees with what is declared.
+/// Checks that everything in the state agrees with what is declared.
 pub(super) fn check_facts(sim: &Sim, facts: &Facts, context: &str) {
     let state = sim.store.snapshot();
     for at in sim.dpids().into_iter().flat_map(|dpid| sim.ports_of(dpid)) {
@@ -303,8 +303,8 @@ pub(super) fn check_facts(sim: &Sim, facts: &Facts, context: &str) {
     }
 }
 
-/// One random event of a network. Returns the port and the source of the packet that was sent, if it was one, and where
-/// it arrived.
+/// Makes one random event of a network. Returns the port and the source of the packet that was sent, if there was one,
+/// and where it arrived.
 pub(super) fn event(sim: &mut Sim, random: &mut Random, all: &[Location]) -> (Location, Mac, Vec<Delivery>) {
     let (a, b, c) = (*random.pick(all), *random.pick(all), *random.pick(all));
     let macs = [A, B, C, D];
@@ -346,7 +346,8 @@ fn declared_facts_hold_whatever_happens() {
             let context = format!("seed {seed}, step {step}");
             check_facts(&sim, &facts, &context);
             if facts.place(from).is_some_and(|place| place != a) {
-                // The physical ring carries what the test injects at ports that are not links for the controller.
+                // The physical ring forwards what the test injects at ports that the controller does not regard as
+                // links.
                 let others: Vec<&Delivery> = delivered.iter().filter(|delivery| delivery.at != a).collect();
                 assert!(others.is_empty(), "{context}: {from} at {a}: {others:?}");
             }

@@ -1,4 +1,4 @@
-//! Drops are counted by source line and host, whoever dropped the packets: a switch or the controller.
+//! Drops are counted by source line and host, whether a switch or the controller dropped the packets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::state::{Value, Write};
 const PERIOD: Duration = Duration::from_secs(60);
 const REST: Duration = Duration::from_millis(200);
 
-/// Drops what hosts in a table send, and packets to port 9; fails on packets to port 10.
+/// A policy that drops packets of hosts in a table, and packets to port 9, and fails on packets to port 10.
 struct Firewall;
 
 impl Policy for Firewall {
@@ -67,7 +67,7 @@ fn send(sim: &mut Sim, packets: usize, port: u16) {
     }
 }
 
-/// The line, the host and the count of each drop.
+/// Returns the line, the host and the count of each drop.
 fn lines(sim: &Sim, minutes: u64) -> Vec<(u32, Option<Mac>, u64)> {
     let line = |one: &Dropped| (one.cause.line().map_or(0, |line| line.line), one.host, one.packets);
     drops(sim, minutes).iter().map(line).collect()
@@ -78,7 +78,7 @@ fn every_dropped_packet_is_counted_for_its_line_and_host() {
     for version in [Version::Of10, Version::Of13] {
         let mut sim = network(version, firewall(), |_| {});
         sim.write_and_settle(blocked(A, true));
-        // The first is dropped by the controller, the others by the switch.
+        // The controller drops the first packet, and the switch the others.
         send(&mut sim, 20, 80);
         sim.run_for(2 * PERIOD);
         let told = drops(&sim, 15);
@@ -88,7 +88,7 @@ fn every_dropped_packet_is_counted_for_its_line_and_host() {
         let line = one.cause.line().expect("a line");
         assert!(line.file.ends_with("sim/drops.rs"), "{line}");
         assert!(one.example.starts_with("udp "), "{}", one.example);
-        // When the host is free again, its rule is gone, and its last counter counts, if the switch tells it.
+        // The rule is gone when the host is free again, and its last counter counts, if the switch reports it.
         send(&mut sim, 5, 80);
         sim.write_and_settle(blocked(A, false));
         send(&mut sim, 5, 80);

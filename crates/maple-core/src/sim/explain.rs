@@ -1,4 +1,4 @@
-//! Explanations of single packets: what they say, and that they change nothing. The contract's random networks check that
+//! Explanations of single packets: their texts, and that they change nothing. The contract's random networks check that
 //! they are true (`contract/explained.rs`).
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::policy::{Net, PacketHandle, Policy};
 use crate::route::Route;
 use crate::state::{Value, Write};
 
-/// Drops what blocked hosts send, and telnet; the rest takes the shortest path.
+/// Drops packets of blocked hosts, and telnet; other packets take the shortest path.
 fn blocking() -> Arc<dyn Policy> {
     Arc::new(|pkt: &PacketHandle, net: &Net| {
         if net.contains("blocked", &Value::Mac(pkt.eth_src())) || pkt.is(Field::UdpDst, 23) {
@@ -38,12 +38,12 @@ fn verdict(told: &Explanation) -> Verdict {
     told.decision.as_ref().map(|decision| decision.verdict.clone()).expect("f decides about it")
 }
 
-/// What would have to be different, in words.
+/// Returns the alternatives in words.
 fn instead(told: &Explanation) -> Vec<String> {
     told.instead.iter().map(|other| other.to_string()).collect()
 }
 
-/// A ring in which A and B have sent to each other.
+/// Creates a ring in which A and B have sent to each other.
 fn acquainted(version: Version) -> Sim {
     let mut sim = ring(blocking(), 4, 2, version);
     for (from, to, place) in [(A, B, at(1, 3)), (B, A, at(3, 3)), (A, B, at(1, 3))] {

@@ -21,7 +21,7 @@ fn at(switch: u64, port: u32) -> Location {
     Location::new(Dpid(switch), PortNo(port))
 }
 
-/// Broadcasts are flooded. Other packets go to the known location of the destination, or nowhere if it is not known.
+/// Floods broadcasts. Sends other packets to the known location of the destination, or nowhere if it is not known.
 fn strict(pkt: &PacketHandle, net: &Net) -> Route {
     match net.locate(pkt.eth_dst()) {
         Some(to) => net.shortest_path(Location::new(pkt.switch(), PortNo(0)), to),
@@ -30,8 +30,8 @@ fn strict(pkt: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-/// Two switches with a link (port 1 of each), at two shards. A is at 1:2 and B at 2:2, and both have announced an
-/// address.
+/// Creates two switches with a link (port 1 of each), at two shards. A is at 1:2 and B at 2:2, and both have announced
+/// an address.
 fn world(version: Version) -> Sim {
     let mut sim = Sim::new(Arc::new(strict), 2, &Options::default(), 3);
     sim.add_switch(Dpid(1), version, 4);
@@ -129,7 +129,8 @@ fn a_host_whose_port_has_flapped_and_that_does_not_answer_there_is_forgotten() {
     }
 }
 
-/// B behind a middlebox that joins 2:2 and 2:3: what A sends to B leaves by 2:2 and comes in again at 2:3.
+/// Routes through a middlebox in front of B that joins 2:2 and 2:3: packets from A to B leave by 2:2 and come in again
+/// at 2:3.
 fn through_the_box(pkt: &PacketHandle, net: &Net) -> Route {
     let here = Location::new(pkt.switch(), PortNo(0));
     if pkt.eth_dst() == EVERYBODY {

@@ -1,4 +1,4 @@
-//! What switches do with messages, and the ways of frames over links, to hosts and back.
+//! The messages that switches obey, and the paths of frames over links, to hosts and back.
 
 use maple_wire::msg::Message;
 use maple_wire::packet::build::Frame;
@@ -43,7 +43,7 @@ impl Sim {
         }
     }
 
-    /// A frame reaches a switch's port.
+    /// Hands a frame to a switch's port.
     pub(super) fn arrive(&mut self, at: Location, frame: &[u8]) {
         if let Some(bridge) = self.bridge_at(at).filter(|_| !self.switches.contains_key(&at.switch)) {
             return self.cross(bridge, at, frame);
@@ -88,7 +88,7 @@ impl Sim {
         }
     }
 
-    /// The answer of the host at a port to a probe; `None` if the frame is no probe.
+    /// Returns the answer of the host at a port to a probe; `None` if the frame is not a probe.
     pub(super) fn answer_to_probe(&self, at: Location, frame: &[u8]) -> Option<Option<Vec<u8>>> {
         let packet = Packet::new(frame, 0);
         let field = |field| packet.get(field).unwrap_or_default();
@@ -103,7 +103,7 @@ impl Sim {
     }
 }
 
-/// The message as a switch of this version reads it.
+/// Returns the message as a switch of this version reads it.
 fn through_codec(version: Version, xid: u32, message: &Message) -> Message {
     let mut bytes = Vec::new();
     message.encode(version, xid, &mut bytes).unwrap_or_else(|error| panic!("{error}: {message:?}"));

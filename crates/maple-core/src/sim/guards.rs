@@ -1,4 +1,5 @@
-//! Constraints in a network: what the controller sends itself, loops, and which leaves a host can reach.
+//! Constraints in a network: packets that the controller sends itself, loops, and the leaves that a change of a host
+//! affects.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -30,14 +31,14 @@ fn waypoint(via: u64) -> Rule<Arc<dyn Policy>> {
 }
 
 fn line_of_three(options: &Options, policy: Arc<dyn Policy>) -> Sim {
-    // A ring of four without its last link.
+    // The ring of four loses its last link.
     let mut sim = ring_with(options, policy, 4, 1, Version::Of13);
     sim.set_port(at(4, 2), false);
     sim.run();
     sim
 }
 
-/// A is at switch 1 and B at switch 3.
+/// Makes A known at switch 1 and B at switch 3.
 fn introduce(sim: &mut Sim) {
     send(sim, at(1, 3), udp(A, C, 1));
     send(sim, at(3, 3), udp(B, C, 1));
@@ -91,7 +92,7 @@ fn a_loop_of_hops_is_a_violation_of_every_guard() {
     assert_eq!(stats(&sim).misses, 1, "the drop is a rule");
 }
 
-/// A host that says which IP address it has.
+/// Returns the frame by which a host announces its IP address.
 fn announce(mac: Mac, ip: [u8; 4]) -> Vec<u8> {
     Frame::ethernet([0xff; 6], mac.0).arp(1, mac.0, ip.into(), [0; 6], ip.into())
 }
@@ -110,14 +111,14 @@ fn a_host_that_becomes_a_member_elsewhere_re_decides_no_unicast_of_others() {
     // C is a guest at its own port.
     send(&mut sim, at(3, 3), announce(C, [10, 0, 9, 3]));
     let after = stats(&sim);
-    // Announcements are floods, which lead to C too: those of three hosts are decided again, and this one for the first
+    // Announcements are floods, which lead to C too. Those of three hosts are decided again, and this one for the first
     // time.
     assert!(after.runs - before.runs <= 4, "{before:?} {after:?}");
     let before = stats(&sim);
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1);
     assert_eq!(stats(&sim).packet_ins, before.packet_ins, "the rule from A to B has stayed");
     assert_eq!(send(&mut sim, at(1, 3), udp(A, C, 80)), [], "C is a guest now");
-    // A guest next to B: what A sends to B is delivered to the guest, too.
+    // The next host is a guest beside B: packets from A to B are delivered to the guest, too.
     send(&mut sim, at(2, 3), announce(Mac([0, 0, 0, 0, 0, 0xd]), [10, 0, 9, 4]));
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)), []);
     sim.tell(crate::engine::Event::Invalidate(Selection::All));

@@ -22,7 +22,7 @@ fn v4(last: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, last)
 }
 
-/// A gratuitous ARP.
+/// Returns a gratuitous ARP request.
 fn announce(mac: Mac, ip: Ipv4Addr) -> Vec<u8> {
     Frame::ethernet([0xff; 6], mac.0).arp_request(ip, ip)
 }
@@ -48,7 +48,7 @@ fn one_frame_never_takes_a_gateways_place() {
         let (gateway, liar) = (at(1, 3), at(2, 4));
         sim.place_host(A, gateway);
         send(&mut sim, gateway, announce(A, v4(0xa)));
-        // Packets that a router forwards carry foreign addresses, some of them lower than its own.
+        // Packets that a router forwards have foreign addresses, some of them lower than its own.
         let routed = Frame::ethernet(B.0, A.0).ipv4([1, 1, 1, 1], [10, 0, 0, 0xb]).udp(1, 2).payload(b"routed");
         send(&mut sim, gateway, routed.clone());
         send(&mut sim, at(3, 3), udp(B, A, 1));
@@ -66,7 +66,7 @@ fn one_frame_never_takes_a_gateways_place() {
 fn a_host_that_sends_but_answers_nothing_keeps_its_place() {
     for version in VERSIONS {
         let mut sim = ring(Arc::new(shortest), 2, 1, version);
-        // No one answers for it: it gets no location.
+        // No host answers for the address, so it gets no location.
         send(&mut sim, at(1, 3), announce(A, v4(0xa)));
         send(&mut sim, at(2, 3), udp(B, A, 1));
         send(&mut sim, at(1, 3), udp(A, B, 80));
@@ -84,7 +84,7 @@ fn a_host_that_sends_but_answers_nothing_keeps_its_place() {
             }
         }
         assert!(is_at(&sim, A, at(1, 3)), "{version:?}");
-        // It leaves. When the last search is over, it is accepted at the other port.
+        // The host leaves. When the last search is over, it is accepted at the other port.
         sim.run_for(Duration::from_secs(3));
         send(&mut sim, at(2, 4), udp(A, B, 80));
         assert!(is_at(&sim, A, at(2, 4)), "{version:?}");
@@ -101,7 +101,8 @@ fn a_host_without_a_known_address_that_roams_is_at_its_new_port_within_two_secon
         send(&mut sim, at(1, 3), udp(A, B, 80));
         sim.run_for(Duration::from_secs(30));
         let began = sim.reports.len();
-        // Both ports stay up. As hosts do, it sends something, then announces its address; nobody answers at the old port.
+        // Both ports stay up. The host sends something, then announces its address, as hosts do; nobody answers at the
+        // old port.
         sim.inject(at(2, 4), udp(A, B, 80));
         sim.inject(at(2, 4), announce(A, v4(0xa)));
         sim.run_for(Duration::from_secs(2));
@@ -135,7 +136,7 @@ fn an_address_belongs_to_who_announced_it_last_though_rules_carry_the_announceme
         let arrives = |sim: &mut Sim| send(sim, from, to_b.clone()).into_iter().map(|d| d.at).collect::<Vec<_>>();
         assert_eq!(arrives(&mut sim), [first]);
         for round in 0..3 {
-            // By now there are rules for ARP.
+            // There are rules for ARP by this time.
             assert_eq!(send(&mut sim, second, announce(C, v4(0xb))).len(), 5, "each copy of the flood comes out once");
             assert_eq!(arrives(&mut sim), [second], "{version:?}, {round}: it was taken over");
             assert_eq!(send(&mut sim, first, announce(B, v4(0xb))).len(), 5);

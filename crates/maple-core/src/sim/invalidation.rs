@@ -1,4 +1,4 @@
-//! What an invalidation withdraws, and how many leaves it examines for that.
+//! The leaves that an invalidation withdraws, and the number of leaves that it examines for that.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn mac(n: u64) -> Mac {
     Mac::from_bits(0x0200_0000_0000 + u128::from(n))
 }
 
-/// Reads both addresses. Odd destinations are behind the other switch, even ones at port 4.
+/// Reads both addresses. Odd destinations are at the other switch, even ones at port 4.
 fn by_address(pkt: &PacketHandle, net: &Net) -> Route {
     pkt.eth_src();
     let odd = pkt.eth_dst().bits() % 2 == 1;
@@ -27,8 +27,8 @@ fn by_address(pkt: &PacketHandle, net: &Net) -> Route {
     net.shortest_path(Location::new(pkt.switch(), PortNo(3)), to)
 }
 
-/// Two switches. The first has a leaf for each of `pairs` pairs of hosts that communicate with no one else. It also has
-/// nine for host 1, which sends to nine others.
+/// Creates two switches. The first has a leaf for each of `pairs` pairs of hosts that communicate with no one else. It
+/// also has nine leaves for host 1, which sends to nine others.
 fn network(pairs: u64) -> Sim {
     let options = Options { track_hosts: false, ..Options::default() };
     let mut sim = Sim::new(Arc::new(by_address), 1, &options, 7);
@@ -51,7 +51,7 @@ fn stats(sim: &Sim) -> Stats {
     sim.engines()[0].stats()
 }
 
-/// How many leaves a selection withdraws, and how many are examined.
+/// Returns the number of leaves that a selection withdraws, and the number that are examined.
 fn cost(pairs: u64, selection: &Selection) -> (u64, u64) {
     let mut sim = network(pairs);
     let before = stats(&sim);

@@ -1,4 +1,4 @@
-//! Labels in networks: what must never happen to a packet that carries one, and what labels cost.
+//! Labels in networks: the fates that a packet with a label must never have, and the cost of labels.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::report::Report;
 use crate::route::Route;
 use crate::state::{Value, Write};
 
-/// Switches in a line, of these versions: port 1 to the one before, 2 to the next, 3 to 8 for hosts.
+/// Creates switches in a line, of these versions: port 1 to the one before, 2 to the next, 3 to 8 for hosts.
 fn line(policy: Arc<dyn Policy>, options: &Options, shards: u8, versions: &[Version]) -> Sim {
     let mut sim = Sim::new(policy, shards, options, 7);
     for (dpid, version) in (1..).map(Dpid).zip(versions) {
@@ -32,7 +32,7 @@ fn line(policy: Arc<dyn Policy>, options: &Options, shards: u8, versions: &[Vers
     sim
 }
 
-/// The rules for labelled packets at a switch with several tables.
+/// Counts the rules for labelled packets at a switch with several tables.
 fn label_rules(sim: &mut Sim, dpid: u64) -> usize {
     let is_label = |switch: &mut SimSwitch| switch.flows.iter().filter(|f| f.table_id == 2 && f.priority > 0).count();
     sim.switch(Dpid(dpid)).map(is_label).unwrap_or_default()
@@ -50,7 +50,7 @@ const MIXED: [[Version; 3]; 4] = [
     [Version::Of13, Version::Of10, Version::Of13],
 ];
 
-/// From switch 1 to port 3, from switch 2 to port 4 of switch 3, where an address is rewritten.
+/// Routes from switch 1 to port 3, and from switch 2 to port 4 of switch 3, where an address is rewritten.
 fn by_ingress(pkt: &PacketHandle, _: &Net) -> Route {
     let hop = |switch, port| Hop::new(Dpid(switch), PortNo(port));
     match pkt.switch().0 {
@@ -150,7 +150,7 @@ fn by_variable(pkt: &PacketHandle, net: &Net) -> Route {
     net.shortest_path(at(1, 3), at(3, port as u32))
 }
 
-/// Routes change all the time and three ids are reused again and again. Packets are in flight for up to longer than
+/// Routes change all the time and three ids are reused again and again. Some packets are in flight for longer than
 /// labels are kept. Each packet comes out where f said when it entered, or nowhere.
 #[test]
 fn a_packet_in_flight_whose_label_goes_comes_out_as_f_said_or_not_at_all() {
@@ -181,7 +181,8 @@ fn a_packet_in_flight_whose_label_goes_comes_out_as_f_said_or_not_at_all() {
         for Delivery { at: came_out, frame } in std::mem::take(&mut sim.delivered) {
             let number = u32::from_be_bytes(frame[frame.len() - 4..].try_into().expect("four bytes"));
             assert!(seen.insert(number), "seed {seed}: {number} came out twice");
-            // What f said since the packet entered, and what the network may still have followed from before that.
+            // The allowed ports are f's answers since the packet entered, and earlier ones that the network may still
+            // have followed.
             let entered = sent[&number];
             let from = said.range(..=entered).next_back().map(|(time, _)| *time).unwrap_or_default();
             let mut before = said.range(..from).rev();
@@ -257,7 +258,7 @@ fn floods_from_everywhere_share_the_labels_of_the_spanning_tree() {
             assert_eq!(send(&mut sim, at(u64::from(switch), 3), udp(from, B, 80)).len(), 11);
         }
     }
-    // Five links with two directions each.
+    // There are five links with two directions each.
     assert_eq!((stats(&sim).leaves, stats(&sim).labels), (30, 10));
     (1..=6).for_each(|dpid| assert!(label_rules(&mut sim, dpid) <= 2));
 }

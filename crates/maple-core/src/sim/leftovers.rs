@@ -1,5 +1,5 @@
-//! What switches have of an earlier run, and cannot have or be rid of in this one; what they refuse; and what others
-//! delete in them besides rules.
+//! Remains in switches: rules of an earlier run that they cannot have or lose in this one, refusals, and deletions by
+//! others of more than rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::route::{Limit, Route};
 
 const SECOND: Duration = Duration::from_secs(1);
 const ONE: Dpid = Dpid(1);
-/// The cookies of an earlier run.
+/// The first bits of the cookies of an earlier run.
 const EARLIER: u64 = OWN_COOKIES.0 | 0x99 << 40;
 
 fn audited() -> Options {
@@ -31,7 +31,7 @@ fn output(port: u32) -> Vec<Instruction> {
     vec![Instruction::ApplyActions(vec![Action::output(PortNo(port))])]
 }
 
-/// A network of one switch with these rules, whose ports 1 and 2 lead to hosts.
+/// Creates a network of one switch with these rules, whose ports 1 and 2 lead to hosts.
 fn one_switch(policy: Arc<dyn Policy>, options: &Options, switch: SimSwitch) -> Sim {
     let mut sim = Sim::new(policy, 1, options, 7);
     sim.connect(switch, (1..=2).map(PortNo));
@@ -67,7 +67,7 @@ fn ours(sim: &mut Sim, cookie: u64) -> usize {
     flows.iter().filter(|flow| flow.cookie >> 40 == cookie >> 40).count()
 }
 
-/// A rule for untagged packets from host A, as a run in 1.0 left it.
+/// Returns a rule for untagged packets from host A, as a run in 1.0 left it.
 fn untagged(priority: u16) -> InstalledFlow {
     let matching = Match::any().exact(Field::InPort, 1).exact(Field::VlanVid, 0).exact(Field::EthSrc, A.bits());
     flow(0, priority, EARLIER + u64::from(priority), matching, output(2))
@@ -92,7 +92,7 @@ fn what_is_not_put_right_is_an_error_until_it_is() {
     let mut sim = one_switch(dropping(), &audited(), SimSwitch::new(ONE, Version::Of13));
     sim.inject(at(1, 1), udp(A, B, 80));
     sim.run_for(SECOND);
-    // It has the cookie of rules that are to stay, which it covers.
+    // The rule has the cookie of rules that must stay, and covers them.
     let own = sim.switch(ONE).expect("a switch").flows.iter().find(|flow| flow.priority == 0).map(|flow| flow.cookie);
     let stubborn = flow(0, 7, own.expect("a rule for everything else"), Match::any(), Vec::new());
     let switch = sim.switch(ONE).expect("a switch");
@@ -113,14 +113,14 @@ fn what_is_not_put_right_is_an_error_until_it_is() {
     assert_eq!(all(&sim).rules_repaired, 1);
 }
 
-/// The rules that a run in 1.3 leaves in four tables.
+/// Returns the rules that a run in 1.3 leaves in four tables.
 fn of_four_tables() -> Vec<InstalledFlow> {
     let own = EARLIER | 0xff_ffff_ffff;
     let miss =
         |table| flow(table, 0, own, Match::any(), vec![Instruction::ApplyActions(vec![Action::to_controller()])]);
     let from = |port: u128| Match::any().exact(Field::InPort, port);
     let mut flows: Vec<InstalledFlow> = (0..4).map(miss).collect();
-    // Open vSwitch shows what leads to another table as an action that 1.0 does not have.
+    // Open vSwitch shows an instruction that leads to another table as an action that 1.0 does not have.
     flows.push(flow(0, 40_000, own, from(2), output(77)));
     flows.push(flow(0, 30_000, own, from(1).exact(Field::EthSrc, A.bits()), output(78)));
     flows.push(flow(1, 64_937, EARLIER + 5, Match::any().exact(Field::EthDst, B.bits()), output(2)));
@@ -130,7 +130,7 @@ fn of_four_tables() -> Vec<InstalledFlow> {
 
 #[test]
 fn rules_of_four_tables_are_deleted_once_in_1_0() {
-    // Of this model are Open vSwitches, which tell in 1.0 which table a rule is in.
+    // Switches with even ids are like Open vSwitch, which reports in 1.0 the table of a rule.
     let two = Dpid(2);
     let mut switch = SimSwitch::new(two, Version::Of10);
     switch.flows = of_four_tables();
@@ -212,7 +212,7 @@ fn meters_that_others_delete_or_alter_are_back_after_an_audit() {
     let (meters, flows) = (switch.meters.clone(), switch.flows.clone());
     assert_eq!(meters.len(), 1);
     let names_meter = |flow: &InstalledFlow| flow.instructions.iter().any(|i| matches!(i, Instruction::Meter(_)));
-    // Open vSwitch deletes the rules that name it as well, and reports neither.
+    // Open vSwitch also deletes the rules that name the meter, and reports neither.
     switch.meters.clear();
     switch.flows.retain(|flow| !names_meter(flow));
     assert!(flows.len() > switch.flows.len());
@@ -226,7 +226,7 @@ fn meters_that_others_delete_or_alter_are_back_after_an_audit() {
     assert_eq!(all(&sim).meters_repaired, 2);
     let reports: Vec<String> = sim.reports.iter().map(ToString::to_string).collect();
     assert!(!reports.iter().any(|text| text.contains("not limited") || text.contains("refused")), "{reports:?}");
-    // A rule that is sent before an audit shows that the meter is gone.
+    // A rule that is sent before an audit reveals that the meter is gone.
     let switch = sim.switch(ONE).expect("a switch");
     switch.meters.clear();
     switch.flows.retain(|flow| !names_meter(flow));
@@ -240,7 +240,7 @@ fn meters_that_others_delete_or_alter_are_back_after_an_audit() {
 fn a_port_that_was_reported_down_and_sends_is_asked_about_again() {
     let mut sim = one_switch(learning(), &Options::default(), SimSwitch::new(ONE, Version::Of13));
     let port = Port { state: Port::STATE_LINK_DOWN, ..Port::new(PortNo(1), [0; 6], "port") };
-    // A switch has sent its last two messages in the wrong order.
+    // The switch has sent its last two messages in the wrong order.
     sim.tell_owner(ONE, Event::PortStatus { dpid: ONE, status: PortStatus { reason: PortReason::Modify, port } });
     sim.run_for(SECOND);
     for _ in 0..3 {
@@ -256,7 +256,8 @@ fn a_port_that_was_reported_down_and_sends_is_asked_about_again() {
     assert_eq!(sim.delivered.len(), 1);
 }
 
-/// The packets of a route wait for their new path when the last of them is withdrawn: in many moments of that.
+/// The packets of a route wait for their new path when the last leaf of the route is withdrawn, at many moments of the
+/// wait.
 #[test]
 fn a_wait_ends_although_what_it_waits_for_is_gone() {
     for version in [Version::Of10, Version::Of13] {

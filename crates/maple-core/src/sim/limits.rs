@@ -37,7 +37,7 @@ fn network(version: Version, takes_meters: bool) -> Sim {
     sim
 }
 
-/// The number of copies of a packet to this port that come out.
+/// Returns the number of copies of a packet to this port that come out.
 fn send(sim: &mut Sim, dst: u16) -> usize {
     let frame = Frame::ethernet(B.0, A.0).ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, dst).payload(b"hello");
     sim.inject(Location::new(Dpid(1), PortNo(1)), frame);
@@ -45,7 +45,7 @@ fn send(sim: &mut Sim, dst: u16) -> usize {
     std::mem::take(&mut sim.delivered).len()
 }
 
-/// The rates of the switch's meters.
+/// Returns the rates of the switch's meters, in kilobits per second.
 fn rates(sim: &mut Sim) -> Vec<u32> {
     sim.switch(Dpid(1)).unwrap().meters.values().flat_map(|(_, bands)| bands).map(|band| band.rate).collect()
 }

@@ -1,4 +1,4 @@
-//! People watch real packets: nothing changes for these, and nothing stays behind.
+//! Watches of real packets: they change nothing for the packets, and leave no rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::route::Route;
 
 const REST: Duration = Duration::from_millis(200);
 
-/// Drops packets to port 9.
+/// Creates a network of two switches whose policy drops packets to port 9.
 fn network(version: Version) -> Sim {
     let policy = |pkt: &PacketHandle, net: &Net| {
         let _ = (pkt.eth_src(), pkt.eth_dst());
@@ -50,7 +50,7 @@ fn temporary(sim: &mut Sim) -> usize {
     sim.switch(Dpid(1)).expect("a switch").flows.iter().filter(|flow| is_temporary(flow)).count()
 }
 
-/// The rule of a host at its port.
+/// Reports whether this is the rule of host A at its port.
 fn is_below(flow: &InstalledFlow, port: u32) -> bool {
     let match_of_host =
         [Constraint::exact(Field::InPort, u128::from(port)), Constraint::exact(Field::EthSrc, A.bits())];
@@ -62,7 +62,7 @@ fn is_below(flow: &InstalledFlow, port: u32) -> bool {
     flow.table_id == 0 && flow.instructions == [Instruction::GotoTable(1)] && is_same(&flow.matching)
 }
 
-/// Keeps a watch alive while time passes.
+/// Keeps a watch alive for this many seconds.
 fn watch_for(sim: &mut Sim, token: u64, seconds: u32) {
     for _ in 0..2 * seconds {
         sim.tell(Event::LiveGoOn(token));
@@ -162,7 +162,7 @@ fn copies_are_bounded_in_each_second() {
     assert!(sim.live.contains(&(1, LiveNews::TooMany)));
     let all = sim.delivered.iter().filter(|one| one.at == at(2, 1)).count();
     assert_eq!(all, 10 * COPIES_A_SECOND as usize, "none is lost");
-    // In a later second it goes on.
+    // In a later second copies are made again.
     watch_for(&mut sim, 1, 3);
     sim.inject(at(1, 1), udp(A, B, 80));
     sim.run_for(REST);

@@ -1,4 +1,4 @@
-//! What f asks about load: rates are measured while something depends on them, and a leaf is decided again when an
+//! f's questions about load: rates are measured while something depends on them, and a leaf is decided again when an
 //! answer changes.
 
 use std::collections::BTreeSet;
@@ -28,8 +28,8 @@ fn at(switch: u64, port: u32) -> Location {
     Location::new(Dpid(switch), PortNo(port))
 }
 
-/// Two switches with two links between them (ports 2 and 3 of each), and a host at port 1 of each. `decide` says
-/// whether to use the link between the ports 3. Its calls are counted.
+/// Creates two switches with two links between them (ports 2 and 3 of each), and a host at port 1 of each. `decide`
+/// says whether to use the link between the ports 3. Its calls are counted.
 fn network(version: Version, decide: fn(&Net) -> bool) -> (Sim, Arc<AtomicU64>) {
     let runs = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&runs);
@@ -61,8 +61,8 @@ fn frame(from: Mac, to: Mac, len: usize) -> Vec<u8> {
     frame.payload(&vec![0; len - 42])
 }
 
-/// For this many polls, A sends B `frames_a_second` frames a second. Each frame has 1000 bytes, so one frame a second
-/// is 8 kbit/s.
+/// Sends `frames_a_second` frames per second from A to B, for this many polls. Each frame has 1000 bytes, so one frame
+/// per second is 8 kbit/s.
 fn send(sim: &mut Sim, polls: usize, frames_a_second: usize) {
     for _ in 0..polls * POLL.as_secs() as usize {
         for _ in 0..frames_a_second {
@@ -76,7 +76,7 @@ fn stats(sim: &Sim) -> Stats {
     sim.engines()[0].stats()
 }
 
-/// The link that A's packets take now.
+/// Returns the port of the link that A's packets take.
 fn link(sim: &mut Sim) -> u32 {
     let sent = |sim: &mut Sim| [2, 3].map(|port| sim.switch(Dpid(1)).map_or(0, |s| s.ports[&PortNo(port)].tx_packets));
     let before = sent(sim);
@@ -106,7 +106,7 @@ fn a_change_of_the_answer_decides_again_and_a_sample_does_not() {
         ] {
             let (mut sim, runs) = network(version, decide);
             assert_eq!(link(&mut sim), 2);
-            // In units of 8 kbit/s: low, high, between the thresholds, low, between.
+            // The loads, in units of 8 kbit/s, are low, high, between the thresholds, low, and between.
             for (frames, taken, decided) in [(1, 2, 1), (3, 3, 2), (3, 3, 2), (2, 3, 2), (1, 2, 3), (2, 2, 3)] {
                 send(&mut sim, 2, frames);
                 assert_eq!((link(&mut sim), runs.load(Ordering::Relaxed)), (taken, decided), "{version} {frames}");
@@ -220,7 +220,7 @@ fn what_nobody_asks_for_any_more_is_forgotten_and_polling_ends() {
     assert_eq!(stats(&sim).polls, polls);
 }
 
-/// A network where the packets of A take the other link while the variable `moved` is set.
+/// Creates a network where the packets of A take the other link while the variable `moved` is set.
 fn network_to_move_in(version: Version) -> Sim {
     let (sim, _) = network(version, |net| {
         let _ = net.traffic(A, B).is_above(20_000, 10_000);
@@ -237,7 +237,7 @@ fn rate(sim: &Sim) -> u64 {
     sim.store.snapshot().rate(&Gauge::Traffic { from: A, to: B }).map_or(0, crate::state::History::latest)
 }
 
-/// Sends from a poll until the next one. Half a second to a second before that, `late` is called.
+/// Sends from a poll until the next one. Half a second to a second before the next one, calls `late`.
 fn from_poll_to_poll(sim: &mut Sim, frames_a_second: usize, late: impl Fn(&mut Sim)) {
     let polls = stats(sim).polls;
     for half in 1.. {
@@ -258,7 +258,7 @@ fn a_rule_that_was_replaced_after_a_poll_is_not_taken_for_the_one_that_was_count
         let mut sim = network_to_move_in(version);
         assert_eq!(link(&mut sim), 2);
         (0..2).for_each(|_| from_poll_to_poll(&mut sim, 3, |_| ()));
-        // A new rule, by the next poll, has counted more than the one before it at the last poll.
+        // By the next poll, the new rule has counted more than the old rule had at the last poll.
         for (frames, on) in [(3, true), (4, false), (5, true), (6, false)] {
             move_packets(&mut sim, on);
             from_poll_to_poll(&mut sim, frames, |_| ());
@@ -283,7 +283,7 @@ fn a_rule_that_was_just_replaced_does_not_make_traffic_look_like_less() {
     assert_eq!(link(&mut sim), 3);
     from_poll_to_poll(&mut sim, 3, true);
     assert!((20_000..28_000).contains(&rate(&sim)), "{}", rate(&sim));
-    // Rules that change all the time hide for one poll that there is less.
+    // While rules change all the time, a decrease stays hidden for one poll.
     from_poll_to_poll(&mut sim, 1, false);
     assert!(rate(&sim) >= 20_000);
     from_poll_to_poll(&mut sim, 1, true);
@@ -335,7 +335,7 @@ fn people_who_watch_see_rates_and_change_nothing_for_f() {
     assert_eq!(ports.iter().map(|port| port.at).collect::<Vec<_>>(), [at(1, 1), at(1, 2), at(1, 3)]);
     let (sent, received) = ports[0].rates.expect("two rounds");
     assert!(about(received.bits, 8000.0) && sent.bits < 100.0, "{ports:?}");
-    // Each packet went by rules that count.
+    // Each packet was forwarded by a rule that counts.
     let counted = |rule: &crate::engine::TableRule| rule.counted.map(|count| count.packets);
     assert!(engine.rules(Dpid(1)).iter().any(|rule| counted(rule) >= Some(30)));
     assert_eq!(link(&mut sim), 2, "the average over a whole period is what counts");
@@ -366,7 +366,7 @@ fn steps() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The oracle: computes an answer from all samples since the rate was last forgotten.
+/// Computes an answer from all samples since the rate was last forgotten: the oracle.
 fn naive(samples: &[u64], scale: Scale) -> u8 {
     let above = |from: i64, until: i64| {
         samples.iter().fold(false, |busy, rate| *rate as i64 > from || (busy && *rate as i64 > until))

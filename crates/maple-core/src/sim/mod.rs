@@ -1,8 +1,8 @@
 //! A network in one thread: engines, simulated switches, links and hosts, with simulated time.
 //!
 //! Between any two parties, messages arrive in the order in which they were sent, after delays drawn from a seed.
-//! Messages between different pairs can overtake each other. Equal seeds give equal runs. For tests of the engine and
-//! of what is built on it.
+//! Messages between different pairs can overtake each other. Equal seeds give equal runs. The simulation is for tests
+//! of the engine and of what is built on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
@@ -115,7 +115,7 @@ impl std::fmt::Debug for Delivery {
     }
 }
 
-/// Two parties between whom order is kept.
+/// A channel whose messages keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Channel {
     ToShard(Dpid),
@@ -138,11 +138,11 @@ enum Happening {
 pub struct Sim {
     /// The current time.
     pub now: Time,
-    /// What all shards share.
+    /// The state that all shards share.
     pub store: Arc<Store>,
     /// Frames that came out of edge ports since they were last taken.
     pub delivered: Vec<Delivery>,
-    /// What was reported, in order.
+    /// The reports, in order.
     pub reports: Vec<Report>,
     /// Every state that the store has gone through since it was last taken, the first included.
     pub history: Vec<Arc<Snapshot>>,
@@ -154,37 +154,38 @@ pub struct Sim {
     pub link_delay: Duration,
     /// The number of packets that the fast path answered.
     pub hits: u64,
-    /// Flow-mods seen.
+    /// The number of flow-mods that switches received.
     pub flow_mods: u64,
-    /// The messages to switches, in the order of arrival. Recorded since a caller put a list here.
+    /// The messages to switches, in the order of arrival. They are recorded if a caller puts a list here.
     pub messages: Option<Vec<(Dpid, Message)>>,
-    /// The last wait that began, and the waits that are not over: by number, the shards that have not answered.
+    /// The number of the last wait that began. `waits` has, by number, the shards that have not answered the waits that
+    /// go on.
     last_wait: u64,
     waits: BTreeMap<u64, BTreeSet<ShardId>>,
-    /// What rules have counted, for those who asked.
+    /// The counters of rules that were requested, each with the number of its request.
     pub counted: Vec<(u64, Option<RuleCount>)>,
-    /// All policies so far: the first, and those that were to be reloaded, by number.
+    /// All policies so far, by number: the first one, and the candidates of reloads.
     policies: Vec<Arc<dyn Policy>>,
-    /// The newest one that some shard has adopted.
+    /// The number of the newest policy that some shard has adopted.
     adopted: usize,
     options: Options,
-    /// What the next run of the controller will know, and is waiting to know.
+    /// The memory of the controller for its next run.
     memory: restart::Memory,
-    /// The policy that was last to be reloaded.
+    /// The candidate of the last reload.
     candidate: Option<Candidate>,
-    /// How trials went.
+    /// The results of trials.
     pub trials: Vec<Trial>,
     /// The packets that handlers get.
     pub heard: Vec<ListenerPacket>,
-    /// What watches said.
+    /// The news of watches.
     pub live: Vec<(u64, LiveNews)>,
     engines: Vec<Engine>,
     shards: BTreeMap<Dpid, ShardId>,
     switches: BTreeMap<Dpid, SimSwitch>,
-    /// Switches that have restarted, until their shard learns that the connection is gone. What the shard sends
-    /// meanwhile is lost.
+    /// The switches that have restarted, until their shard learns that the connection is gone. Messages of the shard to
+    /// them are lost meanwhile.
     unheard: BTreeSet<Dpid>,
-    /// Switches whose connection has ended.
+    /// The switches whose connection has ended.
     away: BTreeSet<Dpid>,
     ports: BTreeMap<Location, bool>,
     links: BTreeMap<Location, Location>,
@@ -197,7 +198,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// A controller with this many shards and no switch.
+    /// Creates a controller with this many shards and no switch.
     pub fn new(policy: Arc<dyn Policy>, shards: u8, options: &Options, seed: u64) -> Sim {
         let (store, trail) = new_store();
         store.update(|_| vec![Write::Weight("cost".into())]);
@@ -270,49 +271,49 @@ impl Sim {
         self.hosts.insert(mac, at);
     }
 
-    /// The next run of the controller has these options.
+    /// Changes the options of the controller's next run.
     #[cfg(test)]
     pub fn set_options(&mut self, change: impl FnOnce(&mut Options)) {
         change(&mut self.options);
     }
 
-    /// Tells the controller that all ports without a link are edge ports.
+    /// Reports to the controller that all ports without a link are edge ports.
     pub fn settle_ports(&mut self) {
         let edges: Vec<Location> = self.ports.keys().filter(|at| !self.links.contains_key(at)).copied().collect();
         edges.into_iter().for_each(|port| self.tell(Event::PortIsEdge { port }));
     }
 
-    /// Where a host really is.
+    /// Returns the true location of a host.
     pub fn host_at(&self, mac: Mac) -> Option<Location> {
         self.hosts.get(&mac).copied()
     }
 
-    /// The links, each once.
+    /// Returns the links, each once.
     pub fn links(&self) -> Vec<(Location, Location)> {
         self.links.iter().filter(|(a, b)| a < b).map(|(a, b)| (*a, *b)).collect()
     }
 
-    /// The ports of a switch.
+    /// Returns the ports of a switch.
     pub fn ports_of(&self, dpid: Dpid) -> Vec<Location> {
         self.ports.keys().filter(|at| at.switch == dpid).copied().collect()
     }
 
-    /// The ports without a link.
+    /// Returns the ports without a link.
     pub fn edge_ports(&self) -> Vec<Location> {
         self.ports.keys().filter(|at| !self.links.contains_key(at)).copied().collect()
     }
 
-    /// A switch.
+    /// Returns a switch.
     pub fn switch(&mut self, dpid: Dpid) -> Option<&mut SimSwitch> {
         self.switches.get_mut(&dpid)
     }
 
-    /// The engines.
+    /// Returns the engines, by shard.
     pub fn engines(&self) -> &[Engine] {
         &self.engines
     }
 
-    /// Another policy takes the place of the one that runs: each shard tries it first.
+    /// Reloads the policy: each shard tries the new one first.
     pub fn reload(&mut self, policy: Arc<dyn Policy>) {
         let number = self.policies.len() as u64;
         self.policies.push(Arc::clone(&policy));
@@ -324,7 +325,7 @@ impl Sim {
         }
     }
 
-    /// What a reload would change.
+    /// Returns what a reload would change.
     pub fn rehearse(&self, policy: Arc<dyn Policy>) -> Rehearsed {
         let rehearsal = Rehearsal::new(self.engines.iter().map(Engine::copy).collect());
         rehearsal.expect("no rules are being read").adopt(&Candidate { number: 0, policy })
@@ -349,7 +350,7 @@ impl Sim {
         self.schedule(Channel::Outside(shard), Happening::Event(shard, Box::new(event)));
     }
 
-    /// A frame enters at a port.
+    /// Lets a frame enter at a port.
     pub fn inject(&mut self, at: Location, frame: Vec<u8>) {
         self.schedule(Channel::Link(at), Happening::Frame(at, frame));
     }
@@ -363,7 +364,7 @@ impl Sim {
         }
     }
 
-    /// A switch says how a port is.
+    /// Lets a switch report the state of a port.
     fn tell_port(&mut self, at: Location) {
         let mut port = Port::new(at.port, [0; 6], "port");
         port.state = if self.ports.get(&at) == Some(&true) { 0 } else { Port::STATE_LINK_DOWN };
@@ -383,20 +384,20 @@ impl Sim {
         }
     }
 
-    /// Gives a switch a port without a link, which is up. [`Sim::rediscover`] finds out what is behind it.
+    /// Gives a switch a port without a link, which is up. [`Sim::rediscover`] finds the kind of the port.
     pub fn add_port(&mut self, at: Location) {
         self.ports.insert(at, true);
         let status = PortStatus { reason: PortReason::Add, port: Port::new(at.port, [0; 6], "port") };
         self.notify(at.switch, Event::PortStatus { dpid: at.switch, status });
     }
 
-    /// A switch is gone.
+    /// Reports that a switch is gone.
     #[cfg(test)]
     pub fn disconnect(&mut self, dpid: Dpid) {
         self.notify(dpid, Event::SwitchDown { dpid });
     }
 
-    /// Has discovery find again what is behind a port that came up.
+    /// Lets discovery find the kind of a port that came up.
     pub fn rediscover(&mut self, at: Location) {
         match self.links.get(&at) {
             Some(peer) => self.tell(Event::LinkUp { a: at, b: *peer }),
@@ -404,14 +405,14 @@ impl Sim {
         }
     }
 
-    /// A switch loses its rules and connects again.
+    /// Lets a switch lose its rules and connect again.
     pub fn restart(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         switch.flows.clear();
         self.reconnect(dpid);
     }
 
-    /// A switch connects again, with its rules.
+    /// Lets a switch connect again, with its rules.
     pub fn reconnect(&mut self, dpid: Dpid) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         switch.bundles.clear();
@@ -428,7 +429,7 @@ impl Sim {
         self.announce(dpid);
     }
 
-    /// A switch tells which of its ports are up.
+    /// Lets a switch report which of its ports are up.
     fn tell_ports(&mut self, dpid: Dpid) {
         for at in self.ports_of(dpid) {
             let state = if self.ports.get(&at) == Some(&true) { 0 } else { Port::STATE_LINK_DOWN };
@@ -437,7 +438,7 @@ impl Sim {
         }
     }
 
-    /// Another controller deletes one of our rules.
+    /// Deletes one of our rules, as another controller would.
     pub fn lose_rule(&mut self, dpid: Dpid, index: usize) {
         let Some(switch) = self.switches.get_mut(&dpid) else { return };
         if index >= switch.flows.len() {
@@ -447,8 +448,8 @@ impl Sim {
         self.tell_removed(dpid, flow);
     }
 
-    /// A switch reports that a rule is gone. As in Open vSwitch, the report may come after a later barrier reply, and
-    /// the match has its fields in another order.
+    /// Reports that a rule is gone. As in Open vSwitch, the report may come after a later barrier reply, and the match
+    /// has its fields in another order.
     fn tell_removed(&mut self, dpid: Dpid, flow: InstalledFlow) {
         let counters = self.switches.get_mut(&dpid).map(|switch| switch.take_last_counters(&flow));
         let (packet_count, byte_count) = counters.unwrap_or_default();
@@ -469,7 +470,7 @@ impl Sim {
         self.schedule(Channel::Removals(dpid), event);
     }
 
-    /// Whether a switch says that it is an Open vSwitch.
+    /// Reports whether a switch claims to be an Open vSwitch.
     pub fn is_open_vswitch(dpid: Dpid) -> bool {
         dpid.0.is_multiple_of(2)
     }
@@ -486,7 +487,7 @@ impl Sim {
             .collect();
         let features =
             Features { dpid, n_buffers: 0, n_tables, auxiliary_id: 0, capabilities: 0, actions: 0, ports: Vec::new() };
-        // Some switches are strict. Some accept what Open vSwitch accepts.
+        // Some switches are strict, and some accept what Open vSwitch accepts.
         let description = match Sim::is_open_vswitch(dpid) {
             true => Desc { manufacturer: "Nicira, Inc.".into(), hardware: "Open vSwitch".into(), ..Desc::default() },
             false => Desc::default(),
@@ -500,13 +501,13 @@ impl Sim {
         self.schedule(Channel::ToShard(dpid), Happening::Event(shard, Box::new(event)));
     }
 
-    /// The datapath ids of all switches.
+    /// Returns the datapath ids of all switches.
     pub fn dpids(&self) -> BTreeSet<Dpid> {
         self.switches.keys().copied().collect()
     }
 }
 
-/// A store, and all its snapshots.
+/// Creates a store, and the channel of all its snapshots.
 fn new_store() -> (Arc<Store>, mpsc::Receiver<Arc<Snapshot>>) {
     let store = Store::new();
     let (sender, trail) = mpsc::channel();
@@ -514,7 +515,7 @@ fn new_store() -> (Arc<Store>, mpsc::Receiver<Arc<Snapshot>>) {
     (store, trail)
 }
 
-/// The switch an event came from.
+/// Returns the switch that an event came from.
 fn switch_of(event: &Event) -> Option<Dpid> {
     match event {
         Event::SwitchUp { dpid, .. }

@@ -26,7 +26,7 @@ fn host_at(switch: u64) -> Location {
     Location::new(Dpid(switch), HOST)
 }
 
-/// Switches 1 to n, each linked to every other one: port d leads to switch d.
+/// Creates switches 1 to n, each linked to every other one: port d leads to switch d.
 fn mesh(policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> Sim {
     let options = Options { track_hosts: false, ..Options::default() };
     let mut sim = Sim::new(policy, shards, &options, 7);
@@ -51,7 +51,7 @@ fn stats(sim: &Sim) -> Stats {
     all
 }
 
-/// The cheapest path from where the packet enters to the host of switch 3.
+/// Returns the cheapest path from where the packet enters to the host of switch 3.
 fn cheapest(pkt: &PacketHandle, net: &Net) -> Route {
     pkt.eth_dst();
     net.path(Location::new(pkt.switch(), HOST), host_at(3), "cost")
@@ -80,7 +80,7 @@ fn a_flow_whose_link_fails_takes_another_way_and_no_packet_comes_to_the_controll
         let after = stats(&sim);
         assert_eq!((after.packet_ins, after.misses), (before.packet_ins, before.misses), "{version}");
         assert_eq!((after.routes_rerouted, after.leaves_withdrawn), (1, 0));
-        // The other path, back, and back again: no rule is left over.
+        // The route changes to the other path, back, and back again: no rule is left over.
         let rules = after.rules;
         for (up, down) in [(at(1, 3), at(1, 2)), (at(1, 2), at(1, 3))] {
             sim.set_port(up, true);
@@ -167,7 +167,7 @@ fn a_change_after_which_f_says_the_same_leaves_every_rule_where_it_is() {
     sim.inject(host_at(1), udp(0));
     sim.run();
     let (flow_mods, before) = (sim.flow_mods, stats(&sim));
-    // Costs of this name exist now. The path is the same, but f asked for the name.
+    // Costs of this name exist from here on. The path is the same, but f asked for the name.
     let reads = |pkt: &PacketHandle, net: &Net| {
         net.var("noise");
         cheapest(pkt, net)
@@ -185,7 +185,7 @@ fn a_change_after_which_f_says_the_same_leaves_every_rule_where_it_is() {
     assert_eq!((sim.flow_mods, stats(&sim).leaves_confirmed, stats(&sim).leaves_withdrawn), (flow_mods, 1, 0));
 }
 
-/// Sends packets for a while, and calls `happen` before each.
+/// Sends packets with a gap between them, and calls `happen` before each.
 fn stream(sim: &mut Sim, packets: u32, gap: Duration, mut happen: impl FnMut(&mut Sim, u32)) {
     for number in 0..packets {
         happen(sim, number);
@@ -195,7 +195,7 @@ fn stream(sim: &mut Sim, packets: u32, gap: Duration, mut happen: impl FnMut(&mu
     sim.run();
 }
 
-/// Every packet came out once, at switch 3.
+/// Checks that every packet came out once, at switch 3.
 fn check(sim: &mut Sim, packets: u32, what: &str) {
     let mut out = std::mem::take(&mut sim.delivered);
     out.sort();
@@ -223,7 +223,7 @@ fn no_packet_is_lost_doubled_or_sent_astray_while_costs_move_its_route() {
     }
 }
 
-/// A path from switch 1 to switch 3 over others in a random order.
+/// Returns a path from switch 1 to switch 3 over others in a random order.
 fn any_path(random: &mut Random, n: u64) -> Vec<Hop> {
     let mut others: Vec<u64> = (1..=n).filter(|dpid| ![1, 3].contains(dpid)).collect();
     let mut way = vec![1];

@@ -13,17 +13,17 @@ use crate::policy::{Net, PacketHandle};
 use crate::route::Route;
 use crate::trace::Cond;
 
-/// Leaves are specialised even if few barrier rules are required.
+/// Returns options with which leaves are specialised even if few barrier rules are required.
 fn for_small_tables() -> Options {
     Options { new_table: Strategy::MapleForSmallTables.new_table(), ..Options::default() }
 }
 
-/// Packets from one of eight networks.
+/// Matches packets from one of eight networks.
 fn network(number: u128) -> Constraint {
     Constraint::masked(Field::Ipv4Src, number << 29, 0xe000_0000)
 }
 
-/// A datagram from one of these networks.
+/// Builds a datagram from one of these networks.
 fn udp(network: u8, port: u16) -> Vec<u8> {
     Frame::ethernet(B.0, A.0).ipv4([network << 5, 0, 0, 1], [10, 0, 0, 2]).udp(1000, port).payload(b"hello")
 }
@@ -67,7 +67,7 @@ fn each_part_of_what_f_says_has_its_own_rule_where_packets_enter() {
     }
 }
 
-/// An IPv4 frame from one of eight networks to one of eight networks.
+/// Builds an IPv4 frame from one of eight networks to one of eight networks.
 fn between(src: u8, dst: u8) -> Vec<u8> {
     Frame::ethernet(B.0, A.0).ipv4([src << 5, 0, 0, 1], [dst << 5, 0, 0, 1]).udp(1000, 80).payload(b"hello")
 }

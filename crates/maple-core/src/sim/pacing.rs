@@ -1,4 +1,5 @@
-//! Pacing: a switch that writes rules slowly gets so many a second, and what changes meanwhile as one difference.
+//! Pacing: a switch that writes rules slowly gets a limited number per second, and changes meanwhile are sent as one
+//! difference.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use crate::state::{Value, Write};
 
 const RATE: u32 = 100;
 
-/// A switch with a host at each of three ports. Packets of each UDP port have a rule of their own. They go to port 2,
-/// or to port 3 after a change.
+/// Creates a switch with a host at each of three ports. Packets of each UDP port have a rule of their own. They go to
+/// port 2, or to port 3 after a change.
 fn switch(version: Version, rate: Option<NonZeroU32>) -> Sim {
     let policy = |pkt: &PacketHandle, net: &Net| {
         let port = pkt.get(Field::UdpDst).unwrap_or_default();
@@ -36,7 +37,7 @@ fn flow_mods(sim: &Sim) -> u64 {
     sim.engines()[0].stats().flow_mods
 }
 
-/// Runs for so many tenths of a second. In none of them is more sent than the rate allows.
+/// Runs for this many tenths of a second, and checks that in none of them more is sent than the rate allows.
 fn watch(sim: &mut Sim, tenths: usize) {
     for _ in 0..tenths {
         let before = flow_mods(sim);
@@ -65,7 +66,7 @@ fn a_switch_gets_so_many_changes_a_second_and_loses_no_packet_meanwhile() {
         assert_eq!(sim.delivered.len(), 300);
         let before = flow_mods(&sim);
         assert!(before >= 300);
-        // Back and forth, faster than the switch could follow.
+        // The rules change back and forth, faster than the switch could follow.
         for turn in 0..41u32 {
             let value: Value = turn.is_multiple_of(2).into();
             sim.tell(Event::Write(vec![Write::Var { name: "turned".into(), value: Some(value) }]));

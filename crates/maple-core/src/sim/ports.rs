@@ -1,4 +1,4 @@
-//! Ports whose kind is not known yet, and ports that are no sockets, as scripts.
+//! Ports whose kind is not known yet, and ports that are not sockets, as scripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ fn learning(pkt: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-/// One switch whose ports are all new, and an edge port 9.
+/// Creates one switch whose ports are all new but an edge port 9.
 fn new_ports(version: Version, options: &Options) -> Sim {
     let mut sim = Sim::new(Arc::new(learning), 1, options, 7);
     sim.add_switch(Dpid(1), version, 9);

@@ -5,7 +5,7 @@
 pub struct Random(pub u64);
 
 impl Random {
-    /// The next number.
+    /// Returns the next number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -14,22 +14,22 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is not 0.
+    /// Returns a number below `n`, which is not 0.
     pub fn below(&mut self, n: usize) -> usize {
         (self.number() % n as u64) as usize
     }
 
-    /// Whether, with this chance in a hundred.
+    /// Returns `true` in `percent` of a hundred cases.
     pub fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// Whether, with a chance of one in `n`, which is not 0.
+    /// Returns `true` in one of `n` cases; `n` is not 0.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    /// One of these.
+    /// Returns one of these.
     pub fn pick<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len())]
     }

@@ -1,4 +1,4 @@
-//! Cached leaves are checked from time to time by running f again.
+//! Checks of cached leaves: f runs again from time to time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::state::{Value, Write};
 const A: Mac = Mac([0, 0, 0, 0, 0, 0xa]);
 const B: Mac = Mac([0, 0, 0, 0, 0, 0xb]);
 
-/// A clock that f reads without the engine's knowledge, and one switch with ports for two hosts.
+/// Creates a clock that f reads without the engine's knowledge, and one switch with ports for two hosts.
 fn network(version: Version, check_rate: u32) -> (Arc<AtomicU64>, Sim) {
     let clock = Arc::new(AtomicU64::new(0));
     let hidden = clock.clone();

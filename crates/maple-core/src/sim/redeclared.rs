@@ -1,4 +1,4 @@
-//! Something else is declared of ports and hosts while the controller runs.
+//! Declarations about ports and hosts that change while the controller runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -20,7 +20,7 @@ use crate::route::Route;
 use crate::state::{Snapshot, Write};
 
 impl Sim {
-    /// Something else is declared from now on, and in the next run of the controller.
+    /// Declares other facts, for the running controller and its next run.
     fn declare(&mut self, facts: Arc<Facts>) {
         self.options.facts = Arc::clone(&facts);
         let number = self.store.number_declaration();
@@ -43,7 +43,7 @@ fn started(first: &Arc<Facts>, n: u64, shards: u8, version: Version) -> Sim {
     ring_with(&Options { facts: Arc::clone(first), ..Options::default() }, Arc::new(shortest), n, shards, version)
 }
 
-/// Declares this. Discovery tells afterwards what it has found.
+/// Declares these facts. Discovery reports afterwards what it has found.
 fn declare(sim: &mut Sim, facts: &Arc<Facts>) {
     sim.declare(Arc::clone(facts));
     sim.run();
@@ -51,7 +51,7 @@ fn declare(sim: &mut Sim, facts: &Arc<Facts>) {
     sim.run();
 }
 
-/// Discovery tells all that it has found.
+/// Lets discovery report all that it has found.
 fn rediscover(sim: &mut Sim) {
     let state = sim.store.snapshot();
     for at in sim.dpids().into_iter().flat_map(|dpid| sim.ports_of(dpid)).collect::<Vec<_>>() {
@@ -113,7 +113,7 @@ fn a_host_that_gets_another_place_is_forgotten_where_it_is_and_one_at_its_place_
         assert_eq!((place(&sim, A), addresses(&sim, A)), (Some(at(1, 3)), vec![IpAddr::V4(v4(0xa))]));
         declare(&mut sim, &nothing());
         assert_eq!(place(&sim, A), Some(at(1, 3)));
-        // It may be anywhere again: it is looked for, and moves.
+        // The host may be anywhere again: it is searched for, and moves.
         for n in 0..80 {
             send(&mut sim, at(2, 3), udp(A, B, 100 + n));
             sim.run_for(Duration::from_millis(500));
@@ -194,7 +194,7 @@ fn a_segments_hosts_enter_by_another_port_when_theirs_becomes_a_link_port() {
         assert!(matches!(kind(&sim, at(1, 4)), Some(PortKind::Shared { with, .. }) if with == at(2, 4)));
         send(&mut sim, at(2, 4), udp(A, B, 80));
         assert_eq!(place(&sim, A), Some(at(2, 4)));
-        // An edge port is on no segment.
+        // An edge port does not belong to a segment.
         sim.declare(facts([(2, edge(4))], BTreeMap::new()));
         sim.run();
         joined(&mut sim);
@@ -273,7 +273,8 @@ fn what_is_declared_holds_for_switches_that_come_later_and_in_the_next_run() {
     }
 }
 
-/// No floods, which would go round wherever both ends of a wire are edge ports.
+/// Routes between known hosts. It never floods, because floods would circle wherever both ends of a wire are edge
+/// ports.
 fn between_known_hosts(pkt: &PacketHandle, net: &Net) -> Route {
     match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
         (Some(from), Some(to)) => net.shortest_path(from, to),
@@ -281,7 +282,7 @@ fn between_known_hosts(pkt: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-/// What may be declared in the tests of random events.
+/// Returns random facts for the tests of random events.
 fn some_facts(random: &mut Random) -> Arc<Facts> {
     let set = |random: &mut Random| PortSet((1..=4u32).filter(|_| random.chance(25)).map(|port| port..=port).collect());
     let switches = (1..=3u64).filter_map(|dpid| {
@@ -304,8 +305,8 @@ fn some_facts(random: &mut Random) -> Arc<Facts> {
     facts(switches, pinned(&hosts))
 }
 
-/// Lets everything go that was found or learned, and then has it found and learned again. Returns what the network does
-/// then, which depends on nothing that was before.
+/// Removes all that was found or learned, and lets it be found and learned again. Returns what the network does then,
+/// which does not depend on its past.
 fn begins_anew(sim: &mut Sim, all: &[Location]) -> (Vec<Vec<Delivery>>, Vec<String>) {
     for at in all {
         sim.set_port(*at, true);
@@ -324,7 +325,7 @@ fn begins_anew(sim: &mut Sim, all: &[Location]) -> (Vec<Vec<Delivery>>, Vec<Stri
     sim.run();
     rediscover(sim);
     sim.run();
-    // A host that is heard at a link soon after it came proves nothing.
+    // A host that is heard at a link soon after the link came up proves nothing.
     sim.run_for(Duration::from_secs(5));
     sim.delivered.clear();
     let mut delivered = Vec::new();
@@ -340,7 +341,7 @@ fn begins_anew(sim: &mut Sim, all: &[Location]) -> (Vec<Vec<Delivery>>, Vec<Stri
     let hosts = state.hosts().map(|(mac, info)| format!("{mac} {info:?}"));
     let mut known: Vec<String> = ports.chain(hosts).collect();
     for dpid in sim.dpids() {
-        // Rules of leaves depend on what came before.
+        // The rules of leaves depend on the past, so only the others are compared.
         let of_leaves = |table: u8| table != 0;
         let rules: BTreeSet<String> = sim
             .switch(dpid)
@@ -355,8 +356,8 @@ fn begins_anew(sim: &mut Sim, all: &[Location]) -> (Vec<Vec<Delivery>>, Vec<Stri
     (delivered, known)
 }
 
-/// Facts change between random events. What is declared last holds after each; and in the end all is as in a controller
-/// that began with it and saw the same events.
+/// Facts change between random events. The last declaration holds after each event. In the end everything is as in a
+/// controller that began with that declaration and saw the same events.
 #[test]
 fn it_is_as_if_what_is_declared_last_had_been_declared_from_the_beginning() {
     for seed in 0..60 {
@@ -378,7 +379,7 @@ fn it_is_as_if_what_is_declared_last_had_been_declared_from_the_beginning() {
             let events = Random(seed * 1000 + step);
             let is_declared = random.one_in(5);
             if is_declared {
-                // Shards hear of it at different times, and other things happen meanwhile.
+                // Shards learn of the declaration at different times, and other things happen meanwhile.
                 now = some_facts(&mut random);
                 sim.declare(Arc::clone(&now));
             }
@@ -394,7 +395,7 @@ fn it_is_as_if_what_is_declared_last_had_been_declared_from_the_beginning() {
         check_facts(&sim, &last, &format!("seed {seed}, at the end"));
         let (found, wanted) = (begins_anew(&mut sim, &all), begins_anew(&mut other, &all));
         if version == Version::Of10 {
-            // The only table has the rules of leaves.
+            // With one table, the rules of leaves are among the others, and are left out.
             let known = |all: &[String]| all.iter().filter(|line| !line.contains("Match")).cloned().collect::<Vec<_>>();
             assert_eq!(known(&found.1), known(&wanted.1), "seed {seed}");
         } else {
@@ -416,7 +417,7 @@ fn a_shard_that_is_late_does_not_bring_back_what_was_declared_before() {
             send(&mut sim, at(2, 3), udp(B, A, 80));
         }
         let (mods, reports) = (sim.flow_mods, sim.reports.len());
-        // The second shard hears only now of the first of the two.
+        // The second shard learns of the first declaration only after the second one.
         sim.tell_owner(Dpid(2), Event::Declare { number: 1, facts: Arc::clone(&elsewhere) });
         sim.run();
         assert_eq!((place(&sim, A), sim.store.snapshot().facts()), (Some(at(1, 4)), &nothing()), "{version:?}");
@@ -432,10 +433,10 @@ fn a_host_that_was_forgotten_is_known_again_with_its_next_packet() {
         let mut sim = ring_with(&Options::default(), Arc::new(nowhere), 2, 1, version);
         send(&mut sim, at(1, 4), udp(A, B, 80));
         assert_eq!(place(&sim, A), Some(at(1, 4)));
-        // For the leaf nothing has changed when the shard looks at it again.
+        // When the shard decides the leaf again, nothing has changed for it.
         let number = sim.store.number_declaration() + 1;
         let elsewhere = facts([], pinned(&[(A, Some(at(2, 4)), 0xa)]));
-        // Both reach the shard in one turn.
+        // Both declarations reach the shard in one turn.
         sim.max_delay = Duration::from_nanos(1);
         sim.tell_owner(Dpid(1), Event::Declare { number: number - 1, facts: elsewhere });
         sim.tell_owner(Dpid(1), Event::Declare { number, facts: nothing() });
@@ -458,7 +459,7 @@ fn a_packet_never_takes_a_path_of_before_it_could_enter() {
         sim.random = Random(seed as u64);
         send(&mut sim, at(1, 3), udp(A, B, 80));
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80)).len(), 1, "seed {seed}");
-        // First the host may not be there, and then what f names is closed.
+        // First the host may not be there, and then the port that f names is closed.
         declare(&mut sim, &facts([], pinned(&[(A, Some(at(1, 4)), 0xa)])));
         let closed = SwitchFacts { ports: Some(PortSet(vec![1..=3])), ..SwitchFacts::default() };
         sim.declare(facts([(2, closed)], BTreeMap::new()));

@@ -1,4 +1,4 @@
-//! What a reload would change is what it changes.
+//! Rehearsals of reloads: a reload changes exactly what its rehearsal announced.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,10 +18,13 @@ use crate::route::Route;
 use crate::state::Write;
 use crate::trace::Cond;
 
-/// Reloads a policy in a network at rest. An error says which rules are others than a rehearsal said. In what order routes
-/// get ready can decide about priorities, so they are compared only if all is to be `exact`.
+/// Reloads a policy in a network at rest, and compares the rules with those that a rehearsal announced. The order in
+/// which routes get ready can decide about priorities, so priorities are compared only if `exact`.
+///
+/// # Errors
+/// The rules that differ.
 pub fn reload_as_rehearsed(sim: &mut Sim, policy: &Arc<dyn Policy>, exact: bool) -> Result<Rehearsed, String> {
-    // Labels that are no longer used rest for a moment, and a switch that is being restored waits for some.
+    // Labels that are not used any more rest for a moment, and a switch that is being restored waits for some.
     sim.run_for(Duration::from_secs(3));
     let engines = sim.engines().iter().map(Engine::copy).collect();
     let rehearsal = match Rehearsal::new(engines) {
@@ -52,14 +55,14 @@ pub fn reload_as_rehearsed(sim: &mut Sim, policy: &Arc<dyn Policy>, exact: bool)
     Err(format!("rules that a rehearsal expected, and others: {missing:#?} {others:#?}"))
 }
 
-/// A rule without its priority.
+/// Returns the text of a rule without its priority.
 fn unordered(rule: &str) -> String {
     let parts = rule.split_once("priority: ").zip(rule.split_once(", matching"));
     let ((before, _), (_, after)) = parts.unwrap_or_else(|| panic!("{rule}"));
     [before, after].concat()
 }
 
-/// The rules of all switches.
+/// Returns the rules of all switches as text.
 fn rules(sim: &mut Sim) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for dpid in sim.dpids() {
@@ -77,7 +80,10 @@ fn rules(sim: &mut Sim) -> BTreeSet<String> {
     all
 }
 
-/// The rules that there are to be.
+/// Returns the rules that the rehearsal announced for all switches.
+///
+/// # Errors
+/// A rule that the rehearsal removes or replaces, but that no switch has.
 fn expected(sim: &mut Sim, rehearsed: &Rehearsed) -> Result<BTreeSet<String>, String> {
     let mut all = rules(sim);
     for (dpid, differences) in &rehearsed.rules {
@@ -93,7 +99,8 @@ fn expected(sim: &mut Sim, rehearsed: &Rehearsed) -> Result<BTreeSet<String>, St
     Ok(all)
 }
 
-/// A policy like an access list, of which some ports of UDP are denied, along the path with the lowest cost.
+/// Creates a policy like an access list, which denies some ports of UDP, and routes along the path with the lowest
+/// cost.
 fn list(denied: &'static [u16], weight: &'static str) -> Arc<dyn Policy> {
     Arc::new(move |pkt: &PacketHandle, net: &Net| {
         let udp =
@@ -112,7 +119,7 @@ fn list(denied: &'static [u16], weight: &'static str) -> Arc<dyn Policy> {
     })
 }
 
-/// A ring of four switches, whose hosts A and B have sent to each other.
+/// Creates a ring of four switches, whose hosts A and B have sent to each other.
 fn decided(policy: &Arc<dyn Policy>, shards: u8, version: Version) -> Sim {
     let mut sim = ring(Arc::clone(policy), 4, shards, version);
     let cost = Write::Cost { name: "cost".into(), link: LinkName::Port(at(1, 2)), cost: Some(50) };
@@ -136,7 +143,7 @@ fn a_rehearsal_says_who_loses_and_gains_and_which_rules_change() {
         let mut sim = decided(&list(&[22, 80], ""), shards, version);
         assert!(sim.rehearse(list(&[22, 80], "")).is_same());
         let before = rules(&mut sim);
-        // Labels that are no longer used rest for a moment.
+        // Labels that are not used any more rest for a moment.
         sim.run_for(Duration::from_secs(1));
         let rehearsed = sim.rehearse(list(&[22, 443], ""));
         assert_eq!(rules(&mut sim), before, "a rehearsal changes nothing");
@@ -171,7 +178,7 @@ fn a_rehearsal_knows_the_labels_of_new_routes() {
     }
 }
 
-/// The rules for packets that enter at switch 1, without what numbers of leaves, labels and routes there are.
+/// Returns the rules for packets that enter at switch 1, without the numbers of leaves, labels and routes.
 fn ingress_rules(sim: &mut Sim) -> Vec<String> {
     let flows = sim.switch(Dpid(1)).map(|switch| switch.flows.clone()).unwrap_or_default();
     let ingress = flows.iter().filter(|flow| flow.table_id == 1);

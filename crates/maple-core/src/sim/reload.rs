@@ -1,4 +1,4 @@
-//! Another policy takes the place of the one that runs.
+//! Reloads: another policy replaces the running one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::policy::{Net, PacketHandle, Policy};
 use crate::route::Route;
 use crate::trace::Cond;
 
-/// How many ports of TCP there are.
+/// The number of TCP ports that the policies ask for.
 const PORTS: u16 = 200;
 
-/// A policy like an access list of many lines, of which it denies some.
+/// Creates a policy like an access list of many lines, which denies some ports.
 fn list(denied: &'static [u16]) -> Arc<dyn Policy> {
     Arc::new(move |pkt: &PacketHandle, net: &Net| {
         let tcp =
@@ -40,7 +40,7 @@ fn there(port: u16) -> [Delivery; 1] {
     [Delivery { at: at(2, 3), frame: tcp(port) }]
 }
 
-/// A network that has decided packets to all ports.
+/// Creates a network that has decided packets to all ports.
 fn decided(policy: Arc<dyn Policy>, shards: u8, version: Version) -> Sim {
     let mut sim = ring_with(&Options::default(), policy, 2, shards, version);
     for port in 1..=PORTS + 1 {
@@ -49,7 +49,7 @@ fn decided(policy: Arc<dyn Policy>, shards: u8, version: Version) -> Sim {
     sim
 }
 
-/// The flow-mods that a reload causes.
+/// Returns the flow-mods that a reload causes.
 fn reload(sim: &mut Sim, policy: Arc<dyn Policy>) -> Vec<(Dpid, Message)> {
     sim.messages = Some(Vec::new());
     sim.reload(policy);
@@ -58,7 +58,7 @@ fn reload(sim: &mut Sim, policy: Arc<dyn Policy>) -> Vec<(Dpid, Message)> {
     messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).collect()
 }
 
-/// The rules of all switches, without their cookies.
+/// Returns the rules of all switches, without their cookies.
 fn rules(sim: &mut Sim) -> Vec<String> {
     let mut all = Vec::new();
     for dpid in sim.dpids() {

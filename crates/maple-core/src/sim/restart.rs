@@ -1,4 +1,5 @@
-//! The controller restarts: what was under way to it is lost, and a new one begins with what the old one remembered.
+//! Restarts of the controller: messages under way to it are lost, and a new one begins with what the old one
+//! remembered.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,17 +14,18 @@ use crate::policy::Policy;
 use crate::remembered::{Surroundings, Witness};
 use crate::state::Write;
 
-/// What the next run of the controller will know.
+/// The memory of the old controller for its next run.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     witnesses: BTreeMap<LeafId, Witness>,
-    /// Where things were at some earlier time; `None`: use what is true at the end.
+    /// The surroundings at some earlier time; `None` for those at the end of the run.
     surroundings: Option<Arc<Surroundings>>,
-    /// After a restart, until the rules of all switches were read.
+    /// The state of the restoration after a restart, until the rules of all switches were read.
     restoring: Option<Restoring>,
-    /// Switches whose rules were asked for and are not told yet, if they are held back.
+    /// The switches whose rules were requested and not reported yet, if reports are held back.
     unread: Option<BTreeSet<Dpid>>,
-    /// Whether another controller tells the new one which rules switches have: `None`, of some, and not all.
+    /// Whether another controller reports the rules of switches to the new one; with `None`, it does for some switches,
+    /// and may miss some rules.
     tells_rules: Option<bool>,
 }
 
@@ -31,18 +33,18 @@ pub(super) struct Memory {
 struct Restoring {
     witnesses: BTreeMap<Dpid, Vec<Witness>>,
     earlier: Arc<Surroundings>,
-    /// The rules of switches; `None`: not read yet.
+    /// The rules of switches; `None` if they are not read yet.
     flows: BTreeMap<Dpid, Option<Vec<InstalledFlow>>>,
     /// The switches that are up.
     up: BTreeSet<Dpid>,
     /// Whether to wait for all rules before anything is presumed, as for switches that come late.
     waits_for_rules: bool,
-    /// The shard that has presumed what was around them.
+    /// The shard that has presumed the surroundings of the switches.
     presumed_by: Option<ShardId>,
 }
 
 impl Memory {
-    /// Leaves that came, changed or went.
+    /// Records leaves that came, changed or went.
     pub fn note(&mut self, leaves: Vec<(LeafId, Option<Witness>)>) {
         for (id, witness) in leaves {
             match witness {
@@ -54,17 +56,17 @@ impl Memory {
 }
 
 impl Sim {
-    /// What the next run will know of where things are and what labels mean is what is so now.
+    /// Remembers the present surroundings for the next run: locations and the meanings of labels.
     pub fn remember_surroundings(&mut self) {
         self.memory.surroundings = Some(Arc::new(Surroundings::of(&self.store)));
     }
 
-    /// From now on switches do not say which rules they have, until [`Sim::tell_rules`].
+    /// Stops the reports of switches about their rules, until [`Sim::tell_rules`].
     pub fn hold_rules_back(&mut self) {
         self.memory.unread = Some(BTreeSet::new());
     }
 
-    /// Switches say which rules they have.
+    /// Lets switches report their rules.
     pub fn tell_rules(&mut self) {
         for dpid in self.memory.unread.take().unwrap_or_default() {
             let flows = self.switches.get(&dpid).map(|switch| switch.flows.clone()).unwrap_or_default();
@@ -72,7 +74,7 @@ impl Sim {
         }
     }
 
-    /// At a restart another controller tells the new one which rules switches have, or does not.
+    /// Sets whether another controller reports the rules of switches to the new one at a restart.
     pub fn restart_with_rules(&mut self, are_told: bool) {
         self.memory.tells_rules = Some(are_told);
     }
@@ -82,20 +84,20 @@ impl Sim {
         self.memory.witnesses.retain(|id, _| !forgotten(*id));
     }
 
-    /// How many leaves the next run will know.
+    /// Returns the number of leaves that the next run will know.
     pub fn remembered(&self) -> usize {
         self.memory.witnesses.len()
     }
 
-    /// The next run of the controller begins with this policy, whatever ran before.
+    /// Lets the next run of the controller begin with this policy, whatever ran before.
     #[cfg(test)]
     pub fn succeed_by(&mut self, policy: Arc<dyn Policy>) {
         self.adopted = self.policies.len();
         self.policies.push(policy);
     }
 
-    /// The controller is killed, and another one starts, with this many shards. Returns the number of reloads that the
-    /// policy that runs then has come by.
+    /// Kills the controller and starts another one with this many shards. Returns the number of reloads that led to the
+    /// policy that it runs.
     pub fn restart_controller(&mut self, shards: u8) -> usize {
         let old = self.store.snapshot();
         let earlier = self.memory.surroundings.take().unwrap_or_else(|| Arc::new(Surroundings::of(&self.store)));
@@ -107,12 +109,12 @@ impl Sim {
         let persistent = |write: &Write| !matches!(write, Write::Types { .. } | Write::Kind { .. });
         self.store.update(|_| old.of_users().into_iter().filter(persistent).collect());
         self.options = Options { epoch: self.options.epoch + 1, ..self.options.clone() };
-        // Reloads that were not over never happened.
+        // Reloads that were not over count as if they had never begun.
         self.policies.truncate(self.adopted + 1);
         let (store, policy, options) = (&self.store, &self.policies[self.adopted], &self.options);
         let engine = |shard| Engine::new(ShardId(shard), store.clone(), policy.clone(), options.clone());
         self.engines = (0..shards.max(1)).map(engine).collect();
-        // What the old one has sent arrives. What switches say to that is lost with the connection.
+        // Messages that the old controller has sent arrive. The answers of switches are lost with the connection.
         for (time, happening) in std::mem::take(&mut self.queue) {
             match happening {
                 Happening::Message(dpid, xid, message) => self.at_switch(dpid, xid, *message),
@@ -138,20 +140,20 @@ impl Sim {
         self.adopted
     }
 
-    /// After [`Sim::restart_controller`]: nothing is remembered of the earlier run, as without a state file. The state of
-    /// users stays.
+    /// Forgets the earlier run after [`Sim::restart_controller`], as without a state file. The state of users stays.
     pub fn forget_earlier_run(&mut self) {
         self.memory.restoring = None;
     }
 
-    /// The engine knows that a switch is up, since it asks for its rules.
+    /// Records that the engine knows that a switch is up, because it asks for the switch's rules.
     pub(super) fn is_up(&mut self, dpid: Dpid) {
         if let Some(restoring) = &mut self.memory.restoring {
             restoring.up.insert(dpid);
         }
     }
 
-    /// A switch was asked for its rules. The engine gets those of an earlier run after what is remembered.
+    /// Reports the rules of a switch that was asked for them. The engine gets those of an earlier run after what is
+    /// remembered.
     pub(super) fn flows_read(&mut self, dpid: Dpid, flows: Vec<InstalledFlow>) {
         if let Some(unread) = &mut self.memory.unread {
             unread.insert(dpid);
@@ -165,7 +167,7 @@ impl Sim {
         self.go_on_restoring();
     }
 
-    /// Presumes what was around the switches, as soon as all are up or their rules are read, and restores them.
+    /// Presumes the surroundings of the switches as soon as all are up or their rules are read, and restores them.
     pub(super) fn go_on_restoring(&mut self) {
         let Some(restoring) = &mut self.memory.restoring else { return };
         let are_all_there = match restoring.waits_for_rules {
@@ -198,7 +200,7 @@ impl Sim {
         }
     }
 
-    /// What another controller tells of the rules of a switch, as at a take-over. It may miss some of them.
+    /// Returns the rules of a switch as another controller reports them at a take-over. Some of them may be missing.
     fn told_flows(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
         let mut flows = self.switches.get(&dpid)?.flows.clone();
         if let Some(are_told) = self.memory.tells_rules {
@@ -212,7 +214,7 @@ impl Sim {
         Some(flows)
     }
 
-    /// After the mail of the shard that presumed.
+    /// Sends an event to a shard after the mail of the shard that presumed.
     fn after_presuming(&mut self, first: ShardId, dpid: Dpid, event: Event) {
         let shard = self.shards[&dpid];
         self.schedule(Channel::Mail(first, shard), Happening::Event(shard, Box::new(event)));

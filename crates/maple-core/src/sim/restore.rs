@@ -1,4 +1,4 @@
-//! The controller restarts, and what switches do for the earlier run goes on.
+//! The controller restarts, and switches go on with the rules of the earlier run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::policy::{Net, PacketHandle, Policy};
 use crate::route::Route;
 use crate::trace::Cond;
 
-/// How many ports of TCP there are.
+/// The number of TCP ports that the policy asks for.
 const PORTS: u16 = 200;
 
-/// A policy like an access list of many lines, which denies one.
+/// Creates a policy like an access list of many lines, which denies one port.
 fn list() -> Arc<dyn Policy> {
     Arc::new(move |pkt: &PacketHandle, net: &Net| {
         let tcp =
@@ -32,7 +32,8 @@ fn list() -> Arc<dyn Policy> {
     })
 }
 
-/// An access list in front of a decision for each connection: a rule's priority depends on the order in which all came.
+/// Creates an access list in front of a decision for each connection. A rule's priority then depends on the order in
+/// which all packets came.
 fn connections() -> Arc<dyn Policy> {
     Arc::new(move |pkt: &PacketHandle, net: &Net| {
         let tcp = Cond::default().and(Constraint::exact(Field::EthType, 0x800));
@@ -171,7 +172,7 @@ fn packets_are_answered_before_the_rules_of_an_earlier_run_are_known() {
         sim.messages = Some(Vec::new());
         sim.tell_rules();
         sim.run();
-        // The new connections have rules now, and the others are what they were.
+        // The new connections have rules, and the rules of the others have not changed.
         let changes = flow_mods(&mut sim);
         let is_addition =
             |message: &Message| matches!(message, Message::FlowMod(change) if change.command == FlowModCommand::Add);

@@ -96,7 +96,7 @@ fn a_host_moves_at_once_when_its_port_went_down_and_after_a_probe_when_it_did_no
     assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80)), [], "the first packet is not believed yet");
     assert_eq!(send(&mut sim, at(3, 3), udp(B, A, 80))[0].at, at(1, 3));
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(3, 3));
-    // Its port goes down, and comes up again immediately.
+    // The port of B goes down, and comes up again immediately.
     sim.set_port(at(3, 3), false);
     sim.run();
     sim.place_host(B, at(2, 3));

@@ -1,4 +1,4 @@
-//! The engine's behaviour as scripts: what happens to a small network, and what follows.
+//! The engine's behaviour as scripts: events in a small network, and their effects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) fn at(switch: u64, port: u32) -> Location {
     Location::new(Dpid(switch), PortNo(port))
 }
 
-/// Switches 1 to n in a ring (a line for two): port 1 and 2 to the neighbours, 3 and 4 for hosts.
+/// Creates switches 1 to n in a ring (a line for two): ports 1 and 2 to the neighbours, 3 and 4 for hosts.
 pub(super) fn ring(policy: Arc<dyn Policy>, n: u64, shards: u8, version: Version) -> Sim {
     ring_with(&Options::default(), policy, n, shards, version)
 }
@@ -200,7 +200,7 @@ fn a_write_of_what_is_there_is_a_dependency_on_it() {
         assert_eq!(seen(&sim), both);
     }
     assert_eq!((stats(&sim).packet_ins, stats(&sim).writing_runs, stats(&sim).leaves), (1, 0, 1));
-    // What others change is written again with the next packet, and has a rule again.
+    // A value that others change is written again with the next packet, and the packets have a rule again.
     for write in [
         Write::Table { table: "seen".into(), key: Value::Mac(A), value: None },
         Write::Var { name: "any".into(), value: Some(Value::from(false)) },
@@ -290,7 +290,7 @@ fn a_policy_that_looks_at_untracked_state_is_found_out() {
         let mut calls = calls.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         *calls += 1;
         pkt.eth_dst();
-        // Reads another field every other time: packets with equal observations so far lead to different questions.
+        // Every other run reads another field, so equal observations lead to different questions.
         if *calls % 2 == 0 {
             pkt.get(Field::Ipv4Dst)
         } else {
@@ -317,7 +317,7 @@ fn a_policy_whose_questions_alternate_gets_an_answer_for_each_packet_in_the_end(
     };
     let mut sim = ring(Arc::new(policy), 2, 1, Version::Of13);
     let frames = [udp(A, B, 1), udp(A, B, 2), udp(A, B, 3)];
-    // They wait for one label, and each run removes the leaves of the others.
+    // The packets wait for one label, and each run removes the leaves of the others.
     frames.iter().for_each(|frame| sim.inject(at(1, 3), frame.clone()));
     sim.run();
     let mut out: Vec<Vec<u8>> = sim.delivered.drain(..).map(|delivery| delivery.frame).collect();
@@ -385,7 +385,7 @@ fn a_switch_that_comes_back_empty_gets_its_rules_and_foreign_ones_are_left_alone
     sim.restart(Dpid(1));
     if let Some(switch) = sim.switch(Dpid(1)) {
         switch.flows.push(foreign.clone());
-        // A rule of an earlier run of the controller.
+        // Add a rule of an earlier run of the controller.
         switch.flows.push(crate::engine::InstalledFlow {
             cookie: 0x4d00_0900_0000_0001,
             priority: 8,
@@ -547,7 +547,7 @@ fn a_packet_that_came_in_part_makes_rules_for_its_kind() {
     };
     let mut sim = ring(Arc::new(policy), 2, 1, Version::Of13);
     if let Some(switch) = sim.switch(Dpid(1)) {
-        // Shorter than the headers up to the protocol.
+        // 32 bytes are shorter than the headers up to the protocol.
         (switch.send_len, switch.buffers) = (32, true);
     }
     assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 80))[0].at, at(2, 3));

@@ -1,4 +1,4 @@
-//! Plain bridges between switches: what hosts on both sides and on the bridge send is delivered once.
+//! Plain bridges between switches: packets of hosts on all sides and on the bridge are delivered once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn at(switch: u64, port: u32) -> Location {
     Location::new(Dpid(switch), PortNo(port))
 }
 
-/// Hosts stay silent for a long time here.
+/// Returns options with which hosts may stay silent for a long time.
 fn options() -> Options {
     Options { host_timeout: Duration::from_secs(1_000_000), ..Options::default() }
 }
@@ -37,7 +37,7 @@ fn learning(pkt: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-/// Hosts with their locations: one at port 2 of each switch, then two on the bridge.
+/// A network with hosts, given by their locations: one at port 2 of each switch, then two on the bridge.
 struct World {
     sim: Sim,
     places: Vec<Location>,
@@ -45,7 +45,7 @@ struct World {
 }
 
 impl World {
-    /// This many switches, with their ports 1 on one bridge, as discovery finds them.
+    /// Creates this many switches, with their ports 1 on one bridge, as discovery finds them.
     fn new(switches: u64, version: Version, shards: u8, seed: u64) -> World {
         let mut sim = Sim::new(Arc::new(learning), shards, &options(), seed);
         (1..=switches).for_each(|switch| sim.add_switch(Dpid(switch), version, 3));
@@ -62,7 +62,7 @@ impl World {
         world
     }
 
-    /// What discovery reports about the ports that are up.
+    /// Reports what discovery finds about the ports that are up.
     fn discover(&mut self, switches: u64) {
         self.sim.run();
         let up: Vec<Location> =
@@ -98,12 +98,12 @@ impl World {
         here
     }
 
-    /// Each host sends a broadcast, so that each is known.
+    /// Lets each host send a broadcast, so that each is known.
     fn everybody_speaks(&mut self) {
         (0..self.places.len()).for_each(|host| drop(self.send(host, EVERYBODY)));
     }
 
-    /// A broadcast reaches each of the others once. The bridge's hosts get it from the bridge.
+    /// Checks that a broadcast reaches each of the others once. The bridge's hosts get it from the bridge.
     fn check_broadcast(&mut self, from: usize) {
         let heard = self.send(from, EVERYBODY);
         let home = self.places[from];
@@ -212,7 +212,7 @@ fn the_segment_has_another_way_in_when_the_designated_port_goes_and_keeps_it_whe
         world.discover(3);
         assert_eq!(world.kind(at(2, 1)), Some(PortKind::Edge));
         assert_eq!(world.sim.store.snapshot().host(mac(3)).unwrap().location, at(2, 1), "hosts stay on the segment");
-        // The first switch is cut off. The others are not.
+        // Only the first switch is cut off.
         let (first, rest) = (world.places[0], world.places[1..].to_vec());
         world.places = rest;
         world.places.insert(0, at(9, 9));

@@ -1,5 +1,5 @@
-//! Slices against their meaning: a policy in a slice does what it does alone, on the network reduced to the slice, with
-//! the slice's own state; and what one slice does is nothing to another.
+//! Slices compared with their meaning: a policy in a slice does what it does alone, on the network reduced to the
+//! slice, with the slice's own state. One slice does not affect another.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -43,7 +43,7 @@ impl Has {
             slice = slice.hosts(hosts.iter().copied());
         }
         if let Some(links) = &self.links {
-            // By either end, or by both switches: each pair has one link.
+            // A link is named by either end, or by both switches: each pair has one link.
             let name = |(a, b): &(Location, Location)| match (a.switch.0 + b.switch.0) % 3 {
                 0 => LinkName::Port(*a),
                 1 => LinkName::Port(*b),
@@ -75,7 +75,8 @@ struct Setting {
 }
 
 impl Setting {
-    /// Switches 1 to 4 in a ring by ports 1 and 2, with a link between 1 and 3 by port 5; ports 3 and 4 have hosts.
+    /// Creates switches 1 to 4 in a ring by ports 1 and 2, with a link between 1 and 3 by port 5; ports 3 and 4 have
+    /// hosts.
     fn new(random: &mut Random) -> Setting {
         let (mut links, mut edges, mut hosts, mut located) = (vec![(at(1, 5), at(3, 5))], vec![], vec![], vec![]);
         for n in 1..=4u64 {
@@ -126,7 +127,7 @@ impl Setting {
         Has { ports, hosts, links }
     }
 
-    /// The network with what all of these have of it, and this state.
+    /// Returns the network reduced to what all of these parts have, with this state.
     fn snapshot(&self, has: &[&Has], state: &[Write]) -> Arc<Snapshot> {
         let store = Store::new();
         let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };
@@ -148,7 +149,7 @@ impl Setting {
         store.snapshot()
     }
 
-    /// A whole frame, and where it comes in.
+    /// Returns a whole frame, and where it comes in.
     fn frame(&self, random: &mut Random) -> (Location, Vec<u8>) {
         let spec = loop {
             let spec: PacketSpec = self.world.packet(random, &[]);
@@ -161,8 +162,9 @@ impl Setting {
     }
 }
 
-/// The state of a policy alone, from that of the policy in these slices, outermost first: tables and variables are those
-/// of the innermost slice. Costs are those of the innermost slice that has any, or else of the network.
+/// Returns the state of a policy that runs alone, from that of the policy in these slices, outermost first. Tables and
+/// variables are those of the innermost slice. Costs are those of the innermost slice that has any, or else of the
+/// network.
 fn alone(state: &[Write], prefixes: &[&str]) -> Vec<Write> {
     let own = prefixes.last().copied().unwrap_or_default();
     let costs = prefixes.iter().rev().chain([&""]).find(|prefix| {
@@ -183,7 +185,8 @@ fn alone(state: &[Write], prefixes: &[&str]) -> Vec<Write> {
     state.iter().filter_map(renamed).collect()
 }
 
-/// What a policy does: where the packet goes if it can go there, and what is written, with these prefixes removed.
+/// The result of a policy: the hops of the packet if its route can be followed, and the writes, with these prefixes
+/// removed.
 type Done = (Result<Arc<Resolved>, ()>, Vec<Write>);
 
 fn run(state: &Arc<Snapshot>, policy: &Composition<Part>, came_in: Location, frame: &[u8], prefix: &str) -> Done {
@@ -204,8 +207,8 @@ fn run(state: &Arc<Snapshot>, policy: &Composition<Part>, came_in: Location, fra
     (resolved, finished.txn.writes().iter().map(plain).collect())
 }
 
-/// Whether a policy alone names a place that is not there, which its route leaves out or fails by. In a slice it says
-/// that the place is not in the slice, or that there is no path to it.
+/// Reports whether a policy alone names a place that is not there, which its route leaves out or fails by. In a slice,
+/// the policy gets another error instead: the place is not in the slice, or there is no path to it.
 fn names_an_absent_place(state: &Arc<Snapshot>, program: &Program, came_in: Location, frame: &[u8]) -> bool {
     let run = Run::new(frame.into(), frame.len(), came_in, Txn::new(Arc::clone(state)), true);
     let Ok(route) = program.decide(&run.packet(), &run.net()) else { return false };
@@ -227,8 +230,8 @@ fn program(setting: &Setting, random: &mut Random) -> Program {
     if random.one_in(2) { setting.world.program_of_filters(random) } else { setting.world.program(random, 4) }
 }
 
-/// Whether costs are written and paths by costs asked for: costs that a slice sets are its own from then on, and hide
-/// those of the network, which alone are the same.
+/// Reports whether costs are written. Costs that a slice sets are its own, and hide those of the network, while alone
+/// both are the same.
 fn sets_costs(writes: &[Write]) -> bool {
     writes.iter().any(|write| matches!(write, Write::Cost { .. } | Write::Weight(_)))
 }
@@ -317,7 +320,7 @@ fn what_one_slice_writes_changes_nothing_of_another() {
         let of_blue = |state| run(state, &both, at_blue, &ssh, "blue/");
         assert_eq!(of_blue(&before), of_blue(&after), "seed {seed}: {writes:?}");
         compared += 1;
-        // A packet of neither passes, and nothing is written for it.
+        // A packet of neither slice passes, and nothing is written for it.
         if !matches!(kind(&frame), Some(80 | 22)) {
             let (resolved, writes) = run(&before, &both, came_in, &frame, "");
             assert!(resolved.is_ok_and(|resolved| resolved.switches.is_empty()) && writes.is_empty(), "seed {seed}");

@@ -1,4 +1,4 @@
-//! Switches and trees that are too small for all leaves: answers stay f's, bounds hold, and few leaves are exchanged.
+//! Switches and trees that are too small for all leaves: routes stay f's, bounds hold, and few leaves are evicted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn mac(n: u64) -> Mac {
     Mac::from_bits(0x0200_0000_0000 + u128::from(n))
 }
 
-/// Needs a rule for each destination. Odd destinations go to switch 2, and the next bit selects one of two ports.
+/// Needs a rule for each destination. Odd destinations are at switch 2, and the next bit selects one of two ports.
 fn by_destination(pkt: &PacketHandle, net: &Net) -> Route {
     let to = pkt.eth_dst().bits() as u64;
     let at = at(1 + to % 2, 3 + (to / 2 % 2) as u32);
@@ -32,7 +32,7 @@ fn frame(to: u64, number: u32) -> Vec<u8> {
     frame.payload(&number.to_be_bytes())
 }
 
-/// The same, with a queue for each destination, so that each needs a label of its own.
+/// Routes as [`by_destination`], with a queue for each destination, so that each needs a label of its own.
 fn by_destination_and_queue(pkt: &PacketHandle, net: &Net) -> Route {
     let to = pkt.eth_dst().bits() as u64;
     by_destination(pkt, net).queue((to & 0xff) as u32)
@@ -65,7 +65,7 @@ fn rules(sim: &mut Sim, dpid: u64) -> usize {
 }
 
 /// Sends packets to these destinations, `gap` apart, and checks that each came out where f says. Returns the maximum
-/// number of rules of each switch.
+/// number of rules that each switch had.
 fn play(sim: &mut Sim, to: impl Iterator<Item = u64>, gap: Duration) -> [usize; 2] {
     let mut most = [0, 0];
     let mut want = Vec::new();
@@ -94,7 +94,7 @@ fn more_flows_than_rules_fit_are_answered_right_and_no_bound_is_passed() {
         assert!(most.iter().all(|most| *most <= bound), "{most:?}");
         assert!(most[0] > bound * 3 / 4, "the capacity is used: {most:?}");
         let Stats { leaves_evicted, flow_mods, capacity_refusals, refused_rules, stats_requests, .. } = stats(&sim);
-        // In ten seconds, at two switches: an eighth of the bound each second at each.
+        // At most an eighth of the bound may be evicted each second at each of two switches, for ten seconds.
         assert!((1..=11 * 2 * bound as u64 / 8).contains(&leaves_evicted), "{leaves_evicted}");
         assert!(stats_requests <= 2 * 11, "{stats_requests}");
         assert!(flow_mods < 4 * (leaves_evicted + bound as u64), "{flow_mods} for {leaves_evicted} evictions");
@@ -158,7 +158,7 @@ fn where_there_is_room_nothing_is_asked_and_nobody_goes() {
     assert_eq!((leaves_evicted, capacity_refusals, stats_requests), (0, 0, 0));
 }
 
-/// A switch without capacity for the rules that it must have is not asked for them without end.
+/// A switch without capacity for the rules that it must have does not get them sent without end.
 #[test]
 fn a_rule_of_the_engines_own_that_finds_no_room_is_tried_again_after_a_while() {
     let mut sim = network(Options::default(), 1, Version::Of13);

@@ -1,5 +1,4 @@
-//! A policy takes the place of another, and then the controller restarts: what switches do differs by what the policies
-//! differ in, and no more.
+//! A reload, and then a restart of the controller: the rules change by what the policies differ in, and no more.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,7 +15,7 @@ use crate::policy::{Net, PacketHandle, Policy, PolicyError, SamplePacket};
 use crate::route::Route;
 use crate::trace::Cond;
 
-/// Switches in a ring, and hosts at each.
+/// The number of switches in the ring, and of hosts in the network.
 const SWITCHES: u64 = 4;
 const HOSTS: u8 = 17;
 
@@ -83,7 +82,7 @@ fn constraint(field: Field, value: u32, bits: u32) -> Constraint {
     Constraint::masked(field, u128::from(value) & mask, mask)
 }
 
-/// An entry of a list: some of the hosts, of the ports.
+/// Returns an entry of a list: some of the hosts, or some of the ports.
 fn entry(random: &mut Random) -> Cond {
     let mut cond = Cond::default().and(Constraint::exact(Field::EthType, 0x800));
     let host = |random: &mut Random, field: Field, bits: u32, cond: Cond| {
@@ -93,7 +92,7 @@ fn entry(random: &mut Random) -> Cond {
     let (from, to) = (*random.pick(&[0, 24, 30, 32]), *random.pick(&[0, 24, 30, 32]));
     cond = host(random, Field::Ipv4Src, from, cond);
     cond = host(random, Field::Ipv4Dst, to, cond);
-    // A line about everything leaves nothing to those after it.
+    // A line about everything would leave nothing to those after it.
     if from + to < 48 || random.chance(60) {
         let port = Flow::any(random).port;
         cond = cond.and(Constraint::exact(Field::IpProto, 6)).and(Constraint::exact(Field::TcpDst, port.into()));
@@ -108,7 +107,7 @@ fn lines(random: &mut Random, count: usize) -> Lines {
     (0..count).map(|_| (entry(random), action(random))).collect()
 }
 
-/// The same lines but for one.
+/// Returns the list with one line changed.
 fn with_another_line(random: &mut Random, lines: &Lines) -> Lines {
     let (mut other, at) = (lines.clone(), random.below(lines.len()));
     match random.below(4) {
@@ -154,7 +153,7 @@ fn network(policy: Arc<dyn Policy>, shards: u8, version: Version, seed: u64) -> 
     sim
 }
 
-/// A case: two policies that differ in a line, and what hosts have sent under the first.
+/// A case: two policies that differ in a line, and the packets that hosts have sent under the first.
 struct Case {
     seed: u64,
     random: Random,
@@ -174,7 +173,7 @@ impl Case {
         Case { seed, version, before: policy(&before, default), after: policy(&after, default), random }
     }
 
-    /// A network at rest under the first policy.
+    /// Creates a network at rest under the first policy.
     fn network(&mut self) -> Sim {
         self.random = Random(!self.seed);
         let shards = 1 + self.random.below(2) as u8;
@@ -189,7 +188,7 @@ impl Case {
         sim
     }
 
-    /// Another process of the controller starts, with the rules of the first one told, as at a take-over, or not.
+    /// Starts another process of the controller. As at a take-over, it may get the rules from the first one.
     fn restart(&mut self, sim: &mut Sim) {
         sim.restart_with_rules(self.random.one_in(2));
         sim.restart_controller(1 + self.random.below(2) as u8);
@@ -197,13 +196,13 @@ impl Case {
     }
 }
 
-/// The changes of rules that were sent since the last time.
+/// Returns the changes of rules that were sent since the last call.
 fn flow_mods(sim: &mut Sim) -> Vec<(Dpid, Message)> {
     let messages = sim.messages.replace(Vec::new()).unwrap_or_default();
     messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).collect()
 }
 
-/// Seeds: always the same ones, and some that are new each time.
+/// Returns seeds: some that are always the same, and some that are new each time.
 fn seeds() -> Vec<u64> {
     if let Ok(seed) = std::env::var("CONTRACT_SEED") {
         return vec![seed.parse().expect("CONTRACT_SEED is a number")];
@@ -231,7 +230,7 @@ fn a_restart_with_the_policy_that_was_reloaded_changes_no_rule() {
         }
     }
     assert!(reloads > 0, "some reloads must change rules");
-    // A rule for which others left no room may move once.
+    // A rule for which others left no priority free may move once.
     assert!(changed * 10 <= rounds, "rules changed in {changed} of {rounds} restarts");
 }
 
@@ -258,8 +257,8 @@ fn a_restart_with_the_policy_before_takes_about_as_many_changes_as_its_reload() 
         by_reloads += back;
     }
     assert!(total > 0, "some policies must differ");
-    // Rules that come back have lost their priorities with the process, and others may have to make way: of all cases
-    // together not many.
+    // Rules that come back have lost their priorities with the process, and others may have to make way. Over all cases
+    // together, these are not many.
     assert!(total <= 2 * by_reloads, "{total} changes, and {by_reloads} for the reloads");
 }
 
@@ -283,6 +282,6 @@ fn a_crash_during_a_reload_costs_about_as_much_as_the_reload() {
         is_half_way += usize::from(sent > 0 && restarted > 0);
     }
     assert!(is_half_way > 0, "some crashes must come in the middle");
-    // Half an update may have been for nothing.
+    // Half of an update may have been in vain.
     assert!(total <= 2 * by_reloads, "{total} changes with crashes, and {by_reloads} without");
 }

@@ -1,7 +1,7 @@
-//! A simulated switch: tables searched from top to bottom, and actions done one by one.
+//! A simulated switch: tables searched from top to bottom, and actions applied one by one.
 //!
-//! It shares only the messages with the engine. They pass through the codec of the switch's version, so what that
-//! version cannot express does not arrive here.
+//! It shares only the messages with the engine. They pass through the codec of the switch's version, so parts that this
+//! version cannot express do not arrive.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,71 +16,71 @@ use maple_wire::{Action, Constraint, Dpid, Field, Instruction, Match, MatchField
 use super::bundles::Bundle;
 use crate::engine::{InstalledFlow, Time};
 
-/// One switch.
+/// A simulated switch.
 pub struct SimSwitch {
-    /// Its name.
+    /// The datapath id of the switch.
     pub dpid: Dpid,
-    /// The version it speaks.
+    /// The OpenFlow version of the switch.
     pub version: Version,
-    /// The number of its tables.
+    /// The number of tables.
     pub tables: u8,
-    /// The maximum number of its rules.
+    /// The maximum number of rules.
     pub capacity: usize,
-    /// A table, and the maximum number of rules in it.
+    /// A table with a capacity of its own, and the maximum number of rules in it.
     pub room_of_table: Option<(u8, usize)>,
-    /// The first table for which it accepts no rules.
+    /// The first table for which the switch accepts no rules.
     pub refuses_table: Option<u8>,
-    /// Whether it accepts rules that write metadata.
+    /// Whether the switch accepts rules that write metadata.
     pub takes_metadata: bool,
-    /// How many bytes of a packet it sends to the controller.
+    /// The number of bytes of a packet that the switch sends to the controller.
     pub send_len: usize,
-    /// Whether it keeps the packets that it sends only in part, until the controller says what to do with them.
+    /// Whether the switch keeps the packets that it sends only in part, until the controller answers.
     pub buffers: bool,
     kept: BTreeMap<u32, Vec<u8>>,
     last_kept: u32,
-    /// Whether it has bundles.
+    /// Whether the switch has bundles.
     pub takes_bundles: bool,
     /// The open bundles.
     pub(super) bundles: BTreeMap<u32, Bundle>,
-    /// Whether it accepts meters.
+    /// Whether the switch accepts meters.
     pub takes_meters: bool,
-    /// Its meters: their flags and bands.
+    /// The meters: their flags and bands.
     pub meters: BTreeMap<u32, (u16, Vec<Band>)>,
-    /// Its rules.
+    /// The rules of the switch.
     pub flows: Vec<InstalledFlow>,
-    /// Whether it refuses to delete rules.
+    /// Whether the switch refuses to delete rules.
     pub refuses_deletions: bool,
-    /// Rules that are others than their match says, as in Open vSwitch those for untagged packets that were made in 1.0,
-    /// when it speaks 1.3. No strict deletion finds them.
+    /// Rules that do not have the match that they show. In Open vSwitch these are the rules for untagged packets that
+    /// were made in 1.0, when it speaks 1.3. No strict deletion finds them.
     pub disguised: Vec<InstalledFlow>,
-    /// Whether it reports how many packets its rules counted.
+    /// Whether the switch reports its counters.
     pub tells: bool,
-    /// What time it is.
+    /// The current time.
     pub now: Time,
-    /// When its rules were added, by table, priority and match.
+    /// The times when rules were added, by table, priority and match.
     added: BTreeMap<Place, Time>,
-    /// How many packets and bytes its rules counted, likewise.
+    /// The packets and bytes that rules counted, by table, priority and match.
     packets: BTreeMap<Place, (u64, u64)>,
-    /// The same of deleted rules, until it is reported.
+    /// The last counters of deleted rules, until they are reported.
     last_packets: BTreeMap<Place, (u64, u64)>,
-    /// The counters of its ports.
+    /// The counters of the ports.
     pub ports: BTreeMap<PortNo, PortStats>,
 }
 
-/// Identifies a rule.
+/// The identity of a rule: table, priority and match.
 type Place = (u8, u16, Vec<Constraint>);
 
 /// A packet on its way out of a switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Out {
-    /// By a port.
+    /// The packet leaves by a port.
     Port(PortNo, Vec<u8>),
-    /// To the controller.
+    /// The packet goes to the controller.
     Controller(Box<PacketIn>),
 }
 
 impl SimSwitch {
-    /// A switch without rules and without a limit on them, which sends whole packets.
+    /// Creates a switch without rules and without a limit on them, which sends whole packets.
     pub fn new(dpid: Dpid, version: Version) -> SimSwitch {
         SimSwitch {
             dpid,
@@ -111,6 +111,9 @@ impl SimSwitch {
     }
 
     /// Changes a meter.
+    ///
+    /// # Errors
+    /// The error that the switch answers with.
     pub fn meter_mod(&mut self, request: &MeterMod) -> Result<(), ErrorMsg> {
         let refuse = |code| Err(ErrorMsg { kind: 12, code, data: Vec::new() });
         let is_there = self.meters.contains_key(&request.meter);
@@ -128,7 +131,10 @@ impl SimSwitch {
         Ok(())
     }
 
-    /// Checks whether it could obey a request if there were room.
+    /// Checks whether the switch could obey a request if it had the capacity.
+    ///
+    /// # Errors
+    /// The error that the switch answers with.
     pub(super) fn check(&self, request: &FlowMod) -> Result<(), ErrorMsg> {
         if request.command != FlowModCommand::Add {
             let no_such_table = ErrorMsg { kind: 5, code: 2, data: Vec::new() };
@@ -139,7 +145,7 @@ impl SimSwitch {
         }
         let unknown = |i: &Instruction| matches!(i, Instruction::Meter(meter) if !self.meters.contains_key(meter));
         if request.instructions.iter().any(unknown) {
-            // As Open vSwitch: OFPMMFC_INVALID_METER.
+            // Open vSwitch answers with OFPMMFC_INVALID_METER.
             return Err(ErrorMsg { kind: 12, code: 2, data: Vec::new() });
         }
         let carries = |instruction: &Instruction| matches!(instruction, Instruction::WriteMetadata { .. });
@@ -156,6 +162,9 @@ impl SimSwitch {
     }
 
     /// Changes the tables. Returns the rules that were deleted.
+    ///
+    /// # Errors
+    /// The error that the switch answers with.
     pub fn flow_mod(&mut self, request: &FlowMod) -> Result<Vec<InstalledFlow>, ErrorMsg> {
         let is_exact = self.version == Version::Of10 && has_no_wildcards(&request.matching);
         let priority = if is_exact { u16::MAX } else { request.priority };
@@ -177,7 +186,8 @@ impl SimSwitch {
                 }
                 self.flows.retain(|flow| !same(flow));
                 if self.version == Version::Of10 {
-                    // 1.0 §4.6: the new rule begins at nothing. In 1.3 (§6.4) it goes on, without OFPFF_RESET_COUNTS.
+                    // 1.0 §4.6: the counters of the new rule begin at 0. In 1.3 (§6.4) they go on, without
+                    // OFPFF_RESET_COUNTS.
                     self.packets.remove(&(request.table_id, priority, sorted(&request.matching)));
                 }
                 self.added.insert((request.table_id, priority, sorted(&request.matching)), self.now);
@@ -191,7 +201,7 @@ impl SimSwitch {
             }
             FlowModCommand::DeleteStrict | FlowModCommand::Delete => {
                 let (disguised, is_1_0) = (&self.disguised, self.version == Version::Of10);
-                // In 1.0 a deletion is for all tables that a switch may have had in another version.
+                // In 1.0 a deletion is for all tables that the switch may have had in another version.
                 let is_there = |flow: &InstalledFlow| is_1_0 || flow.table_id == request.table_id;
                 let is_meant = |flow: &InstalledFlow| match request.command {
                     FlowModCommand::Delete => {
@@ -216,12 +226,12 @@ impl SimSwitch {
         Ok(deleted)
     }
 
-    /// The last counters of a rule that was deleted.
+    /// Takes the last counters of a rule that was deleted.
     pub fn take_last_counters(&mut self, flow: &InstalledFlow) -> (u64, u64) {
         self.last_packets.remove(&place(flow)).unwrap_or_default()
     }
 
-    /// A frame goes through a port: in, or out.
+    /// Counts a frame that goes through a port, in or out.
     pub fn count(&mut self, port: PortNo, bytes: usize, is_in: bool) {
         let Some(port) = self.ports.get_mut(&port) else { return };
         let (packets, sum) =
@@ -229,14 +239,14 @@ impl SimSwitch {
         (*packets, *sum) = (*packets + 1, *sum + bytes as u64);
     }
 
-    /// A frame came in by a port.
+    /// Processes a frame that came in by a port. Returns what leaves the switch.
     pub fn receive(&mut self, frame: &[u8], in_port: PortNo) -> Vec<Out> {
         let mut out = Vec::new();
         let mut frame = frame.to_vec();
         let (mut table, mut carried) = (0, 0);
         loop {
             let Some(flow) = self.look_up(table, &frame, in_port, carried).cloned() else {
-                // If nothing matches, 1.0 asks the controller, and 1.3 drops.
+                // If no rule matches, 1.0 asks the controller, and 1.3 drops the packet.
                 if self.version == Version::Of10 {
                     out.push(self.packet_in(&frame, in_port, table, u64::MAX));
                 }
@@ -263,7 +273,10 @@ impl SimSwitch {
         }
     }
 
-    /// What it reports about its rules' use.
+    /// Returns the counters that the switch reports.
+    ///
+    /// # Errors
+    /// The error that the switch answers with.
     pub fn stats(&self, request: &RequestBody) -> Result<StatsReply, ErrorMsg> {
         if !self.tells {
             return Err(ErrorMsg { kind: 1, code: 2, data: Vec::new() });
@@ -319,7 +332,7 @@ impl SimSwitch {
         }
     }
 
-    /// The controller sends a packet.
+    /// Processes a packet-out. Returns what leaves the switch.
     pub fn packet_out(&mut self, request: &PacketOut) -> Vec<Out> {
         let mut out = Vec::new();
         let mut frame = match request.buffer_id {
@@ -340,7 +353,7 @@ impl SimSwitch {
             _ => packet.switch_value(field),
         };
         let fits = |flow: &&InstalledFlow| flow.table_id == table && flow.matching.holds(value);
-        // Among rules of equal priority the choice must not matter to the engine: take the older one.
+        // Among rules of equal priority the choice must not matter to the engine, so this takes the older one.
         self.flows.iter().filter(fits).reduce(|best, flow| if flow.priority > best.priority { flow } else { best })
     }
 
@@ -393,7 +406,7 @@ impl SimSwitch {
     }
 }
 
-/// Whether a 1.0 match fixes everything that it can: then its rule has the highest priority (§3.4).
+/// Reports whether a 1.0 match fixes everything that it can: then its rule has the highest priority (§3.4).
 fn has_no_wildcards(matching: &Match) -> bool {
     const ALL: [Field; 9] = [
         Field::InPort,

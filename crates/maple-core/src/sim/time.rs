@@ -1,4 +1,4 @@
-//! What happens when: messages that are under way, timers of engines, and the effects of each turn.
+//! The simulated time: messages that are under way, timers of engines, and the effects of each turn.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::state::Write;
 /// The maximum number of steps until a network is at rest. The largest case needs a few thousand.
 const MAX_STEPS: usize = 100_000;
 
-/// How long a wait for what is being removed may take when all is calm.
+/// The maximum time of a wait for what is being removed, if nothing else happens.
 const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 
 impl Sim {
@@ -43,7 +43,7 @@ impl Sim {
         }
     }
 
-    /// Somebody begins to wait until what is being removed is gone: one round. Returns its number.
+    /// Begins a wait for what is being removed: one round. Returns its number.
     pub fn begin_wait(&mut self) -> u64 {
         self.last_wait += 1;
         let (wait, shards) = (self.last_wait, (0..self.engines.len()).map(|shard| ShardId(shard as u8)));
@@ -56,10 +56,12 @@ impl Sim {
         wait
     }
 
-    /// Checks that all is settled: each wait that has begun ends, and so does one that begins now. An error says what is
-    /// not confirmed.
+    /// Checks that all waits end, those that have begun and one that begins here.
+    ///
+    /// # Errors
+    /// What is not confirmed.
     pub fn check_settled(&mut self) -> Result<(), String> {
-        // A switch without a connection confirms when it is back; then these waits must end too.
+        // A switch without a connection confirms when it is back; these waits must end then.
         if self.is_any_away() {
             return Ok(());
         }
@@ -79,7 +81,7 @@ impl Sim {
         Ok(())
     }
 
-    /// Lets this much time pass.
+    /// Runs for this much simulated time.
     pub fn run_for(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(next) = self.next_time().filter(|next| *next <= end) {
@@ -117,10 +119,10 @@ impl Sim {
         }
     }
 
-    /// What a shard does with the packets in its read buffer before it handles other events: answers those that a leaf
-    /// answers.
+    /// Answers those packets in a shard's read buffer that a leaf answers, before the shard handles other events.
+    /// Returns the other events.
     fn answer_hits(&mut self, shard: ShardId, events: Vec<Event>) -> Vec<Event> {
-        // Nothing of a connection is read before its switch is up.
+        // A shard reads nothing from a connection before its switch is up.
         let connects = |event: &Event| if let Event::SwitchUp { dpid, .. } = event { Some(*dpid) } else { None };
         let new: Vec<Dpid> = events.iter().filter_map(connects).collect();
         let mut others = Vec::new();
@@ -198,7 +200,7 @@ impl Sim {
                 }
                 Effect::Adopted { candidate } => self.adopted = self.adopted.max(candidate as usize),
                 Effect::Remember(leaves) => self.memory.note(leaves),
-                // A switch of a simulation restarts without its rules.
+                // A switch of a simulation restarts without its rules, so its leaves are forgotten.
                 Effect::Departed { leaves, .. } => {
                     self.memory.note(leaves.into_iter().map(|(id, _)| (id, None)).collect());
                 }

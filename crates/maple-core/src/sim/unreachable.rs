@@ -18,7 +18,7 @@ use crate::state::Write;
 
 const THREE: [Dpid; 3] = [Dpid(1), Dpid(2), Dpid(3)];
 
-/// A network of three or more switches where A, at the first one, and B, at the third one, talk.
+/// Creates a network of three or more switches, where A at the first one and B at the third one send to each other.
 fn talking(n: u64, shards: u8, version: Version) -> Sim {
     let mut sim = ring(Arc::new(shortest), n, shards, version);
     sim.place_host(A, at(1, 3));
@@ -31,7 +31,7 @@ fn talking(n: u64, shards: u8, version: Version) -> Sim {
     sim
 }
 
-/// The same in a line.
+/// Creates such a network in a line.
 fn in_line(shards: u8, version: Version) -> Sim {
     let mut sim = talking(3, shards, version);
     sim.set_port(at(3, 2), false);
@@ -52,7 +52,8 @@ fn flow_mods(sim: &mut Sim) -> Vec<(Dpid, Message)> {
     messages.into_iter().filter(|(_, message)| matches!(message, Message::FlowMod(_) | Message::BundleAdd(_))).collect()
 }
 
-/// Packets of both directions while this much time passes. All arrive, and none comes to the controller.
+/// Sends packets in both directions while this much time passes, and checks that all arrive, and none comes to the
+/// controller.
 fn keep_talking(sim: &mut Sim, span: Duration) {
     let before = stats(sim).packet_ins;
     for _ in 0..20 {
@@ -95,7 +96,7 @@ fn what_changed_meanwhile_is_all_that_is_sent_afterwards() {
     let mut sim = in_line(2, Version::Of13);
     sim.lose_connection(Dpid(1));
     sim.run_for(Duration::from_millis(10));
-    // B moves: the rule at the first switch is stale.
+    // B moves, and the rule at the first switch is stale.
     sim.place_host(B, at(2, 4));
     sim.set_port(at(3, 3), false);
     sim.run_for(Duration::from_millis(10));
@@ -116,7 +117,7 @@ fn only_evidence_about_the_wire_ends_a_link() {
     sim.run_for(Duration::from_secs(1));
     let has_link = |sim: &Sim, one: Location| sim.store.snapshot().peer(one).is_some();
     assert!(has_link(&sim, at(1, 2)) && has_link(&sim, at(2, 2)));
-    // The neighbour reports its end down, and the other end can't.
+    // The neighbour reports that its end is down, and the switch at the other end can't.
     sim.set_port(at(1, 2), false);
     sim.run();
     assert!(!has_link(&sim, at(1, 2)) && has_link(&sim, at(2, 2)));
@@ -156,7 +157,7 @@ fn a_label_that_is_there_is_used_again_however_late() {
             sim.tell(Event::Write(vec![Write::Var { name: "round".into(), value: Some(round.into()) }]));
             sim.run_for(Duration::from_millis(20));
         };
-        // Both ways are in use.
+        // Both paths are in use.
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 7)).len(), 1);
         assert_eq!(send(&mut sim, at(1, 3), udp(A, B, 1)), [to_b()]);
         sim.lose_connection(Dpid(3));
@@ -182,7 +183,7 @@ fn a_new_flow_across_it_is_forwarded_by_the_controller_and_gets_its_rules_when_i
     let mut sim = in_line(1, Version::Of13);
     sim.lose_connection(Dpid(2));
     sim.run_for(Duration::from_millis(10));
-    // A new host behind the third switch, of whose port no switch has heard yet.
+    // The host is new at the third switch, and no other switch has rules for its port.
     let host = crate::network::Mac([0, 0, 0, 0, 0, 0xc]);
     sim.place_host(host, at(3, 4));
     send(&mut sim, at(3, 4), udp(host, A, 1));
@@ -216,7 +217,7 @@ fn a_change_is_settled_when_the_switch_that_has_its_rules_is_back_and_others_do_
     let mut sim = in_line(2, Version::Of13);
     sim.lose_connection(Dpid(2));
     sim.run_for(Duration::from_millis(10));
-    // No rule of the second switch depends on it, although its classifier is looked at again.
+    // No rule of the second switch depends on the host, although its classifier is checked again.
     sim.write_and_settle(vec![Write::Host { mac: B, info: None }]);
     assert!(all(&sim, |stats| stats.leaves_withdrawn) > 0);
 
@@ -250,7 +251,7 @@ fn after_a_standstill_no_host_is_forgotten_for_our_own_lateness() {
     let mut sim = in_line(1, Version::Of13);
     let hosts = |sim: &Sim| sim.store.snapshot().hosts().map(|(mac, _)| *mac).collect::<BTreeSet<_>>();
     let before = hosts(&sim);
-    // Nothing runs for an hour; then what was due is done.
+    // Nothing runs for an hour; then the work that was due is done.
     sim.now = sim.now + Duration::from_secs(3600);
     sim.run_for(Duration::from_secs(30));
     assert_eq!(hosts(&sim), before);

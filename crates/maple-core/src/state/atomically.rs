@@ -15,8 +15,8 @@
 //!
 //! # Who may call
 //!
-//! Any thread, but not from within a transaction: it would wait for itself, and panics if it can tell. Core does not
-//! block: how to wait is the caller's [`Patience`].
+//! Any thread, but not from within a transaction: it would wait for itself, and [`Store::attempt`] panics if it detects
+//! that. Core does not block: the caller's [`Patience`] says how to wait.
 
 use std::cell::{Cell as Slot, RefCell};
 use std::sync::{Arc, RwLockWriteGuard};
@@ -47,17 +47,17 @@ pub trait Read {
 
 /// A transaction: a [`Tx`], or the [`crate::Net`] of a run of f.
 pub trait Access: Read {
-    /// Writes; later reads of this transaction see it.
+    /// Makes a write, which later reads of this transaction see.
     #[track_caller]
     fn put(&self, write: Write);
 
-    /// This moment, for [`Access::roll_back`].
+    /// The present moment of the transaction, for [`Access::roll_back`].
     fn savepoint(&self) -> Savepoint;
 
-    /// Takes back what was written since.
+    /// Takes back what was written since `to`.
     fn roll_back(&self, to: Savepoint);
 
-    /// Does `first`. If that would wait, takes back what it wrote and does `second` instead.
+    /// Runs `first`. If it would wait ([`Stop::Retry`]), takes back its writes and runs `second` instead.
     ///
     /// # Errors
     /// The error of the one that takes effect. If both would wait, the transaction waits for what either of them read.
@@ -77,22 +77,22 @@ pub trait Access: Read {
     }
 }
 
-/// Why a transaction has no effect.
+/// The reason why a transaction has no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Stop {
-    /// It can't be done now: it is run again when something that it read has changed.
+    /// The transaction is not possible yet. It runs again when something that it read has changed.
     #[error("it waits until something that it read changes")]
     Retry,
-    /// It is not to be done.
+    /// The transaction must not be done.
     #[error("it was cancelled")]
     Cancel,
 }
 
 impl Stop {
-    /// Goes on if `possible`, and waits otherwise.
+    /// Lets the transaction continue if `possible`, and makes it wait otherwise.
     ///
     /// # Errors
-    /// [`Stop::Retry`] if it is not possible.
+    /// [`Stop::Retry`] if `possible` is false.
     pub fn unless(possible: bool) -> Result<(), Stop> {
         if possible { Ok(()) } else { Err(Stop::Retry) }
     }
@@ -105,17 +105,17 @@ pub struct Tx(RefCell<Txn>);
 /// One consistent state, for reading.
 pub struct View(Guard<Arc<Snapshot>>);
 
-/// While this lives, no other thread commits.
+/// The right to commit alone: no other thread commits while it lives.
 pub struct ExclusiveCommit<'a> {
     pub(super) store: &'a Store,
     _turnstile: Held<RwLockWriteGuard<'a, ()>>,
 }
 
 impl ExclusiveCommit<'_> {
-    /// As [`Store::commit`].
+    /// Commits a transaction, as [`Store::commit`] does, without passing the turnstile, which this holds.
     ///
     /// # Errors
-    /// [`Conflict`] if the transaction was begun before the turn, and something it read has changed.
+    /// [`Conflict`] if the transaction began before the turn, and something that it read has changed.
     pub fn commit(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
         self.store.commit_past_turnstile(txn, reader, true).0
     }
@@ -124,41 +124,42 @@ impl ExclusiveCommit<'_> {
 /// The result of one run.
 #[derive(Debug)]
 pub enum Attempt<T> {
-    /// It committed.
+    /// The run committed, with this result.
     Done(T, Commit),
-    /// Another transaction changed what it had read; nothing happened.
+    /// Another transaction changed something that the run had read; nothing happened.
     Conflict,
-    /// It is to be run again when something that this transaction read has changed.
+    /// The run waits. It is to be repeated when something that this transaction read has changed.
     Retry(Txn),
-    /// It cancelled itself.
+    /// The run cancelled itself.
     Cancelled,
 }
 
-/// How a thread waits. One value serves one thread.
+/// A thread's way of waiting. One value serves one thread.
 pub trait Patience {
-    /// Waits a little, after a transaction lost for the nth time in a row.
+    /// Waits a little, after a transaction has lost `lost` times in a row.
     fn back_off(&self, lost: u32);
 
     /// The waker that ends [`Patience::wait`].
     fn waker(&self) -> Waker;
 
-    /// Waits until the waker is used, also if it was used before. `false` if that takes longer than this patience.
+    /// Waits until the waker is used, and returns at once if it was used already. Returns `false` if that takes longer
+    /// than this patience.
     fn wait(&self) -> bool;
 }
 
-/// Why a transaction was given up.
+/// The reason why a transaction was given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Stopped {
-    /// It cancelled itself.
+    /// The transaction cancelled itself.
     #[error("the transaction was cancelled")]
     Cancelled,
-    /// What it waited for did not come in time.
+    /// The change that the transaction waited for did not come in time.
     #[error("what the transaction waited for did not come in time")]
     TimedOut,
 }
 
 impl Store {
-    /// How often a transaction may lose against others before these must wait for it.
+    /// The number of times in a row that a transaction may lose against others before these must wait for it.
     pub const PATIENT: u32 = 16;
 
     /// The newest state, for reading. Takes no lock.
@@ -205,7 +206,7 @@ impl Store {
         self.run(f, |txn| self.commit(txn, None).ok())
     }
 
-    /// The same while no other transaction can commit.
+    /// Runs `f` once while no other transaction can commit, and commits what it did.
     fn attempt_alone<T>(&self, f: impl FnOnce(&Tx) -> Result<T, Stop>) -> Attempt<T> {
         let turn = self.turn();
         let _alone = NestingGuard::enter();
@@ -213,7 +214,7 @@ impl Store {
     }
 
     /// Waits until all commits under way are done, and then makes all others wait. What the holder reads and commits
-    /// through it can't conflict. The holder must not commit in any other way.
+    /// through the returned value cannot conflict. The holder must not commit in any other way.
     pub fn turn(&self) -> ExclusiveCommit<'_> {
         ExclusiveCommit { store: self, _turnstile: sync::write(Rank::Turnstile, &self.turnstile) }
     }
@@ -237,7 +238,7 @@ thread_local! {
     static ALONE: Slot<bool> = const { Slot::new(false) };
 }
 
-/// While this lives, this thread must begin no other transaction.
+/// A mark that this thread must not begin another transaction while it lives.
 struct NestingGuard;
 
 impl NestingGuard {
@@ -255,17 +256,17 @@ impl Drop for NestingGuard {
 }
 
 impl Tx {
-    /// One run over this transaction.
+    /// Starts one run over this transaction.
     pub fn new(txn: Txn) -> Tx {
         Tx(RefCell::new(txn))
     }
 
-    /// Says who writes, and when: [`Store::last_write`]. Lines that write after this are known too.
+    /// Sets who writes, and when, for [`Store::last_write`]. The source lines of later writes are recorded too.
     pub fn sign(&self, written: Written) {
         self.0.borrow_mut().sign(written);
     }
 
-    /// What it read and wrote.
+    /// Returns the transaction, with all that the run read and wrote.
     pub fn into_txn(self) -> Txn {
         self.0.into_inner()
     }

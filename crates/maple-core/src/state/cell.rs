@@ -17,23 +17,23 @@ use crate::plan::{Plan, Resolved, RouteError};
 pub enum Cell {
     /// The value at a key of a table.
     Table(Name, Value),
-    /// A whole table: what iteration sees.
+    /// A whole table: all keys and values, which iteration sees.
     TableAll(Name),
-    /// How many keys a table has.
+    /// The number of keys of a table.
     TableLen(Name),
     /// A variable.
     Var(Name),
-    /// Where a host is.
+    /// The location of a host.
     HostAt(Mac),
-    /// Which IP addresses a host uses.
+    /// The IP addresses of a host.
     HostAddresses(Mac),
-    /// Which host uses an IP address, and where it is.
+    /// The host that uses an IP address, and its location.
     HostByIp(IpAddr),
-    /// All hosts and where they are.
+    /// All hosts with their locations.
     Hosts,
     /// The hosts at a port.
     HostsAt(Location),
-    /// The hosts with IP addresses in a prefix: an address of the network, and the number of its bits that count.
+    /// The hosts with IP addresses in a prefix, given as a network address and the number of its bits that count.
     HostsIn(IpAddr, u8),
     /// All switches.
     Switches,
@@ -41,13 +41,13 @@ pub enum Cell {
     Links,
     /// The edge ports of a switch that are up.
     EdgePorts(Dpid),
-    /// What is known of a port.
+    /// The kind of a port, and whether it is up.
     Port(Location),
     /// The ports of the first switch that lead to the second.
     LinkPorts(Dpid, Dpid),
-    /// What a port can send, in bit/s.
+    /// The speed of a port, in bit/s.
     Speed(Location),
-    /// The step that a measured rate has reached.
+    /// The step of a scale that a measured rate has reached.
     Rate(Gauge, Scale),
     /// The best path between two switches by this link attribute, or by hop count.
     Path {
@@ -57,7 +57,7 @@ pub enum Cell {
         to: Dpid,
         /// Name of the attribute; each link costs 1 if it has no cost by that name, or if no name is given.
         weight: Option<Name>,
-        /// Over the links of this part of the network; all if none is given.
+        /// The part of the network whose links count; `None`: all of it.
         within: Option<Scope>,
     },
     /// Whether there is a path between two switches, by this link attribute or by hop count. There is none by an
@@ -69,73 +69,75 @@ pub enum Cell {
         to: Dpid,
         /// Name of the attribute.
         weight: Option<Name>,
-        /// Over the links of this part of the network.
+        /// The part of the network whose links count; `None`: all of it.
         within: Option<Scope>,
     },
-    /// Whether packets can leave the network there: the port exists, and leads to no other switch.
+    /// Whether packets can leave the network at a port: it exists, and leads to no other switch.
     IsPlace(Location),
-    /// Whether packets can pass a port: its switch says that it is up, and it is neither new nor shut.
+    /// Whether packets can pass a port: its switch says that it is up, and it is neither new nor closed on a shared
+    /// segment.
     IsUp(Location),
     /// The names that links have costs by.
     Weights,
     /// The hops of a flood that starts at this switch: the spanning tree of the network, or of this part of it, and all
     /// edge ports on it.
     Flood(Dpid, Option<Scope>),
-    /// What a route plan resolves to.
+    /// The result of resolving a route plan.
     Route(Plan),
-    /// The answer of a query.
+    /// The answer to a query.
     Query(Question),
 }
 
 /// The value of a cell in one snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CellValue {
-    /// Of [`Cell::Table`] and [`Cell::Var`].
+    /// The value of a [`Cell::Table`] or [`Cell::Var`]; `None` if it is not set.
     Value(Option<Value>),
-    /// Of [`Cell::TableAll`].
+    /// The rows of a [`Cell::TableAll`].
     Table(Rows),
-    /// Of [`Cell::TableLen`].
+    /// The number of keys of a [`Cell::TableLen`].
     Len(usize),
-    /// Of [`Cell::HostAt`].
+    /// The location of a [`Cell::HostAt`]; `None` if the host is unknown.
     Location(Option<Location>),
-    /// Of [`Cell::HostAddresses`].
+    /// The addresses of a [`Cell::HostAddresses`]; `None` if the host is unknown.
     Addresses(Option<(Vec<Ipv4Addr>, Vec<Ipv6Addr>)>),
-    /// Of [`Cell::HostByIp`].
+    /// The host of a [`Cell::HostByIp`], with its location.
     Host(Option<(Mac, Location)>),
-    /// Of [`Cell::Hosts`], [`Cell::HostsAt`] and [`Cell::HostsIn`].
+    /// The hosts of [`Cell::Hosts`], [`Cell::HostsAt`] and [`Cell::HostsIn`], with their locations.
     Hosts(Vec<(Mac, Location)>),
-    /// Of [`Cell::Switches`].
+    /// The switches of [`Cell::Switches`].
     Switches(Vec<Dpid>),
-    /// Of [`Cell::Links`].
+    /// The links of [`Cell::Links`].
     Links(Vec<(Location, Location)>),
-    /// Of [`Cell::EdgePorts`] and [`Cell::LinkPorts`].
+    /// The ports of [`Cell::EdgePorts`] and [`Cell::LinkPorts`].
     Ports(Vec<PortNo>),
-    /// Of [`Cell::Port`].
+    /// The port of a [`Cell::Port`]; `None` if it does not exist.
     Port(Option<PortInfo>),
-    /// Of [`Cell::Speed`]; `None` if the switch does not say.
+    /// The speed of a [`Cell::Speed`], in bit/s; `None` if the switch does not report it.
     Speed(Option<u64>),
-    /// Of [`Cell::Rate`].
+    /// The step of a [`Cell::Rate`].
     Step(u8),
-    /// Of [`Cell::Path`] (`None`: there is none) and [`Cell::Flood`].
+    /// The hops of a [`Cell::Path`] (`None`: there is no path) or of a [`Cell::Flood`].
     Hops(Option<Arc<[Hop]>>),
-    /// Of [`Cell::HasPath`], [`Cell::IsPlace`] and [`Cell::IsUp`].
+    /// The answer to [`Cell::HasPath`], [`Cell::IsPlace`] and [`Cell::IsUp`].
     Exists(bool),
-    /// Of [`Cell::Path`], if links have no costs by that name.
+    /// The value of a [`Cell::Path`] if links have no costs by that name.
     NoSuchWeight,
-    /// Of [`Cell::Weights`].
+    /// The names of [`Cell::Weights`].
     Names(Vec<Name>),
-    /// Of [`Cell::Route`].
+    /// The result of a [`Cell::Route`].
     Route(Result<Arc<Resolved>, RouteError>),
-    /// Of [`Cell::Query`].
+    /// The answer of a [`Cell::Query`].
     Answer(Answer),
 }
 
-/// Whether a port of which this is known is a place where packets can leave the network.
+/// Reports whether packets can leave the network at a port of which this is known.
 pub(crate) fn is_place(port: Option<PortInfo>) -> bool {
     port.is_some_and(|port| !matches!(port.kind, PortKind::Link(_)))
 }
 
-/// Whether packets can pass a port of which this is known. Nothing is sent out of a port that is new or shut.
+/// Reports whether packets can pass a port of which this is known. Nothing is sent out of a port that is new, or closed
+/// on a shared segment.
 pub(crate) fn is_up(port: Option<PortInfo>) -> bool {
     port.is_some_and(|port| port.up && !matches!(port.kind, PortKind::New | PortKind::Shared { .. }))
 }
@@ -186,11 +188,11 @@ impl Cell {
         }
     }
 
-    /// Whether the cell still has the value `seen`, which it had in the published snapshot of this version, if one is
-    /// given.
+    /// Reports whether the cell still has the value `seen`. With a `version`, `seen` was the cell's value in the
+    /// published snapshot of that version.
     pub(super) fn still(&self, seen: &CellValue, version: Option<u64>, now: &Snapshot) -> bool {
-        // A whole table that was not written since is not compared key by key. An older snapshot can't say whether it
-        // was.
+        // A whole table that was not written since `version` is not compared key by key. An older snapshot cannot say
+        // whether it was.
         if let (Cell::TableAll(table), Some(version)) = (self, version)
             && version <= now.version()
             && now.table(table).is_some_and(|rows| rows.is_as_in(version))
@@ -208,7 +210,7 @@ impl Cell {
         }
     }
 
-    /// What must be measured for it.
+    /// The rate that must be measured for the cell.
     pub(super) fn gauge(&self) -> Option<Gauge> {
         match self {
             Cell::Rate(gauge, _) => Some(*gauge),
@@ -216,22 +218,22 @@ impl Cell {
         }
     }
 
-    /// Whether it is about a prefix that has this address.
+    /// Reports whether the cell is about a prefix that contains this address.
     pub(super) fn has_ip(&self, ip: IpAddr) -> bool {
         matches!(self, Cell::HostsIn(network, bits) if first_and_last(*network, *bits).contains(&ip))
     }
 
-    /// Whether any link or edge port may matter to it.
+    /// Reports whether any link or edge port may matter to the cell.
     pub(super) fn is_topology(&self) -> bool {
         matches!(self, Cell::Links | Cell::LinkPorts(..) | Cell::Path { .. } | Cell::HasPath { .. } | Cell::Flood(..))
     }
 
-    /// Whether it is a path by how much of links is used.
+    /// Reports whether the cell is a path by the utilisation of links.
     pub(super) fn is_path_by_use(&self) -> bool {
         matches!(self, Cell::Path { weight: Some(name), .. } | Cell::HasPath { weight: Some(name), .. } if **name == *UTILISATION)
     }
 
-    /// Whether it is a path by costs of this name.
+    /// Reports whether the cell is a path by costs of this name.
     pub(super) fn is_path_by(&self, name: &Name) -> bool {
         matches!(self, Cell::Path { weight, .. } | Cell::HasPath { weight, .. } if weight.as_ref() == Some(name))
     }

@@ -1,4 +1,4 @@
-//! What depends on which cell: leaves, which are withdrawn when it changes, and waiters, which are woken.
+//! The dependents of cells: leaves, which are withdrawn when a cell changes, and waiters, which are woken.
 //!
 //! # Cost
 //!
@@ -21,24 +21,25 @@ use super::{Cell, CellValue, Name, Snapshot, Value, Write};
 use crate::ids::LeafId;
 use crate::network::{Gauge, HostInfo, Mac};
 
-/// What depends on what. Leaves are added when their run commits, and removed when they are withdrawn or forgotten.
+/// The subscriptions of leaves and waiters to cells. Leaves are added when their run commits, and removed when they are
+/// withdrawn or forgotten.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dependents {
     ids: FxHashMap<Cell, CellId>,
-    /// By number; those without subscribers are free.
+    /// The subscriptions by number; `None`: the number is free.
     cells: Vec<Option<Subscription>>,
     free: Vec<CellId>,
-    /// Those cells that are about the topology, in order.
+    /// The subscribed cells that are about the topology, in order.
     topology: BTreeSet<Cell>,
-    /// Those that are about a prefix of IP addresses.
+    /// The subscribed cells that are about a prefix of IP addresses.
     prefixes: BTreeSet<Cell>,
-    /// The cells that are about what is measured.
+    /// The subscribed cells that are about measured rates, by rate.
     rates: BTreeMap<Gauge, BTreeSet<Cell>>,
-    /// How many cells are paths by how much of links is used.
+    /// The number of subscribed paths by the utilisation of links.
     paths_by_use: usize,
-    /// How often a measurement was requested that no other subscription had requested.
+    /// The number of times that a subscription was the first to need a measurement.
     measurings: u64,
-    /// How many subscribed cells are about each table.
+    /// The number of subscribed cells about each table.
     tables: FxHashMap<Name, About>,
     leaves: FxHashMap<LeafId, Box<[CellId]>>,
     waiters: BTreeMap<WaiterId, (Box<[CellId]>, Waker)>,
@@ -54,7 +55,7 @@ pub(crate) struct AddressKinds {
 }
 
 impl AddressKinds {
-    /// The kinds that a cell is about.
+    /// The kinds of addresses that a cell is about.
     fn of(cell: &Cell) -> AddressKinds {
         match cell {
             Cell::HostByIp(ip) | Cell::HostsIn(ip, _) => AddressKinds { v4: ip.is_ipv4(), v6: ip.is_ipv6() },
@@ -80,11 +81,11 @@ struct CellId(u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct WaiterId(u64);
 
-/// How many subscribed cells are about a table.
+/// The number of subscribed cells about a table.
 #[derive(Clone, Debug, Default)]
 struct About {
     keys: usize,
-    /// The table as a whole, or the number of its keys.
+    /// The cells about the table as a whole, or about its number of keys.
     whole: usize,
 }
 
@@ -95,9 +96,9 @@ struct Subscription {
     value: CellValue,
     leaves: BTreeSet<LeafId>,
     waiters: BTreeSet<WaiterId>,
-    /// Queries and routes whose values were made of it.
+    /// The queries and routes whose values rest on the cell.
     made_of_it: BTreeSet<CellId>,
-    /// What its own value was made of, if it is one of these.
+    /// The cells that its own value rests on, if it is a query or a route.
     inputs: Vec<CellId>,
 }
 
@@ -107,7 +108,7 @@ impl Subscription {
     }
 }
 
-/// The dependents of cells that changed. They are no longer subscribed.
+/// The dependents of cells that changed. Their subscriptions have ended.
 #[derive(Default)]
 pub(super) struct Invalidated {
     pub withdraw: BTreeSet<LeafId>,
@@ -121,14 +122,14 @@ impl About {
 }
 
 impl Dependents {
-    /// A copy without those that wait for a change.
+    /// Returns a copy without waiters.
     pub fn without_waiters(&self) -> Dependents {
         let mut copy = self.clone();
         self.waiters.keys().for_each(|waiter| drop(copy.unwatch(*waiter)));
         copy
     }
 
-    /// Subscribes a leaf to cells with the values that they have now, in place of what it was subscribed to.
+    /// Subscribes a leaf to cells with their present values, in place of its earlier subscriptions.
     pub fn subscribe(&mut self, leaf: LeafId, reads: BTreeMap<Cell, CellValue>, now: &Snapshot) {
         let before = self.leaves.remove(&leaf);
         let mut cells = Vec::with_capacity(reads.len());
@@ -143,7 +144,7 @@ impl Dependents {
         self.leaves.insert(leaf, cells.into());
     }
 
-    /// Subscribes a waker, which is woken when one of these cells changes.
+    /// Subscribes a waiter, whose waker is used when one of these cells changes.
     pub fn watch(&mut self, reads: &BTreeMap<Cell, CellValue>, waker: Waker, now: &Snapshot) -> WaiterId {
         self.next_waiter.0 += 1;
         let waiter = self.next_waiter;
@@ -173,12 +174,12 @@ impl Dependents {
         Some(waker)
     }
 
-    /// Whether a leaf is subscribed.
+    /// Reports whether a leaf is subscribed.
     pub fn has(&self, leaf: LeafId) -> bool {
         self.leaves.contains_key(&leaf)
     }
 
-    /// The leaves that depend on a cell, directly or by what was made of it.
+    /// The leaves that depend on a cell, directly or through queries and routes.
     pub fn of(&self, cell: &Cell) -> BTreeSet<LeafId> {
         let (mut leaves, mut seen) = (BTreeSet::new(), BTreeSet::new());
         let mut next: Vec<CellId> = self.ids.get(cell).copied().into_iter().collect();
@@ -201,7 +202,7 @@ impl Dependents {
         self.ids.keys()
     }
 
-    /// How many leaves are subscribed, and to how many distinct cells.
+    /// The number of subscribed leaves, and the number of distinct cells with subscribers.
     pub fn count(&self) -> (usize, usize) {
         (self.leaves.len(), self.ids.len())
     }
@@ -211,28 +212,28 @@ impl Dependents {
         self.address_kinds
     }
 
-    /// Whether a subscription needs this measured.
+    /// Reports whether a subscription needs this rate.
     pub fn wants(&self, gauge: &Gauge) -> bool {
         self.rates.contains_key(gauge)
     }
 
-    /// What subscriptions need measured of what a host sends to others.
+    /// The rates of what a host sends to others that subscriptions need.
     pub fn wanted_traffic(&self, from: Mac) -> impl Iterator<Item = Gauge> + '_ {
         self.rates.range(Gauge::all_from(from)).map(|(gauge, _)| *gauge)
     }
 
-    /// Whether a subscription needs to know how much of every link is used.
+    /// Reports whether a subscription needs the utilisation of every link.
     pub fn want_use_of_links(&self) -> bool {
         self.paths_by_use > 0
     }
 
-    /// Goes up when a subscription needs something measured that was not measured before.
+    /// A count that goes up when a subscription needs a measurement that none needed before.
     pub fn measurings(&self) -> u64 {
         self.measurings
     }
 
-    /// Evaluates the subscribed cells that `writes` may have changed, and ends the subscriptions to those that did
-    /// change.
+    /// Evaluates the subscribed cells that `writes` may have changed. Ends the subscriptions to those that did change,
+    /// and returns their dependents.
     pub fn changed(&mut self, writes: &[Write], before: &Snapshot, next: &Snapshot) -> Invalidated {
         let mut touched = Invalidated::default();
         let suspects = self.suspects(writes, before);
@@ -287,7 +288,8 @@ impl Dependents {
                         before.traffic_from(*mac).for_each(|gauge| self.suspect_rate(&mut suspects, &gauge));
                     }
                 }
-                // No run depends on what a place was declared to hold. Of ports and hosts it sees what follows from facts.
+                // No run depends on declared types. What a run sees of ports and hosts follows from the facts, by
+                // writes of its own.
                 Write::Types { .. } | Write::Kind { .. } | Write::Facts { .. } => {}
                 Write::Weight(name) | Write::Cost { name, .. } => {
                     self.suspect(&mut suspects, [Cell::Weights]);
@@ -344,7 +346,7 @@ impl Dependents {
         self.cells[id.0 as usize].as_mut().expect("numbers are given out for cells that somebody is subscribed to")
     }
 
-    /// The number of a cell. The caller then adds a subscriber to it.
+    /// Returns the number of a cell, a new one if it has none. The caller then adds a subscriber to it.
     fn id(&mut self, cell: Cell, value: CellValue, now: &Snapshot) -> CellId {
         if let Some(id) = self.ids.get(&cell) {
             return *id;
@@ -381,7 +383,8 @@ impl Dependents {
         id
     }
 
-    /// Subscribes a query or route to what its value is made of now, and ends the subscriptions to its former inputs.
+    /// Subscribes a query or route to the cells that its value rests on now, and ends the subscriptions to its former
+    /// inputs.
     fn resubscribe(&mut self, id: CellId, now: &Snapshot) {
         let Some(subscription) = self.get(id) else { return };
         let reads = match &subscription.cell {
@@ -440,7 +443,7 @@ impl Dependents {
     }
 }
 
-/// Whether a table has other keys or values than before. Only these writes happened to it.
+/// Reports whether these writes, the only ones to a table, have changed its keys or values.
 fn differs(table: &Name, writes: &[Write], before: &Snapshot, next: &Snapshot) -> bool {
     let at = |state: &Snapshot, key: &Value| state.table(table).and_then(|rows| rows.get(key)).cloned();
     writes.iter().any(|write| match write {

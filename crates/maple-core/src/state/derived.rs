@@ -1,4 +1,4 @@
-//! What follows from the topology: paths, floods, and what route plans resolve to.
+//! Values derived from the topology: paths, floods, and resolved route plans.
 //!
 //! Each is a function of a snapshot, so nothing here is state. Results are remembered for the topology that the newest
 //! snapshots share: a new flow over a known path costs a look-up, and all paths to a switch share one search. A change
@@ -15,12 +15,12 @@ use crate::network::graph::{self, Distances, Graph};
 use crate::network::{Hop, Location, PortInfo, Reduced, Scope};
 use crate::plan::{Absence, LeftOut, Plan, Resolved, RouteError, Topology};
 
-/// When something last changed.
+/// The moment at which something last changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Changed {
-    /// In the snapshot of this version.
+    /// The commit that made the snapshot of this version.
     At(u64),
-    /// By writes that are not committed.
+    /// Writes that are not committed.
     InDraft,
 }
 
@@ -30,15 +30,15 @@ impl Default for Changed {
     }
 }
 
-/// The cells that a value was made of, with the values that they had.
+/// The cells that a value rests on, with the values that they had.
 pub(super) type Inputs = Arc<[(Cell, CellValue)]>;
 
-/// What was derived.
+/// The remembered derived values.
 #[derive(Debug, Default)]
 pub(super) struct Derived {
-    /// Of links alone.
+    /// Values that depend on links alone.
     links: Mutex<Remembered>,
-    /// Of links and edge ports.
+    /// Values that depend on links and edge ports.
     ports: Mutex<Remembered>,
 }
 
@@ -50,11 +50,11 @@ struct Remembered {
 }
 
 impl Remembered {
-    /// At most this many values are remembered.
+    /// The maximum number of values, and of search results, that are remembered.
     const MOST: usize = 1 << 17;
 
-    /// The results for this version, emptied first if they are of an older version or too many. `None` if they are of a
-    /// newer version, or if `changed` is a draft.
+    /// Returns the results for this version, emptied first if they are of an older version or too many. `None` if they
+    /// are of a newer version, or if `changed` is a draft.
     fn at(&mut self, changed: Changed) -> Option<&mut Remembered> {
         let Changed::At(version) = changed else { return None };
         if self.version < version || self.values.len() >= Remembered::MOST || self.distances.len() >= Remembered::MOST {
@@ -70,7 +70,7 @@ impl Snapshot {
         self.derive_with_inputs(cell).0
     }
 
-    /// The same, and for a route what it was made of.
+    /// The value of a path, flood or route, and for a route the cells that it rests on.
     pub(super) fn derive_with_inputs(&self, cell: &Cell) -> (CellValue, Inputs) {
         let (of, changed) = match cell {
             Cell::Path { .. } => (&self.derived.links, self.links_changed),
@@ -108,7 +108,7 @@ impl Snapshot {
         made
     }
 
-    /// What a route's plan resolves to.
+    /// Resolves the plan of a route.
     pub(crate) fn route(&self, plan: &Plan) -> Result<Arc<Resolved>, RouteError> {
         match self.derive(&Cell::Route(plan.clone())) {
             CellValue::Route(resolved) => resolved,
@@ -121,12 +121,12 @@ impl Snapshot {
         plan.left_out(|at| self.absence(at))
     }
 
-    /// Why a place is absent; `None` if it is there.
+    /// The reason why a place is absent; `None` if it is present.
     pub(crate) fn absence(&self, at: Location) -> Option<Absence> {
         Absence::of(self.port(at), || self.ports_of(at.switch).map(|(port, _)| port).collect())
     }
 
-    /// What a plan resolves to, and the cells that this rests on.
+    /// Resolves a plan. Returns the result, and the cells that it rests on.
     fn resolve(&self, plan: &Plan) -> (CellValue, Inputs) {
         let mut txn = Txn::new(Arc::new(self.clone()));
         let resolved = CellValue::Route(plan.resolve(&mut txn).map(Arc::new));

@@ -2,7 +2,7 @@
 //!
 //! # Why
 //!
-//! Snapshots are immutable for every reader. To make the next one by copying costs memory for each node on the way to
+//! Snapshots are immutable for every reader. Making the next one by copying costs memory for each node on the way to
 //! what changes. But most snapshots are read for a moment, and then no reader holds them. So a commit takes the
 //! snapshot before the newest, repeats the writes that led from it to the newest, applies its own, and publishes the
 //! result. Two snapshots take turns, and are changed in place.
@@ -30,17 +30,17 @@ use super::{Snapshot, Write};
 pub(super) struct DoubleBuffer {
     /// The snapshot, and the writes that lead from it to the newest.
     before: Option<(Arc<Snapshot>, Vec<Write>)>,
-    /// This many more commits copy.
+    /// The number of coming commits that copy.
     copies: u32,
 }
 
 impl DoubleBuffer {
-    /// At most this many writes are done twice.
+    /// The maximum number of writes that are done twice.
     const MOST: usize = 64;
-    /// After a commit that had to copy, this many more copy.
+    /// The number of commits that copy after one that had to: readers are probably in the middle of transactions.
     const COPIES: u32 = 64;
 
-    /// The snapshot that these writes lead to from the newest one.
+    /// Makes the snapshot that these writes lead to from the newest one.
     pub fn next(&mut self, newest: &Snapshot, writes: &[Write]) -> Arc<Snapshot> {
         let mut next = match self.before.take() {
             Some((mut before, behind)) => match Arc::get_mut(&mut before) {
@@ -59,7 +59,8 @@ impl DoubleBuffer {
         next
     }
 
-    /// From now on this is the snapshot before the newest, and these writes lead to that.
+    /// Keeps the snapshot before the newest, and the writes that lead from it to the newest, unless copies are due or
+    /// the writes are too many.
     pub fn keep(&mut self, before: Arc<Snapshot>, behind: Vec<Write>) {
         match self.copies.checked_sub(1) {
             Some(left) => self.copies = left,

@@ -1,5 +1,5 @@
-//! What is remembered of a rate: enough to say, for any two thresholds, whether it has passed the upper one since it
-//! was last below the lower one.
+//! The history of a rate: enough to say, for any two thresholds, whether the rate has passed the upper one since it was
+//! last below the lower one.
 //!
 //! # What
 //!
@@ -28,7 +28,7 @@ pub struct History {
 }
 
 impl History {
-    /// At most this many turning points are kept.
+    /// The maximum number of turning points that are kept.
     pub const MOST: usize = 64;
 
     /// The newest sample, in bit/s; 0 before the first.
@@ -75,7 +75,8 @@ impl History {
         }
     }
 
-    /// Whether a sample was more than `from`, and none since at most `until`. Both in bit/s; `until` is at most `from`.
+    /// Reports whether a sample was more than `from`, and none since then at most `until`. Both are in bit/s, and
+    /// `until` is at most `from`.
     pub fn is_above(&self, from: u64, until: u64) -> bool {
         let decisive = self.turns.iter().rev().find(|rate| **rate > from || **rate <= until);
         decisive.is_some_and(|rate| *rate > from)

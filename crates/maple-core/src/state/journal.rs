@@ -1,7 +1,7 @@
-//! Which tables and variables survive a restart, and which journal is told of writes to them.
+//! The tables and variables that survive a restart, and the journal that receives writes to them.
 //!
-//! Core itself writes no file. A [`Journal`] does: it is told of each commit that wrote something to be kept, in the
-//! order of commits, before any reader can see what was written.
+//! Core itself writes no file. A [`Journal`] does: it receives the kept writes of each commit, in the order of commits,
+//! before any reader can see what was written.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,14 +13,14 @@ use super::versions::{version_of, version_var};
 use super::written::Author;
 use super::{Name, Snapshot, Store, Write, Written};
 
-/// Is told of each write that is to survive a restart.
+/// A receiver of the writes that are to survive a restart.
 pub trait Journal: Send + Sync {
-    /// The commit that makes this version writes this: tables and variables, as they are after it. Called under the
-    /// store's lock, so it must neither wait nor use the store.
+    /// Receives the writes of the commit that makes this version: tables and variables, as they are after it. Called
+    /// under the store's lock, so it must neither wait nor use the store.
     fn append(&self, version: u64, writes: &[Write]);
 }
 
-/// The names that are kept, and the journal that keeps them.
+/// The kept names, and the journal that receives writes to them.
 #[derive(Default)]
 pub(super) struct Kept {
     names: BTreeSet<Name>,
@@ -34,7 +34,7 @@ impl fmt::Debug for Kept {
 }
 
 impl Kept {
-    /// Tells the journal what it keeps of a commit. Returns the version to wait for, if the journal was told anything.
+    /// Gives the journal the kept writes of a commit. Returns the version to wait for, if there were any.
     pub fn tell(&self, writes: &[Write], next: &Snapshot) -> Option<u64> {
         let journal = self.journal.as_ref()?;
         let kept: Vec<Write> = writes.iter().filter(|write| self.has(write)).map(|write| behind(write, next)).collect();
@@ -52,15 +52,15 @@ impl Kept {
         }
     }
 
-    /// Whether this is kept, or what is called so outside of slices.
+    /// Reports whether this name is kept, as it stands or without its slice.
     fn has_name(&self, name: &str) -> bool {
         self.names.contains(name) || outside_of_slices(name).is_some_and(|name| self.names.contains(name))
     }
 }
 
 impl Store {
-    /// Makes the table and the variable of this name survive restarts, if the controller keeps state at all. So do
-    /// those that slices call by this name. With a version of a table it is kept which one is in use.
+    /// Makes the table and the variable of this name survive restarts, and those that slices call by this name, if the
+    /// controller keeps state at all. For a later version of a table, the number of the version in use is kept too.
     pub fn keep(&self, name: &str) {
         if let (table, 2..) = version_of(name) {
             self.keep(&version_var(table));
@@ -74,25 +74,25 @@ impl Store {
         }
     }
 
-    /// The names that are kept.
+    /// The kept names.
     pub fn kept(&self) -> Vec<Name> {
         self.lock().kept.names.iter().cloned().collect()
     }
 
-    /// Whether the table and the variable of this name are kept.
+    /// Reports whether the table and the variable of this name are kept.
     pub fn keeps(&self, name: &str) -> bool {
         self.lock().kept.has_name(name)
     }
 
-    /// From now on tells `journal` of each write to what is to be kept. First restores `kept`, what the journal holds
-    /// of the names that it `knows`: these names are to be kept too, and values that they had until now are dropped. Of
-    /// other names to be kept, the journal is told the present contents. What is restored was written so.
+    /// Starts to give `journal` each write to a kept name. First replaces the contents of the names that the journal
+    /// `knows` by `kept`, and keeps these names too. For each other kept name the journal receives the present
+    /// contents. `written` says who wrote what is restored, and when.
     pub fn keep_in(&self, journal: Arc<dyn Journal>, knows: &[Name], kept: Vec<Write>, written: Written) {
         let mut inner = self.lock();
         let state = self.snapshot();
         let before = knows.iter().flat_map(|name| contents(&state, name)).map(without_value);
         let writes: Vec<Write> = before.chain(kept).collect();
-        // The journal is not told of these writes: it has them already.
+        // The journal does not receive these writes: it has them already.
         self.tell(&inner, true, &writes);
         let author = Author::Known(Box::new(written), Vec::new());
         let (_, wake) = self.publish(&mut inner, self.newest(), writes, &author);
@@ -112,8 +112,8 @@ impl Store {
 }
 
 impl Store {
-    /// From now on tells `journal` of each write to what is to be kept. It holds already what the store has of these
-    /// names, which are to be kept too. Of other names to be kept, it is told the present contents.
+    /// Starts to give `journal` each write to a kept name. The journal already holds what the store has of the names
+    /// that it `knows`, and these are kept too. For each other kept name it receives the present contents.
     pub fn go_on_keeping(&self, journal: Arc<dyn Journal>, knows: &[Name]) {
         let mut inner = self.lock();
         let state = self.snapshot();
@@ -124,14 +124,14 @@ impl Store {
         inner.kept.journal = Some(journal);
     }
 
-    /// The names that are kept, and all that they hold, as writes.
+    /// The kept names, and the writes that put all that they hold.
     pub fn kept_contents(&self) -> (Vec<Name>, Vec<Write>) {
         let (names, state) = (self.kept(), self.snapshot());
         let all = names.iter().flat_map(|name| contents(&state, name)).collect();
         (names, all)
     }
 
-    /// Replaces what these names hold, as [`Store::keep_in`] does, without keeping anything from now on.
+    /// Replaces the contents of the names `knows` by `kept`, without making the names survive restarts.
     pub fn load_kept(&self, knows: &[Name], kept: Vec<Write>) {
         self.update(|state| {
             let before = knows.iter().flat_map(|name| contents(state, name)).map(without_value);
@@ -177,7 +177,7 @@ impl Snapshot {
     }
 }
 
-/// All that the table and the variable of a name hold, and those that slices call so, as writes.
+/// The writes that put all that the table and the variable of a name hold, and those that slices call so.
 fn contents<'a>(state: &'a Snapshot, name: &Name) -> Vec<Write> {
     let row = |table: &Name, (key, value): (&super::Value, &super::Value)| Write::Table {
         table: table.clone(),
@@ -203,7 +203,7 @@ fn without_value(write: Write) -> Write {
     }
 }
 
-/// The same write without what depends on the state before it: the value after an addition, not the amount.
+/// The write in a form that does not depend on the state before it: for an addition, the value after it.
 fn behind(write: &Write, next: &Snapshot) -> Write {
     match write {
         Write::Add { name, .. } => Write::Var { name: name.clone(), value: next.var(name).cloned() },

@@ -1,4 +1,4 @@
-//! Which values tables and variables are declared to hold.
+//! The types of values that tables and variables are declared to hold.
 //!
 //! A declaration is part of the state, so every writer is held to it. It never changes once it is there, and whether a
 //! value fits is a function of the value alone: no run depends on it.
@@ -52,51 +52,51 @@ pub enum Kind {
 /// The types of a table.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Types {
-    /// Of its keys.
+    /// The type of its keys.
     pub key: Kind,
-    /// Of its values.
+    /// The type of its values.
     pub value: Kind,
 }
 
-/// A value is not of the type that its place was declared with.
+/// The error for a value that is not of the type that its place was declared with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
-    /// A key.
+    /// A key of a table has another type.
     #[error("the table {table} is declared with keys of type {kind}, and {value} is not one")]
     Key {
         /// The table.
         table: Name,
-        /// What its keys are.
+        /// The type of its keys.
         kind: Kind,
         /// The key.
         value: Value,
     },
-    /// A value of a table.
+    /// A value of a table has another type.
     #[error("the table {table} is declared with values of type {kind}, and {value} is not one")]
     Value {
         /// The table.
         table: Name,
-        /// What its values are.
+        /// The type of its values.
         kind: Kind,
         /// The value.
         value: Value,
     },
-    /// A value of a variable.
+    /// The value of a variable has another type.
     #[error("the variable {name} is declared with the type {kind}, and {value} is none of it")]
     Var {
         /// The variable.
         name: Name,
-        /// Its type.
+        /// The variable's type.
         kind: Kind,
         /// The value.
         value: Value,
     },
 }
 
-/// Why a declaration is refused.
+/// The reason why a declaration is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeclareError {
-    /// There is another one.
+    /// The place is already declared with another type.
     #[error("{place} is declared twice: with the type {before}, and with {now}")]
     Twice {
         /// The table or the variable.
@@ -106,10 +106,10 @@ pub enum DeclareError {
         /// The type that it was to have.
         now: String,
     },
-    /// It holds something else already.
+    /// The place already holds a value of another type.
     #[error("{0} already")]
     Holds(#[from] Mismatch),
-    /// Two keys that it holds are one by this declaration.
+    /// Two keys that the table holds become one by this declaration.
     #[error("the table {table} holds two values at the key {key}, which was spelled differently")]
     TwoSpellings {
         /// The table.
@@ -117,7 +117,7 @@ pub enum DeclareError {
         /// The key.
         key: Value,
     },
-    /// The policy has looked up keys that it can't have.
+    /// The policy has looked up keys that the table cannot have.
     #[error(
         "{0}; the policy has asked for that key before it was declared: declare it where the policy's file makes it"
     )]
@@ -125,8 +125,9 @@ pub enum DeclareError {
 }
 
 impl Kind {
-    /// This value as a place of this type keeps it: an address that was spelled as text is the address, and a whole
-    /// number becomes a floating-point number if those are kept. `None` if the value is of another type.
+    /// Converts a value to the form in which a place of this type keeps it. Text that spells an address becomes the
+    /// address, and an integer becomes a floating-point number if those are kept. Returns `None` if the value is of
+    /// another type.
     pub fn normalise(&self, value: &Value) -> Option<Value> {
         Some(match (self, value) {
             (Kind::Optional(_), Value::None) => Value::None,
@@ -150,15 +151,15 @@ impl Kind {
         })
     }
 
-    /// A value as the variable named keeps it.
+    /// Converts a value to the form in which the variable `name` keeps it.
     ///
     /// # Errors
-    /// [`Mismatch`] if it is of another type.
+    /// [`Mismatch`] if the value is of another type.
     pub fn value(&self, name: &Name, value: &Value) -> Result<Value, Mismatch> {
         self.normalise(value).ok_or_else(|| no_value_of(name, self, value))
     }
 
-    /// Whether a value that has no parts is of this type as it stands.
+    /// Reports whether a value without parts is of this type as it stands.
     fn is_of(&self, value: &Value) -> bool {
         matches!(
             (self, value),
@@ -179,7 +180,7 @@ impl Kind {
         )
     }
 
-    /// Whether the value is of this type as it is kept.
+    /// Reports whether the value is of this type, in the form in which it is kept.
     pub fn admits(&self, value: &Value) -> bool {
         match (self, value) {
             (Kind::Optional(_), Value::None) => true,
@@ -227,18 +228,18 @@ impl fmt::Display for Types {
 }
 
 impl Types {
-    /// A key as the table named keeps it.
+    /// Converts a key to the form in which `table` keeps it.
     ///
     /// # Errors
-    /// [`Mismatch`] if it is of another type.
+    /// [`Mismatch`] if the key is of another type.
     pub fn key(&self, table: &Name, key: &Value) -> Result<Value, Mismatch> {
         self.key.normalise(key).ok_or_else(|| self.no_key(table, key))
     }
 
-    /// A value as the table named keeps it.
+    /// Converts a value to the form in which `table` keeps it.
     ///
     /// # Errors
-    /// [`Mismatch`] if it is of another type.
+    /// [`Mismatch`] if the value is of another type.
     pub fn value(&self, table: &Name, value: &Value) -> Result<Value, Mismatch> {
         self.value.normalise(value).ok_or_else(|| self.no_value(table, value))
     }
@@ -260,8 +261,8 @@ pub(super) struct Declarations {
 }
 
 impl Declarations {
-    /// The types of a table. One of a slice has those of the table with the same name outside of slices, unless it was
-    /// declared itself.
+    /// The types of a table. A table of a slice has those of the table with the same name outside of slices, unless it
+    /// was declared itself.
     pub fn table(&self, name: &str) -> Option<&Arc<Types>> {
         self.tables.get(name).or_else(|| self.tables.get(outside_of_slices(name)?))
     }
@@ -276,7 +277,8 @@ impl Declarations {
         self.vars.get(name)
     }
 
-    /// The same as [`Declared::table`] for a variable.
+    /// The type of a variable. A variable of a slice has that of the variable with the same name outside of slices,
+    /// unless it was declared itself.
     pub fn var(&self, name: &str) -> Option<&Arc<Kind>> {
         self.vars.get(name).or_else(|| self.vars.get(outside_of_slices(name)?))
     }
@@ -289,7 +291,7 @@ impl Declarations {
         self.vars.insert(name.clone(), Arc::clone(kind));
     }
 
-    /// The writes that declare the same in another store.
+    /// The writes that make these declarations in another store.
     pub fn writes(&self) -> impl Iterator<Item = Write> + '_ {
         let table =
             |(table, types): (&Name, &Arc<Types>)| Write::Types { table: table.clone(), types: Arc::clone(types) };
@@ -297,7 +299,10 @@ impl Declarations {
         self.tables.iter().map(table).chain(self.vars.iter().map(var))
     }
 
-    /// The write as its place keeps it; `None` if it is so already.
+    /// Converts a write to the form in which its place keeps it; `None` if it has that form already.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if it puts a key or value of another type.
     pub fn normalise(&self, write: &Write) -> Result<Option<Write>, Mismatch> {
         match write {
             Write::Table { table, key, value } => match self.table(table) {
@@ -320,7 +325,10 @@ impl Declarations {
         }
     }
 
-    /// Whether the table can have this key.
+    /// Checks that the table can have this key.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if the key is not of the declared type.
     pub fn check_key(&self, table: &Name, key: &Value) -> Result<(), Mismatch> {
         match self.table(table) {
             Some(types) if !types.key.admits(key) => Err(types.no_key(table, key)),
@@ -328,7 +336,10 @@ impl Declarations {
         }
     }
 
-    /// Whether the write puts what its place keeps.
+    /// Checks that the write puts what its place keeps.
+    ///
+    /// # Errors
+    /// [`Mismatch`] if a key or value is not of the declared type.
     pub fn check(&self, write: &Write) -> Result<(), Mismatch> {
         match write {
             Write::Table { table, key, value } => {

@@ -16,9 +16,9 @@
 //! * *Cut-off*: when a write may have changed a cell, the cell is evaluated again. Its dependents are withdrawn only if
 //!   its *value* differs. Paths and trees are cells like any other, and so are the answers of users' own functions of
 //!   state ([`crate::query`]).
-//! * *Strict serialisability*: one lock serialises commits, and each is validated under it. So a transaction is as if
-//!   it had run whole at the moment of its commit, and one that only reads as if at the moment that it took its
-//!   snapshot.
+//! * *Strict serialisability*: one lock serialises commits, and each is validated under it. So a transaction takes
+//!   effect as if all of it ran at the moment of its commit. One that only reads takes effect as if at the moment of
+//!   its snapshot.
 //!
 //! # Order
 //!

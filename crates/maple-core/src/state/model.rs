@@ -58,17 +58,17 @@ impl Model {
     }
 }
 
-/// What happens to the store.
+/// An event at the store.
 #[derive(Clone, Debug)]
 enum Step {
     Commit(Vec<Write>),
     /// Holds the newest snapshot.
     Hold,
-    /// Lets one go.
+    /// Drops a held snapshot.
     Drop(usize),
 }
 
-/// What a transaction does.
+/// An operation of a transaction.
 #[derive(Clone, Debug)]
 enum Act {
     Write(Write),
@@ -111,7 +111,7 @@ fn any_act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// Does it to a transaction and to a model of it.
+/// Does an operation to a transaction and to a model of it.
 fn act(act: Act, txn: &mut Txn, model: &mut Model, saved: &mut Vec<(Savepoint, Model)>) {
     match act {
         Act::Write(write) => {

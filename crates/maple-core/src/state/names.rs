@@ -1,4 +1,4 @@
-//! Which tables and variables there are, for users who look from outside.
+//! The names of the tables and variables, for users who look from outside.
 //!
 //! State needs no declarations: a table exists once something is written to it. So a name is known if it was declared,
 //! if it holds something, or if a leaf depends on it. (Bindings declare names, and what a variable is until it is set.)
@@ -11,17 +11,17 @@ use std::task::Waker;
 use super::written::Author;
 use super::{Cell, Commit, DeclareError, Kind, Mismatch, Name, Snapshot, Store, Types, Value, Write};
 
-/// The name outside of slices of what a slice calls by this name: `limits` for `red/limits`.
+/// The part of a name after its slice: `limits` for `red/limits`. `None` if the name has no slice.
 pub(super) fn outside_of_slices(name: &str) -> Option<&str> {
     name.rsplit_once('/').map(|(_, name)| name)
 }
 
-/// Whether a name is `of`, or what a slice calls so.
+/// Reports whether a name is `of`, or what a slice calls so.
 pub(super) fn is_named(name: &str, of: &str) -> bool {
     name == of || outside_of_slices(name) == Some(of)
 }
 
-/// What was declared.
+/// The declared names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Declared {
     tables: BTreeSet<Name>,
@@ -34,7 +34,7 @@ impl Store {
         self.lock().declared.tables.insert(name.into());
     }
 
-    /// Declares a variable of this name, and what it is until it is set.
+    /// Declares a variable of this name, and its value until it is set.
     pub fn declare_var(&self, name: &str, initial: Value) {
         self.lock().declared.vars.insert(name.into(), initial);
     }
@@ -43,7 +43,8 @@ impl Store {
     /// an address that was spelled as text becomes the address.
     ///
     /// # Errors
-    /// [`DeclareError`] if it was declared otherwise, or holds something else.
+    /// [`DeclareError`] if it was declared with other types, or if a key or value that it holds, or a key that a leaf
+    /// depends on, does not fit these types.
     pub fn declare_types(&self, name: &str, types: Types) -> Result<Commit, DeclareError> {
         self.declare_table(name);
         let (table, types): (Name, _) = (name.into(), Arc::new(types));
@@ -79,7 +80,7 @@ impl Store {
     /// Declares the type of a variable, in addition to [`Store::declare_var`].
     ///
     /// # Errors
-    /// [`DeclareError`] if it was declared otherwise, or holds something else.
+    /// [`DeclareError`] if it was declared with another type, or holds a value of another type.
     pub fn declare_kind(&self, name: &str, kind: Kind) -> Result<Commit, DeclareError> {
         let (name, kind): (Name, _) = (name.into(), Arc::new(kind));
         let mut inner = self.lock();
@@ -101,21 +102,21 @@ impl Store {
         Ok(commit)
     }
 
-    /// What a declared variable is until it is set.
+    /// The value of a declared variable until it is set.
     pub fn initial(&self, name: &str) -> Option<Value> {
         let inner = self.lock();
         let vars = &inner.declared.vars;
         vars.get(name).or_else(|| vars.get(outside_of_slices(name)?)).cloned()
     }
 
-    /// The tables that are known, by name. Looks at all cells that leaves depend on.
+    /// The known tables, by name. Goes through all cells that leaves depend on.
     pub fn tables(&self) -> BTreeSet<Name> {
         let (inner, snapshot) = (self.lock(), self.snapshot());
         let read = inner.dependents.cells().filter_map(Cell::table);
         snapshot.tables().chain(&inner.declared.tables).chain(read).cloned().collect()
     }
 
-    /// The variables that are known, by name. Looks at all cells that leaves depend on.
+    /// The known variables, by name. Goes through all cells that leaves depend on.
     pub fn vars(&self) -> BTreeSet<Name> {
         let (inner, snapshot) = (self.lock(), self.snapshot());
         let read = inner.dependents.cells().filter_map(|cell| match cell {
@@ -125,7 +126,7 @@ impl Store {
         snapshot.vars().chain(inner.declared.vars.keys()).chain(read).cloned().collect()
     }
 
-    /// A key that the table has, or one that a leaf looked up: shows what its keys look like.
+    /// A key that the table has, or one that a leaf looked up, as an example of its keys.
     pub fn example_key(&self, table: &str) -> Option<Value> {
         let first = |state: &super::Snapshot| Some(state.table(table)?.first_key()?.clone());
         first(&self.snapshot()).or_else(|| {

@@ -21,15 +21,15 @@ use crate::network::Scope;
 #[derive(Clone)]
 pub struct Function(Arc<Definition>);
 
-/// Evaluates a function at its argument: reads what it needs through the transaction, and returns that with the answer.
-/// If hosts are not tracked (`false`), a query that asks for them fails. A slice that asks is given last.
+/// The evaluation of a function at its argument. It reads what it needs through the transaction, and returns that with
+/// the answer. If hosts are not tracked (`false`), a query that asks for them fails. The slice that asks is given last.
 type Ask = dyn Fn(Txn, &Value, bool, Option<&Scope>) -> (Answer, Txn) + Send + Sync;
 
-/// What a query's function may return.
+/// The result of a query's function: a value, or the text of an error.
 pub type Answer = Result<Value, Arc<str>>;
 
 struct Definition {
-    /// No other definition of this process has it.
+    /// A number that no other definition of this process has.
     id: u64,
     name: Name,
     ask: Box<Ask>,
@@ -44,7 +44,7 @@ pub struct Question {
     within: Option<Scope>,
 }
 
-/// Answers that were found, by question.
+/// The remembered answers, by question.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     answers: Mutex<FxHashMap<Question, Vec<Remembered>>>,
@@ -57,7 +57,7 @@ pub(super) type Reads = Arc<[(Cell, CellValue)]>;
 
 #[derive(Clone, Debug)]
 struct Remembered {
-    /// A snapshot in which it is known to hold, if that was a published one.
+    /// The version of a published snapshot in which the answer is known to hold, if there is one.
     version: Option<u64>,
     answer: Value,
     reads: Reads,
@@ -69,7 +69,7 @@ thread_local! {
 }
 
 impl Function {
-    /// A function of this name that `ask` evaluates.
+    /// Creates a function of this name that `ask` evaluates.
     pub(crate) fn asking(
         name: &str,
         ask: impl Fn(Txn, &Value, bool, Option<&Scope>) -> (Answer, Txn) + Send + Sync + 'static,
@@ -79,7 +79,7 @@ impl Function {
         Function(Arc::new(Definition { id, name: name.into(), ask: Box::new(ask) }))
     }
 
-    /// The cell that its answer to `argument` is.
+    /// The cell that holds the function's answer to `argument`.
     pub fn cell(&self, argument: Value) -> Cell {
         Cell::Query(Question::new(self.clone(), argument))
     }
@@ -90,7 +90,7 @@ impl Question {
         Question { function, argument, within: None }
     }
 
-    /// The same question, asked in a slice.
+    /// Returns the question as asked in a slice.
     pub(crate) fn in_slice(self, scope: &Scope) -> Question {
         Question { within: Some(scope.clone()), ..self }
     }
@@ -100,7 +100,7 @@ impl Question {
         self.answer_with_reads(state).0
     }
 
-    /// The answer in `state`, and what it rests on.
+    /// The answer in `state`, and the cells that it rests on.
     pub(super) fn answer_with_reads(&self, state: &Snapshot) -> (Answer, Reads) {
         let known = state.memo.of(self);
         let here = known.iter().find(|one| one.version.is_some() && one.version == state.published());
@@ -133,11 +133,11 @@ impl Question {
     }
 }
 
-/// While this lives, the thread is in the middle of a question.
+/// A mark that the thread is in the middle of a question while it lives.
 struct Asking;
 
 impl Asking {
-    /// `None` if it is in the middle of this very question already.
+    /// Begins a question; `None` if the thread is in the middle of this very question already.
     fn enter(question: &Question) -> Option<Asking> {
         ASKING.with_borrow_mut(|asking| {
             let is_new = !asking.contains(question);
@@ -153,12 +153,12 @@ impl Drop for Asking {
 }
 
 impl Memo {
-    /// At most this many questions are remembered.
+    /// The maximum number of questions that are remembered.
     const MOST: usize = 1 << 17;
-    /// At most this many answers to one question are remembered: for the newest state, and for runs that began before.
+    /// The maximum number of answers remembered for one question: for the newest state, and for runs that began before.
     const DEPTH: usize = 2;
 
-    /// From now on queries that ask for hosts fail.
+    /// Makes queries that ask for hosts fail, and empties the memo.
     pub fn know_no_hosts(&self) {
         self.no_hosts.store(true, Ordering::Relaxed);
         sync::lock(&self.answers).clear();
@@ -168,7 +168,7 @@ impl Memo {
         sync::lock(&self.answers).get(question).cloned().unwrap_or_default()
     }
 
-    /// Puts an answer first, and removes the one that rests on the same reads.
+    /// Puts an answer first, in place of one that rests on the same reads.
     fn remember(&self, question: &Question, new: Remembered) {
         let mut memo = sync::lock(&self.answers);
         if memo.len() >= Memo::MOST && !memo.contains_key(question) {

@@ -28,17 +28,17 @@ impl Rows {
         self.rows.get(key)
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none.
+    /// Reports whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Keys and values, by key.
+    /// All keys and values, by key.
     pub fn iter(&self) -> std::vec::IntoIter<(&Value, &Value)> {
         let mut all: Vec<(&Value, &Value)> = self.rows.iter().collect();
         all.sort_unstable_by_key(|(key, _)| *key);
@@ -50,7 +50,7 @@ impl Rows {
         self.iter().map(|(key, _)| key)
     }
 
-    /// Whether nothing was written since the rows of an earlier snapshot of the same store.
+    /// Reports whether nothing was written since `earlier`, the rows of an earlier snapshot of the same store.
     pub(super) fn is_unchanged_since(&self, earlier: &Rows) -> bool {
         self.changed == earlier.changed
     }
@@ -72,7 +72,7 @@ impl Rows {
         }
     }
 
-    /// Whether nothing was written to it since the snapshot of this version.
+    /// Reports whether nothing was written to it since the snapshot of this version.
     pub(super) fn is_as_in(&self, version: u64) -> bool {
         self.changed <= version
     }

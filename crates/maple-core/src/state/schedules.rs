@@ -13,7 +13,7 @@ use super::{
 };
 use crate::ids::LeafId;
 
-/// Waits by letting other threads run.
+/// A way of waiting that lets other threads run.
 struct Yielding(Arc<Flag>);
 
 struct Flag(AtomicBool);
@@ -77,7 +77,7 @@ struct Event {
 
 const VARS: [&str; 3] = ["a", "b", "c"];
 
-/// Whether the events could have happened one after the other, each within its call.
+/// Reports whether the events could have happened one after the other, each within its call.
 fn is_serial(events: &[Event], state: [i64; 3], left: u32, last: [i64; 3]) -> bool {
     if left == 0 {
         return state == last;
@@ -280,7 +280,7 @@ fn entry(key: u64, value: i64) -> Write {
     Write::Table { table: "free".into(), key: Value::from(key), value: Some(Value::from(value)) }
 }
 
-/// Waits as system threads do: parks until it is woken.
+/// A way of waiting as system threads do: parks until it is woken.
 struct Parking(std::thread::Thread);
 
 impl Wake for ParkingWaker {

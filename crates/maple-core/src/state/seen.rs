@@ -3,13 +3,13 @@
 //! # What
 //!
 //! The store *moves* when something changes that another shard can see: a commit publishes writes, or a subscription is
-//! the first of its kind. What else an engine does with the store concerns its own leaves, labels and waits. So a use is
-//! determined by the engine's own uses before it, and by how often the store had moved. [`Seen`] says that number, and
-//! whether the use itself moved the store. Uses of different engines between two moves can change places.
+//! the first of its kind. What else an engine does with the store concerns its own leaves, labels and waits. So a use
+//! is determined by the engine's own uses before it, and by the number of moves before it. [`Seen`] holds that number,
+//! and whether the use itself moved the store. Uses of different engines between two moves can change places.
 //!
 //! # How
 //!
-//! Each move happens under the lock of the state. The counter is odd while a move becomes visible. Who reads without the
+//! Each move happens under the lock of the state. The counter is odd while a move becomes visible. A reader without the
 //! lock reads again if the counter has changed meanwhile. So a read is placed exactly, and costs two loads more, only
 //! where someone asks for its place.
 
@@ -31,16 +31,16 @@ use crate::network::Gauge;
 /// controller's port can claim datapath ids, unless TLS asks for certificates.
 pub(super) const MAX_DEPARTED: usize = 4096;
 
-/// When the store was used.
+/// The place of a use of the store among its moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
-    /// How often it had moved before.
+    /// The number of moves before it.
     pub at: u64,
     /// Whether this use moved it.
     pub moved: bool,
 }
 
-/// A label of a rehearsal, whose id is kept for it.
+/// A label of a rehearsal, whose id is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptLabel {
     /// The switch that it arrives at.
@@ -49,39 +49,41 @@ pub struct KeptLabel {
     pub port: Option<PortNo>,
     /// The VLAN id.
     pub id: u16,
-    /// A number for what is done with its packets.
+    /// A number that stands for what is done with its packets.
     pub meaning: u64,
     /// Its serial number.
     pub serial: u64,
 }
 
-/// What happens to a store besides what engines do, in the order in which it happens.
+/// A recorder of what happens to a store besides what engines do, in the order in which it happens.
 pub trait Witness: Send + Sync {
-    /// Someone has published writes. `at` is how often the store had moved before. The store is locked meanwhile.
+    /// Receives writes that are about to be published. `at`: the number of moves before. The store is locked meanwhile.
     fn wrote(&self, at: u64, writes: &[Write]);
 
-    /// The ids of labels were kept as a rehearsal gave them, each with its serial number.
+    /// Receives the labels whose ids were kept as a rehearsal gave them, each with its serial number. `at`: the number
+    /// of moves before.
     fn rehearsed(&self, at: u64, labels: &[KeptLabel]);
 
-    /// Someone waits for what no one had asked for, so engines may measure or copy more because of that.
+    /// Notes that someone waits for what no one had asked for, so engines may measure or copy more because of that.
+    /// `at`: the number of moves before.
     fn watched(&self, at: u64);
 }
 
 impl Store {
-    /// From now on tells `witness` what happens besides what engines do. Returns the state in which that begins, and how
-    /// often the store had moved.
+    /// Starts to report to `witness` what happens besides what engines do. Returns the state in which that begins, and
+    /// the number of moves before it.
     pub fn attend(&self, witness: Arc<dyn Witness>) -> (Arc<Snapshot>, u64) {
         let mut inner = self.lock();
         inner.witness = Some(witness);
         (self.snapshot(), self.moves.load(SeqCst) / 2)
     }
 
-    /// No witness is told any more.
+    /// Stops reporting to a witness.
     pub fn dismiss(&self) {
         self.lock().witness = None;
     }
 
-    /// Does something under the lock of the state.
+    /// Does something under the lock of the state. Returns also its place among the moves.
     pub(super) fn seen<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, Seen) {
         let mut inner = self.lock();
         let at = self.moves.load(SeqCst);
@@ -89,7 +91,7 @@ impl Store {
         (done, Seen { at: at / 2, moved: self.moves.load(SeqCst) != at })
     }
 
-    /// The same for something that depends on what other engines do between two moves.
+    /// Does something that depends on what other engines do between two moves. It counts as a move itself.
     fn alone<T>(&self, work: impl FnOnce(&mut StoreState) -> T) -> (T, Seen) {
         self.seen(|inner| {
             let done = work(inner);
@@ -98,7 +100,7 @@ impl Store {
         })
     }
 
-    /// Moves: makes visible what readers without the lock see.
+    /// Moves the store: `show` makes visible what readers without the lock see.
     pub(super) fn show<T>(&self, _locked: &mut StoreState, show: impl FnOnce() -> T) -> T {
         self.moves.fetch_add(1, SeqCst);
         let shown = show();
@@ -106,7 +108,7 @@ impl Store {
         shown
     }
 
-    /// How often the store has moved, once no move is under way.
+    /// Returns the counter of moves, which is twice their number, once no move is under way.
     fn settled_moves(&self) -> u64 {
         loop {
             let moves = self.moves.load(SeqCst);
@@ -118,7 +120,7 @@ impl Store {
         }
     }
 
-    /// Reads something without the lock.
+    /// Reads something without the lock, again and again until the store does not move meanwhile.
     pub(crate) fn read_seen<T>(&self, read: impl Fn(&Store) -> T) -> (T, Seen) {
         loop {
             let at = self.settled_moves();
@@ -129,18 +131,19 @@ impl Store {
         }
     }
 
-    /// As [`Store::commit`].
+    /// Commits as [`Store::commit`] does, but without a report to the witness. Returns also the place among the moves.
     pub(crate) fn commit_seen(&self, txn: Txn, reader: Option<LeafId>) -> (Result<Commit, Conflict>, Seen) {
         let _pass = self.pass();
         self.commit_past_turnstile(txn, reader, false)
     }
 
-    /// As [`Store::update`].
+    /// Updates as [`Store::update`] does, but without a report to the witness. Returns also the place among the moves.
     pub(crate) fn update_seen(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> (Commit, Seen) {
         self.update_by(&Author::Unknown, false, decide)
     }
 
-    /// As [`Store::update_as`].
+    /// Updates as [`Store::update_as`] does, but without a report to the witness. Returns also the place among the
+    /// moves.
     pub(crate) fn update_as_seen(
         &self,
         written: Written,
@@ -149,17 +152,17 @@ impl Store {
         self.update_by(&Author::Known(Box::new(written), Vec::new()), false, decide)
     }
 
-    /// As [`Store::is_current`].
+    /// Reports whether a leaf is current ([`Store::is_current`]), and the place of this question among the moves.
     pub(crate) fn is_current_seen(&self, leaf: LeafId) -> (bool, Seen) {
         self.seen(|inner| inner.dependents.has(leaf))
     }
 
-    /// As [`Store::forget`].
+    /// Ends a leaf's subscriptions ([`Store::forget`]). Returns the place among the moves.
     pub(crate) fn forget_seen(&self, leaf: LeafId) -> ((), Seen) {
         self.seen(|inner| inner.dependents.forget(leaf))
     }
 
-    /// As [`Store::dependents_of`].
+    /// The leaves that depend on a cell ([`Store::dependents_of`]), and the place of this question among the moves.
     pub(crate) fn dependents_of_seen(&self, cell: &Cell) -> (BTreeSet<LeafId>, Seen) {
         self.seen(|inner| inner.dependents.of(cell))
     }
@@ -169,7 +172,7 @@ impl Store {
         self.seen(|inner| inner.dependents.of_floods())
     }
 
-    /// What subscriptions need measured from the counters of this switch's ports.
+    /// The rates that subscriptions need from the counters of this switch's ports.
     pub(crate) fn wanted_of_ports(&self, dpid: Dpid) -> (BTreeSet<Gauge>, Seen) {
         self.alone(|inner| {
             let state = self.snapshot();
@@ -183,12 +186,12 @@ impl Store {
         })
     }
 
-    /// Whether a subscribed path depends on how much of links is used.
+    /// Reports whether a subscribed path depends on the utilisation of links.
     pub(crate) fn wants_use_of_links(&self) -> (bool, Seen) {
         self.alone(|inner| inner.dependents.want_use_of_links())
     }
 
-    /// What subscriptions need measured from the counters of this switch's rules.
+    /// The rates that subscriptions need from the counters of this switch's rules.
     pub(crate) fn wanted_of_rules(&self, dpid: Dpid) -> (BTreeSet<Gauge>, Seen) {
         self.alone(|inner| {
             let state = self.snapshot();
@@ -196,7 +199,8 @@ impl Store {
         })
     }
 
-    /// Notes what a switch that has connected can do. Forgets those that have disconnected, if they are too many.
+    /// Notes the abilities of a switch that has connected. Forgets disconnected switches if there are more than
+    /// [`MAX_DEPARTED`].
     pub(crate) fn note_model_seen(&self, now: Time, dpid: Dpid, model: Model) -> ((), Seen) {
         self.alone(|_| {
             let state = self.snapshot();
@@ -218,14 +222,14 @@ impl Store {
         loop {
             let at = self.settled_moves();
             let mut labels = self.labels();
-            // Who moves the store by changing label ids waits for this lock.
+            // A thread that moves the store by changing label ids waits for this lock.
             if self.moves.load(SeqCst) == at {
                 return (work(labels.of(switch)), Seen { at: at / 2, moved: false });
             }
         }
     }
 
-    /// The same for a switch of any shard.
+    /// Works on the label ids of a switch of any shard. It counts as a move.
     pub(crate) fn other_label_ids_seen<T>(&self, switch: Dpid, work: impl FnOnce(&mut LabelIds) -> T) -> (T, Seen) {
         self.alone(|_| work(self.labels().of(switch)))
     }
@@ -257,14 +261,15 @@ impl Store {
         }
     }
 
-    /// Changes these lists.
+    /// Changes the lists of switches that are restored.
     pub(crate) fn change_restoring_seen<T>(&self, work: impl FnOnce(&mut Restoring) -> T) -> (T, Seen) {
         self.alone(|_| work(&mut self.restoring()))
     }
 }
 
 impl ExclusiveCommit<'_> {
-    /// As [`ExclusiveCommit::commit`].
+    /// Commits as [`ExclusiveCommit::commit`] does, but without a report to the witness. Returns also the place among
+    /// the moves.
     pub(crate) fn commit_seen(&self, txn: Txn, reader: Option<LeafId>) -> (Result<Commit, Conflict>, Seen) {
         self.store.commit_past_turnstile(txn, reader, false)
     }

@@ -8,10 +8,10 @@ use super::Cell;
 use crate::ids::LeafId;
 use crate::network::{Location, Mac};
 
-/// What to withdraw (the paper's `invalidate`).
+/// The leaves to withdraw (the paper's `invalidate`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
-    /// Everything.
+    /// All leaves.
     All,
     /// Leaves whose packets can have all of these field values.
     Fields(Vec<Constraint>),

@@ -19,28 +19,28 @@ pub struct Snapshot {
     pub(super) version: u64,
     /// Whether it has writes that are not committed.
     pub(super) draft: bool,
-    /// What queries answered in this store's snapshots.
+    /// The answers of queries in this store's snapshots.
     pub(super) memo: Arc<Memo>,
-    /// What was derived from the topology in this store's snapshots.
+    /// The values derived from the topology in this store's snapshots.
     pub(super) derived: Arc<Derived>,
-    /// The versions in which links, and ports or links, last changed.
+    /// The versions in which links last changed, and in which ports or links did.
     pub(super) links_changed: Changed,
     pub(super) ports_changed: Changed,
     tables: OrdMap<Name, Rows>,
     vars: OrdMap<Name, Value>,
-    /// Few, and usually declared before the first packet.
+    /// The declared types: few, and usually declared before the first packet.
     declared: Arc<Declarations>,
-    /// What is declared of ports and hosts; `None`: nothing was ever declared.
+    /// The newest declaration of ports and hosts, with its number; `None`: nothing was ever declared.
     facts: Option<(u64, Arc<Facts>)>,
     costs: OrdMap<Name, OrdMap<LinkName, u64>>,
     switches: OrdMap<Dpid, SwitchInfo>,
     ports: OrdMap<Location, PortInfo>,
-    /// The ports with another switch behind them: few of many.
+    /// The ports with another switch behind them: few among all.
     link_ports: OrdSet<Location>,
     hosts: OrdMap<Mac, HostInfo>,
     by_ip: OrdMap<IpAddr, Mac>,
     by_port: OrdMap<Location, OrdSet<Mac>>,
-    /// What ports can send, in bit/s, if their switches say so.
+    /// The speeds of ports, in bit/s, as far as their switches report them.
     speeds: OrdMap<Location, u64>,
     /// The rates that were measured because a subscription needed them.
     rates: OrdMap<Gauge, Arc<History>>,
@@ -74,31 +74,31 @@ pub enum Write {
         /// The value; `None` deletes.
         value: Option<Value>,
     },
-    /// Adds to a variable that holds an integer; one that holds none counts as 0. Sums stay within 127 bits. The old
-    /// value need not be read, so writes of this kind never conflict.
+    /// Adds to a variable that holds an integer; one that holds none counts as 0. The sum saturates at the bounds of
+    /// `i128`. The old value need not be read, so writes of this kind never conflict.
     Add {
         /// The variable.
         name: Name,
-        /// What is added.
+        /// The amount that is added.
         amount: i128,
     },
-    /// Declares the types of a table's keys and values: only by [`super::Store::declare_types`].
+    /// Declares the types of a table's keys and values. Only [`super::Store::declare_types`] writes it.
     Types {
         /// The table.
         table: Name,
-        /// Its types.
+        /// The types of its keys and values.
         types: Arc<Types>,
     },
-    /// Declares the type of a variable: only by [`super::Store::declare_kind`].
+    /// Declares the type of a variable. Only [`super::Store::declare_kind`] writes it.
     Kind {
         /// The variable.
         name: Name,
-        /// Its type.
+        /// The variable's type.
         kind: Arc<Kind>,
     },
-    /// Declares that links have costs by this name: 1 unless set. A name stays once it is there.
+    /// Declares that links have costs by this name: 1 unless set. A name stays once it is declared.
     Weight(Name),
-    /// Sets what a link costs by an attribute, and declares the attribute's name.
+    /// Sets the cost of a link by an attribute, and declares the attribute's name.
     Cost {
         /// The attribute.
         name: Name,
@@ -107,63 +107,64 @@ pub enum Write {
         /// The cost; `None` is the default, 1.
         cost: Option<u64>,
     },
-    /// Declares something else of ports and hosts: only by [`crate::engine::Event::Declare`], with what follows from it,
-    /// and when engines are made.
+    /// Replaces the declared facts about ports and hosts. Only [`crate::engine::Event::Declare`] writes it, with what
+    /// follows from it, and the start of engines.
     Facts {
-        /// The number of the declaration ([`crate::Store::number_declaration`]); 0 for what is declared at first.
+        /// The number of the declaration ([`crate::Store::number_declaration`]); 0 for the facts that engines start
+        /// with.
         number: u64,
-        /// What is declared from now on.
+        /// The declared facts.
         facts: Arc<Facts>,
     },
-    /// A switch connected or left.
+    /// Puts a switch that connected, or removes one that left.
     Switch {
         /// The switch.
         dpid: Dpid,
-        /// What is known; `None` deletes.
+        /// The switch's shard and OpenFlow version; `None` removes it.
         info: Option<SwitchInfo>,
     },
-    /// What is known of a port.
+    /// Puts what is known of a port, or removes the port.
     Port {
         /// The port.
         at: Location,
-        /// What is known; `None` deletes.
+        /// The kind of the port, and whether it is up; `None` removes it.
         info: Option<PortInfo>,
     },
-    /// What a port can send, in bit/s. It is forgotten with the port.
+    /// Sets the speed of a port. It is forgotten with the port.
     Speed {
         /// The port.
         at: Location,
-        /// The speed; `None` if the switch does not say.
+        /// The speed, in bit/s; `None` if the switch does not report it.
         speed: Option<u64>,
     },
-    /// A rate was measured. It is forgotten with the port, and when the host that sends moves.
+    /// Adds a sample of a measured rate. A rate is forgotten with its port, and when the host that sends moves.
     Rate {
-        /// What was measured.
+        /// The rate that was measured.
         gauge: Gauge,
-        /// In bit/s; `None` forgets what was measured so far.
+        /// The sample, in bit/s; `None` forgets all samples.
         rate: Option<u64>,
     },
-    /// What is known of a host.
+    /// Puts what is known of a host, or removes the host.
     Host {
         /// The host.
         mac: Mac,
-        /// What is known; `None` deletes.
+        /// The host's information; `None` removes it.
         info: Option<HostInfo>,
     },
 }
 
 impl Snapshot {
-    /// Goes up by one with every commit that wrote.
+    /// The number of the snapshot. It goes up by one with every commit that wrote.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// The same, for writes that are not committed.
+    /// Returns a copy for writes that are not committed.
     pub(super) fn draft(&self) -> Snapshot {
         Snapshot { draft: true, ..self.clone() }
     }
 
-    /// Its version, unless it has writes that are not committed.
+    /// The version, unless the snapshot has writes that are not committed.
     pub(super) fn published(&self) -> Option<u64> {
         (!self.draft).then_some(self.version)
     }
@@ -183,12 +184,12 @@ impl Snapshot {
         self.vars.keys()
     }
 
-    /// A variable of the policy.
+    /// The value of a variable of the policy, if it is set.
     pub fn var(&self, name: &str) -> Option<&Value> {
         self.vars.get(name)
     }
 
-    /// What was declared.
+    /// The declared types.
     pub(super) fn declared(&self) -> &Declarations {
         &self.declared
     }
@@ -203,44 +204,44 @@ impl Snapshot {
         self.declared.var(var)
     }
 
-    /// What is declared of ports and hosts.
+    /// The declared facts about ports and hosts.
     pub fn facts(&self) -> &Arc<Facts> {
         static NOTHING: LazyLock<Arc<Facts>> = LazyLock::new(Arc::default);
         self.facts.as_ref().map_or(&NOTHING, |(_, facts)| facts)
     }
 
-    /// The number of the declaration that holds now.
+    /// The number of the declaration in force; 0 if it has none.
     pub(crate) fn facts_number(&self) -> u64 {
         self.facts.as_ref().map_or(0, |(number, _)| *number)
     }
 
-    /// Whether something was ever declared of ports and hosts.
+    /// Reports whether something was ever declared of ports and hosts.
     pub(crate) fn has_facts(&self) -> bool {
         self.facts.is_some()
     }
 
-    /// A value as the variable keeps it.
+    /// Converts a value to the form in which the variable keeps it.
     ///
     /// # Errors
-    /// [`Mismatch`] if it was declared to be of another type.
+    /// [`Mismatch`] if the variable was declared with another type.
     pub fn normal_var(&self, name: &Name, value: Value) -> Result<Value, Mismatch> {
         self.kind(name).map_or(Ok(value.clone()), |kind| kind.value(name, &value))
     }
 
-    /// Whether a table that was declared can have this key.
+    /// Checks that a table can have this key, if its types were declared.
     pub(crate) fn check_key(&self, table: &Name, key: &Value) -> Result<(), Mismatch> {
         self.declared.check_key(table, key)
     }
 
-    /// Whether a write puts what its table or variable was declared to hold.
+    /// Checks that a write puts what its table or variable was declared to hold.
     ///
     /// # Errors
-    /// [`Mismatch`] if not.
+    /// [`Mismatch`] if it does not.
     pub fn check(&self, write: &Write) -> Result<(), Mismatch> {
         self.declared.check(write)
     }
 
-    /// The write as its table or variable keeps it, if that differs from this one.
+    /// Converts a write to the form in which its table or variable keeps it; `None` if it has that form already.
     ///
     /// # Errors
     /// [`Mismatch`] if it puts a value of another type.
@@ -248,15 +249,15 @@ impl Snapshot {
         self.declared.normalise(write)
     }
 
-    /// What the link that leaves by `from`, towards `to`, costs by the attribute `name`.
+    /// The cost by the attribute `name` of the link that leaves by `from` towards `to`; 1 if none is set.
     pub fn cost(&self, name: &str, from: Location, to: Dpid) -> u64 {
         let Some(costs) = self.costs.get(name) else { return 1 };
         let by_port = costs.get(&LinkName::Port(from));
         *by_port.or_else(|| costs.get(&LinkName::Switches(from.switch, to))).unwrap_or(&1)
     }
 
-    /// The writes that bring the tables, variables and costs of another store to what they are here, with their
-    /// declared types: all that users and policies wrote, and nothing of the network.
+    /// The writes that give another store this one's tables, variables and costs, with their declared types: all that
+    /// users and policies wrote, and nothing of the network.
     pub fn of_users(&self) -> Vec<Write> {
         let mut writes: Vec<Write> = self.declared.writes().collect();
         for (table, rows) in self.tables.iter() {
@@ -279,7 +280,7 @@ impl Snapshot {
         writes
     }
 
-    /// The same, with these writes where nothing of that name is.
+    /// Returns a draft to which those of these writes are applied whose names this snapshot does not have.
     pub(crate) fn beneath(&self, writes: &[Write]) -> Snapshot {
         let mut draft = self.draft();
         let is_free = |write: &&Write| match write {
@@ -296,7 +297,7 @@ impl Snapshot {
         draft
     }
 
-    /// Whether links have costs by this name. They always have one for utilisation.
+    /// Reports whether links have costs by this name. They always have costs by utilisation.
     pub fn has_weight(&self, name: &str) -> bool {
         self.costs.contains_key(name) || name == UTILISATION
     }
@@ -311,7 +312,7 @@ impl Snapshot {
         self.switch(dpid).map(|info| info.shard)
     }
 
-    /// What is known of a switch.
+    /// The shard and OpenFlow version of a switch, if it is known.
     pub fn switch(&self, dpid: Dpid) -> Option<SwitchInfo> {
         self.switches.get(&dpid).copied()
     }
@@ -321,7 +322,7 @@ impl Snapshot {
         self.switches.iter().map(|(dpid, info)| (*dpid, *info))
     }
 
-    /// What is known of a port; `None` if it does not exist.
+    /// The kind of a port, and whether it is up; `None` if it does not exist.
     pub fn port(&self, at: Location) -> Option<PortInfo> {
         self.ports.get(&at).copied()
     }
@@ -347,14 +348,14 @@ impl Snapshot {
         self.link_ports.iter().filter_map(|at| self.peer(*at).filter(|peer| at < peer).map(|peer| (*at, peer)))
     }
 
-    /// The usable links of a switch: own port and far end, by port. Costs as much as it has link ports, however many
-    /// ports.
+    /// The usable links of a switch: own port and far end, by port. The cost grows with its link ports, not with all
+    /// its ports.
     pub fn links_of(&self, dpid: Dpid) -> impl Iterator<Item = (Location, Location)> + '_ {
         let all = Location::new(dpid, PortNo(0))..=Location::new(dpid, PortNo(u32::MAX));
         self.link_ports.range(all).filter_map(|at| self.peer(*at).map(|peer| (*at, peer)))
     }
 
-    /// What is known of a host.
+    /// The information about a host, if it is known.
     pub fn host(&self, mac: Mac) -> Option<&HostInfo> {
         self.hosts.get(&mac)
     }
@@ -364,8 +365,8 @@ impl Snapshot {
         self.by_ip.get(&ip).copied()
     }
 
-    /// The hosts that announced an IP address of a prefix last; one with several addresses comes several times. Costs
-    /// as much as there are addresses in the prefix.
+    /// The hosts that announced an IP address of a prefix last. A host with several such addresses comes several times.
+    /// The cost grows with the number of addresses in the prefix.
     pub fn hosts_in(&self, network: IpAddr, bits: u8) -> impl Iterator<Item = Mac> + '_ {
         self.by_ip.range(first_and_last(network, bits)).map(|(_, mac)| *mac)
     }
@@ -380,12 +381,12 @@ impl Snapshot {
         self.by_port.get(&at).into_iter().flatten().copied()
     }
 
-    /// What a port can send, in bit/s, if its switch says so.
+    /// The speed of a port, in bit/s, if its switch reports it.
     pub fn speed(&self, at: Location) -> Option<u64> {
         self.speeds.get(&at).copied()
     }
 
-    /// What was measured, if something was.
+    /// The history of a rate, if it was measured.
     pub fn rate(&self, gauge: &Gauge) -> Option<&History> {
         self.rates.get(gauge).map(|history| &**history)
     }
@@ -395,7 +396,7 @@ impl Snapshot {
         self.rate(gauge).map_or(0, |history| history.step(scale))
     }
 
-    /// The rates that were measured of what a host sends to others.
+    /// The measured rates of what a host sends to others.
     pub(super) fn traffic_from(&self, from: Mac) -> impl Iterator<Item = Gauge> + '_ {
         self.rates.range(Gauge::all_from(from)).map(|(gauge, _)| *gauge)
     }
@@ -526,7 +527,7 @@ impl Snapshot {
     }
 }
 
-/// Whether a change of a port may be one of links.
+/// Reports whether a change of a port may change links.
 pub(super) fn concerns_links(before: Option<PortInfo>, after: Option<PortInfo>) -> bool {
     [before, after].into_iter().flatten().any(|info| matches!(info.kind, PortKind::Link(_)))
 }

@@ -24,24 +24,24 @@ use crate::labels::{AllLabelIds, LabelIds};
 use crate::network::{Location, Mac};
 use crate::state::Selection;
 
-/// The switches that keep the rules of an earlier run for now, and those without a connection, of all shards.
+/// The switches of all shards that keep the rules of an earlier run for now, and those without a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Restoring {
-    /// Their rules are not known to the engine yet.
+    /// Switches whose rules the engine does not know yet.
     pub unread: BTreeSet<Dpid>,
-    /// They have not reported their rules themselves.
+    /// Switches that have not reported their rules themselves.
     pub unconfirmed: BTreeSet<Dpid>,
-    /// Not all of their leaves have been decided.
+    /// Switches with leaves that are not decided yet.
     pub undecided: BTreeSet<Dpid>,
-    /// Their routes may still ask for labels.
+    /// Switches whose routes may still ask for labels.
     pub unsettled: BTreeSet<Dpid>,
-    /// They have no connection, and what they do in the network is taken to go on.
+    /// Switches without a connection, whose forwarding is assumed to go on.
     pub unreachable: BTreeSet<Dpid>,
 }
 
 /// All tracked state, shared by the shards.
 ///
-/// Its locks have an order ([`Rank`]).
+/// Its locks have an order, `Rank` of `sync.rs`.
 #[derive(Debug, Default)]
 pub struct Store {
     /// Read without a lock; replaced under the lock of `inner`.
@@ -54,28 +54,28 @@ pub struct Store {
     /// The free label ids of the switches. They outlive sessions: a switch may come back to another shard.
     labels: Mutex<AllLabelIds>,
     restoring: Mutex<Restoring>,
-    /// What the switches can do, also those that have disconnected.
+    /// The abilities of the switches, also of those that have disconnected.
     models: Mutex<BTreeMap<Dpid, Model>>,
-    /// How many declarations of ports and hosts have got a number.
+    /// The number of declarations of ports and hosts that were numbered.
     declarations: AtomicU64,
     /// The versions of tables that policies have.
     versions: Mutex<Versions>,
-    /// What the dependents in `inner` say, for callers that ask often.
+    /// A copy of the kinds of addresses in `inner.dependents`, for callers that ask often.
     address_kinds: AtomicU8,
-    /// Likewise.
+    /// A copy of the count of measurements in `inner.dependents`, for callers that ask often.
     measurings: AtomicU64,
 }
 
-/// How transactions ended so far.
+/// Counts of how transactions ended so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreCounts {
     /// Transactions that committed: runs of f, and those of handlers and other threads.
     pub commits: u64,
-    /// Transactions that did not, because something that they had read had changed. They run again.
+    /// Transactions that did not commit, because something that they had read had changed. They run again.
     pub conflicts: u64,
 }
 
-/// What a commit has to look up.
+/// The state under the store's lock: all that a commit has to look up.
 #[derive(Default)]
 pub(super) struct StoreState {
     pub(super) dependents: Dependents,
@@ -84,7 +84,7 @@ pub(super) struct StoreState {
     observers: Vec<Observer>,
     pub(super) witness: Option<Arc<dyn Witness>>,
     counts: StoreCounts,
-    /// What the next snapshot is made of, if it is not copied.
+    /// The snapshot that the next one may be made of, instead of a copy.
     spare: DoubleBuffer,
     pub(super) last_writes: LastWrites,
 }
@@ -106,31 +106,31 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// What a commit did.
+/// The effects of a commit on leaves and switches.
 ///
 /// It must be given to an engine of the store as [`crate::Event::Committed`]; otherwise rules stay that should go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
-    /// The leaves of all shards that must be withdrawn, because a cell they read has another value now. They are no
-    /// longer subscribed.
+    /// The leaves of all shards that must be withdrawn, because a cell that they read has another value now. Their
+    /// subscriptions have ended.
     pub withdraw: BTreeSet<LeafId>,
     /// The ports that changed.
     pub ports: BTreeSet<Location>,
     /// The hosts that came to a port or left it.
     pub hosts: BTreeSet<(Location, Mac)>,
-    /// What else the transaction asked to invalidate.
+    /// The selections that the transaction asked to invalidate.
     pub invalidate: Vec<Selection>,
-    /// The version that it made, if a [`super::Journal`] was told of it.
+    /// The version that the commit made, if a [`super::Journal`] received it.
     pub kept: Option<u64>,
 }
 
-/// The transaction read something that has another value now; run it again.
+/// The error for a transaction that read something which has another value now. It is to run again.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} changed during the run")]
 pub struct Conflict(pub Cell);
 
 impl Commit {
-    /// Notes what a write means to switches.
+    /// Notes the port or host that a write changes.
     fn mark_changed(&mut self, write: &Write, before: &Snapshot) {
         match write {
             Write::Port { at, .. } => drop(self.ports.insert(*at)),
@@ -145,7 +145,7 @@ impl Commit {
         }
     }
 
-    /// What concerns each shard. A caller that tells the shards more than the commit uses this and keeps the order.
+    /// Splits the commit by shard. A caller that sends the shards more than the commit uses this and keeps the order.
     pub fn by_shard(self, state: &Snapshot) -> BTreeMap<ShardId, Commit> {
         let mut shards: BTreeMap<ShardId, Commit> = BTreeMap::new();
         for leaf in self.withdraw {
@@ -162,7 +162,7 @@ impl Commit {
             }
         }
         if !self.invalidate.is_empty() {
-            // Any shard tells all others.
+            // Any shard passes it on to all others.
             shards.entry(ShardId(0)).or_default().invalidate = self.invalidate;
         }
         shards
@@ -170,12 +170,13 @@ impl Commit {
 }
 
 impl Store {
-    /// A store that knows nothing.
+    /// Creates an empty store.
     pub fn new() -> Arc<Store> {
         Arc::new(Store::default())
     }
 
-    /// A store of its own with the same state, dependents and label ids. Nothing of it is kept, observed or watched.
+    /// Creates an independent store with the same state, dependents and label ids. Nothing of it is kept, observed or
+    /// watched.
     pub fn copy(&self) -> Arc<Store> {
         let versions = self.versions().clone();
         let (inner, state) = (self.lock(), self.snapshot());
@@ -196,12 +197,12 @@ impl Store {
         })
     }
 
-    /// What the switches can do, also the latest of those that have disconnected.
+    /// The abilities of the switches, also of the latest that have disconnected.
     pub(crate) fn models(&self) -> Vec<(Dpid, Model)> {
         self.models_now().iter().map(|(dpid, model)| (*dpid, *model)).collect()
     }
 
-    /// What a switch can do.
+    /// The abilities of a switch, if they are known.
     pub(crate) fn model(&self, dpid: Dpid) -> Option<Model> {
         self.models_now().get(&dpid).copied()
     }
@@ -212,7 +213,8 @@ impl Store {
         self.current.load_full()
     }
 
-    /// The number of a new declaration of ports and hosts ([`crate::Event::Declare`]), above those of all before it.
+    /// Returns the number of a new declaration of ports and hosts ([`crate::Event::Declare`]), above those of all
+    /// before it.
     pub fn number_declaration(&self) -> u64 {
         self.declarations.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -222,30 +224,30 @@ impl Store {
         Txn::new(self.snapshot())
     }
 
-    /// Publishes a transaction's writes and subscribes `reader`, if given, to what it read.
+    /// Publishes a transaction's writes, or subscribes `reader`, if given, to what it read.
     ///
-    /// Only a transaction without writes may have a reader: its reads are then those of the published state.
+    /// A transaction that writes gets no subscription: only without writes are its reads those of the published state.
     ///
     /// # Errors
-    /// [`Conflict`] if something it read has another value by now; nothing happened then.
+    /// [`Conflict`] if something that it read has another value by now; nothing happened then.
     pub fn commit(&self, txn: Txn, reader: Option<LeafId>) -> Result<Commit, Conflict> {
         let _pass = self.pass();
         self.commit_past_turnstile(txn, reader, true).0
     }
 
-    /// Changes the state by what `decide` makes of the newest snapshot; no other commit can come between.
+    /// Applies the writes that `decide` derives from the newest snapshot; no other commit can come between.
     ///
-    /// Who wrote is not remembered: [`Store::update_as`] does that.
+    /// The writer is not remembered; [`Store::update_as`] does that.
     pub fn update(&self, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
         self.update_by(&Author::Unknown, true, decide).0
     }
 
-    /// The same, and remembers who wrote and when ([`Store::last_write`]).
+    /// Updates as [`Store::update`] does, and remembers who wrote and when ([`Store::last_write`]).
     pub fn update_as(&self, written: Written, decide: impl FnOnce(&Snapshot) -> Vec<Write>) -> Commit {
         self.update_by(&Author::Known(Box::new(written), Vec::new()), true, decide).0
     }
 
-    /// The same; `is_told`: the witness is to be told.
+    /// Updates for this author. The witness receives the writes if `is_told`.
     pub(super) fn update_by(
         &self,
         author: &Author,
@@ -263,14 +265,14 @@ impl Store {
         (commit, seen)
     }
 
-    /// Tells the witness of writes that are about to be published.
+    /// Gives the witness writes that are about to be published, if `is_told`.
     pub(super) fn tell(&self, inner: &StoreState, is_told: bool, writes: &[Write]) {
         if let Some(witness) = inner.witness.as_ref().filter(|_| is_told && !writes.is_empty()) {
             witness.wrote(self.moves.load(Ordering::SeqCst) / 2, writes);
         }
     }
 
-    /// Puts values into tables and variables, as these keep them.
+    /// Puts values into tables and variables, in the form in which these keep them.
     ///
     /// # Errors
     /// [`Mismatch`] if one is not of the declared type of its place; nothing happened then.
@@ -278,10 +280,10 @@ impl Store {
         self.change_by(&Author::Unknown, writes)
     }
 
-    /// The same, and remembers who wrote and when ([`Store::last_write`]).
+    /// Puts values as [`Store::change`] does, and remembers who wrote and when ([`Store::last_write`]).
     ///
     /// # Errors
-    /// As [`Store::change`].
+    /// [`Mismatch`] if a value is not of the declared type of its place; nothing happened then.
     pub fn change_as(&self, writes: Vec<Write>, written: Written) -> Result<Commit, Mismatch> {
         self.change_by(&Author::Known(Box::new(written), Vec::new()), writes)
     }
@@ -330,14 +332,14 @@ impl Store {
         (done, seen)
     }
 
-    /// Whether everything that a transaction read still has the value that it saw.
+    /// Reports whether everything that a transaction read still has the value that it saw.
     pub(crate) fn is_valid(&self, txn: &Txn) -> bool {
         let newest = self.snapshot();
         changed_since(&txn.reads, txn.base.version, &newest).or_else(|| declared_since(txn, &newest)).is_none()
     }
 
     /// Wakes `waker` once when one of the cells that the transaction read has another value than it saw. `None` if one
-    /// has already.
+    /// has another value already.
     pub fn watch(&self, txn: &Txn, waker: Waker) -> Option<WaiterId> {
         let mut inner = self.lock();
         let newest = self.snapshot();
@@ -356,12 +358,12 @@ impl Store {
         self.lock().dependents.unwatch(waiter);
     }
 
-    /// How transactions ended so far.
+    /// The counts of how transactions ended so far.
     pub fn counts(&self) -> StoreCounts {
         self.lock().counts
     }
 
-    /// Whether the leaf is subscribed: its run is what f would do now.
+    /// Reports whether the leaf is subscribed: its run is what f would do now.
     pub fn is_current(&self, leaf: LeafId) -> bool {
         self.lock().dependents.has(leaf)
     }
@@ -371,13 +373,13 @@ impl Store {
         self.lock().dependents.of(cell)
     }
 
-    /// From now on gives `observe` every snapshot, just before it becomes the newest, for comparison with what was true
-    /// at any moment. No other commit publishes until it returns, so it must be quick, and it must not call the store.
+    /// Starts to give `observe` every snapshot, just before it becomes the newest, for comparison with what was true at
+    /// any moment. No other commit publishes until it returns, so it must be quick, and it must not call the store.
     pub fn observe(&self, observe: impl Fn(&Arc<Snapshot>) + Send + Sync + 'static) {
         self.lock().observers.push(Observer(Box::new(observe)));
     }
 
-    /// Declares that host locations are not tracked: queries that ask for them fail from now on, as f does.
+    /// Declares that host locations are not tracked: queries that ask for them fail, as f does.
     pub fn know_no_hosts(&self) {
         self.newest().memo.know_no_hosts();
     }
@@ -387,13 +389,13 @@ impl Store {
         work(self.labels().of(switch))
     }
 
-    /// The label ids of all switches.
+    /// Calls `work` with the label ids of each switch.
     pub(crate) fn with_all_label_ids(&self, mut work: impl FnMut(Dpid, &LabelIds)) {
         self.labels().iter().for_each(|(dpid, ids)| work(dpid, ids));
     }
 
-    /// Whether all remembered leaves of the switches whose surroundings were presumed are decided, and their tables are
-    /// built.
+    /// Reports whether all switches that are restored have their remembered leaves decided and their tables built. A
+    /// switch whose restore was given up does not count.
     pub fn has_settled_earlier(&self) -> bool {
         let all = self.restoring();
         all.undecided.is_empty() && all.unsettled.is_empty()
@@ -404,7 +406,7 @@ impl Store {
         AddressKinds::of_bits(self.address_kinds.load(Ordering::Acquire))
     }
 
-    /// Goes up when a subscription needs something measured that was not measured before.
+    /// A count that goes up when a subscription needs a measurement that none needed before.
     pub(crate) fn measurings(&self) -> u64 {
         self.measurings.load(Ordering::Acquire)
     }
@@ -428,12 +430,12 @@ impl Store {
         self.lock().dependents.forget(leaf);
     }
 
-    /// How many leaves are subscribed, and to how many distinct cells.
+    /// The number of subscribed leaves, and the number of distinct cells with subscribers.
     pub fn subscriptions(&self) -> (usize, usize) {
         self.lock().dependents.count()
     }
 
-    /// How many subscribed cells these writes could change: the first step of a commit, by itself.
+    /// The number of subscribed cells that these writes could change: the first step of a commit, by itself.
     pub fn concerned(&self, writes: &[Write]) -> usize {
         self.lock().dependents.suspects(writes, &self.newest()).len()
     }
@@ -480,7 +482,7 @@ impl Store {
         sync::lock_in_order(Rank::State, &self.inner)
     }
 
-    /// Passes the turnstile: as long as this is held, no exclusive commit begins.
+    /// Passes the turnstile: as long as the result is held, no exclusive commit begins.
     pub(super) fn pass(&self) -> Held<RwLockReadGuard<'_, ()>> {
         sync::read(Rank::Turnstile, &self.turnstile)
     }
@@ -502,7 +504,7 @@ impl Store {
     }
 }
 
-/// A cell that has another value than was read at `version`.
+/// Finds a cell that has another value than was read at `version`.
 fn changed_since(reads: &BTreeMap<Cell, CellValue>, version: u64, newest: &Snapshot) -> Option<Cell> {
     if newest.version == version {
         return None;
@@ -510,7 +512,7 @@ fn changed_since(reads: &BTreeMap<Cell, CellValue>, version: u64, newest: &Snaps
     reads.iter().find(|(cell, seen)| !cell.still(seen, Some(version), newest)).map(|(cell, _)| cell.clone())
 }
 
-/// A place that the transaction wrote or read before it was declared to hold something else.
+/// Finds a place that the transaction wrote or read before it was declared to hold something else.
 fn declared_since(txn: &Txn, newest: &Snapshot) -> Option<Cell> {
     if txn.base.version == newest.version {
         return None;

@@ -1,4 +1,4 @@
-//! Locks of the store: in which order they are taken, with a seam where tests choose which thread runs next.
+//! The locks of the store: their order, and a seam where tests choose which thread runs next.
 //!
 //! A thread that holds one of the store's locks takes only locks that stand after it in [`Rank`]. So threads cannot wait
 //! for each other in a circle. Debug builds check it at each lock.
@@ -15,13 +15,13 @@ thread_local! {
     static SCHEDULER: std::cell::Cell<Option<fn()>> = const { std::cell::Cell::new(None) };
 }
 
-/// Calls `scheduler` at each step of this thread; with `None`, nothing.
+/// Calls `scheduler` at each step of this thread; `None` stops that.
 #[cfg(test)]
 pub fn simulate(scheduler: Option<fn()>) {
     SCHEDULER.set(scheduler);
 }
 
-/// Whether a test chooses which thread runs next.
+/// Reports whether a test chooses which thread runs next.
 pub fn is_simulated() -> bool {
     #[cfg(test)]
     return SCHEDULER.get().is_some();
@@ -29,7 +29,7 @@ pub fn is_simulated() -> bool {
     false
 }
 
-/// A moment at which other threads may run.
+/// Marks a moment at which other threads may run.
 pub fn step() {
     #[cfg(test)]
     if let Some(scheduler) = SCHEDULER.get() {
@@ -42,11 +42,11 @@ pub fn step() {
 pub enum Rank {
     /// The versions of tables.
     Versions,
-    /// What commits pass, and exclusive commits hold.
+    /// The turnstile, which commits pass and exclusive commits hold.
     Turnstile,
     /// The state.
     State,
-    /// What the switches can do.
+    /// The abilities of switches.
     Models,
     /// The label ids.
     Labels,
@@ -54,7 +54,7 @@ pub enum Rank {
     Restoring,
 }
 
-/// A lock that is held, and has its place in the order.
+/// A held lock, with its place in the order.
 pub struct Held<G> {
     guard: G,
     rank: Rank,

@@ -1,4 +1,4 @@
-//! The transaction of one run: reads of one snapshot, noted; writes of its own, kept apart until commit.
+//! The transaction of one run: noted reads of one snapshot, and own writes, kept apart until commit.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ pub struct Txn {
     working: OnceLock<Box<Snapshot>>,
     pub(super) reads: BTreeMap<Cell, CellValue>,
     pub(super) writes: Vec<Write>,
-    /// The lines of the first writes, as far as they are known.
+    /// The source lines of the writes, as far as they are known; it may be shorter than `writes`.
     lines: Vec<Option<Source>>,
     signed: Option<Box<Written>>,
     pub(super) invalidations: Vec<Selection>,
@@ -36,16 +36,16 @@ pub struct Savepoint {
 }
 
 impl Txn {
-    /// Up to this many own writes are searched for a key, instead of being applied to a snapshot.
+    /// The maximum number of own writes that are searched for a key, instead of being applied to a snapshot.
     const FEW: usize = 16;
 
-    /// A transaction over this snapshot.
+    /// Begins a transaction over this snapshot.
     pub fn new(base: Arc<Snapshot>) -> Txn {
         let (reads, writes, lines, signed, invalidations, sends) = Default::default();
         Txn { base, working: OnceLock::new(), reads, writes, lines, signed, invalidations, sends }
     }
 
-    /// The value of `cell`, own writes included. The cell becomes a dependency.
+    /// Reads the value of `cell`, own writes included. The cell becomes a dependency.
     ///
     /// # Panics
     /// If it is a key of a type other than its table was declared with.
@@ -70,8 +70,8 @@ impl Txn {
         value
     }
 
-    /// Writes; later reads of this transaction see it. A write of the value that is there is no write: it is a dependency
-    /// on that value, so what a run does once for each host, say, becomes a rule.
+    /// Makes a write, which later reads of this transaction see. A write of the value that is there is not a write but
+    /// a dependency on that value. So what a run does once for each host, say, becomes a rule.
     ///
     /// # Panics
     /// If it puts a value of a type other than its table or variable was declared with.
@@ -83,7 +83,7 @@ impl Txn {
     /// As [`Txn::write`], and notes the line that writes, for [`super::Store::last_write`]. Returns whether it is a write.
     ///
     /// # Panics
-    /// As [`Txn::write`].
+    /// If it puts a value of a type other than its table or variable was declared with.
     #[track_caller]
     pub fn write_at(&mut self, write: Write, line: Option<Source>) -> bool {
         if let Err(mismatch) = self.base.check(&write) {
@@ -103,7 +103,7 @@ impl Txn {
         true
     }
 
-    /// Whether a key or a variable has the value that is to be written. It becomes a dependency then.
+    /// Reports whether a key or a variable has the value that is to be written. If so, it becomes a dependency.
     fn is_there(&mut self, write: &Write) -> bool {
         let (cell, value) = match write {
             Write::Table { table, key, value } => (Cell::Table(table.clone(), key.clone()), value),
@@ -118,23 +118,23 @@ impl Txn {
         is_there
     }
 
-    /// Says who writes, and when. It can be said at any moment before the commit.
+    /// Sets who writes, and when. May be called at any moment before the commit.
     pub fn sign(&mut self, written: Written) {
         self.signed = Some(Box::new(written));
     }
 
-    /// Whether it is known who writes.
+    /// Reports whether it is known who writes.
     pub(super) fn is_signed(&self) -> bool {
         self.signed.is_some()
     }
 
-    /// Who wrote, at the commit.
+    /// Takes the author of the writes, for the commit.
     pub(super) fn take_author(&mut self) -> Author {
         let lines = std::mem::take(&mut self.lines);
         self.signed.take().map_or(Author::Unknown, |written| Author::Known(written, lines))
     }
 
-    /// The value of a key or a variable, if there are few own writes and these determine it.
+    /// The value of a key or a variable, if there are few own writes and the last one or the base determines it.
     fn own(&self, cell: &Cell) -> Option<CellValue> {
         if self.writes.len() > Txn::FEW {
             return None;
@@ -151,7 +151,7 @@ impl Txn {
         }
     }
 
-    /// This moment, for [`Txn::roll_back`].
+    /// The present moment, for [`Txn::roll_back`].
     pub fn savepoint(&self) -> Savepoint {
         Savepoint {
             working: self.working.clone(),
@@ -161,13 +161,13 @@ impl Txn {
         }
     }
 
-    /// Takes back what was written since. What was read stays a dependency: the decision to roll back rests on it.
+    /// Takes back what was written since `to`. What was read stays a dependency: the decision to roll back rests on it.
     pub fn roll_back(&mut self, to: Savepoint) {
         self.sends.truncate(to.sends);
         self.roll_back_state(to);
     }
 
-    /// The same, but frames that were sent stay.
+    /// Takes back what was written since `to`, but not the frames that were sent.
     pub fn roll_back_state(&mut self, to: Savepoint) {
         self.working = to.working;
         self.writes.truncate(to.writes);
@@ -175,13 +175,13 @@ impl Txn {
         self.invalidations.truncate(to.invalidations);
     }
 
-    /// The same reads without any writes.
+    /// Drops all that the transaction writes, invalidates or sends, and keeps its reads.
     pub fn without_writes(self) -> Txn {
         let (writes, lines, signed, invalidations, sends) = Default::default();
         Txn { working: OnceLock::new(), writes, lines, signed, invalidations, sends, ..self }
     }
 
-    /// Sends a frame when the transaction commits. This is no write: no cell holds a frame.
+    /// Sends a frame when the transaction commits. A frame is not a write: no cell holds it.
     pub(crate) fn send(&mut self, frame: OwnFrame) {
         self.sends.push(frame);
     }
@@ -196,7 +196,7 @@ impl Txn {
         self.invalidations.push(selection);
     }
 
-    /// The types of a table's keys and values, if they were declared. They never change, so they are no dependency.
+    /// The types of a table's keys and values, if they were declared. They never change, so they are not a dependency.
     pub fn types(&self, table: &str) -> Option<&Arc<Types>> {
         self.base.types(table)
     }
@@ -206,7 +206,7 @@ impl Txn {
         self.base.kind(var)
     }
 
-    /// Whether the transaction changes anything.
+    /// Reports whether the transaction changes anything.
     pub fn wrote(&self) -> bool {
         !self.writes.is_empty() || !self.invalidations.is_empty()
     }
@@ -216,8 +216,8 @@ impl Txn {
         &self.writes
     }
 
-    /// The state as the transaction sees it, without noting anything. For display, and for decisions that are validated
-    /// in another way.
+    /// The state as the transaction sees it, without noting a dependency. For display, and for decisions that are
+    /// validated in another way.
     pub fn peek(&self) -> &Snapshot {
         if self.writes.is_empty() {
             return &self.base;
@@ -229,7 +229,7 @@ impl Txn {
         })
     }
 
-    /// The snapshot that it began with.
+    /// The snapshot that the transaction began with.
     pub(crate) fn base(&self) -> Arc<Snapshot> {
         Arc::clone(&self.base)
     }

@@ -9,15 +9,15 @@ use maple_wire::Dpid;
 use super::{Access, Cell, CellValue, Kind, Name, Read, Types, Value, Write};
 use crate::network::{Location, Mac};
 
-/// What tables and variables can hold.
+/// A type whose values tables and variables can hold.
 pub trait Stored: Sized {
-    /// As it is kept.
+    /// Converts the value to the form in which it is kept.
     fn to_value(&self) -> Value;
 
-    /// From what is kept; `None` if that is something else.
+    /// Converts a kept value back; `None` if it is something else.
     fn from_value(value: &Value) -> Option<Self>;
 
-    /// The type that tables and variables of it are declared with.
+    /// The type with which tables and variables of it are declared.
     fn kind() -> Kind {
         Kind::Any
     }
@@ -43,26 +43,26 @@ pub struct Counter {
     name: Name,
 }
 
-/// A cell holds something that its table or variable can't.
+/// The error for a cell that holds something which its table or variable cannot hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place} holds {value}, which is no {wanted}")]
 pub struct WrongType {
     /// The table with the key, or the variable.
     pub place: String,
-    /// What is there.
+    /// The value that is there.
     pub value: Value,
     /// The Rust type that was asked for.
     pub wanted: &'static str,
 }
 
 impl<K: Stored, V: Stored> Table<K, V> {
-    /// The table of this name.
+    /// Creates a handle to the table of this name.
     pub fn new(name: &str) -> Table<K, V> {
         Table { name: name.into(), types: PhantomData }
     }
 
-    /// Version `version` of the table of this name, whose rows have another shape than those of earlier versions
-    /// ([`super::versioned`]).
+    /// Creates a handle to version `version` of the table of this name. Its rows have another shape than those of
+    /// earlier versions ([`super::versioned`]).
     pub fn versioned(name: &str, version: u32) -> Table<K, V> {
         Table { name: super::versioned(name, version), types: PhantomData }
     }
@@ -72,7 +72,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
         &self.name
     }
 
-    /// Its types, for [`crate::state::Store::declare_types`].
+    /// The types of its keys and values, for [`crate::state::Store::declare_types`].
     pub fn types() -> Types {
         Types { key: K::kind(), value: V::kind() }
     }
@@ -80,7 +80,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
     /// The value at `key`.
     ///
     /// # Panics
-    /// If that is no `V`: others can write tables too. In a policy the panic is an error of this packet.
+    /// If the value is not a `V`: others can write tables too. In a policy the panic is an error of this packet.
     /// [`Table::try_get`] returns an error instead.
     #[track_caller]
     pub fn get(&self, state: &impl Read, key: &K) -> Option<V> {
@@ -90,7 +90,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
     /// The value at `key`.
     ///
     /// # Errors
-    /// [`WrongType`] if it is no `V`.
+    /// [`WrongType`] if the value is not a `V`.
     #[track_caller]
     pub fn try_get(&self, state: &impl Read, key: &K) -> Result<Option<V>, WrongType> {
         let key = key.to_value();
@@ -98,13 +98,13 @@ impl<K: Stored, V: Stored> Table<K, V> {
         V::from_value(&value).map(Some).ok_or_else(|| wrong::<V>(format!("{}[{key}]", self.name), value))
     }
 
-    /// Whether there is a value at `key`.
+    /// Reports whether there is a value at `key`.
     #[track_caller]
     pub fn contains(&self, state: &impl Read, key: &K) -> bool {
         state.at(&self.name, &key.to_value()).is_some()
     }
 
-    /// How many keys there are.
+    /// The number of keys.
     #[track_caller]
     pub fn len(&self, state: &impl Read) -> usize {
         match state.cell(Cell::TableLen(self.name.clone())) {
@@ -113,16 +113,16 @@ impl<K: Stored, V: Stored> Table<K, V> {
         }
     }
 
-    /// Whether there are none.
+    /// Reports whether there are no keys.
     #[track_caller]
     pub fn is_empty(&self, state: &impl Read) -> bool {
         self.len(state) == 0
     }
 
-    /// All keys and values by key: a dependency on the whole table.
+    /// All keys and values, by key. They are a dependency on the whole table.
     ///
     /// # Panics
-    /// If there is something that is no `K` or `V`.
+    /// If a key is not a `K`, or a value is not a `V`.
     #[track_caller]
     pub fn entries(&self, state: &impl Read) -> Vec<(K, V)> {
         let CellValue::Table(all) = state.cell(Cell::TableAll(self.name.clone())) else { return Vec::new() };
@@ -147,7 +147,7 @@ impl<K: Stored, V: Stored> Table<K, V> {
 }
 
 impl<V: Stored + Clone> Var<V> {
-    /// The variable of this name, which is `initial` until it is set.
+    /// Creates a handle to the variable of this name, which is `initial` until it is set.
     pub fn new(name: &str, initial: V) -> Var<V> {
         Var { name: name.into(), initial }
     }
@@ -157,7 +157,7 @@ impl<V: Stored + Clone> Var<V> {
         &self.name
     }
 
-    /// What it is until it is set.
+    /// The value until it is set.
     pub fn initial(&self) -> &V {
         &self.initial
     }
@@ -165,7 +165,7 @@ impl<V: Stored + Clone> Var<V> {
     /// The value.
     ///
     /// # Panics
-    /// If what is there is no `V`.
+    /// If the value that is there is not a `V`.
     #[track_caller]
     pub fn get(&self, state: &impl Read) -> V {
         match state.cell(Cell::Var(self.name.clone())) {
@@ -176,7 +176,7 @@ impl<V: Stored + Clone> Var<V> {
         }
     }
 
-    /// Sets it.
+    /// Sets the variable.
     #[track_caller]
     pub fn set(&self, state: &impl Access, value: &V) {
         state.put(Write::Var { name: self.name.clone(), value: Some(value.to_value()) });
@@ -184,7 +184,7 @@ impl<V: Stored + Clone> Var<V> {
 }
 
 impl Counter {
-    /// The counter of this name, from 0.
+    /// Creates a handle to the counter of this name, which starts at 0.
     pub fn new(name: &str) -> Counter {
         Counter { name: name.into() }
     }
@@ -194,13 +194,13 @@ impl Counter {
         &self.name
     }
 
-    /// Adds to it, without learning what it is.
+    /// Adds to the counter, without learning the sum.
     #[track_caller]
     pub fn add(&self, state: &impl Access, amount: i128) {
         state.put(Write::Add { name: self.name.clone(), amount });
     }
 
-    /// The sum: a dependency, which each addition changes.
+    /// The sum. It is a dependency, which each addition changes.
     #[track_caller]
     pub fn get(&self, state: &impl Read) -> i128 {
         match state.cell(Cell::Var(self.name.clone())) {

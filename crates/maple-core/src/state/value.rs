@@ -49,7 +49,7 @@ pub enum Value {
 pub struct Float(u64);
 
 impl Float {
-    /// This number; every NaN is the same one, and -0.0 is 0.0.
+    /// Creates a number; every NaN becomes the same one, and -0.0 becomes 0.0.
     pub fn new(number: f64) -> Float {
         let canonical = if number.is_nan() { f64::NAN } else { number + 0.0 };
         Float(canonical.to_bits())

@@ -4,11 +4,11 @@
 //! the policy that runs has those that it always had. The variable `blocked#version` says which version is in use; 1 if
 //! it is not set. It is committed together with the rows, and kept with them.
 //!
-//! The new rows are made from those in use ([`Store::migrate`]): when a policy is to be tried, and once more just before
-//! it takes over ([`Store::adopt_versions`]). The old policy may have written meanwhile, and the new one too, if it
-//! already decides at some switches. So of the rows that are made again, only those that have become others since are
-//! written. The old rows stay until another policy takes over, for a way back ([`Store::roll_back_versions`]), but not
-//! over a restart. Slices have the versions of the tables that they call by the same name.
+//! The new rows are made from those in use ([`Store::migrate`]): when a policy is to be tried, and once more just
+//! before it takes over ([`Store::adopt_versions`]). The old policy may have written meanwhile, and the new one too, if
+//! it already decides at some switches. So when rows are made again, only those that differ from the ones made before
+//! are written. The old rows stay until another policy takes over, for a way back ([`Store::roll_back_versions`]), but
+//! not over a restart. Slices have the versions of the tables that they call by the same name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,21 +20,21 @@ use super::{Commit, Mismatch, Name, Snapshot, Store, Value, Write};
 /// The rows of a table.
 pub type RowMap = BTreeMap<Value, Value>;
 
-/// Makes rows of a version of a table from those of an earlier version, whose number it gets. The error is a text for
-/// people.
+/// A function that makes rows of a version of a table from those of an earlier version, whose number it gets. The error
+/// is a text for people.
 pub type Migrate = Arc<dyn Fn(u32, RowMap) -> Result<RowMap, String> + Send + Sync>;
 
-/// Why a version of a table cannot be used.
+/// The reason why a version of a table cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VersionError {
-    /// The policy declares it twice.
+    /// The policy declares two versions of the table.
     #[error("the table {table} is declared twice: with version {before}, and with version {now}")]
     Twice {
         /// The table, without a version.
         table: Name,
-        /// The versions.
+        /// The version that was declared first.
         before: u32,
-        /// Likewise.
+        /// The version that was declared second.
         now: u32,
     },
     /// The rows are of a later version than the policy's.
@@ -50,7 +50,7 @@ pub enum VersionError {
         /// The policy's version.
         wanted: u32,
     },
-    /// Nothing says how to make the new rows.
+    /// No function makes the new rows.
     #[error(
         "the table {table} has rows of version {there}, and nothing says how to make those of version {wanted} from them"
     )]
@@ -69,7 +69,7 @@ pub enum VersionError {
         table: Name,
         /// The version of its rows.
         there: u32,
-        /// Why.
+        /// The text of the function that makes the rows.
         error: String,
     },
     /// The rows of the table have changed each time while new ones were made from them.
@@ -86,18 +86,18 @@ pub enum VersionError {
     Type(#[from] Mismatch),
 }
 
-/// How often new rows are made of rows that change meanwhile. Others can't be made to wait, because the policy's own code
-/// makes the rows and may write too.
+/// The number of times that new rows are made of rows that change meanwhile. Other writers cannot be made to wait,
+/// because the policy's own code makes the rows and may write too.
 const MAX_ATTEMPTS: u32 = Store::PATIENT;
 
 /// The versions that policies declare.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Versions {
-    /// Those of the policy that runs or is loaded, by table without a version.
+    /// The versions of the policy that runs or is loaded, by table without a version.
     declared: BTreeMap<Name, Version>,
-    /// Those of the policy that runs, while another is loaded and tried.
+    /// The versions of the policy that runs, while another is loaded and tried.
     aside: Option<BTreeMap<Name, Version>>,
-    /// Those of the policy that ran before.
+    /// The versions of the policy that ran before.
     former: BTreeMap<Name, Version>,
     /// The rows that were made for the policy that is loaded, by table.
     made: BTreeMap<Name, RowMap>,
@@ -129,18 +129,18 @@ pub fn versioned(table: &str, version: u32) -> Name {
     if version <= 1 { table.into() } else { format!("{table}#{version}").into() }
 }
 
-/// The table and the version that a name is of.
+/// Splits a name into its table and version.
 pub fn version_of(name: &str) -> (&str, u32) {
     let parts = name.rsplit_once('#').and_then(|(table, version)| Some((table, version.parse().ok()?)));
     parts.unwrap_or((name, 1))
 }
 
-/// The name of the variable that has the version in use.
+/// The name of the variable that holds the version in use.
 pub fn version_var(table: &str) -> Name {
     format!("{table}#version").into()
 }
 
-/// The version of a table that is in use; of one of a slice, that of the table outside.
+/// The version of a table that is in use. A table of a slice has that of the table outside, unless its own is set.
 fn in_use(state: &Snapshot, table: &str) -> u32 {
     let number = |table: &str| state.var(&version_var(table)).and_then(Value::as_int);
     let number = number(table).or_else(|| number(outside_of_slices(table)?));
@@ -152,10 +152,10 @@ fn rows(state: &Snapshot, table: &str) -> RowMap {
 }
 
 impl Store {
-    /// A policy has this version of a table. `migrate` makes its rows from those of an earlier version.
+    /// Declares that the policy has this version of a table. `migrate` makes its rows from those of an earlier version.
     ///
     /// # Errors
-    /// [`VersionError::Twice`].
+    /// [`VersionError::Twice`] if the policy has declared another version of the table.
     pub fn declare_version(&self, table: &str, version: u32, migrate: Option<Migrate>) -> Result<(), VersionError> {
         let declared = &mut self.versions().declared;
         let Version { number: before, migrate: known } =
@@ -167,18 +167,18 @@ impl Store {
         Ok(())
     }
 
-    /// The name of the version of a table that is in use, if it has versions.
+    /// The name of the version of a table that is in use; the table's own name if it has no versions.
     pub fn table_in_use(&self, table: &str) -> Name {
         versioned(table, in_use(&self.snapshot(), table))
     }
 
-    /// Whether the declared versions of all tables are those that are in use.
+    /// Reports whether the declared versions of all tables are those that are in use.
     pub fn uses_declared_versions(&self) -> bool {
         let (declared, state) = (&self.versions().declared, self.snapshot());
         declared.iter().all(|(table, version)| in_use(&state, table) == version.number)
     }
 
-    /// What is declared from now on is of another policy than the one that runs.
+    /// Starts collecting the versions that a candidate policy declares.
     pub fn begin_versions(&self) {
         let versions = &mut *self.versions();
         let declared = std::mem::take(&mut versions.declared);
@@ -189,16 +189,16 @@ impl Store {
     /// Makes the rows of declared versions that are not in use.
     ///
     /// # Errors
-    /// [`VersionError`]; no rows are changed then.
+    /// [`VersionError`] if the rows cannot be made; no rows are changed then.
     pub fn migrate(&self) -> Result<Commit, VersionError> {
         self.make_versions(|_, _| Vec::new())
     }
 
-    /// The declared versions are in use from now on, by the policy that is about to run. With `can_go_back` the rows of
-    /// the versions that were in use stay.
+    /// Puts the declared versions in use, for the policy that is about to run. With `can_go_back` the rows of the
+    /// versions that were in use stay.
     ///
     /// # Errors
-    /// [`VersionError`]; nothing is changed then.
+    /// [`VersionError`] if the rows cannot be made; nothing is changed then.
     pub fn adopt_versions(&self, can_go_back: bool) -> Result<Commit, VersionError> {
         let commit = self.make_versions(|state, declared| {
             let mut writes = Vec::new();
@@ -216,8 +216,8 @@ impl Store {
         Ok(commit)
     }
 
-    /// Makes the rows of declared versions that are not in use, in one commit with what `more` says. What they are made
-    /// from is the newest then.
+    /// Makes the rows of declared versions that are not in use, in one commit with the writes of `more`. The rows that
+    /// they are made from are the newest at that commit.
     fn make_versions(
         &self,
         more: impl Fn(&Snapshot, &BTreeMap<Name, Version>) -> Vec<Write>,
@@ -249,7 +249,7 @@ impl Store {
         Err(VersionError::Busy { table: changed })
     }
 
-    /// The policy that was loaded is not to run. Its rows are gone.
+    /// Discards the versions and the new rows of the policy that was loaded, which is not to run.
     pub fn refuse_versions(&self) -> Commit {
         let versions = &mut *self.versions();
         let Some(aside) = versions.aside.take() else { return Commit::default() };
@@ -261,7 +261,7 @@ impl Store {
         })
     }
 
-    /// The policy that ran before runs again, with the rows that it had.
+    /// Puts the versions of the former policy in use again, with the rows that they had.
     pub fn roll_back_versions(&self) -> Commit {
         let versions = &mut *self.versions();
         let former = std::mem::take(&mut versions.former);
@@ -301,8 +301,8 @@ fn emptied(state: &Snapshot, table: &str, number: u32) -> Vec<Write> {
 }
 
 impl Made {
-    /// Makes the rows of a version from those in use. `last`: what was made before, of which only the differences are
-    /// written. A table without rows has none to make.
+    /// Makes the rows of a version from those in use. Only the differences from `last`, the rows that were made before,
+    /// are written. A table without rows gets none.
     fn add(
         &mut self,
         state: &Snapshot,
@@ -316,7 +316,7 @@ impl Made {
             return Err(VersionError::Later { table: of(), there, wanted });
         }
         let mut from = tables_of(state, table, there);
-        // One that is empty by now had rows before.
+        // A table that is empty by now may have had rows before.
         let before = last.keys().filter(|name| is_named(name, &versioned(table, wanted)));
         from.extend(before.map(|name| versioned(version_of(name).0, there)));
         from.sort_unstable();
@@ -385,7 +385,7 @@ mod tests {
         drop(store.adopt_versions(true).expect("there is a way"));
         assert_eq!(text(&store, "t#2"), ["\"a\" \"1 since 1\"", "\"b\" \"2 since 1\""]);
         assert_eq!(&*store.table_in_use("t"), "t#2");
-        // The same again makes nothing from what is old.
+        // Declared again, the version makes nothing from old rows.
         put(&store, "t#2", "c", 3);
         store.begin_versions();
         store.declare_version("t", 2, since()).expect("as before");

@@ -1,16 +1,16 @@
-//! Who wrote which cell last, and when: for people who ask why the network does what it does.
+//! The last writer of each cell, and the time: for people who ask why the network does what it does.
 //!
 //! # What
 //!
-//! A writer that says who it is leaves its name at each key, variable and link cost that it writes. The last one is
+//! A writer that says who it is leaves its name at each key, variable and link cost that it writes. The last name is
 //! remembered. The time is the wall clock's, as the writer passes it in: core reads no clock.
 //!
 //! # Bounds
 //!
-//! At most [`MAX_PLACES`] places are remembered. A further one takes the place of the one that was written the longest
-//! time ago. A key of more than [`MAX_KEY_BYTES`] bytes is not remembered. So all of it takes a few megabytes. Of a
-//! place that is not remembered nothing is said: a writer that did not say who it is also makes the memory of the place
-//! it wrote unknown, never wrong.
+//! At most [`MAX_PLACES`] places are remembered. A further one replaces the one whose last write is the oldest. A key
+//! of more than [`MAX_KEY_BYTES`] bytes is not remembered. So all of it takes a few megabytes. The writer of a place
+//! that is not remembered is unknown. A writer that does not say who it is makes the writer of the place unknown too,
+//! so the memory is never wrong.
 //!
 //! # Cost
 //!
@@ -28,12 +28,12 @@ use super::{Cell, Name, Store, Value, Write};
 use crate::network::LinkName;
 use crate::trace::Source;
 
-/// The maximum number of places whose last writers are remembered.
+/// The maximum number of places whose last writers are remembered, so that these take a few megabytes.
 const MAX_PLACES: usize = 1 << 14;
-/// The maximum size of a remembered key.
+/// The maximum size of a remembered key, in bytes, so that all keys take a few megabytes.
 const MAX_KEY_BYTES: usize = 256;
 
-/// Who writes tracked state.
+/// A writer of tracked state.
 ///
 /// ```
 /// use maple_core::Source;
@@ -57,11 +57,11 @@ pub enum Writer {
     },
     /// A request on the control socket.
     Command {
-        /// What it did: `set` or `delete`.
+        /// The kind of request: `set` or `delete`.
         verb: &'static str,
-        /// The process that asked.
+        /// The id of the process that asked; 0 if the controller cannot see it.
         pid: u32,
-        /// Its user.
+        /// The id of its user.
         user: u32,
     },
     /// The snooper of multicast groups and DHCP leases.
@@ -70,21 +70,21 @@ pub enum Writer {
     File(Arc<str>),
     /// The controller that this one took over from.
     TakeOver,
-    /// The controller itself, which measures how much of links is used.
+    /// The controller itself, which measures the utilisation of links.
     Measuring,
 }
 
 /// The last write to a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Who wrote.
+    /// The writer.
     pub by: Writer,
-    /// When, by the wall clock of the one who wrote.
+    /// The time of the write, by the writer's wall clock.
     pub at: SystemTime,
 }
 
 impl Writer {
-    /// The same writer at this line, if it has lines.
+    /// Returns this writer at a line, if it has lines.
     fn at_line(&self, line: Option<&Source>) -> Writer {
         match (self, line) {
             (Writer::Policy(_), Some(line)) => Writer::Policy(Some(line.clone())),
@@ -118,16 +118,16 @@ impl fmt::Display for Writer {
 /// The author of a transaction's writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Author {
-    /// Nobody said who writes.
+    /// No one said who writes.
     #[default]
     Unknown,
-    /// The writes say the same in another form, so whoever wrote before is still the author.
+    /// The writes put the same values in another form, so the earlier author remains.
     AsBefore,
-    /// This writer, and for the first writes of the transaction the lines that wrote them.
+    /// The writer, with the lines that made the first writes of the transaction.
     Known(Box<Written>, Vec<Option<Source>>),
 }
 
-/// What has a last writer.
+/// A place that has a last writer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Place {
     Key(Name, Value),
@@ -148,7 +148,7 @@ impl Place {
     }
 }
 
-/// Whether a value takes no more than `left` bytes, which it uses up.
+/// Reports whether a value takes no more than `left` bytes, and subtracts its size from `left`.
 fn is_small(value: &Value, left: &mut usize) -> bool {
     let bytes = match value {
         Value::Str(text) => text.len(),
@@ -164,7 +164,7 @@ fn is_small(value: &Value, left: &mut usize) -> bool {
     }
 }
 
-/// No slot.
+/// The number that stands for no slot.
 const NONE: u32 = u32::MAX;
 
 /// A place with its last write; `None` if that is not known. Slots form a list in the order of these writes.
@@ -220,7 +220,7 @@ impl LastWrites {
         }
     }
 
-    /// An unwritten slot at the newest end of the list.
+    /// Adds an unwritten slot at the newest end of the list.
     fn new_slot(&mut self, place: Place) -> u32 {
         let slot = if self.slots.len() < MAX_PLACES {
             self.slots.push(Slot { place: place.clone(), last: None, newer: NONE, older: NONE });
@@ -269,7 +269,7 @@ impl LastWrites {
         self.slots[*self.by_place.get(place)? as usize].last.as_ref()
     }
 
-    /// The slots, the one that was written last first.
+    /// The slots, the most recently written first.
     fn newest_first(&self) -> impl Iterator<Item = &Slot> {
         let slot = |at: u32| self.slots.get(at as usize);
         std::iter::successors(slot(self.newest), move |before| slot(before.older))
@@ -282,9 +282,10 @@ impl LastWrites {
 }
 
 impl Store {
-    /// Who wrote a cell last, and when. Of a whole table and of paths by a cost this is the last write to any key or any
-    /// link's cost. `None` if that is not known: see [`super::Writer`] for who leaves a name; the oldest ones are
-    /// forgotten. What the network shows, such as where a host is, nobody writes.
+    /// The last writer of a cell, and the time. For a whole table it is that of the last write to any key, and for
+    /// paths by a cost that of the last write to any link's cost. `None` if it is not known: some writers do not say
+    /// who they are, and the oldest writes are forgotten. State that the network shows, such as the location of a host,
+    /// has no writer.
     ///
     /// ```
     /// use std::time::SystemTime;

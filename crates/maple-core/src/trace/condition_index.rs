@@ -2,8 +2,7 @@
 //!
 //! # What
 //!
-//! A list of conditions is given, as an access list, or as a chain of tests in a tree, which grows and shrinks at its
-//! end.
+//! A list of conditions is given: an access list, or a chain of tests in a tree, which grows and shrinks at its end.
 //! Conditions with the same masks on the same fields form a *group*. Within a group, a hash table leads from the values
 //! under the masks to the conditions with these values. Ranges are checked on the condition itself.
 //!
@@ -42,7 +41,7 @@ use crate::tuple_space::fold;
 #[cfg(test)]
 mod tests;
 
-/// The maximum number of groups in a segment.
+/// The maximum number of groups in a segment: the number of bits of the largest set.
 const MAX_GROUPS: usize = WORD * MAX_WORDS;
 const WORD: usize = 64;
 const MAX_WORDS: usize = 8;
@@ -60,14 +59,14 @@ pub(crate) struct ConditionIndex {
 /// A part of the list.
 #[derive(Clone, Debug, Default)]
 struct Segment {
-    /// Its position in the whole list.
+    /// The position of its first condition in the whole list.
     start: usize,
     entries: Vec<Entry>,
     groups: Vec<Group>,
     by_shape: FxHashMap<Shape, u16>,
     /// The first and the last condition of a group with certain values, by a hash of group and values.
     members: FxHashMap<u64, Ends>,
-    /// In OXM order, so that what proves that a packet has a field comes before it.
+    /// The filters in OXM order, so that the fields that prove the presence of a field come before it.
     filters: Vec<Filter>,
     /// The number of pairs of a field and a mask.
     slots: u16,
@@ -78,7 +77,7 @@ struct Segment {
     gone: usize,
 }
 
-/// A condition.
+/// A condition of a segment.
 #[derive(Clone, Debug)]
 struct Entry {
     cond: Arc<Cond>,
@@ -102,11 +101,11 @@ type Shape = Box<[u16]>;
 #[derive(Clone, Debug)]
 struct Group {
     shape: Shape,
-    /// Its first condition.
+    /// The position of its first condition in the segment.
     first: u32,
 }
 
-/// What is known about the conditions on one field.
+/// The filter of one field: which groups a packet's value leaves possible.
 #[derive(Clone, Debug)]
 struct Filter {
     field: Field,
@@ -156,7 +155,7 @@ impl ConditionIndex {
         }
     }
 
-    /// Roughly how many bytes it takes, without the conditions.
+    /// The approximate size in bytes, without the conditions.
     pub fn bytes(&self) -> usize {
         self.segments.iter().map(Segment::bytes).sum()
     }
@@ -166,7 +165,7 @@ impl ConditionIndex {
         self.first_where(packet, |_| true)
     }
 
-    /// The same among the conditions whose position `counts`.
+    /// The position of the first condition that the packet fits, among those whose position `counts`.
     pub fn first_where<P: Fields + ?Sized>(&self, packet: &P, counts: impl Fn(usize) -> bool) -> Option<usize> {
         let first = |segment: &Segment| {
             let counts = |at: u32| counts(segment.start + at as usize);
@@ -177,7 +176,7 @@ impl ConditionIndex {
 }
 
 impl Segment {
-    /// Whether any further condition fits in.
+    /// Reports whether the segment has room for any further condition.
     fn has_room(&self) -> bool {
         self.groups.len() < MAX_GROUPS && usize::from(self.slots) + Field::COUNT <= MAX_SLOTS
     }
@@ -206,8 +205,8 @@ impl Segment {
         best.map(|at| at as usize)
     }
 
-    /// Keeps open only the groups whose conditions on the filter's field the packet can fit; `None` if there are none.
-    /// Notes what groups mix into their keys.
+    /// Closes the groups whose conditions on the filter's field the packet cannot fit; `None` if that closes all. Notes
+    /// in `mixed` what each slot adds to the keys of groups.
     #[inline]
     fn filter<P: Fields + ?Sized>(
         &self,
@@ -322,7 +321,7 @@ impl Segment {
         entries.into_iter().for_each(|entry| self.push(entry.cond));
     }
 
-    /// The slots of a condition's fields and masks. New slots are created.
+    /// The slots of a condition's fields and masks. Creates those that are missing.
     fn shape(&mut self, cond: &Cond) -> Shape {
         let mut shape: Vec<u16> = Vec::with_capacity(cond.all.len());
         for constraint in cond.all.iter().filter(|c| c.mask != 0) {
@@ -397,7 +396,7 @@ fn clear(bits: &mut [u64], group: u16) {
     bits[usize::from(group) / WORD] &= !(1 << (usize::from(group) % WORD));
 }
 
-/// What a value under a slot's mask adds to a key.
+/// The number that a value under a slot's mask adds to a key.
 fn mix(value: u64, slot: u16) -> u64 {
     let spread = (value ^ u64::from(slot) << 48).wrapping_mul(0xff51_afd7_ed55_8ccd);
     (spread ^ spread >> 32).wrapping_mul(0xc4ce_b9fe_1a85_ec53)

@@ -1,4 +1,4 @@
-//! What is known of every packet that passes the items recorded so far (the paper's `knownRange`, Algorithm 4).
+//! The knowledge about every packet that passes the items recorded so far (the paper's `knownRange`, Algorithm 4).
 //!
 //! # What
 //!
@@ -42,21 +42,21 @@ use crate::capabilities::prefix_length;
 #[cfg(test)]
 mod tests;
 
-/// What is known of a question's answer.
+/// The answer to a question, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Every packet that passes fits.
+    /// Every packet that passes the items fits.
     Holds,
-    /// No packet that passes fits.
+    /// No packet that passes the items fits.
     Fails,
-    /// Some may fit and some not.
+    /// Some packets that pass may fit, and some not.
     Open,
 }
 
-/// A list of items, and what is known of the packets that pass them.
+/// A list of items, and the knowledge about the packets that pass them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Known<'t> {
-    /// What was passed before the items, or among the first of them.
+    /// The failed tests that were passed before the items, or among the first of them.
     passed: Vec<Passed<'t>>,
     items: Vec<Item>,
     /// The fields of which something is known.
@@ -76,7 +76,7 @@ pub(crate) struct Failures {
 /// The first tests of a list, which all failed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passed<'t> {
-    /// What is known of the whole list.
+    /// The failures of the whole list.
     pub(crate) failures: &'t Failures,
     /// The tests that were passed.
     pub(crate) conds: &'t [Arc<Cond>],
@@ -86,10 +86,10 @@ pub(crate) struct Passed<'t> {
 #[derive(Clone, Debug, Default)]
 struct Failed {
     list: Vec<Failure>,
-    /// For each value of a sum's upper bits, the newest one: its place in `list` plus 1. The length is a power of two,
-    /// and so large that most places are 0: most sums that are looked up belong to no failed conjunction.
+    /// The newest failure for each value of a sum's upper bits: its place in `list` plus 1, or 0. The length is a power
+    /// of two, and so large that most places are 0: most sums that are looked up belong to no failed conjunction.
     newest: Vec<u32>,
-    /// Whether one has no parts except on prerequisites.
+    /// Whether a failure has parts on prerequisites only.
     any_bare: bool,
 }
 
@@ -97,9 +97,9 @@ struct Failed {
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     sum: u64,
-    /// Its item.
+    /// The number of its item.
     item: u32,
-    /// The next older one in the same place, as in [`Failed::newest`].
+    /// The next older failure in the same place, as in [`Failed::newest`].
     older: u32,
 }
 
@@ -110,14 +110,14 @@ enum Part<'a> {
     Range(&'a Range),
 }
 
-/// How many places [`Failed::newest`] has at first, and at least for each failed conjunction.
+/// The number of places that [`Failed::newest`] has at first, and [`PLACES`] at least for each failed conjunction.
 const FIRST_PLACES: usize = 64;
 const PLACES: usize = 4;
 
 /// Fields on whose values the presence of others depends ([`Field::prerequisites`]).
 const PREREQUISITES: FieldSet = FieldSet::of(&[Field::EthType, Field::VlanVid, Field::IpProto, Field::Icmpv6Type]);
 
-/// All subsets of up to this many parts are looked up. Of more parts, only the whole is.
+/// The maximum number of parts of which all subsets are looked up. Of more parts, only the whole is.
 const MAX_SUBSETS: usize = 5;
 
 /// The hashes of some of a condition's parts; if there are more than fit, the sum of all.
@@ -127,10 +127,10 @@ struct Hashes {
     len: usize,
 }
 
-/// What is known of one field.
+/// The knowledge about one field.
 #[derive(Clone, Debug)]
 struct FieldKnown {
-    /// Which bits are known, and their values.
+    /// The bits that are known, and their values.
     mask: u128,
     value: u128,
     /// The lowest and the highest value that are not ruled out by what held.
@@ -162,14 +162,14 @@ impl Failures {
         self.failed.pop(place);
     }
 
-    /// How many bytes it takes.
+    /// The size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         size_of_val(&self.single[..]) + size_of_val(&self.failed.list[..]) + size_of_val(&self.failed.newest[..])
     }
 }
 
 impl<'t> Known<'t> {
-    /// What is known of packets that passed these.
+    /// Starts with the knowledge about packets that passed these tests.
     pub(crate) fn after(passed: Vec<Passed<'t>>) -> Known<'t> {
         let mut known = Known { passed, ..Known::default() };
         for at in 0..known.passed.len() {
@@ -189,8 +189,9 @@ impl<'t> Known<'t> {
         (known.mask & mask == mask).then_some(known.value & mask)
     }
 
-    /// Whether packets that pass have the field. `Holds` only if the items *state* a prerequisite alternative, bit by
-    /// bit: a match on the field must state it too, so it is not enough that it follows from what is ruled out.
+    /// Reports whether packets that pass have the field. The verdict is `Holds` only if the items *state* a
+    /// prerequisite alternative, bit by bit. A match on the field must state it too, so it is not enough that it
+    /// follows from what is ruled out.
     pub(crate) fn presence(&self, field: Field) -> Verdict {
         let mut alternatives = field.prerequisites().iter();
         if alternatives.clone().any(|all| all.iter().all(|part| self.states(&constraint_of(part)))) {
@@ -208,7 +209,7 @@ impl<'t> Known<'t> {
         possible.iter().find(|part| !self.states(&constraint_of(part))).copied()
     }
 
-    /// Whether packets that pass fit `cond`.
+    /// Reports whether packets that pass fit `cond`.
     pub(crate) fn cond(&self, cond: &Cond) -> Verdict {
         // Most conditions that are known to fail contradict known bits.
         if cond.all.iter().any(|c| self.of(c.field).is_some_and(|known| known.contradicts(c))) {
@@ -232,13 +233,13 @@ impl<'t> Known<'t> {
         if self.has_failed(cond) { Verdict::Fails } else { Verdict::Open }
     }
 
-    /// Whether anything is known of a field in the condition.
+    /// Reports whether anything is known of a field in the condition.
     fn is_about(&self, cond: &Cond) -> bool {
         let known = cond.all.iter().filter(|c| self.about.contains(c.field)).count();
         known > 0 || cond.ranges.iter().any(|r| self.about.contains(r.field))
     }
 
-    /// Whether the condition implies one that failed.
+    /// Reports whether the condition implies one that failed.
     fn has_failed(&self, cond: &Cond) -> bool {
         let all = || self.passed.iter().map(|passed| &passed.failures.failed).chain([&self.failed]);
         if all().all(|failed| failed.list.is_empty()) {
@@ -249,7 +250,7 @@ impl<'t> Known<'t> {
         found(Hashes::of(cond, false)) || all().any(|failed| failed.any_bare) && found(Hashes::of(cond, true))
     }
 
-    /// Whether the condition implies a failed one that has this sum.
+    /// Reports whether the condition implies a failed one that has this sum.
     fn implies_failed(&self, cond: &Cond, sum: u64) -> bool {
         let implied =
             |wanted: Part| parts(cond).any(|part: Part| part.implies(wanted)) || self.part(wanted) == Verdict::Holds;
@@ -262,20 +263,20 @@ impl<'t> Known<'t> {
         self.failed.under(sum).any(own) || self.passed.iter().any(passed)
     }
 
-    /// Whether the items state a part of the condition already.
+    /// Reports whether the items state a part of the condition already.
     pub(crate) fn states_any(&self, cond: &Cond) -> bool {
         self.is_about(cond) && cond.all.iter().any(|c| self.states(c))
             || cond.ranges.iter().any(|r| self.part(Part::Range(r)) == Verdict::Holds)
     }
 
-    /// The condition without the parts that the items state already.
+    /// Removes the parts of a condition that the items state already.
     pub(crate) fn reduce(&self, mut cond: Cond) -> Cond {
         cond.all.retain(|c| !self.states(c));
         cond.ranges.retain(|r| self.part(Part::Range(r)) != Verdict::Holds);
         cond
     }
 
-    /// Adds an item, which packets now pass. Its condition must be reduced.
+    /// Adds an item, so packets that pass must pass it too. Its condition must be reduced.
     pub(crate) fn learn(&mut self, item: Item) {
         match &item {
             Item::Read(constraint) => self.field(constraint.field).confine(constraint),
@@ -285,7 +286,7 @@ impl<'t> Known<'t> {
         self.items.push(item);
     }
 
-    /// A condition that packets now fit.
+    /// Learns that packets that pass fit a condition.
     pub(crate) fn suppose(&mut self, cond: &Cond) {
         for constraint in &cond.all {
             self.field(constraint.field).confine(constraint);
@@ -300,17 +301,17 @@ impl<'t> Known<'t> {
         &self.items
     }
 
-    /// The items.
+    /// Returns the items.
     pub(crate) fn into_items(self) -> Vec<Item> {
         self.items
     }
 
-    /// Whether all bits of the constraint are known, and as it says.
+    /// Reports whether all bits of the constraint are known, and agree with it.
     fn states(&self, c: &Constraint) -> bool {
         self.value(c.field, c.mask) == Some(c.value)
     }
 
-    /// Must be called before the item is in the list.
+    /// Learns that packets that pass fail a condition. Must be called before the item is in the list.
     fn learn_failure(&mut self, cond: &Cond) {
         let mut all = parts(cond);
         match (all.next(), all.next()) {
@@ -353,13 +354,13 @@ impl<'t> Known<'t> {
 }
 
 impl Failed {
-    /// Whether there may be one under a sum.
+    /// Reports whether there may be a failure under this sum.
     #[inline]
     fn may_have(&self, sum: u64) -> bool {
         !self.newest.is_empty() && self.newest[self.place(sum)] != 0
     }
 
-    /// The items of those under a sum, newest first.
+    /// The items of the failures under this sum, newest first.
     fn under(&self, sum: u64) -> impl Iterator<Item = u32> {
         let get = |at: u32| Some(at).filter(|at| *at != 0).map(|at| self.list[at as usize - 1]);
         let newest = if self.newest.is_empty() { 0 } else { self.newest[self.place(sum)] };
@@ -375,7 +376,7 @@ impl Failed {
         self.insert(if bare { Hashes::of(cond, true).sum() } else { telling.sum() }, item as u32);
     }
 
-    /// Removes the last one, if it is this item.
+    /// Removes the last failure, if it belongs to this item.
     fn pop(&mut self, item: usize) {
         if let Some(last) = self.list.pop_if(|last| last.item as usize == item) {
             let place = self.place(last.sum);
@@ -411,7 +412,7 @@ impl Default for FieldKnown {
 }
 
 impl FieldKnown {
-    /// Whether the known bits say that the constraint fails.
+    /// Reports whether the known bits say that the constraint fails.
     #[inline]
     fn contradicts(&self, c: &Constraint) -> bool {
         (self.value ^ c.value) & self.mask & c.mask != 0
@@ -445,7 +446,7 @@ impl FieldKnown {
         if below && above { Verdict::Holds } else { Verdict::Open }
     }
 
-    /// Whether all values from `lo` to `hi` are ruled out.
+    /// Reports whether all values from `lo` to `hi` are ruled out.
     fn excludes(&self, lo: u128, hi: u128) -> bool {
         let (lo, hi) = (lo.max(self.lo), hi.min(self.hi));
         lo > hi || self.excluded.covers(lo, hi)
@@ -505,7 +506,7 @@ fn parts(cond: &Cond) -> impl Iterator<Item = Part<'_>> {
 }
 
 impl Hashes {
-    /// The hashes of the parts on prerequisites of other fields, or those of the other parts.
+    /// The hashes of a condition's parts on prerequisites of other fields, or of its other parts.
     #[inline]
     fn of(cond: &Cond, prerequisites: bool) -> Hashes {
         let mut hashes = Hashes::default();
@@ -538,8 +539,8 @@ impl Hashes {
         self.hashes[..self.len].iter().fold(0, |sum, hash| sum.wrapping_add(*hash))
     }
 
-    /// Whether `found` holds for the sum of some of the hashes. The subsets are visited in Gray code order, so that
-    /// each sum differs from the one before by one hash.
+    /// Reports whether `found` holds for the sum of some of the hashes. The subsets are visited in Gray code order, so
+    /// that each sum differs from the one before by one hash.
     #[inline]
     fn any_sum(&self, found: impl Fn(u64) -> bool) -> bool {
         let (mut sum, mut subset) = (0u64, 0usize);
@@ -556,7 +557,7 @@ impl Hashes {
     }
 }
 
-/// A hash of one part: the same for equal parts.
+/// A hash of one part. Equal parts have equal hashes.
 #[inline]
 fn hash(kind: u64, a: u128, b: u128) -> u64 {
     let fold = |x: u128| x as u64 ^ ((x >> 64) as u64).rotate_left(29);
@@ -566,7 +567,8 @@ fn hash(kind: u64, a: u128, b: u128) -> u64 {
 }
 
 impl Part<'_> {
-    /// Whether every value that fits this part fits `other`. `false` if that takes more than a comparison of the two.
+    /// Reports whether every value that fits this part fits `other`. The answer is `false` if that takes more than a
+    /// comparison of the two.
     fn implies(self, other: Part) -> bool {
         match (self, other) {
             (Part::Masked(a), Part::Masked(b)) => {

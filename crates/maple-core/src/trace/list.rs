@@ -10,8 +10,8 @@
 //! An answer stands for the tests that it replaces: that the packet fails each condition before the first that it fits,
 //! and fits that one. A tree has these tests as nodes, like those of any policy (`Replay::observe` asks them one after
 //! the other), so nothing else knows of lists. Only the recorder knows less of what follows from an answer: what its
-//! condition says, and of the others that they fail just as they stand ([`ListAnswer::tells`]). So later questions may
-//! be written down though their answers follow. A tree finds that out when the trace is added.
+//! condition says, and that the conditions before it fail just as they stand ([`ListAnswer::tells`]). So later
+//! questions may be written down though their answers follow. A tree finds that out when the trace is added.
 //!
 //! # Cost
 //!
@@ -39,21 +39,21 @@ pub struct CondList {
     fields: FieldSet,
 }
 
-/// What a run learned from a list.
+/// The answer that a run learned from a list.
 #[derive(Clone, Debug)]
 pub struct ListAnswer {
-    /// How many items of the trace come before it.
+    /// The number of items of the trace that come before it.
     pub after: usize,
     /// The list.
     pub list: Arc<CondList>,
     /// The place of the first condition that the packet fits; the list's length if it fits none.
     pub first: usize,
-    /// Where that condition comes from.
+    /// The line of that condition.
     pub source: Option<Source>,
 }
 
 impl CondList {
-    /// A list of conditions, each of which states the prerequisites of its fields ([`CondList::stated`]).
+    /// Creates a list of conditions, each of which states the prerequisites of its fields ([`CondList::stated`]).
     pub fn new(conds: impl IntoIterator<Item = Arc<Cond>>) -> CondList {
         let mut list = CondList::default();
         for cond in conds {
@@ -67,7 +67,7 @@ impl CondList {
     }
 
     /// The condition together with the prerequisites of its fields: one condition for each way to have the fields, IPv4
-    /// before IPv6. None if no packet can fit.
+    /// before IPv6. Empty if no packet can fit.
     ///
     /// ```
     /// use maple_core::Cond;
@@ -101,7 +101,8 @@ impl CondList {
         &self.fields
     }
 
-    /// The same as [`CondList::first`], and whether that needed a field that was not captured.
+    /// The place of the first condition that the packet fits, and whether finding it needed a field that was not
+    /// captured.
     pub(super) fn first_looking<P: Fields + ?Sized>(&self, packet: &P) -> (Option<usize>, bool) {
         let looked = Looked::new(packet);
         let first = self.first(&looked);
@@ -121,17 +122,18 @@ impl ListAnswer {
         self.list.conds.iter().take(self.first + 1)
     }
 
-    /// The condition that the packet fits.
+    /// The condition that the packet fits; `None` if it fits none.
     pub fn cond(&self) -> Option<&Arc<Cond>> {
         self.list.conds.get(self.first)
     }
 
-    /// Whether a packet gives the same answer.
+    /// Reports whether a packet gives the same answer.
     pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
         self.list.first(packet).unwrap_or(self.list.conds.len()) == self.first
     }
 
-    /// Whether a packet that gives this answer fits a condition, if the condition is in the list, and the answer says it.
+    /// Reports whether a packet with this answer fits a condition; `None` if the condition is not in the list, or the
+    /// answer does not say.
     pub(super) fn tells(&self, cond: &Cond) -> Option<bool> {
         match self.list.places.get(cond)? {
             place if *place < self.first => Some(false),
@@ -139,7 +141,7 @@ impl ListAnswer {
         }
     }
 
-    /// What tells answers of different lists, or different answers of a list, apart.
+    /// A key that tells answers of different lists, and different answers of a list, apart.
     pub fn key(&self) -> (usize, usize) {
         (Arc::as_ptr(&self.list).addr(), self.first)
     }
@@ -169,7 +171,7 @@ impl fmt::Display for ListAnswer {
     }
 }
 
-/// A packet that notes whether someone looked at a field that was not captured.
+/// A packet that notes whether a field was looked at that was not captured.
 pub(crate) struct Looked<'p, P: ?Sized> {
     packet: &'p P,
     pub short: Cell<bool>,

@@ -36,14 +36,14 @@ use crate::capabilities::Capabilities;
 pub(crate) struct Lowered<'t> {
     /// The new items, and what follows from them.
     known: Known<'t>,
-    /// How many tests were passed that are not among these items.
+    /// The number of passed tests that are not among these items.
     passed: usize,
     sources: Vec<Option<Source>>,
-    /// What the items so far say, as far as a match can say it.
+    /// The region that the items so far state, as far as a match can state it.
     region: Region,
 }
 
-/// At most this many matches may state a test's region, if it has ranges.
+/// The maximum number of matches that may state a test's region, if it has ranges.
 const FEW: usize = 1;
 
 /// A packet whose trace is lowered for a switch.
@@ -54,8 +54,8 @@ struct Lowering<'a, 't, P: ?Sized> {
 }
 
 impl Trace {
-    /// The trace with items that the switch can't match turned into narrower ones that it can, given the packet that
-    /// made the trace.
+    /// Returns the trace with items that the switch can't match turned into narrower ones that it can, given the packet
+    /// that made the trace.
     ///
     /// Every trace of a tree must be lowered for the same capabilities.
     pub fn lower<P: Fields + ?Sized>(&self, packet: &P, capabilities: &Capabilities) -> Trace {
@@ -83,7 +83,7 @@ impl Trace {
 }
 
 impl<'t> Lowered<'t> {
-    /// A lowering that has passed these failed tests and these items, which were lowered already.
+    /// Starts a lowering that has passed these failed tests and these items, which were lowered already.
     pub(crate) fn after(passed: Vec<Passed<'t>>, items: Vec<Item>) -> Lowered<'t> {
         let number = passed.iter().map(|passed| passed.conds.len()).sum();
         let mut lowered = Lowered { known: Known::after(passed), passed: number, ..Lowered::default() };
@@ -91,9 +91,9 @@ impl<'t> Lowered<'t> {
         lowered
     }
 
-    /// Asks whether the packet fits a conjunction, as [`super::Recorder::fits`]. If it is known to fit, what it says is
-    /// stated, as later questions may rest on it. Returns whether the last new item is a test that asks for everything
-    /// that was open.
+    /// Asks whether the packet fits a conjunction, as [`super::Recorder::fits`] does. If it is known to fit, its
+    /// constraints are read, because later questions may rest on them. Returns whether the last new item is a test that
+    /// asks for everything that was open.
     pub(crate) fn fits<P: Fields + ?Sized>(
         &mut self,
         packet: &P,
@@ -103,7 +103,7 @@ impl<'t> Lowered<'t> {
         Lowering { packet, capabilities, done: self }.test(cond, &None)
     }
 
-    /// The value of a field under a mask, as [`super::Recorder::read_there`].
+    /// Reads a field under a mask, as [`super::Recorder::read_there`] does.
     pub(crate) fn read_there<P: Fields + ?Sized>(
         &mut self,
         packet: &P,
@@ -117,12 +117,12 @@ impl<'t> Lowered<'t> {
         read.value
     }
 
-    /// The condition without what the items state already: what remains to be asked.
+    /// The condition without the parts that the items state already: what remains to be asked.
     fn open(&self, cond: &Arc<Cond>) -> Arc<Cond> {
         if self.known.states_any(cond) { Arc::new(self.known.reduce((**cond).clone())) } else { cond.clone() }
     }
 
-    /// How many items there are so far.
+    /// The number of items so far, with the passed tests.
     pub(crate) fn depth(&self) -> usize {
         self.passed + self.known.items().len()
     }
@@ -132,7 +132,7 @@ impl<'t> Lowered<'t> {
         &self.known.items()[depth - self.passed..]
     }
 
-    /// What is known of the packets that pass the items.
+    /// The verdict on a condition, and whether the items state a part of it.
     #[cfg(test)]
     pub(crate) fn verdict(&self, cond: &Cond) -> (Verdict, bool) {
         (self.known.cond(cond), self.known.states_any(cond))
@@ -166,7 +166,7 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         self.done.push(Item::Read(stated), source.clone());
     }
 
-    /// Returns whether the last new item is a test that asks for everything that was open.
+    /// Asks for a condition. Returns whether the last new item is a test that asks for everything that was open.
     fn test(&mut self, cond: &Arc<Cond>, source: &Option<Source>) -> bool {
         match self.done.known.cond(cond) {
             Verdict::Open => {}
@@ -199,7 +199,8 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         false
     }
 
-    /// Whether the condition could be stated in few matches without its ranges, but not with them.
+    /// Reports whether the condition can be stated without its ranges, but with them takes more than [`FEW`] matches or
+    /// cannot be stated.
     fn has_too_many_blocks(&self, cond: &Cond) -> bool {
         if cond.ranges.is_empty() {
             return false;
@@ -228,7 +229,7 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         }
     }
 
-    /// The same for a condition that is known neither to hold nor to fail.
+    /// Asks for a condition that is known neither to hold nor to fail.
     fn ask_open(&mut self, cond: &Arc<Cond>, source: &Option<Source>) -> bool {
         let cond = self.done.open(cond);
         let outcome = cond.holds(self.packet);
@@ -236,8 +237,8 @@ impl<P: Fields + ?Sized> Lowering<'_, '_, P> {
         outcome
     }
 
-    /// Reads what a condition that is known to hold says. Later items may rest on it as their prerequisite, and what
-    /// only follows from failed tests can't be stated in a match.
+    /// Reads the constraints of a condition that is known to hold. Later items may rest on it as their prerequisite,
+    /// and what only follows from failed tests can't be stated in a match.
     fn state(&mut self, cond: &Cond, source: &Option<Source>) {
         cond.all.iter().for_each(|constraint| self.read(constraint, source));
     }

@@ -33,16 +33,17 @@ pub(crate) use region::Region;
 pub use source::Source;
 pub(crate) use source::caller;
 
-/// Where the fields of a packet are read from.
+/// A source of a packet's field values.
 ///
-/// A packet has a field exactly if the field's prerequisites hold ([`Field::prerequisites`]). Implementors keep to
-/// this rule: the recorder proves absence by the prerequisites alone.
+/// A packet has a field exactly if the field's prerequisites hold ([`Field::prerequisites`]). Implementations must keep
+/// to this rule: the recorder proves absence by the prerequisites alone.
 pub trait Fields {
     /// The field's value as a switch sees it (0 if its bytes are missing or malformed); `None` if the packet has no
     /// such field.
     fn value(&self, field: Field) -> Option<u128>;
 
-    /// Whether [`Fields::value`] is what a switch sees, and not a stand-in for bytes that the controller was not sent.
+    /// Reports whether [`Fields::value`] is what a switch sees, and not a stand-in for bytes that the controller was
+    /// not sent.
     fn is_captured(&self, field: Field) -> bool;
 }
 
@@ -70,7 +71,7 @@ pub struct Range {
 }
 
 impl Range {
-    /// Whether a packet whose field has `value` fits.
+    /// Reports whether a packet whose field has `value` fits.
     pub const fn holds(&self, value: u128) -> bool {
         self.lo <= value && value <= self.hi
     }
@@ -86,13 +87,13 @@ pub struct Cond {
 }
 
 impl Cond {
-    /// Whether a packet fits.
+    /// Reports whether a packet fits.
     pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
         self.all.iter().all(|c| packet.value(c.field).is_some_and(|value| c.holds(value)))
             && self.ranges.iter().all(|r| packet.value(r.field).is_some_and(|value| r.holds(value)))
     }
 
-    /// The condition, and this constraint. Of two on one field the latter counts.
+    /// Adds a constraint to the condition, in place of one on the same field.
     #[must_use]
     pub fn and(mut self, constraint: Constraint) -> Cond {
         match self.all.binary_search_by_key(&constraint.field, |c| c.field) {
@@ -102,7 +103,7 @@ impl Cond {
         self
     }
 
-    /// The condition, and this range. Of two on one field the latter counts.
+    /// Adds a range to the condition, in place of one on the same field.
     #[must_use]
     pub fn within(mut self, range: Range) -> Cond {
         match self.ranges.binary_search_by_key(&range.field, |r| r.field) {
@@ -112,7 +113,7 @@ impl Cond {
         self
     }
 
-    /// Whether every packet fits.
+    /// Reports whether every packet fits.
     pub fn is_always(&self) -> bool {
         self.all.is_empty() && self.ranges.is_empty()
     }
@@ -123,7 +124,7 @@ impl Cond {
 pub enum Item {
     /// The field's value under the mask.
     Read(Constraint),
-    /// Whether the packet fits a condition.
+    /// A test whether the packet fits a condition.
     Test {
         /// The condition, shared with the tree and with other traces that ask the same.
         cond: Arc<Cond>,
@@ -133,7 +134,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// Whether a packet gives the same answer.
+    /// Reports whether a packet gives the same answer.
     pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
         match self {
             Item::Read(constraint) => packet.value(constraint.field).is_some_and(|value| constraint.holds(value)),
@@ -142,14 +143,14 @@ impl Item {
     }
 }
 
-/// What one run of a policy observed of its packet.
+/// The observations that one run of a policy made of its packet.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Trace {
     /// Reads and tests in the order they were made.
     pub items: Vec<Item>,
-    /// What it learned from lists, in order: each stands for tests between the items.
+    /// The answers of lists, in order: each stands for tests between the items.
     pub lists: Vec<ListAnswer>,
-    /// Where each item comes from; as long as `items`.
+    /// The line that each item comes from; as long as `items`.
     pub sources: Arc<Vec<Option<Source>>>,
     /// Whether the run asked for the switch. In an ingress tree that is constant, so no item says it.
     pub read_switch: bool,
@@ -166,12 +167,12 @@ pub struct Trace {
 pub enum Step<'a> {
     /// An item, with its source.
     Item(&'a Item, Option<&'a Source>),
-    /// What a list answered.
+    /// The answer of a list.
     List(&'a ListAnswer),
 }
 
 impl<'a> Step<'a> {
-    /// Where the step comes from.
+    /// The line that the step comes from.
     pub fn source(&self) -> Option<&'a Source> {
         match self {
             Step::Item(_, source) => *source,
@@ -181,7 +182,7 @@ impl<'a> Step<'a> {
 }
 
 impl PartialEq for Step<'_> {
-    /// Whether both asked the same and got the same answer, wherever they come from.
+    /// Reports whether both asked the same and got the same answer, whatever their lines.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Step::Item(item, _), Step::Item(other, _)) => item == other,
@@ -206,17 +207,17 @@ impl Trace {
         })
     }
 
-    /// Whether a packet gives the same answers.
+    /// Reports whether a packet gives the same answers.
     pub fn holds<P: Fields + ?Sized>(&self, packet: &P) -> bool {
         self.items.iter().all(|item| item.holds(packet)) && self.lists.iter().all(|answer| answer.holds(packet))
     }
 
-    /// Whether another trace has the same reads, tests and answers.
+    /// Reports whether another trace has the same reads, tests and answers.
     pub fn asks_like(&self, other: &Trace) -> bool {
         self.items == other.items && self.lists == other.lists
     }
 
-    /// Whether a rule may do what f did.
+    /// Reports whether a rule may do what f did.
     pub fn lasts(&self) -> bool {
         !self.short && !self.each
     }
@@ -229,7 +230,7 @@ impl fmt::Display for Range {
 }
 
 impl fmt::Display for Cond {
-    /// Such as `eth_type=0x800, ip_proto=6, tcp_dst=22`; `any` for the empty condition.
+    /// Writes text such as `eth_type=0x800, ip_proto=6, tcp_dst=22`; `any` for the empty condition.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_always() {
             return f.write_str("any");

@@ -1,4 +1,4 @@
-//! Whether two conditions can hold for one packet, decided exactly, with an example.
+//! The exact decision whether two conditions can hold for one packet, with an example.
 //!
 //! A condition is a conjunction. With the prerequisites of its fields spelled out (`stated.rs`), it says of each field
 //! by itself which values fit: those that have some bits and lie in a range. So two conditions overlap if for one
@@ -34,7 +34,7 @@ pub fn example_of_both(a: &Cond, b: &Cond) -> Option<Example> {
     stated(&both, Field::prerequisites).iter().find_map(example)
 }
 
-/// The conditions as one; `None` if they contradict each other about a field.
+/// Combines two conditions; `None` if they contradict each other about a field.
 fn both(a: Cond, b: Cond) -> Option<Cond> {
     let mut both = b.all.into_iter().try_fold(a, meet)?;
     for range in b.ranges {
@@ -48,7 +48,7 @@ fn both(a: Cond, b: Cond) -> Option<Cond> {
     Some(both)
 }
 
-/// A packet that fits a condition which states its prerequisites.
+/// Finds a packet that fits a condition which states its prerequisites.
 fn example(cond: &Cond) -> Option<Example> {
     let mut fields: Vec<Field> = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field)).collect();
     fields.sort_unstable();
@@ -68,7 +68,7 @@ fn example(cond: &Cond) -> Option<Example> {
     fields.into_iter().map(value).collect::<Option<Vec<_>>>().map(Example)
 }
 
-/// The least value, from `lo` on, that fits a constraint.
+/// Finds the least value, from `lo` on, that fits a constraint.
 fn least(lo: u128, constraint: &Constraint) -> Option<u128> {
     let Constraint { value, mask, .. } = *constraint;
     if lo & mask == value {
@@ -84,7 +84,8 @@ fn least(lo: u128, constraint: &Constraint) -> Option<u128> {
 }
 
 impl fmt::Display for Example {
-    /// Such as `eth_type=0x800, ip_proto=6, tcp_dst=22`. Of `vlan_vid` the id is shown, as policies see it.
+    /// Writes text such as `eth_type=0x800, ip_proto=6, tcp_dst=22`. For `vlan_vid` it shows the id, as policies see
+    /// it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str("any packet");
@@ -175,7 +176,7 @@ mod tests {
         })
     }
 
-    /// Whether some packet fits both, by trying all. Fields that no condition names stay 0.
+    /// Reports whether some packet fits both, by trying all. Fields that no condition names stay 0.
     fn tried(a: &Cond, b: &Cond) -> bool {
         let named: Vec<Field> = FIELDS
             .into_iter()

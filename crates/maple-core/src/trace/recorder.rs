@@ -53,24 +53,24 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// A recorder that knows nothing yet.
+    /// Creates a recorder without items.
     pub fn new() -> Recorder {
         Recorder::default()
     }
 
-    /// A recorder for abstract headers, which hold field values themselves: it asks for no prerequisites
+    /// Creates a recorder for abstract headers, which hold field values themselves: it asks for no prerequisites
     /// ([`crate::Capabilities::of_abstract_headers`]).
     pub fn of_headers() -> Recorder {
         Recorder { of_headers: true, ..Recorder::default() }
     }
 
-    /// Where the latest item comes from, if there is one and its source is known.
+    /// The line of the latest item, if there is one and its line is known.
     pub fn last_source(&self) -> Option<Source> {
         let answered = self.lists.last().filter(|answer| answer.after == self.sources.len());
         answered.map_or_else(|| self.sources.last().cloned().flatten(), |answer| answer.source.clone())
     }
 
-    /// The whole value of a field, if the items so far say it. This is no question.
+    /// The whole value of a field, if the items so far say it. Nothing is recorded.
     pub fn known(&self, field: Field) -> Option<u128> {
         self.known.value(field, field.full_mask())
     }
@@ -111,7 +111,7 @@ impl Recorder {
         value
     }
 
-    /// Whether the packet has `field` and `field & mask == value & mask`.
+    /// Reports whether the packet has `field`, and `field & mask == value & mask`.
     ///
     /// Bits of `value` outside `mask` don't count, but a value wider than the field fits no packet. A mask of 0 asks
     /// whether the field is there.
@@ -133,7 +133,7 @@ impl Recorder {
         self.any_alternative(packet, field, Some(constraint), None, source)
     }
 
-    /// Whether the packet has `field` and `lo <= field <= hi`. An empty range fits no packet.
+    /// Reports whether the packet has `field` and `lo <= field <= hi`. An empty range fits no packet.
     pub fn in_range<P: Fields + ?Sized>(
         &mut self,
         packet: &P,
@@ -153,20 +153,21 @@ impl Recorder {
         }
     }
 
-    /// Whether the packet has `field`.
+    /// Reports whether the packet has `field`.
     pub fn present<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, source: Option<Source>) -> bool {
         self.any_alternative(packet, field, None, None, source)
     }
 
-    /// Whether the packet has all fields of a condition and they are as it says. This is one test for each way to have
-    /// the fields: the condition together with their prerequisites. A constraint with a mask of 0 asks that the field
-    /// is there. One with a value that is wider than the field, or an empty range, fits no packet.
+    /// Reports whether the packet has all fields of a condition, with values that fit. Asks one test for each way to
+    /// have the fields: the condition together with their prerequisites. A constraint with a mask of 0 asks whether the
+    /// field is there. A value that is wider than its field, or an empty range, fits no packet.
     pub fn matches<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Cond, source: Option<Source>) -> bool {
         let conds = stated(cond, |field| self.prerequisites(field));
         conds.into_iter().any(|cond| self.fits(packet, &Arc::new(cond), source.clone()))
     }
 
-    /// Whether the packet fits a conjunction, asked as one test (the paper's assertion of several conditions, §6.1).
+    /// Reports whether the packet fits a conjunction, asked as one test (the paper's assertion of several conditions,
+    /// §6.1).
     ///
     /// The condition must state the prerequisites of its fields, unless earlier items do: a field that is not there is
     /// taken for 0. The condition is shared with the trace if nothing in it is known already.
@@ -225,13 +226,13 @@ impl Recorder {
         Trace { items, lists, sources, read_switch: self.read_switch, short: self.short, each: false }
     }
 
-    /// The whole trace.
+    /// Ends the recording, and returns the whole trace.
     pub fn finish(self) -> Trace {
         let Recorder { known, sources, lists, read_switch, short, .. } = self;
         Trace { items: known.into_items(), lists, sources: Arc::new(sources), read_switch, short, each: false }
     }
 
-    /// Whether the packet has `field`, decided by reading the fields of its prerequisites.
+    /// Reports whether the packet has `field`, decided by reading the fields of its prerequisites.
     fn read_presence<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, source: &Option<Source>) -> bool {
         loop {
             match self.known.presence(field) {

@@ -7,24 +7,24 @@ use maple_wire::{Constraint, Field};
 use super::{Cond, Range, TAGGED};
 use crate::capabilities::{Capabilities, prefix_length};
 
-/// At most this many matches may state a region. Two wide ranges of ports together have hundreds of blocks, and their
-/// rules would cost more than the misses that they save.
+/// The maximum number of matches that state a region. Two wide ranges of ports together have hundreds of blocks, and
+/// their rules would cost more than the misses that they save.
 const MAX_MATCHES: usize = 64;
 
-/// A range on a field that takes no mask is stated value by value if it has at most this many values.
+/// The maximum number of values of a range that are stated one by one, on a field that takes no prefix mask.
 const MAX_VALUES: u128 = 8;
 
 /// The packets that fit all constraints and all ranges.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Region {
-    /// At most one for each field, in OXM order.
+    /// At most one constraint for each field, in OXM order.
     all: Vec<Constraint>,
-    /// At most one for each field, in OXM order; `all` may constrain the same field, though not exactly.
+    /// At most one range for each field, in OXM order; `all` may constrain the same field, though not exactly.
     ranges: Vec<Range>,
 }
 
 impl Region {
-    /// All packets.
+    /// The region of all packets.
     pub(crate) fn any() -> Region {
         Region::default()
     }
@@ -41,8 +41,8 @@ impl Region {
         Some(region)
     }
 
-    /// Becomes the packets of another region that fit `constraint` too, and returns whether there can be any. Reuses
-    /// its own memory.
+    /// Becomes the packets of `whole` that fit `constraint` too. Returns whether there can be any. Reuses its own
+    /// memory.
     pub(crate) fn become_part(&mut self, whole: &Region, constraint: &Constraint) -> bool {
         self.all.clone_from(&whole.all);
         self.ranges.clone_from(&whole.ranges);
@@ -67,7 +67,7 @@ impl Region {
         self.stated(capabilities).map(Cow::into_owned)
     }
 
-    /// [`Region::matches`], without a copy if the region is its own single match.
+    /// The matches of [`Region::matches`], without a copy if the region is its own single match.
     pub(crate) fn stated(&self, capabilities: &Capabilities) -> Option<Cow<'_, [Vec<Constraint>]>> {
         if self.ranges.is_empty() {
             return capabilities.can_match_all(&self.all).then_some(Cow::Borrowed(std::slice::from_ref(&self.all)));
@@ -87,7 +87,8 @@ impl Region {
         matches.iter().all(|all| capabilities.can_match_all(all)).then_some(Cow::Owned(matches))
     }
 
-    /// Into how many matches a range cuts the region; `None` if that takes a closer look, as in [`Region::matches`].
+    /// The number of matches into which a range cuts the region; `None` if that takes a closer look, as in
+    /// [`Region::matches`].
     pub(crate) fn cuts(&self, range: &Range, capabilities: &Capabilities) -> Option<usize> {
         let Range { field, mut lo, mut hi } = *range;
         if self.ranges.iter().any(|range| range.field == field) {
@@ -106,8 +107,8 @@ impl Region {
         }
     }
 
-    /// The smallest region that can be matched and holds all packets of this one that fit `cond`, as far as parts of
-    /// `cond` can be stated; `None` if that is all of this one.
+    /// A region that can be matched and holds all packets of this one that fit `cond`: this one, restricted by those
+    /// parts of `cond` that can be stated. `None` if no such part restricts it.
     pub(crate) fn widened(&self, cond: &Cond, capabilities: &Capabilities) -> Option<Region> {
         let all = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
         let ranges = cond.ranges.iter().map(|range| Cond { all: Vec::new(), ranges: vec![*range] });
@@ -173,7 +174,7 @@ impl Region {
     }
 }
 
-/// The constraints with one more, in OXM order; `None` if no packet fits all of them.
+/// Returns the constraints with one more, in OXM order; `None` if no packet fits all of them.
 fn merged(all: &[Constraint], constraint: &Constraint) -> Option<Vec<Constraint>> {
     let mut all = all.to_vec();
     merge(&mut all, constraint)?;
@@ -206,8 +207,8 @@ fn merge(all: &mut Vec<Constraint>, constraint: &Constraint) -> Option<()> {
     Some(())
 }
 
-/// The range as the fewest possible masked values, or as single values if the field takes no prefix mask. `None` if
-/// these would be too many.
+/// The fewest masked values that make up the range, or its single values if the field takes no prefix mask. `None` if
+/// there are more than [`MAX_VALUES`] of these.
 fn blocks(range: &Range, capabilities: &Capabilities) -> Option<Vec<Constraint>> {
     let Range { field, lo, hi } = *range;
     if capabilities.prefixes.contains(field) {
@@ -219,7 +220,7 @@ fn blocks(range: &Range, capabilities: &Capabilities) -> Option<Vec<Constraint>>
 /// The fewest prefixes that together make up a range, ascending.
 struct Prefixes {
     field: Field,
-    /// Where the next one starts.
+    /// The start of the next one.
     next: Option<u128>,
     hi: u128,
 }

@@ -33,12 +33,12 @@ thread_local! {
 }
 
 impl Source {
-    /// A line of a file, outside of any tier.
+    /// Creates a line of a file, outside of any tier.
     pub fn new(file: impl Into<Arc<str>>, line: u32) -> Source {
         Source { file: file.into(), line, tier: None }
     }
 
-    /// The same line as a part of this tier. A line that names its tier already keeps it.
+    /// Returns this line as a part of a tier. A line that already has a tier keeps it.
     #[must_use]
     pub fn in_tier(self, tier: &Name) -> Source {
         Source { tier: Some(self.tier.unwrap_or_else(|| Arc::clone(tier))), ..self }
@@ -61,7 +61,7 @@ impl Source {
     }
 }
 
-/// The line of Rust code that called a handle. `None` if that is a line of Rust's own library, which calls functions that
+/// The line of Rust code that called a handle. `None` if the line is in Rust's own library, which calls functions that
 /// it is given.
 pub(crate) fn caller(at: &Caller<'_>) -> Option<Source> {
     let is_rusts = at.file().starts_with("/rustc/") || at.file().contains("/lib/rustlib/src/rust/library/");

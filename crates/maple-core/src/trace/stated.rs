@@ -11,7 +11,8 @@ use super::recorder::constraint_of;
 use super::{Cond, Range};
 use crate::capabilities::prefix_length;
 
-/// The conditions, in the order in which they are to be asked; none if no packet can fit.
+/// The conditions that state `cond` with its prerequisites, in the order in which they are to be asked; none if no
+/// packet can fit.
 pub(super) fn stated(cond: &Cond, prerequisites: impl Fn(Field) -> &'static [&'static [Prerequisite]]) -> Vec<Cond> {
     let mut choices: Vec<Cond> = plain(cond).into_iter().collect();
     let fields = cond.all.iter().map(|c| c.field).chain(cond.ranges.iter().map(|r| r.field));
@@ -33,7 +34,7 @@ pub(super) fn stated(cond: &Cond, prerequisites: impl Fn(Field) -> &'static [&'s
     conds
 }
 
-/// The condition with each value masked and each range within its field; `None` if no value fits.
+/// Returns the condition with each value masked and each range within its field; `None` if no value fits.
 pub(super) fn plain(cond: &Cond) -> Option<Cond> {
     let mut plain = Cond::default();
     for c in &cond.all {
@@ -52,7 +53,7 @@ pub(super) fn plain(cond: &Cond) -> Option<Cond> {
     Some(plain)
 }
 
-/// The condition with this constraint in addition to what it says of the field; `None` if they contradict each other.
+/// Adds a constraint to what the condition says of the field; `None` if they contradict each other.
 pub(super) fn meet(cond: Cond, with: Constraint) -> Option<Cond> {
     let there = cond.all.iter().find(|c| c.field == with.field).copied();
     let Some(there) = there else { return Some(cond.and(with)) };
@@ -61,8 +62,8 @@ pub(super) fn meet(cond: Cond, with: Constraint) -> Option<Cond> {
     agree.then(|| cond.and(Constraint { field, value: there.value | with.value, mask: there.mask | with.mask }))
 }
 
-/// The condition without constraints that say nothing. A constraint on leading bits and a range of the same field are
-/// merged into one of the two. `None` if no packet fits.
+/// Removes constraints that say nothing. Merges a constraint on leading bits and a range of the same field into one of
+/// the two. Returns `None` if no packet fits.
 fn settled(cond: Cond) -> Option<Cond> {
     let Cond { all, ranges } = cond;
     let mut settled = Cond { all: all.into_iter().filter(|c| c.mask != 0).collect(), ranges: Vec::new() };

@@ -1,7 +1,7 @@
 //! Chains: tests of which each is on the no-side of the one before. Long chains have an index.
 //!
 //! A chain changes only at its lower end. New nodes are added where the tree was unexplored: after the last test, or in
-//! yes-sides, which are no part of the chain. A test is removed when nothing is left below it, or with all that is
+//! yes-sides, which are not part of the chain. A test is removed when nothing is left below it, or with all that is
 //! below it.
 
 use std::num::NonZeroU32;
@@ -11,13 +11,13 @@ use super::chain_questions::ChainQuestions;
 use super::{Branch, Node, NodeId, Tree};
 use crate::trace::{Cond, ConditionIndex, Failures, Fields, Item, Passed};
 
-/// A chain has an index if it has at least this many tests. Shorter ones are walked as fast.
+/// The minimum number of tests of a chain that gets an index. Shorter ones are walked as fast.
 const LONG: usize = 8;
 
-/// With fewer tests than this, a chain loses its index.
+/// The minimum number of tests of a chain that keeps its index.
 const SHORT: usize = 4;
 
-/// Names a chain within its tree while the chain exists.
+/// The name of a chain within its tree while the chain exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChainId(NonZeroU32);
 
@@ -28,26 +28,26 @@ pub(super) struct Chains {
     free: Vec<ChainId>,
 }
 
-/// A complete run of tests, beginning with the one that is not on the no-side of another test.
+/// A complete run of tests, from the first one, which is not on the no-side of another test.
 #[derive(Clone, Debug, Default)]
 struct Chain {
     nodes: Vec<NodeId>,
     conds: Vec<Arc<Cond>>,
     index: ConditionIndex,
-    /// What is known after its tests have failed.
+    /// The knowledge that follows when its tests have failed.
     failures: Failures,
     /// The questions of runs that fail one test after the other.
     questions_ahead: ChainQuestions,
 }
 
-/// A long chain, for a packet that comes to its first test.
+/// A long chain, for a packet that reaches its first test.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LongChain<'t> {
     /// Its tests.
     pub(super) nodes: &'t [NodeId],
     /// The questions of runs that fail one test after the other.
     pub(super) questions_ahead: &'t ChainQuestions,
-    /// How many tests the packet fails before it fits one.
+    /// The number of tests that the packet fails before it fits one.
     pub(super) fails: usize,
 }
 
@@ -58,7 +58,7 @@ impl ChainId {
 }
 
 impl Chains {
-    /// The first test of the chain that the packet fits, and `true`; or else the last test, and `false`.
+    /// The first test of the chain that the packet fits, with `true`; otherwise the last test, with `false`.
     pub(super) fn first<P: Fields + ?Sized>(&self, chain: ChainId, packet: &P) -> Option<(NodeId, bool)> {
         let Chain { nodes, index, .. } = &self.chains[chain.index()];
         match index.first(packet) {
@@ -94,16 +94,16 @@ impl Chains {
 }
 
 impl Tree {
-    /// The chain that begins with a node, if that chain is long, and how far a packet goes in it. It may look at more
-    /// fields than the walk would.
+    /// The long chain that begins with a node, if there is one, and the number of its tests that a packet fails. May
+    /// look at more fields than the walk would.
     pub(super) fn enter<P: Fields + ?Sized>(&self, node: NodeId, packet: &P) -> Option<LongChain<'_>> {
         let Chain { nodes, index, questions_ahead, .. } = &self.chains.chains[self.slot(node).chain?.index()];
         let begins = nodes.first() == Some(&node);
         begins.then(|| LongChain { nodes, questions_ahead, fails: index.first(packet).unwrap_or(nodes.len()) })
     }
 
-    /// What is passed on the way from the root to a branch of a node, or to the root: the beginnings of long chains,
-    /// and the other items in their order.
+    /// The tests on the way from the root to a branch of a node, or to the root: the beginnings of long chains, and the
+    /// other items in their order.
     pub(super) fn passed_to(&self, place: Option<(NodeId, Branch)>) -> (Vec<Passed<'_>>, Vec<Item>) {
         let (mut passed, mut items, mut at) = (Vec::new(), Vec::new(), place);
         while let Some((node, branch)) = at {
@@ -152,7 +152,7 @@ impl Tree {
         self.slots[test.index()].chain = Some(chain);
     }
 
-    /// Adds what is asked before new nodes to the questions of their chains.
+    /// Adds the questions that are asked before new nodes to the questions of their chains.
     pub(super) fn extend_chain_questions(&mut self) {
         let Tree { edit, slots, chains, memos, .. } = self;
         for chain in edit.added.iter().filter_map(|node| slots[node.index()].chain) {
@@ -163,7 +163,7 @@ impl Tree {
         }
     }
 
-    /// Removes a node from its chain, because it is removed. Nothing is below it any more.
+    /// Removes a node from its chain, because it is removed from the tree. Nothing is below it.
     pub(super) fn leave_chain(&mut self, node: NodeId) {
         let Some(chain) = self.slots[node.index()].chain.take() else { return };
         let Chain { nodes, conds, index, failures, questions_ahead } = &mut self.chains.chains[chain.index()];

@@ -1,5 +1,5 @@
-//! What runs ask of a packet that fails one test of a long chain after the other: a list of questions, with which a
-//! [`super::Replay`] compares what the next run asks.
+//! The questions that runs ask of a packet which fails the tests of a long chain one after the other. A
+//! [`super::Replay`] compares them with what the next run asks.
 //!
 //! Before each test come the questions that are denied there, according to the memos of the test's node. Then comes the
 //! question that became the test. All of them are denied to a packet that fails the test and those before it. Which
@@ -15,7 +15,7 @@ use crate::trace::Cond;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChainQuestions {
     questions: Vec<Arc<Cond>>,
-    /// For each test: the number of questions up to the one that becomes it, including that one.
+    /// The number of questions up to the one that becomes each test, including that one.
     ends: Vec<u32>,
 }
 

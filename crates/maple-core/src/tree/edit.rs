@@ -1,4 +1,4 @@
-//! Changes of a tree: a trace is added (Algorithm 3), or a leaf is removed.
+//! Edits of a tree: a trace is added (Algorithm 3), or a leaf is removed.
 
 use std::cell::Cell;
 
@@ -11,28 +11,28 @@ use crate::trace::Item;
 /// The result of adding a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Augmented {
-    /// The trace ended where the tree was unexplored. The leaf is there now.
+    /// The trace ended where the tree was unexplored, and the leaf was added there.
     Added,
     /// The tree already has this trace, with this leaf. The new leaf was not added.
     Existing(LeafId),
-    /// The tree has something else where the trace asks this or ends. So two runs that saw the same then did different
+    /// The tree has something else where the trace asks or ends. So two runs that saw the same then did different
     /// things: the policy is not a function of what it observed. The new trace replaced the subtree there.
     Replaced {
-        /// The leaves of the old subtree, ascending. They are no longer in the tree.
+        /// The leaves of the old subtree, ascending. They have been removed from the tree.
         removed: Vec<LeafId>,
-        /// How many of the trace's items the two agree on.
+        /// The number of the trace's items on which the two agree.
         depth: usize,
     },
 }
 
-/// What one call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`] did to the nodes: at one place of the
-/// tree, it removed what was there (perhaps nothing), and then inserted a row of new nodes (perhaps none).
+/// The effect on the nodes of one call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`]. At one place of
+/// the tree, the call removed what was there (perhaps nothing), and then inserted a row of new nodes (perhaps none).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Edit {
-    /// The node and the branch under which this happened; `None` at the root.
+    /// The node and the branch under which the edit happened; `None` at the root.
     pub(crate) place: Option<(NodeId, Branch)>,
-    /// The nodes that are gone, each before the one above it. What [`Tree::node`] says of them stays true until the
-    /// next edit, except for their links to each other.
+    /// The removed nodes, each before the one above it. What [`Tree::node`] says of them stays true until the next
+    /// edit, except for their links to each other.
     pub(crate) removed: Vec<NodeId>,
     /// The new nodes. The first one is at `place`, each other one is the only child of the one before, and the last is
     /// the leaf.
@@ -99,8 +99,8 @@ impl Tree {
         }
     }
 
-    /// Removes a leaf: its place becomes `Ω`, and nodes from which no leaf can be reached any more are removed too.
-    /// Returns whether the leaf was there.
+    /// Removes a leaf. Its place becomes `Ω`, and nodes that then lead to no leaf are removed too. Returns whether the
+    /// leaf was there.
     pub fn remove(&mut self, leaf: LeafId) -> bool {
         self.begin_edit();
         let Some(mut at) = self.leaves.remove(&leaf) else {
@@ -122,8 +122,8 @@ impl Tree {
         }
     }
 
-    /// The nodes of those of these leaves that exist. Prefetches what [`Tree::remove`] reads of them, so that several
-    /// leaves wait for memory together.
+    /// Collects in `nodes` the nodes of these leaves, as far as they exist. Prefetches what [`Tree::remove`] reads of
+    /// them, so that several leaves wait for memory together.
     pub(crate) fn prefetch_removal(&self, leaves: &[LeafId], nodes: &mut Vec<NodeId>) {
         nodes.clear();
         nodes.extend(leaves.iter().filter_map(|leaf| self.leaves.get(leaf)));
@@ -139,8 +139,8 @@ impl Tree {
         }
     }
 
-    /// What the last call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`] did. Nothing if the trace was
-    /// already there, or the leaf was not.
+    /// The effect of the last call of [`Tree::augment`], [`Tree::remove`] or [`Tree::specialise`]. It is empty if the
+    /// trace was already there, or the leaf was not.
     pub(crate) fn last_edit(&self) -> &Edit {
         &self.edit
     }
@@ -180,7 +180,7 @@ impl Tree {
         Augmented::Replaced { removed, depth }
     }
 
-    /// Removes a node at this place. Nothing is below it.
+    /// Removes a node at this place, below which there is nothing.
     pub(super) fn take_out(&mut self, node: NodeId, place: Option<(NodeId, Branch)>) {
         self.discard(node);
         self.vacate(place);
@@ -210,7 +210,7 @@ impl Tree {
         removed
     }
 
-    /// Discards a node below which nothing is left. Its number is free from the next edit on.
+    /// Discards a node below which nothing is left. Its number becomes free with the next edit.
     fn discard(&mut self, id: NodeId) {
         self.leave_chain(id);
         self.order.remove(id);
@@ -288,7 +288,7 @@ impl Tree {
         }
     }
 
-    /// Whether no leaf can be reached from a node whose children have just changed.
+    /// Reports whether no leaf can be reached from a node whose children have just changed.
     fn is_dead(&self, node: NodeId) -> bool {
         match self.node(node) {
             Node::Leaf(_) => false,
@@ -297,7 +297,7 @@ impl Tree {
         }
     }
 
-    /// Whether the node asks for what the item answers.
+    /// Reports whether the node asks for what the item answers.
     pub(super) fn asks(&self, node: NodeId, item: &Item) -> bool {
         match (self.node(node), item) {
             (Node::Value(values), Item::Read(c)) => values.field == c.field && values.mask == c.mask,
@@ -318,7 +318,7 @@ impl Branch {
 }
 
 impl At {
-    /// Where the node of an unexplored place belongs in walk order.
+    /// The position in walk order of a node at an unexplored place.
     fn of(place: Option<(NodeId, Branch)>) -> At {
         match place {
             None => At::Alone,
@@ -330,7 +330,7 @@ impl At {
 }
 
 impl Node {
-    /// The node that asks for what the item answers, without children.
+    /// Creates the node that asks for what the item answers, without children.
     fn asking(item: &Item) -> Node {
         match item {
             Item::Read(c) => Node::Value(Box::new(Values::new(c.field, c.mask))),

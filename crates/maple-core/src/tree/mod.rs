@@ -72,16 +72,16 @@ pub(crate) use values::Values;
 /// The trace tree of one switch.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
-    /// What look-ups read of the nodes; `slots` has the rest.
+    /// The parts of the nodes that look-ups read; `slots` has the rest.
     nodes: Vec<Node>,
     slots: Vec<Slot>,
-    /// For leaves: the period in which they were last used.
+    /// The period in which each node was last used, if it is a leaf.
     used: Vec<Cell<u32>>,
     period: Cell<u32>,
     free: Vec<NodeId>,
     root: Option<NodeId>,
     leaves: FxHashMap<LeafId, NodeId>,
-    /// The values of children of `V` nodes that don't fit into their slots.
+    /// The values of those children of `V` nodes whose values do not fit into their slots.
     wide: FxHashMap<NodeId, u128>,
     order: Order,
     chains: Chains,
@@ -93,21 +93,21 @@ pub struct Tree {
     memos: QuestionMemos,
 }
 
-/// Names a node within its tree while the node exists. The number of a removed node is reused, though not within the
-/// same edit.
+/// The name of a node within its tree while the node exists. The number of a removed node is reused, though not within
+/// the same edit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeId(NonZeroU32);
 
 #[derive(Clone, Debug)]
 struct Slot {
     parent: Option<NodeId>,
-    /// For a test: its chain, if that is long.
+    /// The chain of a test, if that is long.
     chain: Option<ChainId>,
-    /// Under a `V` node: the value, or 0 if it takes more than 64 bits ([`Tree::wide`]).
+    /// The value of a child of a `V` node, or 0 if it takes more than 64 bits ([`Tree::wide`]).
     value: u64,
 }
 
-/// Which child of its parent a node is.
+/// The position of a node among its parent's children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Branch {
     /// The child of a `V` node for this value.
@@ -116,23 +116,23 @@ pub(crate) enum Branch {
     Outcome(bool),
 }
 
-/// What a search finds at a node.
+/// The result of one step of a search.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// The node is a leaf.
     Leaf(LeafId),
-    /// This node is next.
+    /// The search goes on to this node.
     To(NodeId),
 }
 
 /// A node. `None` in place of a child is `Ω`.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
-    /// What the policy decided.
+    /// A decision of the policy.
     Leaf(LeafId),
     /// A read of a field under a mask: a child for each value seen.
     Value(Box<Values>),
-    /// A test.
+    /// A test of a condition, with its two sides.
     Test { cond: Arc<Cond>, yes: Option<NodeId>, no: Option<NodeId> },
 }
 
@@ -149,7 +149,7 @@ impl NodeId {
 }
 
 impl Tree {
-    /// The tree that contains nothing: `Ω`.
+    /// Creates a tree that contains nothing: `Ω`.
     pub fn new() -> Tree {
         Tree::default()
     }
@@ -168,7 +168,7 @@ impl Tree {
         }
     }
 
-    /// Where a packet gets to from a node. A leaf counts as used.
+    /// Moves a packet on from a node. A leaf counts as used.
     #[inline(always)]
     fn step<P: Fields + ?Sized>(&self, at: NodeId, packet: &P) -> Option<Step> {
         Some(Step::To(match self.node(at) {
@@ -187,7 +187,7 @@ impl Tree {
         }))
     }
 
-    /// What [`Tree::search`] does, test by test: its oracle.
+    /// Finds what [`Tree::search`] finds, test by test, as its oracle. The leaf does not count as used.
     pub fn walk<P: Fields + ?Sized>(&self, packet: &P) -> Option<LeafId> {
         let mut at = self.root?;
         loop {
@@ -214,7 +214,7 @@ impl Tree {
         items
     }
 
-    /// Whether the leaf is in the tree.
+    /// Reports whether the leaf is in the tree.
     pub fn contains(&self, leaf: LeafId) -> bool {
         self.leaves.contains_key(&leaf)
     }
@@ -231,7 +231,7 @@ impl Tree {
         self.leaves.len()
     }
 
-    /// Whether the tree has no leaves.
+    /// Reports whether the tree has no leaves.
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
     }
@@ -249,12 +249,12 @@ impl Tree {
         &self.nodes[id.index()]
     }
 
-    /// The node of a leaf.
+    /// The node of a leaf, if the leaf is in the tree.
     pub(crate) fn leaf_node(&self, leaf: LeafId) -> Option<NodeId> {
         self.leaves.get(&leaf).copied()
     }
 
-    /// The node above, and which of its branches leads here. `None` for the root.
+    /// The node above, and its branch that leads here. `None` for the root.
     pub(crate) fn parent(&self, id: NodeId) -> Option<(NodeId, Branch)> {
         let slot = self.slot(id);
         let parent = slot.parent?;

@@ -1,4 +1,4 @@
-//! Which of two nodes comes first, in two loads: a list with labels.
+//! The walk order of nodes, as a list with labels: two loads say which of two nodes comes first.
 //!
 //! # What
 //!
@@ -25,7 +25,7 @@ use super::NodeId;
 /// The nodes in walk order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
-    /// By node. Items of nodes that are not in the list mean nothing.
+    /// The places by node. Those of nodes that are not in the list mean nothing.
     places: Vec<Place>,
 }
 
@@ -36,25 +36,25 @@ struct Place {
     after: Option<NodeId>,
 }
 
-/// Where a node is inserted.
+/// The position at which a node is inserted.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
-    /// As the only node.
+    /// The node becomes the only one.
     Alone,
-    /// Right before this node.
+    /// The node comes right before this one.
     Before(NodeId),
-    /// Right after this node.
+    /// The node comes right after this one.
     After(NodeId),
-    /// Right after this node, and more nodes will be inserted between them.
+    /// The node comes right after this one, and more nodes will be inserted between them.
     First(NodeId),
 }
 
-/// The distance between labels at the ends of the list. There is room for far more nodes than a tree can have, and each
-/// gap takes 32 insertions in one place.
+/// The distance between labels at the ends of the list. From the first node the list can grow by 2^31 steps to each
+/// side, and each gap takes 32 insertions in one place.
 const STEP: u64 = 1 << 32;
 
-/// A new child of a `V` node leaves all but this part of the gap before it, where the next child is inserted. So a gap
-/// takes hundreds of children, not 32.
+/// The divisor for the gap in which a new child of a `V` node is inserted. One part of the gap is left after the child,
+/// and all others before it, where the next child is inserted. So a gap takes hundreds of children, not 32.
 const SHARE: u64 = 32;
 
 impl Order {
@@ -95,7 +95,7 @@ impl Order {
         prefetch(self.place(node));
     }
 
-    /// Prefetches the places of its neighbours.
+    /// Prefetches the places of a node's neighbours.
     pub(super) fn prefetch_around(&self, node: NodeId) {
         let Place { before, after, .. } = self.place(node);
         before.iter().chain(after).for_each(|other| prefetch(self.place(*other)));
@@ -112,7 +112,7 @@ impl Order {
         }
     }
 
-    /// A label between two neighbours, if there is one. One part in `share` of the gap is left after it.
+    /// Finds a label between two neighbours, if there is one. One part in `share` of the gap is left after it.
     fn room(&self, before: Option<NodeId>, after: Option<NodeId>, share: u64) -> Option<u64> {
         let low = before.map(|node| self.label(node));
         let high = after.map(|node| self.label(node));
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    /// The list as a plain vector.
+    /// Checks that the labels ascend along the list, given as a plain vector.
     fn check(order: &Order, oracle: &[NodeId]) {
         let labels: Vec<u64> = oracle.iter().map(|node| order.label(*node)).collect();
         assert!(labels.is_sorted_by(|a, b| a < b), "{labels:?}");

@@ -6,7 +6,7 @@ use super::replay::QuestionMemo;
 /// The memos of a tree's nodes. Many nodes have none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct QuestionMemos {
-    /// By node: the number of its list, counted from 1; or 0.
+    /// The number of each node's list, counted from 1; or 0.
     lists_of: Vec<u32>,
     lists: Vec<Vec<QuestionMemo>>,
     /// Empty lists that belong to no node.

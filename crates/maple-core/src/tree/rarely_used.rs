@@ -1,4 +1,4 @@
-//! Which leaves were not used for a long time, and how much memory a tree takes. This keeps a tree bounded.
+//! The leaves that were not used for a long time, and the memory that a tree takes. Both serve to keep a tree bounded.
 //!
 //! Time is counted in periods, which the owner of the tree begins. A leaf remembers the last period in which a look-up
 //! found it, in an array of 4 bytes for each node. A caller that learns in another way that a leaf's packets were seen
@@ -7,12 +7,12 @@
 use super::{LeafId, Node, NodeId, Tree};
 
 impl Tree {
-    /// Begins a new period: leaves that are used from now on count as more recently used than all others.
+    /// Begins a new period: leaves that are used in it count as more recently used than all others.
     pub fn begin_period(&self) {
         self.period.set(self.period.get().saturating_add(1));
     }
 
-    /// Packets of a leaf were seen. A leaf that does not exist is ignored.
+    /// Notes that packets of a leaf were seen. A leaf that does not exist is ignored.
     pub fn mark_used(&self, leaf: LeafId) {
         if let Some(node) = self.leaves.get(&leaf) {
             self.use_leaf(*node);
@@ -33,8 +33,9 @@ impl Tree {
         all.into_iter().map(|(_, leaf)| leaf).collect()
     }
 
-    /// Roughly how many bytes the tree takes: what it has allocated, whether in use or kept for later. The conditions
-    /// of tests, which traces share, are counted once for each test. Lists for invalidations are not counted.
+    /// The approximate memory of the tree, in bytes: what it has allocated, whether in use or kept for later. The
+    /// conditions of tests, which traces share, are counted once for each test. Lists for invalidations are not
+    /// counted.
     pub fn bytes(&self) -> usize {
         let Tree { nodes, slots, used, free, leaves, wide, memos, .. } = self;
         let lists = size_of_val(&used[..]) + size_of_val(&free[..]) + memos.bytes();

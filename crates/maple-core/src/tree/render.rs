@@ -6,7 +6,7 @@ use super::{Branch, Node, NodeId, Tree};
 use crate::trace::text;
 
 impl Tree {
-    /// The tree as indented text, one node a line:
+    /// Renders the tree as indented text, one node a line:
     ///
     /// ```text
     /// T tcp_dst=22

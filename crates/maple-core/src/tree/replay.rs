@@ -48,10 +48,10 @@ use crate::trace::{Cond, Fields, Item, Looked, Lowered, Step, Trace};
 pub struct Replay<'t> {
     tree: &'t Tree,
     capabilities: &'t Capabilities,
-    /// What the run is likely to ask next, all of it denied: the rest of [`InChain::known`].
+    /// The questions that the run is likely to ask next, all of them denied: the rest of [`InChain::known`].
     next: Iter<'t, Arc<Cond>>,
     at: Place,
-    /// In a long chain: how far the run has got in it. That may be farther than `at`.
+    /// The progress of the run in a long chain. It may be farther than `at`.
     ahead: Option<InChain<'t>>,
     /// The memos of a node, and the index of the one that was found last. The next question most likely has the next
     /// memo.
@@ -62,7 +62,7 @@ pub struct Replay<'t> {
     memos: Vec<NewMemo>,
 }
 
-/// Where a run is on the tree.
+/// The place of a run on the tree.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     from: Option<(NodeId, Branch)>,
@@ -91,23 +91,23 @@ enum Question {
     End,
 }
 
-/// What becomes of a question before a node.
+/// The items that a question becomes before a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Becomes {
-    /// Nothing: the answer is known there. If the question is whether a packet fits, this is the answer.
+    /// None: the answer is known there. If the question is whether a packet fits, this is the answer.
     Known(bool),
     /// The node, which asks all that is not known.
     Node,
-    /// The node, and then what becomes of it before the node's child, unless the node is a test that failed.
+    /// The node, and then what the question becomes before the node's child, unless the node is a test that failed.
     FirstPart,
 }
 
-/// A question that was asked right before a node, or so many items before it and not answered since, and what became of
+/// A question that was asked right before a node, or some items before it and not answered since, and what became of
 /// it.
 #[derive(Clone, Debug)]
 pub(super) struct QuestionMemo {
     question: Question,
-    /// How many items before the node it was asked.
+    /// The number of items between the question and the node.
     ago: u32,
     becomes: Becomes,
 }
@@ -131,15 +131,15 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// Whether the run asked for a field whose bytes are not in the frame, as in [`Trace`].
+    /// Reports whether the run asked for a field whose bytes are not in the frame, as in [`Trace`].
     pub fn short(&self) -> bool {
         self.short
     }
 }
 
 impl Tree {
-    /// Whether a test prefixes a longer condition that some run asked for. Once its yes-side is explored, it will have
-    /// tests or reads of its own.
+    /// Reports whether a test prefixes a longer condition that some run asked for. Once its yes-side is explored, that
+    /// side will have tests or reads of its own.
     pub(crate) fn prefixes_a_longer_condition(&self, test: NodeId) -> bool {
         self.memos.of(test).iter().any(|memo| memo.becomes == Becomes::FirstPart)
     }
@@ -160,7 +160,7 @@ impl Tree {
         }
     }
 
-    /// Adds the trace of a run that was replayed, ending in `leaf`: [`Tree::augment`] without the items.
+    /// Adds the trace of a run that was replayed, ending in `leaf`, as [`Tree::augment`] does, but without the items.
     ///
     /// # Panics
     ///
@@ -171,7 +171,7 @@ impl Tree {
         let Replayed { at, rest, memos, .. } = run;
         self.begin_edit();
         let outcome = self.put_at(at.from, at.here, &rest, at.depth, leaf);
-        // The last one is the leaf.
+        // The last new node is the leaf.
         let new = self.edit.added.len().saturating_sub(1);
         for NewMemo { depth, node, memo } in memos {
             if let Some(node) = node.filter(|_| depth < at.depth) {
@@ -193,7 +193,7 @@ impl Tree {
 }
 
 impl<'t> Replay<'t> {
-    /// Whether the packet fits a conjunction, as [`crate::Recorder::fits`].
+    /// Reports whether the packet fits a conjunction, as [`crate::Recorder::fits`] does.
     #[inline]
     pub fn fits<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
         let mut next = self.next.clone();
@@ -204,7 +204,7 @@ impl<'t> Replay<'t> {
         self.fits_elsewhere(packet, cond)
     }
 
-    /// The same for a question that is not the next one of a chain.
+    /// Reports whether the packet fits a conjunction that is not the next question of a chain.
     #[inline(never)]
     fn fits_elsewhere<P: Fields + ?Sized>(&mut self, packet: &P, cond: &Arc<Cond>) -> bool {
         if self.ahead.is_some() {
@@ -236,7 +236,7 @@ impl<'t> Replay<'t> {
         fits
     }
 
-    /// The value of a field under a mask, as [`crate::Recorder::read_there`].
+    /// The value of a field under a mask, as [`crate::Recorder::read_there`] returns it.
     pub fn read_there<P: Fields + ?Sized>(&mut self, packet: &P, field: Field, mask: u128) -> u128 {
         let mask = mask & field.full_mask();
         self.catch_up();
@@ -259,7 +259,7 @@ impl<'t> Replay<'t> {
         packet.value(field).unwrap_or(0) & mask
     }
 
-    /// Asks all that a trace observed. It must have been recorded of the same packet.
+    /// Asks all that a trace observed. The trace must have been recorded of the same packet.
     pub fn observe<P: Fields + ?Sized>(&mut self, packet: &P, trace: &Trace) {
         self.short |= trace.short;
         for step in trace.steps() {
@@ -271,7 +271,7 @@ impl<'t> Replay<'t> {
         }
     }
 
-    /// Ends the run. If the tree has specialised leaves there, it goes on to the packet's.
+    /// Ends the run. If the tree has specialised leaves there, the run goes on to the packet's.
     pub fn finish<P: Fields + ?Sized>(mut self, packet: &P) -> Replayed {
         self.catch_up();
         let (depth, written) = (self.at.depth, self.written.take());
@@ -285,7 +285,7 @@ impl<'t> Replay<'t> {
         Replayed { at, rest, short, memos, edits: tree.edits }
     }
 
-    /// What becomes of a question that was asked so many items before a node, if that is known.
+    /// Finds what becomes of a question that was asked `ago` items before a node, if that is known.
     fn becomes(&mut self, node: NodeId, ago: usize, is: impl Fn(&Question) -> bool) -> Option<Becomes> {
         let (memos, next) = match self.noted {
             Some((of, memos, last)) if of == node => (memos, last + 1),
@@ -298,7 +298,7 @@ impl<'t> Replay<'t> {
         at.map(|at| memos[at].becomes)
     }
 
-    /// Continues with the child that the packet gets to.
+    /// Continues with the child that the packet reaches.
     fn step<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) -> Branch {
         let packet = Looked::new(packet);
         let branch = match self.tree.node(node) {
@@ -313,7 +313,7 @@ impl<'t> Replay<'t> {
         branch
     }
 
-    /// The run comes to a node, which may be the first of a long chain.
+    /// Enters the long chain that begins with a node, if there is one.
     fn enter<P: Fields + ?Sized>(&mut self, packet: &P, node: NodeId) {
         let packet = Looked::new(packet);
         let ahead = self.tree.enter(node, &packet).map(|mut chain| {
@@ -337,7 +337,7 @@ impl<'t> Replay<'t> {
         (self.next, self.ahead) = (next.unwrap_or_default().iter(), ahead);
     }
 
-    /// Moves `at` to where the run is in its chain.
+    /// Moves `at` to the run's place in its chain.
     fn catch_up(&mut self) {
         let Some(ahead) = &mut self.ahead else { return };
         let passed = ahead.chain.questions_ahead.tests_in(ahead.known - self.next.len());
@@ -350,7 +350,7 @@ impl<'t> Replay<'t> {
         self.at = Place { from: Some((last, branch)), here: self.tree.child(last, branch), depth };
     }
 
-    /// The items of the run up to a place in the tree, if none were written before.
+    /// Returns the written items of the run. If there are none, begins with the items up to a place in the tree.
     fn written_from(&mut self, place: Place) -> &mut Lowered<'t> {
         self.written.get_or_insert_with(|| {
             (self.at, self.next, self.ahead) = (place, Iter::default(), None);
@@ -368,8 +368,8 @@ impl<'t> Replay<'t> {
         self.write(packet, Question::Read(Box::new((field, mask))), false, write);
     }
 
-    /// Turns a question into items, and keeps a memo of them. `write` says whether the last item, if it is a test, asks
-    /// for everything that was left.
+    /// Turns a question into items, and keeps a memo of them. `write` returns whether the last item, if it is a test,
+    /// asks for everything that was left.
     fn write<P: Fields + ?Sized>(
         &mut self,
         packet: &P,
@@ -409,7 +409,7 @@ impl<'t> Replay<'t> {
 }
 
 impl QuestionMemo {
-    /// For a read that specialises a leaf.
+    /// Creates the memo of a read that specialises a leaf.
     pub(super) fn of_specialisation() -> QuestionMemo {
         QuestionMemo { question: Question::End, ago: 0, becomes: Becomes::Node }
     }
@@ -418,7 +418,7 @@ impl QuestionMemo {
         self.question == Question::End
     }
 
-    /// The condition that is asked at the node, if the memo says that no packet that gets there fits it.
+    /// The condition that is asked at the node, if the memo says that no packet that reaches the node fits it.
     pub(super) fn denied(&self) -> Option<&Arc<Cond>> {
         match self {
             QuestionMemo { question: Question::Fits(cond), ago: 0, becomes: Becomes::Known(false) } => Some(cond),
@@ -439,7 +439,7 @@ impl QuestionMemo {
 }
 
 impl Question {
-    /// Whether an item asks the same, so that it needs no memo.
+    /// Reports whether an item asks the same, so that it needs no memo.
     fn is_item(&self, item: &Item) -> bool {
         match (self, item) {
             (Question::Fits(asked), Item::Test { cond, .. }) => asked == cond,
@@ -450,7 +450,7 @@ impl Question {
 }
 
 impl<'t> InChain<'t> {
-    /// After a test that the packet failed, if it is the chain's next.
+    /// Moves on after a test that the packet failed; `None` if it is not the chain's next.
     fn after(self, test: NodeId) -> Option<InChain<'t>> {
         let is_next = self.chain.nodes.get(self.noted) == Some(&test);
         is_next.then(|| InChain { noted: self.noted + 1, ..self })

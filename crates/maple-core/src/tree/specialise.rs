@@ -35,12 +35,13 @@ impl Tree {
         }
     }
 
-    /// Whether a node is a read that f did not make.
+    /// Reports whether a node is a read that f did not make.
     pub(super) fn is_specialisation(&self, node: NodeId) -> bool {
         matches!(self.node(node), Node::Value(_)) && self.memos.of(node).iter().any(QuestionMemo::is_of_specialisation)
     }
 
-    /// What a leaf's packets have in common beyond what f looked at, in the order of the reads.
+    /// The specialisation of a leaf: what its packets have in common beyond what f looked at, in the order of the
+    /// reads.
     pub(crate) fn specialisation(&self, leaf: LeafId) -> Vec<Constraint> {
         let above = |node: NodeId| {
             let (above, branch) = self.parent(node).filter(|(above, _)| self.is_specialisation(*above))?;

@@ -163,7 +163,7 @@ impl Grown {
     }
 }
 
-/// What a trace's reads and passed tests say about a field.
+/// The bits of a field that a trace's reads and passed tests state.
 fn stated(items: &[Item], field: Field) -> Vec<Constraint> {
     let of = |item: &Item| match item {
         Item::Read(c) => vec![*c],
@@ -298,7 +298,7 @@ enum Question {
     Read(Constraint),
 }
 
-/// With ranges of more blocks than a test may have.
+/// Questions, also with ranges of more blocks than a test may have.
 fn questions() -> impl Strategy<Value = Vec<Question>> {
     let range = (0..4u128, 0..9u128).prop_map(|(lo, width)| Range { field: Field::TcpDst, lo, hi: lo + width });
     let ranges = (constraints(), range).prop_map(|(c, range)| {
@@ -374,7 +374,7 @@ fn run(questions: &[Question], packet: &Headers, ask: &mut impl Ask) -> Vec<u128
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Also if the policy sometimes changes.
+    /// Holds also if the policy sometimes changes.
     #[test]
     fn a_run_that_is_followed_gets_the_answers_and_makes_the_tree_that_writing_it_does(
         policies in vec(questions(), 1..3),

@@ -1,4 +1,4 @@
-//! From the value of a field to the leaves whose packets can have it. Invalidations use this.
+//! An index from the value of a field to the leaves whose packets can have it, for invalidations.
 //!
 //! # What
 //!
@@ -27,7 +27,7 @@ pub(super) struct ValueIndex {
     fields: Vec<Stated>,
 }
 
-/// The leaves by what they state of one field.
+/// The leaves by the bits that they state of one field.
 #[derive(Clone, Debug)]
 struct Stated {
     field: Field,
@@ -52,7 +52,7 @@ struct Bits {
 }
 
 impl ValueIndex {
-    /// Whether any field was asked for.
+    /// Reports whether any field was asked for.
     pub(super) fn is_asked(&self) -> bool {
         !self.fields.is_empty()
     }
@@ -88,14 +88,14 @@ impl Tree {
         leaves
     }
 
-    /// Removes a leaf that has this trace.
+    /// Removes a leaf that has this trace from all lists.
     pub(super) fn value_index_remove(&mut self, items: &[Item], leaf: LeafId) {
         for stated in &mut self.value_index.get_mut().fields {
             stated.remove(bits(items, stated.field), leaf);
         }
     }
 
-    /// Adds a new leaf that has this trace.
+    /// Adds a new leaf that has this trace to all lists.
     pub(super) fn value_index_add(&mut self, items: &[Item], leaf: LeafId) {
         for stated in &mut self.value_index.get_mut().fields {
             stated.insert(bits(items, stated.field), leaf);
@@ -103,7 +103,7 @@ impl Tree {
     }
 }
 
-/// What a trace states of a field.
+/// The bits of a field that a trace states.
 fn bits(items: &[Item], field: Field) -> Bits {
     items.iter().fold(Bits::default(), |bits, item| match item {
         Item::Read(constraint) if constraint.field == field => bits.and(constraint),
@@ -114,14 +114,14 @@ fn bits(items: &[Item], field: Field) -> Bits {
     })
 }
 
-/// A value's bit in [`Lists::seen`]: which word, and which bit of it.
+/// The bit of a value in [`Lists::seen`]: the word, and the bit within it.
 fn bit(value: u128) -> (usize, u64) {
     let mixed = fold(value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((mixed >> 62) as usize, 1 << (mixed >> 56 & 63))
 }
 
 impl Stated {
-    /// What all leaves of a tree state.
+    /// Lists all leaves of a tree by the bits that they state of a field.
     fn of(tree: &Tree, field: Field) -> Stated {
         let mut stated = Stated { field, masks: Vec::new(), held: 0 };
         let mut open: Vec<(NodeId, Bits)> = tree.root().map(|root| (root, Bits::default())).into_iter().collect();
@@ -172,7 +172,7 @@ impl Stated {
         self.held -= before - list.items().len();
     }
 
-    /// The leaves that don't contradict a constraint, in no order. Drops leaves that are gone.
+    /// Finds the leaves that don't contradict a constraint, in no order. Drops leaves that are gone.
     fn find(&mut self, asked: &Constraint, is_there: impl Fn(LeafId) -> bool) -> Vec<LeafId> {
         let mut found = Vec::new();
         let mut read = |list: &mut OneOrMany<LeafId>| {

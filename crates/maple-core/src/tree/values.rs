@@ -101,20 +101,20 @@ impl Key for u128 {
 }
 
 impl<K: Key> Table<K> {
-    /// A table for `list`, with room for a few more.
+    /// Creates a table of the children in `list`, with room for a few more.
     fn of(list: &[(u128, NodeId)]) -> Table<K> {
         let mut table = Table { entries: vec![None; 16].into(), len: 0 };
         list.iter().for_each(|(value, node)| table.insert(K::of(*value), *node));
         table
     }
 
-    /// Where a key belongs if that place is free.
+    /// The place where a key belongs if it is free.
     fn home(&self, key: K) -> usize {
         // There are at least 16 entries, so the shift is less than 64.
         (key.word().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.entries.len().ilog2())) as usize
     }
 
-    /// Where the key is, or where it would be inserted.
+    /// The place of the key, or the one where it would be inserted.
     fn find(&self, key: K) -> usize {
         let mut at = self.home(key);
         while self.entries[at].is_some_and(|(there, _)| there != key) {
@@ -195,7 +195,7 @@ impl Values {
         self.prefetch_child(|| packet.value(self.field).unwrap_or_default() & self.mask);
     }
 
-    /// The same for the child with a value.
+    /// Prefetches what a look-up of the child with a value reads besides the node.
     #[inline]
     pub(super) fn prefetch_child(&self, value: impl FnOnce() -> u128) {
         match &self.children {
@@ -207,7 +207,7 @@ impl Values {
         }
     }
 
-    /// How many bytes it takes.
+    /// The size in bytes.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(self)
             + match &self.children {
@@ -219,7 +219,7 @@ impl Values {
             }
     }
 
-    /// Whether every value fits into 64 bits.
+    /// Reports whether every value fits into 64 bits.
     pub(super) fn fits_u64(&self) -> bool {
         u64::try_from(self.mask).is_ok()
     }

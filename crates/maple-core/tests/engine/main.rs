@@ -1,4 +1,4 @@
-//! Text scripts for the engine: what happens to a small network, and the messages that switches get.
+//! Text scripts for the engine: events in a small network, and the messages that switches get.
 //!
 //! `README.md` beside this file explains the language of the scripts, which are the files in `scripts/`.
 //! `MAPLE_BLESS=1 cargo test -p maple-core --test engine` rewrites what they print.
@@ -9,7 +9,7 @@ mod stage;
 
 use std::path::{Path, PathBuf};
 
-/// The line between what happens and the results.
+/// The line between the events and the results.
 const END: &str = "----\n";
 
 #[test]
@@ -50,7 +50,7 @@ fn a_wrong_script_names_its_line() {
     }
 }
 
-/// The files in `scripts/`, in order.
+/// Returns the files in `scripts/`, in order.
 fn scripts() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/engine/scripts");
     let files = std::fs::read_dir(&folder).expect("the scripts are there");
@@ -59,10 +59,10 @@ fn scripts() -> Vec<PathBuf> {
     paths
 }
 
-/// The lines that are missing (`-`) and those that are new (`+`), between lines that agree.
+/// Returns the lines that are missing (`-`) and those that are new (`+`), between lines that agree.
 fn difference(wanted: &str, printed: &str) -> String {
     let (old, new): (Vec<&str>, Vec<&str>) = (wanted.lines().collect(), printed.lines().collect());
-    // For each position, the length of the longest common part of what is left.
+    // The length, for each position, of the longest common part of the remaining lines.
     let mut common = vec![vec![0u32; new.len() + 1]; old.len() + 1];
     for i in (0..old.len()).rev() {
         for j in (0..new.len()).rev() {

@@ -1,4 +1,4 @@
-//! The packets of scripts: a few words become a frame.
+//! The packets of scripts: a few words describe a frame.
 
 use maple_wire::packet::Frame;
 
@@ -7,8 +7,8 @@ use crate::stage::Hosts;
 /// The source port of every TCP and UDP packet of scripts.
 const SOURCE_PORT: u16 = 1000;
 
-/// The frame for `FROM TO KIND …`: host names, and `arp`, `tcp PORT`, `udp PORT`, `ping` or `raw TYPE`. A `*` stands
-/// for the broadcast address. `vlan ID` before the kind gives it a tag.
+/// Builds the frame for `FROM TO KIND …`: host names, and `arp`, `tcp PORT`, `udp PORT`, `ping` or `raw TYPE`. A `*`
+/// stands for the broadcast address. `vlan ID` before the kind gives the frame a tag.
 pub fn frame(words: &[&str], hosts: &Hosts) -> Result<Vec<u8>, String> {
     let [from, to, rest @ ..] = words else { return Err("expected packet FROM TO KIND".into()) };
     let (from, to) = (hosts.get(from)?, if *to == "*" { None } else { Some(hosts.get(to)?) });
@@ -28,7 +28,7 @@ pub fn frame(words: &[&str], hosts: &Hosts) -> Result<Vec<u8>, String> {
     })
 }
 
-/// A number in decimal, or in hexadecimal after `0x`.
+/// Parses a number in decimal, or in hexadecimal after `0x`.
 pub fn number<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let value = match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),

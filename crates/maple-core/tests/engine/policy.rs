@@ -9,11 +9,11 @@ use maple_wire::{Field, PortNo};
 use crate::packet::number;
 use crate::stage::{Hosts, location};
 
-/// A policy.
+/// A policy: clauses in order.
 #[derive(Clone, Debug, Default)]
 pub struct Clauses(Vec<Clause>);
 
-/// What to do with the packets for which all tests hold.
+/// A decision or an action for the packets for which all tests hold.
 #[derive(Clone, Debug)]
 struct Clause {
     tests: Vec<Test>,
@@ -165,17 +165,17 @@ impl Policy for Clauses {
     }
 }
 
-/// Where the host is whose address is in a field.
+/// Returns the location of the host whose address is in a field.
 fn located(pkt: &PacketHandle, net: &Net, field: Field) -> Option<Location> {
     pkt.get(field).and_then(|mac| net.locate(Mac::from_bits(mac)))
 }
 
-/// The value of a field, as tables hold it.
+/// Returns the packet's value of a field, as tables hold it.
 fn key(pkt: &PacketHandle, field: Field) -> Option<Value> {
     pkt.get(field).map(|value| stored(field, value))
 }
 
-/// A field's value, as tables hold it.
+/// Returns a field's value as tables hold it.
 pub fn stored(field: Field, value: u128) -> Value {
     match field {
         Field::EthSrc | Field::EthDst => Value::Mac(Mac::from_bits(value)),
@@ -187,7 +187,7 @@ pub fn field(name: &str) -> Result<Field, String> {
     Field::from_name(name).ok_or_else(|| format!("{name:?} is no field"))
 }
 
-/// A value of a field; the name of a host stands for its address.
+/// Parses a value of a field; the name of a host stands for its address.
 pub fn value_of(field: Field, text: &str, hosts: &Hosts) -> Result<u128, String> {
     match (hosts.get(text), field) {
         (Ok(host), Field::EthSrc | Field::EthDst) => Ok(host.mac.bits()),

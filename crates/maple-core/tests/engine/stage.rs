@@ -1,4 +1,4 @@
-//! A script half-way through: the network that it built, and what it has printed.
+//! The state of a running script: the network that it built, and what it has printed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,7 +22,7 @@ use crate::policy::{Clauses, field, stored, value_of};
 #[derive(Debug, Default)]
 pub struct Hosts(BTreeMap<String, Host>);
 
-/// A host.
+/// A host of a script.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
     pub mac: Mac,
@@ -36,7 +36,7 @@ impl Hosts {
     }
 }
 
-/// What comes before `start`.
+/// The declarations of a script before `start`.
 #[derive(Default)]
 struct Setup {
     switches: Vec<SimSwitch>,
@@ -56,7 +56,10 @@ struct Stage {
     out: String,
 }
 
-/// What a script prints, or the line and what is wrong there.
+/// Plays a script and returns what it prints.
+///
+/// # Errors
+/// The line that is wrong, and what is wrong there.
 pub fn play(script: &str) -> Result<String, String> {
     let mut stage = Stage {
         setup: Setup::default(),
@@ -72,7 +75,7 @@ pub fn play(script: &str) -> Result<String, String> {
     Ok(stage.out)
 }
 
-/// A `SWITCH:PORT`.
+/// Parses a `SWITCH:PORT`.
 pub fn location(text: &str) -> Result<Location, String> {
     let parts = text.split_once(':').and_then(|(switch, port)| Some((switch.parse().ok()?, port.parse().ok()?)));
     parts
@@ -81,7 +84,7 @@ pub fn location(text: &str) -> Result<Location, String> {
 }
 
 impl Setup {
-    /// What is declared.
+    /// Returns the declared facts.
     fn facts(&self) -> Facts {
         let of = |switch: &SimSwitch| {
             let with = |wanted: &str| {
@@ -151,7 +154,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Connects the switches and lets discovery find everything. The messages for that are not printed.
+    /// Connects the switches and lets discovery find everything. The messages of this phase are not printed.
     fn start(&mut self) -> Result<(), String> {
         let facts = Arc::new(self.setup.facts());
         let Setup { switches, links, policy, .. } = std::mem::take(&mut self.setup);
@@ -248,7 +251,7 @@ impl Stage {
         self.act(line, |sim| sim.tell(Event::Write(vec![write])))
     }
 
-    /// Lets something happen, waits until everything is at rest, and prints what followed.
+    /// Runs `happen`, waits until everything is at rest, and prints the effects.
     fn act(&mut self, line: &str, happen: impl FnOnce(&mut Sim)) -> Result<(), String> {
         let sim = self.sim.as_mut().ok_or("the network has not started")?;
         happen(sim);
@@ -270,7 +273,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The rules of a switch, by table and priority.
+    /// Prints the rules of a switch, by table and priority.
     fn show(&mut self, line: &str, dpid: Dpid) -> Result<(), String> {
         let sim = self.sim.as_mut().ok_or("the network has not started")?;
         let switch = sim.switch(dpid).ok_or_else(|| format!("there is no switch {}", dpid.0))?;
@@ -293,7 +296,7 @@ impl Stage {
 struct Names(Vec<u64>);
 
 impl Names {
-    /// Replaces the leaf in the cookies of the engine's own rules.
+    /// The part of a cookie that stands in place of a leaf in the engine's own rules.
     const OWN: u64 = 0xff_ffff_ffff;
 
     fn owner(&mut self, cookie: u64) -> String {
@@ -307,7 +310,7 @@ impl Names {
         format!("owner {}", at + 1)
     }
 
-    /// A message to a switch as text; `None` for questions about its counters.
+    /// Returns a message to a switch as text; `None` for requests for its counters.
     fn message(&mut self, version: Version, message: &Message) -> Option<String> {
         Some(match message {
             Message::FlowMod(flow_mod) => self.flow_mod(version, flow_mod),

@@ -11,10 +11,10 @@ use maple_wire::{Match, Message, Version};
 
 use crate::skip::missing;
 
-/// How long an answer may take.
+/// The time that an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A bridge in user space with one port, number 1; deleted when it is dropped.
+/// A bridge in user space with one port, number 1, which is deleted when it is dropped.
 pub struct Bridge {
     name: String,
     connection: UnixStream,
@@ -30,8 +30,8 @@ impl Drop for Bridge {
 }
 
 impl Bridge {
-    /// Makes the bridge and connects in this version. Without an Open vSwitch to configure, it says so and returns
-    /// `None`.
+    /// Makes the bridge and connects in this version. Without an Open vSwitch that this user may configure, prints that
+    /// and returns `None`.
     pub fn new(name: &str, version: Version) -> Option<Bridge> {
         if run("ovs-vsctl", &["--timeout=30", "show"]).is_none() {
             missing("an Open vSwitch that this user may configure");
@@ -54,7 +54,7 @@ impl Bridge {
         Some(bridge)
     }
 
-    /// The switch's features.
+    /// Returns the switch's features.
     pub fn features(&mut self) -> Features {
         let xid = self.send(&Message::FeaturesRequest);
         loop {
@@ -120,7 +120,7 @@ impl Bridge {
     }
 }
 
-/// The output of a program, if it succeeds.
+/// Returns the output of a program, if it succeeds.
 fn run(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())

@@ -6,7 +6,7 @@ use maple_wire::packet::build::{IpFrame, snap};
 const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
-/// All frames, each with a name.
+/// Returns all frames, each with a name.
 pub fn all() -> Vec<(String, Vec<u8>)> {
     let named = |(name, frame): (&str, Vec<u8>)| (name.to_owned(), frame);
     let mut all: Vec<(String, Vec<u8>)> = link_layer().into_iter().map(named).collect();

@@ -1,8 +1,8 @@
-//! What the compiler assumes about switches, compared with a real Open vSwitch, with the bytes of our own codec.
+//! The compiler's assumptions about switches, compared with a real Open vSwitch, with the bytes of our own codec.
 //!
 //! Open vSwitch must accept every match that [`Capabilities`] allow and every rewrite that routes may ask for, and it
 //! must match frames as [`Packet::switch_value`] says. The tests need an Open vSwitch that this user may configure.
-//! Without one they say so and are skipped; in CI they fail.
+//! Without one they print that and are skipped; in CI they fail.
 
 mod bridge;
 mod frames;
@@ -15,13 +15,13 @@ use maple_core::route::is_settable;
 use maple_wire::msg::{FlowMod, FlowModCommand};
 use maple_wire::{Action, Constraint, Field, Instruction, Match, Packet, PortNo, Version};
 
-/// All ways to state that a packet has the field.
+/// Returns all ways to state that a packet has the field.
 fn promises(field: Field) -> Vec<Vec<Constraint>> {
     let alternatives = field.prerequisites().iter();
     alternatives.map(|all| all.iter().map(|p| Constraint::masked(p.field, p.value, p.mask)).collect()).collect()
 }
 
-/// Values and masks of a field to try: with arbitrary bits, leading bits and all bits.
+/// Returns values and masks of a field to try: with arbitrary bits, leading bits and all bits.
 fn constraints(field: Field) -> Vec<Constraint> {
     let full = field.full_mask();
     let odd = 0x5a5a_a5a5_0ff0_1234_8765_cafe_0660_1001 & full;
@@ -142,8 +142,8 @@ fn rules_take_the_frames_that_the_packet_view_says() {
 const RIGHT: u64 = 1;
 const WRONG: u64 = 2;
 
-/// A rule that matches the packet's value of the field exactly, and others above it. Each of those matches another
-/// value, or other bits. `None` if the switch can't match the value.
+/// Returns a rule that matches the packet's value of the field exactly, and others above it. Each of those matches
+/// another value, or other bits. Returns `None` if the switch can't match the value.
 fn alternatives(packet: &Packet, field: Field, capabilities: &Capabilities) -> Option<Vec<FlowMod>> {
     let value = packet.switch_value(field)?;
     let holds = |promise: &Vec<Constraint>| {

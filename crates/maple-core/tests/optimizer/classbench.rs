@@ -1,7 +1,6 @@
-//! Filter sets as policies: how many rules, levels and changes they take. Each header must get its filter's answer.
+//! Filter sets as policies: the rules, levels and changes that they take. Each header must get its filter's answer.
 //!
-//! The sets are outside the project, in `../shared/classbench`. Without them there is nothing to test here; in CI that
-//! is a failure.
+//! The sets are outside the project, in `../shared/classbench`. Without them these tests are skipped; in CI they fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -77,7 +76,7 @@ fn action(filter: usize) -> LeafAction {
     LeafAction::Apply(vec![Instruction::ApplyActions(vec![Action::output(PortNo(filter as u32 + 1))])])
 }
 
-/// What was counted while a table learned a trace.
+/// The counts of a table that learned one trace after the other.
 #[derive(Debug, Default)]
 struct Counts {
     rules: usize,

@@ -15,7 +15,7 @@ use crate::policy::{CONTROLLER, Headers, Program, action, packets, programs, sca
 pub struct Learner<'a> {
     pub program: &'a Program,
     pub capabilities: Capabilities,
-    /// Whether traces are lowered to what the switch can match before they go in.
+    /// Whether traces are lowered to what the switch can match before they go into the tree.
     pub lower: bool,
     pub tree: Tree,
     pub answers: BTreeMap<LeafId, u32>,
@@ -71,7 +71,8 @@ pub fn of13() -> Capabilities {
     Capabilities::of(Version::Of13, &features())
 }
 
-/// The test's packets have ARP operations that frames can't have and that don't fit Open vSwitch's structures.
+/// Returns capabilities without the limits of Open vSwitch's structures, because the test's packets have ARP operations
+/// that frames can't have.
 pub fn of13_masked_ports() -> Capabilities {
     Capabilities { narrow: false, ..of13().of_open_vswitch() }
 }
@@ -92,7 +93,7 @@ fn features() -> Features {
     }
 }
 
-/// The codec refuses what a version can't express, including missing prerequisites.
+/// Asserts that a rule can be sent: the codec refuses what a version can't express, including missing prerequisites.
 fn assert_can_be_sent(rule: &Rule, version: Version) {
     let message = Message::FlowMod(Change::Add(rule.clone()).flow_mod(0));
     let mut bytes = Vec::new();
@@ -105,9 +106,9 @@ fn assert_can_be_sent(rule: &Rule, version: Version) {
     );
 }
 
-/// Whether the table of a 1.0 switch must answer a packet that the tree knows. 1.0 has no IPv6. If it can't express
-/// something about other packets, it may leave them to the controller, together with all packets of the same Ethernet
-/// type.
+/// Reports whether the table of a 1.0 switch must answer a packet that the tree knows. 1.0 has no IPv6. If it can't
+/// express something about other packets, it may leave them to the controller, together with all packets of the same
+/// Ethernet type.
 fn of10_tells_apart(program: &Program, packet: &Headers) -> bool {
     packet.0[&Field::EthType] != 0x86dd && !program.mentions(&[Field::IpEcn, Field::ArpOp])
 }
@@ -200,7 +201,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A policy that is no function of what it observed: here it sometimes becomes another one.
+    /// The policy is not a function of its observations: here it sometimes becomes another one.
     #[test]
     fn a_tree_that_is_contradicted_stays_a_tree_of_the_traces_that_it_keeps(
         programs in vec(programs(), 2..4),

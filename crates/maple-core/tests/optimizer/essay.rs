@@ -1,10 +1,10 @@
-//! What `docs/algorithm.md` says of the path from a packet to a flow-mod is in the code.
+//! The path from a packet to a flow-mod that `docs/algorithm.md` describes is in the code.
 
 use std::path::Path;
 
 const ESSAY: &str = "## One leaf, from packet to flow-mod";
 
-/// The files that the essay names, each with a function that it says the file has.
+/// Returns the files that the essay names, each with a function that the file should have.
 fn functions(essay: &str) -> Vec<(String, String)> {
     let (mut file, mut functions) = (None, Vec::new());
     for code in essay.split('`').skip(1).step_by(2) {

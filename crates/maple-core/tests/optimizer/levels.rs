@@ -1,5 +1,5 @@
-//! Priorities against what packets require: no two rules are in the wrong order, there are no more levels than the
-//! longest chain of rules that must yield to each other, and no rule is without a packet of its own.
+//! Priorities compared with what packets require: no two rules are in the wrong order, there are no more levels than
+//! the longest chain of rules that must yield to each other, and each rule has a packet of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use crate::compile::{of10, of13_masked_ports};
 use crate::policy::{CONTROLLER, Headers, action, packets, programs, scan};
 
-/// A table, and what its leaves answer.
+/// A table, and the answers of its leaves.
 struct Learned {
     table: Table,
     answers: BTreeMap<LeafId, u32>,
@@ -25,13 +25,13 @@ impl Learned {
         Learned { table: Table::new(target), answers: BTreeMap::new() }
     }
 
-    /// The tree's answer for a packet, if it knows the packet.
+    /// Returns the tree's answer for a packet, if it knows the packet.
     fn known(&self, packet: &Headers) -> Option<u32> {
         self.table.tree().search(packet).map(|leaf| self.answers[&leaf])
     }
 
-    /// For each rule, the rules that must be above it: those that do something else, and have the answer for a packet
-    /// that fits both.
+    /// Returns, for each rule, the rules that must be above it: those that do something else, and have the answer for a
+    /// packet that fits both.
     fn required(&self, rules: &[Rule]) -> Vec<Vec<usize>> {
         let mut above = vec![Vec::new(); rules.len()];
         for (a, first) in rules.iter().enumerate() {
@@ -52,7 +52,7 @@ impl Learned {
     }
 }
 
-/// Some packets that fit both rules: with free bits that are all zero, all one, or mixed.
+/// Returns some packets that fit both rules: with free bits that are all zero, all one, or mixed.
 fn common(a: &Rule, b: &Rule) -> Vec<Headers> {
     let mut both: BTreeMap<Field, Constraint> = a.matching.constraints().map(|c| (c.field, *c)).collect();
     for c in b.matching.constraints() {
@@ -74,7 +74,7 @@ fn common(a: &Rule, b: &Rule) -> Vec<Headers> {
     packets.into_iter().filter(|packet| fits(a, packet) && fits(b, packet)).collect()
 }
 
-/// Checks a table's priorities against the order that packets require, and returns the length of the longest chain.
+/// Checks a table's priorities against the order that packets require. Returns the length of the longest chain.
 fn check(learned: &Learned, rules: &[Rule]) -> usize {
     let required = learned.required(rules);
     // Rules are in order of falling priority. A rule that must be above comes first, or else a packet gets the wrong
@@ -92,7 +92,7 @@ fn check(learned: &Learned, rules: &[Rule]) -> usize {
     chain.into_iter().max().unwrap_or(0)
 }
 
-/// Whether a packet gets what the tree says, or goes to the controller.
+/// Reports whether a packet gets what the tree says, or goes to the controller.
 fn right(learned: &Learned, rules: &[Rule], packet: &Headers) -> bool {
     let got = scan(rules, packet);
     got == CONTROLLER || learned.known(packet) == Some(got)

@@ -1,4 +1,4 @@
-//! The optimizer as a whole against the naive oracle, which runs the policy and scans the table line by line.
+//! The optimizer as a whole, compared with the naive oracle, which runs the policy and scans the table line by line.
 //!
 //! Policies and packets are random ([`policy`]), or written out as text ([`scripts`]).
 

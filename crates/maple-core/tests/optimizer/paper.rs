@@ -1,4 +1,4 @@
-//! The paper's compiler against the oracle, from scratch and incrementally.
+//! The paper's compiler compared with the oracle, from scratch and incrementally.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl<'a> Learner<'a> {
         self.answers.push(answer);
     }
 
-    /// Applies what has changed, and checks that each packet is treated right at every moment.
+    /// Applies the changes, and checks that each packet is treated correctly at every moment.
     fn follow(&mut self, probes: &[Headers]) {
         let (old, new) = (self.installed.rules(), self.table.rules());
         for change in self.table.take_changes() {

@@ -57,7 +57,7 @@ pub enum Program {
 pub const CONTROLLER: u32 = 5;
 
 impl Program {
-    /// The answer, from the packet's values alone.
+    /// Returns the answer from the packet's values alone.
     pub fn eval(&self, packet: &Headers) -> u32 {
         let mut at = self;
         loop {
@@ -75,7 +75,7 @@ impl Program {
         }
     }
 
-    /// The answer and the trace, with a recorder.
+    /// Returns the answer and the trace of a run with a recorder.
     pub fn run(&self, packet: &Headers) -> (u32, Trace) {
         let mut recorder = Recorder::new();
         let mut at = self;
@@ -94,7 +94,7 @@ impl Program {
         }
     }
 
-    /// Whether any question is about one of these fields.
+    /// Reports whether any question is about one of these fields.
     pub fn mentions(&self, fields: &[Field]) -> bool {
         match self {
             Program::Answer(_) => false,
@@ -135,7 +135,7 @@ fn arm(arms: &[Program], value: Option<u128>) -> &Program {
     &arms[value.map_or(0, |value| (value % 7) as usize % arms.len())]
 }
 
-/// What a switch does for an answer.
+/// Returns what a switch does for an answer.
 pub fn action(answer: u32) -> LeafAction {
     match answer {
         CONTROLLER => LeafAction::Controller,
@@ -144,7 +144,7 @@ pub fn action(answer: u32) -> LeafAction {
     }
 }
 
-/// What a table does with a packet, as an answer: a linear scan. Rules of equal priority must agree.
+/// Returns what a table does with a packet, as an answer, by a linear scan. Rules of equal priority must agree.
 pub fn scan(rules: &[Rule], packet: &Headers) -> u32 {
     let fitting = || rules.iter().filter(|rule| rule.matching.holds(|field| packet.value(field)));
     let Some(first) = fitting().max_by_key(|rule| rule.priority) else { return CONTROLLER };
@@ -162,7 +162,7 @@ pub fn scan(rules: &[Rule], packet: &Headers) -> u32 {
     }
 }
 
-/// The values of a field that packets have and policies ask for.
+/// Returns the values of a field that packets have and policies ask for.
 fn domain(field: Field) -> &'static [u128] {
     match field {
         Field::InPort => &[1, 2, 3],
@@ -205,7 +205,7 @@ fn question() -> impl Strategy<Value = Question> {
     })
 }
 
-/// Random policies.
+/// Generates random policies.
 pub fn programs() -> impl Strategy<Value = Program> {
     let answer = prop_oneof![6 => 0..CONTROLLER, 1 => Just(CONTROLLER)].prop_map(Program::Answer);
     answer.prop_recursive(7, 60, 3, |inner| {
@@ -219,7 +219,7 @@ pub fn programs() -> impl Strategy<Value = Program> {
     })
 }
 
-/// Random packets.
+/// Generates random packets.
 pub fn packets() -> impl Strategy<Value = Headers> {
     let fields = fields();
     let values: Vec<_> = fields.iter().map(|field| select(domain(*field))).collect();

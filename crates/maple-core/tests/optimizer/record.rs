@@ -1,4 +1,4 @@
-//! The recorder: answers are the packet's, and a trace contains all that decided them.
+//! Tests of the recorder: answers are the packet's, and a trace contains all that decided them.
 
 use maple_core::{Capabilities, Fields, Item, Recorder};
 use maple_wire::packet::Frame;
@@ -61,7 +61,7 @@ proptest! {
     }
 }
 
-/// Frames whose type and protocol are often known ones, with arbitrary bytes after them, cut anywhere.
+/// Generates frames whose type and protocol are often known ones, with arbitrary bytes after them, cut anywhere.
 fn frames() -> impl Strategy<Value = Vec<u8>> {
     let types = select(vec![0x0800u16, 0x0800, 0x86dd, 0x86dd, 0x0806, 0x8847, 0x8100, 0x88e7, 0x0100]);
     let protocols = select(vec![1u8, 6, 17, 58, 132, 0, 44]);
@@ -114,7 +114,7 @@ fn lower(program: &Program, packet: &Headers, capabilities: &Capabilities) -> Ve
     program.run(packet).1.lower(packet, capabilities).items
 }
 
-/// Whether a packet has the fields that an item looks at, up to the first that does not fit.
+/// Reports whether a packet has the fields that an item reads, up to the first that does not fit.
 fn is_there(item: &Item, packet: &Headers) -> bool {
     match item {
         Item::Read(constraint) => packet.value(constraint.field).is_some(),

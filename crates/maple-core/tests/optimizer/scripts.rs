@@ -1,6 +1,6 @@
 //! Text scripts: packets of a policy go in, the tree and the rules come out.
 //!
-//! A script is a file in `tests/optimizer/scripts`. Its first part says what happens, one step a line:
+//! A script is a file in `tests/optimizer/scripts`. Its first part lists its steps, one a line:
 //!
 //! ```text
 //! # A comment.
@@ -14,7 +14,7 @@
 //! show algorithm-5           writes the rules of the paper's Algorithm 5
 //! ```
 //!
-//! Its second part, after a line `----`, is what the script prints. `MAPLE_BLESS=1 cargo test` rewrites that part.
+//! Its second part, after a line `----`, is the output of the script. `MAPLE_BLESS=1 cargo test` rewrites that part.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -28,7 +28,7 @@ use maple_wire::{Action, Constraint, Field, Instruction, PortNo, print};
 use crate::compile::{of10, of13, of13_masked_ports};
 use crate::policy::Headers;
 
-/// A policy: the port to send the packet out of, 0 to drop it.
+/// A policy. It returns the port by which the packet leaves, or 0 to drop it.
 type Policy = fn(&mut Recorder, &Headers) -> u32;
 
 const POLICIES: &[(&str, Policy)] = &[
@@ -49,7 +49,7 @@ fn get(recorder: &mut Recorder, packet: &Headers, field: Field) -> Option<u128> 
     recorder.read(packet, field, field.full_mask(), None)
 }
 
-/// The policy of the paper's figures 2 to 4.
+/// Decides as the policy of the paper's figures 2 to 4.
 fn figure_2(recorder: &mut Recorder, packet: &Headers) -> u32 {
     if is(recorder, packet, Field::TcpDst, 22) || get(recorder, packet, Field::EthDst) == Some(2) {
         return 0;
@@ -57,7 +57,7 @@ fn figure_2(recorder: &mut Recorder, packet: &Headers) -> u32 {
     if get(recorder, packet, Field::EthSrc) == Some(6) { 30 } else { 31 }
 }
 
-/// The policy of the paper's figure 5.
+/// Decides as the policy of the paper's figure 5.
 fn prefixes(recorder: &mut Recorder, packet: &Headers) -> u32 {
     let mut is_in = |address: [u8; 4], length: u32| {
         let mask = u128::from(u32::MAX << (32 - length));
@@ -116,7 +116,7 @@ fn unfaithful(recorder: &mut Recorder, packet: &Headers) -> u32 {
     }
 }
 
-/// A script half-way through.
+/// The state of a running script.
 struct Stage {
     policy: Policy,
     capabilities: Capabilities,
@@ -191,7 +191,8 @@ impl Stage {
         self.show_rules(self.table.rules());
     }
 
-    /// The rules that one of the paper's algorithms makes of the tree, with priorities from 0 as the paper counts them.
+    /// Returns the rules that one of the paper's algorithms makes from the tree, with priorities from 0 as the paper
+    /// counts them.
     fn paper(&self, algorithm: impl Fn(&Tree, Target, &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule>) -> Vec<Rule> {
         let (under, capabilities) = (self.under.clone(), self.capabilities.clone());
         let target = Target { under, capabilities, priorities: 0..=100, cookie: Arc::new(leaf_number) };

@@ -1,4 +1,4 @@
-//! Tables kept in step with their trees: the changes they report lead to the rules they should have.
+//! Tables kept in step with their trees: the changes that they report lead to the rules that they should have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn table(capabilities: Capabilities) -> Table {
     Table::new(Target { under: Vec::new(), capabilities, priorities: 1..=u16::MAX, cookie })
 }
 
-/// Applies what has changed and checks that each packet is treated right at every moment.
+/// Applies the changes, and checks that each packet is treated correctly at every moment.
 fn follow(table: &mut Table, installed: &mut Installed, probes: &[Headers]) {
     let (old, new) = (installed.rules(), table.rules());
     let taken = table.take_changes();
@@ -65,7 +65,7 @@ fn compare(table: &Table, answers: &BTreeMap<LeafId, u32>, capabilities: &Capabi
     }
 }
 
-/// Whether a packet can fit both rules.
+/// Reports whether a packet can fit both rules.
 fn overlap(a: &Rule, b: &Rule) -> bool {
     a.matching.constraints().all(|x| {
         let there = b.matching.get(x.field);
@@ -105,8 +105,8 @@ fn an_unrelated_trace_costs_one_rule_and_the_same_work_in_a_table_of_any_size() 
 fn rules_that_stay_without_need_where_leaves_go_are_gone_when_the_table_is_tidied() {
     let hosts = 20;
     let all = Field::EthSrc.full_mask();
-    // Asks for one source after the other, then for one destination after the other, then for any other of the lowest
-    // 256.
+    // The policy asks for one source after the other, then for one destination after the other, then for any other of
+    // the lowest 256.
     let each = move |field| (1..=hosts).map(move |host| (field, host, all));
     let asked = each(Field::EthSrc).chain(each(Field::EthDst)).chain([(Field::EthDst, 0, all & !0xff)]);
     let trace = |field: Field, host: u128| {
@@ -121,8 +121,8 @@ fn rules_that_stay_without_need_where_leaves_go_are_gone_when_the_table_is_tidie
     }
     table.augment(&trace(Field::EthDst, 1 << 40), LeafId(300), action(3));
     assert_eq!(table.rules().len(), 2 * hosts as usize + 2);
-    // Each destination overlaps each source and the last answer. The barrier before the last answer keeps packets from
-    // it.
+    // Each destination overlaps each source and the last answer. The barrier rule before the last answer protects
+    // packets from it.
     let gone: Vec<LeafId> = (101..=100 + hosts as u64).map(LeafId).collect();
     assert_eq!(table.remove_all(&gone), gone.len());
     assert_eq!(table.rules().len(), 2 * hosts as usize + 2, "those that went send packets to the controller");

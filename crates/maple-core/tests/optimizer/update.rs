@@ -1,4 +1,4 @@
-//! Updates of tables: half-way through, a packet gets the old answer, the new one, or the controller.
+//! Updates of tables: during an update, a packet gets the old answer, the new one, or goes to the controller.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn entry(rule: &Rule) -> (u16, String) {
     (rule.priority, format!("{fields:?}"))
 }
 
-/// The answer of the first rule that fits. If several fit at one priority, all their answers.
+/// Returns the answer of the first rule that fits. If several fit at one priority, returns all their answers.
 fn answers(rules: &[Rule], packet: &Headers) -> Vec<u32> {
     let fitting = || rules.iter().filter(|rule| rule.matching.holds(|field| maple_core::Fields::value(packet, field)));
     let Some(top) = fitting().map(|rule| rule.priority).max() else { return vec![CONTROLLER] };
@@ -126,7 +126,7 @@ fn a_change_of_cookie_alone_is_a_modification() {
 fn the_packet_of_an_unexplored_yes_side_costs_one_modification() {
     let full = Field::EthType.full_mask();
     let answer = |answer| Box::new(Program::Answer(answer));
-    // The second test overlaps the first, and the answer for the rest is below both.
+    // The second test overlaps the first, and the answer for the other packets is below both.
     let second = Program::Ask {
         question: Question::Equals { field: Field::EthType, value: 0x806, mask: full },
         yes: answer(2),

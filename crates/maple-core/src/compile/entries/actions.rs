@@ -10,20 +10,20 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::store::Verdict;
 use crate::rule::to_controller;
 
-/// Names instructions while they are held. Equal instructions have one name.
+/// The name of instructions while they are held. Equal instructions have one name.
 pub(in crate::compile) type ActionId = u32;
 
 #[derive(Clone, Debug)]
 pub(super) struct Actions {
     all: Vec<Held>,
-    /// For each hash of instructions that are held, the newest of them.
+    /// The newest of the held instructions with each hash.
     by_hash: FxHashMap<u64, ActionId>,
     free: Vec<ActionId>,
-    /// What barrier rules do.
+    /// The instructions of barrier rules.
     to_controller: Arc<[Instruction]>,
 }
 
-/// Instructions, with the number of their holders, and how many of the holders are entries.
+/// Instructions, with the number of their holders, and of those holders that are entries.
 #[derive(Clone, Debug)]
 struct Held {
     instructions: Arc<[Instruction]>,
@@ -42,7 +42,7 @@ impl Default for Actions {
 }
 
 impl Actions {
-    /// The name of these instructions, which are then held once more.
+    /// Returns the name of these instructions, and holds them once more.
     pub(super) fn intern(&mut self, instructions: Vec<Instruction>) -> ActionId {
         let hash = FxBuildHasher.hash_one(&instructions);
         self.intern_by(hash, instructions)
@@ -82,7 +82,7 @@ impl Actions {
         self.release(verdict);
     }
 
-    /// Whether several entries have these instructions.
+    /// Reports whether several entries have these instructions.
     pub(super) fn is_of_several_entries(&self, id: ActionId) -> bool {
         self.all[id as usize].entries > 1
     }
@@ -100,7 +100,7 @@ impl Actions {
         }
     }
 
-    /// The instructions with this hash for which `is` holds.
+    /// Finds the instructions with this hash for which `is` holds.
     fn find(&self, hash: u64, is: impl Fn(&Held) -> bool) -> Option<ActionId> {
         let first = self.by_hash.get(&hash).copied();
         std::iter::successors(first, |id| self.all[*id as usize].other).find(|id| is(&self.all[*id as usize]))

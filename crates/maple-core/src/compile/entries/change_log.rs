@@ -1,4 +1,4 @@
-//! What has changed in the rules since changes were last taken.
+//! The changes of rules since changes were last taken.
 //!
 //! The log knows for each entry which of its rules was sent last. Entries whose rules may have changed are marked. When
 //! changes are taken, the rules that marked entries should have now are compared with the rules that were sent.
@@ -25,30 +25,30 @@ pub(super) struct Installed {
     leaf: Option<LeafId>,
 }
 
-/// Which rules were sent, and where rules may have changed.
+/// The rules that were sent, and the entries whose rules may have changed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChangeLog {
-    /// By entry: the rule that was sent last, if any. Its instructions are held.
+    /// The rule that was sent last for each entry, if any. Its instructions are held.
     installed: Vec<Option<Installed>>,
-    /// By entry: whether the switch has the rule that it should have, though that was not sent for this entry.
+    /// Whether the switch has the rule that an entry should have, though that was not sent for this entry.
     is_expected: Vec<bool>,
-    /// By entry: whether it is in `changed`.
+    /// Whether an entry is in `changed`.
     is_marked: Vec<bool>,
     /// Entries whose rules may have changed, and some that are gone.
     changed: Vec<EntryId>,
     /// Rules of entries that are gone.
     gone: PackedRow<Installed>,
-    /// Kept for their memory.
+    /// Lists that are kept for their memory.
     came: PackedRow<Installed>,
     modified: PackedRow<Installed>,
     keys: (Vec<RuleKey>, Vec<RuleKey>),
 }
 
-/// Which cookie a leaf's rule gets, or (for `None`) a barrier rule that belongs to no leaf.
+/// A function that gives the cookie of a leaf's rule, or (for `None`) of a barrier rule that belongs to no leaf.
 type Cookie<'a> = &'a dyn Fn(Option<LeafId>) -> u64;
 
 impl ChangeLog {
-    /// A new entry, which has no rule.
+    /// Adds a new entry, which has no rule.
     pub(super) fn add(&mut self, id: EntryId) {
         if self.installed.len() <= id as usize {
             self.installed.resize(id as usize + 1, None);
@@ -57,20 +57,20 @@ impl ChangeLog {
         }
     }
 
-    /// The rule of an entry may have changed.
+    /// Notes that the rule of an entry may have changed.
     pub(super) fn mark(&mut self, id: EntryId) {
         if !std::mem::replace(&mut self.is_marked[id as usize], true) {
             self.changed.push(id);
         }
     }
 
-    /// An entry takes the place of another one with the same match: the switch has its rule there.
+    /// Notes that an entry takes the place of another one with the same match: the switch has its rule there.
     pub(super) fn expect(&mut self, id: EntryId) {
         self.is_expected[id as usize] = true;
         self.mark(id);
     }
 
-    /// An entry with this match was removed.
+    /// Notes that an entry with this match was removed.
     pub(super) fn remove(&mut self, id: EntryId, set: &[u64]) {
         self.is_marked[id as usize] = false;
         self.is_expected[id as usize] = false;
@@ -79,7 +79,8 @@ impl ChangeLog {
         }
     }
 
-    /// Whether the switch has a rule for an entry: one that was sent when changes were last taken, or another entry's.
+    /// Reports whether the switch has a rule for an entry: one that was sent when changes were last taken, or another
+    /// entry's.
     pub(super) fn is_installed(&self, id: EntryId) -> bool {
         self.installed[id as usize].is_some() || self.is_expected[id as usize]
     }
@@ -98,7 +99,7 @@ pub(super) struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// The rule that an entry should have.
+    /// The rule that an entry should have, if any.
     fn of(&self, id: EntryId) -> Option<Installed> {
         if !self.necessities.is_rule(self.store, id) {
             return None;
@@ -110,7 +111,7 @@ impl Rules<'_> {
         Some(Installed { priority: self.levels.priority(id)?, action, leaf: self.store.leaf(id) })
     }
 
-    /// All of them, by falling priority.
+    /// All rules, by falling priority.
     pub(super) fn all(&self, actions: &Actions, cookie: Cookie) -> Vec<Rule> {
         let rule = |id| Some(self.rule(self.store.matching(id), self.of(id)?, actions, cookie));
         let mut rules: Vec<Rule> = self.store.ids().filter_map(rule).collect();
@@ -180,7 +181,7 @@ impl ChangeLog {
         changes
     }
 
-    /// The only change, if that is one entry which had no rule and has one now.
+    /// Takes the only change, if that is one entry which had no rule and has one now.
     fn take_only_addition(&mut self, rules: &Rules) -> Option<(EntryId, Installed)> {
         let [id] = self.changed[..] else { return None };
         let had_none = self.installed[id as usize].is_none();
@@ -194,9 +195,9 @@ impl ChangeLog {
 }
 
 impl Rules<'_> {
-    /// Does what [`crate::update::changes`] does with two lists of rules, but makes each [`Rule`] only once, and only
-    /// if it is sent. Rules in `modified` are in neither list. Among rules of one priority, only their matches decide
-    /// the order. The keys are kept for their memory.
+    /// Compares two lists of rules as [`crate::update::changes`] does, but makes each [`Rule`] only once, and only if
+    /// it is sent. Rules in `modified` are in neither list. Among rules of one priority, only their matches decide the
+    /// order. The keys are kept for their memory.
     fn changes(
         &self,
         (old, old_keys): (&PackedRow<Installed>, &mut Vec<RuleKey>),
@@ -238,19 +239,19 @@ impl Rules<'_> {
     }
 }
 
-/// Whether two rules with the same priority and match differ.
+/// Reports whether two rules with the same priority and match differ.
 fn differs(old: Installed, new: Installed, actions: &Actions, cookie: Cookie) -> bool {
     let instructions = |installed: Installed| actions.get(installed.action);
     old.action != new.action && instructions(old) != instructions(new) || cookie(old.leaf) != cookie(new.leaf)
 }
 
-/// Where a rule is in a list of rules, preceded by what decides the order: the priority, and a hash of the match. It is
-/// one number, because numbers sort fast.
+/// The position of a rule in a list of rules, preceded by what decides the order: the priority, and a hash of the
+/// match. It is one number, because numbers sort fast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RuleKey(u64);
 
 impl RuleKey {
-    /// Replaces the key of a rule that is not deleted.
+    /// The mark in place of the key of a rule that is not deleted.
     const NONE: RuleKey = RuleKey(u64::MAX);
 
     fn new(at: usize, row: &PackedRow<Installed>) -> RuleKey {
@@ -262,12 +263,12 @@ impl RuleKey {
         self.0 as u32 as usize
     }
 
-    /// What decides the order first, as far as the number has it.
+    /// The first part of the order: the priority, and the bits of the hash that the number has.
     fn begin(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// What identifies a rule in a switch, for comparisons.
+    /// The identity of a rule in a switch, for comparisons.
     fn identity(self, row: &PackedRow<Installed>) -> (u32, &[u64]) {
         (self.begin(), row.get(self.at()))
     }
@@ -276,7 +277,7 @@ impl RuleKey {
 /// An odd number with bits in all places.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The keys of the rules of a list, in ascending order of what identifies them.
+/// Fills `keys` with the keys of the rules of a list, in ascending order of their identity.
 fn sort_by_identity(row: &PackedRow<Installed>, keys: &mut Vec<RuleKey>) {
     keys.clear();
     keys.extend((0..row.items().len()).map(|at| RuleKey::new(at, row)));

@@ -19,7 +19,7 @@
 //!
 //! # Cost
 //!
-//! Rules that move are sent again. Barrier entries that are no rules move at no cost. At most a fixed share of all
+//! Rules that move are sent again. Barrier entries that are not rules move at no cost. At most a fixed share of all
 //! flow-mods ([`Tuning`]) is spent on this. A plan ends when it would cost more than is left, or move too many entries.
 //! So the work for a change does not grow with the table.
 
@@ -48,10 +48,10 @@ const MAX_ENTRIES_OF_LEVEL: usize = 30;
 pub(super) struct ResendBudget {
     changes_per_resend: u64,
     changes_between_looks: u64,
-    /// How many changes were sent, and how many rules were sent again to save levels.
+    /// The number of changes that were sent, and the number of rules that were sent again to save levels.
     sent: u64,
     resent: u64,
-    /// `sent` when levels were last looked at, and the last of those levels.
+    /// The value of `sent` when levels were last looked at, and the last of those levels.
     looked_at: u64,
     last_level: u32,
 }
@@ -67,12 +67,12 @@ pub(super) struct Compaction<'a> {
     pub(super) effort: &'a Effort,
 }
 
-/// What a plan must keep to.
+/// The limits that a plan must keep to.
 #[derive(Clone, Copy, Debug)]
 struct Terms {
     /// The level that is given up.
     closed: Option<u32>,
-    /// How many rules may be sent again.
+    /// The maximum number of rules that may be sent again.
     allowance: u64,
 }
 
@@ -93,12 +93,12 @@ impl ResendBudget {
         self.sent += changes as u64;
     }
 
-    /// How many rules may be sent again now.
+    /// The number of rules that may be sent again at the moment.
     fn allowance(&self) -> u64 {
         (self.sent / self.changes_per_resend).saturating_sub(self.resent)
     }
 
-    /// Whether it is time to look for a level to give up, and something may be spent on it.
+    /// Reports whether it is time to look for a level to give up, and something may be spent on it.
     fn is_time_to_look(&self) -> bool {
         self.sent >= self.looked_at + self.changes_between_looks && self.allowance() > 0
     }
@@ -224,7 +224,7 @@ impl Compaction<'_> {
         true
     }
 
-    /// How far down `other` may be if an entry has this level (or, when moving down, how far up).
+    /// The level down to which `other` may be if an entry has this level (or, when moving down, up to which).
     fn bound(&self, id: EntryId, level: u32, other: EntryId, direction: Direction) -> i64 {
         let (verdict, there) = (self.store.verdict(id), self.store.verdict(other));
         match direction {
@@ -243,7 +243,7 @@ impl Compaction<'_> {
     }
 }
 
-/// Whether a level lies farther in a direction than another. Most neighbours do, and are not in the way.
+/// Reports whether a level lies farther in a direction than another. Most neighbours do, and are not in the way.
 fn is_beyond(level: u32, than: u32, direction: Direction) -> bool {
     match direction {
         Direction::Up => level < than,

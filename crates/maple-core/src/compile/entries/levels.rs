@@ -4,15 +4,15 @@
 //!
 //! An entry gets the first level in use below all earlier entries that it must yield to. It must also lie above the
 //! later entries that must yield to it. If no level in use fits, it gets a new *step*: steps lie some levels apart, so
-//! that entries of yes-sides, which come between others, find room. Three refinements:
+//! that entries of yes-sides, which come between others, find room. Four refinements:
 //!
 //! * The barrier entry of a test that prefixes a longer condition takes the second level that fits. Its yes-side will
 //!   have tests of its own, whose entries belong above the barrier entry.
-//! * Barrier entries that are no rules also have levels, so nothing moves when they become rules. An entry that
+//! * Barrier entries that are not rules also have levels, so nothing moves when they become rules. An entry that
 //!   replaces one with the same match takes that one's level.
-//! * In a table that is built again, most rules have the levels that they had before, and stay there. Barrier entries that
-//!   are no rules may not be known from before. One of them that finds no level between others gets none until it is a
-//!   rule.
+//! * In a table that is built again, most rules have the levels that they had before, and stay there. Barrier entries
+//!   that are not rules may not be known from before. One of them that finds no level between others gets none until it
+//!   is a rule.
 //! * An entry that fits only between two neighbouring levels would need a third one. First, `compaction.rs` checks
 //!   whether others can make way. If there is no space at all, the entries that must yield to it move down.
 //!
@@ -39,16 +39,16 @@ use super::work_queue::{PrecedenceQueue, WorkQueue};
 use super::{ChangeLog, Effort};
 use crate::tree::Tree;
 
-/// The distance between steps in a table that has all priorities.
+/// The distance between steps, in levels, in a table that has all priorities.
 const STEP: u32 = 64;
 
 /// The minimum number of steps of a table, if it has enough levels.
 const STEPS: u32 = 1000;
 
-/// Replaces the level of an entry that has none.
+/// The mark in place of the level of an entry that has none.
 pub(super) const UNPLACED: u32 = u32::MAX;
 
-/// Which entry has which level.
+/// The levels of a table's entries.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
     /// The priority of level 0.
@@ -56,13 +56,13 @@ pub(super) struct Levels {
     /// The number of levels.
     count: u32,
     step: u32,
-    /// By entry. Empty while a plan is made.
+    /// The level of each entry. Empty while a plan is made.
     levels: Vec<u32>,
-    /// By entry: its position among the entries of its level.
+    /// The position of each entry among the entries of its level.
     seats: Vec<u32>,
     /// The levels in use, with their entries.
     used: BTreeMap<u32, Vec<EntryId>>,
-    /// By match: the levels of entries that were removed since the last recompute.
+    /// The levels of entries that were removed since the last recompute, by match.
     vacated: FxHashMap<Vec<u64>, Vec<u32>>,
     /// Whether the levels in `vacated` are those of the table before this one was built again.
     is_built_again: bool,
@@ -78,7 +78,7 @@ pub(super) enum Direction {
 }
 
 impl Levels {
-    /// The levels of a table that may have these priorities.
+    /// Creates the levels of a table that may have these priorities.
     pub(super) fn new(priorities: &RangeInclusive<u16>) -> Levels {
         let count = (u32::from(*priorities.end()) + 1).saturating_sub(u32::from(*priorities.start()));
         Levels {
@@ -112,7 +112,7 @@ impl Levels {
         self.exists(level).then_some(level)
     }
 
-    /// Whether there is a priority for a level.
+    /// Reports whether there is a priority for a level.
     pub(super) fn exists(&self, level: u32) -> bool {
         level < self.count
     }
@@ -144,23 +144,23 @@ impl Levels {
         Some(level)
     }
 
-    /// An entry with this match was removed from a level.
+    /// Notes that an entry with this match was removed from a level.
     pub(super) fn vacate(&mut self, set: &[u64], level: u32) {
         self.vacated.entry(set.to_vec()).or_default().push(level);
     }
 
-    /// In the table before this one, an entry with this match had this level.
+    /// Notes that an entry with this match had this level in the table before this one.
     pub(super) fn inherit(&mut self, set: &[u64], level: u32) {
         self.is_built_again = true;
         self.vacate(set, level);
     }
 
-    /// Whether levels were vacated since the last recompute.
+    /// Reports whether levels were vacated since the last recompute.
     pub(super) fn has_vacated(&self) -> bool {
         !self.vacated.is_empty()
     }
 
-    /// Forgets which levels were vacated.
+    /// Forgets the vacated levels.
     pub(super) fn forget_vacated(&mut self) {
         self.vacated.clear();
         self.is_built_again = false;
@@ -180,12 +180,12 @@ impl Levels {
         self.used.keys().next().copied()
     }
 
-    /// Whether there is a level in use from `from` on, before `until`.
+    /// Reports whether there is a level in use from `from` on, before `until`.
     pub(super) fn has_between(&self, from: u32, until: u32) -> bool {
         from < until && self.used.range(from..until).next().is_some()
     }
 
-    /// The first level in use from `from` on, in a direction, that is not `closed`.
+    /// Finds the first level in use from `from` on, in a direction, that is not `closed`.
     pub(super) fn next(&self, direction: Direction, from: u32, closed: Option<u32>) -> Option<u32> {
         let is_open = |level: &u32| Some(*level) != closed;
         match direction {
@@ -194,7 +194,7 @@ impl Levels {
         }
     }
 
-    /// Up to `count` levels in use with their entries, beginning with the one after `last` and wrapping around.
+    /// At most `count` levels in use with their entries, beginning with the one after `last` and wrapping around.
     pub(super) fn around(&self, last: u32, count: usize) -> impl Iterator<Item = (u32, &[EntryId])> {
         let around = self.used.range(last + 1..).chain(self.used.range(..=last)).take(count);
         around.map(|(level, entries)| (*level, entries.as_slice()))
@@ -205,7 +205,7 @@ impl Levels {
         self.used.get(&level).map_or(&[], Vec::as_slice)
     }
 
-    /// A plan for other levels. Until [`Levels::end_plan`], only the plan says which entry has which level.
+    /// Begins a plan for other levels. Until [`Levels::end_plan`], only the plan has the levels of entries.
     pub(super) fn begin_plan(&mut self, entries: usize) -> PriorityPlan {
         self.levels.resize(entries.max(self.levels.len()), UNPLACED);
         self.seats.resize(self.levels.len(), 0);
@@ -286,7 +286,7 @@ impl Levelling<'_> {
         self.necessities.is_rule(self.store, id)
     }
 
-    /// A level for an entry that must not be above `from` and should be above `until`.
+    /// Chooses a level for an entry that must not be above `from` and should be above `until`.
     fn choose(&mut self, id: EntryId, from: u32, until: u32) -> u32 {
         let mut fitting = self.levels.used.range(from..until.max(from)).map(|(level, _)| *level);
         let first = fitting.next();

@@ -5,13 +5,13 @@ use super::store::EntryId;
 /// A set of entries. Beginning a new set costs nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MarkSet {
-    /// By entry: the call of [`MarkSet::mark`] that marked it last.
+    /// The call of [`MarkSet::mark`] that marked each entry last.
     marked_by: Vec<u32>,
     call: u32,
 }
 
 impl MarkSet {
-    /// Adds an entry, which is not marked.
+    /// Adds an entry without a mark.
     pub(super) fn add(&mut self, id: EntryId) {
         if self.marked_by.len() <= id as usize {
             self.marked_by.resize(id as usize + 1, 0);

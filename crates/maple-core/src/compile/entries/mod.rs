@@ -99,7 +99,7 @@ pub(super) struct EntryTable {
     scratch: Vec<u64>,
 }
 
-/// Counts how often entries are looked at: a measure of work that does not depend on the machine.
+/// A count of how often entries are looked at: a measure of work that does not depend on the machine.
 #[derive(Clone, Debug, Default)]
 struct Effort(Cell<u64>);
 
@@ -110,7 +110,7 @@ impl Effort {
 }
 
 impl EntryTable {
-    /// No entries, for a table with these priorities.
+    /// Creates a table without entries, for these priorities.
     pub(super) fn new(priorities: &RangeInclusive<u16>, tuning: Tuning) -> EntryTable {
         EntryTable {
             store: EntryStore::default(),
@@ -128,7 +128,7 @@ impl EntryTable {
         }
     }
 
-    /// The name of these instructions. They are held until it is released.
+    /// Returns the name of these instructions. They are held until it is released.
     pub(super) fn intern(&mut self, instructions: Vec<Instruction>) -> ActionId {
         self.actions.intern(instructions)
     }
@@ -161,13 +161,13 @@ impl EntryTable {
         id
     }
 
-    /// The matches of all entries that have a priority, with it.
+    /// The matches of all entries that have a priority, with that priority.
     pub(super) fn priorities(&self) -> Vec<(Vec<Constraint>, u16)> {
         let of = |id| Some((self.store.unpack(self.store.matching(id)).collect(), self.levels.priority(id)?));
         self.store.ids().filter_map(of).collect()
     }
 
-    /// At the next recompute, an entry with this match gets this priority, if that is in order.
+    /// Gives an entry with this match this priority at the next recompute, if that is in order.
     pub(super) fn prefer(&mut self, all: &[Constraint], priority: u16) {
         let Some(level) = self.levels.with_priority(priority) else { return };
         let set = self.pack(all);
@@ -175,7 +175,7 @@ impl EntryTable {
         self.scratch = set;
     }
 
-    /// Whether an entry has this match.
+    /// Reports whether an entry has this match.
     pub(super) fn has_match(&mut self, id: EntryId, all: &[Constraint]) -> bool {
         let set = self.pack(all);
         let is_same = *self.store.matching(id) == *set;
@@ -198,8 +198,8 @@ impl EntryTable {
         self.actions.release_from_entry(old);
     }
 
-    /// Whether an entry whose verdict changes may have to be told apart from entries with which it could share a level
-    /// so far ([`Verdict::gap`]).
+    /// Reports whether an entry whose verdict changes may have to be told apart from entries with which it could share
+    /// a level before ([`Verdict::gap`]).
     fn must_be_told_apart_more(&self, old: Verdict, new: Verdict) -> bool {
         old != new
             && match old {
@@ -244,8 +244,8 @@ impl EntryTable {
         self.levels.forget_vacated();
     }
 
-    /// If all that there is to do is one new entry that overlaps nothing, places it and returns true. No other entry
-    /// shadows it or is shadowed, and no barrier rule changes. Most traces of a large table add such an entry.
+    /// Places the entry and returns true, if all that there is to do is one new entry that overlaps nothing. No other
+    /// entry shadows it or is shadowed, and no barrier rule changes. Most traces of a large table add such an entry.
     fn recompute_lone_entry(&mut self) -> bool {
         let Some(id) = self.work.only_entry() else { return false };
         let is_alone = self.overlaps.degree(id) == 0 && !self.levels.has_vacated();
@@ -281,12 +281,12 @@ impl EntryTable {
         changes
     }
 
-    /// All rules of the table come anew now, though a switch may have them.
+    /// Notes that the table was built again: all its rules come anew, though a switch may have them.
     pub(super) fn built_again(&mut self) {
         self.is_built_again = true;
     }
 
-    /// How often entries were looked at so far.
+    /// The number of times that entries were looked at so far.
     pub(super) fn visited(&self) -> u64 {
         self.effort.0.get()
     }
@@ -323,7 +323,8 @@ impl EntryTable {
     }
 }
 
-/// A tree with this many leaves, for entries that belong to them. The leaves come in the order of their numbers.
+/// Creates a tree with this many leaves, for entries that belong to them. The leaves come in the order of their
+/// numbers.
 #[cfg(test)]
 fn tree_of(leaves: u64) -> Tree {
     use crate::trace::Item;

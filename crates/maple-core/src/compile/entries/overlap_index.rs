@@ -1,4 +1,4 @@
-//! Which entries overlap a given match: a tuple space (`tuple_space.rs`) that entries can leave.
+//! The entries that overlap a given match: a tuple space (`tuple_space.rs`) that entries can leave.
 //!
 //! # What
 //!
@@ -12,8 +12,8 @@
 //!   The first time, members are compared one by one. This costs less than a view that is never used again.
 //! * Members of small groups are in one list, and are compared one by one.
 //!
-//! Views are not told when an entry is removed. Members of views have the *stamp* of the entry, which changes when the
-//! entry is removed. Outdated members are dropped when they are next read. If there are more of them than of the
+//! Views are not updated when an entry is removed. Members of views have the *stamp* of the entry, which changes when
+//! the entry is removed. Outdated members are dropped when they are next read. If there are more of them than of the
 //! others, all views of the group are dropped when the group is next asked or gets a member.
 //!
 //! # Cost
@@ -34,7 +34,8 @@ use crate::tuple_space::OneOrMany;
 /// The maximum number of members of a small group.
 const FEW: usize = 24;
 
-/// How many members a look-up in a view may find on average, if the view is to replace a more exact one.
+/// The maximum number of members that a look-up in a view may find on average, if the view is to replace a more exact
+/// one.
 const CANDIDATES: usize = 4;
 
 /// The entries of a table by their matches.
@@ -49,17 +50,17 @@ pub(super) struct OverlapIndex {
     /// The members of small groups, and their matches one after the other. Most questions look at all of them.
     loose: Vec<EntryId>,
     loose_sets: Vec<u64>,
-    /// By entry.
+    /// The place of each entry.
     places: Vec<Place>,
 }
 
-/// Where an entry is. A number keeps its stamp when its entry is removed.
+/// The place of an entry. The stamp belongs to the number of the entry, and stays when the entry is removed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     group: u32,
-    /// Its index in that group or, if the group is small, among the loose ones.
+    /// The entry's index in that group or, if the group is small, among the loose ones.
     at: u32,
-    /// How often an entry with this number was removed.
+    /// The number of times that an entry with this number was removed.
     stamp: u32,
 }
 
@@ -72,16 +73,17 @@ struct Group {
     views: Vec<View>,
     /// The number of members removed since the first view was made.
     gone: usize,
-    /// How it is answered, by the group of the match that asks.
+    /// The way in which the group answers, by the group of the match that asks.
     view_for: FxHashMap<u32, Answered>,
 }
 
-/// How a group answers matches with certain masks.
+/// The way in which a group answers matches with certain masks.
 #[derive(Clone, Copy, Debug)]
 enum Answered {
-    /// By a view. The second number is the size of the group when that was decided.
+    /// The group answers by the view with the first number. The second number is the size of the group when that was
+    /// decided.
     ByView(usize, usize),
-    /// By a comparison with each member, this time.
+    /// The group answers by a comparison with each member, this time.
     ByComparison,
 }
 
@@ -157,7 +159,7 @@ impl OverlapIndex {
         }
     }
 
-    /// Calls `seen` with all entries that overlap a match.
+    /// Calls `seen` with each entry that overlaps a match.
     pub(super) fn overlapping(&mut self, matches: &PackedMatches, set: &[u64], mut seen: impl FnMut(EntryId)) {
         let asking = self.group_of(set);
         self.loose_overlapping(set, &mut seen);
@@ -184,7 +186,7 @@ impl OverlapIndex {
         }
     }
 
-    /// Calls `seen` with the loose entries that overlap a match.
+    /// Calls `seen` with each loose entry that overlaps a match.
     fn loose_overlapping(&self, set: &[u64], mut seen: impl FnMut(EntryId)) {
         if let Ok(set) = <&[u64; 4]>::try_from(set) {
             // The usual length needs no loop.
@@ -254,7 +256,7 @@ impl Group {
         }
     }
 
-    /// The view for a match of the group at `asking`. `None` if all members are to be compared.
+    /// Finds the view for a match of the group at `asking`. `None` if all members are to be compared.
     fn view(&mut self, matches: &PackedMatches, places: &[Place], asking: u32, set: &[u64]) -> Option<usize> {
         self.forget_views_of_the_gone();
         let is_first = match self.view_for.get(&asking) {
@@ -283,7 +285,7 @@ impl Group {
         Some(at)
     }
 
-    /// Makes a view, and returns its place.
+    /// Makes a view, and returns its index.
     fn add_view(&mut self, matches: &PackedMatches, places: &[Place], masks: Box<[u64]>) -> usize {
         let by_values = FxHashMap::with_capacity_and_hasher(self.members.len(), Default::default());
         let mut view = View { masks: Masks(masks), by_values };
@@ -329,7 +331,7 @@ mod tests {
     /// Masks of two words, some of them with no bits in common.
     const MASKS: [[u64; 2]; 6] = [[0xff, 0], [0xf0, 0xf], [0, 0xff], [0xff, 0xff], [0x3c, 0xf0], [0, 0]];
 
-    /// This many sets with the first masks.
+    /// Stores this many sets with the first masks.
     fn store_of(count: EntryId) -> PackedMatches {
         let mut matches = PackedMatches::default();
         matches.widen(4, 0);

@@ -22,18 +22,18 @@ use super::overlap_index::OverlapIndex;
 use super::store::{EntryId, EntryState, EntryStore};
 use crate::tree::Tree;
 
-/// A sweep begins when the share of numbers whose entries were removed reaches one in this many.
+/// The divisor of the share of removed entries at which a sweep begins: one in this many numbers.
 const GONE_SHARE: usize = 8;
 
-/// When an entry is added, at least this many numbers are swept, and lists with at least this many entries.
+/// The minimum of numbers that are swept when an entry is added, and the minimum of entries in their lists.
 const NUMBERS_AT_A_TIME: usize = 4;
 const ENTRIES_AT_A_TIME: usize = 128;
 
-/// Which entries overlap.
+/// The overlaps of entries.
 #[derive(Clone, Debug, Default)]
 pub(super) struct OverlapLists {
     index: OverlapIndex,
-    /// By entry.
+    /// The lists of each entry.
     lists: Vec<Lists>,
     /// Entries removed before the current sweep. Empty if there is no sweep.
     gone_before: Vec<EntryId>,
@@ -46,9 +46,9 @@ pub(super) struct OverlapLists {
 /// The entries that overlap one, in order of precedence. Some may have been removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lists {
-    /// Those that take precedence.
+    /// The entries that take precedence.
     pub(super) earlier: Vec<EntryId>,
-    /// Those that yield.
+    /// The entries that yield.
     pub(super) later: Vec<EntryId>,
 }
 
@@ -100,25 +100,25 @@ impl OverlapLists {
         &self.lists[id as usize].later
     }
 
-    /// How many entries overlap one, including removed entries that are still in the lists.
+    /// The number of entries that overlap one, including removed entries that are still in the lists.
     pub(super) fn degree(&self, id: EntryId) -> usize {
         self.earlier(id).len() + self.later(id).len()
     }
 
-    /// How many entries overlap a packed match.
+    /// The number of entries that overlap a packed match.
     pub(super) fn count_overlapping(&mut self, store: &EntryStore, set: &[u64]) -> usize {
         let mut count = 0;
         self.index.overlapping(store.matches(), set, |_| count += 1);
         count
     }
 
-    /// Rebuilds the index, because matches are longer now.
+    /// Rebuilds the index, because matches have become longer.
     pub(super) fn rebuild_index(&mut self, store: &EntryStore) {
         self.index = OverlapIndex::default();
         store.ids().for_each(|id| self.index.insert(store.matches(), id));
     }
 
-    /// Sweeps some lists, if many entries have been removed, and calls `swept` for each entry whose lists these are.
+    /// Sweeps some lists, if many entries have been removed. Calls `swept` with each entry whose lists were swept.
     /// Returns the numbers that may be reused.
     pub(super) fn sweep(&mut self, store: &EntryStore, mut swept: impl FnMut(EntryId)) -> Vec<EntryId> {
         let is_gone = |id: EntryId| store.state(id) == EntryState::Gone;
@@ -158,7 +158,7 @@ impl OverlapLists {
     }
 }
 
-/// Where an entry belongs in a list: after all entries for which `is_first` holds. Removed entries are skipped.
+/// The place of an entry in a list: after all entries for which `is_first` holds. Removed entries are skipped.
 fn place_in(list: &[EntryId], store: &EntryStore, is_first: impl Fn(EntryId) -> bool) -> usize {
     let (mut low, mut high) = (0, list.len());
     // Most entries belong at the end.
@@ -186,7 +186,7 @@ mod tests {
     use crate::compile::tuning::Tuning;
     use crate::tree::LeafId;
 
-    /// How many nodes entries may belong to. This is enough for lists to be swept.
+    /// The number of nodes that entries may belong to. It is enough for lists to be swept.
     const NODES: u64 = 160;
 
     /// Checks the lists of all entries against comparing each pair. Also checks that no list and no reason names a free

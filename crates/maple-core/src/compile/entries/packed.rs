@@ -15,21 +15,21 @@ use maple_wire::{Constraint, Field};
 
 use super::store::EntryId;
 
-/// After this many regions, [`uncovered`] gives up and answers that the set may not be covered.
+/// The number of regions after which [`uncovered`] gives up and answers that the set may not be covered.
 const BUDGET: usize = 400;
 
 /// The maximum number of packets that [`walk`] tries.
 const WALK: u64 = 48;
 
-/// How [`sample`] chooses the free bits of a packet.
+/// The free bits that [`sample`] gives to the packets that it tries.
 const SAMPLES: [u64; 4] = [0, u64::MAX, u64::MAX / 3, u64::MAX / 3 * 2];
 
-/// Where fields are in packed sets.
+/// The places of fields in packed sets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
-    /// By field, in OXM order.
+    /// The place of each field, in OXM order.
     places: Vec<(Field, Place)>,
-    /// How many bits of each word are used.
+    /// The number of bits of each word that are used.
     used: Vec<u32>,
 }
 
@@ -66,7 +66,7 @@ impl<T> Default for PackedRow<T> {
 }
 
 impl Layout {
-    /// Gives the fields of a match a place. Returns whether packed matches are longer now: existing ones must then be
+    /// Gives each field of a match a place. Returns whether packed matches become longer: existing ones must then be
     /// widened.
     pub(super) fn admit(&mut self, all: &[Constraint]) -> bool {
         let before = self.used.len();
@@ -84,7 +84,7 @@ impl Layout {
         self.places.iter().map(|(field, _)| *field)
     }
 
-    /// How many words a match takes.
+    /// The number of words that a match takes.
     pub(super) fn stride(&self) -> usize {
         2 * self.used.len()
     }
@@ -106,7 +106,7 @@ impl Layout {
         true
     }
 
-    /// The match that was packed, in OXM order.
+    /// Unpacks a match, in OXM order.
     pub(super) fn unpack(&self, set: &[u64]) -> impl Iterator<Item = Constraint> {
         let constraint = move |(field, place): &(Field, Place)| {
             let Place { word, shift, bits, is_wide } = *place;
@@ -180,7 +180,8 @@ impl<T> PackedRow<T> {
         &self.words[at * self.stride..][..self.stride]
     }
 
-    /// Whether `is` holds for all indices whose matches overlap `set`. They are asked in order, or in reverse order.
+    /// Reports whether `is` holds for all indices whose matches overlap `set`. They are asked in order, or in reverse
+    /// order.
     pub(super) fn all_overlapping(
         &self,
         places: Range<usize>,
@@ -218,7 +219,7 @@ impl<T> PackedRow<T> {
     }
 }
 
-/// Whether a packet can fit both: they agree in the bits that both fix.
+/// Reports whether a packet can fit both: they agree in the bits that both fix.
 #[inline]
 pub(super) fn overlap(a: &[u64], b: &[u64]) -> bool {
     if let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (a, b) {
@@ -229,7 +230,7 @@ pub(super) fn overlap(a: &[u64], b: &[u64]) -> bool {
     differ.fold(0, |all, word| all | word) == 0
 }
 
-/// Whether `a` takes every packet that `b` takes.
+/// Reports whether `a` takes every packet that `b` takes.
 #[inline]
 pub(super) fn covers(a: &[u64], b: &[u64]) -> bool {
     if let ([a0, a1, a2, a3], [b0, b1, b2, b3]) = (a, b) {
@@ -274,7 +275,7 @@ pub(super) fn uncovered(store: &PackedMatches, all: &[u64], cover: &[EntryId]) -
     None
 }
 
-/// The packet of `all` whose free bits are these, if no match of the cover takes it.
+/// The packet of `all` with these free bits, if no match of the cover takes it.
 fn sample(store: &PackedMatches, all: &[u64], cover: &[EntryId], bits: u64) -> Option<Box<[u64]>> {
     let packet: Box<[u64]> = all.chunks_exact(2).flat_map(|x| [x[0] | bits & !x[1], u64::MAX]).collect();
     (!cover.iter().any(|id| overlap(store.get(*id), &packet))).then_some(packet)
@@ -336,7 +337,7 @@ mod tests {
 
     use super::*;
 
-    /// The bits that packets have here.
+    /// The number of bits that packets have here.
     const BITS: u64 = 6;
 
     fn sets() -> impl Strategy<Value = [u64; 2]> {

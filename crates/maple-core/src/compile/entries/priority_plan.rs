@@ -8,7 +8,7 @@ use super::store::EntryId;
 /// Levels, some of them planned.
 #[derive(Clone, Debug)]
 pub(super) struct PriorityPlan {
-    /// By entry.
+    /// The level of each entry.
     levels: Vec<u32>,
     steps: Vec<Step>,
     /// The number of entries that the plan moves, and of rules that are sent again for it.
@@ -16,7 +16,7 @@ pub(super) struct PriorityPlan {
     resent: u64,
 }
 
-/// An entry takes a level.
+/// A step of a plan: an entry takes a level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) id: EntryId,
@@ -38,17 +38,17 @@ pub(super) struct Mark {
 #[derive(Clone, Debug)]
 pub(super) struct Steps {
     pub(super) steps: Vec<Step>,
-    /// How many rules the plan sent again, including these steps.
+    /// The number of rules that the plan sends again, including these steps.
     pub(super) resent: u64,
 }
 
 impl PriorityPlan {
-    /// A plan that moves nothing yet.
+    /// Begins a plan that moves nothing yet.
     pub(super) fn new(levels: Vec<u32>) -> PriorityPlan {
         PriorityPlan { levels, steps: Vec::new(), moved: 0, resent: 0 }
     }
 
-    /// The levels as they were before the plan.
+    /// Takes back all steps, and returns the levels as they were before the plan.
     pub(super) fn into_levels(mut self) -> Vec<u32> {
         self.take_back(Mark { steps: 0, moved: 0, resent: 0 });
         self.levels
@@ -60,17 +60,17 @@ impl PriorityPlan {
         self.levels[id as usize]
     }
 
-    /// Whether the plan moves an entry.
+    /// Reports whether the plan moves an entry.
     pub(super) fn moves(&self, id: EntryId) -> bool {
         self.steps.iter().any(|step| step.id == id)
     }
 
-    /// How many entries the plan moves.
+    /// The number of entries that the plan moves.
     pub(super) fn moved(&self) -> usize {
         self.moved
     }
 
-    /// How many rules are sent again for it.
+    /// The number of rules that are sent again for the plan.
     pub(super) fn resent(&self) -> u64 {
         self.resent
     }

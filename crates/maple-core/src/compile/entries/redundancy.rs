@@ -1,4 +1,4 @@
-//! Which barrier entries are required as rules, and which are redundant.
+//! The necessity of barrier entries: which are required as rules, and which are redundant.
 //!
 //! # What
 //!
@@ -48,21 +48,22 @@ use crate::tree::Tree;
 #[cfg(test)]
 mod tests;
 
-/// Whether a barrier entry is a rule, and why.
+/// The answer whether a barrier entry is a rule, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Necessity {
-    /// It is a rule: otherwise this forwarding entry would take some packets of it.
+    /// The entry is a rule: otherwise this forwarding entry would take some packets of it.
     Required { by: EntryId },
-    /// It is a rule until it is decided: it was a forwarding entry.
+    /// The entry is a rule until it is decided: it was a forwarding entry.
     AssumedRequired,
-    /// It is no rule until it is decided: it is new, or was redundant.
+    /// The entry is not a rule until it is decided: it is new, or was redundant.
     Unchecked,
-    /// It is no rule. If `covered_by` names an entry, that entry covers this one, so no entry after it matters. If that
-    /// entry is removed later, it counts as not named. Entries that are no barriers are redundant too.
+    /// The entry is not a rule. If `covered_by` names an entry, that entry covers this one, so no entry after it
+    /// matters. If that entry is removed later, it counts as not named. Entries that are not barriers are redundant
+    /// too.
     Redundant { covered_by: Option<EntryId> },
 }
 
-/// When barrier rules that may have become redundant are decided.
+/// The time at which barrier rules that may have become redundant are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::compile) enum Checks {
     /// Now, with a few of those that were deferred.
@@ -74,13 +75,13 @@ pub(in crate::compile) enum Checks {
 /// The necessity of each entry.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Necessities {
-    /// By entry.
+    /// The necessity of each entry, by number.
     necessities: Vec<Necessity>,
-    /// By entry: the packets that a required entry is required for.
+    /// The packets for which each required entry is required.
     packets: PackedMatches,
-    /// By entry: some entry was once required because of this one.
+    /// Whether some entry was once required because of an entry.
     is_reason: Vec<bool>,
-    /// Kept for their memory.
+    /// Lists that are kept for their memory.
     changed: Vec<(EntryId, EntryState)>,
     earlier: PackedRow<(EntryId, EntryState)>,
     later: Vec<(EntryId, EntryState)>,
@@ -102,7 +103,7 @@ impl Necessities {
         self.necessities[id as usize]
     }
 
-    /// Whether an entry is a rule, if there is a priority for it.
+    /// Reports whether an entry is a rule, if there is a priority for it.
     pub(super) fn is_rule(&self, store: &EntryStore, id: EntryId) -> bool {
         match store.state(id) {
             EntryState::Gone | EntryState::Shadowed => false,
@@ -148,7 +149,7 @@ impl Necessities {
 impl Necessity {
     const REDUNDANT: Necessity = Necessity::Redundant { covered_by: None };
 
-    /// Whether a barrier entry is a rule.
+    /// Reports whether a barrier entry is a rule.
     fn is_rule(self) -> bool {
         matches!(self, Necessity::Required { .. } | Necessity::AssumedRequired)
     }
@@ -183,7 +184,7 @@ impl Redundancy<'_> {
         }
     }
 
-    /// The state of an entry has changed.
+    /// Updates the entries around one whose state has changed.
     fn state_changed(&mut self, tree: &Tree, id: EntryId, before: EntryState, checks: Checks) {
         let is_toggled = self.work.is_toggled(id);
         // Neighbours may have seen a toggled entry in either state.
@@ -242,13 +243,14 @@ impl Redundancy<'_> {
         self.decide_unchecked(Checks::Deferred);
     }
 
-    /// An entry that was assumed to be required no longer counts as the forwarding entry that it was.
+    /// Makes up for an entry that was assumed to be required: it stops counting as the forwarding entry that it was.
     fn make_up_for(&mut self, id: EntryId) {
         self.uncheck_required_for_packets_of(id, self.overlaps.earlier(id));
         self.no_longer_forwards(id, self.overlaps.earlier(id), self.overlaps.later(id));
     }
 
-    /// An entry forwards now. Earlier barrier entries may become required because of it, and later ones redundant.
+    /// Updates the entries around one that now forwards. Earlier barrier entries may become required because of it, and
+    /// later ones redundant.
     fn now_forwards(&mut self, tree: &Tree, id: EntryId) {
         let rank = self.store.rank(tree, id);
         let mut earlier = std::mem::take(&mut self.necessities.earlier);
@@ -264,7 +266,7 @@ impl Redundancy<'_> {
             let (other, state) = earlier.items()[at];
             let may_be_required = state == EntryState::Barrier
                 && match self.necessities.of(other) {
-                    // An unchecked one is decided anyway.
+                    // An unchecked entry is decided anyway.
                     Necessity::Required { .. } | Necessity::AssumedRequired | Necessity::Unchecked => false,
                     Necessity::Redundant { covered_by: None } => true,
                     Necessity::Redundant { covered_by: Some(by) } => {
@@ -280,11 +282,11 @@ impl Redundancy<'_> {
         self.uncheck_required_for_packets_of(id, self.overlaps.later(id));
     }
 
-    /// Packets of a barrier entry that a forwarding entry would take. `at` is the barrier entry's place among the
+    /// Finds packets of a barrier entry that a forwarding entry would take. `at` is the barrier entry's place among the
     /// entries earlier than the forwarding one. No entry between the two takes these packets, and no forwarding entry
     /// before both.
     ///
-    /// What takes them overlaps both. So the shorter list is searched: the barrier entry's own, or `earlier`.
+    /// An entry that takes them overlaps both. So the shorter list is searched: the barrier entry's own, or `earlier`.
     fn unprotected(
         &self,
         earlier: &PackedRow<(EntryId, EntryState)>,
@@ -311,7 +313,7 @@ impl Redundancy<'_> {
         uncovered(self.store.matches(), &common, &cover)
     }
 
-    /// [`Redundancy::unprotected`] by the entries that overlap the barrier entry.
+    /// Does what [`Redundancy::unprotected`] does, by the entries that overlap the barrier entry.
     fn unprotected_by_own(&self, barrier: EntryId, forwarding: EntryId) -> Option<Box<[u64]>> {
         let store = self.store;
         let common = meet(store.matching(barrier), store.matching(forwarding));
@@ -324,7 +326,8 @@ impl Redundancy<'_> {
         uncovered(store.matches(), &common, &cover)
     }
 
-    /// An entry is a barrier now. It stands for earlier ones, and for what a forwarding entry was until now.
+    /// Updates the entries around one that is now a barrier. It stands for earlier ones, and for the forwarding entry
+    /// that it may have been.
     ///
     /// If no later entry forwards, it is redundant, and no later barrier entry becomes required. It also stands for no
     /// earlier one, unless it was itself the reason: the forwarding entries that those are required for come before it.
@@ -341,7 +344,7 @@ impl Redundancy<'_> {
         }
     }
 
-    /// An entry is shadowed now. It may not be a reason any more.
+    /// Updates the entries around one that is now shadowed, and can no longer be a reason.
     fn now_is_shadowed(&mut self, id: EntryId, did_forward: bool, was_barrier: bool) {
         let (earlier, later) = (self.overlaps.earlier(id), self.overlaps.later(id));
         for other in earlier {
@@ -357,7 +360,7 @@ impl Redundancy<'_> {
         }
     }
 
-    /// An entry, which had this state and these lists, was removed from the store.
+    /// Updates the entries around one that was removed from the store, and had this state and these lists.
     ///
     /// A shadowed entry mattered to no other: what covers it covers all that it might cover. Nor did a redundant
     /// barrier entry. Suppose that an earlier one became required for a packet, as the last entry before a forwarding
@@ -378,8 +381,8 @@ impl Redundancy<'_> {
         }
     }
 
-    /// An entry no longer forwards. Earlier barrier entries that were required because of it are unchecked, and so are
-    /// later ones that were redundant because it took their packets.
+    /// Unchecks entries around one that no longer forwards: earlier barrier entries that were required because of it,
+    /// and later ones that were redundant because it took their packets.
     ///
     /// No earlier entry becomes required: if it is the last entry before another forwarding entry that takes a packet
     /// now, it was the last before this one. If an entry becomes required, this is because of a later forwarding entry
@@ -401,8 +404,8 @@ impl Redundancy<'_> {
         }
     }
 
-    /// An entry is no longer a barrier. Earlier barrier entries that were redundant because it stood for them are
-    /// unchecked.
+    /// Unchecks earlier barrier entries that were redundant because an entry stood for them which is no longer a
+    /// barrier.
     ///
     /// An earlier entry that is covered by an entry before this one is not affected. If no forwarding entry is later
     /// than both, none is.
@@ -442,7 +445,7 @@ impl Redundancy<'_> {
         self.work.add_unchecked([id]);
     }
 
-    /// Whether a redundant barrier entry may be required now that an entry which took packets of it is gone.
+    /// Reports whether a redundant barrier entry may be required after an entry that took packets of it is gone.
     ///
     /// `after` are the entries later than both that overlap the one that is gone. Three matches that overlap in pairs
     /// have a packet in common, so a forwarding entry that takes any of these packets is among them. Entries after one

@@ -1,4 +1,4 @@
-//! Which entries are shadowed: earlier ones cover them, so no packet gets to them.
+//! The shadowed entries: earlier ones cover them, so no packet gets to them.
 
 use super::Effort;
 use super::overlap_lists::OverlapLists;
@@ -45,9 +45,9 @@ impl Shadowing<'_> {
         !cover.is_empty() && uncovered(self.store.matches(), self.store.matching(id), &cover).is_none()
     }
 
-    /// Whether a new entry makes it necessary to look at a later one. Entries of a partly explored yes-side come one by
-    /// one, until together they cover its barrier entry. Any other entry is only looked at if the new one alone covers
-    /// it.
+    /// Reports whether a new entry makes it necessary to look at a later one. Entries of a partly explored yes-side
+    /// come one by one, until together they cover its barrier entry. Any other entry is looked at only if the new one
+    /// alone covers it.
     fn may_help_to_cover(&self, new: EntryId, later: EntryId) -> bool {
         self.store.verdict(later) == Verdict::PartiallyExplored
             || covers(self.store.matching(new), self.store.matching(later))

@@ -1,4 +1,4 @@
-//! When specialising a leaf pays, and to which of its packets.
+//! The decision when specialising a leaf pays, and to which of its packets.
 //!
 //! Many barrier entries may be required because of one forwarding entry, each of them a rule. If that entry kept only
 //! those packets that agree with one of them in some leading bits of a field, barrier entries that differ in these bits
@@ -22,17 +22,17 @@ use super::packed::{meet, overlap};
 use super::store::{EntryId, Verdict};
 
 impl EntryTable {
-    /// Whether the table is large enough to specialise leaves at all.
+    /// Reports whether the table is large enough to specialise leaves at all.
     pub(in crate::compile) fn is_large(&self) -> bool {
         self.store.len() > self.tuning.specialise_from
     }
 
-    /// Whether enough entries take precedence over one that specialising its leaf may pay.
+    /// Reports whether enough entries take precedence over one for specialising its leaf to pay.
     pub(in crate::compile) fn yields_to_many(&self, id: EntryId) -> bool {
         self.overlaps.earlier(id).len() >= self.fewest_barriers()
     }
 
-    /// Whether enough entries overlap a match that specialising its leaf may pay.
+    /// Reports whether enough entries overlap a match for specialising its leaf to pay.
     pub(in crate::compile) fn overlaps_many(&mut self, all: &[Constraint]) -> bool {
         let mut set = std::mem::take(&mut self.scratch);
         let count = if self.store.pack(all, &mut set) { self.overlaps.count_overlapping(&self.store, &set) } else { 0 };
@@ -40,10 +40,11 @@ impl EntryTable {
         count >= self.fewest_barriers()
     }
 
-    /// What else the packets of a leaf should have in common, if that pays. `id` is the leaf's forwarding entry.
+    /// Finds a read by which specialising a leaf pays, if there is one. `id` is the leaf's forwarding entry.
     ///
-    /// If `is_yes_side`, the barrier entry of a test replaces it for the other packets. `value` is the value of a field
-    /// in one of the leaf's packets. `can_be_stated` says whether the switch can match the leaf's packets then.
+    /// If `is_yes_side`, the barrier entry of a test replaces that entry for the other packets. `value` is the value of
+    /// a field in one of the leaf's packets. `can_be_stated` reports whether the switch can match the leaf's packets
+    /// then.
     pub(in crate::compile) fn worthwhile_read(
         &self,
         id: EntryId,
@@ -87,7 +88,7 @@ impl EntryTable {
         self.tuning.specialise_from.max(self.store.len() / self.tuning.specialise_entries_per_barrier)
     }
 
-    /// Whether there is a level in use above that of an entry where a part of it could be.
+    /// Reports whether there is a level in use, above that of an entry, where a part of the entry could be.
     fn has_a_level_above(&self, id: EntryId, part: &[u64]) -> bool {
         let below = |other: &EntryId| {
             let level = self.levels.of(*other);

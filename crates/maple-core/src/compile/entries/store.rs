@@ -9,10 +9,10 @@ use super::actions::ActionId;
 use super::packed::{Layout, PackedMatches};
 use crate::tree::{LeafId, NodeId, Tree};
 
-/// Names an entry while it exists. Numbers are reused ([`EntryStore::recycle`]).
+/// The name of an entry while it exists. Numbers are reused ([`EntryStore::recycle`]).
 pub(in crate::compile) type EntryId = u32;
 
-/// What the table does with a packet whose first entry this is.
+/// The treatment of a packet whose first entry this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::compile) enum Verdict {
     /// Sends it to the controller: no trace has reached it. It may become [`Verdict::Forward`].
@@ -23,20 +23,20 @@ pub(in crate::compile) enum Verdict {
     Forward(ActionId),
 }
 
-/// What an entry counts for.
+/// The state of an entry: what it counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryState {
-    /// It was removed, and lists may still name it. Also: the number was never used.
+    /// The entry was removed, and lists may still name it; or the number was never used.
     Gone,
-    /// Earlier entries cover it, so no packet gets to it. It counts for nothing.
+    /// The entry is covered by earlier ones, so no packet gets to it. It counts for nothing.
     Shadowed,
-    /// It sends packets to the controller. It is a rule if it is required (`redundancy.rs`).
+    /// The entry sends packets to the controller. It is a rule if it is required (`redundancy.rs`).
     Barrier,
-    /// It applies instructions. It is a rule.
+    /// The entry applies instructions. It is a rule.
     Forward,
 }
 
-/// What neighbours most often read of an entry, besides its state.
+/// The parts of an entry that neighbours read most often, besides its state.
 #[derive(Clone, Copy, Debug)]
 struct EntryHot {
     node: NodeId,
@@ -86,7 +86,7 @@ impl EntryStore {
         self.verdict(id)
     }
 
-    /// Allows numbers of removed entries to be reused. Nothing may name them any more.
+    /// Allows numbers of removed entries to be reused. Nothing may name them.
     pub(super) fn recycle(&mut self, mut ids: Vec<EntryId>) {
         self.free.append(&mut ids);
     }
@@ -139,7 +139,7 @@ impl EntryStore {
         &self.matches
     }
 
-    /// Whether an entry has this number.
+    /// Reports whether an entry has this number.
     pub(super) fn is_there(&self, id: EntryId) -> bool {
         self.state(id) != EntryState::Gone
     }
@@ -173,7 +173,8 @@ impl EntryStore {
         self.layout.pack(all, set)
     }
 
-    /// Gives the fields of a match a place. If that makes matches longer, returns how many words they now take.
+    /// Gives each field of a match a place. If that makes matches longer, returns the number of words that they then
+    /// take.
     pub(super) fn admit(&mut self, all: &[Constraint]) -> Option<usize> {
         let is_longer = self.layout.admit(all);
         is_longer.then(|| {
@@ -213,7 +214,7 @@ fn state_of(verdict: Verdict) -> EntryState {
 }
 
 impl EntryState {
-    /// Whether some packet may get to the entry.
+    /// Reports whether some packet may get to the entry.
     pub(super) fn is_reachable(self) -> bool {
         matches!(self, EntryState::Barrier | EntryState::Forward)
     }

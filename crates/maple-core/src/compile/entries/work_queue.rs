@@ -1,7 +1,7 @@
-//! What the next recompute has to look at, and what is deferred.
+//! The entries that the next recompute has to look at, and those that are deferred.
 //!
 //! An entry is *dirty* if it is new or has changed since the last recompute. The queue remembers the state that it had
-//! then. Code that changes an entry tells the queue, and no other part keeps such a flag.
+//! then. Code that changes an entry reports that to the queue, and no other part keeps such a flag.
 
 use std::collections::VecDeque;
 
@@ -9,9 +9,9 @@ use super::store::{EntryId, EntryState, EntryStore};
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkQueue {
-    /// By entry.
+    /// The mark of each entry.
     marks: Vec<Mark>,
-    /// Each entry once, and possibly some that were removed.
+    /// The dirty entries, each once, and possibly some that were removed.
     dirty: Vec<EntryId>,
     has_removals: bool,
     /// Entries that may no longer be shadowed.
@@ -20,15 +20,15 @@ pub(super) struct WorkQueue {
     unchecked: Vec<EntryId>,
     /// Barrier entries that are rules and may be redundant. Some may have been removed.
     deferred: VecDeque<EntryId>,
-    /// Kept for its memory.
+    /// A queue that is kept for its memory.
     ordered: PrecedenceQueue,
 }
 
-/// What happened to an entry since the last recompute.
+/// The changes of an entry since the last recompute.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     history: History,
-    /// Its level may no longer be right.
+    /// Whether its level may no longer be right.
     level_stale: bool,
     /// Whether it is in `deferred`.
     deferred: bool,
@@ -38,14 +38,15 @@ struct Mark {
 enum History {
     #[default]
     Clean,
-    /// It is dirty, and had this state at the last recompute.
+    /// The entry is dirty, and had this state at the last recompute.
     Was(EntryState),
-    /// The same, but the state has changed more than once since. Neighbours may have seen any of the states.
+    /// The entry is dirty, and had this state at the last recompute, but the state has changed more than once since.
+    /// Neighbours may have seen any of the states.
     Toggled(EntryState),
 }
 
 impl WorkQueue {
-    /// A new entry is dirty. It counted for nothing at the last recompute.
+    /// Adds a new entry, which is dirty. It counted for nothing at the last recompute.
     pub(super) fn add(&mut self, id: EntryId) {
         if self.marks.len() <= id as usize {
             self.marks.resize(id as usize + 1, Mark::default());
@@ -54,7 +55,7 @@ impl WorkQueue {
         self.dirty.push(id);
     }
 
-    /// An edit changes an entry from one state to another, which may be the same.
+    /// Notes that an edit changes an entry from one state to another, which may be the same.
     pub(super) fn mark_edited(&mut self, id: EntryId, before: EntryState, after: EntryState) {
         let history = &mut self.marks[id as usize].history;
         match *history {
@@ -64,7 +65,7 @@ impl WorkQueue {
         }
     }
 
-    /// An entry in this state may change within the recompute, where no neighbour sees a state in between.
+    /// Notes that an entry in this state may change within the recompute, where no neighbour sees a state in between.
     pub(super) fn mark_dirty(&mut self, id: EntryId, state: EntryState) {
         let history = &mut self.marks[id as usize].history;
         if let History::Clean = *history {
@@ -73,12 +74,12 @@ impl WorkQueue {
         }
     }
 
-    /// An entry must be told apart from more entries than before.
+    /// Notes that an entry must be told apart from more entries than before.
     pub(super) fn mark_level_stale(&mut self, id: EntryId) {
         self.marks[id as usize].level_stale = true;
     }
 
-    /// An entry was removed.
+    /// Notes that an entry was removed.
     pub(super) fn remove(&mut self, id: EntryId) {
         let mark = std::mem::take(&mut self.marks[id as usize]);
         self.has_removals |= mark.history.before().is_some();
@@ -114,12 +115,12 @@ impl WorkQueue {
         self.marks[id as usize].history.before()
     }
 
-    /// Whether an entry counted for nothing at the last recompute: it was not there, or shadowed.
+    /// Reports whether an entry counted for nothing at the last recompute: it was not there, or shadowed.
     pub(super) fn is_new(&self, id: EntryId) -> bool {
         self.before(id) == Some(EntryState::Shadowed)
     }
 
-    /// Whether the state of an entry has changed more than once.
+    /// Reports whether the state of an entry has changed more than once.
     pub(super) fn is_toggled(&self, id: EntryId) -> bool {
         matches!(self.marks[id as usize].history, History::Toggled(_))
     }
@@ -142,8 +143,8 @@ impl WorkQueue {
         self.unchecked.extend(ids);
     }
 
-    /// The barrier entries whose necessity is to be checked, each once. [`WorkQueue::keep_unchecked`] takes the memory
-    /// back.
+    /// Takes the barrier entries whose necessity is to be checked, each once. [`WorkQueue::keep_unchecked`] takes the
+    /// memory back.
     pub(super) fn take_unchecked(&mut self) -> Vec<EntryId> {
         self.unchecked.sort_unstable();
         self.unchecked.dedup();
@@ -163,13 +164,13 @@ impl WorkQueue {
         }
     }
 
-    /// The entry that was deferred first, and whether it is still to be looked at.
+    /// Takes the entry that was deferred first. The answer also says whether it is still to be looked at.
     pub(super) fn pop_deferred(&mut self) -> Option<(EntryId, bool)> {
         let id = self.deferred.pop_front()?;
         Some((id, std::mem::take(&mut self.marks[id as usize].deferred)))
     }
 
-    /// An entry that may have been deferred has been looked at.
+    /// Notes that an entry that may have been deferred has been looked at.
     pub(super) fn is_looked_at(&mut self, id: EntryId) {
         self.marks[id as usize].deferred = false;
     }
@@ -185,7 +186,7 @@ impl WorkQueue {
         is_all.then_some(id)
     }
 
-    /// An empty queue. [`WorkQueue::keep_ordered`] takes the memory back.
+    /// Takes an empty queue. [`WorkQueue::keep_ordered`] takes the memory back.
     pub(super) fn take_ordered(&mut self) -> PrecedenceQueue {
         self.ordered.list.clear();
         std::mem::take(&mut self.ordered)
@@ -226,7 +227,7 @@ impl PrecedenceQueue {
         self.list.pop().map(|(_, id)| id)
     }
 
-    /// All of them, in order of precedence.
+    /// All entries, in order of precedence.
     pub(super) fn iter(&self) -> impl Iterator<Item = EntryId> {
         self.list.iter().rev().map(|(_, id)| *id)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::trace::Region;
 use crate::tree::NodeId;
 
-/// Names a class while it has nodes.
+/// The name of a class while it has nodes.
 pub(super) type ClassId = u32;
 
 /// The class of all nodes whose packets the switch can't tell apart. It has no entries.
@@ -22,11 +22,11 @@ pub(super) struct RegionClasses {
 /// failed.
 #[derive(Clone, Debug)]
 struct RegionClass {
-    /// The test or `V` node above.
+    /// The test or `V` node above the class.
     above: Option<NodeId>,
     /// `None` if the class is one leaf under a `V` node: the `V` node's region and the value determine it.
     region: Option<Arc<Region>>,
-    /// Every packet of the region gets to a forwarding leaf, or has a barrier entry of the class's own tests.
+    /// Whether every packet of the region gets to a forwarding leaf, or has a barrier entry of the class's own tests.
     is_complete: bool,
     nodes: u32,
 }
@@ -38,7 +38,7 @@ impl RegionClasses {
         RegionClasses { classes: vec![unmatchable], free: Vec::new() }
     }
 
-    /// A class without nodes. `region` may be left out for a leaf under a `V` node.
+    /// Creates a class without nodes. `region` may be left out for a leaf under a `V` node.
     pub(super) fn create(&mut self, above: Option<NodeId>, region: Option<Arc<Region>>) -> ClassId {
         let class = RegionClass { above, region, is_complete: false, nodes: 0 };
         match self.free.pop() {
@@ -73,7 +73,7 @@ impl RegionClasses {
         }
     }
 
-    /// The region, unless the class is one leaf under a `V` node.
+    /// The region of a class, unless the class is one leaf under a `V` node.
     pub(super) fn stored_region(&self, class: ClassId) -> Option<&Arc<Region>> {
         self.classes[class as usize].region.as_ref()
     }
@@ -83,7 +83,7 @@ impl RegionClasses {
         self.stored_region(class).expect("only a leaf's class does without its region")
     }
 
-    /// The test or `V` node above.
+    /// The test or `V` node above a class.
     pub(super) fn above(&self, class: ClassId) -> Option<NodeId> {
         self.classes[class as usize].above
     }

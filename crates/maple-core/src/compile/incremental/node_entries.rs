@@ -1,4 +1,4 @@
-//! Which entries a node has: those of a leaf for its region, those of a test for its yes-region.
+//! The entries of nodes: those of a leaf for its region, those of a test for its yes-region.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::compile::entries::Verdict;
 use crate::trace::Region;
 use crate::tree::{Branch, LeafId, Node, NodeId};
 
-/// Which packets of its class a leaf forwards.
+/// The packets of its class that a leaf forwards.
 enum Extent {
     All,
     Part(Vec<Vec<Constraint>>),
@@ -29,8 +29,8 @@ impl IncrementalCompiler {
         self.update_leaf_of(node, class, &region, None)
     }
 
-    /// The same for a leaf whose class has this region. `matches` are the matches that state the region, if they are
-    /// known.
+    /// Updates the entries of a leaf as [`IncrementalCompiler::update_leaf`] does, for a class with this region.
+    /// `matches` are the matches that state the region, if they are known.
     pub(super) fn update_leaf_of(
         &mut self,
         node: NodeId,
@@ -61,7 +61,7 @@ impl IncrementalCompiler {
         (branch == Branch::Outcome(true) && self.node(above).kind == NodeKind::Test).then_some(above)
     }
 
-    /// Which packets of its class a leaf forwards, and how.
+    /// The packets of its class that a leaf forwards, and the verdict for them.
     fn verdict_of_leaf(&self, leaf: NodeId, region: &Region) -> (Extent, Verdict) {
         let behaviour = &self.node(leaf).behaviour;
         let Some(action) = behaviour.action else { return (Extent::Nothing, Verdict::Unexplored) };
@@ -112,7 +112,7 @@ impl IncrementalCompiler {
         self.set_entries(node, &matches.unwrap_or_default(), leaf, verdict);
     }
 
-    /// Gives a node entries with these matches. Mostly it already has them, or has none.
+    /// Gives a node entries with these matches. Usually it already has them, or has none.
     fn set_entries(&mut self, node: NodeId, matches: &[Vec<Constraint>], leaf: Option<LeafId>, verdict: Verdict) {
         let there = std::mem::take(&mut self.node_mut(node).entries);
         let ids = there.ids();

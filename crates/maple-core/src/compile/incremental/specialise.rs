@@ -23,7 +23,7 @@ use crate::tree::{LeafId, NodeId};
 #[cfg(test)]
 mod tests;
 
-/// The maximum number of such reads of a leaf.
+/// The maximum number of reads that specialise a leaf.
 const MAX_READS: usize = 4;
 
 impl IncrementalCompiler {
@@ -48,7 +48,7 @@ impl IncrementalCompiler {
         }
     }
 
-    /// Whether a leaf is at a place where it can be specialised, and overlaps so many entries that this may pay.
+    /// Reports whether a leaf is at a place where it can be specialised, and overlaps enough entries for that to pay.
     fn may_be_specialised(&mut self, node: NodeId) -> bool {
         let class = self.node(node).class;
         if class == UNMATCHABLE || !self.entries.is_large() {
@@ -73,7 +73,7 @@ impl IncrementalCompiler {
         }
     }
 
-    /// What else a leaf's packets should have in common, if anything.
+    /// Finds a read by which specialising a leaf pays, if there is one.
     fn worthwhile_read(&self, leaf: LeafId, packet: &dyn Fields) -> Option<Constraint> {
         let node = self.tree.leaf_node(leaf)?;
         let region = self.region_of_leaf(node, self.node(node).class);
@@ -105,8 +105,8 @@ impl IncrementalCompiler {
     }
 }
 
-/// Whether one match states the part of a region that fits a read. The mask must work for all values, because other
-/// packets have other values.
+/// Reports whether one match states the part of a region that fits a read. The mask must work for all values, because
+/// other packets have other values.
 fn can_be_stated(region: &Region, read: &Constraint, capabilities: &Capabilities) -> bool {
     let is_one = |part: Region| part.stated(capabilities).is_some_and(|matches| matches.len() == 1);
     capabilities.can_mask(read) && region.with(read).is_some_and(is_one)

@@ -1,4 +1,4 @@
-//! Why packets are dropped: the line of the policy that says so, or the engine's reason.
+//! The causes of drops: the line of the policy that decides so, or the engine's reason.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,27 +9,27 @@ use crate::network::Location;
 use crate::run::Finished;
 use crate::trace::Source;
 
-/// The longest text of an error that is kept, in bytes.
+/// The maximum length of an error's text that is kept, in bytes.
 const MAX_ERROR: usize = 200;
 
-/// Why packets are dropped.
+/// The cause for which packets are dropped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DropCause {
-    /// f's answer.
+    /// f drops them, or a constraint refused f's route.
     Policy(Arc<Origin>),
-    /// f failed: the first line of the error.
+    /// f failed. The text is the last line of the error that is not empty, cut off at 200 bytes.
     Failed(Arc<str>),
     /// f waited for a change (`retry`) that did not come before other packets had to wait.
     Waited(Arc<Origin>),
-    /// A constraint demands the packet's way, and there was no rule to take it by.
+    /// A constraint demands the packet's way, and there was no rule that leads along it.
     NoRuleForWay(Arc<Origin>),
-    /// Its source is a host at this other port.
+    /// The packet's source is a host at this other port.
     Elsewhere(Location),
-    /// Its source is a host at another port, which is not known any more.
+    /// The packet's port admits no packets, or its source is a host at another port.
     NotAdmissible,
-    /// Its port or switch has its maximum number of hosts.
+    /// The packet's port or switch has its maximum number of hosts.
     TooManyHosts,
-    /// The configuration says that the port is not used.
+    /// The configuration closes the port.
     Closed,
     /// The hosts of the port's segment use another port.
     Shut,
@@ -37,19 +37,19 @@ pub enum DropCause {
     ShutOrClosed,
     /// Discovery did not find the port to be an edge port, or not in time.
     NewPort,
-    /// It came over a link with a label that is not known.
+    /// The packet came over a link without a label that is known.
     UnknownLabel,
-    /// Only its beginning was captured, and the switch did not keep the rest.
+    /// Only the packet's beginning was captured, and the switch did not keep the rest.
     Truncated,
-    /// Its port does not exist, or is down.
+    /// The packet's port does not exist, or is down.
     NoPort,
-    /// It was to leave at this switch, which has no connection to the controller, and there is no label to it.
+    /// The packet was to leave at this switch, which has no connection to the controller, and there is no label to it.
     Unreachable(Dpid),
-    /// More kinds of drops at one port in one minute than are kept.
+    /// Drops of further kinds than are kept for one port and minute.
     Others,
 }
 
-/// Where an answer of f comes from.
+/// The origin of a decision of f.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// The line that made the route; without it, the last line that asked something.
@@ -59,7 +59,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Where the answer of a run comes from.
+    /// The origin of a run's decision.
     pub fn of(finished: &Finished) -> Origin {
         let asked = || finished.trace.steps().filter_map(|step| step.source().cloned()).last();
         let refused = finished.violations.last();
@@ -79,7 +79,7 @@ impl DropCause {
         DropCause::Failed(first[..end].into())
     }
 
-    /// The line of the policy, if a line says that the packet is dropped.
+    /// The line of the policy that drops the packet, if there is one.
     pub fn line(&self) -> Option<&Source> {
         match self {
             DropCause::Policy(origin) | DropCause::Waited(origin) | DropCause::NoRuleForWay(origin) => {

@@ -1,10 +1,10 @@
-//! The packets of a rule, in one line.
+//! Describes the packets of a rule in one line.
 
 use maple_wire::{Constraint, Field, Match};
 
 use crate::trace;
 
-/// The fields that the line has in a place of their own, or that the sender of the packets says.
+/// The fields that have a place of their own in the line, or that are shown with the sender of the packets.
 const TOLD: [Field; 9] = [
     Field::InPort,
     Field::EthSrc,
@@ -20,7 +20,7 @@ const TOLD: [Field; 9] = [
 const SOURCES: [Field; 3] = [Field::TcpSrc, Field::UdpSrc, Field::SctpSrc];
 const DESTINATIONS: [Field; 3] = [Field::TcpDst, Field::UdpDst, Field::SctpDst];
 
-/// A rule's packets, as people write them: `tcp 10.0.99.0/24 > any:22, ip_dscp=8`.
+/// Describes a rule's packets as people write them: `tcp 10.0.99.0/24 > any:22, ip_dscp=8`.
 pub fn class_of(matching: &Match) -> String {
     let find = |fields: &[Field]| matching.constraints().find(|one| fields.contains(&one.field));
     let side = |addresses: &[Field], ports: &[Field]| {
@@ -40,7 +40,7 @@ pub fn class_of(matching: &Match) -> String {
     text
 }
 
-/// The name of the protocol that the rule asks for.
+/// The name of the protocol that the rule matches.
 fn kind(matching: &Match) -> Option<String> {
     let value = |field| super::exact(matching, field);
     Some(match (value(Field::EthType)?, value(Field::IpProto)) {

@@ -1,15 +1,15 @@
 //! The drops of the last minutes at one switch, by cause and sender, for people who ask what was dropped and why.
 //!
-//! Packets are dropped by rules of leaves whose answer is a drop, by rules of the classifier, and by the controller. The
-//! controller counts its own. What rules drop is known from their counters, whenever the switch reports them: in audits,
-//! in polls, and when a rule is removed. A rule has dropped as much as its counter has grown since the last report. It is
-//! counted in the minute of the report (`engine/rule_growth.rs`).
+//! Packets are dropped by rules of leaves that drop, by rules of the classifier, and by the controller. The controller
+//! counts its own drops. The drops by rules are known from the rules' counters, whenever the switch reports them: in
+//! audits, in polls, and when a rule is removed. A rule has dropped as much as its counter has grown since the last
+//! report. It is counted in the minute of the report (`engine/rule_growth.rs`).
 //!
 //! # Bounds
 //!
-//! Hosts choose what is dropped. So each port has room for [`MAX_AT_PORT`] kinds of drops in a minute. What is beyond
-//! that is counted as [`DropCause::Others`] of that port: no host can push out what is known of other ports. Rules that
-//! do not determine a port share the room of one more port. [`KEPT_MINUTES`] minutes are kept.
+//! Hosts choose what is dropped. So each port has capacity for [`MAX_AT_PORT`] kinds of drops in a minute. Further ones
+//! are counted as [`DropCause::Others`] of that port: no host can push out what is known of other ports. Rules that do
+//! not determine a port share the capacity of one more port. [`KEPT_MINUTES`] minutes are kept.
 
 mod cause;
 mod class;
@@ -28,11 +28,12 @@ use crate::network::Mac;
 pub use cause::{DropCause, Origin};
 use class::class_of;
 
-/// How many minutes are kept.
+/// The number of minutes that are kept.
 pub const KEPT_MINUTES: u64 = 15;
-/// The kinds of drops that a port has room for in a minute.
+/// The maximum number of kinds of drops that are kept for a port in a minute.
 const MAX_AT_PORT: usize = 32;
 
+/// A minute, in nanoseconds.
 const MINUTE: u64 = 60_000_000_000;
 
 /// The drops of one kind at a switch.
@@ -44,17 +45,17 @@ pub struct Dropped {
     pub port: Option<PortNo>,
     /// The sender; `None` if the rule that drops them is for several hosts.
     pub host: Option<Mac>,
-    /// Why.
+    /// The cause of the drops.
     pub cause: DropCause,
-    /// How many packets, in the minutes that were asked for.
+    /// The number of packets in the minutes that were asked for.
     pub packets: u64,
-    /// How many of them in the current minute and the one before.
+    /// The number of these packets in the current minute and the one before.
     pub latest: u64,
-    /// One of the packets, or which packets the rule that drops them is for, as a line of text.
+    /// One of the packets, or the packets that the rule that drops them is for, as a line of text.
     pub example: Arc<str>,
 }
 
-/// What was dropped in a way that can't be told apart.
+/// A kind of drops, which are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     port: Option<PortNo>,
@@ -73,7 +74,7 @@ struct Count {
 struct Minute {
     number: u64,
     counts: BTreeMap<Kind, Count>,
-    /// How many kinds each port has.
+    /// The number of kinds by port.
     kinds: FxHashMap<Option<PortNo>, usize>,
 }
 
@@ -84,7 +85,7 @@ pub(super) struct Drops {
 }
 
 impl Drops {
-    /// Packets were dropped.
+    /// Counts packets that were dropped.
     pub fn count(
         &mut self,
         now: Time,
@@ -106,7 +107,7 @@ impl Drops {
         count.packets = count.packets.saturating_add(packets);
     }
 
-    /// A packet was dropped by the controller.
+    /// Counts a packet that the controller dropped.
     pub fn count_packet(&mut self, now: Time, packet: &Packet<'_>, cause: DropCause) {
         let value = |field| packet.switch_value(field);
         let host = value(Field::EthSrc).map(Mac::from_bits).filter(|mac| mac.is_host());
@@ -123,7 +124,7 @@ impl Drops {
         self.minutes.back_mut().expect("a minute was added")
     }
 
-    /// A rule of a leaf that drops has dropped packets. The leaf's answer comes from `origin`.
+    /// Counts packets that a rule of a leaf has dropped. The leaf's decision comes from `origin`.
     pub fn count_leaf(
         &mut self,
         now: Time,
@@ -135,13 +136,13 @@ impl Drops {
         self.count(now, sender(matching, witness), cause, packets, || class_of(matching).into());
     }
 
-    /// A rule of the classifier has dropped packets.
+    /// Counts packets that a rule of the classifier has dropped.
     pub fn count_classifier(&mut self, now: Time, cause: DropCause, matching: &Match, packets: u64) {
         let port = exact(matching, Field::InPort).map(|port| PortNo(port as u32));
         self.count(now, (port, None), cause, packets, || "".into());
     }
 
-    /// The drops of this minute and those before, in all `minutes` of them.
+    /// The drops of the last `minutes` minutes, including the current one.
     pub fn of_last(&self, now: Time, switch: Dpid, minutes: u64) -> Vec<Dropped> {
         let current = now.0 / MINUTE;
         let mut all: BTreeMap<&Kind, Dropped> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The bounds of what is kept of drops.
+//! Tests of the bounds of what is kept of drops.
 
 use super::*;
 use crate::trace::Source;

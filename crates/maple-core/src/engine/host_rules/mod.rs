@@ -6,9 +6,9 @@
 //! | rule (three tables) | action |
 //! | --- | --- |
 //! | `in_port, eth_src` of a known host | go to the ingress table |
-//! | the same, and ARP or neighbour discovery, if f depends on addresses | the same, with a copy to the controller |
+//! | `in_port, eth_src` of a known host, and ARP or neighbour discovery, if f depends on addresses | go to the ingress table, with a copy to the controller |
 //! | `in_port` of a port with too many hosts | drop, for a while |
-//! | there, `in_port, eth_src` of a host that is declared to be there and is not known | go to the controller |
+//! | `in_port, eth_src` of a host that is declared to be at such a port and is not known | go to the controller |
 //!
 //! With one table, traces read `in_port` and `eth_src` themselves. There the ARP packets of ports with hosts go to the
 //! controller, not just copies of them. At a guarded port, a rule for each known host keeps its undecided packets from
@@ -24,13 +24,13 @@
 //! # Changes of paths
 //!
 //! A host's first rule lets its packets into the ingress table. While packets that enter at the switch are changing to
-//! other paths, the rules there are those of the state before. If the same change let the host in and moved the paths, a
-//! packet of the host would get an answer that is neither of the state before nor of the one after. So rules that are
+//! other paths, the rules there are those of the state before. If the same change let the host in and moved the paths,
+//! a packet of the host would be treated neither as in the state before nor as in the one after. So rules that are
 //! missing wait until the paths have changed ([`HostRules::hold`]), and the packets come to the controller meanwhile.
 //!
 //! # Callers
 //!
-//! `host_actions.rs` says where hosts are. `flush.rs` takes the changes. `refusals.rs` says what the switch has
+//! `host_actions.rs` reports where hosts are. `flush.rs` takes the changes. `refusals.rs` reports what the switch has
 //! refused.
 
 mod rule_set;
@@ -52,22 +52,22 @@ use crate::state::AddressKinds;
 use crate::update::Change;
 use rule_set::*;
 
-/// The maximum number of hosts without capacity that are tried again together.
+/// The maximum number of hosts without rules, for lack of capacity, that are tried again together.
 const MAX_RETRIED: usize = 64;
 
 /// The capacity for rules of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostCapacity {
-    /// Further rules that fit.
+    /// The number of further rules that fit.
     pub free: usize,
-    /// The maximum for the hosts of one port.
+    /// The maximum number of rules for the hosts of one port.
     pub per_port: usize,
-    /// The maximum for all hosts.
+    /// The maximum number of rules for all hosts.
     pub total: usize,
 }
 
 impl HostCapacity {
-    /// No bound.
+    /// A capacity without bounds.
     pub const ENDLESS: HostCapacity = HostCapacity { free: usize::MAX, per_port: usize::MAX, total: usize::MAX };
 }
 
@@ -76,7 +76,7 @@ impl HostCapacity {
 pub(super) struct HostRules {
     three_tables: bool,
     cookie: u64,
-    /// The cookie of rules that copy.
+    /// The cookie of rules that copy packets to the controller.
     copies: u64,
     /// Whether packets may go on to the ingress table.
     open: bool,
@@ -94,19 +94,19 @@ pub(super) struct HostRules {
     waiting: BTreeSet<(PortNo, Mac)>,
     /// Deletions for hosts that are gone, and for rules that the switch has refused.
     gone: Vec<Change>,
-    /// A rule was refused, so nothing is added until then.
+    /// The time until which nothing is added, because a rule was refused.
     closed_until: Option<Time>,
     /// Whether a host lacked capacity since this was last taken.
     is_short: bool,
-    /// Nothing is added while packets change to other paths, since then.
+    /// Since when packets have been changing to other paths, so that nothing is added; `None`: they are not.
     held_since: Option<Time>,
-    /// Whether hosts may wait for that reason alone.
+    /// Whether hosts may wait only because packets change to other paths.
     held_back: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Host {
-    /// Whether it is known here. Otherwise it is declared to be here.
+    /// Whether the host is known here. Otherwise it is declared to be here.
     is_here: bool,
     muted: bool,
     /// The rules that it has, or gets with the next flush.
@@ -125,8 +125,8 @@ struct Port {
 }
 
 impl HostRules {
-    /// No rules, for a switch where these hosts have fixed places. The rules carry the first cookie, and rules that copy
-    /// carry the second.
+    /// Starts without rules, for a switch where these hosts have fixed places. The rules carry the first cookie, and
+    /// rules that copy carry the second.
     pub fn new(three_tables: bool, cookies: (u64, u64), declared: BTreeSet<(PortNo, Mac)>) -> HostRules {
         HostRules {
             three_tables,
@@ -182,7 +182,7 @@ impl HostRules {
         self.gone.extend(rules.collect::<Vec<_>>());
     }
 
-    /// Other hosts have fixed places at this switch from now on.
+    /// Sets the hosts that have fixed places at this switch.
     pub fn declare(&mut self, declared: BTreeSet<(PortNo, Mac)>) {
         let before = std::mem::replace(&mut self.declared, declared);
         let new: Vec<(PortNo, Mac)> = self.declared.difference(&before).copied().collect();
@@ -237,7 +237,7 @@ impl HostRules {
         }
     }
 
-    /// The switch has refused a rule. `false` if it is none of these rules.
+    /// Handles a rule that the switch has refused. Returns `false` if it is not one of these rules.
     pub fn refuse(&mut self, rule: &Rule, until: Time) -> bool {
         let exact = |field| rule.matching.get(field).filter(|c| c.is_exact()).map(|c| c.value);
         let Some(port) = exact(Field::InPort).map(|port| PortNo(port as u32)) else { return false };
@@ -266,7 +266,7 @@ impl HostRules {
         true
     }
 
-    /// Whether rules that were not added can be tried again now.
+    /// Reports whether rules that were not added can be tried again now.
     pub fn reopen(&mut self, now: Time) -> bool {
         let is_over = self.closed_until.is_some_and(|until| until <= now);
         if is_over {
@@ -276,18 +276,18 @@ impl HostRules {
         is_over || !self.waiting.is_empty()
     }
 
-    /// Whether a host lacked capacity since this was last called.
+    /// Reports whether a host lacked capacity since this was last called.
     pub fn take_is_short(&mut self) -> bool {
         std::mem::take(&mut self.is_short)
     }
 
-    /// Whether there may be rules to add.
+    /// Reports whether there may be rules to add.
     pub fn has_additions(&self) -> bool {
         self.held_back || !self.dirty.is_empty()
     }
 
-    /// Says whether packets that enter at this switch are changing to other paths: rules are added when that is over, or
-    /// has gone on for so long. Returns when they are added at the latest, if they wait.
+    /// Notes whether packets that enter at this switch are changing to other paths. Rules are added when that is over,
+    /// or has gone on for `longest`. Returns when they are added at the latest, if they wait.
     pub fn hold(&mut self, now: Time, is_moving: bool, longest: Duration) -> Option<Time> {
         let since = is_moving.then(|| self.held_since.unwrap_or(now));
         self.held_since = since;
@@ -315,7 +315,7 @@ impl HostRules {
         changes
     }
 
-    /// Some hosts that lack rules and for which there may be capacity now.
+    /// Selects some hosts that lack rules and for which there may be capacity.
     fn waiting_hosts_with_capacity(&self, capacity: &HostCapacity) -> Vec<(PortNo, Mac)> {
         let free = capacity.free.min(capacity.total.saturating_sub(self.count)).min(MAX_RETRIED);
         if free == 0 || self.waiting.is_empty() {
@@ -329,7 +329,7 @@ impl HostRules {
         ports.flat_map(of_port).take(free).collect()
     }
 
-    /// All rules.
+    /// The rules of all hosts and ports.
     pub fn rules(&self) -> impl Iterator<Item = Rule> + '_ {
         let of_host = move |((port, mac), host): (&(PortNo, Mac), &Host)| {
             let (port, mac) = (*port, *mac);

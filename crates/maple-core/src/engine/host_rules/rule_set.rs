@@ -30,7 +30,7 @@ impl RuleSet {
     }
 }
 
-/// Kinds that a host may have.
+/// Kinds of rules that a host may have.
 pub(super) const HOST: RuleSet = RuleSet(1);
 pub(super) const COPY_ARP: RuleSet = RuleSet(2);
 pub(super) const COPY_SOLICITATION: RuleSet = RuleSet(4);
@@ -39,7 +39,7 @@ pub(super) const COPY_ADVERTISEMENT: RuleSet = RuleSet(8);
 pub(super) const COPYING: RuleSet = RuleSet(COPY_ARP.0 | COPY_SOLICITATION.0 | COPY_ADVERTISEMENT.0);
 pub(super) const PASS_KNOWN: RuleSet = RuleSet(16);
 
-/// Kinds that a port may have.
+/// Kinds of rules that a port may have.
 pub(super) const GUARDED: RuleSet = RuleSet(32);
 pub(super) const ARP_TO_CONTROLLER: RuleSet = RuleSet(64);
 pub(super) const ALL: [RuleSet; 7] =

@@ -1,5 +1,5 @@
-//! The rules of hosts: incremental updates give the same rules as a computation from scratch, and cost only what
-//! changed.
+//! Tests of the rules of hosts: incremental updates give the same rules as a computation from scratch, and cost only
+//! what changed.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Ageing: silent hosts are forgotten, and so are addresses that are no longer announced.
+//! Ageing: forgets silent hosts, and addresses that are not announced again.
 //!
 //! # What
 //!
@@ -34,17 +34,17 @@ const ROUNDS: u32 = 4;
 #[derive(Debug, Default)]
 pub(super) struct AgeingRound {
     due: Time,
-    /// Ports whose counters are still to be read.
+    /// The ports whose counters are still to be read.
     ports: BTreeSet<PortNo>,
     /// The port whose counters are being read.
     pub asking: Option<PortNo>,
 }
 
-/// A request for statistics that is not answered yet.
+/// An open request for statistics.
 #[derive(Debug)]
 pub(super) struct CounterRequest {
     at: Location,
-    /// The host, if the request is about one that is being searched for.
+    /// The host that is searched for, if the request is about one.
     mac: Option<Mac>,
     packets: BTreeMap<Mac, u64>,
     sum: u64,
@@ -64,7 +64,7 @@ impl Hosts {
         });
     }
 
-    /// A round is due.
+    /// Begins the next round at a switch, if it is due.
     pub fn on_round_timer(&mut self, now: Time, dpid: Dpid, out: &mut Vec<HostAction>) {
         let next = now + self.period();
         let half = self.limits.timeout / 2;
@@ -94,13 +94,13 @@ impl Hosts {
         }
     }
 
-    /// A switch was asked for counters, with this transaction id.
+    /// Notes that a switch was asked for counters, with this transaction id.
     pub fn on_counting(&mut self, xid: u32, at: Location, mac: Option<Mac>) {
         let counting = CounterRequest { at, mac, packets: BTreeMap::new(), sum: 0 };
         self.counts.insert((at.switch, xid), counting);
     }
 
-    /// A switch answers, or sends a part of its answer.
+    /// Takes an answer of a switch, or a part of it.
     pub fn on_stats(&mut self, now: Time, dpid: Dpid, xid: u32, reply: &StatsReply, out: &mut Vec<HostAction>) {
         let Some(counting) = self.counts.get_mut(&(dpid, xid)) else { return };
         match &reply.body {
@@ -124,7 +124,7 @@ impl Hosts {
         }
     }
 
-    /// A switch refuses a request. Returns whether it was one of these.
+    /// Handles the refusal of a request. Returns whether it was one for these counters.
     pub fn on_stats_refused(&mut self, now: Time, dpid: Dpid, xid: u32, out: &mut Vec<HostAction>) -> bool {
         let Some(counting) = self.counts.remove(&(dpid, xid)) else { return false };
         match counting.mac {
@@ -134,7 +134,8 @@ impl Hosts {
         true
     }
 
-    /// The counters of a port's hosts are known, or cannot be known.
+    /// Takes the counters of a port's hosts; `None` if they cannot be known. Forgets silent hosts, and goes on with the
+    /// next port.
     fn on_port_counts(
         &mut self,
         now: Time,
@@ -148,7 +149,8 @@ impl Hosts {
             let Some(known) = self.known.get_mut(&(at, mac)) else { continue };
             if let Some(packets) = &packets {
                 let count = packets.get(&mac).copied().unwrap_or_default();
-                // If these packets are counted for the first time, it is not known when they came.
+                // If these packets are counted for the first time, it is not known when they came: they count as
+                // recent.
                 if known.counted.replace(count).unwrap_or_default() != count {
                     known.last_active = now;
                 }

@@ -23,7 +23,7 @@ pub(in crate::engine) const ADVERTISEMENT: u128 = 136;
 const DHCP_CLIENT: u128 = 68;
 const DHCP_SERVER: u128 = 67;
 
-/// Whether a packet may announce an address. A quick test.
+/// Reports whether a packet may announce an address, by a quick test.
 #[inline]
 pub(in crate::engine) fn is_announcement(packet: &Packet<'_>) -> bool {
     match packet.get(Field::EthType) {
@@ -33,7 +33,7 @@ pub(in crate::engine) fn is_announcement(packet: &Packet<'_>) -> bool {
     }
 }
 
-/// The address that a packet announces as its sender's.
+/// The address that a packet announces as its sender's own.
 pub(in crate::engine) fn announcement(packet: &Packet<'_>) -> Option<IpAddr> {
     let source = packet.get(Field::EthSrc)?;
     let is_own = |field| packet.get(field).is_none_or(|mac| mac == source);

@@ -21,7 +21,7 @@ use crate::report::{MoveReason, Report};
 const MAX_CLAIMS: usize = 32;
 /// The maximum number of refuted claims of a port that are reported.
 const MAX_REPORTED: usize = 8;
-/// How long a claim waits for the answer if the other shard is gone.
+/// How long a claim waits for the answer, in case the other shard is gone.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The open claims, by port and host.
@@ -36,7 +36,7 @@ pub(super) struct Claims {
 struct Claim {
     from: Location,
     began: Time,
-    /// Until then packets of the host change nothing.
+    /// The time until which packets of the host change nothing.
     until: Time,
     refuted: bool,
     /// Whether the other shard knows an address that the host announced here.
@@ -70,7 +70,7 @@ impl Claims {
         self.open.range(of_port(to)).count()
     }
 
-    /// The host is still at its location: refutes the claims. Returns the ports to report.
+    /// Refutes, until `until`, the claims of a host that is still at its location. Returns the ports to report.
     fn refute(&mut self, until: Time, mac: Mac, at: Location) -> Vec<Location> {
         let mut forgers = Vec::new();
         for ((to, _), claim) in self.open.iter_mut().filter(|((_, other), _)| *other == mac) {
@@ -84,7 +84,7 @@ impl Claims {
         forgers
     }
 
-    /// The host is gone from its location. Returns the port that claimed it first, and closes all claims of the host.
+    /// Closes all claims of a host that is gone from its location. Returns the port that claimed it first.
     fn resolve(&mut self, mac: Mac, at: Location) -> Option<Location> {
         let fits = |((_, other), claim): &(&(Location, Mac), &Claim)| *other == mac && claim.from == at;
         let first = self.open.iter().filter(fits).min_by_key(|(_, claim)| claim.began);
@@ -110,7 +110,7 @@ impl Claims {
 }
 
 impl Hosts {
-    /// A host that is known elsewhere seems to be at a port of this shard.
+    /// Handles a packet of a host that is known elsewhere and seems to be at a port of this shard.
     pub(super) fn on_claim(&mut self, now: Time, sender: Sender, from: Location, out: &mut Vec<HostAction>) {
         let Sender { mac, at: to, announces } = sender;
         let is_new = self.claims.begin(now, mac, from, to);
@@ -120,7 +120,7 @@ impl Hosts {
         }
     }
 
-    /// The shard of the known location has answered.
+    /// Handles the answer of the shard of the known location.
     pub fn on_found(&mut self, now: Time, mac: Mac, at: Location, found: SearchResult, out: &mut Vec<HostAction>) {
         match found {
             SearchResult::Alive => {
@@ -140,7 +140,7 @@ impl Hosts {
     }
 }
 
-/// Until when a host that was found is not searched for again.
+/// The time until which a host that was found is not searched for again.
 pub(super) fn refuted_until(now: Time, limits: &Limits) -> Time {
     now + limits.probe_timeout * 4
 }

@@ -1,8 +1,8 @@
-//! What the configuration declares of hosts: a fixed place, and addresses of their own.
+//! Declarations about hosts: a fixed place, and addresses of their own.
 //!
-//! A packet with the source of a host that has a fixed place is dropped wherever else it comes from, whatever is known of
-//! the host: there is no search, and no move. What another host announces of a declared address is ignored. Both are
-//! reported, for a bounded number of senders of a port.
+//! A packet with the source of a host that has a fixed place is dropped wherever else it comes from, whatever is known
+//! of the host: there is no search, and no move. An announcement of a declared address by another host is ignored. Both
+//! are reported, for a bounded number of senders of a port.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,12 +18,12 @@ use crate::state::Snapshot;
 /// The maximum number of reports of each kind about a port.
 const MAX_REPORTED: usize = 8;
 
-/// What was reported, by port and sender.
+/// The senders that were reported, by port.
 #[derive(Debug, Default)]
 pub(super) struct Reported(BTreeSet<(Location, Mac)>);
 
 impl Reported {
-    /// Whether to report this.
+    /// Notes a sender at a port. Returns whether to report it.
     fn is_news(&mut self, at: Location, mac: Mac) -> bool {
         let of_port = (at, Mac([0; 6]))..=(at, Mac([0xff; 6]));
         !self.0.contains(&(at, mac)) && self.0.range(of_port).count() < MAX_REPORTED && self.0.insert((at, mac))
@@ -44,7 +44,8 @@ impl Reported {
 }
 
 impl Hosts {
-    /// Whether the sender's host has a fixed place elsewhere.
+    /// Reports whether the sender's host has a fixed place elsewhere. If so, a report says it, at most once for each
+    /// sender and port.
     pub(super) fn is_misplaced(&mut self, sender: Sender, out: &mut Vec<HostAction>) -> bool {
         let Sender { mac, at: seen, .. } = sender;
         let Some(at) = self.facts.place(mac).filter(|place| *place != seen) else { return false };
@@ -54,12 +55,12 @@ impl Hosts {
         true
     }
 
-    /// Whether the sender's host is declared to be where it is.
+    /// Reports whether the sender's host is declared to be where it is.
     pub(super) fn is_in_fixed_place(&self, mac: Mac, at: Location) -> bool {
         self.facts.place(mac) == Some(at)
     }
 
-    /// The sender without an address that is another host's.
+    /// The sender without the address that it announces, if that is declared as another host's.
     pub(super) fn without_foreign_address(&mut self, sender: Sender, out: &mut Vec<HostAction>) -> Sender {
         let Sender { mac, at, announces } = sender;
         let foreign = |ip: IpAddr| Some((ip, self.facts.owner(ip).filter(|owner| *owner != mac)?));
@@ -70,11 +71,12 @@ impl Hosts {
         Sender { announces: None, ..sender }
     }
 
-    /// Something else is declared from now on, as the state has it. Returns the hosts that are too many now.
+    /// Applies changed declarations, which the state has already. Returns the hosts that were forgotten because there
+    /// are too many.
     pub fn declare(&mut self, state: &Snapshot, facts: &Arc<Facts>, out: &mut Vec<HostAction>) -> Vec<(Location, Mac)> {
         let before = std::mem::replace(&mut self.facts, Arc::clone(facts));
         (self.misplaced, self.foreign) = Default::default();
-        // The messages that say so may come later.
+        // The messages that report these departures may come later.
         let is_gone = |(at, mac): &&(Location, Mac)| state.host(*mac).is_none_or(|host| host.location != *at);
         let gone: Vec<(Location, Mac)> = self.known.keys().filter(is_gone).copied().collect();
         gone.into_iter().for_each(|(at, mac)| self.on_departure(mac, at));

@@ -1,4 +1,4 @@
-//! Silent hosts that move: ports that come and go show where to look for them.
+//! Finds silent hosts that move: ports that come and go show where to look for them.
 //!
 //! Suppose that a host is plugged in elsewhere and stays silent. It would be found only when a peer asks for it with a
 //! broadcast, and operating systems wait long before they do that. So hosts are asked for at the ports where they may
@@ -27,7 +27,7 @@ const MAX_ASKED: usize = 64;
 pub(in crate::engine) const RECENTLY_UP: Duration = Duration::from_secs(10);
 
 impl Hosts {
-    /// A port of this shard has become an edge port.
+    /// Asks for hosts at a port of this shard that has become an edge port.
     pub fn on_edge(&mut self, now: Time, state: &Snapshot, at: Location, out: &mut Vec<HostAction>) {
         let here: Vec<Mac> = state.hosts_at(at).take(MAX_ASKED).collect();
         for mac in here {
@@ -48,12 +48,12 @@ pub(in crate::engine) fn probe_host(state: &Snapshot, mac: Mac, at: Location, ou
     out.extend(ip.map(|ip| HostAction::Emit { at, frame: probe(mac, ip) }));
 }
 
-/// The hosts to ask for when their port has gone down.
+/// The hosts to ask for elsewhere when their port has gone down.
 pub(in crate::engine) fn hosts_to_ask_for(state: &Snapshot, at: Location) -> Vec<Mac> {
     state.hosts_at(at).take(MAX_ASKED).collect()
 }
 
-/// Hosts at ports that are down.
+/// The hosts at ports that are down, at most [`MAX_ASKED`].
 fn hosts_at_down_ports(state: &Snapshot) -> Vec<Mac> {
     let places = state.switches().flat_map(|(dpid, _)| {
         state.ports_of(dpid).filter(|(_, port)| !port.up).map(move |(port, _)| Location::new(dpid, port))

@@ -1,4 +1,4 @@
-//! The maximum number of hosts at a port and at a switch, and what happens to further ones.
+//! Limits the number of hosts at a port and at a switch, and decides what happens to further ones.
 //!
 //! A port has at most `max_hosts_per_port` hosts. The packets of further hosts are dropped. For a while
 //! ([`GUARD_DURATION`]) the switch drops them by itself, so that a flood of addresses costs the controller only an
@@ -22,12 +22,12 @@ use crate::report::Report;
 /// How long a switch drops the packets of unknown hosts at a port with too many.
 pub(super) const GUARD_DURATION: Duration = Duration::from_secs(10);
 
-/// Ports with too many hosts.
+/// The ports with too many hosts.
 #[derive(Debug, Default)]
 pub(super) struct Flooding {
-    /// Until when switches drop the packets of unknown hosts there.
+    /// The guarded ports, each with the time until which its switch drops the packets of unknown hosts.
     guarded: BTreeMap<Location, Time>,
-    /// Ports that were reported.
+    /// The ports that were reported.
     reported: BTreeSet<Location>,
 }
 
@@ -49,7 +49,7 @@ impl Flooding {
 }
 
 impl Hosts {
-    /// Whether there is room for a host that is not known yet.
+    /// Reports whether a port has capacity for a host that is not known yet.
     pub fn has_room(&self, mac: Mac, at: Location) -> bool {
         let here = self.per_port.get(&at).copied().unwrap_or_default();
         let on_switch = self.per_switch.get(&at.switch).copied().unwrap_or_default();
@@ -57,8 +57,8 @@ impl Hosts {
             || !self.flooding.guarded.contains_key(&at) && here < self.most_at(at) && on_switch < self.limits.per_switch
     }
 
-    /// Whether a port may have another host. If not, the port is guarded from now on.
-    /// A host with a fixed place there is admitted always; the configuration bounds their number.
+    /// Reports whether a port may have another host. If not, the port is guarded for a while. A host with a fixed place
+    /// there is always admitted; the configuration bounds the number of such hosts.
     pub(super) fn admit(&mut self, now: Time, mac: Mac, at: Location, out: &mut Vec<HostAction>) -> bool {
         if self.is_in_fixed_place(mac, at) {
             return true;
@@ -81,8 +81,8 @@ impl Hosts {
         false
     }
 
-    /// Evicts a host from the port of a full switch that has most hosts, for a port that has `here`. Returns whether
-    /// there is such a host.
+    /// Evicts a host from the port of a full switch that has most hosts, for a port that has `here` of them. Returns
+    /// whether there is such a host.
     fn evict_host_for(&mut self, at: Location, here: usize, out: &mut Vec<HostAction>) -> bool {
         let all = Location::new(at.switch, PortNo(0))..=Location::new(at.switch, PortNo(u32::MAX));
         let most = self.per_port.range(all).max_by_key(|(at, count)| (**count, std::cmp::Reverse(**at)));
@@ -94,7 +94,7 @@ impl Hosts {
         true
     }
 
-    /// Ports have other maxima: forgets hosts of those that have too many now, the longest silent ones first, and lets
+    /// Applies changed maxima: forgets hosts of ports that have too many, the longest silent ones first, and lets
     /// guarded ports try again. Returns the hosts that were forgotten.
     pub(super) fn apply_maxima(&mut self, out: &mut Vec<HostAction>) -> Vec<(Location, Mac)> {
         let mut forgotten = Vec::new();
@@ -120,7 +120,7 @@ impl Hosts {
         forgotten
     }
 
-    /// A port was guarded for long enough.
+    /// Ends the guard of a port that was guarded for long enough.
     pub fn on_guard_timer(&mut self, now: Time, at: Location, out: &mut Vec<HostAction>) {
         if self.flooding.guarded.get(&at).is_some_and(|until| *until <= now) {
             self.flooding.guarded.remove(&at);

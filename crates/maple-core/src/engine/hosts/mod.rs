@@ -1,11 +1,13 @@
-//! Where hosts are and which addresses they own: the part of a shard that anyone at an edge port can reach.
+//! Tracks where hosts are and which addresses they own. This is the part of a shard that anyone at an edge port can
+//! reach.
 //!
 //! # What
 //!
-//! [`Hosts`] learns from what hosts send at edge ports ([`Hosts::on_packet`]), and says whether a packet is accepted.
-//! What the policy may read about hosts is tracked state in the store. This part keeps only what it needs itself: when
-//! a host was last active, what it announced and when, and which hosts are being searched for. It writes and sends
-//! nothing. It returns what is to be done ([`HostAction`]), and the engine does it (`engine/host_actions.rs`).
+//! [`Hosts`] learns from what hosts send at edge ports ([`Hosts::on_packet`]), and reports whether a packet is
+//! accepted. The policy reads tracked state about hosts, which is in the store. This part keeps only what it needs
+//! itself: when a host was last active, what it announced and when, and which hosts are being searched for. It writes
+//! and sends nothing. It returns what is to be done ([`HostAction`]), and the engine does it
+//! (`engine/host_actions.rs`).
 //!
 //! The shard of the switch where a host is watches that host. Any write that changes the hosts there is reported to
 //! that shard ([`Hosts::on_arrival`], [`Hosts::on_departure`]).
@@ -55,7 +57,7 @@ use flooding::Flooding;
 pub use probe::PROBE_MAC;
 use search::Search;
 
-/// What is to be done for hosts.
+/// An action that the engine is to carry out for hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum HostAction {
     /// Add a host that was seen for the first time.
@@ -68,22 +70,22 @@ pub(super) enum HostAction {
     Move { mac: Mac, from: Location, to: Location, why: MoveReason },
     /// Forget a host that was silent for long, or that has to give way to another.
     Forget { mac: Mac, at: Location },
-    /// Have the shard of this location find out whether the host is there. `named` is the address that the host announced
-    /// elsewhere.
+    /// Make the shard of this location find out whether the host is there. `named` is the address that the host
+    /// announced elsewhere.
     Find { mac: Mac, at: Location, named: Option<IpAddr> },
-    /// Tell a shard the result of its search.
+    /// Report the result of a search to a shard.
     ReportSearch { to: ShardId, mac: Mac, at: Location, found: SearchResult },
     /// Send a frame out of a port.
     Emit { at: Location, frame: Vec<u8> },
     /// Ask a switch for the packet counters of its rules for this port's hosts, or for one host.
     Count { at: Location, mac: Option<Mac> },
-    /// Have a switch drop the packets of unknown hosts at this port, or stop doing so.
+    /// Make a switch drop the packets of unknown hosts at this port, or stop doing so.
     Guard { at: Location, on: bool },
-    /// Have a switch stop copying what a host announces, or start again.
+    /// Make a switch stop copying what a host announces, or start again.
     Mute { mac: Mac, at: Location, on: bool },
     /// Call back at this time.
     Wake(Time, Timer),
-    /// Tell people.
+    /// Publish a report.
     Report(Report),
 }
 
@@ -107,16 +109,16 @@ pub(super) enum SourceCheck {
     TooManyHosts,
 }
 
-/// What a packet at an edge port says about its sender.
+/// The sender of a packet at an edge port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sender {
     pub mac: Mac,
     pub at: Location,
-    /// The address that it announces as its own.
+    /// The address that the packet announces as its sender's own.
     pub announces: Option<IpAddr>,
 }
 
-/// The options that matter here.
+/// The limits for hosts, from the engine's options.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
     per_port: usize,
@@ -131,8 +133,8 @@ struct Limits {
 pub(super) struct Hosts {
     limits: Limits,
     facts: Arc<Facts>,
-    /// Senders with the source of a host that has a fixed place elsewhere, and senders that announce an address of
-    /// another host, as far as they were reported.
+    /// The senders with the source of a host that has a fixed place elsewhere, and the senders that announce an address
+    /// of another host, as far as they were reported.
     misplaced: Reported,
     foreign: Reported,
     /// The hosts at this shard's switches.
@@ -140,41 +142,41 @@ pub(super) struct Hosts {
     /// The number of hosts at each switch, and at each port.
     per_switch: BTreeMap<Dpid, usize>,
     per_port: BTreeMap<Location, usize>,
-    /// Ports where too many hosts are.
+    /// The ports with too many hosts.
     flooding: Flooding,
-    /// Hosts that are known elsewhere, at any shard, and seem to be at ports of this shard.
+    /// The hosts that are known elsewhere, at any shard, and seem to be at ports of this shard.
     claims: Claims,
-    /// Hosts of this shard that are being searched for.
+    /// The hosts of this shard that are being searched for.
     searches: BTreeMap<Mac, Search>,
-    /// Hosts that will be forgotten if they stay silent.
+    /// The hosts that will be forgotten if they stay silent.
     expiring: BTreeSet<Mac>,
-    /// Switches whose hosts are checked for silent ones.
+    /// The switches whose hosts are checked for silent ones.
     rounds: BTreeMap<Dpid, ageing::AgeingRound>,
-    /// Requests for statistics that are not answered yet, by switch and transaction id.
+    /// The open requests for statistics, by switch and transaction id.
     counts: BTreeMap<(Dpid, u32), ageing::CounterRequest>,
 }
 
-/// What is known of a host in addition to the tracked state.
+/// The knowledge of a host in addition to the tracked state.
 #[derive(Debug)]
 struct HostRecord {
     /// When the host was last known to be active.
     last_active: Time,
-    /// The packets that its rules had counted at the last reading.
+    /// The number of packets that the host's rules had counted at the last reading.
     counted: Option<u64>,
-    /// The addresses that it announced, with the time, the latest last.
+    /// The addresses that the host announced, with the time, the latest last.
     announced: Vec<(IpAddr, Time)>,
     /// The start of the current second of counting announcements, and their number since.
     pace: (Time, u32),
-    /// Its announcements are not copied for a while.
+    /// Whether the host's announcements are not copied for a while.
     muted: bool,
-    /// Whether a report has said that it has too many addresses.
+    /// Whether a report has said that the host has too many addresses.
     reported: bool,
 }
 
 /// The maximum number of IPv4 and of IPv6 addresses of a host.
 const MAX_ADDRESSES: usize = 16;
 
-/// The time, and the maximum number of announcements of a host that count in it. Further ones change nothing.
+/// A period, and the maximum number of announcements of a host that count in it. Further ones change nothing.
 const ANNOUNCEMENT_LIMIT: (Duration, u32) = (Duration::from_secs(1), 20);
 
 /// How long the announcements of a host that made too many are not copied.
@@ -186,7 +188,7 @@ impl HostRecord {
         HostRecord { last_active: now, counted: None, announced, pace: (now, 0), muted: false, reported: false }
     }
 
-    /// The oldest address of the same kind, if there are too many.
+    /// The oldest address of the same IP version, if the host has the maximum number of them.
     fn oldest_like(&self, ip: IpAddr) -> Option<IpAddr> {
         let alike = || self.announced.iter().map(|(other, _)| *other).filter(|other| other.is_ipv4() == ip.is_ipv4());
         if alike().count() >= MAX_ADDRESSES { alike().next() } else { None }
@@ -203,7 +205,7 @@ impl HostRecord {
 }
 
 impl Hosts {
-    /// No hosts yet.
+    /// Starts without hosts.
     pub fn new(options: &Options) -> Hosts {
         let limits = Limits {
             per_port: options.max_hosts_per_port,
@@ -229,7 +231,7 @@ impl Hosts {
         }
     }
 
-    /// A packet came in at an edge port.
+    /// Handles a packet that came in at an edge port. Returns whether its source is accepted.
     pub fn on_packet(&mut self, now: Time, state: &Snapshot, sender: Sender, out: &mut Vec<HostAction>) -> SourceCheck {
         let Sender { mac, at, .. } = sender;
         if !mac.is_host() {
@@ -256,7 +258,7 @@ impl Hosts {
                 self.on_sign_of_life(now, state, sender, is_announcement, out);
                 SourceCheck::Accepted
             }
-            // Nothing that is known weighs more than what is declared.
+            // A declaration outweighs everything that is known.
             Some(from) if self.is_in_fixed_place(mac, at) => {
                 out.push(HostAction::Move { mac, from, to: at, why: MoveReason::Declared });
                 SourceCheck::Accepted
@@ -275,7 +277,8 @@ impl Hosts {
         }
     }
 
-    /// A host is active where it was. An announcement of another's address counts as one, too.
+    /// Notes that a host is active where it was. The announcement of another host's address counts as an announcement,
+    /// too.
     fn on_sign_of_life(
         &mut self,
         now: Time,
@@ -315,7 +318,7 @@ impl Hosts {
         }
     }
 
-    /// The announcements of a host may be copied again.
+    /// Lets the announcements of a host be copied again.
     pub fn on_muted_timer(&mut self, at: Location, mac: Mac, out: &mut Vec<HostAction>) {
         if let Some(known) = self.known.get_mut(&(at, mac))
             && std::mem::take(&mut known.muted)
@@ -324,14 +327,14 @@ impl Hosts {
         }
     }
 
-    /// The store says that a host is now at a switch of this shard.
+    /// Notes a host that the store reports at a switch of this shard.
     pub fn on_arrival(&mut self, now: Time, state: &Snapshot, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
         if !self.known.contains_key(&(at, mac)) {
             self.insert(now, at, mac, state.host(mac).into_iter().flat_map(HostInfo::addresses), out);
         }
     }
 
-    /// The store says that a host is no longer at this location.
+    /// Forgets a host that has left this location, as the store reports.
     pub fn on_departure(&mut self, mac: Mac, at: Location) {
         if self.known.remove(&(at, mac)).is_some() {
             count_down(&mut self.per_switch, at.switch);
@@ -355,7 +358,7 @@ impl Hosts {
         self.counts.retain(|(of, _), _| *of != dpid);
     }
 
-    /// A switch has no connection: its hosts can't be seen, and are not aged meanwhile.
+    /// Suspends the ageing of a switch's hosts, which can't be seen because the switch has no connection.
     pub fn suspend_switch(&mut self, dpid: Dpid) {
         self.rounds.remove(&dpid);
         self.counts.retain(|(of, _), _| *of != dpid);
@@ -363,7 +366,7 @@ impl Hosts {
         here.iter().for_each(|mac| _ = self.expiring.remove(mac));
     }
 
-    /// A switch has a connection again: the ages of its hosts begin anew.
+    /// Resumes the ageing of the hosts of a switch that has a connection again. Their ages begin anew.
     pub fn resume_switch(&mut self, now: Time, dpid: Dpid, out: &mut Vec<HostAction>) {
         self.renew(now, |at| at.switch == dpid);
         if self.per_switch.contains_key(&dpid) {
@@ -371,14 +374,14 @@ impl Hosts {
         }
     }
 
-    /// The controller stood still, and was late by so much: the ages of all hosts begin anew, and searches have that time in
-    /// addition.
+    /// Corrects all times after the controller stood still and was late by `late`: the ages of all hosts begin anew,
+    /// and searches have that time in addition.
     pub fn stood_still(&mut self, now: Time, late: Duration) {
         self.renew(now, |_| true);
         self.searches.values_mut().for_each(|search| search.postpone(late));
     }
 
-    /// The ages of these hosts, and of what they announced, begin anew.
+    /// Lets the ages of these hosts, and of what they announced, begin anew.
     fn renew(&mut self, now: Time, which: impl Fn(Location) -> bool) {
         for (_, known) in self.known.iter_mut().filter(|((at, _), _)| which(*at)) {
             known.last_active = now;
@@ -386,7 +389,7 @@ impl Hosts {
         }
     }
 
-    /// Forgets what is known of a port, which is a different one now.
+    /// Forgets what is known of a port, because it is a different one now.
     pub fn forget_port(&mut self, at: Location) {
         self.claims.forget_port(at);
         self.misplaced.forget_port(at);
@@ -394,7 +397,7 @@ impl Hosts {
         self.flooding.forget_port(at);
     }
 
-    /// Whether a search or the ageing waits for a packet of this host.
+    /// Reports whether a search or the ageing waits for a packet of this host.
     pub fn awaits(&self, mac: Mac) -> bool {
         let awaited = || self.searches.get(&mac).is_some_and(Search::is_open) || self.expiring.contains(&mac);
         !(self.searches.is_empty() && self.expiring.is_empty()) && awaited()
@@ -454,7 +457,7 @@ fn count_down<K: Ord + Copy>(counts: &mut BTreeMap<K, usize>, key: K) {
     }
 }
 
-/// Whether hosts can be at a location.
+/// Reports whether hosts can be at a location.
 fn is_usable(state: &Snapshot, at: Location) -> bool {
     state.shard_of(at.switch).is_some() && state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
 }

@@ -12,7 +12,7 @@ pub const PROBE_MAC: Mac = Mac([0x02, b'm', b'a', b'p', b'l', b'e']);
 /// The maximum number of addresses that a host is asked for in one round.
 const MAX_PROBES: usize = 4;
 
-/// Probes for the addresses that a host announced, the latest first.
+/// The probes for the addresses that a host announced, the latest first.
 pub(super) fn probes(mac: Mac, announced: impl DoubleEndedIterator<Item = IpAddr>) -> Vec<Vec<u8>> {
     announced.rev().take(MAX_PROBES).map(|ip| probe(mac, ip)).collect()
 }

@@ -1,4 +1,4 @@
-//! The search: is a host still at its location?
+//! Searches: find out whether a host is still at its location.
 //!
 //! # What
 //!
@@ -8,10 +8,10 @@
 //! two rounds. A host that announced no address cannot be asked, so its counters must stand still for as long as
 //! `silence` says.
 //!
-//! A host that roams mostly announces its address at the new port at once. If none was known, it is asked by that one,
-//! and by the link-local address that belongs to its hardware address. A forger could name an address that the host
-//! does not have. So the host's counters must stand still as well, as for any other host; and where an address of the
-//! host is known, no other one counts.
+//! A host that roams mostly announces its address at the new port at once. If no address of it was known, it is asked
+//! by that one, and by the link-local address that belongs to its hardware address. A forger could name an address that
+//! the host does not have. So the host's counters must stand still as well, as for any other host; and where an address
+//! of the host is known, no other one counts.
 //!
 //! # Why two rounds
 //!
@@ -35,7 +35,7 @@ use crate::engine::{ShardId, Time};
 use crate::network::{Location, Mac};
 use crate::state::Snapshot;
 
-/// The number of rounds in which the counters of a host that sends but does not answer must rise.
+/// The number of rounds in which counters must rise for a host that sends but does not answer to count as there.
 const ROUNDS_WITH_TRAFFIC: u32 = 3;
 
 /// A search for one host.
@@ -60,7 +60,7 @@ struct OpenSearch {
     began: Time,
     /// Whether the host can be asked by an address that it announced.
     was_asked: bool,
-    /// If not: the address that was announced elsewhere in its name.
+    /// The address that was announced elsewhere in the host's name, if it has announced none itself.
     named: Option<IpAddr>,
     /// Since when the host has sent nothing, as far as is known.
     silent_since: Time,
@@ -70,7 +70,7 @@ struct OpenSearch {
     reading: Option<Time>,
     /// The number of rounds in which the counters rose.
     rounds_with_traffic: u32,
-    /// The port was down meanwhile: if the host is not found, it is forgotten.
+    /// Whether the host is forgotten if it is not found, because its port was down meanwhile.
     forget_if_missing: bool,
 }
 
@@ -79,12 +79,12 @@ impl Search {
         self.at
     }
 
-    /// Whether the result is not known yet.
+    /// Reports whether the result is not known yet.
     pub fn is_open(&self) -> bool {
         matches!(self.state, SearchState::Open(_))
     }
 
-    /// An open search has so much time in addition.
+    /// Gives an open search more time.
     pub fn postpone(&mut self, by: Duration) {
         let Some(open) = self.open() else { return };
         (open.began, open.silent_since) = (open.began + by, open.silent_since + by);
@@ -105,7 +105,7 @@ impl OpenSearch {
         if self.was_asked || self.named.is_some() { limits.probe_timeout * 2 } else { limits.silence }
     }
 
-    /// Takes a reading; `None` if the switch does not report its counters.
+    /// Takes a reading of the counters; `None` if the switch does not report them.
     fn take(&mut self, now: Time, count: Option<u64>) {
         if let (Some(new), Some(old)) = (count, self.count) {
             // Counters fall when a rule is deleted, and its last packets are not counted.
@@ -119,7 +119,7 @@ impl OpenSearch {
 }
 
 impl Hosts {
-    /// The port of a host has been down: searches for the host, if it can be asked.
+    /// Searches for a host whose port has been down, if the host can be asked.
     pub(super) fn verify_host(
         &mut self,
         now: Time,
@@ -136,7 +136,7 @@ impl Hosts {
         self.begin_search(now, (mac, at), None, None, out);
     }
 
-    /// A port elsewhere claims a host of this shard.
+    /// Searches for a host of this shard that a port elsewhere claims.
     pub fn on_find(
         &mut self,
         now: Time,
@@ -146,7 +146,7 @@ impl Hosts {
         asker: ShardId,
         out: &mut Vec<HostAction>,
     ) {
-        // The message that the host came here may still be on the way.
+        // The message that reports the host's arrival here may still be on the way.
         if state.host(mac).is_some_and(|host| host.location == at) {
             self.on_arrival(now, state, mac, at, out);
         }
@@ -197,7 +197,7 @@ impl Hosts {
         self.begin_round(now, mac, out);
     }
 
-    /// Begins a round.
+    /// Begins a round: asks the host, and its switch for the counters.
     fn begin_round(&mut self, now: Time, mac: Mac, out: &mut Vec<HostAction>) {
         let Some(search) = self.searches.get_mut(&mac) else { return };
         let at = search.at;
@@ -220,7 +220,7 @@ impl Hosts {
         out.extend(probes(mac, addresses.into_iter()).into_iter().map(|frame| HostAction::Emit { at, frame }));
     }
 
-    /// A round has ended, or the result of a search has become old.
+    /// Handles the end of a round, or the expiry of a search's result.
     pub fn on_search_timer(&mut self, now: Time, mac: Mac, out: &mut Vec<HostAction>) {
         let limits = self.limits;
         let Some(search) = self.searches.get_mut(&mac) else { return };
@@ -240,7 +240,7 @@ impl Hosts {
         }
     }
 
-    /// The counters of a host were read; `None` if the switch does not report them.
+    /// Takes the counters of a host that is searched for; `None` if the switch does not report them.
     pub fn on_search_count(&mut self, now: Time, mac: Mac, count: Option<u64>, out: &mut Vec<HostAction>) {
         let limits = self.limits;
         let Some(search) = self.searches.get_mut(&mac) else { return };
@@ -255,7 +255,7 @@ impl Hosts {
         }
     }
 
-    /// A host is active. If there is a search for it, that ends.
+    /// Ends the search for a host that is active, if there is one.
     pub(super) fn found_alive(&mut self, now: Time, mac: Mac, at: Location, out: &mut Vec<HostAction>) {
         if self.searches.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! The hosts' part by itself: packets, messages, timers and statistics in, actions out. The fixture carries out the
-//! writes.
+//! Tests of the hosts' part by itself: packets, messages, timers and statistics in, actions out. The fixture carries
+//! out the writes.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl Fixture {
         self.ask(|hosts, now, state, out| hosts.on_packet(now, state, sender, out))
     }
 
-    /// Does an action as the engine would. Returns the further actions that follow.
+    /// Carries out an action as the engine would. Returns the further actions that follow.
     fn perform(&mut self, action: HostAction) -> Vec<HostAction> {
         let place = |mac: Mac, location, change: &dyn Fn(&mut HostInfo)| {
             self.store.update(|state| {

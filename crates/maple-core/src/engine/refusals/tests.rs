@@ -1,4 +1,4 @@
-//! Switches that refuse rules.
+//! Tests of switches that refuse rules.
 
 use std::sync::Arc;
 

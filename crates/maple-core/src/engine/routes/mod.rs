@@ -2,29 +2,30 @@
 //!
 //! # What
 //!
-//! A leaf *joins* the route that f answered. It *uses* the route while the ingress switch may have a rule for it. Then
+//! A leaf *joins* the route that f decided. It *uses* the route while the ingress switch may have a rule for it. Then
 //! it *leaves*. A route holds its labels while leaves are members of it. If one label is refused, the route releases
 //! all of them as soon as no leaf uses it, and asks again after a while.
 //!
 //! # Routes that follow a plan
 //!
-//! What a plan ([`Goal`](crate::route::Goal)) resolves to changes with the topology. Then the route changes its
+//! The resolution of a plan ([`Goal`](crate::route::Goal)) changes with the topology. Then the route changes its
 //! [path](LabelledPath) once for all its leaves:
 //!
 //! * The *next* path asks for its labels. Meanwhile packets follow the current path, and the route holds the labels of
 //!   both.
-//! * When the next path is ready, it becomes the current one and rules change over. The old path is now a *former* one.
+//! * When the next path is ready, it becomes the current one and rules change over. The old path becomes a *former*
+//!   one.
 //! * When the switch has confirmed the change, the labels of the former path are released.
 //!
 //! Some ingress switches have a table of routes. There the rules of the leaves write a number into the packet's
-//! metadata, and one rule in that table matches it. So one rule changes for all leaves. The number is a hash of what the
-//! route is, so it is the same when the controller has restarted. A number belongs to one route at a time. If its route
-//! is gone, packets match nothing there and come to the controller.
+//! metadata, and one rule in that table matches it. So one rule changes for all leaves. The number is a hash of the
+//! route's key, so it is the same when the controller has restarted. A number belongs to one route at a time. If its
+//! route is gone, packets match nothing there and come to the controller.
 //!
 //! # Why no packet is lost or misrouted
 //!
 //! A rule that leads along a path is sent only when all labels of that path are ready, which means that all rules
-//! further on are confirmed. A path's labels are released only when no rule can lead along it any more.
+//! further on are confirmed. A path's labels are released only when no rule can lead along it.
 //!
 //! # Cost and callers
 //!
@@ -48,7 +49,7 @@ use crate::route::{Meter, Resolved};
 use path::{LabelledPath, PathState};
 pub(super) use shared_route::{RouteKey, SharedRoute};
 
-/// Names a route of this shard.
+/// The id of a route of this shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct RouteId(NonZeroU64);
 
@@ -71,18 +72,18 @@ pub(super) struct Routes {
     metadata: FxHashSet<u64>,
 }
 
-/// What news of a label means for a route.
+/// The consequence of news about a label for a route.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum RouteNews {
     /// These leaves may be installed.
     Ready(BTreeSet<LeafId>),
     /// The next path is ready.
     NextReady(RouteId),
-    /// No leaf may use the route any more, and those that do have to stop. Leaves that wait continue to wait.
+    /// No leaf may use the route, and those that use it have to stop. Leaves that wait continue to wait.
     Refused(RouteId, Refusal),
 }
 
-/// What it means for a route that its plan resolves to something else.
+/// The consequence for a route when its plan resolves to something else.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PlanChange {
     /// Nothing: it resolves to the same as before, or no rule depends on it yet.
@@ -132,8 +133,8 @@ impl Routes {
     }
 
     /// Makes a leaf join a new route, which resolves to `resolved` now, and asks for its labels. A route that follows a
-    /// plan has a `subscription` in the store. The last pair is whether the ingress has a table of routes, and the
-    /// route's meter there.
+    /// plan has a `subscription` in the store. The last pair says whether the ingress has a table of routes, and which
+    /// meter the route has there.
     pub fn create(
         &mut self,
         leaf: LeafId,
@@ -172,21 +173,22 @@ impl Routes {
         id
     }
 
-    /// The leaf no longer belongs to the route. The switch may still have a rule of it that leads there.
+    /// Removes a leaf from the leaves of the route. The switch may still have a rule of the leaf that leads there.
     pub fn detach(&mut self, id: RouteId, leaf: LeafId) {
         if let Some(route) = self.all.get_mut(&id) {
             route.leaves.remove(&leaf);
         }
     }
 
-    /// A leaf leaves the route. If a rule may still lead along it, the route ends when that use ends.
+    /// Ends a leaf's membership of the route. If a rule may still lead along the route, the route ends when that use
+    /// ends.
     pub fn leave(&mut self, id: RouteId, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         route.members -= 1;
         self.end_unused(id, confirmed, out);
     }
 
-    /// Whether a request with this serial number is open.
+    /// Reports whether a request with this serial number is open.
     pub fn knows(&self, serial: u64) -> bool {
         self.requests.contains_key(&serial)
     }
@@ -206,7 +208,7 @@ impl Routes {
         self.by_subscription.keys().copied()
     }
 
-    /// Closes the route: no leaf can join it, and it no longer follows its plan.
+    /// Closes the route: no leaf can join it, and it stops following its plan.
     pub fn close(&mut self, id: RouteId, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         if self.by_key.get(&route.key) == Some(&id) {
@@ -231,7 +233,7 @@ impl Routes {
         }
     }
 
-    /// Whether some route from this switch waits for labels.
+    /// Reports whether some route from this switch waits for labels.
     pub fn any_waits_at(&self, ingress: Dpid) -> bool {
         let mut here = self.all.values().filter(|route| route.key.ingress == ingress);
         here.any(|route| !route.is_ready() && !route.is_refused())
@@ -251,7 +253,7 @@ impl Routes {
         }
     }
 
-    /// The ingress switch gets a rule for a leaf of the route.
+    /// Notes that the ingress switch gets a rule for a leaf of the route.
     pub fn begin_use(&mut self, id: RouteId) {
         let Some(route) = self.all.get_mut(&id) else { return };
         route.users += 1;
@@ -270,7 +272,7 @@ impl Routes {
         self.dirty.insert((route.key.ingress, id));
     }
 
-    /// A switch that has no rule of this run yet turns out to have a table of routes. Returns the leaves that are to have
+    /// Opens the table of routes of a switch that has no rule of this run yet. Returns the leaves that are to have
     /// other rules.
     pub fn use_route_table(&mut self, ingress: Dpid) -> BTreeSet<LeafId> {
         let mut leaves = BTreeSet::new();
@@ -286,7 +288,8 @@ impl Routes {
         leaves
     }
 
-    /// The ingress switch no longer has a rule for a leaf of the route. `confirmed`: the switch has said so.
+    /// Notes that the ingress switch has lost the rule for a leaf of the route. `confirmed`: the switch has confirmed
+    /// that.
     pub fn end_use(&mut self, id: RouteId, now: Time, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         route.users -= 1;
@@ -299,7 +302,7 @@ impl Routes {
         self.end_unused(id, confirmed, out);
     }
 
-    /// No rule leads along a former path any more. `confirmed`: the switch has said so.
+    /// Releases a former path, along which no rule leads. `confirmed`: the switch has confirmed that.
     pub fn release_former(&mut self, id: RouteId, serial: u64, confirmed: bool, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         let (gone, left) = std::mem::take(&mut route.former).into_iter().partition(|path| path.serial == Some(serial));
@@ -308,8 +311,8 @@ impl Routes {
         gone.into_iter().for_each(|mut path| self.release_path(&mut path, confirmed, out));
     }
 
-    /// The plan was resolved again. If that changes the path, or the path has lost a label, and rules lead along it, the
-    /// next path has to be ready by `until`.
+    /// Takes a new resolution of the route's plan. If it changes the path, or the path has lost a label, and rules lead
+    /// along the path, the next path has to be ready by `until`.
     pub fn on_plan_resolved(
         &mut self,
         id: RouteId,
@@ -361,7 +364,7 @@ impl Routes {
         Some(PathSwitch { waiting, former: serial, each_leaf: route.metadata.is_none() })
     }
 
-    /// Gives up the next path if it is late. Returns whether it was: then no leaf may use the route any more.
+    /// Gives up the next path if it is late. Returns whether it was: then no leaf may use the route.
     pub fn abandon_next(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) -> bool {
         let is_late = |route: &&mut SharedRoute| route.next.as_ref().is_some_and(|(_, until)| *until <= now);
         if self.all.get_mut(&id).filter(is_late).is_none() {
@@ -376,7 +379,7 @@ impl Routes {
         self.all.get(&id)
     }
 
-    /// Removes the route's rule in the table of routes. From now on the rules of its leaves carry its actions.
+    /// Removes the route's rule in the table of routes. Afterwards the rules of its leaves carry its actions.
     pub fn drop_rule(&mut self, id: RouteId) {
         if let Some(route) = self.all.get_mut(&id) {
             route.uses_route_table = false;
@@ -423,7 +426,7 @@ impl Routes {
     }
 }
 
-/// Whether the ingress sends packets of the route to another switch.
+/// Reports whether the ingress sends packets of the route to another switch.
 fn crosses_links(key: &RouteKey, resolved: &Resolved) -> bool {
     resolved.switches.get(&key.ingress).is_some_and(|hops| !hops.links.is_empty())
 }

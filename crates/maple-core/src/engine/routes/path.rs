@@ -1,4 +1,4 @@
-//! A labelled path: what a route resolves to, with a label for each link out of its ingress.
+//! A labelled path: the resolution of a route, with a label for each link out of its ingress.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use crate::ids::Time;
 use crate::labels::Onward;
 use crate::route::Resolved;
 
-/// What a route resolves to, and the labels for it.
+/// The resolution of a route, and the labels for it.
 #[derive(Clone, Debug)]
 pub(super) struct LabelledPath {
     pub resolved: Arc<Resolved>,
     pub onward: Onward,
-    /// The serial number of its request for labels; `None` while it holds none.
+    /// The serial number of the path's request for labels; `None` while it holds none.
     pub serial: Option<u64>,
     pub state: PathState,
 }
@@ -21,7 +21,7 @@ pub(super) struct LabelledPath {
 pub(super) enum PathState {
     Asking,
     Ready,
-    /// A label was refused, so no packets may be sent. It asks again at this time at the earliest.
+    /// A label was refused, so no packets may be sent. The path asks again at `retry` at the earliest.
     Refused {
         retry: Time,
     },

@@ -1,4 +1,5 @@
-//! The labels of routes: asks for them, learns what became of each, asks again for refused ones, and releases them.
+//! Handles the labels of routes: asks for them, takes the answer about each, asks again for refused ones, and releases
+//! them.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ const RETRY: Duration = Duration::from_millis(250);
 pub(super) const LONGEST_RETRY: Duration = Duration::from_secs(16);
 
 impl Routes {
-    /// A later switch reports on a label that was asked for.
+    /// Handles a later switch's report on a label that was asked for.
     pub fn learn(
         &mut self,
         serial: u64,
@@ -86,7 +87,7 @@ impl Routes {
         }
     }
 
-    /// A label was refused, so rules may not lead along the current path and cannot lead along the next one.
+    /// Marks a route as refused: rules may not lead along the current path, and the next one is given up.
     pub(super) fn refuse(&mut self, id: RouteId, now: Time, out: &mut Vec<LabelEffect>) {
         let Some(route) = self.all.get_mut(&id) else { return };
         let retry = now + pause(route.refusals, RETRY, LONGEST_RETRY);
@@ -125,7 +126,7 @@ impl Routes {
     }
 }
 
-/// The holders that a request with this serial number names.
+/// Returns the function from a port to the holder of its label, for the request with this serial number.
 fn holder(shard: ShardId, serial: u64) -> impl Fn(PortNo) -> Holder {
     move |port| Holder::Route { shard, serial, port }
 }

@@ -1,4 +1,4 @@
-//! One route, which all leaves with the same answer share: its paths, its members, and the rules that it makes.
+//! One route, which all leaves with the same goal share: its paths, its members, and the rules that it makes.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,7 +21,7 @@ use crate::rule::Rule;
 /// The priority of all rules in the table of routes. No two of them match the same packet.
 const PRIORITY: u16 = 1;
 
-/// Two routes with equal keys are the same route.
+/// The key of a route. Leaves whose keys are equal share one route.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::engine) struct RouteKey {
     pub ingress: Dpid,
@@ -32,7 +32,7 @@ pub(in crate::engine) struct RouteKey {
 }
 
 impl RouteKey {
-    /// A number that, very likely, no other route has: the same in every run of the program.
+    /// The hash of the key, which very likely no other route has. It is the same in every run of the program.
     pub(super) fn number(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
@@ -44,23 +44,23 @@ impl RouteKey {
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct SharedRoute {
     pub(super) key: Arc<RouteKey>,
-    /// Its id as a subscriber in the store, if it follows a plan.
+    /// The route's id as a subscriber in the store, if it follows a plan.
     pub(super) subscription: Option<LeafId>,
-    /// What f's answer resolves to, as far as this shard knows.
+    /// The resolution of f's decision, as far as this shard knows.
     pub(super) resolved: Arc<Resolved>,
     pub(super) path: LabelledPath,
     /// The path that will replace the current one when it is ready, and the time by which it has to be.
     pub(super) next: Option<(LabelledPath, Time)>,
     /// Earlier paths that rules may still lead along.
     pub(super) former: Vec<LabelledPath>,
-    /// The meter of its packets at the ingress.
+    /// The meter of the route's packets at the ingress.
     pub(super) meter: Option<u32>,
     /// Whether the rules of its leaves lead to a rule of its own, and the metadata number of that rule.
     pub(super) uses_route_table: bool,
     pub(super) metadata: Option<u64>,
     /// The number of refusals of labels in a row.
     pub(super) refusals: u32,
-    /// How many times leaves have joined it and not left.
+    /// The number of times that leaves have joined the route and not left.
     pub(super) members: usize,
     /// The leaves that use it or wait for it.
     pub(super) leaves: FxHashSet<LeafId>,
@@ -71,27 +71,27 @@ pub(in crate::engine) struct SharedRoute {
 }
 
 impl SharedRoute {
-    /// Whether packets may be sent along it, and no other path is to follow.
+    /// Reports whether packets may be sent along the route, and no other path is to follow.
     pub fn is_ready(&self) -> bool {
         self.path.state == PathState::Ready && self.next.is_none()
     }
 
-    /// Whether a label was refused.
+    /// Reports whether a label was refused.
     pub fn is_refused(&self) -> bool {
         matches!(self.path.state, PathState::Refused { .. })
     }
 
-    /// Whether a label was refused, and no other path is to follow.
+    /// Reports whether a label was refused, and no other path is to follow.
     pub fn has_lost_label(&self) -> bool {
         self.is_refused() && self.next.is_none()
     }
 
-    /// When its next path has to be ready, if another one is to follow.
+    /// When the next path has to be ready, if one is to follow.
     pub fn next_until(&self) -> Option<Time> {
         self.next.as_ref().map(|(_, until)| *until)
     }
 
-    /// What f answered, for all its leaves.
+    /// The decision of f, which is the same for all leaves of the route.
     pub fn goal(&self) -> &Goal {
         &self.key.goal
     }
@@ -114,12 +114,12 @@ impl SharedRoute {
         }
     }
 
-    /// What f's answer resolves to, as far as this shard knows.
+    /// The resolution of f's decision, as far as this shard knows.
     pub fn resolved(&self) -> &Arc<Resolved> {
         &self.resolved
     }
 
-    /// The leaves that waited, if the route is ready.
+    /// Removes and returns the leaves that waited, if the route is ready.
     pub(super) fn take_ready(&mut self) -> PlanChange {
         if self.is_ready() { PlanChange::Ready(std::mem::take(&mut self.waiting)) } else { PlanChange::Nothing }
     }
@@ -141,12 +141,12 @@ impl SharedRoute {
         switches.flat_map(|(dpid, hops)| hops.edges.iter().map(|port| Location::new(*dpid, *port))).collect()
     }
 
-    /// Whether only packets without a VLAN tag can take it.
+    /// Reports whether only packets without a VLAN tag can take the route.
     pub fn is_for_untagged(&self) -> bool {
         self.key.carriage.untagged_only
     }
 
-    /// What the ingress does with its packets; empty if they are dropped.
+    /// The actions of the ingress for the route's packets; empty if they are dropped.
     pub fn actions(&self) -> Vec<Action> {
         let RouteKey { ingress, version, carriage, .. } = &*self.key;
         let none = SwitchHops::default();

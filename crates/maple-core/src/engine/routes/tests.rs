@@ -1,4 +1,4 @@
-//! Routes that leaves share: which labels they ask for, and when leaves can be installed.
+//! Tests of routes that leaves share: which labels they ask for, and when leaves can be installed.
 
 use maple_wire::{PortNo, Version};
 

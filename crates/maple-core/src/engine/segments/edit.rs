@@ -1,5 +1,5 @@
-//! The writes that form and dissolve segments. Pure functions of a snapshot: `topology.rs` and `segments.rs` commit
-//! them.
+//! The writes that form and dissolve segments. They are pure functions of a snapshot; `topology.rs` and `segments.rs`
+//! commit them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,8 +9,8 @@ use super::{FIRST_VIRTUAL, is_virtual};
 use crate::network::{Facts, HostInfo, Location, Mac, PortInfo, PortKind, PortRole};
 use crate::state::{Snapshot, Write};
 
-/// The writes that make these ports, which are up, one segment. The ports in `gone` leave their segments. If none of the
-/// ports may be an edge port, there is no segment: all are new.
+/// The writes that make these ports, which are up, one segment. The ports in `gone` leave their segments. If none of
+/// the ports may be an edge port, there is no segment: all are new.
 pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone: &BTreeSet<Location>) -> Vec<Write> {
     let facts = state.facts();
     let old: Vec<Segment> = segments_of(state, ports.iter().chain(gone));
@@ -47,12 +47,12 @@ pub(in crate::engine) fn form(state: &Snapshot, ports: &BTreeSet<Location>, gone
     edit.writes()
 }
 
-/// Whether a segment's hosts may enter and leave by this port: not if it is declared a link port.
+/// Reports whether a segment's hosts may enter and leave by this port: only if no role is declared for it.
 pub(super) fn may_be_designated(facts: &Facts, at: Location) -> bool {
     facts.role(at) == PortRole::Any
 }
 
-/// The writes that end what joins these ports.
+/// The writes that end the links of these ports, and the segments in `old`.
 fn separate(state: &Snapshot, old: &[Segment], ports: &BTreeSet<Location>) -> Vec<Write> {
     let mut edit = TopologyEdit::new(state);
     old.iter().for_each(|segment| segment.end(&mut edit));
@@ -81,8 +81,8 @@ pub(in crate::engine) fn leave(state: &Snapshot, gone: &BTreeSet<Location>) -> V
     writes
 }
 
-/// The writes that end what joins these ports with others: links and segments. They become new ports, and so do those at
-/// the other ends. Hosts stay where they are.
+/// The writes that end the links and segments of these ports. The ports become new ports, and so do those at the other
+/// ends. Hosts stay where they are.
 pub(in crate::engine) fn disjoin(state: &Snapshot, ports: &BTreeSet<Location>) -> Vec<Write> {
     let mut edit = TopologyEdit::new(state);
     segments_of(state, ports.iter()).iter().for_each(|segment| segment.end(&mut edit));
@@ -159,7 +159,7 @@ impl Segment {
     }
 }
 
-/// The ports and hosts as they are to be.
+/// An edit of the state: the ports and hosts as they are to be.
 pub(super) struct TopologyEdit<'a> {
     state: &'a Snapshot,
     facts: &'a Facts,
@@ -200,7 +200,7 @@ impl<'a> TopologyEdit<'a> {
         near.port
     }
 
-    /// A free number for a virtual port of the switch.
+    /// Finds a free number for a virtual port of the switch.
     fn free(&self, dpid: Dpid) -> PortNo {
         let is_taken = |port: &PortNo| {
             let at = Location::new(dpid, *port);
@@ -210,7 +210,7 @@ impl<'a> TopologyEdit<'a> {
         numbers.find(|port| !is_taken(port)).unwrap_or(PortNo(FIRST_VIRTUAL))
     }
 
-    /// A host with another fixed place is lost.
+    /// Moves the hosts of a port to another port. A host with another fixed place is lost.
     fn move_hosts(&mut self, from: Location, to: Location) {
         for mac in self.state.hosts_at(from) {
             if let Some(host) = self.state.host(mac) {

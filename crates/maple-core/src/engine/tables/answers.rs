@@ -1,15 +1,15 @@
-//! What the switch says: that it has done what was sent, that it has refused some of it, which rules it has, and that a
-//! rule is gone.
+//! Handles what a switch reports: that it has done what was sent, that it has refused some of it, which rules it has,
+//! and that a rule is gone.
 
 use super::{Phase, Requests, Tables, Unconfirmed, Waiter};
 use crate::engine::Time;
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey};
 
-/// The most removals that are remembered while rules are read. An audit finds others.
+/// The maximum number of removals that are remembered while rules are read. An audit finds others.
 const MAX_REMOVED: usize = 1 << 16;
 
-/// What a barrier reply confirms.
+/// The outcome of a barrier reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) struct Confirmed {
     pub waiters: Vec<Waiter>,
@@ -17,19 +17,20 @@ pub(in crate::engine) struct Confirmed {
     pub has_second_step: bool,
 }
 
-/// What the switch has refused.
+/// A request that the switch has refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Refused {
     /// A change of this rule, in this table.
     Rule(u8, Rule),
     /// The deletion of this rule.
     Deletion(u8, Rule),
-    /// To have a bundle. From now on it gets none.
+    /// A bundle as such. The switch gets none afterwards.
     Bundle,
 }
 
 impl Tables {
-    /// Everything sent before the barrier request with this id is done. `None` if there was no such request.
+    /// Handles the reply to the barrier request with this id: everything sent before is done. Returns `None` if there
+    /// was no such request.
     pub fn confirm(&mut self, xid: u32) -> Option<Confirmed> {
         let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && matches!(sent, Unconfirmed::Barrier(_));
         let at = self.unconfirmed.iter().position(is_it)?;
@@ -44,11 +45,11 @@ impl Tables {
         Some(Confirmed { waiters, has_second_step: matches!(self.phase, Phase::Second(_)) })
     }
 
-    /// The switch refused the message with this id. `of_bundle`: the error says that a bundle was refused, and not the
-    /// change in it. Returns what was refused, if that was not known.
+    /// Handles the refusal of the message with this id. `of_bundle`: the error says that a bundle was refused, and not
+    /// the change in it. Returns what was refused, if that was not known.
     pub fn refuse(&mut self, xid: u32, of_bundle: bool) -> Option<Refused> {
         let is_it = |(id, sent): &(u32, Unconfirmed)| *id == xid && !matches!(sent, Unconfirmed::Barrier(_));
-        // The list no longer has it, so further refusals of the same message have no effect.
+        // The message leaves the list, so further refusals of it have no effect.
         let at = self.unconfirmed.iter().position(is_it)?;
         let (_, sent) = self.unconfirmed.remove(at)?;
         let refused = match sent {
@@ -73,7 +74,7 @@ impl Tables {
         Some(refused)
     }
 
-    /// The rules of the switch are no longer known. Returns whether the switch has to be asked.
+    /// Begins to read the rules of the switch, because they are not known. Returns whether the switch has to be asked.
     pub fn begin_reread(&mut self, out: &mut Requests) -> bool {
         if self.suspended || !std::mem::take(&mut self.ready) {
             return false;
@@ -90,7 +91,7 @@ impl Tables {
         true
     }
 
-    /// The switch has reported its rules, by table.
+    /// Replaces the known rules by those that the switch has reported, by table.
     pub fn read(&mut self, rules: impl Iterator<Item = (u8, Rule)>) {
         self.installed.clear();
         rules.for_each(|(table, rule)| self.installed.entry(table).or_default().insert(rule));
@@ -104,8 +105,8 @@ impl Tables {
         (self.ready, self.synchronised) = (true, false);
     }
 
-    /// The switch reports that it has removed a rule. Returns whether that rule is missing: we did not delete it, and
-    /// its rules are not being read.
+    /// Handles the switch's report that it has removed a rule. Returns whether that rule is missing: we did not delete
+    /// it, and the switch's rules are not being read.
     pub fn is_lost(&mut self, now: Time, table: u8, cookie: u64, key: EntryKey) -> bool {
         let removal = (table, cookie, key);
         // We deleted this rule, and may have added it again since.

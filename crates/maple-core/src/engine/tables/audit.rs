@@ -1,8 +1,8 @@
-//! An audit: whether a switch has the rules that it is to have.
+//! An audit: finds whether a switch has the rules that it is to have.
 //!
 //! The switch is asked for all its rules. Each part of its answer is compared, when it comes, with what the switch is
-//! assumed to have. Updates go on meanwhile: an entry that was changed after the request, or whose change was not yet
-//! confirmed then, is left to the next audit. An audit only finds; what it finds is put right after all rules were read
+//! presumed to have. Updates go on meanwhile: an entry that was changed after the request, or whose change was not yet
+//! confirmed then, is left to the next audit. An audit corrects nothing: that follows after all rules were read
 //! ([`Tables::begin_reread`]).
 //!
 //! # Cost
@@ -19,33 +19,33 @@ use super::{Tables, Unconfirmed};
 use crate::rule::Rule;
 use crate::update::{EntryKey, entry_key, key_of};
 
-/// The most entries that may change during an audit. If more do, it is given up.
+/// The maximum number of entries that may change during an audit. If more do, it is given up.
 const MAX_CHANGED: usize = 1 << 18;
-/// The most foreign rules of a switch that are looked at.
+/// The maximum number of foreign rules of a switch that are kept.
 const MAX_FOREIGN: usize = 256;
-/// The most places of wrong rules that are kept.
+/// The maximum number of places of wrong rules that are kept.
 const MAX_PLACES: usize = 1 << 12;
 
-/// What an audit has found.
+/// The findings of an audit.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Findings {
-    /// Rules that the switch does not have.
+    /// The number of rules that the switch does not have.
     pub missing: usize,
-    /// Rules of which the switch does something else.
+    /// The number of rules of which the switch does something else.
     pub altered: usize,
-    /// Rules with our cookies that are not ours.
+    /// The number of rules with our cookies that are not ours.
     pub unknown: usize,
-    /// The first of them, with its table.
+    /// The first of these rules, with its table.
     pub example: Option<(u8, Rule)>,
-    /// Where they are, as far as there was room.
+    /// The places of these rules, at most [`MAX_PLACES`].
     pub places: BTreeSet<u64>,
-    /// Places that were not judged, because something was about to change there.
+    /// The places that were not judged, because something was about to change there.
     pub unjudged: FxHashSet<u64>,
-    /// Rules that others have made, with their tables.
+    /// The rules that others have made, with their tables.
     pub foreign: Vec<(u8, Rule)>,
 }
 
-/// An audit that goes on.
+/// An audit that is under way.
 #[derive(Clone, Debug)]
 pub(super) struct Audit {
     xid: u32,
@@ -69,7 +69,7 @@ impl Findings {
 }
 
 impl Tables {
-    /// The switch is asked for all its rules by the message with this id.
+    /// Begins an audit. The message with this id asks the switch for all its rules.
     pub fn begin_audit(&mut self, xid: u32) {
         let is_open = |(_, sent): &(u32, Unconfirmed)| match sent {
             Unconfirmed::FlowMod { table, change } => Some(place(*table, &key_of(change.rule()))),
@@ -79,22 +79,22 @@ impl Tables {
         self.audit = Some(Audit { xid, seen: FxHashSet::default(), changed, found: Findings::default() });
     }
 
-    /// Whether an audit goes on.
+    /// Reports whether an audit is under way.
     pub fn is_audited(&self) -> bool {
         self.audit.is_some()
     }
 
-    /// Whether the answer to this request is part of an audit.
+    /// Reports whether the answer to this request is part of an audit.
     pub fn is_audited_by(&self, xid: u32) -> bool {
         self.audit.as_ref().is_some_and(|audit| audit.xid == xid)
     }
 
-    /// The audit ends without a result.
+    /// Ends the audit without a result.
     pub fn give_up_audit(&mut self) {
         self.audit = None;
     }
 
-    /// An entry changes.
+    /// Notes that an entry changes, so that an audit under way does not judge it.
     pub(super) fn changes_during_audit(&mut self, table: u8, key: &EntryKey) {
         if let Some(audit) = &mut self.audit {
             audit.changed.insert(place(table, key));
@@ -104,7 +104,7 @@ impl Tables {
         }
     }
 
-    /// The switch reports some of its rules. `is_ours`: whether a rule with this cookie is ours.
+    /// Compares a part of the switch's report with the known rules. `is_ours`: whether a rule with this cookie is ours.
     pub fn audit_part(&mut self, flows: &[FlowStats], is_ours: fn(u64) -> bool) {
         let Some(audit) = &mut self.audit else { return };
         for flow in flows {
@@ -134,7 +134,7 @@ impl Tables {
         }
     }
 
-    /// The switch has reported all its rules.
+    /// Ends the audit, because the switch has reported all its rules. Returns `None` if there is no audit.
     pub fn end_audit(&mut self) -> Option<Findings> {
         let Audit { seen, changed, mut found, .. } = self.audit.take()?;
         for (table, installed) in &self.installed {
@@ -160,7 +160,7 @@ impl Tables {
     }
 }
 
-/// A number that, very likely, no other entry has.
+/// The hash of an entry, which very likely no other entry has.
 pub(in crate::engine) fn place(table: u8, key: &EntryKey) -> u64 {
     let mut hasher = DefaultHasher::new();
     (table, key).hash(&mut hasher);

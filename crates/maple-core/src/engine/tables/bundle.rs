@@ -1,11 +1,11 @@
 //! An update as a bundle: the switch makes all its changes at once, or none.
 //!
-//! A bundle is *prepared* first: it is opened, gets its changes in their safe order, and a barrier request follows. When
-//! that is confirmed, the bundle is committed. The wait is necessary: Open vSwitch (3.1) refuses a malformed rule when
-//! it is added, leaves it out of the bundle, and would commit the rest. A rule that does not fit is refused when the
-//! bundle is committed, by an error for that rule and one for the commit, and nothing was changed. Whatever was sent
-//! before the bundle is confirmed or refused by the time it is committed, so no change in it relies on a rule that the
-//! switch does not have.
+//! A bundle is *prepared* first: it is opened, gets its changes in their safe order, and a barrier request follows.
+//! When that is confirmed, the bundle is committed. The wait is necessary: Open vSwitch (3.1) refuses a malformed rule
+//! when it is added, leaves it out of the bundle, and would commit the rest. A rule that does not fit is refused when
+//! the bundle is committed, by an error for that rule and one for the commit, and nothing was changed. Whatever was
+//! sent before the bundle is confirmed or refused by the time it is committed, so no change in it relies on a rule that
+//! the switch does not have.
 
 use maple_wire::msg::bundle::{ATOMIC, ORDERED};
 use maple_wire::msg::{BundleAdd, BundleControl, Message};
@@ -15,8 +15,8 @@ use super::{Requests, Tables, Unconfirmed};
 use crate::engine::Time;
 use crate::update::Change;
 
-/// The most changes of a bundle. Larger updates are made in two steps. The switch keeps a bundle in memory, and makes
-/// its changes without doing anything else.
+/// The maximum number of changes of a bundle. Larger updates are made in two steps, because the switch keeps a bundle
+/// in memory, and makes its changes without doing anything else.
 const MAX_CHANGES: usize = 1 << 18;
 
 /// The flags of our bundles.
@@ -31,14 +31,14 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
-    /// The request to forget it.
+    /// The request to discard the bundle.
     pub fn discard(&self) -> Message {
         control(self.number, BundleControl::DISCARD)
     }
 }
 
 impl Tables {
-    /// Whether these changes are to be made at once, if the switch can do that.
+    /// Reports whether these changes are to be made at once, if the switch can do that.
     ///
     /// Additions alone need no bundle: a full table refuses all that follow as well. Modifications alone need none,
     /// and deletions alone need none, unless an earlier addition may still be refused: then they may uncover what it
@@ -79,7 +79,7 @@ impl Tables {
         Bundle { number, changes: sent }
     }
 
-    /// Has the switch make the changes of a bundle.
+    /// Makes the switch carry out the changes of a bundle.
     pub(super) fn commit(&mut self, now: Time, bundle: Bundle, out: &mut Requests) {
         for (xid, table, change) in bundle.changes {
             self.note(now, xid, table, change);
@@ -87,7 +87,7 @@ impl Tables {
         self.send_control(Some(bundle.number), BundleControl::COMMIT, out);
     }
 
-    /// Sends a request about a bundle, or about a new one. Returns its number.
+    /// Sends a request about this bundle, or about a new one. Returns the bundle's number.
     fn send_control(&mut self, bundle: Option<u32>, kind: u16, out: &mut Requests) -> u32 {
         let xid = self.take_xid();
         let number = bundle.unwrap_or(xid);

@@ -1,4 +1,4 @@
-//! Which rules the switch has, and how many are to come: counts, and rules by packet or entry.
+//! Queries about the rules that the switch has, and those to come: counts, and rules by packet or entry.
 
 use maple_wire::{Field, Instruction};
 
@@ -41,20 +41,20 @@ impl Tables {
         Some(self.installed.get(&table)?.get(&key_of(rule))?.reported)
     }
 
-    /// Whether the switch has rules in a table and has confirmed all that was sent for it.
+    /// Reports whether the switch has rules in a table and has confirmed all that was sent for it.
     pub fn is_confirmed(&self, table: u8) -> bool {
         let is_of_it =
             |(_, sent): &(u32, Unconfirmed)| matches!(sent, Unconfirmed::FlowMod { table: of, .. } if *of == table);
         self.count(Some(table)) > 0 && !self.unconfirmed.iter().any(is_of_it)
     }
 
-    /// Whether a table has this entry, and does this there.
+    /// Reports whether a table has this entry with these instructions.
     pub fn does(&self, table: u8, key: &EntryKey, instructions: &[Instruction]) -> bool {
         let there = self.installed.get(&table).and_then(|installed| installed.get(key));
         there.is_some_and(|there| there.does(instructions))
     }
 
-    /// Whether the next update may change something in a table.
+    /// Reports whether the next update may change something in a table.
     pub fn is_about_to_change(&self, table: u8) -> bool {
         self.pending.get(&table).is_some_and(|pending| !pending.is_empty())
     }

@@ -1,17 +1,17 @@
-//! Deletions of rules that a switch has reported, and that nobody wants: by cookie.
+//! Deletes rules that a switch has reported and that nothing wants, by their cookies.
 //!
 //! A rule may be another one than its text says. Open vSwitch (3.1) keeps a rule for untagged packets that was made in
 //! OpenFlow 1.0 as another rule than one made in 1.3, and reports both alike in 1.3. There a strict deletion with the
-//! match as it was reported deletes nothing. So in 1.3, a rule that was not made by what was sent since the last reading
-//! is deleted by its exact cookie, with all that its match covers. If a rule that is to stay has the same cookie and is
-//! covered, the deletion is strict after all. An audit finds what is left. If what is covered is to be deleted too, its
-//! turn may come later, after that of rules which it shields: then the deletion is strict in its turn, and is made by cookie
-//! after all others.
+//! match as it was reported deletes nothing. So in 1.3, a rule that was not made by what was sent since the last
+//! reading is deleted by its exact cookie, with all that its match covers. If a rule that is to stay has the same
+//! cookie and is covered, the deletion is strict after all. An audit finds what is left. If what is covered is to be
+//! deleted too, its turn may come later, after that of rules which it shields. Then the deletion is strict in its turn,
+//! and is made again by cookie after all others.
 //!
 //! OpenFlow 1.0 cannot select rules by cookie, and has one table. If a switch had several in another version, its rules
-//! in the others are not reached, but take room. A deletion in 1.0 is for all tables, so it also takes a rule of the
-//! first one that has the same priority and match: that one is sent again. What a deletion in 1.0 does not take for
-//! another reason, stays there.
+//! in the others are not reached, but take space. A deletion in 1.0 is for all tables, so it also takes a rule of the
+//! first one that has the same priority and match: that one is sent again. Rules that a deletion in 1.0 does not take
+//! for another reason stay there.
 
 use maple_wire::Version;
 use maple_wire::msg::{FlowMod, FlowModCommand};
@@ -22,21 +22,22 @@ use crate::engine::Time;
 use crate::rule::Rule;
 use crate::update::{Change, EntryKey, key_of};
 
-/// With more rules of one cookie, those are deleted strictly.
+/// The maximum number of rules with one cookie that are deleted by it. If there are more, they are deleted strictly.
 const MOST_OF_ONE_COOKIE: usize = 64;
 
-/// The table of a layout with one.
+/// The only table of a layout with one table.
 const FIRST_TABLE: u8 = 0;
 
 /// The cookies by which entries are deleted, by table.
 pub(super) type Cookies = FxHashMap<(u8, EntryKey), u64>;
 
-/// Which deletions of an update are made by cookie.
+/// The deletions of an update that are made by cookie.
 #[derive(Debug, Default)]
 pub(super) struct ByCookie {
-    /// Those that take nothing else, in their turn.
+    /// The deletions that take nothing else, in their turn.
     pub in_turn: Cookies,
-    /// Those that would also take rules whose turn comes later: they are strict, and made again by cookie at last.
+    /// The deletions that would also take rules whose turn comes later. They are strict in their turn, and made again
+    /// by cookie in the end.
     pub at_last: Cookies,
 }
 
@@ -44,7 +45,7 @@ pub(super) struct ByCookie {
 type Other = (EntryKey, bool);
 
 impl Tables {
-    /// Which deletions among these changes are made by cookie. All others are strict.
+    /// Selects the deletions among these changes that are made by cookie. All others are strict.
     pub(super) fn deletions_by_cookie(&self, changes: &[(u8, Change)]) -> ByCookie {
         let mut by_cookie = ByCookie::default();
         if !self.after_reading || self.version == Version::Of10 {
@@ -101,8 +102,8 @@ impl Tables {
         all
     }
 
-    /// The switch has these rules of an earlier layout, which packets don't reach. `has_other`: somebody else has a rule
-    /// at an entry, which a deletion would take too.
+    /// Sets the rules of an earlier layout that the switch has, which packets don't reach. `has_other`: somebody else
+    /// has a rule at an entry, which a deletion would take too.
     pub fn set_unreached(&mut self, rules: Vec<Rule>, has_other: impl Fn(&EntryKey) -> bool) {
         let keyed = rules.into_iter().map(|rule| (key_of(&rule), rule));
         self.unreached = keyed.filter(|(key, _)| !has_other(key)).collect();

@@ -2,10 +2,10 @@
 //!
 //! An entry of the ingress table writes metadata and leads to the rule of that metadata in the table of routes. The
 //! order of changes (`update.rs`) is safe within each table. Across both it is not: if the route's rule changes, and an
-//! entry begins or ceases to lead there, a packet of that entry meets the route's other path between the two changes.
-//! That path is no answer of f for it. Such entries are left by an earlier run of the controller
-//! (`engine/restore.rs`), found when rules are read, and made by leaves that leave a route which changes at once. They
-//! send to the controller first. Once the switch has confirmed that, the rest is sent.
+//! entry begins or ceases to lead there, a packet of that entry meets the route's other path between the two changes. f
+//! never decided that path for it. Such entries are left by an earlier run of the controller (`engine/restore.rs`),
+//! found when rules are read, and made by leaves that leave a route which changes at once. They send to the controller
+//! first. Once the switch has confirmed that, the rest is sent.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use super::{Pending, Tables};
 use crate::rule::{Rule, to_controller};
 use crate::update::{Change, EntryKey};
 
-/// What an entry leads to: a table, and the metadata that a rule of it matches.
+/// A target of entries: a table, and the metadata that a rule of it matches.
 type Target = (u8, u64);
 
 /// The targets whose rules are to change, and whether the switch has a rule there already.
 pub(super) struct ChangedTargets(BTreeMap<Target, bool>);
 
 impl Tables {
-    /// The targets whose rules are to do something else than the switch does there.
+    /// Finds the targets whose rules are to do something else than the switch does there.
     pub(super) fn changed_targets(&self) -> ChangedTargets {
         let target = |table: u8, key: &EntryKey, wanted: Option<&Rule>| {
             let rule = wanted?;
@@ -56,7 +56,7 @@ impl Tables {
 }
 
 impl ChangedTargets {
-    /// Makes additions that would lead to a rule before it changes send to the controller. Returns whether there are
+    /// Makes additions send to the controller if they would lead to a rule before it changes. Returns whether there are
     /// any.
     pub fn divert(&self, additions: &mut [(u8, Change)]) -> bool {
         let mut any = false;
@@ -99,7 +99,7 @@ mod tests {
     const ROUTES: u8 = 3;
     const KINDS: u128 = 5;
 
-    /// The two tables of a switch. Of one kind of packet there is one rule at most in each.
+    /// The two tables of a switch. Each has at most one rule for a kind of packet.
     type Rules = BTreeMap<u8, Vec<Rule>>;
 
     fn random_rules(random: &mut Random) -> Rules {
@@ -131,7 +131,7 @@ mod tests {
         BTreeMap::from([(INGRESS, ingress), (ROUTES, routes)])
     }
 
-    /// By which port a packet of this kind leaves; `None`: it comes to the controller.
+    /// The port by which a packet of this kind leaves; `None`: it comes to the controller.
     fn answer(rules: &Rules, kind: u128) -> Option<PortNo> {
         let first = |table: u8, field: Field, value: u128| {
             let is_it = |rule: &&Rule| rule.matching.get(field).is_some_and(|c| c.value == value);
@@ -146,7 +146,7 @@ mod tests {
         Some(port).filter(|port| *port != PortNo::CONTROLLER)
     }
 
-    /// What the switch does when it gets a message. Returns whether that was a change.
+    /// Does what a switch does when it gets a message. Returns whether that was a change.
     fn obey(rules: &mut Rules, message: &Message) -> bool {
         let Message::FlowMod(flow_mod) = message else { return false };
         let table = rules.get_mut(&flow_mod.table_id).expect("one of the two tables");

@@ -1,5 +1,5 @@
-//! The rules of an earlier run that a switch still has (`engine/restore.rs`): which of them are right but for their
-//! cookies, and so which labels are ready already.
+//! Finds which rules of an earlier run (`engine/restore.rs`) are right but for their cookies, and so which labels are
+//! ready already.
 
 use super::shared_table::Pending;
 use super::{Tables, Waiter};
@@ -13,7 +13,7 @@ impl Tables {
         self.waiting.iter().flat_map(serials).collect()
     }
 
-    /// These labels no longer wait for the next update.
+    /// Removes these labels from those that wait for the next update.
     pub fn confirm_labels(&mut self, ready: &[u64]) {
         for waiter in &mut self.waiting {
             if let Waiter::Labels(serials) = waiter {
@@ -23,20 +23,20 @@ impl Tables {
         self.waiting.retain(|waiter| !matches!(waiter, Waiter::Labels(serials) if serials.is_empty()));
     }
 
-    /// Whether the switch does at a rule's priority and match what the rule says, whatever its cookie is. `None` if it
-    /// has no rule there.
+    /// Reports whether the switch has the instructions of a rule at its priority and match, whatever the cookie is.
+    /// `None` if it has no rule there.
     pub fn has_but_for_cookie(&self, table: u8, rule: &Rule) -> Option<bool> {
         let there = self.installed.get(&table)?.get(&key_of(rule))?;
         Some(there.does(&rule.instructions))
     }
 
-    /// Whether the switch has all of the engine's own rules, whatever their cookies are.
+    /// Reports whether the switch has all of the engine's own rules, whatever their cookies are.
     pub fn has_own_rules(&self) -> bool {
         let mut own = self.own.iter().flat_map(|(table, rules)| rules.iter().map(move |rule| (*table, rule)));
         !self.own.is_empty() && own.all(|(table, rule)| self.has_but_for_cookie(table, rule) == Some(true))
     }
 
-    /// The cookies of rules that are right except for these, each with the one that the rule is to have.
+    /// The cookies of rules that are right but for them, each with the cookie that the rule is to have.
     pub fn cookies_to_rename(&self) -> Vec<(u64, u64)> {
         let of_table = |(table, pending): (&u8, &Pending)| {
             self.installed.get(table).map(|installed| pending.cookies_to_rename(installed)).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! A switch whose table gets full while updates are on their way: with bundles, every packet gets its answer of before
-//! or after an update, or comes to the controller, at each moment.
+//! Tests a switch whose table gets full while updates are on their way. With bundles, at each moment every packet is
+//! treated as before or after an update, or comes to the controller.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,7 +16,7 @@ use crate::update::changes;
 
 /// The table that the rules are in.
 const TABLE: u8 = 0;
-/// Packets differ in this many destinations.
+/// The number of destinations in which packets differ.
 const DESTINATIONS: u8 = 3;
 
 enum Answer {
@@ -29,7 +29,7 @@ struct Play {
     random: Random,
     switch: SimSwitch,
     tables: Tables,
-    /// What the table was to be, oldest first: from the last one that is confirmed.
+    /// The rules that the table was to have, oldest first, from the last update that is confirmed.
     wanted: VecDeque<(u64, Vec<Rule>)>,
     updates: u64,
     /// A request to read the rules is `None`.
@@ -59,7 +59,7 @@ impl Play {
         }
     }
 
-    /// A table with few rules, each with a priority of its own.
+    /// Makes a random table with few rules, each with a priority of its own.
     fn table(&mut self) -> Vec<Rule> {
         let mut rules = Vec::new();
         for priority in 1..=8 {
@@ -83,7 +83,7 @@ impl Play {
         self.wanted.back().map(|(_, rules)| rules.clone()).unwrap_or_default()
     }
 
-    /// The table is to have these rules.
+    /// Begins an update of the table to these rules.
     fn want(&mut self, rules: Vec<Rule>) {
         self.tables.record_changes(TABLE, changes(&self.latest(), &rules));
         self.updates += 1;
@@ -103,7 +103,7 @@ impl Play {
         self.to_switch.extend(out.into_iter().map(Some));
     }
 
-    /// The next message reaches the switch.
+    /// Delivers the next message to the switch.
     fn at_switch(&mut self) {
         let Some(next) = self.to_switch.pop_front() else { return };
         let mut errors = Vec::new();
@@ -133,7 +133,7 @@ impl Play {
         self.check();
     }
 
-    /// The next answer of the switch reaches the engine. After a refusal the table is to be as it was, or empty.
+    /// Delivers the next answer of the switch to the engine. After a refusal the table is to be as it was, or empty.
     fn at_engine(&mut self) {
         match self.answers.pop_front() {
             Some(Answer::Barrier(xid)) => {
@@ -160,7 +160,7 @@ impl Play {
         self.flush();
     }
 
-    /// Counts packets that get no answer that they may get.
+    /// Counts packets that leave by a port by which they must not leave.
     fn check(&mut self) {
         for dst in 1..=DESTINATIONS {
             let frame = Frame::ethernet([0, 0, 0, 0, 0, dst], [2; 6]).raw(0x9000, b"");
@@ -208,7 +208,7 @@ fn with_bundles_a_switch_that_gets_full_gives_no_packet_a_wrong_answer() {
     };
     let (wrong, refused) = play(true);
     assert!(wrong == 0 && refused > 400, "{wrong} wrong answers, {refused} errors");
-    // Without them, rules may be missing that shield others, until the controller hears of it.
+    // Without bundles, rules that shield others may be missing until the controller hears of it.
     let (wrong, refused) = play(false);
     assert!(wrong > 0 && refused > 400, "{wrong} wrong answers, {refused} errors");
 }

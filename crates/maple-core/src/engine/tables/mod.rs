@@ -10,8 +10,9 @@
 //!
 //! # What the switch has
 //!
-//! `installed` is what the switch has once it has done all that was sent. After a refusal ([`Tables::refuse`]) that is
-//! no longer known. So the rules are read ([`Tables::begin_reread`], [`Tables::read`]), and nothing is sent meanwhile.
+//! `installed` has the rules that the switch has once it has done all that was sent. After a refusal
+//! ([`Tables::refuse`]) that is not known. So the rules are read ([`Tables::begin_reread`], [`Tables::read`]), and
+//! nothing is sent meanwhile.
 //!
 //! # Two steps
 //!
@@ -27,9 +28,9 @@
 //! If the switch has bundles, an update of different changes is one bundle instead (`bundle.rs`). Then its second step
 //! is the commit, and a refused change leaves everything as it was.
 //!
-//! The additions to the *last table* (the classifier, if there are other tables) come after everything else. A host
-//! that was just found must not match rules that were made without it. Until then its packets come to the controller,
-//! which is always right.
+//! The additions to the *last table* (the classifier, if there are other tables) come after everything else, because a
+//! host that was just found must not match rules that were made without it. Until then its packets come to the
+//! controller, which is always right.
 //!
 //! # Cost
 //!
@@ -70,7 +71,7 @@ use removals::Removals;
 pub(super) use shared_table::Source;
 use shared_table::{Pending, SharedTable};
 
-/// The most entries that are noted because they began to drop packets, or ceased to.
+/// The maximum number of entries that are noted because they began to drop packets, or ceased to.
 const MAX_ALTERED: usize = 1 << 16;
 
 /// The tables of one switch.
@@ -100,22 +101,22 @@ pub(super) struct Tables {
     suspended: bool,
     first_xid: u32,
     next_xid: u32,
-    /// Sent and not yet confirmed, oldest first.
+    /// The messages that were sent and are not confirmed, oldest first.
     unconfirmed: VecDeque<(u32, Unconfirmed)>,
-    /// Rules that were deleted lately.
+    /// The rules that were deleted lately.
     removals: Removals,
     /// The waiters for the barrier of the next update.
     waiting: Vec<Waiter>,
     /// Whether the switch takes bundles.
     has_bundles: bool,
-    /// Rules that were removed while the rules are read.
+    /// The rules that were removed while the rules are read.
     removed_meanwhile: Vec<(u8, u64, EntryKey)>,
     audit: Option<Audit>,
-    /// Entries that began to drop packets, or ceased to, by [`place`].
+    /// The entries that began to drop packets, or ceased to, by [`place`].
     altered: FxHashSet<u64>,
 }
 
-/// How far an update of two steps is.
+/// The progress of an update in two steps.
 #[derive(Clone, Default)]
 enum Phase {
     /// No update has a second step.
@@ -130,10 +131,10 @@ enum Phase {
 /// The second step of an update.
 #[derive(Clone)]
 struct SecondStep {
-    /// The prepared bundle that is to be committed. Without one, the first step were the additions, and the other
+    /// The prepared bundle that is to be committed. Without one, the additions were the first step, and the other
     /// changes follow.
     bundle: Option<Bundle>,
-    /// They wait for this step.
+    /// The waiters for this step.
     waiters: Vec<Waiter>,
 }
 
@@ -143,7 +144,7 @@ enum Unconfirmed {
         table: u8,
         change: Change,
     },
-    /// A bundle is to be opened or committed.
+    /// A request to open or commit a bundle.
     Bundle,
     Barrier(Vec<Waiter>),
 }
@@ -157,17 +158,17 @@ impl Unconfirmed {
     }
 }
 
-/// What waits for a barrier, and for which purpose.
+/// The purpose for which a barrier reply is awaited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waiter {
-    /// Labels, by serial number, whose rules were added or removed.
+    /// The labels, by serial number, whose rules were added or removed.
     Labels(Vec<u64>),
-    /// A leaf's ingress rule was removed, or leads along another route. `stays`: the leaf remains a member of this
-    /// route.
+    /// The route of a leaf whose ingress rule was removed, or leads along another route. `stays`: the leaf remains a
+    /// member of this route.
     RuleRemoved { route_id: RouteId, stays: bool },
-    /// No rule leads along a former path of a route any more.
+    /// The former path of a route, along which no rule leads.
     FormerPath { route_id: RouteId, serial: u64 },
-    /// A leaf's ingress rule was added. It was decided at this time.
+    /// A leaf whose ingress rule was added, and the time when it was decided.
     RuleAdded(LeafId, Time),
     /// A wait for everything sent before.
     Barriers(u64),
@@ -177,8 +178,8 @@ pub(super) enum Waiter {
 pub(super) type Requests = Vec<(u32, Message)>;
 
 impl Tables {
-    /// Tables about which nothing is known, of a switch of this version that has bundles or has none. The first
-    /// transaction id is `first_xid`.
+    /// Creates the tables of a switch of this version, which has bundles or not. Nothing is known of its rules. The
+    /// first transaction id is `first_xid`.
     pub fn new(first_xid: u32, version: Version, has_bundles: bool) -> Tables {
         Tables {
             version,
@@ -205,22 +206,22 @@ impl Tables {
         }
     }
 
-    /// Whether it is known which rules the switch has, and it can be sent others.
+    /// Reports whether it is known which rules the switch has, and it can be sent others.
     pub fn is_ready(&self) -> bool {
         self.ready && !self.suspended
     }
 
-    /// Whether it is known which rules the switch has, or had when its connection ended.
+    /// Reports whether it is known which rules the switch has, or had when its connection ended.
     pub fn is_known(&self) -> bool {
         self.ready
     }
 
-    /// Whether the second step of an update is still to come.
+    /// Reports whether the second step of an update is still to come.
     pub fn has_second_step(&self) -> bool {
         !matches!(self.phase, Phase::Idle)
     }
 
-    /// Whether something was sent, or is to be sent, that the switch has not confirmed.
+    /// Reports whether something was sent, or is to be sent, that the switch has not confirmed.
     pub fn is_unconfirmed(&self) -> bool {
         let is_held_back = || self.suspended && self.has_changes();
         !self.unconfirmed.is_empty()
@@ -238,26 +239,26 @@ impl Tables {
         })
     }
 
-    /// Whether the switch has confirmed all that was sent.
+    /// Reports whether the switch has confirmed all that was sent.
     pub fn has_confirmed_all(&self) -> bool {
         self.unconfirmed.is_empty()
     }
 
-    /// So many transaction ids were taken.
+    /// Skips `count` transaction ids, as if they were taken.
     pub fn skip_xids(&mut self, count: u64) {
         let (first, span) = (u64::from(self.first_xid), u64::from(u32::MAX - self.first_xid) + 1);
         let next = first + (u64::from(self.next_xid) - first + count % span) % span;
         self.next_xid = next as u32;
     }
 
-    /// The transaction id for the next message.
+    /// Takes the transaction id for the next message.
     pub fn take_xid(&mut self) -> u32 {
         let xid = self.next_xid;
         self.next_xid = xid.checked_add(1).unwrap_or(self.first_xid);
         xid
     }
 
-    /// The barrier requests that the switch has not answered.
+    /// The ids of the barrier requests that the switch has not answered.
     pub fn unanswered(&self) -> Vec<u32> {
         let is_barrier = |sent: &&(u32, Unconfirmed)| matches!(sent.1, Unconfirmed::Barrier(_));
         self.unconfirmed.iter().filter(is_barrier).map(|(xid, _)| *xid).collect()
@@ -273,7 +274,7 @@ impl Tables {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Whether the next update is to add rules of leaves or labels.
+    /// Reports whether the next update is to add rules of leaves or labels.
     pub fn has_waiting_additions(&self) -> bool {
         self.waiting.iter().any(|waiter| matches!(waiter, Waiter::Labels(_) | Waiter::RuleAdded(..)))
     }
@@ -287,7 +288,7 @@ impl Tables {
         self.unconfirmed.iter().flat_map(|(_, sent)| sent.waiters()).chain(held_back).chain(&self.waiting)
     }
 
-    /// Begins an update. First finishes an earlier one. `false` if nothing may be sent now.
+    /// Begins an update, after finishing an earlier one. Returns `false` if nothing may be sent now.
     pub fn begin_update(&mut self, now: Time, out: &mut Requests) -> bool {
         if !self.is_ready() {
             return false;
@@ -327,7 +328,7 @@ impl Tables {
         }
     }
 
-    /// Sets the engine's own rules, by table. Returns what changed.
+    /// Sets the engine's own rules, by table. Returns the changes.
     pub fn set_own_rules(&mut self, new: BTreeMap<u8, Vec<Rule>>) -> BTreeMap<u8, Vec<Change>> {
         let before = |table: &u8| self.own.get(table).map_or(&[][..], Vec::as_slice);
         let changed = new.iter().map(|(table, rules)| (*table, changes(before(table), rules))).collect();
@@ -335,7 +336,8 @@ impl Tables {
         changed
     }
 
-    /// Whether the switch has what was thought, so that only recorded changes have to be compared.
+    /// Reports whether the switch has the rules that it was thought to have, so that only recorded changes have to be
+    /// compared.
     pub fn is_synchronised(&self) -> bool {
         self.synchronised
     }
@@ -354,25 +356,25 @@ impl Tables {
         (self.synchronised, self.after_reading) = (true, true);
     }
 
-    /// Nothing is pending any more.
+    /// Forgets the pending changes, all of which were sent.
     fn end_pending(&mut self) {
         self.pending.clear();
         self.after_reading = false;
     }
 
-    /// The switch has refused to delete a rule. Returns when that is tried again.
+    /// Postpones a deletion that the switch has refused. Returns when it is tried again.
     pub fn postpone_deletion(&mut self, now: Time, table: u8, rule: &Rule) -> Time {
         self.refused_deletions.refuse(now, table, key_of(rule))
     }
 
-    /// Whether deletions that were refused are to be tried again now.
+    /// Lets refused deletions be tried again if their pause is over. Returns whether there are any.
     pub fn retry_deletions(&mut self, now: Time) -> bool {
         let is_due = self.refused_deletions.end(now);
         self.synchronised &= !is_due;
         is_due
     }
 
-    /// Sends the changes of an update, or its first step.
+    /// Sends the changes of an update, or its first step. Additions to `last_table` come last.
     pub fn send_update(&mut self, now: Time, last_table: Option<u8>, out: &mut Requests) {
         let has_deleted = self.delete_unreached(now, out);
         let changes = self.changes();
@@ -407,7 +409,7 @@ impl Tables {
         }
     }
 
-    /// All pending changes. Later tables come first, so that no rule leads to a table before its rules are there.
+    /// The pending changes. Later tables come first, so that no rule leads to a table before its rules are there.
     fn changes(&mut self) -> Vec<(u8, Change)> {
         let Tables { pending, installed, refused_deletions, .. } = self;
         let of_table = |(table, pending): (&u8, &Pending)| {

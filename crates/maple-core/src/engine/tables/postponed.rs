@@ -1,4 +1,5 @@
-//! Entries of which a switch has refused something: nothing is asked for there again before a pause is over, which grows.
+//! Entries at which a switch has refused something. Nothing is asked for there again before a pause is over, and pauses
+//! grow.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +7,10 @@ use crate::engine::Time;
 use crate::engine::backoff::Backoff;
 use crate::update::EntryKey;
 
-/// The most entries. If more are refused, all are postponed.
+/// The maximum number of entries. If more are refused, all are postponed.
 const MOST: usize = 1 << 12;
 
-/// The entries of one switch, by table.
+/// The postponed entries of one switch, by table.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct Postponed {
     entries: BTreeSet<(u8, EntryKey)>,
@@ -18,7 +19,7 @@ pub(in crate::engine) struct Postponed {
 }
 
 impl Postponed {
-    /// The switch has refused something at an entry. Returns until when it is postponed.
+    /// Postpones an entry at which the switch has refused something. Returns until when.
     pub fn refuse(&mut self, now: Time, table: u8, key: EntryKey) -> Time {
         if self.backoff.is_forgotten(now) {
             self.backoff = Backoff::default();
@@ -32,13 +33,13 @@ impl Postponed {
         self.backoff.until()
     }
 
-    /// Whether an entry is postponed.
+    /// Reports whether an entry is postponed.
     pub fn has(&self, table: u8, key: &EntryKey) -> bool {
         let has_too_many = self.entries.len() > MOST;
         !self.entries.is_empty() && (has_too_many || self.entries.contains(&(table, key.clone())))
     }
 
-    /// Those that are known.
+    /// The postponed entries, as far as they are known.
     pub fn entries(&self) -> impl Iterator<Item = &(u8, EntryKey)> {
         self.entries.iter()
     }

@@ -24,9 +24,9 @@ pub(super) type Removal = (u8, u64, EntryKey);
 /// The deletions of one switch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Removals {
-    /// In the order in which they were made, each with its expiry.
+    /// The deletions in the order in which they were made, each with its expiry.
     queue: VecDeque<(Time, Removal)>,
-    /// For each: how many times it is in the queue, and how many of these have not been reported.
+    /// For each deletion: how many times it is in the queue, and how many of these have not been reported.
     open: FxHashMap<Removal, (u32, u32)>,
 }
 
@@ -42,7 +42,7 @@ impl Removals {
         self.queue.push_back((now + REPORT_WINDOW, removal));
     }
 
-    /// The switch reports a removal. Returns whether we deleted the rule.
+    /// Handles the report of a removal. Returns whether we deleted the rule.
     pub fn take_expected(&mut self, now: Time, removal: &Removal) -> bool {
         self.forget_old(now);
         let Some((_, open)) = self.open.get_mut(removal).filter(|(_, open)| *open > 0) else { return false };

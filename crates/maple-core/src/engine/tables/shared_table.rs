@@ -3,8 +3,8 @@
 //!
 //! # What
 //!
-//! A source says what changed in its rules ([`SharedTable::take`]). If several sources want the same entry (priority
-//! and match), one rule wins: the first that forwards or drops, or else one that asks the controller. Whenever the
+//! A source reports what changed in its rules ([`SharedTable::take`]). If several sources want the same entry (priority
+//! and match), one rule wins: the first that forwards or drops, or else one that sends to the controller. Whenever the
 //! winner of an entry may have changed, it is written into [`Pending`]. So an update costs what changed, not the size
 //! of the table.
 //!
@@ -31,7 +31,7 @@ pub(in crate::engine) enum Source {
     Own,
 }
 
-/// What a table is to have at the entries where it may have something else: a rule, or none.
+/// The rules that a table is to have at entries where it may differ: a rule, or none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pending(BTreeMap<EntryKey, Option<Rule>>);
 
@@ -41,12 +41,12 @@ pub(super) struct SharedTable {
     entries: BTreeMap<EntryKey, BTreeMap<Rank, Rule>>,
 }
 
-/// The lowest rank of an entry wins: highest requested priority first, then rules that do not ask the controller, then
-/// by source.
+/// The rank of a rule among those of an entry; the lowest wins. The highest requested priority comes first, then rules
+/// that do not send to the controller, then the order of sources.
 type Rank = (Reverse<u16>, bool, Source);
 
 impl Pending {
-    /// Whether there is nothing that may differ.
+    /// Reports whether no entry may differ.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -59,7 +59,7 @@ impl Pending {
         }
     }
 
-    /// Whether a switch with these rules is to have others.
+    /// Reports whether a switch with these rules is to have other ones.
     pub fn differs(&self, installed: &Installed) -> bool {
         self.0.iter().any(|(key, wanted)| match (installed.get(key), wanted) {
             (Some(there), Some(rule)) => there.differs(rule),
@@ -78,14 +78,14 @@ impl Pending {
         self.0.iter().filter(|(key, wanted)| wanted.is_some() && is_new(key)).count()
     }
 
-    /// The table is to have exactly the `wanted` rules.
+    /// Creates the pending entries of a table that is to have exactly the `wanted` rules.
     pub fn all(wanted: impl IntoIterator<Item = Rule>, installed: &Installed) -> Pending {
         let mut all: BTreeMap<EntryKey, Option<Rule>> = installed.keys().map(|key| (key.clone(), None)).collect();
         all.extend(wanted.into_iter().map(|rule| (key_of(&rule), Some(rule))));
         Pending(all)
     }
 
-    /// The cookies of rules that are right except for these, each with the one that is wanted.
+    /// The cookies of rules that are right but for them, each with the cookie that is wanted.
     pub fn cookies_to_rename(&self, installed: &Installed) -> Vec<(u64, u64)> {
         let cookies = |(key, wanted): (&EntryKey, &Option<Rule>)| {
             let (there, wanted) = (installed.get(key)?, wanted.as_ref()?);
@@ -94,7 +94,8 @@ impl Pending {
         self.0.iter().filter_map(cookies).collect()
     }
 
-    /// The changes that lead there, in an order in which every prefix is safe (`update.rs`).
+    /// The changes from the installed rules to the wanted ones, in an order in which every prefix is safe
+    /// (`update.rs`).
     pub fn changes(&self, installed: &Installed) -> Vec<Change> {
         let (mut changes, mut modifications, mut deletes) = (Vec::new(), Vec::new(), Vec::new());
         for (key, wanted) in &self.0 {
@@ -145,8 +146,8 @@ fn raise_exact(version: Version, rule: Rule) -> Rule {
     if version == Version::Of10 && is_exact(&rule.matching) { Rule { priority: u16::MAX, ..rule } } else { rule }
 }
 
-/// Whether a match of OpenFlow 1.0 has all twelve fields without wildcards: those of Ethernet, IPv4 and its transport.
-/// Without a VLAN tag there is no VLAN priority to match.
+/// Reports whether a match of OpenFlow 1.0 has all twelve fields without wildcards: those of Ethernet, IPv4 and its
+/// transport. Without a VLAN tag there is no VLAN priority to match.
 fn is_exact(matching: &Match) -> bool {
     let is_tagged = matching.get(Field::VlanVid).is_some_and(|vid| vid.value != 0);
     let all = if is_tagged { 12 } else { 11 };
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    /// The specification: by priority and match, the first rule that does not ask the controller, or else the first
+    /// The specification: by priority and match, the first rule that does not send to the controller, or else the first
     /// one.
     fn naive(sources: &BTreeMap<Source, Vec<Rule>>) -> Vec<Rule> {
         let all = || sources.values().flatten().cloned();

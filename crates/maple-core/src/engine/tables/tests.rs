@@ -1,4 +1,4 @@
-//! What is sent and in which order, and what a refusal or a lost rule leads to.
+//! Tests what is sent and in which order, and what a refusal or a lost rule leads to.
 
 use maple_wire::msg::{BundleControl, FlowModCommand};
 use maple_wire::{Field, Match};
@@ -20,7 +20,7 @@ fn shown(requests: &Requests) -> Vec<Option<(u8, FlowModCommand)>> {
     requests.iter().map(shown).collect()
 }
 
-/// What is asked of bundles, in order: the kind of a request, or `None` for a message that is added.
+/// The requests about bundles, in order: the kind of a request, or `None` for a message that is added.
 fn bundled(requests: &Requests) -> Vec<Option<u16>> {
     let bundled = |(_, message): &(u32, Message)| match message {
         Message::BundleControl(control) => Some(Some(control.kind)),
@@ -97,7 +97,7 @@ fn a_rule_that_the_switch_lost_is_sent_again() {
     assert!(!tables.is_lost(Time(2), 1, 7, key), "we deleted it");
 }
 
-/// An update of two changes as a bundle that is not confirmed, and its messages.
+/// Begins an update of two changes as a bundle that is not confirmed. Returns its messages.
 fn prepared(tables: &mut Tables) -> Requests {
     let (add, delete) = (Change::Add(rule(2, 2)), Change::Delete(rule(1, 1)));
     let sent = update(tables, Some(Waiter::Barriers(1)), vec![add, delete]);

@@ -1,5 +1,5 @@
-//! A switch that connects to another shard before this shard has noticed its disconnection, and the end of a shard that
-//! hands its switches over.
+//! Tests of a switch that connects to another shard before this shard has noticed its disconnection, and of the end of
+//! a shard that hands its switches over.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Algorithm 2: each rule has a priority of its own, and each test a barrier.
+//! Algorithm 2: each rule has a priority of its own, and each test a barrier rule.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::graph::{Area, Graph, Kind, NodeId, Question};
 use crate::compile::LeafAction;
 use crate::rule::{Rule, to_controller};
 
-/// What is still to be done. The last task is done first.
+/// A step of the walk. The last task in the list is done first.
 enum Task {
     Build(NodeId),
-    /// The negative side of a test is done. Its barrier comes next, then its positive side.
+    /// The negative side of a test is done. Its barrier rule comes next, then its positive side.
     AfterNegative(NodeId),
 }
 
-/// `BUILDFT`, for the tree of a graph. The rules come by falling priority.
+/// Runs `BUILDFT` for the tree of a graph. Returns the rules by falling priority.
 pub(super) fn rules(graph: &Graph) -> Vec<Rule> {
     let mut rules = Vec::new();
     let mut tasks: Vec<Task> = graph.root.map(Task::Build).into_iter().collect();
@@ -61,7 +61,7 @@ fn stated(area: &Arc<Area>, instructions: &[Instruction], cookie: u64) -> Vec<Ru
     area.matches.iter().map(rule).collect()
 }
 
-/// Numbers rules that come with rising precedence.
+/// Numbers rules that come in order of rising precedence.
 fn numbered(graph: &Graph, rules: Vec<Rule>) -> Vec<Rule> {
     let priorities = &graph.target.priorities;
     let room =

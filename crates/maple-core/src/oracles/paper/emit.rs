@@ -1,4 +1,4 @@
-//! From annotated nodes to rules and changes.
+//! Makes rules and changes from annotated nodes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::tree::LeafId;
 use crate::update::{Change, changes};
 
 impl Graph {
-    /// All rules, by falling priority.
+    /// Returns all rules, by falling priority.
     pub(super) fn rules(&self) -> Vec<Rule> {
         let mut rules: Vec<Rule> = self.ids().flat_map(|id| self.rules_at(id)).collect();
         rules.sort_by(|a, b| {
@@ -29,15 +29,15 @@ impl Graph {
         changes(&std::mem::take(&mut self.sent), &wanted)
     }
 
-    /// Must be called before a node's rules change: keeps them as they were sent.
+    /// Keeps a node's rules as they were sent. Must be called before they change.
     pub(super) fn touch(&mut self, node: NodeId) {
         if self.touched.insert(node) {
             self.sent.extend(self.rules_at(node));
         }
     }
 
-    /// If there are too few priorities: assigns the least priorities again. If these are still too many, the highest
-    /// ones fit, at the cost of the lowest.
+    /// Assigns the least priorities again if there are too few. If these are still too many, the highest ones fit, at
+    /// the cost of the lowest.
     pub(super) fn fit(&mut self) {
         if self.highest <= self.last() {
             return;
@@ -50,7 +50,7 @@ impl Graph {
         }
     }
 
-    /// Whether a leaf's rules take all packets that get there.
+    /// Reports whether a leaf's rules take all packets that arrive there.
     pub(super) fn leaf_is_complete(&self, node: NodeId) -> bool {
         let Kind::Leaf { action, .. } = &self.node(node).kind else { return false };
         let Some(area) = &self.node(node).area else { return false };
@@ -61,7 +61,7 @@ impl Graph {
         }
     }
 
-    /// Which packets the node's own rule takes, and at which priority.
+    /// Returns the packets that the node's own rule takes, and its priority.
     pub(super) fn rule_of(&self, node: NodeId) -> Option<(Arc<Area>, u32)> {
         let node = self.node(node);
         match &node.kind {
@@ -80,7 +80,7 @@ impl Graph {
         }
     }
 
-    /// The highest priority that has a number.
+    /// Returns the highest priority that has a number.
     fn last(&self) -> u32 {
         let priorities = &self.target.priorities;
         self.lowest + u32::from(*priorities.end()).saturating_sub(u32::from(*priorities.start()))
@@ -99,13 +99,13 @@ impl Graph {
         area.matches.iter().map(rule).collect()
     }
 
-    /// The number that a priority has on the switch.
+    /// Returns the number that a priority has on the switch.
     fn number(&self, priority: u32) -> Option<u16> {
         let above = priority.checked_sub(self.lowest)?;
         u16::try_from(u32::from(*self.target.priorities.start()) + above).ok()
     }
 
-    /// What the node's rule does, and for which leaf.
+    /// Returns the instructions of the node's rule, and its leaf.
     fn does(&self, id: NodeId) -> (Option<LeafId>, Arc<[Instruction]>) {
         match &self.node(id).kind {
             Kind::Leaf { leaf, action: LeafAction::Apply(instructions) | LeafAction::ApplyTo(_, instructions) } => {

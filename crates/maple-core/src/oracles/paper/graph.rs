@@ -20,7 +20,7 @@ pub(super) struct Graph {
     pub(super) leaves: FxHashMap<LeafId, NodeId>,
     slots: Vec<Option<Node>>,
     free: Vec<NodeId>,
-    /// All packets that can be here; `None` if the switch can't match them.
+    /// The area of all packets that can come here; `None` if the switch can't match them.
     everything: Option<Arc<Area>>,
     /// The nodes whose rules may differ from what was sent when changes were last taken.
     pub(super) touched: FxHashSet<NodeId>,
@@ -35,7 +35,7 @@ pub(super) struct Graph {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct NodeId(u32);
 
-/// Which child of its parent a node is.
+/// The place of a node among its parent's children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Branch {
     Value(u128),
@@ -46,9 +46,9 @@ pub(super) enum Branch {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) parent: Option<(NodeId, Branch)>,
-    /// The accumulated match; `None` if no rule may come from here.
+    /// The accumulated match; `None` if the node and those below it may have no rule.
     pub(super) area: Option<Arc<Area>>,
-    /// The minimum priority of rules from here on.
+    /// The minimum priority of rules of this node and those below it.
     pub(super) base: u32,
     /// The paper's `isComplete`.
     pub(super) complete: bool,
@@ -57,7 +57,7 @@ pub(super) struct Node {
 
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    /// Its rule has the priority `base`.
+    /// A leaf, whose rule has the priority `base`.
     Leaf {
         leaf: LeafId,
         action: LeafAction,
@@ -67,7 +67,7 @@ pub(super) enum Kind {
         mask: u128,
         children: BTreeMap<u128, NodeId>,
         complete_children: u128,
-        /// How many values there can be, unless the number is too large.
+        /// The number of possible values, unless it is too large.
         values: Option<u128>,
     },
     Test(Test),
@@ -79,28 +79,28 @@ pub(super) struct Test {
     pub(super) yes: Option<NodeId>,
     pub(super) no: Option<NodeId>,
     pub(super) priority: u32,
-    /// Whether `priority` was raised, and the barrier and the yes-side have not followed yet.
+    /// Whether `priority` was raised, and the barrier rule and the yes-side have not followed yet.
     pub(super) raised: bool,
-    /// Whether there is a barrier: the paper's `needsBarrier`.
+    /// Whether there is a barrier rule: the paper's `needsBarrier`.
     pub(super) barrier: bool,
 }
 
-/// What a test asks about the packets that get to it.
+/// The effect of a test on the packets that arrive at it.
 #[derive(Clone, Debug)]
 pub(super) enum Question {
     /// Packets of this area fit.
     Splits(Arc<Area>),
-    /// The packets that fit can't be stated. They are part of this area.
+    /// The packets that fit can't be matched exactly. They are part of this area.
     Within(Arc<Area>),
-    /// None fits.
+    /// No packet fits.
     Never,
-    /// All fit.
+    /// All packets fit.
     Always,
-    /// Neither side can be stated.
+    /// Neither side can be matched.
     Unstated,
 }
 
-/// A region that the switch can match, and how.
+/// A region that the switch can match, and the matches for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Area {
     pub(super) region: Region,
@@ -108,12 +108,12 @@ pub(super) struct Area {
 }
 
 impl Graph {
-    /// What the switch can match.
+    /// Returns the capabilities of the switch.
     pub(super) fn capabilities(&self) -> &Capabilities {
         &self.target.capabilities
     }
 
-    /// The empty tree `Ω`.
+    /// Creates the empty tree `Ω`.
     pub(super) fn new(target: Target) -> Graph {
         let mut graph = Graph {
             target,
@@ -151,7 +151,7 @@ impl Graph {
         self.fit();
     }
 
-    /// Removes a leaf, and the nodes from which no leaf can be reached any more.
+    /// Removes a leaf, and the nodes from which no other leaf can be reached.
     pub(super) fn remove(&mut self, leaf: LeafId) {
         if let Some(at) = self.leaves.remove(&leaf) {
             self.prune(at);
@@ -170,7 +170,7 @@ impl Graph {
                 self.root = None;
                 return;
             };
-            // A node without children has no rule that its parent's barrier would not take.
+            // A node without children has no rule that its parent's barrier rule would not cover.
             self.link(above, branch, None);
             if !self.is_dead(above) {
                 return self.settle(parent, was_complete, false);
@@ -187,12 +187,12 @@ impl Graph {
         self.slots[id.0 as usize].as_mut().expect("a linked node is there")
     }
 
-    /// The node, if it still exists.
+    /// Returns the node, if it still exists.
     pub(super) fn get(&self, id: NodeId) -> Option<&Node> {
         self.slots[id.0 as usize].as_ref()
     }
 
-    /// The test at a node.
+    /// Returns the test at a node.
     pub(super) fn test_mut(&mut self, id: NodeId) -> &mut Test {
         match &mut self.node_mut(id).kind {
             Kind::Test(test) => test,
@@ -200,7 +200,7 @@ impl Graph {
         }
     }
 
-    /// All nodes that exist.
+    /// Returns all nodes that exist.
     pub(super) fn ids(&self) -> impl Iterator<Item = NodeId> {
         (0..self.slots.len() as u32).map(NodeId).filter(|id| self.get(*id).is_some())
     }
@@ -214,7 +214,7 @@ impl Graph {
         }
     }
 
-    /// Whether no leaf can be reached from a node whose children have just changed.
+    /// Reports whether no leaf can be reached from a node whose children have just changed.
     fn is_dead(&self, node: NodeId) -> bool {
         match &self.node(node).kind {
             Kind::Leaf { .. } => false,
@@ -239,7 +239,7 @@ impl Graph {
             self.slots.push(None);
         }
         self.slots[id.0 as usize] = Some(node);
-        // It has sent nothing.
+        // The new node has sent no rules.
         self.touched.insert(id);
         match parent {
             None => self.root = Some(id),
@@ -262,7 +262,7 @@ impl Graph {
         }
     }
 
-    /// The node that asks for what the item answers, for the packets of an area.
+    /// Returns the kind of the node that asks the item's question, for the packets of an area.
     fn asking(&self, item: &Item, area: Option<&Arc<Area>>) -> Kind {
         match item {
             Item::Read(Constraint { field, mask, .. }) => {
@@ -320,8 +320,8 @@ impl Graph {
         Some(Arc::new(Area { region, matches }))
     }
 
-    /// The smallest area within `rest` that contains all packets that fit `cond`, as far as parts of `cond` can be
-    /// stated. `None` if that would be all of `rest`.
+    /// Returns the smallest area within `rest` that contains all packets that fit `cond`, as far as parts of `cond` can
+    /// be matched. Returns `None` if that would be all of `rest`.
     fn widened(&self, rest: &Arc<Area>, cond: &Cond) -> Option<Arc<Area>> {
         let parts = cond.all.iter().map(|c| Cond { all: vec![*c], ranges: Vec::new() });
         let mut wide = None;
@@ -337,7 +337,7 @@ impl Graph {
 }
 
 impl Test {
-    /// What the rules of the negative side must yield to: what the barrier takes.
+    /// Returns the area to which the rules of the negative side must yield: that of the barrier rule.
     pub(super) fn positive(&self) -> Option<&Arc<Area>> {
         match &self.question {
             Question::Splits(area) | Question::Within(area) => Some(area),
@@ -345,14 +345,14 @@ impl Test {
         }
     }
 
-    /// The minimum priority of the positive side.
+    /// Returns the minimum priority of the positive side.
     pub(super) fn positive_base(&self) -> u32 {
         self.priority + u32::from(self.barrier)
     }
 }
 
 impl Branch {
-    /// The branch that a packet with this item takes.
+    /// Returns the branch that a packet with this item takes.
     fn of(item: &Item) -> Branch {
         match item {
             Item::Read(constraint) => Branch::Value(constraint.value),
@@ -363,13 +363,13 @@ impl Branch {
 }
 
 impl Area {
-    /// Whether a packet can be in both.
+    /// Reports whether a packet can be in both areas.
     pub(super) fn overlaps(&self, other: &Area) -> bool {
         self.matches.iter().any(|a| other.matches.iter().any(|b| overlap(a, b)))
     }
 }
 
-/// Whether a packet can fit both matches (constraints in OXM order): they agree in the bits that both fix.
+/// Reports whether a packet can fit both matches (constraints in OXM order): they agree in the bits that both fix.
 fn overlap(a: &[Constraint], b: &[Constraint]) -> bool {
     let mut rest = b.iter().peekable();
     a.iter().all(|x| {

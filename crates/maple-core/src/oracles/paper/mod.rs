@@ -3,8 +3,8 @@
 //!
 //! # What
 //!
-//! [`build_ft`] is Algorithm 2: each rule has a priority of its own, and every test a barrier. [`opt_build_ft`] is
-//! Algorithm 5: barriers only where `needsBarrier` says so, and priorities as low as the order graph `G_o` allows,
+//! [`build_ft`] is Algorithm 2: each rule has a priority of its own, and every test a barrier rule. [`opt_build_ft`] is
+//! Algorithm 5: barrier rules only where `needsBarrier` says so, and priorities as low as the order graph `G_o` allows,
 //! counted from the bottom. `PaperCompiler` keeps the table of Algorithm 5 in step with a growing tree (§4.4): a new
 //! trace is built at the priority stored where it attaches. If that raises the priority of tests above, their positive
 //! branches are built again, up to the root.
@@ -53,14 +53,14 @@ mod order;
 
 use graph::Graph;
 
-/// The rules of Algorithm 2, by falling priority, counted from the lowest of the target's priorities.
+/// Returns the rules of Algorithm 2, by falling priority, counted from the lowest of the target's priorities.
 ///
 /// If priorities run out, the lowest rules are left out.
 pub fn build_ft(tree: &Tree, target: Target, action: &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule> {
     basic::rules(&grown(tree, target, action))
 }
 
-/// The rules of Algorithm 5, by falling priority, counted from the lowest of the target's priorities.
+/// Returns the rules of Algorithm 5, by falling priority, counted from the lowest of the target's priorities.
 ///
 /// If priorities run out, the lowest rules are left out.
 pub fn opt_build_ft(tree: &Tree, target: Target, action: &dyn Fn(LeafId) -> LeafAction) -> Vec<Rule> {
@@ -80,7 +80,7 @@ fn grown(tree: &Tree, target: Target, action: &dyn Fn(LeafId) -> LeafAction) -> 
     graph
 }
 
-/// An empty table whose rules the paper's compiler makes.
+/// Creates an empty table whose rules the paper's compiler makes.
 pub fn table(target: Target) -> Table {
     Table::with_backend(Box::new(PaperCompiler::new(target)))
 }
@@ -93,7 +93,7 @@ struct PaperCompiler {
 }
 
 impl PaperCompiler {
-    /// An empty tree without rules.
+    /// Creates a compiler with an empty tree and no rules.
     fn new(target: Target) -> PaperCompiler {
         PaperCompiler { tree: Tree::new(), graph: Graph::new(target) }
     }

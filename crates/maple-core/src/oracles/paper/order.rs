@@ -1,6 +1,6 @@
 //! Completeness and priorities, kept true after each edit (§4.3, §4.4).
 //!
-//! # What holds between edits
+//! # The invariant between edits
 //!
 //! For each test `t` with a positive match, and each rule `r` from its negative branch that overlaps that match:
 //! `priority(r) < priority(t)`. The barrier of `t` has `priority(t)`. Everything in the positive branch has at least
@@ -19,7 +19,7 @@ use super::graph::{Branch, Graph, Kind, Node, NodeId, Question};
 use crate::compile::LeafAction;
 use crate::tree::LeafId;
 
-/// What [`Graph::lift`] still has to do. The last task is done first.
+/// A step of [`Graph::lift`]. The last task in the list is done first.
 enum Task {
     /// Give a subtree at least this base.
     Lift(NodeId, u32),
@@ -30,7 +30,8 @@ enum Task {
 impl Graph {
     /// Builds the rules of a new trace, whose leaf is `leaf` and which attaches at `place`.
     pub(super) fn build(&mut self, place: Option<(NodeId, Branch)>, leaf: NodeId) {
-        // From the leaf up to where it attaches. There is nothing but the trace, so only completeness counts.
+        // The path goes from the leaf up to the node where it attaches. It has nothing but the trace, so only
+        // completeness counts.
         let mut path = vec![leaf];
         self.node_mut(leaf).complete = self.leaf_is_complete(leaf);
         while let Some((above, branch)) = self.node(path[path.len() - 1]).parent
@@ -67,7 +68,7 @@ impl Graph {
         let complete = self.leaf_is_complete(at);
         self.node_mut(at).complete = complete;
         if !had_rule {
-            // As for a new trace, so that the answer replaces the barrier that stood for it.
+            // The base is that of a new trace, so that the leaf's rule replaces the barrier rule that stood for it.
             self.node_mut(at).base = self.base_at(parent, complete);
         }
         self.raise_above(at);
@@ -82,7 +83,7 @@ impl Graph {
         self.highest = 0;
         let Some(root) = self.root else { return };
         for id in ids {
-            // No base is set, so every node is walked.
+            // No base is set, so `lift` walks every node.
             let node = self.node_mut(id);
             node.base = u32::MAX;
             if let Kind::Test(test) = &mut node.kind {
@@ -92,7 +93,7 @@ impl Graph {
         self.lift(root, 0);
     }
 
-    /// The base of a node that attaches at `place`, given whether it is complete then.
+    /// Returns the base of a node that attaches at `place`, given whether it is complete then.
     fn base_at(&self, place: Option<(NodeId, Branch)>, complete: bool) -> u32 {
         let Some((above, branch)) = place else { return 0 };
         let Node { base, kind, .. } = self.node(above);
@@ -105,8 +106,8 @@ impl Graph {
         }
     }
 
-    /// Goes from an edit up to the root. `was_complete` and `is_complete` say whether there was, and is, a complete
-    /// child at `place`.
+    /// Updates the nodes from an edit up to the root. `was_complete` and `is_complete` say whether there was, and is, a
+    /// complete child at `place`.
     pub(super) fn settle(&mut self, place: Option<(NodeId, Branch)>, was_complete: bool, is_complete: bool) {
         let (mut place, mut was_complete, mut is_complete) = (place, was_complete, is_complete);
         while let Some((node, _)) = place {
@@ -119,7 +120,7 @@ impl Graph {
         }
     }
 
-    /// Updates a test's barrier and positive branch for its priority and for what is complete.
+    /// Updates a test's barrier rule and positive branch for its priority and for the completeness of its sides.
     fn mind_test(&mut self, node: NodeId) {
         let needed = self.needs_barrier(node);
         let Kind::Test(test) = &self.node(node).kind else { return };
@@ -137,7 +138,7 @@ impl Graph {
         }
     }
 
-    /// Gives a subtree at least this base. Builds positive branches again if their test has risen.
+    /// Gives a subtree at least this base, and builds positive branches again if their test has risen.
     fn lift(&mut self, top: NodeId, base: u32) {
         let mut tasks = vec![Task::Lift(top, base)];
         while let Some(task) = tasks.pop() {
@@ -196,7 +197,7 @@ impl Graph {
         }
     }
 
-    /// The paper's `needsBarrier`.
+    /// Computes the paper's `needsBarrier`.
     fn needs_barrier(&self, node: NodeId) -> bool {
         let Kind::Test(test) = &self.node(node).kind else { return false };
         let yes_is_complete = || test.yes.is_some_and(|yes| self.node(yes).complete);
@@ -207,7 +208,7 @@ impl Graph {
         }
     }
 
-    /// The paper's `isComplete`, for a node whose children have theirs.
+    /// Computes the paper's `isComplete`, for a node whose children have theirs.
     fn is_complete(&self, node: NodeId) -> bool {
         let complete = |child: Option<NodeId>| child.is_some_and(|child| self.node(child).complete);
         match &self.node(node).kind {

@@ -9,7 +9,7 @@ pub(super) struct Elements {
     list: Vec<Element>,
     /// The instructions of leaves, one item for each leaf.
     deeds: Vec<Vec<Instruction>>,
-    /// Barriers that no other barrier contains yet, ascending.
+    /// The barriers that no other barrier contains yet, ascending.
     outermost: Vec<usize>,
 }
 
@@ -19,17 +19,17 @@ struct Element {
     leaf: Option<LeafId>,
     level: u32,
     kind: Kind,
-    /// It is a barrier entry that will never forward.
+    /// Whether the element is a barrier entry that will never forward.
     stays_barrier: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Applies the instructions at this index of `deeds`.
+    /// An element that applies the instructions at this index of `deeds`.
     Apply { deed: usize },
-    /// Sends to the controller, if that protects something before the element at `until`.
+    /// An element that sends to the controller, if it protects something before the element at `until`.
     Barrier { until: Option<usize> },
-    /// Keeps a level free.
+    /// An element that keeps a level free.
     Reserved,
 }
 
@@ -37,20 +37,20 @@ enum Kind {
 pub(super) struct Installed<'a> {
     pub(super) all: &'a [Constraint],
     pub(super) leaf: Option<LeafId>,
-    /// Counted from 0 at the top.
+    /// The level of the element, counted from 0 at the top.
     pub(super) level: u32,
-    /// `None` sends to the controller.
+    /// The instructions of the element; `None` sends to the controller.
     pub(super) instructions: Option<&'a [Instruction]>,
 }
 
-/// What a barrier stands for.
+/// The yes-side that a barrier covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Behind {
-    /// A yes-side that no trace has reached.
+    /// No trace has reached the yes-side.
     Unexplored,
-    /// A yes-side that is known in part, or can't be matched.
+    /// The yes-side is known in part, or can't be matched.
     Partial,
-    /// A leaf whose packets go to the controller.
+    /// The yes-side is a leaf whose packets go to the controller.
     Leaf(LeafId),
 }
 
@@ -59,7 +59,7 @@ impl Elements {
         Elements { list: Vec::new(), deeds: Vec::new(), outermost: Vec::new() }
     }
 
-    /// How many there are.
+    /// Returns the number of elements.
     pub(super) fn len(&self) -> usize {
         self.list.len()
     }
@@ -75,7 +75,7 @@ impl Elements {
 
     /// Adds a barrier after the elements from `start` on, which lie within it.
     ///
-    /// If all of the barrier is added, the barriers within it need not protect anything after it.
+    /// If the whole barrier is added, the barriers within it need not protect anything after it.
     pub(super) fn barrier(&mut self, matches: &[Vec<Constraint>], start: usize, behind: Behind) {
         let here = self.len();
         let leaf = match behind {
@@ -100,7 +100,7 @@ impl Elements {
         }
     }
 
-    /// The elements that become rules when there are `levels` priorities, in order of precedence.
+    /// Returns the elements that become rules when there are `levels` priorities, in order of precedence.
     pub(super) fn installed(&self, levels: u32) -> Vec<Installed<'_>> {
         let mut installed = Vec::new();
         for (at, element) in self.list.iter().enumerate().rev() {
@@ -133,7 +133,7 @@ impl Elements {
         self.list.push(Element { all: all.to_vec(), leaf, level, kind, stays_barrier });
     }
 
-    /// Whether a forwarding rule after an element and before `until` overlaps it.
+    /// Reports whether a forwarding rule after an element and before `until` overlaps the element.
     fn protects(&self, at: usize, until: Option<usize>, levels: u32) -> bool {
         let later = &self.list[at + 1..until.unwrap_or(self.list.len())];
         later.iter().any(|later| {
@@ -142,7 +142,7 @@ impl Elements {
     }
 }
 
-/// Whether a packet can fit both matches: they agree in the bits that both fix.
+/// Reports whether a packet can fit both matches: they agree in the bits that both fix.
 fn overlap(a: &[Constraint], b: &[Constraint]) -> bool {
     let mut rest = b.iter().peekable();
     a.iter().all(|x| {
@@ -151,7 +151,7 @@ fn overlap(a: &[Constraint], b: &[Constraint]) -> bool {
     })
 }
 
-/// Whether `a`, which overlaps `b`, takes every packet that `b` takes: it fixes no further bits.
+/// Reports whether `a`, which overlaps `b`, takes every packet that `b` takes: it fixes no further bits.
 fn covers(a: &[Constraint], b: &[Constraint]) -> bool {
     let mut rest = b.iter();
     a.iter().all(|x| rest.find(|y| y.field == x.field).is_some_and(|y| x.mask & y.mask == x.mask))

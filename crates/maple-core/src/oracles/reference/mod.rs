@@ -2,19 +2,19 @@
 //!
 //! # What
 //!
-//! A walk of the tree, from what takes precedence to what yields: at a test, the yes-side comes before the no-side. The
-//! walk carries the region of packets that a node stands for, as far as a match can express it: reads and tests that
-//! held. It makes *elements*:
+//! The compiler walks the tree, from what takes precedence to what yields: at a test, the yes-side comes before the
+//! no-side. The walk carries the region of packets that a node stands for, as far as a match can express it: reads and
+//! tests that held. It makes *elements*:
 //!
 //! * for a leaf with instructions: its region with these;
 //! * after the yes-side of a test that is not *complete* (some packet of it gets to no such leaf), a *barrier* over the
 //!   test's yes-region, so that rules of the no-side can't take these packets.
 //!
 //! Levels are numbered from the top down. An element gets the first level below all earlier elements that overlap it.
-//! Only two barriers over explored yes-sides need no order. It makes no difference whether two leaves do the same. A
-//! barrier over an unexplored yes-side counts as the leaf that may come there.
+//! Only two barriers over explored yes-sides need no order. Two leaves with equal instructions are ordered like any
+//! others. A barrier over an unexplored yes-side counts as the leaf that may come there.
 //!
-//! Last, barriers that protect nothing are left out. A barrier becomes a rule only if a later rule with instructions
+//! Finally, barriers that protect nothing are left out. A barrier becomes a rule only if a later rule with instructions
 //! overlaps it, before the next barrier that covers it anyway: that of the innermost test in whose yes-side it is.
 //!
 //! # Why it is correct
@@ -60,19 +60,19 @@ mod walk;
 pub struct ReferenceCompiler {}
 
 impl ReferenceCompiler {
-    /// A compiler that has seen no tree.
+    /// Creates a compiler.
     pub fn new() -> ReferenceCompiler {
         ReferenceCompiler::default()
     }
 
-    /// The rules for the packets that fit `under` (in OXM order, one a field), by falling priority.
+    /// Compiles the rules for the packets that fit `under` (in OXM order, one constraint a field), by falling priority.
     ///
     /// A packet that no rule takes, or a rule whose instructions send it to the controller, is one that the tree does
     /// not know, that `leaf` wants at the controller, or that the switch can't tell apart. The table needs a rule at a
     /// lower priority than all of `priorities` that sends the rest to the controller.
     ///
-    /// `leaf` says what to do with a leaf's packets, `cookie` which cookie a leaf's rule or (for `None`) a barrier
-    /// gets.
+    /// `leaf` returns the action for a leaf's packets, and `cookie` the cookie of a leaf's rule or (for `None`) of a
+    /// barrier rule.
     pub fn compile(
         &mut self,
         tree: &Tree,

@@ -1,7 +1,7 @@
 //! The walk over a tree that makes elements, from what takes precedence to what yields.
 //!
-//! It has a stack of its own, because trees are deep. Every finished node leaves on a second stack whether it is
-//! *complete*: whether every packet of its region gets to a leaf with instructions or is covered by a barrier of the
+//! The walk has a stack of its own, because trees are deep. On a second stack, every finished node leaves whether it is
+//! *complete*: whether every packet of its region reaches a leaf with instructions or is covered by a barrier of the
 //! node's own tests.
 
 use std::rc::Rc;
@@ -20,7 +20,7 @@ struct Area {
     matches: Vec<Vec<Constraint>>,
 }
 
-/// What is still to be done. The last task is done first.
+/// A step of the walk. The last task in the list is done first.
 enum Task {
     /// Walk a node for the packets of an area.
     Visit { node: Option<NodeId>, area: Rc<Area> },
@@ -28,7 +28,7 @@ enum Task {
     Child { node: NodeId, constraint: Constraint, area: Rc<Area> },
     /// The `V` node is done. It is complete if all its children are, and if they are `all` of the possible values.
     Value { children: usize, all: bool },
-    /// The yes-side, in `area`, of a test is done: add its barrier, and continue with the no-side.
+    /// The yes-side of a test, in `area`, is done: add its barrier, and continue with the no-side.
     Yes { start: usize, yes: Option<NodeId>, area: Rc<Area>, no: Option<NodeId>, rest: Rc<Area> },
 }
 
@@ -41,7 +41,7 @@ struct Walk<'a> {
     complete: Vec<bool>,
 }
 
-/// The elements of the tree for the packets that fit `under`.
+/// Returns the elements of the tree for the packets that fit `under`.
 pub(super) fn elements(
     tree: &Tree,
     under: &[Constraint],
@@ -132,7 +132,7 @@ impl Walk<'_> {
                     self.elements.barrier(&wide.matches, start, Behind::Partial);
                     self.tasks.push(Task::Visit { node: no, area: rest });
                 }
-                // The barrier would cover all of the no-side.
+                // No barrier narrower than the whole no-side can be matched.
                 None => self.complete.push(false),
             },
         }

@@ -1,4 +1,4 @@
-//! The same programs, run so that questions to the packet that follow each other are asked as one list.
+//! Programs that ask successive questions to the packet as one list.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use crate::trace::{Cond, CondList, Range};
 
 /// A program whose chains of questions to the packet are lists.
 pub struct Listed {
-    /// Boxed, so that its nodes keep their addresses.
+    /// The program, boxed so that its nodes keep their addresses.
     program: Box<Program>,
-    /// By the address of the question that a chain begins with.
+    /// The chains, by the address of the question that each begins with.
     chains: HashMap<usize, Chain>,
     samples: Vec<SamplePacket>,
 }
 
 struct Chain {
     list: Arc<CondList>,
-    /// For each condition, the number of its question.
+    /// The number of its question, for each condition.
     question_of: Vec<usize>,
 }
 
 impl Listed {
-    /// The policy. `samples` are packets that it decides beforehand.
+    /// Creates the policy. `samples` are packets that it decides beforehand.
     pub fn new(program: Program, samples: Vec<SamplePacket>) -> Listed {
         let program = Box::new(program);
         let (mut open, mut chains) = (vec![&*program], HashMap::new());
@@ -41,7 +41,7 @@ impl Listed {
 }
 
 impl Chain {
-    /// The chain of questions to the packet that begins here.
+    /// Returns the chain of questions to the packet that begins here.
     fn of(first: &Program) -> Option<Chain> {
         let (mut conds, mut question_of, mut at) = (Vec::new(), Vec::new(), first);
         for number in 0.. {
@@ -61,7 +61,7 @@ fn address(program: &Program) -> usize {
     std::ptr::from_ref(program).addr()
 }
 
-/// What a program asks the packet, and how it continues if the answer is no.
+/// Returns a program's question to the packet, and how it continues if the answer is no.
 fn asked(program: &Program) -> Option<(Cond, &Program)> {
     let Program::Ask { question, no, .. } = program else { return None };
     let cond = match *question {

@@ -2,11 +2,11 @@
 //!
 //! Two tests hold Maple to its contract on random networks. The one of this crate runs engines against simulated
 //! switches and asks the policy itself what is right. The one of `maple-controller` runs whole controllers over real
-//! OpenFlow bytes and asks a plain model. Both draw what they play from here. So a question, an answer or a header that
-//! is added here is tested twice. What differs between them stays with them: which events they can make happen.
+//! OpenFlow bytes and asks a plain model. Both draw their cases from here. So a question, an answer or a header that is
+//! added here is tested twice. Only the events that they can cause differ between them, and stay with each.
 //!
-//! A [`World`] says what a network has. From it and a [`Random`](super::Random) come programs, packets and changes
-//! that concern this network. Equal seeds give equal cases.
+//! A [`World`] describes a network. From it and a [`Random`](super::Random) come programs, packets and changes that
+//! concern this network. Equal seeds give equal cases.
 
 mod listed;
 #[expect(missing_docs, reason = "the fields of its variants bear the names of what they hold")]
@@ -23,8 +23,8 @@ pub use programs::{HostAddresses, World};
 
 use super::Random;
 
-/// The pairs of switches that links join, so that the network is connected: a random tree, and up to `most` further
-/// links. Switches are 1, 2, …; a pair can occur twice.
+/// Returns the pairs of switches that links join, so that the network is connected: a random tree, and up to `most`
+/// further links. Switches are 1, 2, …; a pair can occur twice.
 pub fn links(random: &mut Random, switches: u64, most: usize) -> Vec<(u64, u64)> {
     let switch = |random: &mut Random, last: u64| 1 + random.below(last as usize) as u64;
     let mut pairs: Vec<(u64, u64)> = (2..=switches).map(|far| (switch(random, far - 1), far)).collect();

@@ -1,4 +1,4 @@
-//! Packets as data. There are few different ones, so that packets often agree with each other and with the questions of
+//! Packets as data. There are few different packets, so that they often agree with each other and with the questions of
 //! programs.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -15,18 +15,18 @@ pub struct PacketSpec {
     pub src: [u8; 6],
     /// The destination hardware address.
     pub dst: [u8; 6],
-    /// Its VLAN tags, the outer one first.
+    /// The VLAN tags, the outer one first.
     pub tags: Vec<Tag>,
-    /// What it carries.
+    /// The content after the tags.
     pub body: Body,
-    /// If set, the frame is cut to this many bytes.
+    /// The number of bytes to which the frame is cut; `None` for the whole frame.
     pub cut: Option<usize>,
 }
 
 /// A VLAN tag.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tag {
-    /// Whether it is a service tag (Ethernet type 0x88a8).
+    /// Whether this is a service tag (Ethernet type 0x88a8).
     pub service: bool,
     /// The VLAN id.
     pub vid: u16,
@@ -34,7 +34,7 @@ pub struct Tag {
     pub pcp: u8,
 }
 
-/// What a packet carries.
+/// The content of a packet.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// ARP.
@@ -51,7 +51,7 @@ pub enum Body {
     Other(u16),
 }
 
-/// What is in an IP packet.
+/// The content of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Transport {
     /// TCP with these ports.
@@ -65,7 +65,7 @@ pub enum Transport {
 }
 
 impl PacketSpec {
-    /// The frame, with `number` at its end.
+    /// Builds the frame, with `number` at its end.
     pub fn frame(&self, number: u64) -> Vec<u8> {
         let mut frame = Frame::ethernet(self.dst, self.src);
         for tag in &self.tags {

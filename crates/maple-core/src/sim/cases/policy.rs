@@ -1,4 +1,4 @@
-//! Programs run through Maple's API, as a user's policy does.
+//! The run of a program through Maple's API, as a user's policy.
 
 use std::sync::LazyLock;
 
@@ -12,24 +12,24 @@ use crate::route::{Limit, Route};
 use crate::run::Observe as _;
 use crate::state::{Access, Stop, Value};
 
-/// Its key is a table, a value, and a number.
+/// A query whose argument is a table, a value, and a number.
 type ManyEntries = Query<(String, (Value, u64)), bool>;
 
-/// Whether at least this many entries of a table have a value.
+/// Reports whether at least this many entries of a table have a value.
 static MANY_ENTRIES: LazyLock<ManyEntries> = LazyLock::new(|| {
     Query::new("many_entries", |net: &Net, (table, (value, least)): (String, (Value, u64))| {
         COUNT_ENTRIES.get(net, &(table, value)) >= least
     })
 });
 
-/// The number of entries with a value: a query that the other one asks.
+/// Counts the entries of a table with a value; [`MANY_ENTRIES`] asks this query.
 static COUNT_ENTRIES: LazyLock<Query<(String, Value), u64>> = LazyLock::new(|| {
     Query::new("count_entries", |net: &Net, (table, value): (String, Value)| {
         net.entries(&table).iter().filter(|(_, v)| *v == value).count() as u64
     })
 });
 
-/// The number of links of a switch.
+/// Counts the links of a switch.
 static DEGREE: LazyLock<Query<Dpid, u64>> = LazyLock::new(|| {
     Query::new("degree", |net: &Net, dpid: Dpid| {
         net.links().iter().filter(|(a, b)| a.switch == dpid || b.switch == dpid).count() as u64
@@ -42,12 +42,15 @@ impl Policy for Program {
     }
 }
 
-/// Answers a chain of questions that begins here, if it can: the number of the first whose answer is yes, or how many
-/// there are.
+/// A function that answers a chain of questions that begins here, if it can: `Ok` with the number of the first whose
+/// answer is yes, or `Err` with the number of questions.
 pub(super) type AskChain<'a> = dyn Fn(&Program) -> Option<Result<usize, usize>> + 'a;
 
 impl Program {
     /// Runs the program, with other answers for some chains of questions.
+    ///
+    /// # Errors
+    /// [`PolicyError`] if the program can't give a route.
     pub(super) fn decide_by(
         &self,
         pkt: &PacketHandle,
@@ -95,7 +98,7 @@ impl Program {
     }
 }
 
-/// Where a program continues after a chain of questions.
+/// Returns the part with which a program continues after a chain of questions.
 fn after_chain(first: &Program, answered: Result<usize, usize>) -> &Program {
     let (Ok(denied) | Err(denied)) = answered;
     let mut at = first;

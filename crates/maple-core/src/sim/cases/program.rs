@@ -1,7 +1,7 @@
 //! Policies as data: a decision tree over the packet and the state, with routes at its leaves.
 //!
-//! A [`Program`] says nothing of how it runs. It is a [`Policy`](crate::policy::Policy), so Maple runs it as it runs a
-//! user's policy. The controller's contract test runs it a second time, on a raw frame and a plain model of the state.
+//! A [`Program`] does not define how it runs. It is a [`Policy`](crate::policy::Policy), so Maple runs it like a user's
+//! policy. The controller's contract test runs it a second time, on a raw frame and a plain model of the state.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ use crate::state::{Value, Write};
 pub const TABLES: [&str; 2] = ["t0", "t1"];
 /// The variables that programs and events use.
 pub const VARS: [&str; 2] = ["v0", "v1"];
-/// The link attribute that programs weigh paths by.
+/// The link attribute by which programs weigh paths.
 pub const WEIGHT: &str = "cost";
 
-/// A policy.
+/// A policy as a tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Program {
     /// Ends the run.
@@ -29,7 +29,7 @@ pub enum Program {
     Switch { subject: Subject, arms: Vec<(Option<u128>, Program)>, other: Box<Program> },
     /// Changes the state and continues.
     Write { change: Change, then: Box<Program> },
-    /// Makes the first changes, or, if that waits, only the second. Then continues.
+    /// Makes the first changes. If `waits`, takes them back and makes the second ones. Then continues.
     Either { first: Vec<Change>, waits: bool, second: Vec<Change>, then: Box<Program> },
 }
 
@@ -64,10 +64,10 @@ pub enum Question {
     Linked(Dpid, Dpid),
 }
 
-/// Something with a value.
+/// A value that a program reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Subject {
-    /// A field under a mask; `None` if it is absent.
+    /// The value of a field under a mask; `None` if the field is absent.
     Field { field: Field, mask: u128 },
     /// The switch where the packet entered.
     Ingress,
@@ -83,21 +83,21 @@ pub enum Subject {
     Degree(Dpid),
 }
 
-/// A host, as seen from a packet.
+/// A host, in relation to a packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Who {
     /// The packet's source.
     Source,
     /// The packet's destination.
     Destination,
-    /// This one.
+    /// The host with this address.
     Host(Mac),
 }
 
 /// A key or value that programs compute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
-    /// Always the same.
+    /// This value.
     Constant(Value),
     /// A field's value as an integer, or nothing if the packet lacks it.
     Field(Field),
@@ -120,59 +120,60 @@ pub enum Change {
     Invalidate { field: Field, value: u128 },
 }
 
-/// Where the packet goes.
+/// The route of the packet.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// Nowhere.
+    /// The packet goes nowhere.
     Drop,
-    /// Everywhere.
+    /// A flood.
     Flood,
-    /// Out of these ports of the ingress switch.
+    /// The packet leaves by these ports of the ingress switch.
     To(Vec<PortNo>),
-    /// Out of the first edge ports of the ingress switch, up to this number.
+    /// The packet leaves by the first edge ports of the ingress switch, at most this many.
     ToEdges(usize),
-    /// Out of the port that a table holds for a key, or else as `otherwise` says.
+    /// The packet leaves by the port that a table holds for a key, or else takes `otherwise`.
     ToStored { table: &'static str, key: Operand, otherwise: Box<Answer> },
-    /// To a port, from the ingress switch.
+    /// The path from the ingress switch to a port.
     ToPort(Location),
-    /// To a host from the source's location, by hop count or by weight. As `otherwise` says if either location is not
-    /// known.
+    /// The path from the source's location to a host, by hop count or by weight. If either location is not known,
+    /// `otherwise`.
     Path { to: Who, weighted: bool, otherwise: Box<Answer> },
-    /// To a host, from the ingress switch. As `otherwise` says if the host's location is not known.
+    /// The path from the ingress switch to a host. If the host's location is not known, `otherwise`.
     PathFromHere { to: Who, weighted: bool, otherwise: Box<Answer> },
-    /// Along these hops.
+    /// The route along these hops.
     Hops(Vec<(Dpid, PortNo)>),
-    /// Along all of these.
+    /// The union of these routes.
     Union(Vec<Answer>),
-    /// With a field rewritten.
+    /// A route that rewrites a field.
     Set { field: Field, value: u128, route: Box<Answer> },
-    /// An answer for which there is no plain model.
+    /// An answer that has no plain model.
     Special(Special),
 }
 
-/// Answers for which the controller's oracle has no model. Only [`World::all_answers`](super::World) allows them.
+/// Answers that the controller's oracle has no model of. Only [`World::all_answers`](super::World) allows them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Special {
-    /// Out of the ingress port, and out of the first edge port of the ingress switch.
+    /// The packet leaves by the ingress port, and by the first edge port of the ingress switch.
     Back,
-    /// To the host that owns an IPv4 address, from the ingress switch.
+    /// The path from the ingress switch to the host that owns an IPv4 address.
     ToAddress(std::net::Ipv4Addr),
-    /// Also sends a frame of the policy's own to where the packet came from, or out of a port. The port may not exist.
+    /// A route, and a frame of the policy's own to where the packet came from, or out of a port. The port may not
+    /// exist.
     Own { to: Option<Location>, route: Box<Answer> },
-    /// Under the limit with this name.
+    /// A route under the limit with this name.
     Limited { name: u8, route: Box<Answer> },
-    /// With a copy to a location, which may not exist.
+    /// A route with a copy to a location, which may not exist.
     Copy { to: Location, route: Box<Answer> },
-    /// One of these routes, by a hash of these fields.
+    /// One of these routes, chosen by a hash of these fields.
     OneOf { routes: Vec<Answer>, by: Vec<Field> },
 }
 
 impl Change {
-    /// The event that makes this change from outside, without a packet.
+    /// Returns the event that makes this change from outside, without a packet.
     ///
     /// # Panics
     ///
-    /// If only a packet can make the change: it counts, or it needs a field.
+    /// If only a packet can make the change: the change counts, or it needs a field.
     pub fn event(&self) -> Event {
         let constant = |operand: &Operand| match operand {
             Operand::Constant(value) => value.clone(),
@@ -194,13 +195,13 @@ impl Change {
     }
 }
 
-/// The packets with this value of a field.
+/// Selects the packets with this value of a field.
 pub fn selection(field: Field, value: u128) -> Selection {
     Selection::Fields(vec![maple_wire::Constraint::exact(field, value)])
 }
 
 impl Program {
-    /// Its parts.
+    /// Returns the direct parts of the program.
     pub(super) fn children(&self) -> Vec<&Program> {
         match self {
             Program::Answer(_) => Vec::new(),
@@ -210,7 +211,7 @@ impl Program {
         }
     }
 
-    /// The same program with its `at`-th part replaced.
+    /// Returns the program with its `at`-th part replaced.
     fn with_child(&self, at: usize, child: Program) -> Program {
         let mut whole = self.clone();
         match &mut whole {
@@ -225,7 +226,7 @@ impl Program {
         whole
     }
 
-    /// Smaller programs, for shrinking: a part in place of the whole, or one part made smaller.
+    /// Returns smaller programs, for shrinking: a part in place of the whole, or one part made smaller.
     pub fn smaller(&self) -> Vec<Program> {
         let mut all: Vec<Program> = self.children().into_iter().cloned().collect();
         if let Program::Answer(answer) = self {
@@ -287,7 +288,7 @@ impl fmt::Display for Program {
 }
 
 impl Answer {
-    /// Smaller answers, for shrinking.
+    /// Returns smaller answers, for shrinking.
     fn smaller(&self) -> Vec<Answer> {
         let inside = |route: &Answer, wrap: &dyn Fn(Box<Answer>) -> Answer| {
             let again = route.smaller().into_iter().map(|route| wrap(Box::new(route)));
@@ -311,7 +312,7 @@ impl Answer {
     }
 }
 
-/// An integer as tables and variables hold it.
+/// Returns an integer as tables and variables hold it.
 pub fn int(value: u128) -> Value {
     Value::Int(value as i128)
 }

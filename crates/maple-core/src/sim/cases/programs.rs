@@ -15,11 +15,11 @@ use crate::state::Value;
 /// The addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostAddresses {
-    /// Its hardware address.
+    /// The host's hardware address.
     pub mac: Mac,
-    /// Its IPv4 address.
+    /// The host's IPv4 address.
     pub ipv4: Ipv4Addr,
-    /// Its IPv6 address.
+    /// The host's IPv6 address.
     pub ipv6: Ipv6Addr,
 }
 
@@ -28,19 +28,19 @@ pub struct HostAddresses {
 pub struct World {
     /// The number of switches; their datapath ids are 1, 2, ….
     pub switches: u64,
-    /// The links; at least one.
+    /// The links, at least one.
     pub links: Vec<(Location, Location)>,
-    /// Ports where hosts can be; at least one.
+    /// The ports where hosts can be, at least one.
     pub edges: Vec<Location>,
-    /// The hosts; at least one.
+    /// The hosts, at least one.
     pub hosts: Vec<HostAddresses>,
     /// Whether programs may give [`Special`] answers.
     pub all_answers: bool,
 }
 
-/// Programs.
+/// Random programs.
 impl World {
-    /// A program of at most this depth.
+    /// Returns a program of at most this depth.
     pub fn program(&self, random: &mut Random, depth: u32) -> Program {
         if depth == 0 || random.one_in(8) {
             return Program::Answer(self.answer(random, 2));
@@ -58,7 +58,8 @@ impl World {
         }
     }
 
-    /// A program that decides equal packets differently by where they enter, so that their routes need labels on links.
+    /// Returns a program that decides equal packets differently depending on where they enter, so that their routes
+    /// need labels on links.
     pub fn program_by_ingress(&self, random: &mut Random, depth: u32) -> Program {
         let in_port = Subject::Field { field: Field::InPort, mask: Field::InPort.full_mask() };
         let below = |random: &mut Random| match random.below(10) {
@@ -79,7 +80,7 @@ impl World {
         Program::Switch { subject, arms, other: Box::new(below(random)) }
     }
 
-    /// A list of filters, of which the first match counts. Their routes mostly go where the packet says.
+    /// Returns a list of filters, the first match of which counts. Their routes mostly depend on the packet.
     pub fn program_of_filters(&self, random: &mut Random) -> Program {
         let to_somewhere = |random: &mut Random| match random.below(12) {
             0 => Answer::Drop,
@@ -110,7 +111,7 @@ impl World {
         Program::Ask { question, yes: Box::new(next(self, random)), no: Box::new(next(self, random)) }
     }
 
-    /// A write. It is mostly under a test of its effect, so that it happens once for each thing.
+    /// Returns a write. It is mostly under a test of its effect, so that it happens once for each value.
     fn writing(&self, random: &mut Random, depth: u32) -> Program {
         let rest = Box::new(self.program(random, depth - 1));
         if random.one_in(4) {
@@ -132,7 +133,7 @@ impl World {
         }
     }
 
-    /// Changes that are taken back or not, and others in their place; sometimes none.
+    /// Returns changes that may be taken back, and others in their place, sometimes none.
     fn either(&self, random: &mut Random, then: Box<Program>) -> Program {
         let first = (0..1 + random.below(2)).map(|_| self.change(random)).collect();
         let second = (0..random.below(2)).map(|_| self.change(random)).collect();
@@ -213,7 +214,7 @@ impl World {
     }
 }
 
-/// Answers.
+/// Random answers.
 impl World {
     fn answer(&self, random: &mut Random, depth: u32) -> Answer {
         let weighted = random.one_in(2);
@@ -269,7 +270,7 @@ impl World {
         }
     }
 
-    /// Mostly a walk over links to a host's port; sometimes a meaningless list.
+    /// Returns mostly a walk over links to a host's port; sometimes a meaningless list.
     fn hops(&self, random: &mut Random) -> Vec<(Dpid, PortNo)> {
         let mut at = self.dpid(random);
         let mut hops = Vec::new();
@@ -288,9 +289,9 @@ impl World {
     }
 }
 
-/// Changes of the state.
+/// Random changes of the state.
 impl World {
-    /// A change that a program makes.
+    /// Returns a change that a program makes.
     pub fn change(&self, random: &mut Random) -> Change {
         let (table, name) = (*random.pick(&TABLES), *random.pick(&VARS));
         match random.below(12) {
@@ -307,7 +308,7 @@ impl World {
         }
     }
 
-    /// A write for which no packet is needed: [`Change::event`] makes it.
+    /// Returns a write that needs no packet: [`Change::event`] makes it.
     pub fn outside_write(&self, random: &mut Random) -> Change {
         let constant = |value| Operand::Constant(value);
         match self.change(random) {
@@ -325,23 +326,23 @@ impl World {
         }
     }
 
-    /// The cost of a link in one direction.
+    /// Returns a change of the cost of a link in one direction.
     pub fn cost(&self, random: &mut Random) -> Change {
         let (a, b) = *random.pick(&self.links);
         let (from, to) = *random.pick(&[(a, b), (b, a)]);
         Change::Cost { from: from.switch, to: to.switch, cost: *random.pick(&[0, 1, 2, 5, 9]) }
     }
 
-    /// A key that can be computed from packets.
+    /// Returns a key that can be computed from packets.
     fn key(&self, random: &mut Random) -> Value {
         let field = *random.pick(&[Field::EthSrc, Field::TcpDst, Field::InPort]);
         int(self.value(random, field))
     }
 }
 
-/// Packets.
+/// Random packets.
 impl World {
-    /// A packet; often one that resembles an earlier one, from another host.
+    /// Returns a packet; often one that resembles an earlier one, from another host.
     pub fn packet(&self, random: &mut Random, earlier: &[PacketSpec]) -> PacketSpec {
         if !earlier.is_empty() && random.one_in(3) {
             let from = random.below(self.hosts.len());
@@ -360,7 +361,7 @@ impl World {
         let dst = match random.below(10) {
             0 => [0xff; 6],
             1 => *random.pick(&[[1, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 8], [2, b'm', b'a', b'p', b'l', b'e']]),
-            // The two kinds that bridges never forward, and a neighbour of each.
+            // Addresses of the two kinds that bridges never forward, and a neighbour of each.
             2 => *random.pick(&[
                 [1, 0x80, 0xc2, 0, 0, 2],
                 [1, 0x80, 0xc2, 0, 0, 0x10],
@@ -369,7 +370,7 @@ impl World {
             ]),
             _ => self.host(random).0,
         };
-        // Some ids are also those of labels.
+        // Some of the VLAN ids are also those of labels.
         let count = *random.pick(&[0, 0, 0, 0, 0, 0, 0, 1, 1, 2]);
         let tag = |random: &mut Random| Tag {
             service: random.one_in(4),
@@ -406,7 +407,7 @@ impl World {
         }
     }
 
-    /// A value that packets have, or one next to it.
+    /// Returns a value that packets have, or one next to it.
     pub fn value(&self, random: &mut Random, field: Field) -> u128 {
         let host = *random.pick(&self.hosts);
         let (mac, ipv4) = (host.mac.bits(), u128::from(u32::from(host.ipv4)));
@@ -437,7 +438,7 @@ impl World {
         Dpid(1 + random.below(self.switches as usize) as u64)
     }
 
-    /// A port of a switch, which may not exist.
+    /// Returns a port of a switch, which may not exist.
     fn location(&self, random: &mut Random) -> Location {
         Location::new(self.dpid(random), port(random))
     }
@@ -466,12 +467,12 @@ fn port(random: &mut Random) -> PortNo {
     PortNo(1 + random.below(5) as u32)
 }
 
-/// One of the first few integers, as tables and variables hold it.
+/// Returns one of the first few integers, as tables and variables hold it.
 fn small(random: &mut Random, bound: usize) -> Value {
     int(random.below(bound) as u128)
 }
 
-/// The fields about which programs ask.
+/// The fields that programs ask for.
 const FIELDS: [Field; 24] = [
     Field::EthSrc,
     Field::EthDst,

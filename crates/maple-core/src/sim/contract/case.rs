@@ -1,4 +1,5 @@
-//! One case of the contract: a random network, policy and sequence of steps; and the smaller cases that still fail.
+//! A case of the contract: a random network, policy and sequence of steps, and its shrinking to smaller cases that
+//! still fail.
 
 use std::sync::Arc;
 
@@ -17,25 +18,25 @@ use crate::policy::{Policy, SamplePacket};
 use crate::sim::Random;
 use crate::sim::cases::{Listed, Program, VARS};
 
-/// One case: everything that a run depends on.
+/// Everything that a run of a test case depends on.
 #[derive(Clone, Debug)]
 pub struct Case {
     pub seed: u64,
     pub shape: Shape,
     pub policy: Program,
-    /// What takes its place when policies are reloaded.
+    /// The policy that takes its place when policies are reloaded.
     pub other: Option<Program>,
-    /// Whether the policy is that of two slices, each with a part of the network.
+    /// Whether two slices run the policy, each with a part of the network.
     pub sliced: bool,
-    /// Constraints around the policy.
+    /// The constraints around the policy.
     pub guards: Vec<Guard>,
     pub labels: LabelRange,
     pub track_hosts: bool,
     pub compiler: Strategy,
-    /// The maximum number of rules of a switch, and of leaves of a tree.
+    /// The maximum number of rules of a switch, and of leaves of a tree; `None` for no limit.
     pub capacity: (Option<usize>, Option<usize>),
     pub steps: Vec<Step>,
-    /// Whether chains of questions are asked as lists, and some packets decided beforehand.
+    /// Whether chains of questions are asked as lists, and some packets are decided beforehand.
     pub lists: bool,
 }
 
@@ -62,21 +63,21 @@ impl Case {
         Case::new(seed, (shape, policy, steps), &mut random, mostly)
     }
 
-    /// A case in which routes with equal headers meet on links.
+    /// Creates a case in which routes with equal headers meet on links.
     pub fn of_routes_that_meet(seed: u64) -> Case {
         let mut random = Random(seed);
         let shape = line_shape(&mut random);
         let (world, depth) = (shape.world(), random.below(3) as u32);
         let policy = world.program_by_ingress(&mut random, depth);
         let count = 6 + random.below(20);
-        // At first, all hosts become known.
+        // The first steps make all hosts known.
         let mut first: Vec<Step> = (0..hosts().len()).map(|host| greeting(&mut random, &world, host)).collect();
         first.push(Step::Rest);
         let steps = [first, steps(&mut random, &shape, count)].concat();
         Case::new(seed, (shape, policy, steps), &mut random, mostly)
     }
 
-    /// A case in which constraints judge the routes.
+    /// Creates a case in which constraints judge the routes.
     pub fn of_guards(seed: u64) -> Case {
         let case = Case::generate(seed);
         let mut random = Random(!seed);
@@ -86,13 +87,13 @@ impl Case {
         steps.push(Step::Rest);
         steps.extend(case.steps);
         let mut guards = guards(&mut random, &world);
-        // The judge asks the state as it was before the run.
+        // The judge reads the state from before the run.
         let writes = policy.to_string().contains(VARS[0]);
         guards.retain(|guard| !writes || !matches!(guard, Guard::FewDeliveries(_)));
         Case { policy, guards, steps, ..case }
     }
 
-    /// Mostly any packets, sometimes many flows, or routes that meet.
+    /// Creates a case with mostly any packets, sometimes with many flows or with routes that meet.
     fn of_any_kind(seed: u64) -> Case {
         match seed % 4 {
             0 => Case::of_flows_that_share_links(seed),
@@ -101,7 +102,8 @@ impl Case {
         }
     }
 
-    /// A case in which policies are reloaded: the other one is a little simpler, or has nothing to do with the first.
+    /// Creates a case in which policies are reloaded: the other one is a little simpler, or has nothing to do with the
+    /// first.
     pub fn of_reloads(seed: u64) -> Case {
         let case = Case::of_any_kind(seed);
         let mut random = Random(!seed);
@@ -119,7 +121,7 @@ impl Case {
         Case { other: Some(other), steps, ..case }
     }
 
-    /// A case in which the controller restarts, in some after or before a reload.
+    /// Creates a case in which the controller restarts, sometimes after or before a reload.
     pub fn of_restarts(seed: u64) -> Case {
         let case = if seed.is_multiple_of(8) { Case::of_reloads(seed) } else { Case::of_any_kind(seed) };
         let mut random = Random(!seed);
@@ -132,8 +134,8 @@ impl Case {
         Case { steps, ..case }
     }
 
-    /// A case in which control connections end and come back, in some beside reloads and restarts. In half of them,
-    /// switches speak both versions.
+    /// Creates a case in which control connections end and come back, sometimes beside reloads and restarts. In half of
+    /// the cases, switches speak both versions.
     pub fn of_lost_connections(seed: u64) -> Case {
         let case = match seed % 8 {
             0 => Case::of_reloads(seed),
@@ -166,12 +168,12 @@ impl Case {
         Case { shape, steps, ..case }
     }
 
-    /// The case with its other policy.
+    /// Returns the case with its other policy.
     pub fn swapped(&self) -> Option<Case> {
         self.other.clone().map(|other| Case { policy: other, ..self.clone() })
     }
 
-    /// A case in which many flows share links.
+    /// Creates a case in which many flows share links.
     pub fn of_flows_that_share_links(seed: u64) -> Case {
         let mut random = Random(seed);
         let shape = line_shape(&mut random);
@@ -184,17 +186,17 @@ impl Case {
         Case::new(seed, (shape, policy, steps), &mut random, |_| true)
     }
 
-    /// Whether a switch comes back as another version.
+    /// Reports whether a switch comes back with another version.
     pub fn changes_versions(&self) -> bool {
         self.steps.iter().any(|step| matches!(step, Step::RegainConnection { as_other: true, .. }))
     }
 
-    /// Whether a switch has bundles, if it speaks 1.3.
+    /// Reports whether a switch has bundles, if it speaks 1.3.
     pub fn has_bundles(&self, dpid: Dpid) -> bool {
         Random(self.seed ^ dpid.0 << 32).one_in(2)
     }
 
-    /// Packets that the policy decides beforehand.
+    /// Returns packets that the policy decides beforehand.
     fn samples(&self) -> Vec<SamplePacket> {
         let mut random = Random(self.seed);
         let world = self.shape.world();
@@ -202,8 +204,8 @@ impl Case {
         (0..self.seed % 8).map(|_| sample()).collect()
     }
 
-    /// The policy without its constraints. Under constraints it is a part of a composition, which also fails where a
-    /// branch that leads nowhere writes what the packet lacks.
+    /// Returns the policy without its constraints. Under constraints it is a part of a composition, which also fails if
+    /// a branch that leads nowhere writes a field that the packet lacks.
     fn unguarded(&self, lists: bool) -> Arc<dyn Policy> {
         let policy: Arc<dyn Policy> = match lists {
             true => Arc::new(Listed::new(self.policy.clone(), self.samples())),
@@ -212,7 +214,7 @@ impl Case {
         if self.guards.is_empty() { policy } else { Arc::new(Composition::of(policy)) }
     }
 
-    /// The policy, or slices with it; without constraints. Where `lists`, chains of questions are lists.
+    /// Returns the policy, or slices with it, without constraints. With `lists`, chains of questions are lists.
     pub fn sliced(&self, lists: bool) -> Arc<dyn Policy> {
         let policy = self.unguarded(lists);
         if !self.sliced {
@@ -229,7 +231,7 @@ impl Case {
         Arc::new(slices)
     }
 
-    /// What is run: all of it.
+    /// Returns the policy that runs, with slices and constraints.
     pub fn whole(&self) -> Arc<dyn Policy> {
         let policy = self.sliced(self.lists);
         if self.guards.is_empty() {
@@ -238,7 +240,10 @@ impl Case {
         Arc::new(Composition::of(policy).guarded(self.guards.iter().map(Guard::constraint)))
     }
 
-    /// Plays the case. An error says what is wrong.
+    /// Plays the case.
+    ///
+    /// # Errors
+    /// The first deviation from the contract, in words.
     pub fn play(&self) -> Result<Tally, String> {
         let mut play = Play::new(self);
         for step in &self.steps {
@@ -254,7 +259,7 @@ impl Case {
         Ok(play.tally)
     }
 
-    /// The case with as few steps, and with as small a policy, as still fail.
+    /// Returns the case with the fewest steps and the smallest policy found that still fails.
     pub fn shrunk(mut self) -> Case {
         let mut chunk = self.steps.len();
         while chunk > 0 {
@@ -294,18 +299,18 @@ fn mostly(random: &mut Random) -> bool {
     !random.chance(10)
 }
 
-/// Mostly Maple's own.
+/// Returns mostly Maple's own compiler.
 fn compiler(random: &mut Random) -> Strategy {
     if random.chance(20) { Strategy::Paper } else { Strategy::MapleForSmallTables }
 }
 
-/// Mostly without a limit.
+/// Returns mostly no limit.
 fn capacity(random: &mut Random) -> (Option<usize>, Option<usize>) {
     let rules = random.chance(15).then(|| 12 + random.below(20));
     (rules, random.chance(15).then(|| 1 + random.below(5)))
 }
 
-/// Mostly enough labels, sometimes three, or one.
+/// Returns mostly enough labels, sometimes three, or one.
 fn labels(random: &mut Random) -> LabelRange {
     let few = |last| LabelRange::new(7..=last).expect("VLAN ids");
     *random.pick(&[LabelRange::ALL, LabelRange::ALL, LabelRange::ALL, few(9), few(9), few(7)])

@@ -1,4 +1,5 @@
-//! Switches reconnect, lose their connections and get them back, and the controller restarts.
+//! Connections in the contract: switches reconnect, lose their connections and get them back, and the controller
+//! restarts.
 
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use crate::engine::InstalledFlow;
 use crate::network::Location;
 use crate::sim::Sim;
 
-/// Longer than a message takes.
+/// A time that is longer than a message takes.
 const HEARD: Duration = Duration::from_millis(5);
 
 impl Play<'_> {
-    /// Something happens to the connections between the controller and switches.
+    /// Makes a step that changes the connections between the controller and switches.
     pub(super) fn change_connections(&mut self, step: &Step) {
         self.lossy = true;
         match *step {
@@ -29,7 +30,7 @@ impl Play<'_> {
             }
             Step::LoseConnection(dpid) => self.sim.lose_connection(Dpid(dpid)),
             Step::RegainConnection { dpid, empty, as_other } => {
-                // The shard learns of the end first.
+                // The shard learns of the end of the connection first.
                 self.sim.run_for(HEARD);
                 let loses_rules = as_other && self.sim.is_away(Dpid(dpid)) && !self.change_version(Dpid(dpid));
                 self.sim.regain_connection(Dpid(dpid), empty || loses_rules);
@@ -40,14 +41,15 @@ impl Play<'_> {
         }
     }
 
-    /// A switch speaks its other version from now on. Returns whether it keeps its rules.
+    /// Makes a switch speak its other version. Returns whether it keeps its rules.
     fn change_version(&mut self, dpid: Dpid) -> bool {
         let has_bundles = self.case.has_bundles(dpid);
         let Some(switch) = self.sim.switch(dpid) else { return true };
         switch.version = other_version(switch.version);
         switch.tables = if switch.version == Version::Of13 { 254 } else { 1 };
         switch.takes_bundles = switch.version == Version::Of13 && has_bundles;
-        // Only Open vSwitch says in 1.0 which of its tables a rule is in. It reports what 1.0 can't say as something else.
+        // In 1.0, only Open vSwitch reports the table of a rule. It reports matches that 1.0 can't express as something
+        // else.
         let are_reported = || switch.flows.iter().filter(|flow| flow.table_id == 0).all(of10_can_say);
         switch.version == Version::Of13 || Sim::is_open_vswitch(dpid) && are_reported()
     }
@@ -64,14 +66,14 @@ impl Play<'_> {
             self.sim.forget_earlier_run();
         }
         if self.is_other == reloads.is_multiple_of(2) {
-            // The last reload was not over yet.
+            // The last reload was not over yet, so the old policy runs again.
             self.swap_policies();
         }
         self.sim.run_for(3 * HEARD);
         self.rediscover(self.sim.dpids());
     }
 
-    /// Discovery finds again what is behind the ports of these switches, after they are up.
+    /// Lets discovery find again the kinds of the ports of these switches, after they are up.
     fn rediscover(&mut self, switches: impl IntoIterator<Item = Dpid>) {
         self.sim.run_for(HEARD);
         let ports: Vec<Location> = switches.into_iter().flat_map(|dpid| self.sim.ports_of(dpid)).collect();
@@ -79,7 +81,7 @@ impl Play<'_> {
     }
 }
 
-/// Whether 1.0 can say which packets a rule is for.
+/// Reports whether 1.0 can express the match of a rule.
 pub(super) fn of10_can_say(flow: &InstalledFlow) -> bool {
     let request = FlowMod::new(FlowModCommand::DeleteStrict, flow.priority, flow.matching.clone(), Vec::new());
     Message::FlowMod(request).encode(Version::Of10, 0, &mut Vec::new()).is_ok()

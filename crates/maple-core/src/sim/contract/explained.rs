@@ -1,4 +1,4 @@
-//! Explanations say what f says, and what the rules do; what they say would be different is different; and they change
+//! Explanations in the contract: they agree with f and with the rules, their alternatives are true, and they change
 //! nothing.
 
 use super::play::{Play, Sent};
@@ -7,13 +7,13 @@ use crate::explain::{Alternative, Entering, Verdict, explain};
 use crate::network::{Location, Mac};
 use crate::sim::Delivery;
 
-/// How many packets are explained at each rest.
+/// The number of packets that are explained at each rest.
 const EXPLAINED: usize = 3;
 
 impl Play<'_> {
-    /// At rest: explains some of the packets that were sent.
+    /// Explains some of the packets that were sent, at rest.
     pub(super) fn check_explained(&mut self, sent: &[Sent]) -> Result<(), String> {
-        // Explanations are about whole packets. Every fourth case is enough.
+        // Explanations are about whole packets. A fourth of the cases is enough.
         if self.case.shape.capture.is_some() || !self.case.seed.is_multiple_of(4) {
             return Ok(());
         }
@@ -34,7 +34,7 @@ impl Play<'_> {
         let Ok(decision) = &told.decision else {
             return Ok(());
         };
-        // What is learned from a packet of a new host is not in the state that f is run in here.
+        // The state in which f runs here lacks what is learned from a packet of a new host.
         let mac = Mac::from_bits(source(&packet.frame));
         let is_known = !conditions.track_hosts || state.host(mac).is_some_and(|host| host.location == packet.at);
         let wanted = self.wanted_now(&packet.frame, packet.at, packet);
@@ -59,7 +59,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// Where f sends a packet now.
+    /// Returns where f sends a packet in the newest state.
     fn wanted_now(&self, frame: &[u8], at: Location, like: &Sent) -> Vec<Delivery> {
         let packet = Sent { frame: frame.to_vec(), at, ..*like };
         self.expected(&*self.policy, &packet, frame.len(), &self.sim.store.snapshot()).0

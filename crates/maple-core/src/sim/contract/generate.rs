@@ -11,7 +11,7 @@ use crate::sim::Random;
 use crate::sim::cases::{self, Change, HostAddresses, PacketSpec, World};
 use crate::trace::Cond;
 
-/// Hosts of every generated network.
+/// Returns the hosts of every generated network.
 pub fn hosts() -> Vec<HostAddresses> {
     let host = |n: u8| HostAddresses {
         mac: Mac([0, 0, 0, 0, 0, n]),
@@ -21,7 +21,7 @@ pub fn hosts() -> Vec<HostAddresses> {
     (1..=4).map(host).collect()
 }
 
-/// The conditions of the packets that handlers want.
+/// Returns the conditions of the packets that handlers want.
 fn wanted(random: &mut Random, world: &World) -> Vec<Cond> {
     const FIELDS: [Field; 5] = [Field::InPort, Field::EthDst, Field::EthType, Field::Ipv4Src, Field::TcpDst];
     let cond = |random: &mut Random| {
@@ -40,12 +40,14 @@ pub struct Shape {
     pub versions: Vec<Version>,
     /// The number of tables of each switch.
     pub tables: Vec<u8>,
-    /// The first table for which switches accept no rules, and whether they accept rules that write metadata.
+    /// The first table for which switches accept no rules, if there is one, and whether they accept rules that write
+    /// metadata.
     pub refused: (Option<u8>, bool),
     pub shards: u8,
     /// The second host port of each switch: port 5, or the port of the switch's own host.
     pub last_port: PortNo,
-    /// How many bytes of a packet switches send to the controller, and whether they keep the rest.
+    /// The number of bytes of a packet that switches send to the controller, and whether they keep the rest; `None` for
+    /// whole packets.
     pub capture: Option<(usize, bool)>,
     /// The conditions of the packets that handlers want.
     pub heard: Vec<Cond>,
@@ -54,13 +56,13 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The ports where hosts can be.
+    /// Returns the ports where hosts can be.
     pub fn edges(&self) -> Vec<Location> {
         let ports = [PortNo(LINK_PORTS + 1), self.last_port];
         (1..=self.switches).flat_map(|dpid| ports.map(|port| Location::new(Dpid(dpid), port))).collect()
     }
 
-    /// The network, as programs and packets see it.
+    /// Returns the network, as programs and packets see it.
     pub fn world(&self) -> World {
         World {
             switches: self.switches,
@@ -76,7 +78,7 @@ impl Shape {
 /// switch's own host may replace 5.
 pub const LINK_PORTS: u32 = 3;
 
-/// A connected network of two to four switches.
+/// Returns a connected network of two to four switches.
 pub fn shape(random: &mut Random) -> Shape {
     let switches = 2 + random.below(3) as u64;
     let mut links = Links::default();
@@ -91,7 +93,7 @@ pub fn shape(random: &mut Random) -> Shape {
     odd_switches(random, Shape { switches, links: links.all, versions, ..plain() })
 }
 
-/// A shape without its network.
+/// Returns a shape without its network.
 fn plain() -> Shape {
     Shape {
         switches: 0,
@@ -107,7 +109,7 @@ fn plain() -> Shape {
     }
 }
 
-/// Some switches have few tables, have hosts of their own, or send only parts of packets. One or two shards serve them.
+/// Gives some switches few tables, hosts of their own, or partial packets, and one or two shards.
 fn odd_switches(random: &mut Random, shape: Shape) -> Shape {
     let tables = tables(random, &shape.versions);
     let last_port = if random.chance(15) { PortNo::LOCAL } else { PortNo(5) };
@@ -120,7 +122,7 @@ fn odd_switches(random: &mut Random, shape: Shape) -> Shape {
     Shape { heard, ..shape }
 }
 
-/// The number of tables of switches.
+/// Returns the number of tables of each switch.
 fn tables(random: &mut Random, versions: &[Version]) -> Vec<u8> {
     let number = |version: &Version| match version {
         Version::Of10 => 1,
@@ -130,7 +132,7 @@ fn tables(random: &mut Random, versions: &[Version]) -> Vec<u8> {
     versions.iter().map(number).collect()
 }
 
-/// The same network, whose switches speak both versions.
+/// Returns the network with switches that speak both versions.
 pub fn of_mixed_versions(random: &mut Random, shape: &Shape) -> Shape {
     let mut versions: Vec<Version> = (0..shape.switches).map(|_| any_version(random)).collect();
     if let [first, .., last] = &mut versions[..]
@@ -145,12 +147,12 @@ fn any_version(random: &mut Random) -> Version {
     if random.one_in(2) { Version::Of10 } else { Version::Of13 }
 }
 
-/// The version that a switch of this one does not speak.
+/// Returns the version that a switch of this one does not speak.
 pub fn other_version(version: Version) -> Version {
     if version == Version::Of10 { Version::Of13 } else { Version::Of10 }
 }
 
-/// Four switches in a line or ring, mostly of version 1.3.
+/// Returns four switches in a line or ring, mostly of version 1.3.
 pub fn line_shape(random: &mut Random) -> Shape {
     let mut links = Links::default();
     (2..=4).for_each(|dpid| links.join(dpid - 1, dpid));
@@ -191,24 +193,24 @@ impl fmt::Debug for Bytes {
     }
 }
 
-/// One thing that happens.
+/// A step of a case.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// A host sends.
+    /// A host sends a packet.
     Send { host: usize, frame: Bytes },
     /// A sender at another port uses a host's address.
     Forge { host: usize, from: usize, frame: Bytes },
-    /// A host's port goes down and up again, and the host sends before the kind of the port is known.
+    /// A host's port goes down and up again, and the host sends a packet before the kind of the port is known.
     Flap { host: usize, frame: Bytes },
     /// A link goes down.
     LinkDown(usize),
-    /// It comes up again.
+    /// The link comes up again.
     LinkUp(usize),
     /// A host moves, and its old port may notice that.
     Move { host: usize, to: usize },
     /// A port for hosts is taken from its switch.
     RemovePort(usize),
-    /// It is there again, perhaps with its host.
+    /// The port is there again, perhaps with its host.
     AddPort(usize),
     /// The state is written from outside the policy.
     Write(Change),
@@ -216,37 +218,37 @@ pub enum Step {
     Invalidate,
     /// The case's other policy takes the place of the one that runs.
     Reload,
-    /// The same at rest, and it does what a rehearsal said.
+    /// The case's other policy takes the place of the running one, at rest, and changes what a rehearsal announced.
     ReloadAsRehearsed,
     /// A switch connects again, with or without its rules, and the controller has forgotten it.
     Reconnect { dpid: u64, empty: bool },
     /// The control connection of a switch ends, and its datapath goes on.
     LoseConnection(u64),
-    /// The switch connects again, with or without its rules, and may speak its other version from now on.
+    /// The switch connects again, with or without its rules, and may speak its other version.
     RegainConnection { dpid: u64, empty: bool, as_other: bool },
     /// The controller is killed, and starts again with this many shards.
     RestartController { shards: u8, knows: Knows },
     /// Another controller deletes a rule.
     LoseRule(u64, usize),
-    /// From now on, a switch has capacity for only so many rules.
+    /// A switch has capacity for only this many rules from this step on.
     Shrink(u64, usize),
-    /// Somebody begins to wait until what is being removed is gone. By the next rest it is.
+    /// A wait begins for what is being removed. It ends by the next rest.
     Settle,
     /// Everything comes to rest before the next step.
     Rest,
 }
 
-/// What the controller knows of its earlier run.
+/// The controller's knowledge of its earlier run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knows {
     Everything,
-    /// Some leaves, and what was so at the last rest.
+    /// Some leaves, and the surroundings of the last rest.
     Some,
-    /// It has no state file.
+    /// Nothing, because it has no state file.
     Nothing,
 }
 
-/// A host's first packet.
+/// Returns a host's first packet.
 pub fn greeting(random: &mut Random, world: &World, host: usize) -> Step {
     let flow = Flow::new(random, world, host);
     Step::Send { host, frame: flow.frame(0x4000_0000 + host as u32) }
@@ -259,7 +261,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// A flow from a host. Its packets end in their number, so they are never cut.
+    /// Creates a flow from a host. Its packets end in their number, so they are never cut.
     fn new(random: &mut Random, world: &World, host: usize) -> Flow {
         let packet = world.packet(random, &[]);
         let src = hosts()[host].mac.0;
@@ -271,14 +273,14 @@ impl Flow {
     }
 }
 
-/// The steps of a case, in order.
+/// Returns the steps of a case, in order.
 pub fn steps(random: &mut Random, shape: &Shape, count: usize) -> Vec<Step> {
     // There are few flows, so that packets match rules of earlier packets.
     let flows = 1 + random.below(6);
     steps_of_flows(random, shape, count, flows)
 }
 
-/// The same for this number of flows.
+/// Returns the steps of a case with this number of flows.
 pub fn steps_of_flows(random: &mut Random, shape: &Shape, count: usize, flows: usize) -> Vec<Step> {
     let world = shape.world();
     let flows: Vec<Flow> = (0..flows)

@@ -1,6 +1,6 @@
-//! Random constraints around random policies, and a plain judge of what they mean.
+//! Random constraints around random policies, and a plain judge of their meaning.
 //!
-//! The judge looks at the frame, the hosts and the resolved route directly. It shares no code with `portal/`.
+//! The judge reads the frame, the hosts and the resolved route directly. It shares no code with `portal/`.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -26,9 +26,9 @@ pub enum Guard {
     MaxHops(usize, Vec<Member>),
     Avoid(LinkName, Vec<Member>),
     OnlyWithin(BTreeSet<Dpid>, Vec<Member>),
-    /// An own one: at most so many deliveries, unless a variable is 1.
+    /// A user's constraint: at most this many deliveries, unless a variable is 1.
     FewDeliveries(usize),
-    /// An own one that fails for TCP.
+    /// A user's constraint that fails for TCP.
     FailsOnTcp,
 }
 
@@ -59,18 +59,18 @@ impl Policy for FailsOnTcp {
     }
 }
 
-/// What becomes of a packet's route.
+/// The judgement of a packet's route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is taken.
+    /// The route is taken.
     Allowed,
-    /// The packet is dropped; what the run sends besides is sent.
+    /// The packet is dropped; the frames of f's own are sent.
     Refused,
     /// The run has failed.
     Failed,
 }
 
-/// Some constraints for a network.
+/// Returns some constraints for a network.
 pub fn guards(random: &mut Random, world: &World) -> Vec<Guard> {
     (0..1 + random.below(3)).map(|_| guard(random, world)).collect()
 }
@@ -115,7 +115,7 @@ fn group(random: &mut Random, world: &World) -> Vec<Member> {
 }
 
 impl Guard {
-    /// The constraint that the portal has.
+    /// Returns the guard as a constraint of the portal.
     pub fn constraint(&self) -> Constraint<Arc<dyn Policy>> {
         let group = |members: &Vec<Member>| Group::new(members.clone());
         let rule = match self.clone() {
@@ -132,7 +132,7 @@ impl Guard {
     }
 }
 
-/// What a guard judges: a frame that came in, and where it would go.
+/// The subject of a guard: a frame that came in, and its route.
 pub struct Judged<'a> {
     pub frame: &'a [u8],
     pub total_len: usize,
@@ -143,7 +143,7 @@ pub struct Judged<'a> {
 }
 
 impl Judged<'_> {
-    /// What all constraints say together.
+    /// Returns the verdict of all constraints together.
     pub fn verdict(&self, guards: &[Guard]) -> Verdict {
         let refuse = || guards.iter().filter(|guard| self.is_refused(guard));
         match refuse().any(|guard| matches!(guard, Guard::FailsOnTcp)) {
@@ -191,7 +191,8 @@ impl Judged<'_> {
         }
     }
 
-    /// Whether the packet must pass the switches of its route: a waypoint lies between the ends, or a function has judged.
+    /// Reports whether the packet must pass the switches of its route: a waypoint lies between the ends, or a function
+    /// has judged.
     pub fn keeps_way(&self, guards: &[Guard]) -> bool {
         guards.iter().any(|guard| match guard {
             Guard::Waypoint(src, dst, via) => {
@@ -203,7 +204,7 @@ impl Judged<'_> {
         })
     }
 
-    /// Those deliveries that a waypoint before this group watches.
+    /// Returns the deliveries that a waypoint before this group watches.
     fn watched(&self, dst: &[Member], deliveries: &[Location]) -> impl Iterator<Item = Location> {
         let mut leaving = self.route.switches.values().filter(|hops| !hops.edges.is_empty());
         let is_new = leaving.any(|hops| hops.treatment.rewrites.contains_key(&Field::EthDst));
@@ -232,7 +233,8 @@ impl Judged<'_> {
         self.route.switches.iter().flat_map(of).collect()
     }
 
-    /// Edge ports where the packet leaves. Where it came in only if the route sends it back by name.
+    /// Returns the edge ports where the packet leaves. The port where it came in counts only if the route sends it back
+    /// by name.
     fn deliveries(&self) -> Vec<Location> {
         let edges = self.edges();
         let named = edges.iter().any(|at| at.port == PortNo::IN_PORT);
@@ -240,7 +242,7 @@ impl Judged<'_> {
         edges.into_iter().map(place).filter(|at| named || *at != self.came_in).collect()
     }
 
-    /// The switches on the way to one of them.
+    /// Returns the switches on the way to one of them.
     fn way(&self, to: Dpid) -> Vec<Dpid> {
         let mut way = vec![to];
         while let Some((from, _)) = self.links().iter().find(|(_, far)| far.switch == way[way.len() - 1]) {
@@ -263,7 +265,7 @@ impl Judged<'_> {
         })
     }
 
-    /// Whether the packet is addressed to a group: as it came in, or as it leaves somewhere.
+    /// Reports whether the packet is addressed to a group, as it came in or as it leaves somewhere.
     fn addresses(&self, group: &[Member]) -> bool {
         let leaving = self.route.switches.values().filter(|hops| !hops.edges.is_empty());
         let mut forms = vec![self.frame.to_vec()];
@@ -282,7 +284,7 @@ impl Judged<'_> {
         forms.iter().any(|form| self.packet(form, to))
     }
 
-    /// Whether a member is at a place.
+    /// Reports whether a member is at a place.
     fn is_at(&self, group: &[Member], at: Location) -> bool {
         group.iter().any(|member| match member {
             Member::Place(place) => *place == at,

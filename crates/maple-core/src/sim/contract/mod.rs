@@ -1,11 +1,11 @@
 //! The contract, as a property: the network behaves as if f ran afresh on every packet that enters it.
 //!
-//! Random policies decide over random packets in random networks of two to four switches, served by one or two shards,
-//! while links fail, hosts move, state is written, rules are invalidated or deleted by others, tables fill up and
-//! switches restart. All delays are random. What comes out of the network for a packet must be exactly what f, run from
-//! scratch, says in *one* of the states that held between the last moment of rest before the packet entered and the
-//! first one after it. If something on its way breaks (a link, a switch) or a host moves, it may come out incompletely,
-//! but never elsewhere, changed or twice.
+//! Random policies decide over random packets in random networks of two to four switches, served by one or two shards.
+//! Meanwhile links fail, hosts move, state is written, rules are invalidated or deleted by others, tables fill up and
+//! switches restart. All delays are random. The copies of a packet that leave the network must be exactly those that f,
+//! run from scratch, gives in *one* of the states that held between the last moment of rest before the packet entered
+//! and the first one after it. If something on its way breaks (a link, a switch) or a host moves, copies may be
+//! missing, but none may leave elsewhere, changed or twice.
 
 mod case;
 mod connections;

@@ -1,4 +1,4 @@
-//! Plays a case: steps happen in the simulation, and what comes out is compared with what f says.
+//! The play of a case: its steps happen in the simulation, and the frames that come out are compared with f's answers.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -34,28 +34,28 @@ pub(super) struct Sent {
 
 pub struct Play<'a> {
     pub(super) case: &'a Case,
-    /// What runs now, and what else may have run since the last rest.
+    /// The policy that runs; `former` has those that may also have run since the last rest.
     pub(super) policy: Arc<dyn Policy>,
     former: Vec<Arc<dyn Policy>>,
-    /// Whether that is the case's other policy.
+    /// Whether `policy` is the case's other policy.
     pub(super) is_other: bool,
     pub sim: Sim,
     /// The packets since the last rest.
     sent: Vec<Sent>,
-    /// Something broke since the last rest: packets may be lost.
+    /// Whether something broke since the last rest, so that packets may be lost.
     pub(super) lossy: bool,
     edges: Vec<Location>,
     truth: BTreeMap<Mac, Location>,
     /// The number of packets that the engines dropped because they did not know the label.
     pub(super) dropped: u64,
-    /// How many packets were dropped so far because no rule led them along their way.
+    /// The number of packets that were dropped so far because no rule led them along their way.
     pub(super) way_drops: u64,
-    /// Some switch may be full.
+    /// Whether some switch may be full.
     pub(super) shrunk: bool,
     pub tally: Tally,
 }
 
-/// What a test has covered.
+/// The counts of what a test has covered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Packets that had to come out completely.
@@ -72,8 +72,8 @@ pub struct Tally {
     pub refused: u64,
     /// Routes that constraints refused.
     pub violations: u64,
-    /// Packets that were explained, how many of these the switches carry without the controller, and what would have to
-    /// be different.
+    /// Packets that were explained, those of them that the switches forward without the controller, and alternatives
+    /// that were found.
     pub explained: u64,
     pub agreed: u64,
     pub alternatives: u64,
@@ -159,6 +159,10 @@ impl<'a> Play<'a> {
         }
     }
 
+    /// Makes a step of the case.
+    ///
+    /// # Errors
+    /// The first deviation from the contract, in words.
     pub fn step(&mut self, step: &Step) -> Result<(), String> {
         match step {
             Step::Send { host, frame } => {
@@ -168,7 +172,7 @@ impl<'a> Play<'a> {
             }
             Step::Forge { host, from, frame } => {
                 let (mac, at) = (hosts()[*host].mac, self.edges[*from]);
-                // A host that was not seen yet can be impersonated.
+                // A host that was not seen yet can be impersonated, so the frame is sent only if it was.
                 if self.sim.store.snapshot().host(mac).is_some() {
                     self.send(mac, at, &frame.0);
                 }
@@ -234,8 +238,8 @@ impl<'a> Play<'a> {
                     self.former.push(former);
                 }
                 let reloaded = reload_as_rehearsed(&mut self.sim, &case.whole(), false);
-                // What a full switch evicts depends on its counters, who gets the last label on time, and what a switch
-                // refuses is not known before it has.
+                // A rehearsal can't know the counters by which a full switch evicts, which route gets the last label in
+                // time, or what a switch will refuse.
                 let has_refusals = |stats: Stats| stats.labels_refused + stats.labels_gone > 0;
                 let is_refused = self.sim.engines().iter().any(|engine| has_refusals(engine.stats()));
                 let is_free = !self.shrunk && self.case.capacity == (None, None) && self.case.labels == LabelRange::ALL;
@@ -251,7 +255,8 @@ impl<'a> Play<'a> {
             | Step::RegainConnection { .. }
             | Step::RestartController { .. } => self.change_connections(step),
             Step::LoseRule(dpid, index) => {
-                // The lost rule may have shielded another. Nothing can be done about that.
+                // The lost rule may have shielded another, and nothing can be done about that. So everything rests
+                // first.
                 self.rest()?;
                 self.sim.lose_rule(Dpid(*dpid), *index);
                 self.sim.run();
@@ -259,7 +264,7 @@ impl<'a> Play<'a> {
             Step::Shrink(dpid, capacity) => {
                 self.shrunk = true;
                 if let Some(switch) = self.sim.switch(Dpid(*dpid)) {
-                    // The rules that every switch has must fit, also when it comes back without any or in 1.3.
+                    // The rules that every switch has must fit, even if it comes back without any or in 1.3.
                     let own = if switch.version == Version::Of13 || self.case.changes_versions() { 12 } else { 6 };
                     switch.capacity = (*capacity).max(own).max(switch.flows.len());
                 }
@@ -267,12 +272,12 @@ impl<'a> Play<'a> {
             Step::Settle => drop(self.sim.begin_wait()),
             Step::Rest => self.rest()?,
         }
-        // The next step mostly comes while rules are on their way, and sometimes after they have arrived.
+        // The next step mostly comes while rules are being sent, and sometimes after they have arrived.
         self.sim.run_for(Duration::from_micros(if self.case.seed.is_multiple_of(3) { 5000 } else { 300 }));
         Ok(())
     }
 
-    /// From now on the case's other policy says where packets go. Returns the case with it.
+    /// Lets the case's other policy decide. Returns the case with that policy.
     pub(super) fn swap_policies(&mut self) -> Option<Case> {
         let swapped = self.case.swapped()?;
         self.is_other = !self.is_other;
@@ -288,18 +293,22 @@ impl<'a> Play<'a> {
         self.sim.inject(at, frame.to_vec());
     }
 
-    /// Waits until everything is at rest, and checks what came out since the last time.
+    /// Waits until everything is at rest, and checks the frames that came out since the last rest.
+    ///
+    /// # Errors
+    /// The first deviation from the contract, in words.
     pub fn rest(&mut self) -> Result<(), String> {
         self.sim.run();
         self.sim.check_settled()?;
         let delivered = std::mem::take(&mut self.sim.delivered);
         let states = std::mem::take(&mut self.sim.history);
-        // A switch without a connection may do what f said at any time since it ended, and for a moment after it is back.
+        // A switch without a connection may follow any answer of f since the connection ended, also for a moment after
+        // it is back.
         let is_any_away = self.sim.is_any_away();
         self.sim.history = if is_any_away { states.clone() } else { states.last().cloned().into_iter().collect() };
         let dropped: u64 = self.sim.engines().iter().map(|engine| engine.stats().link_drops).sum();
         let way_drops: u64 = self.sim.engines().iter().map(|engine| engine.stats().way_drops).sum();
-        // Without rules, packets that must keep their way go nowhere.
+        // Without rules, packets that must keep their way are dropped.
         let lost_ways = way_drops > std::mem::replace(&mut self.way_drops, way_drops);
         let lossy_here = dropped > std::mem::replace(&mut self.dropped, dropped);
         let sent = std::mem::take(&mut self.sent);
@@ -358,7 +367,8 @@ impl<'a> Play<'a> {
         self.check_tables()
     }
 
-    /// Handlers get a packet once if they want it. A packet that did not come out may not have reached them.
+    /// Checks that handlers got a packet once if they want it. A packet that did not come out may not have reached
+    /// them.
     fn check_heard(&self, packet: &Sent, heard: &[ListenerPacket], came_out: bool) -> Result<(), String> {
         let view = maple_wire::Packet::new(&packet.frame, packet.at.port.0);
         let wanted = self.case.shape.heard.iter().any(|cond| cond.holds(&view));
@@ -367,8 +377,8 @@ impl<'a> Play<'a> {
         if fits { Ok(()) } else { Err(format!("packet at {} was heard of {times} times ({wanted})", packet.at)) }
     }
 
-    /// Where f, run from scratch on the first `len` bytes, sends the packet in a state; sorted. And whether it must keep
-    /// its way.
+    /// Returns where f, run from scratch on the first `len` bytes, sends the packet in a state, sorted; and whether the
+    /// packet must keep its way.
     pub(super) fn expected(
         &self,
         policy: &dyn Policy,
@@ -379,7 +389,7 @@ impl<'a> Play<'a> {
         if state.port(packet.at).is_none_or(|port| port.kind != PortKind::Edge) {
             return (Vec::new(), false);
         }
-        // These packets go to discovery, not to f.
+        // Discovery takes these packets, and f does not see them.
         let view = maple_wire::Packet::new(&packet.frame, packet.at.port.0);
         let is = |field, value| view.get(field) == Some(value);
         if is(Field::EthType, LLDP) || self.case.track_hosts && is(Field::EthDst, PROBE_MAC.bits()) {
@@ -397,7 +407,7 @@ impl<'a> Play<'a> {
         };
         let resolved = match Observation::of(policy, &run()).answer {
             Ok(resolved) => resolved,
-            // A guard refuses loops. What the run sends besides is sent.
+            // A guard refuses loops. The frames of f's own are still sent.
             Err(PolicyError::Route { error: RouteError::Loop(_), .. }) if !self.case.guards.is_empty() => {
                 let run = run();
                 let route = policy.decide(&run.packet(), &run.net()).expect("it was decided before");
@@ -426,10 +436,10 @@ impl<'a> Play<'a> {
         (copies.map(|(at, frame)| Delivery { at, frame }).collect(), keeps_way)
     }
 
-    /// At rest, the switches have the rules that the engines assume, and f was consistent.
+    /// Checks, at rest, that the switches have the rules that the engines assume, and that f was consistent.
     fn check_tables(&mut self) -> Result<(), String> {
         for dpid in self.sim.dpids() {
-            // What a switch did of what was under way at the end of its connection is not known.
+            // It is not known which of the last messages the switch followed before its connection ended.
             if self.sim.is_away(dpid) {
                 continue;
             }
@@ -439,7 +449,7 @@ impl<'a> Play<'a> {
             }
             let Some(switch) = self.sim.switch(dpid) else { continue };
             let mut there: Vec<String> = Vec::new();
-            // Packets don't reach the others, and 1.0 can't say which rule is to be deleted.
+            // Packets don't reach rules in other tables, and 1.0 can't express their deletion.
             let counts =
                 |flow: &&InstalledFlow| switch.version == Version::Of13 || flow.table_id == 0 || of10_can_say(flow);
             for flow in switch.flows.iter().filter(counts) {
@@ -463,13 +473,13 @@ impl<'a> Play<'a> {
     }
 }
 
-/// Whether `got` is a part of `want`, counting repetitions.
+/// Reports whether `got` is a part of `want`, counting repetitions.
 fn contains_all(want: &[Delivery], got: &[&Delivery]) -> bool {
     let mut left: Vec<&Delivery> = want.iter().collect();
     got.iter().all(|delivery| left.iter().position(|one| one == delivery).map(|at| left.swap_remove(at)).is_some())
 }
 
-/// The same writes to the state of a slice.
+/// Turns writes into writes to the state of the slice `red`.
 fn in_red(event: Event) -> Event {
     let own = |name: &Name| Name::from(format!("red/{name}"));
     let write = |write: Write| match write {

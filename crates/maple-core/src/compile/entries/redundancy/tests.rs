@@ -10,7 +10,7 @@ use super::super::{EntryTable, Verdict, tree_of};
 use super::*;
 use crate::tree::LeafId;
 
-/// How many nodes entries may belong to, and the bits that packets have.
+/// The number of nodes that entries may belong to, and the number of bits that packets have.
 const NODES: u64 = 24;
 const BITS: u32 = 6;
 
@@ -23,7 +23,7 @@ fn taking(entries: &EntryTable, tree: &Tree, packet: u64) -> Vec<EntryId> {
     taking
 }
 
-/// Those of them that are not shadowed.
+/// The entries that take a packet and are not shadowed.
 fn reachable(entries: &EntryTable, tree: &Tree, packet: u64) -> Vec<EntryId> {
     taking(entries, tree, packet).into_iter().filter(|id| entries.store.state(*id).is_reachable()).collect()
 }
@@ -77,7 +77,7 @@ fn cases() -> u32 {
 enum Step {
     /// Adds an entry with this value and mask, and with these instructions or none.
     Come(u64, u64, Option<u8>),
-    /// The verdict changes.
+    /// Changes the verdict.
     Change(Option<u8>),
     Go,
 }

@@ -15,7 +15,7 @@ use crate::trace::{Cond, Fields};
 use crate::tree::{Augmented, LeafId};
 use crate::update::Change;
 
-/// How many leading bits of each field differ between packets.
+/// The number of leading bits of each field in which packets differ.
 const BITS: u32 = 3;
 
 /// A packet: the leading bits of its fields.
