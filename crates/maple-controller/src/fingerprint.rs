@@ -6,7 +6,7 @@ use std::hash::Hasher as _;
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
-/// How many digits people read.
+/// The number of digits that people read.
 const SHORT: usize = 12;
 
 /// 128 bits that stand for contents.
@@ -14,7 +14,7 @@ const SHORT: usize = 12;
 pub struct Fingerprint(String);
 
 impl Fingerprint {
-    /// Of these parts, in order.
+    /// Computes the fingerprint of these parts, in order.
     ///
     /// ```
     /// use maple_controller::control::plan::Fingerprint;
@@ -32,7 +32,7 @@ impl Fingerprint {
         Fingerprint(format!("{:016x}{:016x}", sum.h1, sum.h2))
     }
 
-    /// Its first digits, for people.
+    /// Returns its first digits, for people.
     pub fn short(&self) -> &str {
         self.0.get(..SHORT).unwrap_or(&self.0)
     }

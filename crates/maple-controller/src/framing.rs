@@ -7,12 +7,12 @@
 
 use maple_wire::{Error, Header};
 
-/// A larger buffer for the start of a message is freed when it is empty.
+/// The largest empty buffer that is kept for the start of a message, in bytes. A larger one is freed.
 const MAX_KEPT: usize = 2048;
-/// Bytes of the OpenFlow header.
+/// The number of bytes of the OpenFlow header.
 const HEADER: usize = 8;
 
-/// Holds the start of a message that has not arrived whole.
+/// The start of a message that has not arrived whole.
 #[derive(Debug, Default)]
 pub struct Framer {
     partial: Vec<u8>,
@@ -56,7 +56,7 @@ impl Framer {
         Ok(Cut::Rest(header))
     }
 
-    /// The start of a message that has not arrived whole.
+    /// Returns the start of a message that has not arrived whole.
     pub fn started(&self) -> &[u8] {
         if self.is_whole { &[] } else { &self.partial }
     }
@@ -66,7 +66,7 @@ impl Framer {
         self.partial.extend_from_slice(started);
     }
 
-    /// The number of kept bytes of an incomplete message.
+    /// Returns the number of kept bytes of an incomplete message.
     pub fn held(&self) -> usize {
         if self.is_whole { 0 } else { self.partial.len() }
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A message of this length whose bytes after the header count up.
+    /// Makes a message of this length, in bytes, whose bytes after the header count up.
     fn message(length: u16, xid: u32) -> Vec<u8> {
         let mut bytes = vec![4, 2];
         bytes.extend(length.to_be_bytes());

@@ -1,26 +1,28 @@
-//! Gauges that other parts of the program export as metrics, read when they are asked for.
+//! Gauges that other parts of the program export as metrics, read when metrics are exported.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-/// The most gauges, and the most values of one.
+/// The maximum number of gauges.
 const MAX_GAUGES: usize = 64;
+/// The maximum number of values of a gauge.
 const MAX_VALUES: usize = 1024;
 
 /// A gauge: one value, or one for each value of a label.
 pub struct Gauge {
     /// Its name, of letters, digits and underscores, as in `maple_heap_bytes`.
     pub name: &'static str,
-    /// What it says, in a sentence without quotation marks.
+    /// Its meaning, in a sentence without quotation marks.
     pub meaning: &'static str,
     /// The name of its label, if it has one.
     pub label: Option<&'static str>,
-    /// Reads the values, each with the label's. It is called by the thread that exports metrics, and must be quick.
+    /// Reads the values, each with its value of the label. The thread that exports metrics calls it, so it must be
+    /// quick.
     pub read: Box<dyn Fn() -> Vec<(String, f64)> + Send + Sync>,
 }
 
 impl Gauge {
-    /// A gauge with one value, which may be unknown now.
+    /// Creates a gauge with one value. `read` returns `None` while the value is unknown.
     pub fn new(
         name: &'static str,
         meaning: &'static str,
@@ -31,12 +33,13 @@ impl Gauge {
     }
 }
 
-/// The gauges of a controller. Their number is bounded.
+/// The gauges of a controller, at most [`MAX_GAUGES`].
 #[derive(Default)]
 pub(crate) struct Gauges(Mutex<Vec<Gauge>>);
 
 impl Gauges {
-    /// Adds a gauge, in the place of one with the same name.
+    /// Adds a gauge, or replaces the one with this name. Beyond [`MAX_GAUGES`] a gauge is not added, and the log says
+    /// so.
     pub fn add(&self, gauge: Gauge) {
         let mut gauges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         gauges.retain(|there| there.name != gauge.name);
@@ -47,7 +50,7 @@ impl Gauges {
         }
     }
 
-    /// Calls `each` with each gauge and its values.
+    /// Calls `each` with each gauge and its values, until it fails.
     pub fn read<E>(&self, mut each: impl FnMut(&Gauge, Vec<(String, f64)>) -> Result<(), E>) -> Result<(), E> {
         let gauges = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         gauges.iter().try_for_each(|gauge| {

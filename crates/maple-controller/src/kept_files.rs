@@ -1,7 +1,7 @@
-//! The files that Maple keeps, and which of them it can't keep now.
+//! The files that Maple keeps, and which of them fail.
 //!
-//! Whoever writes a file says here when that fails and when it works again. The controller tells people
-//! ([`crate::notice`]), exports it as a metric, and says it to `maple show controller` and `maple doctor`.
+//! The code that writes a file reports here when that fails and when it works again. The controller publishes it as a
+//! notice ([`crate::notice`]) and as a metric, and shows it in `maple show controller` and `maple doctor`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-/// A file that Maple keeps, or reads again and again.
+/// A file that Maple writes, or reads again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KeptFile {
-    /// Tables and variables, and what the next run is to know.
+    /// Tables and variables, and what the next run needs to know of leaves and surroundings.
     State,
     /// The recording of this run.
     Recording,
@@ -27,7 +27,7 @@ pub enum KeptFile {
 }
 
 impl KeptFile {
-    /// Its name in metrics and in JSON.
+    /// Returns the name in metrics and in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             KeptFile::State => "state",
@@ -39,7 +39,7 @@ impl KeptFile {
         }
     }
 
-    /// What people call it.
+    /// Returns the noun phrase of this file for messages.
     const fn noun(self) -> &'static str {
         match self {
             KeptFile::State => "the state file",
@@ -51,7 +51,7 @@ impl KeptFile {
         }
     }
 
-    /// What follows while it fails.
+    /// Returns the consequence of a failure, for messages.
     const fn consequence(self) -> &'static str {
         match self {
             KeptFile::State => "what changes waits in memory; a restart before it is written loses it",
@@ -66,25 +66,25 @@ impl KeptFile {
     }
 }
 
-/// What became of a file.
+/// A change of a file's condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileNews {
     /// The file.
     pub file: KeptFile,
     /// Its path.
     pub path: PathBuf,
-    /// How it is now.
+    /// The new condition.
     pub condition: Condition,
 }
 
-/// How a file is.
+/// The condition of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// It can't be kept, for this reason. It is tried again and again.
+    /// It can't be kept, for this reason. Maple tries again and again.
     Fails(String),
-    /// It will not be kept any more, for this reason.
+    /// It is given up, for this reason.
     Ended(String),
-    /// It is kept again, after this time. The text says what else happened, if anything.
+    /// It is in order again, after failing for this time. The text says what else happened, if anything.
     Mended(Duration, String),
 }
 
@@ -101,16 +101,16 @@ impl fmt::Display for FileNews {
     }
 }
 
-/// How a file is, for those who ask.
+/// The status of a file, for metrics and the control socket.
 #[derive(Clone, Debug)]
 pub(crate) struct FileStatus {
     pub file: KeptFile,
     pub path: PathBuf,
-    /// Why it can't be kept, and since when.
+    /// The reason why it can't be kept, and the time since when.
     pub trouble: Option<(String, SystemTime)>,
 }
 
-/// The files of a controller. All copies are the same.
+/// The kept files of a controller. Clones share one list.
 #[derive(Clone, Default)]
 pub struct KeptFiles(Arc<Shared>);
 
@@ -146,17 +146,17 @@ impl fmt::Debug for KeptFiles {
 }
 
 impl KeptFiles {
-    /// There is such a file. It is in order until something else is said.
+    /// Adds a file. It counts as in order until a failure is reported.
     pub fn keep(&self, file: KeptFile, path: &Path) {
         self.lock().entry(file).or_insert_with(|| Kept { path: path.to_owned(), trouble: None });
     }
 
-    /// It can't be kept now. People are told once, until it is mended.
+    /// Reports that a file can't be kept. The news is published once, until the file is mended.
     pub fn fails(&self, file: KeptFile, path: &Path, why: impl Into<String>) {
         self.trouble(file, path, Condition::Fails(why.into()));
     }
 
-    /// It is kept no longer.
+    /// Reports that a file is given up.
     pub fn ended(&self, file: KeptFile, path: &Path, why: impl Into<String>) {
         self.trouble(file, path, Condition::Ended(why.into()));
     }
@@ -184,7 +184,8 @@ impl KeptFiles {
         }
     }
 
-    /// It is in order, if it was not. `how`: what people should know besides, which begins with `; `; mostly nothing.
+    /// Reports that a file is in order again; does nothing if it was before. `how`: further news for people, beginning
+    /// with `; `, mostly empty.
     pub fn mended(&self, file: KeptFile, how: &str) {
         let mut files = self.lock();
         let Some(kept) = files.get_mut(&file) else { return };
@@ -195,19 +196,19 @@ impl KeptFiles {
         self.tell(news);
     }
 
-    /// Whether it can't be kept now.
+    /// Reports whether a file can't be kept.
     pub fn is_failing(&self, file: KeptFile) -> bool {
         self.lock().get(&file).is_some_and(|kept| kept.trouble.is_some())
     }
 
-    /// From now on `teller` is told what becomes of files: at once, what fails already.
+    /// Makes `teller` the receiver of news of files. It receives at once the failures that are known already.
     pub(crate) fn attend(&self, teller: impl Fn(FileNews) + Send + Sync + 'static) {
         if self.0.teller.set(Box::new(teller)).is_ok() {
             self.troubles().into_iter().for_each(|(_, news)| self.tell(news));
         }
     }
 
-    /// What fails now, and since when.
+    /// Returns the files that fail, each with the time since when.
     pub(crate) fn troubles(&self) -> Vec<(SystemTime, FileNews)> {
         let of = |(file, kept): (&KeptFile, &Kept)| {
             let trouble = kept.trouble.as_ref()?;
@@ -217,7 +218,7 @@ impl KeptFiles {
         self.lock().iter().filter_map(of).collect()
     }
 
-    /// All files.
+    /// Returns the status of all files.
     pub(crate) fn all(&self) -> Vec<FileStatus> {
         let of = |(file, kept): (&KeptFile, &Kept)| {
             let trouble = kept.trouble.as_ref().map(|trouble| (trouble.why().to_owned(), trouble.at));
@@ -229,7 +230,7 @@ impl KeptFiles {
     fn tell(&self, news: FileNews) {
         match self.0.teller.get() {
             Some(teller) => teller(news),
-            // It is told when somebody listens.
+            // `attend` publishes it when there is a receiver.
             None => tracing::debug!("{news}"),
         }
     }

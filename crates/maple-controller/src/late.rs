@@ -1,7 +1,7 @@
-//! The state file's database, which may not be open: a process that takes over opens it only when the one before has
+//! The state file's database, which may not be open: a process that takes over opens it only when the old process has
 //! closed it, and after a failure it is opened again.
 //!
-//! Threads that write wait for it. What they have to write waits with them, in memory.
+//! Threads that write wait for it. Meanwhile their writes wait in memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redb::Database;
 
-/// A database that may not be open yet, or not any more.
+/// A database that may not be open, or not for good.
 #[derive(Default)]
 pub(crate) struct LateDatabase {
     state: Mutex<State>,
@@ -28,7 +28,10 @@ impl<E: Into<redb::Error>> From<E> for Failed {
     }
 }
 
-/// Does something with a database. On pages that are missing or damaged redb panics.
+/// Works with a database, and turns a panic into an error: redb panics on pages that are missing or damaged.
+///
+/// # Errors
+/// The text of the database's error, or of the panic.
 pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(done) => done.map_err(|Failed(error)| error.to_string()),
@@ -38,27 +41,30 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> Result<T, Failed>) -> Result<T, 
 
 #[derive(Default)]
 enum State {
-    /// Another process has it still.
+    /// Another process still has it.
     #[default]
     Awaited,
     Open(Opened),
     /// It failed, for this reason, and is to be opened again.
     Failed(String),
-    /// It could not be opened, or nobody needs it any more.
+    /// It could not be opened, or is not needed any more.
     Closed,
 }
 
-/// An open database. Whoever has it last closes it.
+/// An open database. Dropping its last clone closes it.
 #[derive(Clone)]
 pub(crate) struct Opened {
-    /// There until it is dropped.
+    /// `Some` until this is dropped.
     database: Option<Arc<Database>>,
-    /// How often a file was made anew, which had nothing of what the earlier one had.
+    /// The number of times that a file was made anew, without the contents of the earlier one.
     pub made_anew: u64,
 }
 
 impl Opened {
-    /// Does something with it.
+    /// Works with the database.
+    ///
+    /// # Errors
+    /// The text of the database's error, also if the database is closed.
     pub fn work<T>(&self, work: impl FnOnce(&Database) -> Result<T, Failed>) -> Result<T, String> {
         match &self.database {
             Some(database) => guarded(|| work(database)),
@@ -72,7 +78,7 @@ impl Opened {
 }
 
 impl Drop for Opened {
-    /// To close a file with missing or damaged pages may be a panic too.
+    /// Drops the database. To close a file with missing or damaged pages may be a panic, which is caught.
     fn drop(&mut self) {
         let database = self.database.take();
         if catch_unwind(AssertUnwindSafe(|| drop(database))).is_err() {
@@ -82,7 +88,7 @@ impl Drop for Opened {
 }
 
 impl LateDatabase {
-    /// One that is open.
+    /// Creates one that is open.
     #[cfg(test)]
     pub fn open(database: Database) -> LateDatabase {
         let late = LateDatabase::default();
@@ -90,12 +96,12 @@ impl LateDatabase {
         late
     }
 
-    /// It is open now.
+    /// Sets the database that is open.
     pub fn arrive(&self, database: Database, made_anew: u64) {
         self.set(State::Open(Opened { database: Some(Arc::new(database)), made_anew }));
     }
 
-    /// Waits until it is open. `None` if it will not be.
+    /// Waits until it is open. Returns `None` if it will not be.
     pub fn wait(&self) -> Option<Opened> {
         self.changed
             .wait_while(self.lock(), |state| state.is_awaited())
@@ -103,7 +109,10 @@ impl LateDatabase {
             .opened()
     }
 
-    /// Waits until it is open, and returns `None` if it will not be. An error if it has failed.
+    /// Waits until it is open or has failed. Returns `None` if it will not be open.
+    ///
+    /// # Errors
+    /// The reason why it has failed.
     pub fn look(&self) -> Result<Option<Opened>, String> {
         let is_awaited = |state: &mut State| matches!(state, State::Awaited);
         let state = self.changed.wait_while(self.lock(), is_awaited).unwrap_or_else(PoisonError::into_inner);
@@ -113,13 +122,14 @@ impl LateDatabase {
         }
     }
 
-    /// Waits until it is open, at most for this time.
+    /// Waits until it is open, at most for `timeout`.
     pub fn wait_for(&self, timeout: Duration) -> Option<Opened> {
         let waited = self.changed.wait_timeout_while(self.lock(), timeout, |state| state.is_awaited());
         waited.unwrap_or_else(PoisonError::into_inner).0.opened()
     }
 
-    /// Something could not be written to it: everybody waits until it is open again. The first reason counts.
+    /// Notes that something could not be written to it: everybody waits until it is open again. The first reason
+    /// counts.
     pub fn fail(&self, which: &Opened, why: String) {
         let mut state = self.lock();
         if matches!(&*state, State::Open(now) if now.is(which)) {
@@ -128,7 +138,7 @@ impl LateDatabase {
         }
     }
 
-    /// From now on nobody opens it again after a failure.
+    /// Declares that nobody opens it again after a failure.
     pub fn is_last(&self) {
         let mut state = self.lock();
         self.is_last.store(true, Ordering::Relaxed);
@@ -138,7 +148,7 @@ impl LateDatabase {
         }
     }
 
-    /// It could not be opened the first time.
+    /// Notes that it could not be opened the first time.
     pub fn fail_to_open(&self, why: String) {
         let mut state = self.lock();
         if matches!(&*state, State::Awaited) {
@@ -147,7 +157,7 @@ impl LateDatabase {
         }
     }
 
-    /// Why it failed, if it is not open again.
+    /// Returns why it failed, if it is not open again.
     pub fn failure(&self) -> Option<String> {
         match &*self.lock() {
             State::Failed(why) => Some(why.clone()),
@@ -155,12 +165,12 @@ impl LateDatabase {
         }
     }
 
-    /// Whether it will not be open again.
+    /// Reports whether it will not be open again.
     pub fn is_closed(&self) -> bool {
         matches!(&*self.lock(), State::Closed)
     }
 
-    /// Nobody needs it any more. The file is closed once those who have it have ended.
+    /// Closes it for good. The file is closed once those that have the database have dropped it.
     pub fn close(&self) {
         self.set(State::Closed);
     }

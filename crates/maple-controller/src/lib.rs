@@ -8,7 +8,7 @@
 //!                 └► discovery        └─ messages ─► other shards    notices, log
 //! ```
 //!
-//! * [`kept_files`]: which files can't be kept now.
+//! * [`kept_files`]: the files that Maple keeps, and which of them fail.
 //! * [`tls`]: certificates, and which of them may be which switch.
 //! * [`session`]: one connection, as a state machine without I/O.
 //! * [`discovery`]: finds links and edge ports by LLDP, as a state machine without I/O.
@@ -17,10 +17,10 @@
 //! * [`snoop`]: learns multicast groups and DHCP leases, as a state machine without I/O.
 //! * `shard`: the event loops, which own all sockets.
 //! * [`control`]: queries and commands: [`Handle`] in the process, a Unix socket for other processes.
-//! * [`metrics`]: what was counted, for Prometheus.
+//! * [`metrics`]: all counts, for Prometheus.
 //!
-//! [`Controller::start`] joins them. The modules stand in the order of their layers; imports point upwards in this
-//! file.
+//! [`Controller::start`] joins them. Modules are listed from the bottom layer up; each imports only modules listed
+//! before it.
 
 mod fingerprint;
 pub mod policy_record;

@@ -26,9 +26,9 @@ use maple_wire::{Dpid, PortNo};
 
 use crate::printable::printable;
 
-/// The most events in a listener's queue.
+/// The maximum number of events in a listener's queue.
 pub const QUEUE_CAPACITY: usize = 8192;
-/// The most conditions of all listeners together: a packet has one bit for each.
+/// The maximum number of conditions of all listeners together: a packet has one bit for each.
 pub const MAX_CONDITIONS: usize = 64;
 
 /// An event of the network.
@@ -45,14 +45,14 @@ pub enum NetworkEvent {
         name: String,
         /// Whether packets can pass.
         is_up: bool,
-        /// What happened to it.
+        /// The change.
         reason: PortReason,
     },
     /// A switch finished its handshake.
     SwitchUp(Dpid),
     /// A switch is gone.
     SwitchDown(Dpid),
-    /// A switch's connection ended. What it does in the network is taken to go on.
+    /// A switch's connection ended. It is assumed to go on forwarding.
     SwitchUnreachable(Dpid),
     /// A switch has a connection again.
     SwitchReachable(Dpid),
@@ -60,11 +60,11 @@ pub enum NetworkEvent {
     Violation {
         /// The constraint, with its line, if known.
         constraint: Arc<str>,
-        /// What is wrong with the route.
+        /// The fault of the route.
         why: Arc<str>,
         /// The line that made the route, if known.
         place: Arc<str>,
-        /// Where the packet entered.
+        /// The port where the packet entered.
         at: Location,
     },
 }
@@ -89,10 +89,10 @@ pub struct Listener {
     lost: Arc<AtomicU64>,
 }
 
-/// Makes a listener for packets that match one of these conditions, and for all ports and switches.
+/// Creates a listener for packets that match one of these conditions, and for all ports and switches.
 ///
 /// # Errors
-/// [`TooManyConditions`].
+/// [`TooManyConditions`] if there are more than [`MAX_CONDITIONS`].
 pub fn listen(conditions: Vec<Cond>) -> Result<(Subscription, Listener), TooManyConditions> {
     if conditions.len() > MAX_CONDITIONS {
         return Err(TooManyConditions(conditions.len()));
@@ -128,7 +128,8 @@ impl Subscription {
         })
     }
 
-    /// Publishes a report of the engine, if it is an event for programs. Returns as the others do.
+    /// Publishes a report of the engine, if it is an event for programs. If it is lost, returns the number of lost
+    /// events so far.
     fn publish_report(&self, report: &Report) -> Option<u64> {
         let Report::ConstraintViolated { constraint, why, place, at } = report else { return None };
         let (constraint, why, place) = (Arc::clone(constraint), Arc::clone(why), Arc::clone(place));
@@ -151,13 +152,16 @@ impl Subscription {
 /// All subscriptions of a controller, for its shards.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Subscriptions {
-    /// Each with the index of its first condition among all.
+    /// Each subscription with the index of its first condition among all.
     all: Arc<[(u32, Subscription)]>,
     conditions: Arc<[Cond]>,
 }
 
 impl Subscriptions {
     /// Joins these subscriptions.
+    ///
+    /// # Errors
+    /// [`TooManyConditions`] if they have more than [`MAX_CONDITIONS`] together.
     pub fn new(all: Vec<Subscription>) -> Result<Subscriptions, TooManyConditions> {
         let conditions: Arc<[Cond]> = all.iter().flat_map(|one| one.conditions.iter().cloned()).collect();
         if conditions.len() > MAX_CONDITIONS {
@@ -172,7 +176,7 @@ impl Subscriptions {
         Ok(Subscriptions { all: all.into_iter().map(indexed).collect(), conditions })
     }
 
-    /// The conditions of all listeners.
+    /// Returns the conditions of all listeners.
     pub fn conditions(&self) -> &Arc<[Cond]> {
         &self.conditions
     }
@@ -188,30 +192,30 @@ impl Subscriptions {
         }
     }
 
-    /// Publishes a report of the engine to all listeners, if it is an event for programs. `lost` as in
-    /// [`Subscriptions::publish_packet`].
+    /// Publishes a report of the engine to all listeners, if it is an event for programs. Calls `lost` as
+    /// [`Subscriptions::publish_packet`] does.
     pub fn publish_report(&self, report: &Report, lost: impl Fn(u64)) {
         self.all.iter().filter_map(|(_, subscription)| subscription.publish_report(report)).for_each(lost);
     }
 
-    /// Publishes an event of the engine to all listeners. `lost` as in [`Subscriptions::publish_packet`].
+    /// Publishes an event of the engine to all listeners. Calls `lost` as [`Subscriptions::publish_packet`] does.
     pub fn publish_event(&self, event: &Event, lost: impl Fn(u64)) {
         self.all.iter().filter_map(|(_, subscription)| subscription.publish_event(event)).for_each(lost);
     }
 }
 
-/// A number whose lowest `bits` bits are set.
+/// Returns a number whose lowest `bits` bits are set.
 fn mask(bits: usize) -> u64 {
     1u64.checked_shl(bits as u32).map_or(u64::MAX, |bit| bit - 1)
 }
 
-/// Why a listener received nothing.
+/// The reason why a listener received nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ListenError {
     /// No event in time.
     #[error("no event in time")]
     Timeout,
-    /// The controller has stopped, and all its events are received.
+    /// The controller has stopped, and all its events were received.
     #[error("the controller has stopped")]
     Ended,
 }
@@ -228,13 +232,13 @@ impl Listener {
         })
     }
 
-    /// The number of events lost because the queue was full.
+    /// Returns the number of events lost because the queue was full.
     pub fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
 }
 
-/// Why a frame cannot be sent out of a port.
+/// The reason why a frame cannot be sent out of a port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
     /// The switch is not connected.

@@ -15,29 +15,30 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::printable::printable;
 
-/// How many lines are kept.
+/// The number of lines that are kept.
 const KEPT: usize = 1024;
-/// How many lines of one source may come at once, and the time after which it may have one more.
+/// The number of lines that one source may write at once.
 const BURST: u32 = 100;
+/// The time after which a source may write one more line.
 const REFILL: Duration = Duration::from_millis(100);
-/// The most sources that are remembered, and the most errors of the policy.
+/// The maximum number of sources, and of errors of the policy, that are remembered.
 const REMEMBERED: usize = 4096;
 
-/// How important a line is. Lines of lower levels may be left out.
+/// The importance of a line. Lines of lower levels may be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// The controller can't do its work.
     Error,
     /// Something is wrong in the network or in the policy.
     Warning,
-    /// What happens.
+    /// Something happened that is in order.
     Info,
-    /// What only developers want to know.
+    /// A detail for developers.
     Debug,
 }
 
 impl Level {
-    /// Its name.
+    /// Returns the name.
     pub const fn name(self) -> &'static str {
         match self {
             Level::Error => "error",
@@ -47,7 +48,7 @@ impl Level {
         }
     }
 
-    /// Its number in syslog.
+    /// Returns the severity in syslog.
     pub const fn priority(self) -> u8 {
         match self {
             Level::Error => 3,
@@ -58,10 +59,10 @@ impl Level {
     }
 }
 
-/// What a line is about: each has a level of its own.
+/// The subjects of lines. Each has a level of its own.
 pub const AREAS: [&str; 8] = ["control", "hosts", "policy", "rules", "run", "session", "state", "topology"];
 
-/// The area of messages from this module of the program.
+/// Returns the area of messages from this module of the program.
 pub fn area_of_module(module: &str) -> &'static str {
     let names = |name: &str| module.split("::").any(|part| part == name);
     let table: [(&str, &[&str]); 5] = [
@@ -79,17 +80,17 @@ pub fn area_of_module(module: &str) -> &'static str {
 pub struct Entry {
     /// Its number. Each is one higher than the one before.
     pub number: u64,
-    /// When.
+    /// The time when it was written.
     pub time: SystemTime,
-    /// How important it is.
+    /// Its importance.
     pub level: Level,
-    /// What it is about.
+    /// Its subject, one of [`AREAS`].
     pub area: &'static str,
     /// The text, with names. It may have several lines.
     pub text: String,
 }
 
-/// What causes lines.
+/// The cause of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     Port(Location),
@@ -97,12 +98,12 @@ pub(crate) enum Source {
     /// An address; of IPv6, the network of a link, in which a peer has any address it likes.
     Address(IpAddr),
     Program,
-    /// All beyond those that are remembered.
+    /// All sources beyond those that are remembered.
     Others,
 }
 
 impl Source {
-    /// What causes lines about a peer with this address.
+    /// Returns the source of lines about a peer with this address.
     pub fn address(ip: IpAddr) -> Source {
         Source::Address(match ip.to_canonical() {
             IpAddr::V6(ip) => IpAddr::V6((u128::from(ip) >> 64 << 64).into()),
@@ -111,7 +112,7 @@ impl Source {
     }
 }
 
-/// What is to be written.
+/// A line to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub source: Source,
@@ -122,7 +123,7 @@ pub(crate) struct Line {
     pub error: Option<Arc<str>>,
 }
 
-/// What a source may still write.
+/// The lines that a source may still write.
 #[derive(Clone, Copy, Debug)]
 struct Budget {
     lines: u32,
@@ -141,14 +142,14 @@ pub(crate) struct Log {
 struct Ring {
     entries: VecDeque<Entry>,
     next: u64,
-    /// For each level, so that a flood of harmless lines hides no warning.
+    /// The budget of each source for each level, so that a flood of harmless lines hides no warning.
     budgets: FxHashMap<(Source, Level), Budget>,
     /// Errors of the policy that are in the log. Each shard reports an error once.
     errors: FxHashSet<Arc<str>>,
 }
 
 impl Log {
-    /// Adds a line, if its source has not written too much.
+    /// Adds a line, unless its source has written too much, or its error is in the log already.
     pub fn add(&self, line: Line, now: Instant, time: SystemTime) {
         let mut ring = self.lock();
         if line.error.as_ref().is_some_and(|error| ring.errors.contains(error)) {
@@ -176,7 +177,8 @@ impl Log {
         self.changed.notify_all();
     }
 
-    /// The entries from this number on that are still kept. Waits for one, at most for this time.
+    /// Returns the entries from this number on that are still kept. If there are none yet, waits for one, at most for
+    /// `timeout`.
     pub fn since(&self, number: u64, timeout: Duration) -> Vec<Entry> {
         let deadline = Instant::now() + timeout;
         let mut ring = self.lock();
@@ -196,14 +198,15 @@ impl Log {
 }
 
 impl Ring {
-    /// Whether a source may write a line, and how many of its lines were left out since its last one.
+    /// Admits a line of a source: returns how many of its lines were left out since its last one. `None`: this one is
+    /// left out.
     fn admit(&mut self, source: (Source, Level), now: Instant) -> Option<u64> {
         if self.budgets.len() >= REMEMBERED && !self.budgets.contains_key(&source) {
-            // Those that could write a whole burst again need not be remembered.
+            // Sources that could write a whole burst again need not be remembered.
             let rests = |budget: &Budget| now.saturating_duration_since(budget.since) >= REFILL * BURST;
             self.budgets.retain(|_, budget| !rests(budget));
             if self.budgets.len() >= REMEMBERED {
-                // So many sources write at once: these share one budget.
+                // Too many sources write at once: the further ones share one budget.
                 return self.spend((Source::Others, source.1), now);
             }
         }
@@ -226,7 +229,7 @@ impl Ring {
     }
 }
 
-/// The text without control characters, except ends of lines.
+/// Escapes control characters in a text, except ends of lines.
 pub fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }

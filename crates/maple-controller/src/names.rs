@@ -9,9 +9,9 @@ use maple_core::network::{BadLocation, Location, Mac, split_place};
 use maple_wire::Dpid;
 use serde_json::{Value, json};
 
-/// The hex digits of a datapath id in messages.
+/// The number of hex digits of a datapath id in messages.
 const DPID_DIGITS: usize = 16;
-/// The characters of a hardware address in messages.
+/// The number of characters of a hardware address in messages.
 const MAC_LENGTH: usize = 17;
 
 /// The names of switches and hosts.
@@ -22,7 +22,7 @@ pub struct Names {
     by_name: BTreeMap<String, Named>,
 }
 
-/// What has a name.
+/// Something that has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
     /// A switch.
@@ -32,20 +32,20 @@ pub enum Named {
 }
 
 impl Names {
-    /// No names.
+    /// Creates an empty list of names.
     pub fn new() -> Names {
         Names::default()
     }
 
-    /// Whether there are none.
+    /// Reports whether there are no names.
     pub fn is_empty(&self) -> bool {
         self.by_name.is_empty()
     }
 
-    /// Gives a name.
+    /// Gives a name to a switch or host.
     ///
     /// # Errors
-    /// If it can't be a name, or something has it, or this has another name.
+    /// A text if this can't be a name, or something else has it, or the switch or host has another name.
     pub fn add(&mut self, name: &str, of: Named) -> Result<(), String> {
         if name.parse::<f64>().is_ok() || !name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
             return Err("a name has letters, digits, '-', '_' and '.', and is no number".into());
@@ -71,20 +71,20 @@ impl Names {
         Ok(())
     }
 
-    /// The name of a switch.
+    /// Returns the name of a switch.
     pub fn of_switch(&self, dpid: Dpid) -> Option<&str> {
         self.switches.get(&dpid).map(String::as_str)
     }
 
-    /// The name of a host.
+    /// Returns the name of a host.
     pub fn of_host(&self, mac: Mac) -> Option<&str> {
         self.hosts.get(&mac).map(String::as_str)
     }
 
-    /// A switch by its name or its datapath id.
+    /// Returns a switch by its name or its datapath id.
     ///
     /// # Errors
-    /// A text that says what is asked for.
+    /// A text that says what is expected.
     pub fn switch(&self, text: &str) -> Result<Dpid, String> {
         match self.by_name.get(text) {
             Some(Named::Switch(dpid)) => Ok(*dpid),
@@ -95,10 +95,10 @@ impl Names {
         }
     }
 
-    /// A host by its name or its hardware address.
+    /// Returns a host by its name or its hardware address.
     ///
     /// # Errors
-    /// A text that says what is asked for.
+    /// A text that says what is expected.
     pub fn host(&self, text: &str) -> Result<Mac, String> {
         match self.by_name.get(text) {
             Some(Named::Host(mac)) => Ok(*mac),
@@ -107,16 +107,16 @@ impl Names {
         }
     }
 
-    /// A port, `SWITCH:PORT`, of a switch by its name or its datapath id.
+    /// Returns a port, `SWITCH:PORT`, of a switch by its name or its datapath id.
     ///
     /// # Errors
-    /// A text that says what is asked for.
+    /// A text that says what is expected.
     pub fn location(&self, text: &str) -> Result<Location, String> {
         let (switch, port) = split_place(text).ok_or_else(|| BadLocation(text.to_owned()).to_string())?;
         Ok(Location::new(self.switch(switch)?, port))
     }
 
-    /// The id of what has this name, or of a port of a switch with a name, as text.
+    /// Returns the id of the switch or host with this name, or of a port of a switch with a name, as text.
     pub(crate) fn id_of(&self, text: &str) -> Option<String> {
         match self.by_name.get(text) {
             Some(Named::Switch(dpid)) => Some(dpid.to_string()),
@@ -125,7 +125,7 @@ impl Names {
         }
     }
 
-    /// The text with names in the place of datapath ids, as messages have them (16 hex digits), and of hardware addresses.
+    /// Replaces ids in a text by names: datapath ids as messages have them (16 hex digits), and hardware addresses.
     ///
     /// ```
     /// use maple_controller::names::{Named, Names};
@@ -161,7 +161,7 @@ impl Names {
         out
     }
 
-    /// The name of what the text begins with, and the length of its id.
+    /// Returns the length of the id with which the text begins, and the name of its switch or host.
     fn at_start(&self, text: &str) -> Option<(usize, &str)> {
         let ends = |length: usize| {
             let next = text.as_bytes().get(length);
@@ -181,7 +181,7 @@ impl Names {
         Some((MAC_LENGTH, self.of_host(mac)?))
     }
 
-    /// The names for another process.
+    /// Encodes the names for another process.
     pub(crate) fn to_json(&self) -> Value {
         let switches: Vec<Value> =
             self.switches.iter().map(|(dpid, name)| json!({ "switch": dpid.to_string(), "name": name })).collect();
@@ -190,7 +190,7 @@ impl Names {
         json!({ "switches": switches, "hosts": hosts })
     }
 
-    /// The names that another process has. What is no name is left out.
+    /// Decodes the names of another process. Invalid ones are left out.
     pub fn from_json(answer: &Value) -> Names {
         let mut names = Names::new();
         let items = |kind: &str| answer[kind].as_array().cloned().unwrap_or_default();
@@ -209,12 +209,12 @@ impl Names {
     }
 }
 
-/// Whether what comes next is in the middle of a word.
+/// Reports whether the text that follows is in the middle of a word.
 fn is_in_word(before: &str) -> bool {
     before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Whether what comes next is in the middle of bytes with colons between them.
+/// Reports whether the text that follows is in the middle of bytes with colons between them.
 fn is_in_address(before: &str) -> bool {
     match before.as_bytes() {
         [start @ .., a, b, b':'] => {

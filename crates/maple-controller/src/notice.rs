@@ -25,22 +25,22 @@ use crate::snoop::Ignored;
 use crate::time::after;
 use about::{about, policy_error};
 
-/// The most notices in the queue. Further ones only go to the log.
+/// The maximum number of notices in the queue. Further ones only go to the log.
 const CAPACITY: usize = 16 * 1024;
-/// How many recent errors are kept.
+/// The number of recent errors that are kept.
 const RECENT: usize = 256;
-/// For how long a repeated refusal of the same address is not published.
+/// The time for which a repeated refusal of an address is not published.
 const SUPPRESSED: Duration = Duration::from_secs(60);
-/// How many reasons for refusals of the same address are published in that time.
+/// The maximum number of reasons for refusals of an address that are published in that time.
 const MOST_REASONS: usize = 8;
-/// Of how many addresses refusals, and how many distinct errors of handlers, are remembered.
+/// The maximum number of addresses with refusals, and of distinct errors of handlers, that are remembered.
 const REMEMBERED: usize = 1024;
 
 /// Something that people should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// From the engine.
+    /// A report of the engine.
     Engine(Report),
     /// A switch finished its handshake.
     Connected {
@@ -82,14 +82,14 @@ pub enum Notice {
         dpid: Dpid,
         /// The error, with its place in the handler.
         error: Arc<str>,
-        /// How often handlers have failed with this error so far.
+        /// The number of times that handlers have failed with this error.
         times: u64,
     },
     /// A listener failed. It continues to receive events.
     ListenerFailed {
         /// The error, with its place in the listener.
         error: Arc<str>,
-        /// How often listeners have failed with this error so far.
+        /// The number of times that listeners have failed with this error.
         times: u64,
     },
     /// A listener is too slow and loses events.
@@ -99,19 +99,19 @@ pub enum Notice {
     },
     /// The policy takes long to decide, and nothing else is decided meanwhile.
     PolicySlow {
-        /// How long it took for a packet.
+        /// The time that it took for a packet.
         each: Duration,
-        /// How many packets it took so long for so far, at this shard.
+        /// The number of packets so far that took this long, at this shard.
         times: u64,
     },
     /// Snooping ignored a message.
     Ignored {
         /// The reason.
         reason: Ignored,
-        /// How often so far.
+        /// The number of times so far.
         times: u64,
     },
-    /// A file can't be kept any more, or is kept again.
+    /// A kept file fails, is given up, or is in order again.
     File(FileNews),
     /// Discovery saw this anomaly at a port for the first time since the port came up.
     Discovery {
@@ -123,7 +123,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Whether something is wrong.
+    /// Reports whether something is wrong.
     pub fn is_error(&self) -> bool {
         match self {
             Notice::Engine(report) => match report {
@@ -202,16 +202,16 @@ pub(crate) struct Notices {
     log: Arc<Log>,
     sender: Sender<Notice>,
     recent: Arc<Mutex<VecDeque<(SystemTime, Notice)>>>,
-    /// How often handlers and listeners failed, by error.
+    /// The number of failures of handlers and listeners, by error.
     failures: Arc<Mutex<FxHashMap<Arc<str>, u64>>>,
     /// The violations that were published. Each shard bounds the number of those that it reports.
     violations: Arc<Mutex<BTreeSet<ViolationKey>>>,
-    /// The absent places that were published, and those of which the switch is not there without their ports.
+    /// The absent places that were published. A switch that is absent as a whole stands there without a port.
     absent: Arc<Mutex<BTreeSet<AbsentKey>>>,
 }
 
 impl Notices {
-    /// Makes the publisher and the queue's receiving end. People read these names.
+    /// Creates the publisher and the receiving end of its queue. Notices call switches and hosts by `names`.
     pub fn new(names: Arc<Names>) -> (Notices, Receiver<Notice>) {
         let (sender, receiver) = bounded(CAPACITY);
         let (log, recent) = (Arc::default(), Arc::default());
@@ -220,17 +220,17 @@ impl Notices {
         (Notices { names, log, sender, recent, failures, violations, absent }, receiver)
     }
 
-    /// The log.
+    /// Returns the log.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// The names of switches and hosts.
+    /// Returns the names of switches and hosts.
     pub fn names(&self) -> Arc<Names> {
         self.names.load_full()
     }
 
-    /// People read these names from now on.
+    /// Replaces the names by which notices call switches and hosts.
     pub fn rename(&self, names: Names) {
         self.names.store(Arc::new(names));
     }
@@ -247,7 +247,7 @@ impl Notices {
             true => tracing::warn!("{text}"),
             false => tracing::info!("{text}"),
         }
-        // That a file is in order again ends what was told before.
+        // A file that is in order again ends an earlier error.
         if notice.is_error() || matches!(notice, Notice::File(_)) {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
             if recent.len() == RECENT {
@@ -263,8 +263,8 @@ impl Notices {
         let _ = self.sender.try_send(notice);
     }
 
-    /// Whether people need not be told of a report because another shard has reported the same: a violation of a
-    /// constraint by a route of the same line, or an absent place.
+    /// Reports whether a shard has already published what this report says: a violation of a constraint by a route of
+    /// the same line, or an absent place. Notes it if not.
     pub fn is_known(&self, report: &Report) -> bool {
         match report {
             Report::ConstraintViolated { constraint, place, .. } => {
@@ -279,13 +279,13 @@ impl Notices {
         }
     }
 
-    /// Publishes that a handler failed, the first, tenth, hundredth… time with this error. After [`REMEMBERED`]
-    /// distinct errors, each further one is published every time.
+    /// Counts a failure of a handler, and publishes the first, tenth, hundredth… one with this error. After
+    /// [`REMEMBERED`] distinct errors, each failure with a further one is published.
     pub fn handler_failed(&self, dpid: Dpid, error: Arc<str>) {
         self.failed(error, |error, times| Notice::HandlerFailed { dpid, error, times });
     }
 
-    /// Publishes that a listener failed, as [`Notices::handler_failed`] does.
+    /// Counts a failure of a listener, and publishes it as often as [`Notices::handler_failed`] does.
     pub fn listener_failed(&self, error: Arc<str>) {
         self.failed(error, |error, times| Notice::ListenerFailed { error, times });
     }
@@ -311,12 +311,12 @@ impl Notices {
         }
     }
 
-    /// How often handlers and listeners have failed.
+    /// Returns the number of failures of handlers and listeners.
     pub fn handler_failures(&self) -> u64 {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 
-    /// The most recent errors, oldest first, with their times.
+    /// Returns the most recent errors, oldest first, with their times.
     pub fn recent(&self) -> Vec<(SystemTime, Notice)> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
@@ -331,7 +331,7 @@ pub(crate) struct RefusalFilter {
 }
 
 impl RefusalFilter {
-    /// Whether to publish this refusal.
+    /// Reports whether to publish this refusal.
     pub fn is_new(&mut self, now: Time, peer: SocketAddr, reason: &CloseReason) -> bool {
         if self.published.len() >= REMEMBERED && !self.published.contains_key(&peer.ip()) {
             self.published.clear();

@@ -18,7 +18,7 @@ use crate::persistence::{PersistenceError, read_copy};
 use crate::random::random;
 use crate::restart::Departed;
 
-/// Where everything was in a network, and the packets that it had decided about.
+/// The surroundings of a network, and the packets that it had decided about.
 #[derive(Debug)]
 pub struct Network {
     surroundings: Surroundings,
@@ -36,21 +36,21 @@ impl Drop for Copy {
 }
 
 impl Network {
-    /// Reads a state file, which stays as it is. What it keeps of tables and variables goes into the store, in which the
-    /// policy has declared them.
+    /// Reads a state file, which stays as it is. The tables and variables in it go into the store, in which the policy
+    /// has declared them.
     ///
     /// # Errors
-    /// [`PersistenceError`], also if a controller uses the file.
+    /// [`PersistenceError`] if the file can't be read, does not fit the declared types, or is used by a controller.
     pub fn read(path: &Path, store: &Store) -> Result<Network, PersistenceError> {
         let failed = |error| PersistenceError::Read { path: path.to_owned(), error };
         let file = File::open(path).map_err(failed)?;
-        // The lock that a controller has on its file.
+        // A controller holds this lock on its file.
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(PersistenceError::InUse(path.to_owned())),
             Err(error) => return Err(failed(error.into())),
         }
-        // To open the file itself might change it.
+        // Opening the file itself might change it.
         let number = u64::from_ne_bytes(random().map_err(failed)?);
         let copy = Copy(std::env::temp_dir().join(format!("maple-state-{number:016x}")));
         let mut to = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&copy.0).map_err(failed)?;
@@ -64,19 +64,19 @@ impl Network {
         Ok(network)
     }
 
-    /// The number of packets that it had decided about.
+    /// Returns the number of packets that it had decided about.
     pub fn packets(&self) -> usize {
         self.witnesses.values().map(Vec::len).sum()
     }
 
-    /// The switches, with the OpenFlow versions of their sessions.
+    /// Returns the switches, with the OpenFlow versions of their sessions; 1.3 if that is not known.
     pub fn versions(&self) -> BTreeMap<Dpid, Version> {
         let known = self.surroundings.models.iter().map(|(dpid, model)| (*dpid, model.version));
         let all = self.witnesses.keys().map(|dpid| (*dpid, Version::Of13));
         all.chain(known).collect()
     }
 
-    /// The network under this policy, which decides all these packets again.
+    /// Creates a rehearsal of the network under this policy, which decides all these packets again.
     pub fn under(self, policy: Arc<dyn Policy>, store: Arc<Store>, options: Options) -> Rehearsal {
         Rehearsal::of_remembered(policy, store, options, self.surroundings, self.witnesses)
     }

@@ -1,4 +1,4 @@
-//! Which policy runs: for people, and for the next start.
+//! The policy that runs: for people, and for the next start.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fingerprint::Fingerprint;
 
-/// A policy by its name and what its files hold.
+/// A policy by its name and the contents of its files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyIdentity {
     /// Its name, as for `maple run`, with the whole path of its file.
@@ -16,13 +16,13 @@ pub struct PolicyIdentity {
     pub hash: Fingerprint,
 }
 
-/// How a policy came to run.
+/// The way in which a policy came to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BroughtBy {
-    /// The start of the controller, which the command line or the configuration named it for.
+    /// The start of the controller, for which the command line or the configuration named it.
     Start,
-    /// A start that went on with what ran before.
+    /// A start that went on with the policy that ran before.
     Resumption,
     /// A reload: by `maple reload`, a signal, or because a file had changed.
     Reload,
@@ -35,31 +35,32 @@ pub enum BroughtBy {
 /// The policy that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyRecord {
-    /// Which one.
+    /// Its name and fingerprint.
     #[serde(flatten)]
     pub policy: PolicyIdentity,
-    /// Since when, in seconds since 1970.
+    /// The time when it came to run, in seconds since 1970.
     pub since: u64,
-    /// How it came to run.
+    /// The way in which it came to run.
     pub by: BroughtBy,
-    /// What the command line and the configuration named when it came to run: what a start would have run then.
+    /// The policy that the command line and the configuration named when it came to run: a start would have run this
+    /// one.
     pub configured: PolicyIdentity,
     /// Another policy, which decides at some switches.
     #[serde(default)]
     pub canary: Option<String>,
-    /// A start went on with it, and has not yet run for long enough to show that it can.
+    /// Whether a start went on with it, and it has not yet run for long enough to show that it can.
     #[serde(default, rename = "on_trial")]
     pub is_on_trial: bool,
 }
 
 impl PolicyRecord {
-    /// A policy that runs from now on.
+    /// Creates the record of a policy that begins to run.
     pub fn new(policy: PolicyIdentity, by: BroughtBy, configured: PolicyIdentity) -> PolicyRecord {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         PolicyRecord { policy, since, by, configured, canary: None, is_on_trial: false }
     }
 
-    /// Whether a start would have run another one, or another version of its files.
+    /// Reports whether a start would have run another policy, or another version of its files.
     pub fn was_chosen_later(&self) -> bool {
         self.policy != self.configured
     }

@@ -7,17 +7,17 @@ use std::sync::OnceLock;
 
 use rustix::process::{Pid, getpriority_process, nice, setpriority_process};
 
-/// By how much a thread is made nicer.
+/// The number that is added to the niceness of a thread.
 const NICER: i32 = 10;
 
-/// The value before it was lowered.
+/// The priority before it was lowered.
 static USUAL: OnceLock<i32> = OnceLock::new();
 
-/// Lowers the priority of the calling thread, and so of those that it starts from now on, until [`usual`]. Does nothing if
-/// that could not be undone: that needs a right that root has.
+/// Lowers the priority of the calling thread, and of threads that it starts later, until [`usual`]. Does nothing if
+/// that could not be undone, which needs a right that root has.
 pub fn lower() {
     let Ok(before) = getpriority_process(None) else { return };
-    // Tried by a thread that ends then.
+    // A thread that then ends tries it.
     let can_undo = std::thread::spawn(move || nice(1).is_ok() && setpriority_process(None, before).is_ok());
     if can_undo.join().unwrap_or(false) {
         USUAL.get_or_init(|| before);

@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-/// `N` cryptographically random bytes.
+/// Returns `N` cryptographically random bytes.
 ///
 /// # Errors
-/// If `/dev/urandom` can't be read.
+/// The system's error if `/dev/urandom` can't be read.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;

@@ -2,12 +2,12 @@
 //!
 //! # What
 //!
-//! Such a switch is *departed*. What is remembered of it ([`Departed`]) waits here until it comes back, and then the
-//! engine restores it (`maple_core`, `engine/restore.rs`).
+//! Such a switch is *departed*. Its leaves and surroundings ([`Departed`]) are kept here until it comes back, and then
+//! the engine restores it (`maple_core`, `engine/restore.rs`).
 //!
-//! After a restart of the controller most switches come back within moments, and what f says about one may depend on
+//! After a restart of the controller most switches come back within moments, and f's decisions for one may depend on
 //! others. So they wait for each other: nothing is presumed before the last one has come back, or [`PATIENCE`] is over.
-//! Their rules are read meanwhile, and after that. A switch that comes later is restored alone, when its rules are read:
+//! Their rules may be read before or after that. A switch that comes later is restored alone, when its rules are read:
 //! until the rules of such a switch are known, no switch gets new labels.
 //!
 //! # Bounds
@@ -27,34 +27,35 @@ use maple_wire::Dpid;
 
 use crate::time::after;
 
-/// How long switches wait for each other after the start. Open vSwitch tries again after 8 seconds at most.
+/// The time for which switches wait for each other after the start. Open vSwitch tries to connect again after at most 8
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The maximum number of departed switches. Whoever reaches the controller's port can claim datapath ids, unless TLS asks
-/// for certificates.
+/// The maximum number of departed switches. Anyone that reaches the controller's port can claim datapath ids, unless
+/// TLS asks for certificates.
 const MAX_SWITCHES: usize = 4096;
 /// The maximum number of leaves of departed switches.
 const MAX_LEAVES: usize = 1 << 20;
 
-/// What is remembered of a departed switch.
+/// The leaves and surroundings of a departed switch.
 #[derive(Debug, Default)]
 pub(crate) struct Departed {
     /// Its leaves, oldest first.
     pub leaves: Vec<Witness>,
-    /// Where they are in the state file.
+    /// The rows of these leaves in the state file, in the same order.
     pub rows: Vec<u64>,
-    /// What was around it.
+    /// The links, edge ports, hosts and labels around it, and its model.
     pub surroundings: Surroundings,
 }
 
-/// What to do with a switch that has connected.
+/// The way to restore a switch that has connected.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// Nothing is remembered of it, or it comes late: it is restored when its rules are read.
     Alone,
     /// It waits for others.
     Waits,
-    /// These are all there, so what was around them is to be presumed now.
+    /// All awaited switches are back, these ones: the caller presumes what was around them.
     Complete(BTreeSet<Dpid>),
 }
 
@@ -62,7 +63,7 @@ pub(crate) enum Arrival {
 #[derive(Debug)]
 pub(crate) struct Restart {
     store: Arc<Store>,
-    /// Whether switches wait for each other. Shards look at this in every turn.
+    /// Whether switches wait for each other. Shards read this in every turn.
     is_waited: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -71,7 +72,7 @@ pub(crate) struct Restart {
 struct Inner {
     departed: BTreeMap<Dpid, Departed>,
     leaves: usize,
-    /// Until when switches wait for each other; `None` once they do not.
+    /// The time until which switches wait for each other; `None` when they do not.
     until: Option<Time>,
     /// The switches that wait for each other.
     awaited: BTreeSet<Dpid>,
@@ -80,13 +81,13 @@ struct Inner {
 }
 
 impl Restart {
-    /// Begins with the switches of an earlier run, which wait for each other.
+    /// Starts with the switches of an earlier run, which all wait for each other.
     pub fn new(now: Time, store: Arc<Store>, departed: BTreeMap<Dpid, Departed>) -> Restart {
         let all = departed.keys().copied().collect();
         Restart::of(now, store, departed, all)
     }
 
-    /// Begins with the switches of an earlier run. Those of `awaited` wait for each other.
+    /// Starts with the switches of an earlier run, of which those in `awaited` wait for each other.
     pub fn of(
         now: Time,
         store: Arc<Store>,
@@ -100,7 +101,7 @@ impl Restart {
         Restart { store, is_waited: AtomicBool::new(inner.until.is_some()), inner: Mutex::new(inner) }
     }
 
-    /// The rows of all leaves of departed switches.
+    /// Returns the leaves of all departed switches, with their rows.
     pub fn departed_rows(&self) -> Vec<(u64, Witness)> {
         let inner = self.lock();
         let rows =
@@ -108,7 +109,7 @@ impl Restart {
         inner.departed.values().flat_map(rows).collect()
     }
 
-    /// A switch is up. Its rules are not known yet.
+    /// Notes that a switch is up, whose rules are not known yet, and says how to restore it.
     pub fn arrive(&self, dpid: Dpid) -> Arrival {
         let mut inner = self.lock();
         if inner.until.is_none() || !inner.awaited.contains(&dpid) || !inner.departed.contains_key(&dpid) {
@@ -123,8 +124,8 @@ impl Restart {
         Arrival::Waits
     }
 
-    /// More has become known of the earlier run: these leaves by their rows, and where everything is. Returns the leaves of
-    /// switches that are restored already.
+    /// Adds what has become known of the earlier run: these leaves by their rows, and where everything is. Returns what
+    /// belongs to switches that are restored already.
     pub fn learn(
         &self,
         leaves: impl IntoIterator<Item = (u64, Witness)>,
@@ -150,28 +151,29 @@ impl Restart {
         others
     }
 
-    /// Whether none of these switches is still to be restored.
+    /// Reports whether none of these switches is still to be restored.
     pub fn has_restored<'a>(&self, mut switches: impl Iterator<Item = &'a Dpid>) -> bool {
         let inner = self.lock();
         switches.all(|dpid| !inner.departed.contains_key(dpid))
     }
 
-    /// Whether something is remembered of a switch that was not restored yet.
+    /// Reports whether something is remembered of a switch that was not restored yet.
     pub fn knows(&self, dpid: Dpid) -> bool {
         self.lock().departed.contains_key(&dpid)
     }
 
-    /// A switch has disconnected before it was restored. Returns whether that is soon enough for it not to be.
+    /// Notes that a switch has disconnected. Returns whether it was still waiting for others, and so is not to be
+    /// restored.
     pub fn leave(&self, dpid: Dpid) -> bool {
         self.lock().waiting.remove(&dpid)
     }
 
-    /// When the switches that are back no longer wait.
+    /// Returns when the switches that are back stop waiting.
     pub fn deadline(&self) -> Option<Time> {
         if self.is_waited.load(Ordering::Relaxed) { self.lock().until } else { None }
     }
 
-    /// The switches to restore because the others have not come in time.
+    /// Returns the switches to restore because the others have not come in time.
     pub fn on_deadline(&self, now: Time) -> Option<BTreeSet<Dpid>> {
         self.deadline().filter(|until| *until <= now)?;
         let mut inner = self.lock();
@@ -181,7 +183,7 @@ impl Restart {
         Some(std::mem::take(&mut inner.waiting))
     }
 
-    /// What was around these switches.
+    /// Returns the combined surroundings of these switches.
     pub fn around(&self, switches: &BTreeSet<Dpid>) -> Surroundings {
         let (inner, mut all) = (self.lock(), Surroundings::default());
         switches.iter().filter_map(|dpid| inner.departed.get(dpid)).for_each(|switch| all.extend(&switch.surroundings));
@@ -196,7 +198,7 @@ impl Restart {
         Some(taken)
     }
 
-    /// A switch has disconnected. Returns `false` if too much is remembered already.
+    /// Adds a switch that has disconnected. Returns `false` if too much is remembered already.
     pub fn depart(&self, dpid: Dpid, switch: Departed) -> bool {
         let mut inner = self.lock();
         let is_one_more = !inner.departed.contains_key(&dpid);
@@ -205,7 +207,7 @@ impl Restart {
         }
         inner.leaves += switch.leaves.len();
         match inner.departed.get_mut(&dpid) {
-            // It has left again before it was restored, so nothing of what was known is outdated.
+            // The switch left again before it was restored, so all that was known of it still holds.
             Some(before) => {
                 before.leaves.extend(switch.leaves);
                 before.rows.extend(switch.rows);
@@ -215,14 +217,14 @@ impl Restart {
         true
     }
 
-    /// Where everything is, including what departed switches are remembered for.
+    /// Returns where everything is, including the surroundings of departed switches.
     pub fn surroundings(&self) -> Surroundings {
         let mut all = Surroundings::of(&self.store);
         self.lock().departed.values().for_each(|switch| all.extend(&switch.surroundings));
         all
     }
 
-    /// The tracked state.
+    /// Returns the tracked state.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
     }
@@ -232,7 +234,7 @@ impl Restart {
     }
 }
 
-/// What was around each switch.
+/// Splits surroundings by switch.
 pub(crate) fn by_switch(all: Surroundings) -> BTreeMap<Dpid, Surroundings> {
     let mut parts: BTreeMap<Dpid, Surroundings> = BTreeMap::new();
     for (a, b) in all.links {
@@ -249,7 +251,7 @@ pub(crate) fn by_switch(all: Surroundings) -> BTreeMap<Dpid, Surroundings> {
     for label in all.labels {
         parts.entry(label.switch).or_default().labels.push(label);
     }
-    // A switch of which nothing else is known has nothing to come back to.
+    // A switch of which only the model is known has nothing to restore.
     for (dpid, model) in all.models {
         parts.entry(dpid).and_modify(|part| part.models.push((dpid, model)));
     }

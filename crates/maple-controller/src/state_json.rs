@@ -38,7 +38,7 @@ pub(crate) fn to_json(value: &Stored) -> Value {
 /// Decodes a value of tracked state.
 ///
 /// # Errors
-/// A text that names the part of the JSON that is no value.
+/// A text that names the part of the JSON that is not a value.
 pub(crate) fn from_json(value: &Value) -> Result<Stored, String> {
     Ok(match value {
         Value::Null => Stored::None,
@@ -91,7 +91,7 @@ fn tagged(kind: &str, inner: &Value) -> Option<Stored> {
     })
 }
 
-/// Bytes from hex digits.
+/// Decodes hexadecimal digits.
 fn bytes(text: &str) -> Option<Arc<[u8]>> {
     if !text.len().is_multiple_of(2) || !text.is_ascii() {
         return None;
@@ -102,7 +102,7 @@ fn bytes(text: &str) -> Option<Arc<[u8]>> {
 /// Parses a datapath id.
 ///
 /// # Errors
-/// A text that shows an example.
+/// A text that shows an example, if `text` is not a datapath id.
 pub(crate) fn parse_dpid(text: &str) -> Result<Dpid, String> {
     text.parse().map_err(|_| format!("{text:?} is no datapath id (hex digits, such as 1 or 00000000000000ab)"))
 }

@@ -39,7 +39,7 @@ pub struct SwitchStatus {
     pub dpid: Dpid,
     /// The address of its end of the connection, if it has one.
     pub peer: Option<SocketAddr>,
-    /// For how long it has had no connection; `None` if it has one.
+    /// The time for which it has had no connection; `None` if it has one.
     pub unreachable: Option<Duration>,
     /// Whether it has a connection by which nothing comes, though an answer is due.
     pub silent: bool,
@@ -76,41 +76,41 @@ impl From<&Port> for SwitchPort {
     }
 }
 
-/// What one shard exports as metrics.
+/// The metrics of one shard.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShardMetrics {
     pub stats: ShardStats,
-    /// From the beginning of a packet's turn to the end of f's decision.
+    /// The times from the beginning of a packet's turn to the end of f's decision.
     pub decide_times: Histogram,
-    /// From a leaf's decision to the confirmation of its rule.
+    /// The times from a leaf's decision to the confirmation of its rule.
     pub install_times: Histogram,
-    /// What waits where: the queue's name and its length.
+    /// The queues: the name and the length of each.
     pub queues: Vec<(&'static str, u64)>,
     /// The switches that are connected here, and those that were.
     pub switches: Vec<SwitchMetrics>,
-    /// How many switches have no connection, and are kept.
+    /// The number of switches without a connection that are kept.
     pub unreachable: u64,
     /// The policy's errors, each with the number of packets dropped because of it.
     pub failures: Vec<(Arc<str>, u64)>,
-    /// The routes that constraints refused, and how often.
+    /// The routes that constraints refused, each with the number of times.
     pub violations: Vec<(ViolationKey, u64)>,
 }
 
-/// What one switch exports as metrics.
+/// The metrics of one switch.
 #[derive(Clone, Debug)]
 pub(crate) struct SwitchMetrics {
     pub dpid: Dpid,
     pub counters: SwitchCounters,
-    /// What it has now, if it is connected.
+    /// The metrics of its connection, if it is connected.
     pub now: Option<ConnectedMetrics>,
 }
 
-/// What a connected switch exports as metrics.
+/// The metrics of a connected switch.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectedMetrics {
     /// Bytes that wait to be sent to it.
     pub waiting_bytes: usize,
     pub ports: Arc<Vec<Port>>,
-    /// What the engine has put there; none if a handler serves it.
+    /// The engine's counts for this switch; `None` if a handler serves it.
     pub counts: Option<SwitchCounts>,
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use maple_core::engine::Time;
 
-/// Reads the time. Each shard has a copy with the same start.
+/// The clock of a controller. Each shard has a copy with the same start.
 #[derive(Clone, Debug)]
 pub enum Clock {
     /// The system's clock; the instant is the start.
@@ -19,12 +19,12 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// A clock that starts now.
+    /// Starts the clock at zero.
     pub fn start() -> Clock {
         Clock::Real(Instant::now())
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         match self {
             Clock::Real(start) => Time(start.elapsed().as_nanos() as u64),
@@ -34,22 +34,22 @@ impl Clock {
     }
 }
 
-/// The time this long after `time`.
+/// Returns the time this long after `time`.
 pub fn after(time: Time, duration: Duration) -> Time {
     Time(time.0.saturating_add(duration.as_nanos() as u64))
 }
 
-/// The time this long before `time`.
+/// Returns the time this long before `time`.
 pub fn before(time: Time, duration: Duration) -> Time {
     Time(time.0.saturating_sub(duration.as_nanos() as u64))
 }
 
-/// The duration from `now` to `time`; zero if that is past.
+/// Returns the duration from `now` to `time`; zero if that is past.
 pub fn until(now: Time, time: Time) -> Duration {
     Duration::from_nanos(time.0.saturating_sub(now.0))
 }
 
-/// A time in UTC, to the millisecond.
+/// Formats a time in UTC, to the millisecond.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};

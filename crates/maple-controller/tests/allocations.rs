@@ -1,5 +1,5 @@
-//! What a message costs in allocations: nothing, on the hot roads of handlers and of policies. Alone in its process,
-//! with an allocator that counts what all threads do.
+//! The allocations that a message costs: none, on the hot paths of handlers and of policies. Alone in its process, with
+//! an allocator that counts what all threads do.
 
 mod common;
 
@@ -20,9 +20,9 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 #[global_allocator]
 static MEMORY: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Hosts at each of two ports.
+/// The number of hosts at each of two ports.
 const HOSTS: u8 = 50;
-/// How often all their packets are sent while allocations are counted.
+/// The number of times that all their packets are sent while allocations are counted.
 const ROUNDS: usize = 200;
 
 #[test]
@@ -35,7 +35,7 @@ fn packets_of_the_learning_switch_and_hits_of_a_policy_allocate_nothing() {
     for version in [Version::Of10, Version::Of13] {
         let stream = packets(version);
         let messages = Frames::new(&stream).count();
-        // For each packet a rule, and as the switch buffers none a packet-out.
+        // Each packet is answered with a rule and, because the switch buffers none, with a packet-out.
         let mut peer = Peer::begin(learning.address, version, 1);
         peer.pump(LONG, |_, message| matches!(message, Message::SetConfig(_)));
         assert_eq!(count(&mut peer, &stream, 2 * messages), 0, "learning switch, {version}");
@@ -44,14 +44,14 @@ fn packets_of_the_learning_switch_and_hits_of_a_policy_allocate_nothing() {
     }
 }
 
-/// Probes of ports and echoes, one every few seconds, are no part of this.
+/// Makes probes of ports and echoes so rare that they are not counted.
 fn seldom(options: &mut ControllerOptions) {
     let hour = Duration::from_secs(3600);
     (options.timing.interval, options.deadlines.idle, options.balance_period) = (hour, hour, Duration::ZERO);
 }
 
-/// Has the controller get to know a stream, whose packets it then answers with so many messages, and counts what it
-/// allocates from then on.
+/// Teaches the controller a stream, whose packets it then answers with this many messages. Returns the number of
+/// allocations when the stream is sent again.
 fn count(peer: &mut Peer, stream: &[u8], messages: usize) -> usize {
     let is_answer = |(_, message): &(u32, Message)| matches!(message, Message::PacketOut(_) | Message::FlowMod(_));
     let is_known = (0..50).any(|_| {
@@ -78,7 +78,7 @@ fn count(peer: &mut Peer, stream: &[u8], messages: usize) -> usize {
     stats.allocations + stats.reallocations
 }
 
-/// A packet-in of each host to one at the other port.
+/// Makes a packet-in from each host to one at the other port.
 fn packets(version: Version) -> Vec<u8> {
     let mut stream = Vec::new();
     for (port, host) in (0..HOSTS).flat_map(|host| [(1, host), (2, host)]) {

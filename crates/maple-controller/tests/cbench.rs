@@ -42,27 +42,27 @@ const STATS_REPLY: u8 = 17;
 const BARRIER_REQUEST: u8 = 18;
 const BARRIER_REPLY: u8 = 19;
 
-/// The payload of the packet-ins' frames.
+/// The payload of the frames in packet-ins.
 const PAYLOAD: [u8; 30] = [
     0x7a, 0x18, 0x58, 0x6b, 0x11, 0x08, 0x97, 0xf5, 0x19, 0xe2, 0x65, 0x7e, 0x07, 0xcc, 0x31, 0xc3, 0x11, 0xc7, 0xc4,
     0x0c, 0x8b, 0x95, 0x51, 0x51, 0x33, 0x54, 0x51, 0xd5, 0x00, 0x36,
 ];
-/// Its buffer ids start over after so many.
+/// The number of buffer ids, after which they start over.
 const BUFFERS: u32 = 100_000;
 
-/// One of its switches.
+/// A switch of `cbench`.
 struct Fake {
     id: u8,
     stream: TcpStream,
     held: Vec<u8>,
-    /// The configuration that it was given: flags and length of a miss.
+    /// The configuration that it was given: flags, and the length of a packet-in for a miss, in bytes.
     config: [u8; 4],
     next_buffer: u32,
     next_mac: u32,
     macs: u32,
     xid: u32,
     is_ready: bool,
-    /// Answers as it counts them.
+    /// The number of answers, as `cbench` counts them.
     count: usize,
     answers: Vec<Vec<u8>>,
 }
@@ -176,7 +176,7 @@ impl Fake {
         self.say(PACKET_IN, xid, &body);
     }
 
-    /// Sends the next of its packet-ins; gives buffer id and frame.
+    /// Sends its next packet-in. Returns the buffer id and the frame.
     fn ask(&mut self) -> (u32, Vec<u8>) {
         let ip = [
             0x45, 0, 0, 50, 0, 0, 0, 0, 64, 0xff, 0xf7, 0x2c, // without options, 64 hops, protocol 255, checksum
@@ -193,7 +193,7 @@ impl Fake {
     }
 }
 
-/// The body of a features reply: 256 buffers, 2 tables, 4 ports.
+/// Makes the body of a features reply: 256 buffers, 2 tables, 4 ports.
 fn features(id: u8) -> Vec<u8> {
     let mut body = vec![0, 0, 0, 0, 0, 0, 0, id, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x07, 0xff];
     for n in 1..=4u8 {
@@ -208,7 +208,7 @@ fn features(id: u8) -> Vec<u8> {
     body
 }
 
-/// The flow-mod that a packet-in of these switches is to be answered with.
+/// Makes the flow-mod that must answer a packet-in of these switches.
 fn expected(xid: [u8; 4], buffer_id: u32, frame: &[u8]) -> Vec<u8> {
     let transport_and_pcp = 1u32 << 6 | 1 << 7 | 1 << 20;
     let matching = [
@@ -250,7 +250,7 @@ fn until(what: &str, fakes: &mut [Fake], done: impl Fn(&[Fake]) -> bool) {
     }
 }
 
-/// Fakes that were heard and have their first answer: the flood of what taught the destination.
+/// Connects fakes and waits for their first answer: the flood of the packet that taught the destination.
 fn ready(maple: &Maple, switches: u8) -> Vec<Fake> {
     let mut fakes: Vec<Fake> = (1..=switches).map(|id| Fake::connect(maple.address, id, 1000)).collect();
     until("the destinations are taught", &mut fakes, |fakes| fakes.iter().all(|fake| fake.is_ready && fake.count == 1));
@@ -269,7 +269,8 @@ struct LoadGenerator {
 }
 
 impl LoadGenerator {
-    /// `None`, said aloud, where its source or a C compiler is missing; in CI that is a failure.
+    /// Builds the generator. `None` if its source or a C compiler is missing; that is printed, and in CI it is a
+    /// failure.
     fn build() -> Option<LoadGenerator> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/bench/of_load.c");
         let compiler = Command::new("cc").arg("--version").output();
@@ -289,7 +290,7 @@ impl LoadGenerator {
         self.folder.join("of_load")
     }
 
-    /// Its line of figures for one run against this controller.
+    /// Returns its line of figures for one run against this controller.
     fn run(&self, maple: &Maple, arguments: &[&str]) -> String {
         let port = maple.address.port().to_string();
         let output = Command::new(self.program()).args(["-p", &port]).args(arguments).output().expect("it runs");

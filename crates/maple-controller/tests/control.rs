@@ -1,5 +1,5 @@
-//! The control socket against its published schema: each request that the schema has is answered, each answer is what
-//! the schema says, and what is no request is refused by the name of what is wrong.
+//! The control socket against its published schema. Each request of the schema is answered, each answer is as the
+//! schema says, and an invalid request is refused with the name of its error.
 
 mod common;
 
@@ -37,7 +37,7 @@ fn controller(name: &str) -> (Maple, PathBuf) {
     (maple, path)
 }
 
-/// What the socket says to this line.
+/// Returns the answer of the socket to this line.
 fn said(path: &Path, line: &str) -> Value {
     let mut stream = UnixStream::connect(path).expect("it listens");
     writeln!(stream, "{line}").expect("it reads");
@@ -46,7 +46,7 @@ fn said(path: &Path, line: &str) -> Value {
     serde_json::from_str(&answer).expect("it is JSON")
 }
 
-/// The requests that the schema has, `state.set`.
+/// Returns the requests of the schema, such as `state.set`.
 fn requests(schema: &Value) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for kind in schema["$defs"]["request"]["properties"].as_object().expect("it has kinds").keys() {
@@ -59,14 +59,14 @@ fn requests(schema: &Value) -> BTreeSet<String> {
     names
 }
 
-/// Which request this is.
+/// Returns the name of a request.
 fn name(request: &Value) -> String {
     let (kind, what) = request.as_object().and_then(|all| all.iter().next()).expect("one member");
     let what = what.as_str().or_else(|| Some(what.as_object()?.keys().next()?.as_str()));
     format!("{kind}.{}", what.expect("a word or one member"))
 }
 
-/// Whether a value is what this part of the schema says; nothing of the product's is used.
+/// Reports whether a value is as this part of the schema says; nothing of the product's is used.
 fn matches(value: &Value, part: &Value, schema: &Value) -> bool {
     if let Some(name) = part["$ref"].as_str() {
         return matches(value, &schema["$defs"][name.trim_start_matches("#/$defs/")], schema);
@@ -219,7 +219,8 @@ fn each_request_of_the_schema_is_answered_as_the_schema_says() {
     assert_eq!(names, answers, "each has an answer");
 }
 
-/// The product understands a part of JSON schema. Ignoring a keyword would break the published schema.
+/// Checks that the schema uses only the keywords of JSON schema that the product understands. Ignoring one would break
+/// the published schema.
 #[test]
 fn the_schema_uses_only_what_requests_are_held_against() {
     fn look(part: &Value) {
@@ -334,7 +335,7 @@ fn what_is_wrong_with_a_request_is_told_by_its_name() {
     );
 }
 
-/// Lets runs of f wait until a test lets them go on.
+/// A gate that makes runs of f wait until a test opens it.
 #[derive(Clone, Default)]
 struct Gate {
     is_open: Arc<AtomicBool>,
@@ -412,7 +413,7 @@ fn while_a_worker_is_late_no_part_passes_for_the_whole() {
 
 #[test]
 fn a_policy_that_a_late_worker_has_not_confirmed_runs_nevertheless() {
-    // f of both policies waits where a switch's number says so.
+    // In each policy, f waits at one switch.
     let (old, new) = (Gate::default(), Gate::default());
     let (is_tried, decides_at_1) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (of_old, of_new) = (old.clone(), new.clone());
@@ -443,7 +444,7 @@ fn a_policy_that_a_late_worker_has_not_confirmed_runs_nevertheless() {
     let handle = maple.handle.clone();
     let reload = std::thread::spawn(move || handle.reload(Arc::new(new_policy), Tolerance::Count(0)));
     eventually("the new policy is tried", || new.is_met());
-    // The shard of switch 1 was asked by now; it begins a run of the old policy, and does not end it.
+    // The shard of switch 1 has been asked by now; it begins a run of the old policy, and does not end it.
     is_tried.store(true, Ordering::SeqCst);
     eventually("the old policy runs", || {
         announce("h1");

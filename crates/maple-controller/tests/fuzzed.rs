@@ -5,7 +5,7 @@ mod entry;
 
 use proptest::prelude::*;
 
-/// Bytes of a message whose header is right, mostly a packet-in.
+/// Makes the bytes of a message whose header is right, mostly a packet-in.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop_oneof![8 => Just(10u8), 1 => any::<u8>()];
     let body = prop::collection::vec(prop_oneof![2 => any::<u8>(), 3 => Just(0), 1 => Just(8)], 0..120);
@@ -15,7 +15,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A 1.0 packet-in with a frame of an unused type and random bytes after it.
+/// Makes a 1.0 packet-in with a frame: a common Ethernet type or a length, and random bytes after it.
 fn packet_in() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop::sample::select(vec![[8, 0], [8, 6], [0x86, 0xdd], [0x81, 0], [0, 46]]);
     (kind, prop::collection::vec(any::<u8>(), 0..64), 0u8..4, 0u8..4).prop_map(|(kind, rest, src, dst)| {

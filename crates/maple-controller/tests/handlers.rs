@@ -20,7 +20,7 @@ fn serving<H: Handler + 'static>(make: impl Fn() -> H + Send + Sync + 'static) -
     Maple::with(|options| options.handlers = Some(Arc::new(move |_: &SwitchInfo| make())))
 }
 
-/// A switch whose handshake is done.
+/// Brings up a switch, whose handshake is done then.
 fn up(maple: &Maple, version: Version, dpid: u64) -> Peer {
     let mut peer = Peer::begin(maple.address, version, dpid);
     assert!(peer.pump(LONG, |_, message| matches!(message, Message::SetConfig(_))));
@@ -35,7 +35,7 @@ fn frame(src: u8, dst: u8) -> Vec<u8> {
     frame.ipv4([10, 0, 0, src], [10, 0, 0, dst]).udp(7, 8).build()
 }
 
-/// The next message that is a flow-mod or packet-out with actions that send.
+/// Returns the next message that is a flow-mod or packet-out with actions that send.
 fn answer(peer: &mut Peer) -> Message {
     let wanted = |message: &Message| match message {
         Message::PacketOut(_) => true,
@@ -102,7 +102,7 @@ fn the_hub_floods_everything() {
     }
 }
 
-/// Tells the switch of everything that it hears, as the text of an echo request.
+/// A handler that repeats to the switch everything that it hears, as the text of an echo request.
 struct Parrot;
 
 impl Parrot {

@@ -172,7 +172,7 @@ fn a_second_connection_with_a_live_switchs_id_is_refused_and_reported() {
             let error = second.error();
             (error, second.is_closed())
         });
-        // The first answers the probe.
+        // The first one answers the probe.
         while !second.is_finished() {
             first.pump(Duration::from_millis(50), |_, _| false);
         }
@@ -193,7 +193,7 @@ fn a_second_connection_replaces_one_that_is_dead() {
             options.workers = workers;
             options.deadlines.challenge = Duration::from_millis(300);
         });
-        // It stays open and never answers again, as after a crash of the switch's host.
+        // This switch stays open and never answers again, as after a crash of the switch's host.
         let dead = Peer::up(&maple, Version::Of13, 7);
         let mut second = Peer::up(&maple, Version::Of13, 7);
         second.echo();
@@ -223,7 +223,7 @@ fn a_switch_that_closes_and_connects_again_is_not_taken_for_a_duplicate() {
 fn a_switch_that_leaves_before_it_has_read_everything_has_left_and_that_is_no_error() {
     let maple = Maple::impatient(Deadlines { idle: SHORT / 3, echo: LONG, ..Deadlines::default() });
     let peer = Peer::up(&maple, Version::Of13, 7);
-    // An echo request comes meanwhile. Where something is unread, the system ends a connection with a reset.
+    // An echo request comes meanwhile. If something is unread, the system ends a connection with a reset.
     std::thread::sleep(SHORT * 2);
     drop(peer);
     maple.wait_for("of_dp_disconnections", 1);

@@ -14,13 +14,13 @@ use maple_wire::{Field, Match, Message, PortNo, Version};
 /// An answer that takes longer than this is not prompt, even on a busy machine.
 const PROMPT: Duration = Duration::from_secs(5);
 
-/// A message with this type and body.
+/// Makes a message with this type and body.
 fn raw(version: Version, kind: u8, body: &[u8]) -> Vec<u8> {
     let length = (8 + body.len()) as u16;
     [&[version as u8, kind][..], &length.to_be_bytes(), &[0, 0, 0, 9], body].concat()
 }
 
-/// A 1.3 packet-in whose match is `matching`, with two bytes of padding and four of data.
+/// Makes a 1.3 packet-in whose match is `matching`, with two bytes of padding and four of data.
 fn packet_in_with(matching: &[u8]) -> Vec<u8> {
     let fixed = [0xff, 0xff, 0xff, 0xff, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     raw(Version::Of13, 10, &[&fixed, matching, &[0, 0, 1, 2, 3, 4]].concat())
@@ -171,7 +171,7 @@ fn a_switch_that_never_reads_stops_being_read_is_cut_off_and_delays_nobody() {
     });
     let mut bystander = Peer::up(&maple, Version::Of13, 1);
     let deaf = Peer::up(&maple, Version::Of13, 2);
-    // Asks for echoes of 32 KiB and reads no answer.
+    // The switch asks for echoes of 32 KiB and reads no answer.
     let mut stream = deaf.stream.try_clone().unwrap();
     let flood = std::thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -334,7 +334,7 @@ fn odd_ports_and_packets_are_survived() {
     assert_eq!(maple.handle.hosts(), []);
 }
 
-/// How many descriptors this process may open.
+/// Returns how many descriptors this process may open.
 fn descriptor_limit() -> Option<usize> {
     let text = std::fs::read_to_string("/proc/self/limits").ok()?;
     let line = text.lines().find(|line| line.starts_with("Max open files"))?;

@@ -23,7 +23,7 @@ fn five_hundred_reconnects_leak_nothing() {
         eventually("all but one are gone", || maple.handle.stats().unwrap().connections == 1);
         (descriptors(), resident_pages())
     };
-    // Buffers that are used again have their size after some rounds.
+    // Buffers that are used again have reached their size after some rounds.
     (0..100).for_each(round);
     let (open, pages) = settle();
     (100..600).for_each(round);
@@ -36,12 +36,12 @@ fn five_hundred_reconnects_leak_nothing() {
     assert!(grown < 16 * 1024 * 1024, "{grown} bytes more after 500 reconnects");
 }
 
-/// How many descriptors this process has open.
+/// Returns how many descriptors this process has open.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count())
 }
 
-/// How many pages of memory this process has.
+/// Returns how many pages of memory this process has.
 fn resident_pages() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split_whitespace().nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0)

@@ -18,7 +18,7 @@ use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::packet::build::{BROADCAST, Frame};
 use maple_wire::{Constraint, Dpid, Field, Packet, PortNo, Version};
 
-/// A ring of four switches on two shards, its links found, and what hears of packets with these fields.
+/// Starts a ring of four switches on two shards, finds its links, and listens for packets with these fields.
 fn ring(
     version: Version,
     heard: &[(Field, u128)],
@@ -83,7 +83,7 @@ fn a_listener_hears_of_switches_ports_and_the_packets_that_it_wants() {
         let up: BTreeSet<Dpid> = so_far.iter().filter_map(up).collect();
         assert_eq!(up, (1..=4).map(Dpid).collect());
         let packets: Vec<_> = so_far.iter().filter_map(packet).collect();
-        // Each once, whatever the switches and shards that it passes.
+        // Each packet comes once, whatever the switches and shards that it passes.
         let mut heard: Vec<_> = packets.iter().map(|packet| (packet.at, packet.frame.to_vec())).collect();
         let mut entered = entered;
         heard.sort();
@@ -152,7 +152,7 @@ fn a_policy_in_rust_answers_who_has_an_address() {
         if !asked {
             return net.flood();
         }
-        // Any target: this network has no hosts except the router.
+        // The target may be any: this network has no hosts except the router.
         let (sender, target) = ((sender as u32).to_be_bytes(), (target as u32).to_be_bytes());
         Route::answer([Frame::ethernet(pkt.eth_src().0, ROUTER).arp_reply(target, sender)])
     }

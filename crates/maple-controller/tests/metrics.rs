@@ -18,7 +18,7 @@ use maple_emulator::host::Kind as Flow;
 use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::{Field, Message, Version};
 
-/// A controller that exports metrics.
+/// Starts a controller that exports metrics.
 fn exporting(change: impl FnOnce(&mut ControllerOptions)) -> Maple {
     Maple::with(|options| {
         options.metrics = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
@@ -26,7 +26,7 @@ fn exporting(change: impl FnOnce(&mut ControllerOptions)) -> Maple {
     })
 }
 
-/// The text that a controller exports.
+/// Returns the text that a controller exports.
 fn scrape(maple: &Maple) -> String {
     let mut stream = TcpStream::connect(maple.handle.metrics_address().expect("it exports")).expect("it accepts");
     stream.set_read_timeout(Some(LONG)).expect("a time limit");
@@ -48,7 +48,7 @@ struct Sample {
     value: f64,
 }
 
-/// The values in a text. Labels here have no quotation marks in them.
+/// Parses the values in a text. Labels here have no quotation marks in them.
 fn samples(text: &str) -> Vec<Sample> {
     let sample = |line: &str| {
         let (series, value) = line.rsplit_once(' ').expect("a value");
@@ -63,7 +63,7 @@ fn samples(text: &str) -> Vec<Sample> {
     text.lines().filter(|line| !line.starts_with('#')).map(sample).collect()
 }
 
-/// The sum of the values with this name and these labels.
+/// Returns the sum of the values with this name and these labels; `None` if there are none.
 fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let fits = |sample: &&Sample| {
         sample.name == name && labels.iter().all(|(name, value)| sample.labels.get(*name).is_some_and(|is| is == value))
@@ -82,7 +82,7 @@ fn wait_for_edges(maple: &Maple, switch: &mut Peer) {
     });
 }
 
-/// A frame from one of a hundred hosts.
+/// Makes a frame from one of a hundred hosts.
 fn frame(host: u8) -> Vec<u8> {
     let mut frame = vec![0; 60];
     frame[..6].copy_from_slice(&[2, 0, 0, 0, 9, 9]);
@@ -164,7 +164,7 @@ fn what_is_exported_is_what_is_listed_and_the_page_has_the_list() {
     check_page(&listed);
 }
 
-/// The table on the page is that of these metrics.
+/// Checks that the table on the page is that of these metrics.
 fn check_page(listed: &[Family]) {
     const MARKS: [&str; 2] = ["<!-- All metrics -->\n", "<!-- The end -->\n"];
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
@@ -190,7 +190,7 @@ fn check_page(listed: &[Family]) {
 
 #[test]
 fn a_switch_counts_what_it_sent_and_was_sent_over_all_its_connections() {
-    // The questions where its ports lead are messages too. They come at once, and not while the test counts.
+    // Probes of its ports are messages too. They come at once, and not while the test counts.
     let maple = exporting(|options| options.timing.fast = Duration::from_millis(1));
     let dp = [("dp_id", "0xa1"), ("dp_name", "0xa1")];
     let mut sent = 0.0;
@@ -227,12 +227,12 @@ fn a_switch_counts_what_it_sent_and_was_sent_over_all_its_connections() {
         drop(switch);
         eventually("it is disconnected", || {
             let text = scrape(&maple);
-            // With what was sent and is not read any more.
+            // The sum includes messages that were sent and not read.
             sent = sum(&text, "of_flowmsgs_sent_total", &dp).unwrap_or_default();
             sum(&text, "of_dp_disconnections_total", &dp) == Some(f64::from(round))
         });
     }
-    // A text is used again for a moment.
+    // The text of a scrape is used again for a moment.
     eventually("it is gone", || sum(&scrape(&maple), "dp_status", &dp) == Some(0.0));
     let text = scrape(&maple);
     assert_eq!(sum(&text, "port_status", &dp), None);
@@ -266,7 +266,7 @@ fn barrier_rules_are_counted_where_the_rules_say_so() {
     eventually("they are exported", || exported() == Some(barrier_rules() as f64));
 }
 
-/// Fails at one of two lines, with the host in what it says.
+/// A policy that fails at one of two lines, with the host in its error.
 struct Failing;
 
 impl Policy for Failing {
@@ -303,7 +303,7 @@ fn a_flood_of_scrapers_and_half_requests_harms_no_switch() {
     let mut halves = Vec::new();
     for _ in 0..300 {
         let mut half = TcpStream::connect(address).expect("it accepts");
-        // It may have been closed in favour of another one.
+        // The server may have closed it in favour of another one.
         let _ = half.write_all(b"GET /metrics HTTP/1.1\r\nX: ");
         halves.push(half);
         switch.echo();
@@ -314,7 +314,7 @@ fn a_flood_of_scrapers_and_half_requests_harms_no_switch() {
             std::thread::spawn(move || {
                 for _ in 0..50 {
                     let mut stream = TcpStream::connect(address).expect("it accepts");
-                    // It need not be answered.
+                    // The server need not answer it.
                     let _ = stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n");
                 }
             })

@@ -1,5 +1,5 @@
-//! Switches that move from a shard that is always busy to one that is not, over real sockets: nothing is lost, said
-//! twice or out of turn, and what the handler knows and waits for goes along.
+//! Switches that move from a shard that is always busy to one that is not, over real sockets. Nothing is lost, sent
+//! twice or out of order, and the handler's state and timers move with its switch.
 
 mod common;
 
@@ -14,16 +14,16 @@ use maple_controller::session::SwitchInfo;
 use maple_wire::msg::{NO_BUFFER, PacketInView, PacketOut};
 use maple_wire::{Dpid, Message, PortNo, Version};
 
-/// How many packets are sent at a time.
+/// The number of packets that are sent at a time.
 const WINDOW: u32 = 32;
-/// How long a packet keeps the handler busy.
+/// The time for which a packet keeps the handler busy.
 const WORK: Duration = Duration::from_micros(300);
-/// How often the handler's timer fires.
+/// The time between two calls of the handler's timer.
 const TICK: Duration = Duration::from_millis(3);
-/// How often shards compare how busy they were.
+/// The time after which shards compare how busy they were.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// Numbers its answers, and all the while asks for barriers by a timer.
+/// A handler that numbers its answers, and all the while asks for barriers by a timer.
 struct Diary {
     answered: u32,
     asked: BTreeSet<u32>,
@@ -59,11 +59,11 @@ impl Handler for Diary {
     }
 }
 
-/// Two shards with two switches each, of which those of the first shard are in front.
+/// Two shards with two switches each. The switches of the first shard come first.
 struct Shards {
     maple: Maple,
     peers: Vec<Peer>,
-    /// How many packets each has sent.
+    /// The number of packets that each has sent.
     sent: [u32; 4],
     ticks: Arc<AtomicU64>,
     downs: Arc<AtomicU64>,
@@ -93,12 +93,13 @@ impl Shards {
         shards
     }
 
-    /// The number of the shard that has this switch.
+    /// Returns the number of the shard that has this switch.
     fn shard(&self, dpid: Dpid) -> Option<u8> {
         self.maple.connected().iter().find(|switch| switch.dpid == dpid).map(|switch| switch.shard.0)
     }
 
-    /// Keeps these switches busy until `done`. How many packets all have sent since the start.
+    /// Keeps these switches busy until `done` returns. Returns the number of packets that all have sent since the
+    /// start.
     fn busy(&mut self, which: &[usize], done: impl FnOnce(&Maple)) -> u64 {
         let stop = AtomicBool::new(false);
         let maple = &self.maple;
@@ -115,8 +116,8 @@ impl Shards {
     }
 }
 
-/// Sends numbered packets until it is to stop, and checks that each is answered once and in its turn, by the handler
-/// that answered the one before.
+/// Sends numbered packets until `stop` is set. Checks that each is answered once and in order, by the handler that
+/// answered the one before.
 fn keep_busy(peer: &mut Peer, sent: &mut u32, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let numbers = *sent + 1..=*sent + WINDOW;
@@ -131,7 +132,7 @@ fn keep_busy(peer: &mut Peer, sent: &mut u32, stop: &AtomicBool) {
     }
 }
 
-/// Sends a packet in two pieces, so that a move finds half a message now and then.
+/// Sends a packet in two pieces, so that a move sometimes finds half a message.
 fn send_in_two(peer: &mut Peer, n: u32) {
     let mut bytes = Vec::new();
     packet_in(1, vec![0; 60]).encode(peer.version, n, &mut bytes).expect("it can be said");
@@ -150,7 +151,7 @@ fn a_switch_moves_from_a_busy_shard_to_an_idle_one_and_loses_nothing() {
             maple.wait_for("of_migrated", 1);
             eventually("it has arrived", || maple.connected().len() == 4);
             ticks = ticked.load(Ordering::Relaxed);
-            // It is used for a while where it is now.
+            // It is used for a while at its new shard.
             std::thread::sleep(SHORT);
         });
         assert!(ticked.load(Ordering::Relaxed) > ticks, "timers go on");
@@ -182,7 +183,7 @@ fn a_switch_that_moved_stays_for_a_while_even_if_it_would_go_back() {
     shards.busy(&[0, 1], |maple| maple.wait_for("of_migrated", 1));
     eventually("it has arrived", || at_second(&shards).len() == 3);
     let moved = at_second(&shards)[0];
-    // Now the other shard is the busy one. Of its three switches one goes, but not the one that came.
+    // Now the other shard is busy. Of its three switches one moves, but not the one that has just moved.
     let busy = at_second(&shards);
     shards.busy(&busy, |maple| maple.wait_for("of_migrated", 2));
     eventually("it has arrived", || shards.maple.connected().len() == 4);

@@ -1,4 +1,4 @@
-//! Whole networks of emulated switches: links, edge ports, hosts, restarts, questions.
+//! Whole networks of emulated switches: links, edge ports, hosts, restarts, requests.
 
 mod common;
 
@@ -17,7 +17,7 @@ use maple_wire::{Dpid, PortNo, Version};
 
 const BOTH: [Version; 2] = [Version::Of10, Version::Of13];
 
-/// To known hosts by the shortest path, to others everywhere.
+/// Routes to known hosts by the shortest path, and to others everywhere.
 fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
     match (net.locate(pkt.eth_src()), net.locate(pkt.eth_dst())) {
         (Some(src), Some(dst)) => net.shortest_path(src, dst),
@@ -25,7 +25,7 @@ fn shortest_path(pkt: &PacketHandle, net: &Net) -> Route {
     }
 }
 
-/// Probes may take so long, which is long enough for a computer with much else to do.
+/// Starts a controller whose probes may take `flight`, long enough for a computer that is busy with other work.
 fn controller(workers: usize, flight: Duration) -> Maple {
     Maple::with(|options| {
         options.policy = Arc::new(shortest_path);
@@ -34,7 +34,7 @@ fn controller(workers: usize, flight: Duration) -> Maple {
     })
 }
 
-/// A controller, a network, and the links and edge ports found.
+/// Starts a controller and a network, and waits until links and edge ports are found.
 fn network(topology: &str, version: Version, workers: usize) -> (Maple, Emulation) {
     network_of(controller(workers, LONG), topology, version)
 }
@@ -55,7 +55,7 @@ fn edge_ports(maple: &Maple) -> usize {
     ports.filter(|(_, info)| info.kind == PortKind::Edge).count()
 }
 
-/// Sends a ping and waits for its end.
+/// Sends a ping and returns how it ended.
 fn ping(emulation: &Emulation, from: &'static str, to: &'static str) -> Progress {
     let flow = emulation.open_flow(from, to, Kind::Ping).unwrap();
     let start = Instant::now();
@@ -91,7 +91,7 @@ fn hosts_reach_each_other_and_are_known() {
         }
         assert_eq!(maple.handle.hosts().len(), 4);
         assert!(maple.count("of_packet_ins") > 0 && maple.count("of_flow_mods") > 0);
-        // What the controller believes is what the switches have.
+        // The rules that the controller believes to be there are those that the switches have.
         eventually("the rules are the same", || {
             maple.connected().iter().all(|switch| {
                 let installed = emulation.rules(switch.dpid).unwrap();
@@ -112,7 +112,7 @@ fn a_link_vanishes_at_once_when_its_port_goes_down_and_comes_back() {
     let (maple, emulation) = network("ring:4", Version::Of13, 2);
     for _ in 0..3 {
         emulation.link_down(Dpid(1), Dpid(2)).unwrap();
-        // Long before it ages out.
+        // This is long before the link ages out.
         eventually("the link is gone", || maple.handle.links().len() == 3);
         assert_eq!(ping(&emulation, "h1", "h2"), Progress::Done, "the long way round");
         emulation.link_up(Dpid(1), Dpid(2)).unwrap();
@@ -162,7 +162,7 @@ fn hosts_reach_each_other_over_a_switch_whose_tables_are_too_small_for_all() {
 
 #[test]
 fn links_stay_while_a_slow_policy_holds_up_their_shards() {
-    // Longer than a finding holds (1.4 s) and than a probe can be under way.
+    // This is longer than a finding is valid (1.4 s), and than a probe can be under way.
     const SLOW: Duration = Duration::from_millis(1600);
     for workers in [1, 2] {
         let calls = Arc::new(AtomicUsize::new(0));
@@ -222,14 +222,14 @@ fn a_switch_whose_old_connection_is_half_open_gets_a_new_one() {
 #[test]
 fn a_host_that_replays_the_probes_it_heard_makes_no_link() {
     let (maple, emulation) = network_of(controller(1, SHORT * 10), "linear:2", Version::Of13);
-    // What the host at switch 1 has heard: the probes of its own port.
+    // The host at switch 1 has heard the probes of its own port.
     let heard = emulation.with_network(|network| {
         let is_probe = |frame: &[u8]| frame.get(12..14) == Some(&[0x88, 0xcc]);
         network.log().deliveries().map(|delivery| delivery.frame.clone()).filter(|f| is_probe(f)).collect::<Vec<_>>()
     });
     let heard = heard.unwrap();
     assert!(!heard.is_empty(), "hosts hear the probes of their ports");
-    // Longer than a probe can be under way.
+    // This is longer than a probe can be under way.
     std::thread::sleep(SHORT * 11);
     for frame in heard {
         emulation.with_network(move |network| network.inject_from("h2", frame)).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! Real Open vSwitch bridges, with its default protocols and with each version forced. Needs root and a running
-//! Open vSwitch; without them the tests say so and are skipped, in CI they fail.
+//! Real Open vSwitch bridges, with its default protocols and with each version forced. These tests need root and a
+//! running Open vSwitch. Without them they print that they are skipped; in CI they fail.
 
 mod common;
 
@@ -29,7 +29,7 @@ fn get(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Whether there is an Open vSwitch to test with; says so if not.
+/// Reports whether there is an Open vSwitch to test with; prints a message if not.
 fn is_there() -> bool {
     let there = vsctl(&["show"]);
     if !there {
@@ -38,12 +38,12 @@ fn is_there() -> bool {
     there
 }
 
-/// A name of this process's own, so that test runs beside each other do not meet.
+/// Returns a name of this process's own, so that test runs beside each other do not collide.
 fn own(name: &str) -> String {
     format!("ct{name}{}", std::process::id())
 }
 
-/// Makes a bridge that speaks these protocols (empty: the default) with this controller.
+/// Creates a bridge that speaks these protocols (empty: the default) with this controller.
 fn bridge(name: &str, protocols: &str, maple: &Maple) -> Bridge {
     let bridge = Bridge(own(name));
     let name = bridge.0.as_str();
@@ -87,7 +87,7 @@ fn open_vswitch_connects_and_stays_with_default_protocols_and_each_version_force
             String::from_utf8_lossy(&dump.stdout).contains("dl_type=0x88cc")
         });
     }
-    // They stay through several rounds of echoes.
+    // The connections stay through several rounds of echoes.
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(maple.count("of_dp_connections"), 3);
     assert_eq!(maple.count("of_dp_disconnections"), 0);

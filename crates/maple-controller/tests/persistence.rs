@@ -1,5 +1,5 @@
-//! State that survives a restart, also when the controller is killed while writes come one after the other, and files
-//! that can't be used.
+//! State that survives a restart, also when the controller is killed while writes follow each other, and files that
+//! can't be used.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,9 +14,9 @@ use maple_controller::{Controller, ControllerOptions, StartError};
 use maple_core::state::{Counter, Store, Table, Tx, Value, Var, Write};
 use maple_core::{Net, PacketHandle, Route};
 
-/// Says to this program that it is the one to be killed, and which file it is to write.
+/// The environment variable that makes this program the one to be killed, and names the file that it writes.
 const FILE: &str = "MAPLE_TEST_STORM";
-/// Threads that write at a time in a storm.
+/// The number of threads that write at a time in a storm.
 const WRITERS: i64 = 4;
 
 fn start_with(file: Option<&Path>, prepare: impl FnOnce(&Store)) -> Result<Controller, StartError> {
@@ -33,7 +33,7 @@ fn start(file: &Path) -> Result<Controller, StartError> {
     start_with(Some(file), |store| ["storm", "sum", "mode"].into_iter().for_each(|name| store.keep(name)))
 }
 
-/// A file that goes with its test.
+/// A file that is removed with its test.
 struct File(PathBuf);
 
 impl File {
@@ -242,7 +242,7 @@ fn a_torn_file_is_refused_or_has_all_that_it_had() {
     assert!(refused > 10, "{refused}");
 }
 
-/// The part of the process that is killed: threads write numbers, and tell each when it is acknowledged.
+/// Runs in the process that is killed: threads write numbers, and print each when it is acknowledged.
 #[test]
 fn storm() {
     let Some(path) = std::env::var_os(FILE) else { return };
@@ -281,7 +281,7 @@ fn no_acknowledged_write_is_lost_when_the_controller_is_killed() {
         acknowledged.extend(numbers.by_ref().take(20 + 13 * round));
         child.kill().expect("it runs");
         child.wait().expect("it has ended");
-        // What it told before the end counts as well.
+        // The numbers that it printed before the end count as well.
         acknowledged.extend(numbers);
         let controller = start(&file.0).expect("the file is whole");
         let view = controller.handle().store().view();
@@ -315,7 +315,7 @@ fn who_writes_on_neither_holds_up_the_end_nor_is_told_that_it_is_kept() {
             });
             refused.expect("some day it ends")
         });
-        // Faster than the disk.
+        // These writes are faster than the disk.
         scope.spawn(|| {
             for n in (0..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
                 handle.store().update(|_| vec![write(-1, n)]);

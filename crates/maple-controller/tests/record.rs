@@ -63,8 +63,8 @@ fn flood(_: &PacketHandle, _: &Net) -> Route {
     Route::flood()
 }
 
-/// A recorded run on a ring: traffic, a link that goes and comes back, ports that are blocked from outside, and
-/// another policy.
+/// Records a run on a ring: traffic, a link that goes and comes back, ports that are blocked from outside, and another
+/// policy.
 fn recorded_run(folder: &Path, shards: usize, version: Version, other: Option<Arc<dyn Policy>>) -> u64 {
     let first: Arc<dyn Policy> = Arc::new(policy);
     let maple = Maple::with(|options_of| {
@@ -211,7 +211,7 @@ fn a_crash_names_the_recording_and_the_replay_comes_there() {
     assert!(what.contains("the replay panics there too: the batch is too hard"), "{what}");
 }
 
-/// A policy that takes its shard along.
+/// A policy whose panic ends its shard.
 struct Crashing;
 
 impl Policy for Crashing {

@@ -1,4 +1,4 @@
-//! Snooping in a running controller, beside a listener that hears the same.
+//! Snooping in a running controller, beside a listener that hears the same packets.
 
 mod common;
 
@@ -106,7 +106,7 @@ fn leases_survive_a_restart_where_state_is_kept() {
     };
     inject(&emulation, "h2", frame(mac, dhcp::CLIENT_PORT, dhcp::SERVER_PORT, &request));
     let ack = request.answer(Kind::Ack, [10, 0, 0, 9].into(), server, Some(3600));
-    // The snooper hears in the order in which packets came, and these go different ways to the switch.
+    // The snooper hears packets in the order in which they came, and these take different ways to the switch.
     std::thread::sleep(SHORT);
     inject(&emulation, "h1", frame([2, 0, 0, 0, 0, 1], dhcp::SERVER_PORT, dhcp::CLIENT_PORT, &ack));
     eventually("the lease is learned", || leases(&maple.handle.snapshot()).len() == 1);

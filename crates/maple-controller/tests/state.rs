@@ -1,4 +1,4 @@
-//! Tracked state from outside: transactions that wait, acknowledgements, and what other programs do by the socket.
+//! Tracked state from outside: transactions that wait, acknowledgements, and requests of other programs by the socket.
 
 mod common;
 
@@ -18,7 +18,7 @@ use maple_emulator::{Emulation, EmulationOptions, Topology};
 use maple_wire::Version;
 use serde_json::json;
 
-/// To known hosts by the shortest path, unless the table says that the sender is blocked.
+/// Routes to known hosts by the shortest path, unless the table says that the sender is blocked.
 fn blocklist(pkt: &PacketHandle, net: &Net) -> Route {
     if Table::<Mac, bool>::new("blocked").contains(net, &pkt.eth_src()) {
         return Route::drop();
@@ -152,7 +152,7 @@ fn blocked_is(mac: Mac, value: Option<Value>) -> Vec<Write> {
     vec![Write::Table { table: "blocked".into(), key: mac.into(), value }]
 }
 
-/// A host is blocked and let go again and again: once that is settled, no switch has a rule for it.
+/// Blocks a host and lets it go again and again: once that is settled, no switch has a rule for it.
 #[test]
 fn nothing_of_the_old_value_is_left_when_a_write_is_settled() {
     let (maple, _) = controller("settled");
@@ -185,7 +185,7 @@ fn nothing_of_the_old_value_is_left_when_a_write_is_settled() {
     }
 }
 
-/// Runs of the policy that come after an acknowledged write see it, whatever shard they are at.
+/// Checks that runs of the policy after an acknowledged write see it, whatever shard they are at.
 #[test]
 fn no_packet_is_counted_in_the_old_phase_after_the_acknowledgement() {
     let late = Arc::new(AtomicU64::new(0));

@@ -20,7 +20,7 @@ use maple_wire::packet::build::Frame;
 use maple_wire::{Message, Version};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Most bytes that the controller reads of a socket before the others have their turn.
+/// The maximum number of bytes that the controller reads of a socket before the others have their turn.
 const READ_SHARE: usize = 64 * 1024;
 
 fn longer() -> u32 {
@@ -31,7 +31,7 @@ fn serving<H: Handler + 'static>(make: impl Fn(&SwitchInfo) -> H + Send + Sync +
     Maple::with(|options| options.handlers = Some(Arc::new(make)))
 }
 
-/// A switch whose handshake is done.
+/// Brings up a switch, whose handshake is done then.
 fn up(maple: &Maple, version: Version, dpid: u64) -> Peer {
     let mut peer = Peer::begin(maple.address, version, dpid);
     // The built-in handlers ask for packets that no rule of 1.3 matches; either message may be the last.
@@ -47,7 +47,7 @@ fn up(maple: &Maple, version: Version, dpid: u64) -> Peer {
     peer
 }
 
-/// Lets this process have so many descriptors; `false`, saying so, if the system does not.
+/// Raises the limit of descriptors of this process. Returns `false`, and prints so, if the system does not allow it.
 fn descriptors(wanted: u64) -> bool {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_none_or(|current| current >= wanted) {
@@ -61,7 +61,7 @@ fn descriptors(wanted: u64) -> bool {
     true
 }
 
-/// Memory of this process, in bytes.
+/// Returns the memory of this process, in bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux");
     text.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok()).expect("a number of pages") * 4096
@@ -85,7 +85,7 @@ fn five_thousand_switches_flood_and_memory_stays_flat() {
         ..LoadOptions::new(maple.address)
     };
     let load = std::thread::spawn(move || maple_load::run(&options));
-    // By then everyone has sent all of its addresses, and all buffers have been used.
+    // By then every switch has sent all of its addresses, and all buffers have been used.
     let packets = u64::from(SWITCHES) * 16;
     let start = Instant::now();
     while maple.count("of_packet_ins") < packets && !load.is_finished() {
@@ -117,7 +117,7 @@ fn a_storm_of_reconnects_leaves_everything_as_it_was() {
     let mut bystander = up(&maple, Version::Of13, 99);
     let storm = |thread: u64| {
         for round in 0..40 * u64::from(longer()) {
-            // Switches of two threads have the same datapath ids now and then.
+            // Switches of two threads sometimes have the same datapath ids.
             let version = if round % 2 == 0 { Version::Of10 } else { Version::Of13 };
             let mut peer = Peer::begin(maple.address, version, 1 + (thread + round) % 6);
             match round % 4 {
@@ -141,7 +141,7 @@ fn a_storm_of_reconnects_leaves_everything_as_it_was() {
     drop(survivor);
 }
 
-/// Frames of all sizes that a packet-in can have, no two alike.
+/// Makes frames of all sizes that a packet-in can have, no two alike.
 fn sizes(version: Version) -> Vec<Vec<u8>> {
     let longest = if version == Version::Of10 { 65_535 - 24 } else { 65_535 - 42 };
     let fixed = [0, 1, 13, 14, 60, 64, 1500, 9000, 32_768, longest - 1, longest];
@@ -196,7 +196,7 @@ fn one_that_drips_its_packets_gets_its_answers_and_delays_nobody() {
     (1..=4).for_each(|xid| assert_eq!(dripper.receive(LONG).map(|(header, _)| header.xid), Some(xid)));
 }
 
-/// Notes whose packets it gets in which order. A packet-in with buffer id 0 waits until it is let go.
+/// A handler that notes the order of its packets. A packet-in with buffer id 0 waits until it is released.
 struct Notebook {
     dpid: u64,
     notes: Arc<Mutex<Vec<u64>>>,
@@ -215,8 +215,8 @@ impl Handler for Notebook {
     }
 }
 
-/// Fairness by counted work: while the controller is held up, some switches fill their sockets and one sends a single
-/// packet. When it goes on, that packet waits for one read of each of the others at most.
+/// Measures fairness by counted work: while the controller is held up, some switches fill their sockets and one sends a
+/// single packet. When the controller goes on, that packet waits for at most one read of each of the others.
 #[test]
 fn a_single_packet_waits_for_one_read_of_each_switch_that_floods() {
     const FLOODERS: usize = 5;
@@ -254,7 +254,7 @@ fn a_single_packet_waits_for_one_read_of_each_switch_that_floods() {
     assert!(before.values().all(|bytes| *bytes <= READ_SHARE), "{before:?}");
 }
 
-/// Writes packets until the socket takes no more, four reads' worth at most; gives up in the middle of one.
+/// Writes packets until the socket takes no more, at most four reads' worth. May stop in the middle of a packet.
 fn fill(peer: &mut Peer, packet: &[u8]) {
     let bytes = packet.repeat(4 * READ_SHARE / packet.len());
     peer.stream.set_nonblocking(true).unwrap();
@@ -279,7 +279,7 @@ fn one_that_never_reads_is_held_and_others_are_answered_in_the_meantime() {
     let frame = Frame::ethernet([0xff; 6], [2, 0, 0, 0, 0, 1]).raw(0x88b5, &[0; 1400]);
     (0..50).for_each(|xid| packet_in(1, frame.clone()).encode(Version::Of13, xid, &mut packets).unwrap());
     stream.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
-    // It writes until the controller no longer reads.
+    // The switch writes until the controller does not read any more.
     let (mut sent, began) = (0, Instant::now());
     loop {
         match stream.write(&packets[sent % packets.len()..]) {
@@ -297,7 +297,7 @@ fn one_that_never_reads_is_held_and_others_are_answered_in_the_meantime() {
     let waiting = maple.connected()[0].waiting_bytes;
     assert!(waiting <= 2 * READ_SHARE, "{waiting} bytes wait: the answers to one read");
 
-    // What it gets in the end is whole.
+    // The answers that it gets in the end are whole.
     let mut reader = deaf.stream.try_clone().unwrap();
     reader.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
     let (mut held, mut chunk, mut answers) = (Vec::new(), vec![0; 1 << 16], 0);

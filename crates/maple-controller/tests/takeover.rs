@@ -18,15 +18,16 @@ use maple_core::{Net, PacketHandle, Route};
 use maple_wire::msg::PacketOut;
 use maple_wire::{Action, Dpid, Field, Message, PortNo, Version};
 
-/// Packets of this type wait until the gate is open.
+/// Packets of this Ethernet type wait until the gate is open.
 const GATED: u16 = 0x88b5;
-/// Others take the way to the other switch at once.
+/// Packets of this Ethernet type take the path to the other switch at once.
 const PLAIN: u16 = 0x88b6;
+/// Packets of this Ethernet type do so too.
 const OTHER: u16 = 0x88b7;
 /// The port of each switch that leads to the other one.
 const BETWEEN: PortNo = PortNo(2);
 
-/// Where both controllers have their control socket and their state file. It goes with its test.
+/// The folder in which both controllers have their control socket and their state file. It is removed with its test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -51,7 +52,7 @@ impl Drop for Folder {
     }
 }
 
-/// Everything goes to the host at switch 2, some of it when the gate is open.
+/// Routes everything to the host at switch 2, some of it when the gate is open.
 fn policy(pkt: &PacketHandle, net: &Net) -> Route {
     if pkt.is(Field::EthType, GATED.into()) && net.var("gate").is_none() {
         return net.retry();
@@ -64,7 +65,7 @@ fn options(folder: &Folder, remembers: bool) -> ControllerOptions {
     let mut options = ControllerOptions::new(Arc::new(policy));
     options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
     (options.workers, options.pin) = (2, false);
-    // Nothing is given up while the test goes on.
+    // Nothing is given up while the test runs.
     (options.engine.hold, options.engine.new_port_hold) = (LONG, LONG);
     options.deadlines.handshake = 6 * LONG;
     options.control = Some(folder.control());
@@ -76,10 +77,11 @@ fn options(folder: &Folder, remembers: bool) -> ControllerOptions {
 struct Switches {
     peers: [Peer; 2],
     confirms: bool,
-    /// The second one answers nothing, and has these messages to answer.
+    /// Whether the second one answers nothing.
     is_silent: bool,
+    /// The messages that it has not answered.
     unanswered: Vec<(u32, Message)>,
-    /// What they were told to send of the packets of [`frame`].
+    /// The packets of [`frame`] that the switches were told to send.
     sent: Vec<(Dpid, PacketOut)>,
 }
 
@@ -117,7 +119,7 @@ impl Switches {
         }
     }
 
-    /// The hosts' packets that were sent, each with the switch and the port by which it left.
+    /// Returns the hosts' packets that were sent, each with its switch, its ports and its Ethernet type.
     fn sent(&self) -> Vec<(u64, Vec<PortNo>, u16)> {
         let kind = |out: &PacketOut| u16::from_be_bytes([out.data[12], out.data[13]]);
         self.sent.iter().map(|(dpid, out)| (dpid.0, outputs(out), kind(out))).collect()
@@ -143,7 +145,7 @@ fn outputs(out: &PacketOut) -> Vec<PortNo> {
     out.actions.iter().filter_map(port).collect()
 }
 
-/// One controller takes over from another. The switches serve both meanwhile.
+/// Lets one controller take over from another. The switches serve both meanwhile.
 fn take_over(old: Controller, folder: &Folder, remembers: bool, switches: &mut Switches) -> Controller {
     let handle = old.handle();
     handle.serve_successors();
@@ -182,7 +184,7 @@ fn packets_that_wait_in_the_old_process_are_answered_by_the_new_one_each_once() 
         let handle = old.handle();
         let mut switches = Switches::connect(handle.addresses()[0], version);
         switches.until("a link", |_| handle.links().len() == 1);
-        // The switches don't confirm the rules of the way, so the packet waits for them; and for the gate the other.
+        // The switches don't confirm the rules of the path, so one packet waits for them; the other waits for the gate.
         switches.confirms = false;
         switches.peers[0].send(0, &packet_in(1, frame(PLAIN)));
         switches.peers[0].send(0, &packet_in(1, frame(GATED)));
@@ -213,7 +215,7 @@ fn a_packet_from_a_switch_that_is_up_waits_for_the_switch_where_it_leaves() {
     switches.until("a link", |_| handle.links().len() == 1);
     switches.peers[0].send(0, &packet_in(1, frame(PLAIN)));
     switches.until("an answer", |switches| !switches.sent.is_empty());
-    // What is new is written twice a second.
+    // Changes are written twice a second.
     let later = Instant::now() + Duration::from_millis(1500);
     switches.until("that is on disk", |_| Instant::now() > later);
     switches.sent.clear();
@@ -233,7 +235,7 @@ fn a_packet_from_a_switch_that_is_up_waits_for_the_switch_where_it_leaves() {
 
 #[test]
 fn switches_that_read_nothing_do_not_hold_up_a_take_over_one_after_the_other() {
-    // If each had a time of its own, all together would take longer than a shard may.
+    // If each had a time of its own, together they would take longer than a shard may.
     const SILENT: u64 = 12;
     let folder = Folder::new("clogged");
     let old = Controller::start(ControllerOptions { workers: 1, ..options(&folder, false) }).expect("it starts");
@@ -253,7 +255,7 @@ fn switches_that_read_nothing_do_not_hold_up_a_take_over_one_after_the_other() {
             }
         }
     }
-    // More than the buffers between them hold.
+    // This is more than the buffers between them hold.
     let frame = vec![0; *FRAME_BYTES.end()];
     for _ in 0..16 * 1024 * 1024 / frame.len() {
         for dpid in 1..=SILENT {

@@ -1,4 +1,4 @@
-//! TLS: who may be which switch, and what becomes of those who may not.
+//! TLS: which certificates may be which switch, and what becomes of the others.
 
 mod common;
 
@@ -14,7 +14,7 @@ use maple_controller::tls::{Tls, TlsError, TlsFiles, expiry};
 use maple_controller::{Deadlines, StartError};
 use maple_wire::{Dpid, Version};
 
-/// A controller that listens with TLS.
+/// Starts a controller that listens with TLS.
 fn start(files: TlsFiles) -> (Maple, Arc<Tls>) {
     let tls = Arc::new(Tls::open(files).expect("the files are right"));
     (with(&tls, Deadlines::default()), tls)
@@ -28,7 +28,7 @@ fn with(tls: &Arc<Tls>, deadlines: Deadlines) -> Maple {
     })
 }
 
-/// The notice of the end of the connection that was just refused.
+/// Returns the notice of the end of the connection that was just refused.
 fn refusal(maple: &Maple, stream: TcpStream) -> String {
     Peer::begin_on(stream, 1).pump(LONG, |_, _| false);
     let mut told = Vec::new();
@@ -50,7 +50,7 @@ fn a_switch_comes_up_and_is_served_in_both_versions() {
         let mut peer = Peer::begin_on(connect(maple.address, &authority.client(Some(&own), &[version])), dpid);
         peer.finish();
         peer.echo();
-        // More than a record, both ways.
+        // This is more than a record, both ways.
         let before = maple.count("of_packet_ins");
         (0..200).for_each(|_| peer.send(0, &packet_in(1, vec![7; 1500])));
         eventually("all packets are there", || maple.count("of_packet_ins") == before + 200);
@@ -58,7 +58,8 @@ fn a_switch_comes_up_and_is_served_in_both_versions() {
         assert!(
             peer.pump(LONG, |xid, message| { xid == 5 && *message == maple_wire::Message::EchoReply(vec![9; 60_000]) })
         );
-        // More than the session takes at a time, all of it at once, and nothing comes that would hurry it.
+        // This is more than the session takes at a time. All of it comes at once, and nothing follows that would hurry
+        // it.
         (0..12).for_each(|_| peer.send(6, &maple_wire::Message::EchoRequest(vec![9; 60_000])));
         let mut replies = 0;
         assert!(peer.pump(LONG, |xid, _| {
@@ -93,10 +94,10 @@ fn those_who_may_not_are_refused_with_a_reason() {
     let old = authority.sign_until("old", 3, 2020);
     says(refused(&|maple| connect(maple.address, &client(Some(&old)))), "TLS: its certificate has expired");
     says(refused(&|maple| connect(maple.address, &client(Some(&revoked)))), "TLS: its certificate was revoked");
-    // One that knows another authority.
+    // This switch knows another authority.
     let stranger = other.client(Some(&own), &versions());
     says(refused(&|maple| connect(maple.address, &stranger)), "knows no authority that signed the controller's");
-    // One without TLS, and one with it on a port without.
+    // One switch speaks no TLS, and one speaks it on a port without.
     says(
         refused(&|maple| TcpStream::connect(maple.address).expect("it accepts")),
         "TLS: the switch does not speak TLS",
@@ -151,14 +152,14 @@ fn files_are_read_again_without_an_end_of_sessions() {
     let mut peer = Peer::begin_on(connect(maple.address, &own), 1);
     peer.finish();
     assert!(!tls.reload_if_changed().expect("they are right"));
-    // Something that is wrong changes nothing, and is told once.
+    // A file that is wrong changes nothing, and is reported once.
     let good = fs::read(&files.certificate).expect("it is there");
     fs::write(&files.certificate, "nonsense").expect("it is written");
     assert!(matches!(tls.reload_if_changed(), Err(TlsError::Content(path, _)) if path == files.certificate));
     assert!(!tls.reload_if_changed().expect("it was told"));
     let mut second = Peer::begin_on(connect(maple.address, &own), 2);
     second.finish();
-    // Other authorities: new sessions need a certificate of those.
+    // There are other authorities: new sessions need a certificate of those.
     fs::write(&files.certificate, good).expect("it is written");
     replace(&authority.file(), &other.file());
     assert!(tls.reload_if_changed().expect("they are right"));
@@ -219,7 +220,7 @@ fn the_end_of_a_session_is_the_end_of_its_switch() {
         gone.finish();
         drop(gone);
         eventually("it is gone", || maple.connected().len() == 1);
-        // One that ends its session, and sends something after that.
+        // This switch ends its session, and sends something after that.
         let mut tcp = TcpStream::connect(maple.address).expect("it accepts");
         let name = rustls::pki_types::ServerName::try_from("controller.example").expect("a name");
         let mut session = rustls::ClientConnection::new(config, name).expect("a session");
@@ -322,7 +323,7 @@ fn certificates_that_are_deleted_are_told_until_they_are_back() {
     assert!(!tls.reload_if_changed().expect("it is told once"), "and tried again");
     let told = errors();
     assert!(told.len() == 1 && told[0].ends_with("TLS goes on with the certificates as they were"), "{told:?}");
-    // Its time is the one that it had.
+    // The file has the time that it had.
     fs::rename(&aside, &certificate).expect("it is there");
     assert!(tls.reload_if_changed().expect("it is right"));
     let told = errors();

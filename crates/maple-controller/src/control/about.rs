@@ -1,4 +1,5 @@
-//! What a controller says about itself: which process it is, where it listens, which files it uses, and how its clocks go.
+//! The controller's account of itself: which process it is, where it listens, which files it uses, and how its clocks
+//! go.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,78 +12,78 @@ use crate::discovery::Key;
 use crate::policy_record::PolicyRecord;
 use crate::tls::Tls;
 
-/// What stays as it was at the start.
+/// The controller's account of itself, from its start on.
 pub(crate) struct About {
-    /// Where it listens, and whether connections begin with TLS there.
+    /// The addresses that it listens on, and whether connections begin with TLS there.
     listening: Vec<(SocketAddr, bool)>,
     tls: Option<Arc<Tls>>,
     state_file: Option<PathBuf>,
-    /// With which its probes are signed. Only a process that takes over is told.
+    /// The key that signs its probes. Only a process that takes over receives it.
     probe_key: Key,
-    /// The same moment by both clocks: one that nobody sets, and the one that people read.
+    /// The moment of the start by two clocks: one that nobody sets, and the one that people read.
     started: (Instant, SystemTime),
-    /// When the policy that runs was loaded.
+    /// The time at which the running policy was loaded.
     policy_loaded: Mutex<SystemTime>,
-    /// Which policy runs, if the program has said so.
+    /// The running policy, if the program has reported it.
     policy: Mutex<Option<PolicyRecord>>,
 }
 
 impl About {
-    /// Of a controller that starts now.
+    /// Describes a controller that starts at this moment.
     pub fn new(
         listening: Vec<(SocketAddr, bool)>,
         tls: Option<Arc<Tls>>,
         state_file: Option<PathBuf>,
         probe_key: Key,
     ) -> About {
-        // Whoever asks may be in another folder.
+        // A client may run in another folder.
         let state_file = state_file.map(|file| std::path::absolute(&file).unwrap_or(file));
         let now = SystemTime::now();
         let (started, policy_loaded, policy) = ((Instant::now(), now), Mutex::new(now), Mutex::default());
         About { listening, tls, state_file, probe_key, started, policy_loaded, policy }
     }
 
-    /// Whether there are certificates for TLS.
+    /// Reports whether there are certificates for TLS.
     pub fn has_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// When the policy that runs was loaded.
+    /// Returns the time at which the running policy was loaded.
     pub fn policy_loaded(&self) -> SystemTime {
         *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another policy runs now, which was loaded at this time.
+    /// Records that another policy runs, which was loaded at this time.
     pub fn set_policy_loaded(&self, at: SystemTime) {
         *self.policy_loaded.lock().unwrap_or_else(PoisonError::into_inner) = at;
     }
 
-    /// Which policy runs, if the program has said so.
+    /// Returns the running policy, if the program has reported it.
     fn policy(&self) -> Option<PolicyRecord> {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// This policy runs now.
+    /// Records which policy runs.
     pub fn set_policy(&self, policy: PolicyRecord) {
         *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = Some(policy);
     }
 
-    /// Where it listens, and whether connections begin with TLS there.
+    /// Returns the addresses that it listens on, and whether connections begin with TLS there.
     pub fn listening(&self) -> &[(SocketAddr, bool)] {
         &self.listening
     }
 
-    /// With which its probes are signed.
+    /// Returns the key that signs its probes.
     pub fn probe_key(&self) -> Key {
         self.probe_key
     }
 
-    /// The state file.
+    /// Returns the path of the state file, if there is one.
     pub fn state_file(&self) -> Option<&Path> {
         self.state_file.as_deref()
     }
 
-    /// All of it, for a controller with this number of shards.
+    /// Encodes the account of a controller with this number of shards.
     pub fn to_json(&self, shards: usize) -> Value {
         let (begun, started) = self.started;
         let listening: Value =
@@ -106,8 +107,8 @@ fn seconds_since_1970(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// By how many seconds the clock that people read was set forward since it showed `started`, which is `elapsed` ago.
-/// Both clocks run at the same rate, so what remains are steps.
+/// Returns by how many seconds the clock that people read was set forward since it showed `started`, which was
+/// `elapsed` ago. Both clocks run at the same rate, so what remains are steps.
 fn stepped(started: SystemTime, elapsed: Duration, now: SystemTime) -> f64 {
     let shown = match now.duration_since(started) {
         Ok(since) => since.as_secs_f64(),

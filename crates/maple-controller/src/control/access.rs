@@ -15,8 +15,8 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::process::geteuid;
 
-/// The default folder of control sockets: `maple` in `$XDG_RUNTIME_DIR`; without that, `/run/maple` for root and
-/// `/tmp/maple-UID` for other users.
+/// Returns the default folder of control sockets: `maple` in `$XDG_RUNTIME_DIR`; without that, `/run/maple` for root
+/// and `/tmp/maple-UID` for other users.
 pub(super) fn folder() -> PathBuf {
     let user = geteuid();
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
@@ -29,7 +29,7 @@ pub(super) fn folder() -> PathBuf {
 /// Creates a folder that only this user can enter. An existing folder is checked instead.
 ///
 /// # Errors
-/// The system's; or `PermissionDenied` if it is no folder, belongs to another user, or is open to others.
+/// The system's; or `PermissionDenied` if it is not a folder, belongs to another user, or is open to others.
 pub(super) fn create_private_folder(folder: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
@@ -99,40 +99,42 @@ impl Drop for TemporaryFolder {
 /// The process at the other end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
-    /// Its number. One in another container has the number 0 here.
+    /// The process id. A process in another container has the id 0 here.
     pub pid: u32,
-    /// Its user.
+    /// The user's id.
     pub user: u32,
 }
 
 impl Peer {
+    /// Reads the process at the other end of a socket.
+    ///
     /// # Errors
-    /// The system's.
+    /// The system's error if the socket does not report it.
     pub fn of(socket: impl AsFd) -> io::Result<Peer> {
-        // Not by rustix, which takes the number 0 for an error.
+        // rustix takes the process id 0 for an error.
         let peer = getsockopt(&socket, PeerCredentials)?;
         Ok(Peer { pid: peer.pid().unsigned_abs(), user: peer.uid() })
     }
 
-    /// Whether it is of this user or of root.
+    /// Reports whether the process belongs to this user or to root.
     pub fn is_trusted(self) -> bool {
         is_trusted(self.user, geteuid().as_raw())
     }
 }
 
-/// The user at the other end of a socket, if it is neither this user nor root.
+/// Returns the user at the other end of a socket, if it is neither this user nor root.
 ///
 /// # Errors
-/// The system's.
+/// The system's error if the socket does not report its peer.
 pub(super) fn untrusted_peer(socket: impl AsFd) -> io::Result<Option<u32>> {
     let peer = Peer::of(socket)?;
     Ok((!peer.is_trusted()).then_some(peer.user))
 }
 
-/// The process that listens on a socket, as it is called from here.
+/// Returns the id of the process that listens on a socket, as it is numbered here.
 ///
 /// # Errors
-/// The system's.
+/// The system's error if the socket does not report its peer.
 pub(super) fn peer_process(socket: impl AsFd) -> io::Result<u32> {
     Ok(Peer::of(socket)?.pid)
 }
@@ -140,7 +142,8 @@ pub(super) fn peer_process(socket: impl AsFd) -> io::Result<u32> {
 /// The folder of the control socket of a controller that the system runs.
 pub(super) const SYSTEM_FOLDER: &str = "/run/maple";
 
-/// Whether this user runs the system's controller, and root asks: only root can have made the folder for that user.
+/// Reports whether this user runs the system's controller, and root asks. Only root can have made the folder for that
+/// user.
 pub(super) fn is_system_service(socket: &Path, user: u32) -> bool {
     let folder = Path::new(SYSTEM_FOLDER);
     let owner = |path: &Path| std::fs::symlink_metadata(path).ok().filter(|found| found.is_dir());

@@ -15,10 +15,10 @@ use super::queries::LateShard;
 /// How long to wait for the switches' counters. After that the answer has the last known ones.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum number of differences of a list that are told one by one.
+/// Maximum number of differences of a list that are listed one by one.
 const MAX_DIFFERENCES: usize = 1000;
 
-/// The lists of the policy, with the packets that each rule has decided since the policy was loaded.
+/// Answers with the lists of the policy, and with the packets that each rule has decided since the policy was loaded.
 pub(super) fn answer(handle: &Handle) -> Result<Value, LateShard> {
     handle.count(Counted::Rules, None, COUNT_TIMEOUT)?;
     let mut lines = SourceLines::new(Some(handle.policy_loaded()));
@@ -42,8 +42,8 @@ fn hits(list: &AccessList, packets: &[u64], lines: &mut SourceLines) -> Value {
     json!({ "file": written.map(|written| written.file()), "rules": rules })
 }
 
-/// What the lists of another policy treat differently from those in their places. Lists are in the same place if both
-/// policies have as many, or else if they are from the same file.
+/// Finds what the lists of another policy treat differently from those in their places. Lists are in the same place if
+/// both policies have the same number of lists, or else if they are from the same file.
 pub(super) fn compare(before: &[Arc<AccessList>], after: &[Arc<AccessList>]) -> Value {
     let file = |list: &AccessList| list.written().map(|written| written.file().to_owned());
     let counterpart = |at: usize| match before.len() == after.len() {

@@ -28,7 +28,7 @@ use crate::status::{Stats, SwitchPort, SwitchStatus};
 /// How long to wait for the switches' counters. After that the answer has the last known ones.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The tables below this one may have rules of Maple's.
+/// Tables with a number below this one may have rules of Maple's.
 const TABLES: u8 = 4;
 
 /// Answers a request, or says why it is refused.
@@ -56,7 +56,7 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
         Request::Show(Show::Leases) => leases(&handle.snapshot()),
         Request::Show(Show::Controller) => about(handle),
         Request::Show(Show::Stats) => stats(&handle.stats()?),
-        // It has many answers, which the socket sends.
+        // A live watch has many answers, which the socket sends.
         Request::Show(Show::Live(_)) => Value::Null,
         Request::Show(Show::AccessLists) => access_lists::answer(handle)?,
         Request::Show(Show::Dropped(minutes)) => dropped::answer(handle, *minutes)?,
@@ -87,7 +87,7 @@ fn answer_to(handle: &Handle, peer: Peer, request: &Request) -> Result<Value, Re
     })
 }
 
-/// What the controller says about itself.
+/// Encodes what the controller says about itself.
 fn about(handle: &Handle) -> Value {
     let file = |status: FileStatus| {
         let FileStatus { file, path, trouble } = status;
@@ -100,7 +100,7 @@ fn about(handle: &Handle) -> Value {
     all
 }
 
-/// What came of a request about the policy.
+/// Passes on a request about the policy, and encodes its outcome.
 fn reload(handle: &Handle, task: ReloadTask) -> Result<Value, RequestError> {
     let answer = handle.ask_for_reload(task).map_err(|error| RequestError::at("", error))?;
     Ok(match answer {
@@ -109,7 +109,7 @@ fn reload(handle: &Handle, task: ReloadTask) -> Result<Value, RequestError> {
     })
 }
 
-/// How a reload went.
+/// Encodes the outcome of a reload.
 fn reloaded(done: &Reloaded, warnings: &[String], restart: &[String]) -> Value {
     let Reloaded { trial, took, is_settled, unconfirmed } = done;
     let Trial { leaves, same, failed, .. } = trial;
@@ -120,12 +120,12 @@ fn reloaded(done: &Reloaded, warnings: &[String], restart: &[String]) -> Value {
     })
 }
 
-/// The errors of a trial, each with the number of packets.
+/// Encodes the errors of a trial, each with its number of packets.
 pub(super) fn errors(errors: &BTreeMap<Arc<str>, usize>) -> Value {
     errors.iter().map(|(text, leaves)| json!({ "text": &**text, "packets": leaves })).collect()
 }
 
-/// The rules of one switch or of all: one object for each switch.
+/// Answers with the rules of one switch or of all: one object for each switch.
 fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, switches) = selected(handle, "show.rules", only)?;
     handle.count(Counted::Rules, only, COUNT_TIMEOUT)?;
@@ -137,7 +137,7 @@ fn rules(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     switches.iter().map(one).collect()
 }
 
-/// The tables of one switch or of all that have rules or may have Maple's: one object for each switch.
+/// Answers with the tables, of one switch or of all, that have rules or may have Maple's: one object for each switch.
 fn tables(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (_, switches) = selected(handle, "show.tables", only)?;
     let ids: Vec<Dpid> = switches.iter().map(|switch| switch.dpid).collect();
@@ -150,7 +150,7 @@ fn tables(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     Ok(switches.iter().zip(handle.table_sizes(&ids)).map(one).collect())
 }
 
-/// The requested switch, if only one is requested, and the switches to show.
+/// Returns the requested switch, if only one is requested, and the switches to show.
 fn selected(
     handle: &Handle,
     field: &str,
@@ -166,7 +166,7 @@ fn selected(
     }
 }
 
-/// The ports of one switch or of all with their counters: one object for each switch.
+/// Answers with the ports of one switch or of all, with their counters: one object for each switch.
 fn ports(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, switches) = selected(handle, "show.ports", only)?;
     handle.count(Counted::Ports, only, COUNT_TIMEOUT)?;
@@ -188,7 +188,7 @@ fn ports(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     Ok(switches.iter().map(one).collect())
 }
 
-/// Adds the counters of a port. Counters that the switch does not have are left out.
+/// Adds the counters of a port to its object. Counters that the switch does not have are left out.
 fn add_counters(port: &mut Value, count: &PortCount, age: Duration) {
     let c = &count.counters;
     let all = [
@@ -213,7 +213,7 @@ fn add_counters(port: &mut Value, count: &PortCount, age: Duration) {
     port["counted_seconds_ago"] = seconds(age).into();
 }
 
-/// The traffic between hosts: one object for each pair and ingress switch.
+/// Answers with the traffic between hosts: one object for each pair and ingress switch.
 fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     let (only, _) = selected(handle, "show.flows", only)?;
     handle.count(Counted::Rules, only, COUNT_TIMEOUT)?;
@@ -233,7 +233,7 @@ fn flows(handle: &Handle, only: Option<&str>) -> Result<Value, RequestError> {
     Ok(traffic.iter().filter(|(one, _)| only.is_none_or(|dpid| one.switch == dpid)).map(one).collect())
 }
 
-/// Seconds, rounded to milliseconds.
+/// Returns a duration in seconds, rounded to milliseconds.
 fn seconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1000.0).round() / 1000.0
 }
@@ -253,7 +253,7 @@ fn rule(version: Version, rule: &TableRule) -> Value {
     })
 }
 
-/// The rule as `ovs-ofctl dump-flows --no-stats` prints it. The engine requests a flow-removed message for every rule.
+/// Prints a rule as `ovs-ofctl dump-flows --no-stats` does. The engine requests a flow-removed message for every rule.
 pub(super) fn flow(version: Version, rule: &TableRule) -> String {
     let TableRule { table_id, rule, .. } = rule;
     FlowLine {
@@ -292,7 +292,7 @@ fn port_of(state: &Snapshot, dpid: Dpid, port: &SwitchPort) -> Value {
     json!({ "port": number(port.number), "name": port.name, "up": port.up, "kind": kind })
 }
 
-/// The kind of a port. Reserved ports (the switch's own) have none.
+/// Returns the name of a kind of port. Reserved ports (the switch's own) have no kind.
 fn kind(kind: PortKind) -> &'static str {
     match kind {
         PortKind::New => "new",
@@ -312,7 +312,7 @@ fn host(mac: Mac, info: &HostInfo) -> Value {
     })
 }
 
-/// The members of each multicast group. Empty without snooping.
+/// Encodes the members of each multicast group. Empty without snooping.
 fn groups(state: &Snapshot) -> Value {
     let rows = state.table(snooped::MEMBERS).into_iter().flatten();
     let group = |(group, members): (&TableValue, &TableValue)| {
@@ -322,7 +322,7 @@ fn groups(state: &Snapshot) -> Value {
     rows.map(group).collect()
 }
 
-/// The leases, ordered by address. Empty without snooping.
+/// Encodes the leases, ordered by address. Empty without snooping.
 fn leases(state: &Snapshot) -> Value {
     let rows = state.table(snooped::LEASES).into_iter().flatten();
     let lease = |lease: Lease| {
@@ -354,12 +354,12 @@ fn stats(stats: &Stats) -> Value {
     all
 }
 
-/// A time in milliseconds since 1970.
+/// Returns a time in milliseconds since 1970.
 pub(super) fn milliseconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
 }
 
-/// A line of the log. Its time is in milliseconds since 1970.
+/// Encodes a line of the log. Its time is in milliseconds since 1970.
 pub(super) fn log_line(entry: &Entry) -> Value {
     json!({
         "number": entry.number, "time": milliseconds(entry.time), "level": entry.level.name(), "area": entry.area,
@@ -379,7 +379,7 @@ pub(super) fn location(at: Location) -> Value {
     json!({ "switch": at.switch.to_string(), "port": number(at.port) })
 }
 
-/// A physical port as a number, a reserved port by its name.
+/// Encodes a physical port as a number, a reserved port as its name.
 fn number(port: PortNo) -> Value {
     if port.is_physical() { Value::from(port.0) } else { Value::from(port.to_string()) }
 }

@@ -14,7 +14,7 @@ use super::request::RequestError;
 /// How long to wait for the switches' counters. After that the answer has the last known ones.
 const COUNT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Answers: an object for each line, host and port, those with the most packets first.
+/// Answers with an object for each line, host and port, those with the most packets first.
 pub(super) fn answer(handle: &Handle, minutes: u64) -> Result<Value, RequestError> {
     if !(1..=KEPT_MINUTES).contains(&minutes) {
         let text = format!("the last {KEPT_MINUTES} minutes are kept, so it must be from 1 to {KEPT_MINUTES}");

@@ -1,4 +1,4 @@
-//! The errors that people are told of.
+//! The errors that were reported to people.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::shard::mailbox::ShardQuery;
 /// An error that was reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedError {
-    /// When it was told; for a file that can't be kept, since when.
+    /// The time of the report; for a file that can't be kept, the time since when that is so.
     pub time: SystemTime,
-    /// Its text.
+    /// The text of the error.
     pub text: String,
-    /// For an error of the policy: the number of packets dropped because of it so far. For a violated constraint: the
-    /// number of routes that it refused. For others, and if a shard did not say it in time: `None`.
+    /// The number of packets dropped so far because of an error of the policy, or of routes that a violated constraint
+    /// refused. `None` for other errors, and if a shard did not answer in time.
     pub packets: Option<u64>,
 }
 
 impl Handle {
-    /// The most recent errors, oldest first. Each error of the policy is listed once.
+    /// Returns the most recent errors, oldest first. Each error of the policy is listed once.
     pub fn errors(&self) -> Vec<ReportedError> {
         let (failures, violations) = (self.policy_errors().ok(), self.violations().ok());
-        // A shard tells of an error before it counts the packet.
+        // A shard reports an error before it counts the packet.
         fn count<K: Ord>(counts: Option<&BTreeMap<K, u64>>, of: &K) -> Option<u64> {
             counts.map(|counts| counts.get(of).copied().unwrap_or(1))
         }
@@ -55,7 +55,7 @@ impl Handle {
             Some(ReportedError { time, text: text(&notice), packets })
         };
         let recent = self.shared.notices.recent();
-        // What still fails is listed also if it was told long ago.
+        // A file that still fails is listed also if its report is old.
         let is_told = |news: &FileNews| {
             let last = recent.iter().rev().find_map(|(_, notice)| match notice {
                 Notice::File(told) if told.file == news.file => Some(&told.condition),
@@ -68,23 +68,23 @@ impl Handle {
         untold.into_iter().chain(recent).filter_map(error).collect()
     }
 
-    /// The policy's errors that were reported, each with the number of packets dropped because of it.
+    /// Returns the policy's errors that were reported, each with the number of packets dropped because of it.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if a shard does not answer in time.
     pub fn policy_errors(&self) -> Result<BTreeMap<Arc<str>, u64>, LateShard> {
         Ok(sums(self.query_all(ShardQuery::Failures)?))
     }
 
-    /// The routes that constraints refused, by constraint and line, each with the number of times.
+    /// Returns the routes that constraints refused, by constraint and line, each with the number of times.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if a shard does not answer in time.
     pub fn violations(&self) -> Result<BTreeMap<ViolationKey, u64>, LateShard> {
         Ok(sums(self.query_all(ShardQuery::Violations)?))
     }
 
-    /// How often handlers and listeners failed. Each distinct error was reported.
+    /// Returns how often handlers and listeners failed. Each distinct error was reported.
     pub fn handler_failures(&self) -> u64 {
         self.shared.notices.handler_failures()
     }

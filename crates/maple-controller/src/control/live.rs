@@ -1,8 +1,8 @@
 //! `maple explain --live`: real packets of one kind, as they enter the network.
 //!
-//! The thread of the client asks the shard of the sender's switch for copies, and says twice a second that somebody still
-//! watches. When the client goes, so does the watch; if this thread or the whole controller ends, it ends by itself.
-//! If the host moves, the watch moves too.
+//! The client's thread asks the shard of the sender's switch for copies, and tells it twice a second that the client
+//! still watches. When the client goes, the watch ends. If this thread or the whole controller ends, the watch ends by
+//! itself. If the host moves, the watch moves too.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,18 +23,18 @@ use super::explain::field_value;
 use super::request::RequestError;
 use crate::shard::mailbox::{ShardMessage, ShardQuery};
 
-/// How often the client is looked for, and the shard is told that it is there.
+/// The interval at which the client is checked to be there, and the shard is told that it is.
 const LOOK: Duration = Duration::from_millis(500);
-/// How much news waits for a slow client. What is beyond that is not told.
+/// Maximum number of pieces of news that wait for a slow client. More than that is dropped.
 const MAX_NEWS: usize = 256;
 
-/// The packets that somebody wants to see.
+/// A kind of packets to watch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Live {
     /// The sender: a host's name, hardware address, or IP address.
     pub from: String,
-    /// The receiver, likewise; any if it is not given.
+    /// The receiver: a host's name, hardware address, or IP address; any host if it is not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// Values of fields, by their names.
@@ -51,7 +51,7 @@ struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Begins to watch. `None` if no shard serves the switch.
+    /// Begins a watch. Returns `None` if no shard serves the switch.
     fn begin(handle: &'a Handle, filter: LiveFilter) -> Option<Watch<'a>> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let token = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -72,7 +72,7 @@ impl<'a> Watch<'a> {
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
-        // A controller that has stopped has no rules to look after.
+        // A controller that has stopped has no watches to end.
         self.tell(ShardMessage::Query(ShardQuery::LiveEnd(self.token)));
     }
 }
@@ -106,7 +106,8 @@ pub(super) fn follow(
     }
 }
 
-/// Tells what a watch says while the host is there. `false`: that is the end.
+/// Sends the client the news of a watch while the host is there. Returns `false` when the client or the controller has
+/// gone, or the watch was refused.
 fn stay(watch: &Watch<'_>, (from, at): (Mac, Location), send: &mut impl FnMut(Option<Value>) -> bool) -> bool {
     let mut looked: Option<Instant> = None;
     loop {
@@ -129,7 +130,7 @@ fn stay(watch: &Watch<'_>, (from, at): (Mac, Location), send: &mut impl FnMut(Op
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
-            // Another shard serves the switch by now.
+            // Another shard serves the switch.
             Err(RecvTimeoutError::Disconnected) => return true,
         }
     }
@@ -140,7 +141,7 @@ fn absent(from: Mac) -> Value {
     json!({ "time": milliseconds(SystemTime::now()), "news": "not now", "why": why })
 }
 
-/// A piece of news.
+/// Encodes a piece of news.
 fn told(news: &LiveNews, at: Location) -> Value {
     let (word, why) = match news {
         LiveNews::Watching => ("watching", None),

@@ -1,7 +1,7 @@
 //! Queries and commands for a running controller: [`Handle`] for the same process, [`socket`] for other processes.
 //!
-//! Network state is read from the store's newest snapshot. What belongs to a shard (rules, counters, connections) is
-//! queried by message, so queries take no lock that packet processing takes.
+//! Network state is read from the store's newest snapshot. State of a shard (rules, counters, connections) is queried
+//! by message, so queries take no lock that packet processing takes.
 
 pub mod transactions;
 
@@ -56,10 +56,10 @@ use crate::shard::registry::Registry;
 /// How long a [`Handle`] waits for the shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardDeadlines {
-    /// For the answer to a query, and for taking note of a write. A shard answers between two turns, and a run of a
-    /// policy in Python may take a second by default.
+    /// The limit for the answer to a query, and for the confirmation of a write. A shard answers between two turns, and
+    /// a run of a policy in Python may take a second by default.
     pub query: Duration,
-    /// For trying a new policy on the packets of all leaves, and then once more for adopting it.
+    /// The limit for trying a new policy on the packets of all leaves, and again for adopting it.
     pub reload: Duration,
 }
 
@@ -85,44 +85,44 @@ pub(crate) struct Shared {
     pub registry: Arc<Registry>,
     pub notices: Notices,
     pub receiver: Receiver<Notice>,
-    /// Why the controller stopped by itself, if it did.
+    /// The reason why the controller stopped by itself, if it did.
     pub failure: OnceLock<String>,
     /// The writes on their way to the state file, if there is one.
     pub pending_writes: Option<Arc<PendingWrites>>,
-    /// Reports the heap's size, if the program counts it.
+    /// A function that returns the heap's size in bytes, if the program counts it.
     pub heap_bytes: Option<fn() -> Option<usize>>,
     /// Gauges of other parts of the program.
     pub gauges: Gauges,
-    /// Which files can't be kept.
+    /// The files that are kept, and which of them fail.
     pub files: KeptFiles,
-    /// Where metrics are exported.
+    /// The address where metrics are exported.
     pub metrics: OnceLock<SocketAddr>,
-    /// The reloads that were asked for.
+    /// The reloads that were requested.
     pub reloads: Reloads,
-    /// What it says about itself.
+    /// The controller's account of itself.
     pub about: About,
-    /// Processes that want to take over.
+    /// The state of takeovers by other processes.
     pub succession: Succession,
-    /// What such a process is to know, if anything is remembered.
+    /// The memory that is passed to such a process, if anything is remembered.
     pub archive: Option<Arc<Archive>>,
-    /// The policy that ran in the earlier run of which the state file tells.
+    /// The policy of the earlier run that the state file describes.
     pub policy_before: Option<PolicyRecord>,
     /// The recording of this run, if there is one.
     pub recording: Option<Recording>,
 }
 
 impl Handle {
-    /// Where it is said which files can't be kept.
+    /// Returns the record of the files that are kept, and of those that fail.
     pub fn files(&self) -> &KeptFiles {
         &self.shared.files
     }
 
-    /// The recording of this run, if there is one.
+    /// Returns the recording of this run, if there is one.
     pub fn recording(&self) -> Option<&Recording> {
         self.shared.recording.as_ref()
     }
 
-    /// This policy runs now: people can ask for it, and the next start is told of it.
+    /// Records which policy runs: clients can ask for it, and the state file keeps it for the next start.
     pub fn set_policy(&self, policy: PolicyRecord) {
         if let Some(archive) = &self.shared.archive {
             archive.journal.note_policy(&policy);
@@ -130,17 +130,17 @@ impl Handle {
         self.shared.about.set_policy(policy);
     }
 
-    /// The policy that ran in the earlier run of which the state file tells.
+    /// Returns the policy of the earlier run that the state file describes.
     pub fn policy_before(&self) -> Option<&PolicyRecord> {
         self.shared.policy_before.as_ref()
     }
 
-    /// When the policy that runs was loaded.
+    /// Returns the time at which the running policy was loaded.
     pub(crate) fn policy_loaded(&self) -> SystemTime {
         self.shared.about.policy_loaded()
     }
 
-    /// Whether there are certificates for TLS.
+    /// Reports whether there are certificates for TLS.
     pub(crate) fn has_tls(&self) -> bool {
         self.shared.about.has_tls()
     }
@@ -153,88 +153,88 @@ impl Handle {
         Handle { shared: Arc::new(shared) }
     }
 
-    /// The addresses that the controller listens on.
+    /// Returns the addresses that the controller listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.shared.addresses
     }
 
-    /// The newest snapshot of the state: ports, links, hosts, tables and variables of the policy.
+    /// Returns the newest snapshot of the state: ports, links, hosts, and the policy's tables and variables.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.store.snapshot()
     }
 
-    /// The store, for transactions outside the policy. Pass their commits to [`Handle::committed`].
+    /// Returns the store, for transactions outside the policy. Pass their commits to [`Handle::committed`].
     pub fn store(&self) -> &Arc<Store> {
         &self.shared.store
     }
 
-    /// Whether state is kept in a file over restarts.
+    /// Reports whether a file keeps state over restarts.
     pub fn keeps_state(&self) -> bool {
         self.shared.pending_writes.is_some()
     }
 
-    /// The links, each once, the lower end first.
+    /// Returns the links, each once, the lower end first.
     pub fn links(&self) -> Vec<(Location, Location)> {
         self.snapshot().links().collect()
     }
 
-    /// The hosts, ordered by MAC address.
+    /// Returns the hosts, ordered by MAC address.
     pub fn hosts(&self) -> Vec<(Mac, HostInfo)> {
         self.snapshot().hosts().map(|(mac, info)| (*mac, info.clone())).collect()
     }
 
-    /// The names of switches and hosts.
+    /// Returns the names of switches and hosts.
     pub fn names(&self) -> Arc<Names> {
         self.shared.notices.names()
     }
 
-    /// Switches and hosts have other names from now on.
+    /// Replaces the names of switches and hosts.
     pub fn rename(&self, names: Names) {
         self.shared.notices.rename(names);
     }
 
-    /// The lines of the log from this number on that are still kept. Waits for one, at most for this time.
+    /// Returns the lines of the log that are still kept, from this number on. Waits at most `timeout` for one.
     pub fn log_since(&self, number: u64, timeout: Duration) -> Vec<Entry> {
         self.shared.notices.log().since(number, timeout)
     }
 
-    /// Exports a gauge as a metric from now on, if metrics are exported. It takes the place of one with the same name.
+    /// Exports a gauge as a metric, if metrics are exported. It takes the place of one with the same name.
     pub fn register_gauge(&self, gauge: Gauge) {
         self.shared.gauges.add(gauge);
     }
 
-    /// The gauges that were registered.
+    /// Returns the gauges that were registered.
     pub(crate) fn gauges(&self) -> &Gauges {
         &self.shared.gauges
     }
 
-    /// The number of open connections of switches.
+    /// Returns the number of open connections of switches.
     pub(crate) fn connections(&self) -> usize {
         self.shared.registry.connections()
     }
 
-    /// The address where metrics are exported, if they are.
+    /// Returns the address where metrics are exported, if they are.
     pub fn metrics_address(&self) -> Option<SocketAddr> {
         self.shared.metrics.get().copied()
     }
 
-    /// Metrics are exported at this address from now on.
+    /// Records the address where metrics are exported.
     pub(crate) fn exports_metrics_at(&self, address: SocketAddr) {
         // There is one server at most.
         let _ = self.shared.metrics.set(address);
     }
 
-    /// The queue of unread notices. Clones of the receiver share the queue.
+    /// Returns the queue of unread notices. Clones of the receiver share the queue.
     pub fn notices(&self) -> &Receiver<Notice> {
         &self.shared.receiver
     }
 
-    /// Withdraws the selected leaves on all shards. `false` if the controller has stopped.
+    /// Withdraws the selected leaves on all shards. Returns `false` if the controller has stopped.
     pub fn invalidate(&self, selection: Selection) -> bool {
         self.send_event(Event::Invalidate(selection))
     }
 
-    /// Writes tracked state without waiting. `false` if the controller has stopped.
+    /// Writes tracked state without waiting. Returns `false` if the controller has stopped.
     ///
     /// # Panics
     /// If a value does not have the declared type of its table or variable. [`Handle::change`] returns an error
@@ -243,13 +243,13 @@ impl Handle {
     pub fn write(&self, writes: Vec<Write>) -> bool {
         let written = transactions::this_thread(Some(Source::here()));
         match self.shared.store.change_as(writes, written) {
-            // An empty commit is sent to no shard, but whether one is there is asked anyway.
+            // An empty commit reaches no shard, so another event finds out whether the controller runs.
             Ok(commit) => self.distribute(commit) && self.send_event(Event::Tick),
             Err(mismatch) => panic!("{mismatch}"),
         }
     }
 
-    /// Tells the shards of a commit to [`Handle::store`]. `false` if the controller has stopped.
+    /// Sends the shards a commit to [`Handle::store`]. Returns `false` if the controller has stopped.
     pub fn committed(&self, commit: Commit) -> bool {
         self.distribute(commit)
     }
@@ -281,14 +281,14 @@ impl Handle {
         self.shared.notices.publish(notice);
     }
 
-    /// Tells all shards to close their connections and end. Does not wait for that.
+    /// Tells all shards to close their connections and end, without waiting for that.
     pub fn stop(&self) {
         for mailbox in &self.shared.mailboxes {
             mailbox.send(ShardMessage::Stop);
         }
     }
 
-    /// Why the controller stopped by itself. `None` while it runs, and if it was told to stop.
+    /// Returns why the controller stopped by itself: `None` while it runs, and if it was told to stop.
     pub fn failure(&self) -> Option<&str> {
         self.shared.failure.get().map(String::as_str)
     }

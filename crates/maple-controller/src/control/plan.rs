@@ -1,11 +1,11 @@
-//! A plan: what a policy would change, if it took the place of the one that runs, as JSON and as a fingerprint.
+//! A plan: what a policy would change in the place of the running one, as JSON and as a fingerprint.
 //!
-//! Plans with equal fingerprints make the same changes. Cookies are left out: they have the numbers of leaves, which go up
-//! with every packet that is decided, whether or not it has to do with the changes.
+//! Plans with equal fingerprints make equal changes. Cookies are left out: they have the numbers of leaves, which
+//! increase with every packet that is decided, related to the changes or not.
 //!
-//! A network that is in use decides packets all the time, and its labels and priorities follow. None of that changes what
-//! a plan decides. So a plan holds as long as each packet of it goes as it says, and the policy fails on no other:
-//! [`Plan::goes_beyond`] finds what came since.
+//! A network in use decides packets all the time, and its labels and priorities follow. None of that changes what a
+//! plan decides. So a plan holds as long as each of its packets goes as it says, and the policy fails on no other
+//! packet. [`Plan::goes_beyond`] finds what came since.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,29 +22,29 @@ use super::access_lists;
 use super::answer::{errors, flow, location};
 pub use crate::fingerprint::Fingerprint;
 
-/// The form of the JSON.
+/// The version of the JSON's form.
 pub(super) const FORMAT: u64 = 1;
-/// The maximum number of differences that are told one by one.
+/// Maximum number of differences that are listed one by one.
 const MAX_DIFFERENCES: usize = 1000;
 
-/// What a policy would change.
+/// The changes that a policy would make.
 #[derive(Debug)]
 pub struct Plan {
-    /// The policy, as for `maple run`.
+    /// The policy's name, as for `maple run`.
     policy: String,
-    /// Its files.
+    /// The fingerprint of the policy's files.
     sources: Fingerprint,
     rehearsed: Rehearsed,
     versions: BTreeMap<Dpid, Version>,
     warnings: Vec<String>,
-    /// What the access lists treat differently, as JSON.
+    /// The differences of the access lists, as JSON.
     lists: Value,
-    /// The packets that the network had decided about.
+    /// The packets that the network had decided.
     packets: BTreeSet<DecidedPacket>,
 }
 
-/// A decision of a plan, in digits that stand for it: the packet, what becomes of it, and the lines that say so before and
-/// after.
+/// A decision of a plan as digits that stand for it: for the packet, for its outcome, and for the lines that decide
+/// before and after.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Digits {
     packet: String,
@@ -52,7 +52,7 @@ struct Digits {
     lines: String,
 }
 
-/// How many digits each part of [`Digits`] has. All decisions of a plan have to fit into a request.
+/// The number of digits of each part of [`Digits`]. All decisions of a plan have to fit into a request.
 const DIGITS: usize = 12;
 
 impl Digits {
@@ -60,7 +60,7 @@ impl Digits {
         let Difference { kind, before, after, .. } = one;
         let exits = |decision: &Decision| decision.exits.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let (from, to) = (exits(before), exits(after));
-        // Where the ports are the same, the way or the treatment differs; an error has no ports at all.
+        // Where the ports are equal, the path or the treatment differs; an error has no ports at all.
         let is_in_route = from == to || *kind == DifferenceKind::Fails;
         let how = if is_in_route { after.route.as_str() } else { "" };
         let error = if *kind == DifferenceKind::Fails { how } else { "" };
@@ -91,8 +91,8 @@ fn digits_of(packet: &DecidedPacket) -> String {
 }
 
 impl Plan {
-    /// What would change if this policy, which has these files, took the place of the one that is rehearsed. The rules of
-    /// switches are told in their OpenFlow versions.
+    /// Rehearses what would change if this policy, which has these files, took the place of the rehearsed one. The
+    /// rules of switches are printed in their OpenFlow versions.
     pub fn rehearse(
         rehearsal: Rehearsal,
         (policy, candidate): (String, Arc<dyn Policy>),
@@ -107,23 +107,23 @@ impl Plan {
         Plan { policy, sources, rehearsed, versions, warnings: Vec::new(), lists, packets }
     }
 
-    /// The plan with warnings about its policy.
+    /// Returns the plan with warnings about its policy.
     #[must_use]
     pub fn with_warnings(self, warnings: Vec<String>) -> Plan {
         Plan { warnings, ..self }
     }
 
-    /// The policy's files.
+    /// Returns the fingerprint of the policy's files.
     pub fn sources(&self) -> &Fingerprint {
         &self.sources
     }
 
-    /// What came of the rehearsal.
+    /// Returns the outcome of the rehearsal.
     pub fn rehearsed(&self) -> &Rehearsed {
         &self.rehearsed
     }
 
-    /// What changes: decisions and rules.
+    /// Returns the fingerprint of what changes: decisions and rules.
     pub fn changes(&self) -> Fingerprint {
         let counts = self.counts().to_string();
         let differences = self.rehearsed.trial.differences.iter().map(|one| difference(one).to_string());
@@ -133,7 +133,7 @@ impl Plan {
             }
             None => String::new(),
         };
-        // A rule that only has another cookie does the same.
+        // A rule whose cookie alone differs does nothing else.
         let sides = |(before, after): (Option<&TableRule>, Option<&TableRule>)| [side(before), side(after)];
         let of_switch = |(dpid, rules): (&Dpid, &Vec<RuleDifference>)| {
             let changed = rules.iter().map(|rule| sides(rule.sides())).filter(|[before, after]| before != after);
@@ -143,18 +143,18 @@ impl Plan {
         Fingerprint::of(std::iter::once(counts).chain(differences).chain(rules))
     }
 
-    /// What this plan decides, for [`Plan::goes_beyond`].
+    /// Returns the plan's decisions, for [`Plan::goes_beyond`].
     pub fn decided(&self) -> Vec<String> {
         self.rehearsed.trial.differences.iter().map(|one| Digits::of(one).text()).collect()
     }
 
-    /// Compares this plan with one that was made before and decided so. Gives the packets that came since and go otherwise
-    /// by lines that the earlier plan does not have.
+    /// Compares this plan with an earlier one that had these decisions. Returns the packets that have come since and go
+    /// otherwise by lines that the earlier plan does not have.
     ///
     /// # Errors
     ///
-    /// The first packet of the earlier plan that does not go as that says, or the first other packet that the policy fails
-    /// on for a reason which is not in that plan.
+    /// A text about the first packet of the earlier plan that does not go as that plan says, or about the first other
+    /// packet on which the policy fails for a reason that is not in that plan.
     pub fn goes_beyond(&self, decided: &[String]) -> Result<Vec<String>, String> {
         let told: BTreeSet<Digits> = decided.iter().filter_map(|text| Digits::parse(text)).collect();
         let packets: BTreeSet<&str> = told.iter().map(|one| one.packet.as_str()).collect();
@@ -179,7 +179,7 @@ impl Plan {
                 new.push(what);
             }
         }
-        // One that is not told one by one may be among those that are only counted.
+        // A packet that is missing may be among those that are only counted.
         let is_whole = self.rehearsed.trial.counts.values().sum::<usize>() == self.rehearsed.trial.differences.len();
         let is_missing = |packet: &&DecidedPacket| {
             let digits = digits_of(packet);
@@ -195,7 +195,7 @@ impl Plan {
         counts(&self.rehearsed.trial)
     }
 
-    /// The plan as a document.
+    /// Encodes the plan as a document.
     pub fn to_json(&self) -> Value {
         let rules: Value = self.rehearsed.rules.iter().map(|(dpid, rules)| self.rules(*dpid, rules)).collect();
         let mut plan = decisions(&self.rehearsed.trial);
@@ -227,14 +227,14 @@ impl Plan {
     }
 }
 
-/// What becomes of a packet, before and after.
+/// Writes what becomes of a packet, before and after.
 fn change(one: &Difference) -> String {
     let Difference { kind, before, after, .. } = one;
     let lines = |lines: &str| if lines.is_empty() { String::new() } else { format!(" ({lines})") };
     format!("it {kind}, {}{} -> {}{}", before.route, lines(&before.lines), after.route, lines(&after.lines))
 }
 
-/// What a policy decides otherwise, as in a plan.
+/// Encodes what a policy decides otherwise, as in a plan.
 ///
 /// ```
 /// use maple_controller::control::plan::decisions;

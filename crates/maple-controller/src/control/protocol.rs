@@ -23,7 +23,7 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// The version that an answer has. One that has none is from a program of the first version.
+    /// Reads the version of an answer. An answer without one is from a program of the first version.
     pub(super) fn of(answer: &Value) -> Protocol {
         let first = Protocol { major: 1, minor: 0 };
         answer["protocol"].as_str().and_then(|text| text.parse().ok()).unwrap_or(first)
@@ -46,7 +46,7 @@ impl FromStr for Protocol {
     }
 }
 
-/// What this program speaks, reads and writes.
+/// Encodes the versions that this program speaks, reads and writes.
 pub(super) fn versions() -> Value {
     json!({
         "maple": env!("CARGO_PKG_VERSION"),

@@ -1,4 +1,4 @@
-//! What shards and switches are asked.
+//! Queries to shards and switches.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,21 +14,21 @@ use crate::session::TableSize;
 use crate::shard::mailbox::{Mailbox, ShardMessage, ShardQuery};
 use crate::status::{ShardMetrics, Stats, SwitchStatus};
 
-/// Counters that are younger are not requested again. A little more than a watching client's polling interval.
+/// Counters younger than this are not requested again. It is a little more than a watching client's polling interval.
 const FRESH: Duration = Duration::from_millis(1200);
-/// How long switches have for saying what single rules have counted.
+/// How long a query waits for the switches' counters of single rules.
 const COUNT_PATIENCE: Duration = Duration::from_secs(1);
-/// How long switches have for saying how large their tables are.
+/// How long a query waits for each group of switches to report their table sizes.
 const TABLES_PATIENCE: Duration = Duration::from_secs(2);
-/// How long all of them together have.
+/// How long a query waits for the table sizes of all switches together.
 const ALL_TABLES_PATIENCE: Duration = Duration::from_secs(10);
-/// How many of them are asked at once: an answer may have hundreds of kilobytes.
+/// The number of switches asked for table sizes at once: an answer may have hundreds of kilobytes.
 const ASKED_AT_ONCE: usize = 16;
-/// How often [`Handle::count`] checks whether the switches have answered.
+/// The interval at which [`Handle::count`] checks whether the switches have answered.
 const COUNT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The error of a query that a shard did not answer in time. Without that shard's part an answer would pass for the whole
-/// network's.
+/// The error of a query that a shard did not answer in time. An answer without that shard's part would pass for one of
+/// the whole network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("worker {shard} did not answer within {} s", waited.as_secs_f64())]
 pub struct LateShard {
@@ -42,25 +42,25 @@ pub struct LateShard {
 type Hits = (Arc<AccessList>, Vec<u64>);
 
 impl Handle {
-    /// The rules of a switch as the engine believes them to be. Empty for a switch that it does not have.
+    /// Returns the rules of a switch as the engine believes them to be: empty for a switch that it does not have.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if the switch's shard does not answer in time.
     pub fn rules(&self, dpid: Dpid) -> Result<Vec<TableRule>, LateShard> {
         Ok(self.rules_with_age(dpid)?.0)
     }
 
-    /// The rules of a switch, and the age of their counters; `None` if the switch has never reported any.
+    /// Returns the rules of a switch, and the age of their counters: `None` if the switch has never reported any.
     /// [`Handle::count`] requests fresh counters.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if the switch's shard does not answer in time.
     pub fn rules_with_age(&self, dpid: Dpid) -> Result<(Vec<TableRule>, Option<Duration>), LateShard> {
         let Some(shard) = self.shared.registry.shard_of(dpid) else { return Ok(Default::default()) };
         self.query(usize::from(shard.0), |to| ShardQuery::Rules(dpid, to))
     }
 
-    /// Asks the engine that serves a switch, between two of its turns. `None` if no shard serves it.
+    /// Inspects the engine that serves a switch, between two of its turns. Returns `None` if no shard serves it.
     pub(crate) fn inspect<T: Send + 'static>(
         &self,
         dpid: Dpid,
@@ -70,7 +70,7 @@ impl Handle {
         shard.map(|shard| self.inspect_shard(usize::from(shard.0), look)).transpose()
     }
 
-    /// Asks the engine of a shard, between two of its turns.
+    /// Inspects the engine of a shard, between two of its turns.
     pub(super) fn inspect_shard<T: Send + 'static>(
         &self,
         shard: usize,
@@ -90,7 +90,7 @@ impl Handle {
         receiver.recv_timeout(waited).map_err(|_| LateShard { shard, waited })
     }
 
-    /// What rules have counted now, each at a table of a switch. The switches have a second to say it.
+    /// Asks switches what rules have counted, each rule at a table of a switch, and waits up to a second.
     pub(crate) fn count_rules(&self, rules: Vec<(Dpid, u8, Rule)>) -> Vec<Option<RuleCount>> {
         let ask = |(dpid, table, rule): (Dpid, u8, Rule)| {
             let shard = self.shared.registry.shard_of(dpid)?;
@@ -104,7 +104,8 @@ impl Handle {
         asked.into_iter().map(|answer| answer?.recv_deadline(deadline).ok().flatten()).collect()
     }
 
-    /// How large the tables of switches are, and how full. `None` if a switch does not say it in time.
+    /// Asks switches how large their tables are, and how full. The result is `None` for a switch that does not answer
+    /// in time.
     pub(crate) fn table_sizes(&self, switches: &[Dpid]) -> Vec<Option<Vec<TableSize>>> {
         let ask = |dpid: &Dpid| {
             let shard = self.shared.registry.shard_of(*dpid)?;
@@ -122,12 +123,12 @@ impl Handle {
         switches.chunks(ASKED_AT_ONCE).flat_map(some_of).collect()
     }
 
-    /// Requests fresh counters from all switches, or from one of them. Returns when all that have a
-    /// connection have answered, or after `timeout`. Counters younger than about a second are not requested again, and a
-    /// busy switch is asked later.
+    /// Requests fresh counters from all switches, or from one of them. Returns when all connected ones have answered,
+    /// or after `timeout`. Counters younger than about a second are not requested again, and a busy switch is asked
+    /// later.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if a shard does not answer in time.
     pub fn count(&self, what: Counted, only: Option<Dpid>, timeout: Duration) -> Result<(), LateShard> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -140,31 +141,32 @@ impl Handle {
         }
     }
 
-    /// The latest port counters with their age, ordered by switch and port.
+    /// Returns the latest port counters with their age, ordered by switch and port.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if a shard does not answer in time.
     pub fn port_counts(&self) -> Result<Vec<(PortCount, Duration)>, LateShard> {
         let mut all: Vec<_> = self.query_all(ShardQuery::Ports)?.into_iter().flatten().collect();
         all.sort_by_key(|(count, _)| count.at);
         Ok(all)
     }
 
-    /// The traffic between hosts, from the counters of ingress rules, with the age of these counters.
+    /// Returns the traffic between hosts, from the counters of ingress rules, with the age of these counters.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if a shard does not answer in time.
     pub fn traffic(&self) -> Result<Vec<(Traffic, Duration)>, LateShard> {
         let mut all: Vec<_> = self.query_all(ShardQuery::Traffic)?.into_iter().flatten().collect();
         all.sort_by_key(|(one, _)| (one.switch, one.from, one.to));
         Ok(all)
     }
 
-    /// The access lists of the policy, each with the packets that its rules have decided since the policy was loaded, in
-    /// the order of [`AccessList::rules`]. What switches have not said yet is not in it: [`Handle::count`] asks them.
+    /// Returns the access lists of the policy, each with the packets that its rules have decided since the policy was
+    /// loaded, in the order of [`AccessList::rules`]. Packets that switches have not reported yet are missing:
+    /// [`Handle::count`] requests fresh counters.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if a shard does not answer in time.
     pub fn access_hits(&self) -> Result<Vec<Hits>, LateShard> {
         let mut all: Vec<Hits> = Vec::new();
         for shard in 0..self.shared.mailboxes.len() {
@@ -180,11 +182,11 @@ impl Handle {
         Ok(all)
     }
 
-    /// The drops of the last minutes, this one included, by switch. What switches have not said yet is not in it:
-    /// [`Handle::count`] asks them.
+    /// Returns the drops of the last `minutes` minutes, the current one included, ordered by switch. Drops that
+    /// switches have not reported yet are missing: [`Handle::count`] requests fresh counters.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if a shard does not answer in time.
     pub fn drops(&self, minutes: u64) -> Result<Vec<Dropped>, LateShard> {
         let drops = self.query_all(|to| ShardQuery::Drops(minutes, to))?;
         let mut all: Vec<Dropped> = drops.into_iter().flatten().collect();
@@ -192,20 +194,20 @@ impl Handle {
         Ok(all)
     }
 
-    /// The switches, also those that are unreachable, ordered by datapath id.
+    /// Returns the switches, also those that are unreachable, ordered by datapath id.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if a shard does not answer in time.
     pub fn switches(&self) -> Result<Vec<SwitchStatus>, LateShard> {
         let mut switches: Vec<SwitchStatus> = self.query_all(ShardQuery::Switches)?.into_iter().flatten().collect();
         switches.sort_by_key(|switch| switch.dpid);
         Ok(switches)
     }
 
-    /// All counters.
+    /// Returns all counters.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if a shard does not answer in time.
     pub fn stats(&self) -> Result<Stats, LateShard> {
         let heap_bytes = self.shared.heap_bytes.and_then(|count| count());
         let connections = self.shared.registry.connections();
@@ -218,17 +220,17 @@ impl Handle {
         Ok(stats)
     }
 
-    /// Whether all shards answer.
+    /// Reports whether all shards answer in time.
     pub fn is_alive(&self) -> bool {
         self.query_all(ShardQuery::Stats).is_ok()
     }
 
-    /// What all shards export as metrics. Without one of them sums would go down, as after a restart.
+    /// Returns what each shard exports as metrics. Without one of them sums would go down, as after a restart.
     pub(crate) fn shard_metrics(&self) -> Result<Vec<ShardMetrics>, LateShard> {
         self.query_all(ShardQuery::Metrics)
     }
 
-    /// Sends every shard the same query. Returns where the answers will come, in the shards' order.
+    /// Sends every shard one query. Returns the channels of their answers, in the shards' order.
     fn send_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Vec<Receiver<T>> {
         let send = |mailbox: &Mailbox| {
             let (sender, receiver) = bounded(1);
@@ -238,12 +240,12 @@ impl Handle {
         self.shared.mailboxes.iter().map(send).collect()
     }
 
-    /// Sends every shard the same query. Returns the answers in the shards' order.
+    /// Sends every shard one query. Returns the answers in the shards' order.
     pub(super) fn query_all<T>(&self, query: impl Fn(Sender<T>) -> ShardQuery) -> Result<Vec<T>, LateShard> {
         self.query_all_within(self.shared.deadlines.query, query)
     }
 
-    /// As [`Handle::query_all`], with another deadline.
+    /// As [`Handle::query_all`], but waits at most `waited`.
     pub(super) fn query_all_within<T>(
         &self,
         waited: Duration,

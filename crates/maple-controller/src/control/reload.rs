@@ -1,10 +1,10 @@
 //! Reload: another policy takes the place of the one that runs.
 //!
-//! [`Handle::reload`] tries a policy on the witness packets of all leaves, and adopts it if that went well. To load one
-//! by its name is the program's business. So a request on the control socket waits in a queue ([`Handle::ask_for_reload`])
-//! until the program, which serves it ([`Handle::serve_reloads`]), has answered.
+//! [`Handle::reload`] tries a policy on the witness packets of all leaves, and adopts it if that went well. Only the
+//! program can load a policy by its name. So a request on the control socket waits in a queue
+//! ([`Handle::ask_for_reload`]) until the program, which serves it ([`Handle::serve_reloads`]), has answered.
 //!
-//! [`Handle::rehearsal`] copies the engines. What a policy would change is found there: a [`Plan`].
+//! [`Handle::rehearsal`] copies the engines. A [`Plan`] says what a policy would change there.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,16 +28,16 @@ use crate::shard::mailbox::{ShardMessage, ShardQuery};
 const SETTLE: Duration = Duration::from_secs(10);
 /// How long the program may take to load a policy.
 const LOAD: Duration = Duration::from_secs(60);
-/// The most requests that wait.
+/// Maximum number of requests that wait.
 const MAX_WAITING: usize = 4;
 
-/// How many of the packets on which a policy is tried it may fail on.
+/// The number of packets on which a policy may fail in its trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tolerance {
-    /// At most so many.
+    /// The maximum number of packets.
     Count(u64),
-    /// At most this share, in per cent.
+    /// The maximum share of the packets, in per cent.
     Percent(u8),
 }
 
@@ -45,17 +45,17 @@ pub enum Tolerance {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CanaryAt {
-    /// These switches (hex digits).
+    /// The listed switches (hex digits).
     Switches(Vec<String>),
-    /// This share of the switches that are connected, in per cent; at least one.
+    /// A share of the connected switches, in per cent; at least one switch.
     Percent(u8),
 }
 
 impl CanaryAt {
-    /// The switches.
+    /// Returns the switches.
     ///
     /// # Errors
-    /// A text that names no connected switch, with the reason.
+    /// A text that says which switch is unknown or not connected.
     pub fn of(&self, connected: &[Dpid], names: &Names) -> Result<Vec<Dpid>, String> {
         let named = |text: &String| match names.switch(text) {
             Ok(dpid) if connected.contains(&dpid) => Ok(dpid),
@@ -72,21 +72,21 @@ impl CanaryAt {
     }
 }
 
-/// A policy took the place of another.
+/// The result of a reload: the new policy runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reloaded {
-    /// How the trial went, all shards together.
+    /// The trial's result, all shards together.
     pub trial: Trial,
     /// The time from the beginning of the trial until every shard that confirmed it decided by the new policy.
     pub took: Duration,
     /// Whether all switches confirmed the new rules.
     pub is_settled: bool,
-    /// A shard that did not confirm in time that it adopted the policy. The policy runs nevertheless: each shard decides
-    /// by the old one until it goes on, and then by the new one.
+    /// The shard that did not confirm in time that it adopted the policy. The policy runs nevertheless: such a shard
+    /// decides by the old one until it gets on with its turns, and then by the new one.
     pub unconfirmed: Option<LateShard>,
 }
 
-/// Why the policy that runs stays.
+/// The reason why the running policy stays.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReloadError {
     /// The new policy failed on too many packets.
@@ -99,7 +99,7 @@ pub enum ReloadError {
     /// The rows of a table cannot be brought to the new policy's version of it.
     #[error("the policy stays as it was: {0}")]
     Version(#[from] VersionError),
-    /// The rules of a switch are not known, because it was asked for them just now.
+    /// The rules of a switch are not known yet, because they are being read from it.
     #[error("the rules of switch {0} are being read: try again in a moment")]
     Unread(Dpid),
 }
@@ -108,66 +108,66 @@ fn listed(errors: &BTreeMap<Arc<str>, usize>) -> String {
     errors.iter().map(|(error, leaves)| format!("\n{}: {error}", counted(leaves, "time"))).collect()
 }
 
-/// What the program is asked to do about its policy.
+/// A task for the program about its policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReloadTask {
-    /// Load a policy, and run it instead of the one that runs.
+    /// Loads a policy, and runs it in the place of the running one.
     Reload {
-        /// The policy, as for `maple run`; `None` loads the one that runs again.
+        /// The policy, as for `maple run`; `None` loads the running policy again.
         policy: Option<String>,
-        /// On how many packets it may fail.
+        /// The number of packets, or their share, on which the policy may fail.
         tolerate: Tolerance,
     },
-    /// Say what that would change.
+    /// Finds what a policy would change.
     Plan {
-        /// The policy, likewise.
+        /// The policy, as for `maple run`; `None` means the running policy, loaded again.
         policy: Option<String>,
     },
-    /// Do what a plan says, and nothing else.
+    /// Makes the changes of a plan, and no others.
     Apply {
         /// The plan's policy.
         policy: String,
-        /// What the plan says about the policy's files.
+        /// The plan's fingerprint of the policy's files.
         sources: Fingerprint,
-        /// What the plan says about the changes.
+        /// The plan's fingerprint of the changes.
         changes: Fingerprint,
-        /// What the plan decides, as [`Plan::decided`] says.
+        /// The plan's decisions ([`Plan::decided`]).
         decided: Option<Vec<String>>,
-        /// Where packets enter that the policy decides first; `None`: everywhere.
+        /// The ingress switches where the policy decides first; `None`: at all of them.
         canary: Option<CanaryAt>,
     },
-    /// Let a policy that decides at some switches decide everywhere.
+    /// Lets a policy that decides at some switches decide everywhere.
     Rest,
-    /// Run the policy again that ran before the last reload.
+    /// Runs the policy again that ran before the last reload.
     Rollback,
 }
 
-/// What came of a [`ReloadTask`].
+/// The outcome of a [`ReloadTask`].
 #[derive(Debug)]
 pub enum ReloadAnswer {
     /// Another policy runs.
     Reloaded {
-        /// How that went.
+        /// The result of the reload.
         reloaded: Reloaded,
         /// Warnings about the policy, and about the configuration that was read again with it.
         warnings: Vec<String>,
         /// The keys of that configuration that changed and need a restart.
         restart: Vec<String>,
     },
-    /// What would change.
+    /// The plan of a policy that was not adopted.
     Planned(Box<Plan>),
 }
 
-/// A request to the program.
+/// A request for the program.
 #[derive(Debug)]
 pub struct ReloadRequest {
-    /// What it is asked for.
+    /// The task that the program is to do.
     pub task: ReloadTask,
     answer: Sender<Result<ReloadAnswer, String>>,
 }
 
 impl ReloadRequest {
-    /// Answers the request: what came of it, or why nothing did.
+    /// Answers the request with its outcome, or with the reason why there is none.
     pub fn answer(self, outcome: Result<ReloadAnswer, String>) {
         // The other thread may have stopped waiting.
         drop(self.answer.send(outcome));
@@ -191,15 +191,15 @@ impl Default for Reloads {
 }
 
 impl Handle {
-    /// Tries a policy on the witness packets of all leaves. If it fails on no more than `tolerate`, it takes the place of
-    /// the one that runs: leaves for which it says the same stay as they are, and no packet is lost. Reloads come one
-    /// after the other.
+    /// Tries a policy on the witness packets of all leaves. If it fails on at most `tolerate` of them, it takes the
+    /// place of the running one. Leaves on which both policies agree stay as they are, and no packet is lost. Reloads
+    /// run one after another.
     ///
-    /// What the controller was started with besides the policy stays: tables and variables, what listeners hear, whether
+    /// The other options that the controller was started with stay: tables and variables, what listeners hear, whether
     /// hosts are tracked.
     ///
     /// # Errors
-    /// [`ReloadError`]; the policy that runs stays.
+    /// [`ReloadError`]; the running policy then stays.
     pub fn reload(&self, policy: Arc<dyn Policy>, tolerate: Tolerance) -> Result<Reloaded, ReloadError> {
         self.reload_if(policy, tolerate, || {
             self.committed(self.shared.store.adopt_versions(true)?);
@@ -207,11 +207,11 @@ impl Handle {
         })
     }
 
-    /// The same, but the versions of tables in use stay: this policy is one that ran before, or decides at some switches
-    /// only.
+    /// Reloads as [`Handle::reload`] does, but keeps the versions of tables in use. This is for a policy that ran
+    /// before, or that decides at some switches only.
     ///
     /// # Errors
-    /// As [`Handle::reload`].
+    /// [`ReloadError`]; the running policy then stays.
     pub fn reload_in_part(&self, policy: Arc<dyn Policy>, tolerate: Tolerance) -> Result<Reloaded, ReloadError> {
         self.reload_if(policy, tolerate, || Ok(()))
     }
@@ -256,44 +256,45 @@ impl Handle {
         Ok(Reloaded { trial, took, is_settled, unconfirmed })
     }
 
-    /// What is declared from now on is of a policy that is to be tried.
+    /// Starts collecting the versions of tables that a candidate policy declares.
     pub fn begin_versions(&self) {
         self.shared.store.begin_versions();
     }
 
-    /// Makes the rows of the versions of tables that the policy which is to be tried has declared.
+    /// Builds the rows of the table versions that the candidate policy has declared.
     ///
     /// # Errors
-    /// [`VersionError`]; the policy can't be tried then.
+    /// [`VersionError`] if rows can't be converted; the policy can't be tried then.
     pub fn migrate(&self) -> Result<(), VersionError> {
         self.committed(self.shared.store.migrate()?);
         Ok(())
     }
 
-    /// The policy that was to be tried does not run. The rows that were made for it are gone.
+    /// Drops the candidate policy's versions of tables, with the rows that were made for them.
     pub fn refuse_versions(&self) {
         self.committed(self.shared.store.refuse_versions());
     }
 
-    /// The policy that ran before runs again, with its versions of tables and the rows that they had.
+    /// Restores the versions of tables of the policy that ran before, with the rows that they had.
     pub fn roll_back_versions(&self) {
         self.committed(self.shared.store.roll_back_versions());
     }
 
-    /// Copies of the engines, in which a policy can be tried and adopted without any consequence. The policy is to be
-    /// loaded while what its file writes goes to the copies' store ([`Rehearsal::store`]).
+    /// Copies the engines, so that a policy can be tried and adopted in the copies without any consequence. Load the
+    /// policy in such a way that the writes of its file go to the copies' store ([`Rehearsal::store`]).
     ///
     /// # Errors
-    /// [`ReloadError::Late`], or [`ReloadError::Unread`].
+    /// [`ReloadError::Late`] if a shard does not answer in time, or [`ReloadError::Unread`] if the rules of a switch
+    /// are being read.
     pub fn rehearsal(&self) -> Result<Rehearsal, ReloadError> {
         let copies = self.ask_all(ShardQuery::Copy)?;
         Rehearsal::new(copies).map_err(ReloadError::Unread)
     }
 
-    /// What would change if this policy, which has these files, took the place of the one that runs.
+    /// Finds what would change if this policy, which has these files, took the place of the running one.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if a shard does not answer in time.
     pub fn plan(
         &self,
         rehearsal: Rehearsal,
@@ -304,7 +305,7 @@ impl Handle {
         Ok(Plan::rehearse(rehearsal, policy, sources, versions))
     }
 
-    /// Keeps the label ids of a plan for its labels, until the next plan. To be called just before the policy is reloaded.
+    /// Keeps the label ids of a plan for its labels, until the next plan. Call this just before the policy is reloaded.
     pub fn reserve(&self, rehearsed: &Rehearsed) {
         rehearsed.reserve(&self.shared.store);
     }
@@ -315,10 +316,10 @@ impl Handle {
         }
     }
 
-    /// Asks the program to do something about its policy, and returns what came of it.
+    /// Asks the program for a task about its policy, and returns the outcome.
     ///
     /// # Errors
-    /// What is wrong, as text. The policy that runs stays.
+    /// A text that says what is wrong. The running policy then stays.
     pub fn ask_for_reload(&self, task: ReloadTask) -> Result<ReloadAnswer, String> {
         let reloads = &self.shared.reloads;
         if !reloads.is_served.load(Ordering::Acquire) {
@@ -331,7 +332,7 @@ impl Handle {
         answered.recv_timeout(LOAD + 3 * self.shared.deadlines.reload + SETTLE).unwrap_or_else(late)
     }
 
-    /// The requests of [`Handle::ask_for_reload`], for the program that answers them.
+    /// Returns the requests of [`Handle::ask_for_reload`], and enables them. The program answers them.
     pub fn serve_reloads(&self) -> Receiver<ReloadRequest> {
         self.shared.reloads.is_served.store(true, Ordering::Release);
         self.shared.reloads.queue.1.clone()

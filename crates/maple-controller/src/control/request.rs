@@ -17,56 +17,56 @@ use super::state::StateRequest;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// Show something.
+    /// Shows something.
     Show(Show),
-    /// Withdraw leaves.
+    /// Withdraws leaves.
     Invalidate(Invalidate),
-    /// Run another policy.
+    /// Runs another policy.
     Reload(Reload),
-    /// Read or write tracked state.
+    /// Reads or writes tracked state.
     State(StateRequest),
-    /// Say why a packet goes where it goes.
+    /// Explains why a packet goes where it goes.
     Explain(ExplainRequest),
 }
 
-/// What takes the place of the policy that runs.
+/// A change of the policy that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reload {
-    /// Another policy.
+    /// Runs another policy.
     Policy {
-        /// Its name, as for `maple run`; `None` loads the one that runs again.
+        /// The policy's name, as for `maple run`; `None` loads the running policy again.
         name: Option<String>,
-        /// On how many packets it may fail.
+        /// The number of packets, or their share, on which the policy may fail.
         tolerate: Tolerance,
     },
-    /// Nothing yet: what another policy would change.
+    /// Changes nothing, and says what another policy would change.
     Plan {
-        /// Its name, likewise.
+        /// The policy's name, as for `maple run`; `None` means the running policy, loaded again.
         name: Option<String>,
     },
-    /// The policy of a plan, if that changes exactly what the plan says.
+    /// Runs the policy of a plan, if that changes exactly what the plan says.
     Apply {
-        /// Its name.
+        /// The policy's name.
         name: String,
         /// The plan's fingerprint of the policy's files.
         sources: Fingerprint,
         /// The plan's fingerprint of the changes.
         changes: Fingerprint,
-        /// What the plan decides. Without it nothing at all may have changed since.
+        /// The plan's decisions. Without them nothing at all may have changed since.
         #[serde(default)]
         decided: Option<Vec<String>>,
-        /// Where packets enter that it decides first; `None`: everywhere.
+        /// The ingress switches where the policy decides first; `None`: at all of them.
         #[serde(default)]
         canary: Option<CanaryAt>,
     },
-    /// The policy that runs at some switches, everywhere.
+    /// Lets a policy that runs at some switches run everywhere.
     Rest,
-    /// The policy that ran before the last reload.
+    /// Runs the policy again that ran before the last reload.
     Rollback,
 }
 
-/// What to show.
+/// A view to show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Show {
@@ -74,7 +74,7 @@ pub enum Show {
     Rules(Option<String>),
     /// The switches with their ports.
     Switches,
-    /// How large the tables of this switch (hex digits), or of all, are, and how full.
+    /// The sizes of the tables of this switch (hex digits), or of all, and how full they are.
     Tables(Option<String>),
     /// The port counters of this switch (hex digits), or of all.
     Ports(Option<String>),
@@ -90,7 +90,7 @@ pub enum Show {
     Groups,
     /// The DHCP leases.
     Leases,
-    /// What the controller says about itself.
+    /// The controller's account of itself.
     Controller,
     /// All counters.
     Stats,
@@ -101,11 +101,11 @@ pub enum Show {
     /// The access lists of the policy, with the packets that each rule has decided.
     #[serde(rename = "access_lists")]
     AccessLists,
-    /// What was dropped in this many minutes, this one included, and why.
+    /// The drops of this many minutes, the current one included, with their reasons.
     Dropped(u64),
-    /// Packets as they enter, one answer for each.
+    /// Packets as they enter, with one answer for each.
     Live(Live),
-    /// The latest lines of the log; with `true` also those that come, one answer a line.
+    /// The latest lines of the log. With `true` new lines follow, with one answer a line.
     Log(bool),
 }
 
@@ -121,21 +121,21 @@ pub enum Invalidate {
     Port(String, PortText),
 }
 
-/// A port as programs write it: its number, or as answers have it the name of a reserved one.
+/// A port as programs write it: its number, or the name of a reserved port as in answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum PortText {
-    /// Its number.
+    /// The port's number.
     Number(u32),
-    /// Its name, or its number as text.
+    /// The port's name, or its number as text.
     Text(String),
 }
 
 impl PortText {
-    /// The port.
+    /// Returns the port.
     ///
     /// # Errors
-    /// If it is none.
+    /// [`BadPort`] if the text is not a port.
     pub fn port(&self) -> Result<PortNo, BadPort> {
         match self {
             PortText::Number(number) => Ok(PortNo(*number)),
@@ -144,7 +144,7 @@ impl PortText {
     }
 }
 
-/// Why a request is refused.
+/// The reason why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RequestError {
     /// The path of the faulty member, with dots between the names. Empty for the whole request.
@@ -154,7 +154,7 @@ pub(super) struct RequestError {
 }
 
 impl RequestError {
-    /// Refuses the member at `field`.
+    /// Creates a refusal of the member at `field`.
     pub fn at(field: &str, text: String) -> RequestError {
         RequestError { field: field.to_owned(), text }
     }

@@ -23,16 +23,16 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether the policy has declared the table or variable.
+    /// Reports whether the policy has declared the table or variable.
     pub fn is_declared(&self, store: &Store) -> bool {
         let (table, var) = (store.tables(), store.vars());
         if self.key.is_some() { table.contains(self.name.as_str()) } else { var.contains(self.name.as_str()) }
     }
 
-    /// The write of this row, with the declared types.
+    /// Returns the write of this row, with the declared types.
     ///
     /// # Errors
-    /// If the key or the value is not of its type.
+    /// A text that says what is wrong, if the key or the value does not have its type.
     pub fn write(&self, store: &Store, names: &Names) -> Result<Write, String> {
         let name: Name = self.name.as_str().into();
         Ok(match &self.key {
@@ -60,7 +60,7 @@ pub(super) fn key_of(store: &Store, names: &Names, table: &str, key: &Value) -> 
     Ok(address.unwrap_or(plain))
 }
 
-/// An address of the same kind as an example.
+/// Parses an address of the kind of an example.
 fn like(example: &Stored, text: &str) -> Option<Stored> {
     match example {
         Stored::Mac(_) => text.parse().ok().map(Stored::Mac),
@@ -89,8 +89,8 @@ pub(super) fn var_of(store: &Store, names: &Names, name: &Name, value: &Value) -
     typed(value, &ids, |value| state.normal_var(name, value.clone()).map_err(|error| error.to_string()))
 }
 
-/// Decodes a value of a declared type. A word is parsed as JSON if the result has that type; otherwise it is text. What is
-/// no such value may be a name of one.
+/// Decodes a value of a declared type. A word is parsed as JSON if the result has that type; otherwise it is text. A
+/// text that is not such a value may be the name of one.
 fn typed(
     value: &Value,
     ids: &dyn Fn(&str) -> Vec<String>,
@@ -111,7 +111,7 @@ fn typed(
     })
 }
 
-/// The only value. An error names several ones.
+/// Returns the only value. Without any, the error is `None`; with several, it names them.
 fn only(values: impl Iterator<Item = Stored>) -> Result<Stored, Option<String>> {
     let mut values: Vec<Stored> = values.collect();
     match (values.pop(), values.as_slice()) {
@@ -124,7 +124,8 @@ fn only(values: impl Iterator<Item = Stored>) -> Result<Stored, Option<String>> 
     }
 }
 
-/// The ids of what has this name, as text: of a host its hardware address, and the IP addresses that it is known to have.
+/// Returns the ids of what has this name, as text. For a host, these are its hardware address and its known IP
+/// addresses.
 fn ids_of(names: &Names, state: &Snapshot, text: &str) -> Vec<String> {
     let info = names.host(text).ok().and_then(|mac| state.host(mac));
     let addresses = info.into_iter().flat_map(HostInfo::addresses).map(|ip| ip.to_string());
@@ -136,7 +137,7 @@ fn untyped(value: &Value, names: &Names) -> Result<Stored, String> {
     from_json(&word(value).map_or_else(|| value.clone(), |word| interpret(word, names)))
 }
 
-/// The word of a command line, if the value is one.
+/// Returns the word of a command line, if the value is one.
 fn word(value: &Value) -> Option<&str> {
     value.as_object().filter(|members| members.len() == 1)?.get("word")?.as_str()
 }
@@ -198,7 +199,7 @@ mod tests {
         assert_eq!(typed(&json!({ "word": "80" }), &no_ids, refuse), Err("80 is wrong".to_owned()));
     }
 
-    /// A network in which host alice has addresses, and a table of each type.
+    /// Creates a network in which the host alice has an IPv4 and an IPv6 address, with names for it and its switch.
     fn network() -> (Arc<Store>, Names) {
         let mut names = Names::new();
         names.add("alice", Named::Host(Mac([0, 0, 0, 0, 0, 1]))).expect("a name");

@@ -13,12 +13,12 @@ pub const SCHEMA: &str = include_str!("schema.json");
 static PARSED: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(SCHEMA).expect("a test reads the published schema"));
 
-/// A member that violates the schema.
+/// A violation of the schema by a member.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Violation {
     /// The path of the member, with dots between the names. Empty for the whole value.
     pub field: String,
-    /// What the schema requires.
+    /// A text that says what the schema requires.
     pub text: String,
 }
 
@@ -32,9 +32,9 @@ fn check_against(value: &Value, schema: &Value) -> Result<(), Violation> {
     Walk { field: String::new() }.value(value, schema)
 }
 
-/// A walk through a value.
+/// The state of a check that descends into a value.
 struct Walk {
-    /// The path of the member that is checked now.
+    /// The path of the member that is being checked.
     field: String,
 }
 
@@ -59,7 +59,7 @@ impl Walk {
         self.array(value, schema)
     }
 
-    /// Accepts any of the forms. The error is about the first form that has the value's type.
+    /// Accepts a value that has any of the forms. The error is about the first form that has the value's type.
     fn any(&mut self, value: &Value, forms: &[Value]) -> Result<(), Violation> {
         let mut closest = None;
         for form in forms {
@@ -154,7 +154,7 @@ impl Walk {
     }
 }
 
-/// Finds a definition by its reference, such as `#/$defs/place`.
+/// Returns a definition by its reference, such as `#/$defs/place`.
 fn definition(reference: &str) -> &'static Value {
     let name = reference.strip_prefix("#/$defs/").unwrap_or(reference);
     PARSED["$defs"].get(name).expect("a test follows every reference of the published schema")
@@ -167,7 +167,7 @@ fn resolved(schema: &Value) -> &Value {
     }
 }
 
-/// The JSON types that a schema allows: the stated ones, or those of its listed values.
+/// Returns the JSON types that a schema allows: the stated ones, or those of its listed values.
 fn types(schema: &Value) -> Vec<&str> {
     match (&schema["type"], &schema["enum"]) {
         (Value::String(name), _) => vec![name],
@@ -201,7 +201,7 @@ fn listed(values: &[Value]) -> String {
         .join(", ")
 }
 
-/// The value if it is short; otherwise its type and length.
+/// Returns the value if it is short; otherwise its type and length in bytes.
 fn short(value: &Value) -> String {
     let text = value.to_string();
     if text.len() <= 60 { text } else { format!("{} of {} bytes", type_of(value), text.len()) }

@@ -31,17 +31,17 @@ use super::{Handle, access, live, state};
 use crate::kept_files::KeptFile;
 use crate::takeover::{OTHER_TLS, READINESS, READY, Successor, request};
 
-/// The most clients at a time.
+/// Maximum number of clients at a time.
 const MAX_CLIENTS: usize = 16;
 /// How long a client may be silent or leave its answer unread.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The name of the control socket.
 const SOCKET: &str = "control.sock";
-/// How often it is looked whether a client that follows the log is still there.
+/// The interval at which a client that follows the log is checked to be still there.
 const LOG_CHECK: Duration = Duration::from_millis(500);
-/// How often it is looked whether the socket is still there.
+/// The interval at which the thread checks that the socket is still at its path.
 const LOOK: Duration = Duration::from_secs(1);
-/// The longest request in bytes.
+/// Maximum length of a request in bytes.
 const MAX_REQUEST: u64 = 64 * 1024;
 
 /// Why a request to the control socket has no answer.
@@ -72,7 +72,7 @@ pub enum AskError {
     /// The controller refused the request.
     #[error("{error}")]
     Refused {
-        /// Why.
+        /// The reason.
         error: String,
         /// The member of the request that is wrong, with dots between the names.
         field: String,
@@ -80,11 +80,11 @@ pub enum AskError {
     /// The controller refused the request, and does not know what this program's version of the protocol adds.
     #[error("{error} (the controller speaks version {controller} of the control protocol, and this program {program})")]
     RefusedByOlder {
-        /// Why it refused.
+        /// The reason.
         error: String,
-        /// What it speaks.
+        /// The version that the controller speaks.
         controller: Protocol,
-        /// What this program speaks.
+        /// The version that this program speaks.
         program: Protocol,
     },
     /// The controller's version of the protocol has other requests and answers than this program's.
@@ -93,9 +93,9 @@ pub enum AskError {
          that the controller was started with"
     )]
     OtherProtocol {
-        /// What it speaks.
+        /// The version that the controller speaks.
         controller: Protocol,
-        /// What this program speaks.
+        /// The version that this program speaks.
         program: Protocol,
     },
     /// The controller closed the connection before it answered, or while a watch was open.
@@ -103,27 +103,27 @@ pub enum AskError {
     Closed,
 }
 
-/// The default path of the control socket, in a folder of the user's own.
+/// Returns the default path of the control socket, in a folder of the user's own.
 pub fn default_path() -> PathBuf {
     access::folder().join(SOCKET)
 }
 
-/// Where a controller is found: at the default path, or where the system's controller is.
+/// Returns where a controller is found: at the default path, or where the system's controller is.
 pub fn find() -> PathBuf {
     let (own, system) = (default_path(), Path::new(access::SYSTEM_FOLDER).join(SOCKET));
     if !own.exists() && system.exists() { system } else { own }
 }
 
-/// How a controller is reached.
+/// A way to reach a controller.
 pub trait Reach {
-    /// A connection to it, as to its control socket.
+    /// Opens a connection to the controller, as to its control socket.
     ///
     /// # Errors
-    /// [`AskError`] if there is none.
+    /// [`AskError`] if the controller is not reached.
     fn connect(&self) -> Result<UnixStream, AskError>;
 }
 
-/// By its socket.
+/// Connects to the controller's socket at this path.
 impl Reach for Path {
     fn connect(&self) -> Result<UnixStream, AskError> {
         let stream =
@@ -147,7 +147,7 @@ impl<R: Reach + ?Sized> Reach for &R {
     }
 }
 
-/// In the same process, which needs no socket.
+/// Connects to the controller in the same process, without a socket file.
 impl Reach for Handle {
     fn connect(&self) -> Result<UnixStream, AskError> {
         let (stream, of_client) = UnixStream::pair()?;
@@ -162,7 +162,7 @@ impl Reach for Handle {
 /// [`AskError`] if there is no controller, or it refuses the request.
 pub fn ask(controller: &(impl Reach + ?Sized), request: &Request) -> Result<Value, AskError> {
     let stream = send(controller, request)?;
-    // A policy takes its time to load and to be tried.
+    // A policy may take long to load and to be tried.
     let timeout = (!matches!(request, Request::Reload(_))).then_some(CLIENT_TIMEOUT);
     stream.set_read_timeout(timeout)?;
     let mut text = String::new();
@@ -172,11 +172,11 @@ pub fn ask(controller: &(impl Reach + ?Sized), request: &Request) -> Result<Valu
     }
 }
 
-/// The process of the controller at this path. A controller in a container has another number there, and from inside one
-/// those outside have none: 0 or an error.
+/// Returns the id of the controller's process at this path. A controller in another container has another id here than
+/// there. From inside a container, processes outside have none: the result is 0 or an error.
 ///
 /// # Errors
-/// The system's.
+/// The system's error, if the socket can't be reached or does not report its process.
 pub fn process(path: &Path) -> io::Result<u32> {
     access::peer_process(UnixStream::connect(path)?)
 }
@@ -216,7 +216,7 @@ fn parse_answer(text: &str) -> Result<Value, AskError> {
     answer_for(PROTOCOL, text)
 }
 
-/// What an answer has for a program that speaks this version.
+/// Reads an answer for a program that speaks this version.
 fn answer_for(program: Protocol, text: &str) -> Result<Value, AskError> {
     let mut answer: Value = serde_json::from_str(text)?;
     let controller = Protocol::of(&answer);
@@ -244,7 +244,10 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Opens the socket. Replaces one that a dead controller has left.
+    /// Opens the socket. It replaces one that a dead controller has left.
+    ///
+    /// # Errors
+    /// The system's; or `AddrInUse` if another controller listens on the socket.
     pub fn open(path: &Path, handle: Handle) -> io::Result<ControlSocket> {
         let (running, closing) = UnixStream::pair()?;
         handle.files().keep(KeptFile::ControlSocket, path);
@@ -268,7 +271,7 @@ impl Drop for ControlSocket {
     }
 }
 
-/// A socket that is listened at, and which file it is.
+/// A socket that is listened at, and the identity of its file.
 struct Listening {
     listener: UnixListener,
     device: u64,
@@ -291,12 +294,12 @@ impl Listening {
         Ok(Listening { listener, device: found.dev(), inode: found.ino() })
     }
 
-    /// Whether it is still what is at the path.
+    /// Reports whether this socket is still the file at the path.
     fn is_at(&self, path: &Path) -> bool {
         std::fs::symlink_metadata(path).is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode))
     }
 
-    /// Waits for a client, for a short time. `None` if none has come.
+    /// Waits for a client, for a short time. Returns `None` if none has come.
     fn accept(&self, closing: &UnixStream) -> io::Result<Option<UnixStream>> {
         let mut ends = [PollFd::new(&self.listener, PollFlags::IN), PollFd::new(closing, PollFlags::IN)];
         let time = Timespec { tv_sec: LOOK.as_secs() as i64, tv_nsec: 0 };
@@ -312,18 +315,18 @@ impl Listening {
     }
 }
 
-/// Whether the other end of a stream, on which nothing is sent, is closed.
+/// Reports whether the other end of a stream, on which nothing is sent, is closed.
 fn is_closed(mut stream: &UnixStream) -> bool {
     let is_set = stream.set_nonblocking(true).is_ok();
     !is_set || stream.read(&mut [0]).is_ok()
 }
 
-/// Why nothing is handed over.
+/// The answer to a controller that wants to take over and can't.
 const NO_TAKEOVER: &str = "this controller hands nothing over: it serves emulated switches or handlers, or another \
                            process is taking over already";
 
-/// Accepts clients until `closing` closes. Somebody may delete the socket, such as a program that tidies up: then it is made
-/// again.
+/// Accepts clients until `closing` closes. Another program may delete the socket, such as one that tidies up: then the
+/// socket is created again.
 fn serve(path: &Path, mut place: Listening, handle: &Handle, closing: &UnixStream) {
     let clients = Arc::new(AtomicUsize::new(0));
     while !is_closed(closing) {
@@ -336,7 +339,7 @@ fn serve(path: &Path, mut place: Listening, handle: &Handle, closing: &UnixStrea
             }
         }
         if !place.is_at(path) {
-            // Whoever looks for it next finds it. It is tried again with each look.
+            // The next client finds the new socket. A failed attempt is repeated with each check.
             match Listening::at(path) {
                 Ok(again) => {
                     handle.files().fails(KeptFile::ControlSocket, path, "it was deleted or replaced");
@@ -401,7 +404,7 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
         if !line.ends_with('\n') {
             return Ok(());
         }
-        // Not a request with an answer: sockets come back, and only another controller knows what to do with them.
+        // This request has no JSON answer: sockets come back, which only another controller can use.
         if line.trim_end() == request(!handle.has_tls()) {
             return write_line(&mut writer, json!({ "error": OTHER_TLS }));
         }
@@ -417,7 +420,8 @@ fn serve_client(handle: &Handle, mut stream: UnixStream) -> io::Result<()> {
     }
 }
 
-/// Another controller wants to take over: it gets a copy, and is passed on to the program when it is ready.
+/// Serves another controller that wants to take over: sends it a copy, and passes it on to the program when it is
+/// ready.
 fn be_succeeded(handle: &Handle, mut reader: BufReader<UnixStream>, mut writer: UnixStream) -> io::Result<()> {
     let Some(noting) = handle.begin_succession() else {
         return write_line(&mut writer, json!({ "error": NO_TAKEOVER }));
@@ -451,7 +455,7 @@ fn watch(handle: &Handle, place: &Place, writer: &mut UnixStream) -> io::Result<
     }
 }
 
-/// Sends one client the packets that it watches until it closes.
+/// Sends one client the packets that it watches, until it closes.
 fn follow_live(handle: &Handle, question: &Live, writer: &mut UnixStream) -> io::Result<()> {
     let mut failure = Ok(());
     let followed = live::follow(handle, question, |news| {
@@ -467,7 +471,7 @@ fn follow_live(handle: &Handle, question: &Live, writer: &mut UnixStream) -> io:
     }
 }
 
-/// Sends one client the log, as it is and as it grows, until the client closes.
+/// Sends one client the log so far and each new line, until it closes.
 fn follow_log(handle: &Handle, writer: &mut UnixStream) -> io::Result<()> {
     let mut next = 0;
     loop {
@@ -480,7 +484,7 @@ fn follow_log(handle: &Handle, writer: &mut UnixStream) -> io::Result<()> {
     }
 }
 
-/// An error if the client has closed.
+/// Returns an error if the client has closed.
 fn check_open(stream: &mut UnixStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     let read = stream.read(&mut [0; 64]);
@@ -522,7 +526,7 @@ mod tests {
                  `maple` that the controller was started with"
             )
         };
-        // Also where an answer could be read: it may mean something else.
+        // A major version that differs is refused even if the answer could be read: it may mean something else.
         for answer in [r#"{"ok":[],"protocol":"2.0"}"#, r#"{"error":"no","protocol":"2.0"}"#, r#"{"protocol":"2.0"}"#] {
             assert_eq!(told("1.3", answer), other("2.0", "1.3"));
         }

@@ -18,9 +18,9 @@ use super::rows::{key_of, value_of, var_of};
 use super::transactions::ThreadWaiter;
 use crate::state_json::to_json;
 
-/// How long a `settled` request waits for the switches.
+/// How long a request with `settled` waits for the switches.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a watch checks that its client is still connected.
+/// The interval at which a watch checks that its client is still connected.
 const CLIENT_CHECK: Duration = Duration::from_millis(500);
 
 /// An operation on tracked state.
@@ -29,7 +29,7 @@ const CLIENT_CHECK: Duration = Duration::from_millis(500);
 pub enum StateRequest {
     /// Reads a place. A whole table is an array of pairs.
     Get(Place),
-    /// Writes a place. The answer comes when no packet is handled by the old value any more.
+    /// Writes a place. The answer comes when every shard uses the new value.
     Set {
         /// The place.
         place: Place,
@@ -42,31 +42,31 @@ pub enum StateRequest {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         create: bool,
     },
-    /// Writes many places at once: all or none. Otherwise like `Set`.
+    /// Writes many places in one transaction: all of them or none. The answer comes as for `Set`.
     Load {
         /// The places, and their new values.
         rows: Vec<(Place, Value)>,
         /// Whether the rows are only checked.
         #[serde(default)]
         check: bool,
-        /// As in `Set`.
+        /// Whether the answer also waits until every rule that depended on an old value is gone.
         #[serde(default)]
         settled: bool,
-        /// As in `Set`.
+        /// Whether a name that is not known becomes a new table or variable. Otherwise that is an error.
         #[serde(default)]
         create: bool,
     },
-    /// Deletes a place. Otherwise like `Set`.
+    /// Deletes a place. The answer comes as for `Set`.
     Delete {
         /// The place.
         place: Place,
-        /// As in `Set`.
+        /// Whether the answer also waits until every rule that depended on the old value is gone.
         #[serde(default)]
         settled: bool,
     },
-    /// Reads a place now and after each change: one answer a line, until the client closes the connection.
+    /// Reads a place at once and after each change: one answer a line, until the client closes the connection.
     Watch(Place),
-    /// Reads a place with the one who wrote it last. A whole table is an array with an object for each key.
+    /// Reads a place with its last writer. A whole table is an array with an object for each key.
     Written(Place),
     /// Lists all known tables and variables with their declared types.
     List,
@@ -85,7 +85,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// The place, in the version of its table that is in use.
+    /// Returns the place in the version of its table that is in use.
     pub(super) fn in_use(&self, handle: &Handle) -> Place {
         let in_use = |table: &String| handle.store().table_in_use(table).to_string();
         match self {
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-/// Answers a request that has one answer.
+/// Answers a request that has a single answer.
 pub(super) fn answer(handle: &Handle, peer: Peer, request: &StateRequest) -> Result<Value, RequestError> {
     match request {
         StateRequest::Get(place) => {
@@ -163,7 +163,7 @@ fn target(handle: &Handle, place: &Place, at: &str) -> Result<Target, RequestErr
     }
 }
 
-/// What a place and a value for it write.
+/// Returns the write of a value to a place.
 fn write_of(handle: &Handle, (place, value): (&Place, &Value), create: bool, at: &str) -> Result<Write, RequestError> {
     if !create && !is_known(handle, &place.in_use(handle)) {
         return Err(RequestError::at(&format!("{at}.place"), unknown(handle, place)));
@@ -181,7 +181,8 @@ fn write_of(handle: &Handle, (place, value): (&Place, &Value), create: bool, at:
     })
 }
 
-/// Declares a name that is new. Returns whether it is. It stays known when it becomes empty again.
+/// Declares the name that a write changes, if it is new. Returns whether it is. It stays known when it becomes empty
+/// again.
 fn declare(handle: &Handle, write: &Write) -> bool {
     match write {
         Write::Var { name, .. } if !is_known(handle, &Place::Var(name.to_string())) => {
@@ -196,7 +197,7 @@ fn declare(handle: &Handle, write: &Write) -> bool {
     }
 }
 
-/// Writes, and waits until it is acknowledged, or settled.
+/// Writes, and waits until the write is acknowledged; with `settled`, until it is settled.
 fn change(
     handle: &Handle,
     writes: Vec<Write>,
@@ -219,7 +220,7 @@ fn change(
     Ok(())
 }
 
-/// All known tables and variables, tables first.
+/// Lists all known tables and variables, tables first.
 fn list(handle: &Handle) -> Value {
     let (store, state) = (handle.store(), handle.snapshot());
     let text = |kind: Option<String>| kind.map_or(Value::Null, Value::from);
@@ -245,7 +246,7 @@ fn list(handle: &Handle) -> Value {
     tables.chain(vars).collect()
 }
 
-/// The place that is in use, and its cell. It must be known.
+/// Returns the place in the version that is in use, and its cell. The place must be known.
 fn known_cell(handle: &Handle, place: &Place, at: &str) -> Result<(Place, Cell), RequestError> {
     let place = place.in_use(handle);
     if !is_known(handle, &place) {
@@ -255,7 +256,7 @@ fn known_cell(handle: &Handle, place: &Place, at: &str) -> Result<(Place, Cell),
     Ok((place, cell))
 }
 
-/// What is at a place, with the one who wrote it last; of a table the same for each key.
+/// Encodes the value of a place with its last writer; for a table, the value and the last writer of each key.
 fn place_with_writers(handle: &Handle, place: &Place, cell: &Cell) -> Value {
     let store = handle.store();
     match (place, store.view().cell(cell.clone())) {
@@ -273,7 +274,7 @@ fn place_with_writers(handle: &Handle, place: &Place, cell: &Cell) -> Value {
     }
 }
 
-/// Who wrote, and when; null if that is not known.
+/// Encodes the writer and the time of a write; null if they are not known.
 pub(super) fn written(last: Option<Written>) -> Value {
     last.map_or(Value::Null, |Written { by, at }| {
         let mut written = json!({ "by": by.to_string(), "at": milliseconds(at) });
@@ -285,7 +286,7 @@ pub(super) fn written(last: Option<Written>) -> Value {
     })
 }
 
-/// Whether a table or variable is known.
+/// Reports whether a table or variable is known.
 fn is_known(handle: &Handle, place: &Place) -> bool {
     let (store, state) = (handle.store(), handle.snapshot());
     match place {
@@ -316,7 +317,7 @@ fn unknown(handle: &Handle, place: &Place) -> String {
     }
 }
 
-/// Calls `send` with the value of a place, now and after each change, until it returns `false`. Between changes it
+/// Calls `send` with the value of a place, at once and after each change, until it returns `false`. Between changes it
 /// calls `send` with `None`, to check whether the client is still connected.
 pub(super) fn watch(
     handle: &Handle,
@@ -357,7 +358,7 @@ fn cell(handle: &Handle, place: &Place, at: &str) -> Result<Cell, RequestError> 
     })
 }
 
-/// Encodes what is at a place. A variable that was never written has its declared initial value.
+/// Encodes the value of a place. A variable that was never written has its declared initial value.
 fn place_to_json(handle: &Handle, place: &Place, value: &CellValue) -> Value {
     match (place, value) {
         (Place::Var(name), CellValue::Value(None)) => {

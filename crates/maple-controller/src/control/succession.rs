@@ -1,4 +1,4 @@
-//! Processes that want to take over: one of them gets a copy, and takes the place of this one when it is ready.
+//! Takeover by another process: one process gets a copy, and takes the place of this one when it is ready.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -12,24 +12,24 @@ use super::Handle;
 use crate::shard::mailbox::ShardQuery;
 use crate::takeover::{Copied, Successor, send_copy};
 
-/// Processes that want to take over.
+/// The state of takeovers by other processes.
 #[derive(Debug, Default)]
 pub(crate) struct Succession {
-    /// Whether the program would let them.
+    /// Whether the program allows takeovers.
     is_served: AtomicBool,
-    /// Whether one of them has a copy.
+    /// Whether a process has a copy.
     is_begun: AtomicBool,
     ready: Mutex<Option<Successor>>,
 }
 
-/// While a process that wants to take over has a copy: what changes is noted for it.
+/// A takeover that has begun: a process has a copy, and the changes since are noted for it.
 pub(crate) struct Noting<'a> {
     handle: &'a Handle,
     is_over: bool,
 }
 
 impl Noting<'_> {
-    /// The process is ready, so this one is to end.
+    /// Passes on the process, which is ready, to the program, which then ends.
     pub fn succeed(mut self, successor: Successor) {
         self.is_over = true;
         *self.handle.shared.succession.ready.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
@@ -37,7 +37,7 @@ impl Noting<'_> {
 }
 
 impl Drop for Noting<'_> {
-    /// The process has gone before it was ready.
+    /// Stops noting changes, if the process has gone before it was ready.
     fn drop(&mut self) {
         if !self.is_over {
             self.handle.shared.archive.iter().for_each(|archive| drop(archive.journal.end_copy()));
@@ -47,27 +47,28 @@ impl Drop for Noting<'_> {
 }
 
 impl Handle {
-    /// From now on [`Handle::successor`] is looked at.
+    /// Allows takeovers. The program then has to check [`Handle::successor`].
     pub fn serve_successors(&self) {
         self.shared.succession.is_served.store(true, Ordering::Relaxed);
     }
 
-    /// The process that is ready to take over ([`crate::Controller::hand_over`]).
+    /// Returns the process that is ready to take over, once ([`crate::Controller::hand_over`]).
     pub fn successor(&self) -> Option<Successor> {
         self.shared.succession.ready.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Another process wants to take over. `None` if the program hands nothing over, or another one was quicker.
+    /// Begins a takeover by another process. Returns `None` if the program allows none, or one has begun already.
     pub(crate) fn begin_succession(&self) -> Option<Noting<'_>> {
         let Succession { is_served, is_begun, .. } = &self.shared.succession;
         let may_begin = is_served.load(Ordering::Relaxed) && !is_begun.swap(true, Ordering::Relaxed);
         may_begin.then_some(Noting { handle: self, is_over: false })
     }
 
-    /// Sends a process that wants to take over a copy. Returns the state that it has.
+    /// Sends a copy to a process that wants to take over. Returns the state in the copy.
     ///
     /// # Errors
-    /// If something can't be read, a worker is late ([`LateShard`](super::queries::LateShard)), or that process has gone.
+    /// The system's error, if something can't be read or that process has gone; or that of a shard that is late
+    /// ([`LateShard`](super::queries::LateShard)).
     pub(crate) fn send_copy(&self, to: &mut UnixStream) -> io::Result<Arc<Snapshot>> {
         let copies = self.query_all(ShardQuery::Copies).map_err(io::Error::other)?;
         let copied = Copied {

@@ -1,8 +1,8 @@
 //! Changes tracked state from outside the policy, and waits until the network has followed.
 //!
 //! A write is *committed* at one moment for all shards. When a call of this module returns, it is *acknowledged*. Then
-//! every shard has finished the turn that it was in at that moment and has sent its messages, so no packet is handled
-//! by the old value any more. State that survives restarts is on the disk. [`Handle::settled`] also waits for the
+//! every shard has finished the turn that it was in at that moment and has sent its messages, so no later packet is
+//! handled by the old value. State that survives restarts is on the disk. [`Handle::settled`] also waits for the
 //! switches: every rule that depended on the old value is gone.
 
 use std::sync::Arc;
@@ -32,8 +32,8 @@ pub enum ChangeError {
     /// The change was committed, but a shard did not answer in time, or the controller has stopped.
     #[error("the state is changed, but the controller did not confirm that all shards use it")]
     Unconfirmed,
-    /// The change was committed, but is not written to the state file: that is slow or fails, and is tried again as long
-    /// as the controller runs, or the controller has stopped.
+    /// The change was committed, but is not in the state file. Either the file is slow or fails, and the write is tried
+    /// again as long as the controller runs; or the controller has stopped.
     #[error(
         "the state is changed, but is not in the state file yet: until then a restart may lose it (it is written as soon \
          as the disk takes it; if the disk refuses it, `maple show errors` says why)"
@@ -53,7 +53,7 @@ struct ParkedThread {
 }
 
 impl ThreadWaiter {
-    /// Waits in the current thread; for ever if `timeout` is `None`.
+    /// Creates a waiter for the current thread. It waits at most `timeout`, or without limit if that is `None`.
     pub fn new(timeout: Option<Duration>) -> ThreadWaiter {
         let thread = Arc::new(ParkedThread { thread: std::thread::current(), woken: AtomicBool::new(false) });
         ThreadWaiter { thread, deadline: timeout.map(|timeout| Instant::now() + timeout) }
@@ -61,7 +61,8 @@ impl ThreadWaiter {
 }
 
 impl Patience for ThreadWaiter {
-    /// Doubles from about a microsecond to one millisecond. The spread keeps threads from colliding again.
+    /// Yields at first, then sleeps from about 10 microseconds, doubling to about a millisecond. The spread keeps
+    /// threads from colliding again.
     fn back_off(&self, lost: u32) {
         if lost < 3 {
             return std::thread::yield_now();
@@ -93,7 +94,7 @@ impl Wake for ParkedThread {
     }
 }
 
-/// The current thread as a writer, now.
+/// Describes a write that the current thread makes at this moment.
 pub(super) fn this_thread(line: Option<Source>) -> Written {
     let name = std::thread::current().name().unwrap_or("without a name").into();
     Written { by: Writer::Thread { name, line }, at: SystemTime::now() }
@@ -131,18 +132,19 @@ impl Handle {
         self.change_as(writes, this_thread(Some(Source::here())))
     }
 
-    /// The same in the name of this writer ([`maple_core::Store::last_write`]).
+    /// Writes in the name of `written`, which [`maple_core::Store::last_write`] then reports. Returns when the write is
+    /// acknowledged.
     ///
     /// # Errors
-    /// As [`Handle::change`].
+    /// The errors of [`Handle::change`].
     pub fn change_as(&self, writes: Vec<Write>, written: Written) -> Result<(), ChangeError> {
         self.acknowledge(self.store().change_as(writes, written)?)
     }
 
-    /// Tells the shards of a commit to [`Handle::store`], and returns when it is acknowledged.
+    /// Sends the shards a commit to [`Handle::store`], and returns when it is acknowledged.
     ///
     /// # Errors
-    /// [`ChangeError::Unconfirmed`] or [`ChangeError::NotKept`].
+    /// [`ChangeError::Unconfirmed`] if a shard is late, [`ChangeError::NotKept`] if the state file is.
     pub fn acknowledge(&self, commit: Commit) -> Result<(), ChangeError> {
         let persistent = commit.kept;
         // A shard may have sent packets of its turn to switches of another shard, so that one has a second turn.
@@ -157,10 +159,10 @@ impl Handle {
         }
     }
 
-    /// Declares something else of ports and hosts, and returns when every shard goes by it.
+    /// Replaces what is declared of ports and hosts, and returns when every shard goes by it.
     ///
     /// # Errors
-    /// [`ChangeError::Unconfirmed`].
+    /// [`ChangeError::Unconfirmed`] if a shard is late or the controller has stopped.
     pub fn declare(&self, facts: Arc<Facts>) -> Result<(), ChangeError> {
         let number = self.store().number_declaration();
         let message = || ShardMessage::Declare { number, facts: Arc::clone(&facts) };
@@ -172,14 +174,14 @@ impl Handle {
     }
 
     /// Waits until no switch has a rule that depends on a value replaced before this call. The switches confirm that by
-    /// barrier replies. `false` if it takes longer than `timeout`.
+    /// barrier replies. Returns `false` if it takes longer than `timeout`.
     pub fn settled(&self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         (0..BARRIER_ROUNDS)
             .all(|_| self.wait_for_all(ShardMessage::Settle, deadline.saturating_duration_since(Instant::now())))
     }
 
-    /// What [`Handle::settled`] waits for now, for people: the switches that have not confirmed something, and what.
+    /// Lists, for people, what [`Handle::settled`] waits for: each switch that has not confirmed something, and what.
     pub fn unsettled(&self) -> Vec<String> {
         let names = self.names();
         let of_shard = |shard: usize| match self.inspect_shard(shard, Engine::unsettled) {
@@ -189,7 +191,7 @@ impl Handle {
         (0..self.shared.mailboxes.len()).flat_map(of_shard).collect()
     }
 
-    /// Sends each shard its part of a commit, before anything that is sent later.
+    /// Sends each shard its part of a commit, before anything that is sent later. Returns `false` if a shard has ended.
     pub(super) fn distribute(&self, commit: Commit) -> bool {
         let parts = commit.by_shard(&self.snapshot());
         parts.into_iter().all(|(shard, commit)| {
@@ -198,7 +200,7 @@ impl Handle {
         })
     }
 
-    /// Sends all shards a message, and waits for their answers. `false` if one is late.
+    /// Sends all shards a message, and waits for their answers. Returns `false` if one is late.
     fn wait_for_all(&self, message: fn(Sender<()>) -> ShardMessage, timeout: Duration) -> bool {
         let count = self.shared.mailboxes.len();
         let (sender, receiver) = bounded(count);

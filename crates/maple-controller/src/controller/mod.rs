@@ -33,7 +33,7 @@ use crate::snoop::Snooping;
 use crate::time::Clock;
 use crate::tls::Tls;
 
-/// The most shards: a shard's number takes 8 bits of a leaf's id.
+/// Maximum number of shards: a shard's number takes 8 bits of a leaf's id.
 const MAX_WORKERS: usize = 255;
 /// The port that IANA assigned to OpenFlow.
 pub const OPENFLOW_PORT: u16 = 6653;
@@ -57,18 +57,19 @@ pub struct ControllerOptions {
     pub policy: Arc<dyn Policy>,
     /// The subscriptions of listeners.
     pub subscriptions: Vec<Subscription>,
-    /// What to snoop on, for policies. Ignored with handlers, which receive all packets themselves.
+    /// The protocols that are snooped on, for policies. Ignored with handlers, which receive all packets themselves.
     pub snooping: Snooping,
-    /// Makes the handlers that serve the switches instead of the policy.
+    /// The factory of handlers that serve the switches in the place of the policy.
     pub handlers: Option<Arc<dyn HandlerFactory>>,
     /// Whether each answer of a handler is written separately, instead of together with all answers to one read. This
     /// is slower, but delivers the first answer earlier.
     pub write_each: bool,
-    /// How often shards compare their loads. A shard that is overloaded three times in a row gives a switch to one that
-    /// is not, if handlers serve them. With zero, switches never migrate.
+    /// The period at which shards compare their loads. With handlers, a shard that is overloaded three times in a row
+    /// gives a switch to one that is not. With zero, switches never migrate.
     pub balance_period: Duration,
-    /// How long a switch without a connection is kept, with its links, hosts and rules; `None`: for ever. Zero: it is gone
-    /// as soon as its connection ends. A switch that the configuration names is kept in any case, except with zero.
+    /// How long a switch without a connection is kept, with its links, hosts and rules; `None`: without limit. With
+    /// zero, a switch is forgotten as soon as its connection ends. A switch that the configuration names is kept in any
+    /// other case.
     pub forget_switch_after: Option<Duration>,
     /// The tracked state. Writes before the start are effective from the start.
     pub store: Arc<Store>,
@@ -86,23 +87,23 @@ pub struct ControllerOptions {
     pub control: Option<PathBuf>,
     /// The file for the state that [`Store::keep`] marks as persistent.
     pub state_file: Option<PathBuf>,
-    /// Whether the state file also has what the next run is to know of switches and leaves. For networks that are still
-    /// there then.
+    /// Whether the state file also keeps switches and leaves for the next run. This is for networks that still exist
+    /// then.
     pub remember: bool,
-    /// Names of switches and hosts, for what people read.
+    /// The names of switches and hosts, for texts that people read.
     pub names: Arc<Names>,
     /// The address where Prometheus finds metrics, if they are to be exported: `http://ADDRESS/metrics`.
     pub metrics: Option<SocketAddr>,
-    /// Returns the bytes that the process has allocated, if it counts them. Shown in [`Handle::stats`].
+    /// A function that returns the bytes that the process has allocated, if it counts them. Shown in [`Handle::stats`].
     pub heap_bytes: Option<fn() -> Option<usize>>,
-    /// Where the run is recorded, if it is. Only runs of policies can be.
+    /// The recording of the run, if there should be one. Only runs of policies can be recorded.
     pub record: Option<RecordOptions>,
-    /// Where it is said which files can't be kept.
+    /// The record of the files that are kept, and of those that fail.
     pub files: KeptFiles,
 }
 
 impl ControllerOptions {
-    /// The defaults for a policy: all addresses, port 6653, a shard for each core, no control socket.
+    /// Returns the defaults for a policy: all addresses, port 6653, a shard for each core, no control socket.
     pub fn new(policy: Arc<dyn Policy>) -> ControllerOptions {
         ControllerOptions {
             listen: vec![SocketAddr::from(([0, 0, 0, 0], OPENFLOW_PORT))],
@@ -135,19 +136,19 @@ impl ControllerOptions {
         }
     }
 
-    /// The defaults for handlers of this factory, which serve switches instead of a policy.
+    /// Returns the defaults for handlers of this factory, which serve switches in the place of a policy.
     pub fn for_handlers(factory: Arc<dyn HandlerFactory>) -> ControllerOptions {
         let nothing = |_: &PacketHandle, _: &Net| Route::drop();
         ControllerOptions { handlers: Some(factory), ..ControllerOptions::new(Arc::new(nothing)) }
     }
 }
 
-/// What may be the cause if an address can't be listened on.
+/// Suggests a cause for an address that can't be listened on.
 fn another(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::AddrInUse { "; does another controller run there?" } else { "" }
 }
 
-/// Why a controller cannot start.
+/// The reason why a controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// An address can't be listened on.
@@ -158,18 +159,18 @@ pub enum StartError {
         /// The system's error.
         error: io::Error,
     },
-    /// An address with TLS, and no certificate.
+    /// An address is to be listened on with TLS, but there is no certificate.
     #[error("{0} is to be listened on with TLS, which needs a certificate and its key")]
     NoCertificate(SocketAddr),
-    /// TLS, and sockets that were handed over of which none begins with it.
+    /// TLS is on, but no socket that was handed over begins with it.
     #[error(
         "none of the sockets that were handed over begins with TLS; one of systemd does so with FileDescriptorName=tls"
     )]
     NoSocketWithTls,
-    /// The control socket can't be made.
+    /// The control socket can't be created.
     #[error("can't make the control socket {path}: {error}")]
     Control {
-        /// Its path.
+        /// The path of the control socket.
         path: PathBuf,
         /// The system's error.
         error: io::Error,
@@ -182,7 +183,7 @@ pub enum StartError {
         /// The system's error.
         error: io::Error,
     },
-    /// State can't be kept over restarts.
+    /// Tracked state can't be kept over restarts.
     #[error(transparent)]
     Persistence(#[from] PersistenceError),
     /// Listeners and snooping have too many conditions together.
@@ -197,13 +198,13 @@ pub enum StartError {
     /// The run can't be recorded.
     #[error("can't record: {0}")]
     Recording(#[from] RecordingError),
-    /// Handlers do what they like with packets and time.
+    /// A run of handlers is to be recorded, but handlers do what they like with packets and time.
     #[error("a run of handlers can't be recorded: what they do depends on more than a recording has")]
     RecordedHandlers,
-    /// Too many shards.
+    /// The number of shards is too large.
     #[error("there can be at most {MAX_WORKERS} workers, not {0}")]
     TooManyWorkers(usize),
-    /// A core that this process may not use.
+    /// A core is selected that this process may not use.
     #[error("core {0} is not available; available cores are {1:?}")]
     NoCore(usize, Vec<usize>),
     /// Another controller keeps its state elsewhere, so this one can't take over from it.
@@ -212,9 +213,9 @@ pub enum StartError {
          same file; the other one goes on"
     )]
     OtherStateFile {
-        /// Where this one is to keep it.
+        /// The state file of this controller.
         ours: PathBuf,
-        /// Where the other one does.
+        /// The state file of the other controller.
         theirs: PathBuf,
     },
     /// The other controller hands nothing over.
@@ -225,7 +226,7 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// A controller stopped by itself: why.
+/// The reason why a controller stopped by itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Stopped(pub String);
@@ -238,7 +239,7 @@ pub struct Controller {
     control: Option<ControlSocket>,
     metrics: Option<MetricsServer>,
     persistence: Option<Persistence>,
-    /// How many connections it took over.
+    /// The number of connections that were taken over.
     taken: usize,
     record: Option<RecordWriter>,
 }
@@ -252,11 +253,11 @@ impl Controller {
         Controller::start_on(options, Vec::new())
     }
 
-    /// The same, with these listening sockets in the place of [`ControllerOptions::listen`], each with whether its
-    /// connections begin with TLS, unless there are none.
+    /// Starts a controller on these listening sockets, each with whether its connections begin with TLS. They take the
+    /// place of [`ControllerOptions::listen`], unless there are none.
     ///
     /// # Errors
-    /// As [`Controller::start`].
+    /// [`StartError`], as [`Controller::start`]; also if TLS is on and no socket begins with it.
     pub fn start_on(
         options: ControllerOptions,
         inherited: Vec<(net::TcpListener, bool)>,
@@ -274,12 +275,12 @@ impl Controller {
         starting.serve_clients()
     }
 
-    /// How many connections of another controller it took over.
+    /// Returns the number of connections that it took over from another controller.
     pub fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Queries and controls the running controller.
+    /// Returns a handle, which queries and controls the running controller.
     pub fn handle(&self) -> Handle {
         self.handle.clone()
     }
@@ -317,7 +318,7 @@ impl Controller {
         self.control.take();
         self.metrics.take();
         self.join();
-        // After the shards, so that their last commits and turns are written.
+        // The state file and the recording end after the shards, so that they have the last commits and turns.
         self.persistence.take();
         self.record.take();
     }

@@ -10,7 +10,7 @@ use crate::notice::Notice;
 use crate::snoop::{Effect, Snooper};
 use crate::time::{Clock, until};
 
-/// The most events that are written in one commit.
+/// Maximum number of events that are handled before their writes are committed.
 const MAX_EVENTS: usize = 256;
 
 /// Passes events to the snooper and performs its effects, until the controller stops.

@@ -40,14 +40,14 @@ use crate::snoop::Snooper;
 use crate::time::Clock;
 use crate::tls::Tls;
 
-/// The most connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 4096;
 
-/// Options that were checked, before anything is opened.
+/// The options after their check, before anything is opened.
 pub(super) struct Basics {
     pub options: ControllerOptions,
     subscriptions: Subscriptions,
-    /// What snooping hears, if it is on.
+    /// The events for snooping, if that is on.
     snoop: Option<Listener>,
     workers: usize,
 }
@@ -74,13 +74,13 @@ impl Basics {
     }
 }
 
-/// What goes into the state file and what came out of it.
+/// The contents of the state file, and the means to write it.
 pub(super) struct Memory {
     pub persistence: Option<Persistence>,
-    /// The switches that were known before, and what takes what is to be known later.
+    /// The record of switches that may come back, and the journal of leaves.
     pub known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
     pub archive: Option<Arc<Archive>>,
-    /// The policy that ran before.
+    /// The policy of the earlier run.
     pub policy_before: Option<PolicyRecord>,
     /// The epoch of this run.
     pub epoch: u16,
@@ -88,6 +88,9 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Opens the state file, if there is one.
+    ///
+    /// # Errors
+    /// [`StartError`] if the state file can't be used, or the system refuses random bytes.
     pub fn open(options: &ControllerOptions, now: Time) -> Result<Memory, StartError> {
         let Some((persistence, remembered)) = open_persistence(options)? else { return Memory::none(None) };
         if !options.remember || options.handlers.is_some() {
@@ -98,13 +101,13 @@ impl Memory {
         Ok(Memory { policy_before: policy, ..memory })
     }
 
-    /// Without what an earlier run has left.
+    /// Creates a memory that has nothing of an earlier run.
     pub fn none(persistence: Option<Persistence>) -> Result<Memory, StartError> {
         let epoch = u16::from_ne_bytes(random()?);
         Ok(Memory { persistence, known: None, archive: None, policy_before: None, epoch })
     }
 
-    /// With what an earlier run has left, for a run with this epoch.
+    /// Creates a memory with what an earlier run has left, for a run with this epoch.
     pub fn of(mut persistence: Persistence, epoch: u16, restart: Restart) -> Result<Memory, StartError> {
         let (restart, journal) = (Arc::new(restart), Arc::new(LeafJournal::new(epoch)));
         let archive = persistence.remember(Arc::clone(&journal), Arc::clone(&restart))?;
@@ -113,7 +116,7 @@ impl Memory {
     }
 }
 
-/// A controller whose shards do not run yet, or that has no clients yet.
+/// A controller whose shards do not run yet, or that serves no clients yet.
 pub(super) struct Starting {
     pub controller: Controller,
     pub mailboxes: Vec<Mailbox>,
@@ -125,8 +128,11 @@ pub(super) struct Starting {
 }
 
 impl Starting {
-    /// One that will listen there, each with whether connections begin with TLS. `former_key` is the key of the probes of
-    /// the controller in whose place it is.
+    /// Prepares a controller that will listen at these addresses, each with whether its connections begin with TLS.
+    /// `former_key` is the probe key of the controller whose place it takes.
+    ///
+    /// # Errors
+    /// [`StartError`] if the recording can't begin, or the system refuses a poll or random bytes.
     pub fn new(
         basics: Basics,
         listening: Vec<(SocketAddr, bool)>,
@@ -181,7 +187,10 @@ impl Starting {
         Ok(Starting { controller, mailboxes, options, snoop, common, shards })
     }
 
-    /// Starts the shards, of which the first one accepts connections at these sockets.
+    /// Starts the shards. The first one accepts connections at these sockets.
+    ///
+    /// # Errors
+    /// [`StartError`] if the system refuses a thread or random bytes.
     pub fn run_shards(&mut self, listeners: Vec<ListeningSocket>) -> Result<(), StartError> {
         let mut listeners = Some(listeners);
         for (id, (poll, inbox)) in std::mem::take(&mut self.shards).into_iter().enumerate() {
@@ -194,17 +203,20 @@ impl Starting {
         Ok(())
     }
 
-    /// Its options.
+    /// Returns the options.
     pub fn options(&self) -> &ControllerOptions {
         &self.options
     }
 
-    /// The shard with the fewest connections, one of which is counted for it.
+    /// Returns the shard with the fewest connections, and counts one more for it.
     pub fn assign(&self) -> ShardId {
         self.common.registry.assign()
     }
 
-    /// Opens the control socket, and what else there is for clients.
+    /// Opens the control socket and the metrics, starts snooping, and returns the controller.
+    ///
+    /// # Errors
+    /// [`StartError`] if the control socket can't be opened, metrics can't be exported, or the system refuses a thread.
     pub fn serve_clients(self) -> Result<Controller, StartError> {
         let Starting { mut controller, options, snoop, common, .. } = self;
         if let Some(listener) = snoop {
@@ -234,21 +246,21 @@ impl Starting {
     }
 }
 
-/// What all shards have in common.
+/// The parts that all shards share.
 struct Common {
     clock: Clock,
     registry: Arc<Registry>,
-    /// Of probes, and of those of the controller before.
+    /// The key of this controller's probes, and that of the former controller's.
     keys: (Key, Option<Key>),
     notices: Notices,
     subscriptions: Subscriptions,
-    /// The switches that were known before, and what takes what is to be known later.
+    /// The record of switches that may come back, and the journal of leaves.
     known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
     recording: Option<Recording>,
 }
 
 impl Common {
-    /// The parts of one shard.
+    /// Builds the parts of one shard.
     fn parts(
         &self,
         id: ShardId,
@@ -285,13 +297,13 @@ impl Common {
     }
 }
 
-/// The bytes of the heap as a metric, if the process counts them.
+/// Returns the metric of the heap's bytes, if the process counts them.
 fn heap_gauge(count: fn() -> Option<usize>) -> Gauge {
     let meaning = "Bytes of the heap in use. Only with --count-heap.";
     Gauge::new("maple_heap_bytes", meaning, move || count().map(|bytes| bytes as f64))
 }
 
-/// Which files can't be kept, as a metric.
+/// Returns the metric of the files that can't be kept.
 fn files_gauge(files: KeptFiles) -> Gauge {
     let meaning = "1 if the file can't be kept now, otherwise 0: the state file, the recording, the log, the file of \
                    switches, the certificates, the control socket. No row for files that there are not.";
@@ -300,15 +312,15 @@ fn files_gauge(files: KeptFiles) -> Gauge {
     Gauge { name: "maple_file_failed", meaning, label: Some("file"), read: Box::new(read) }
 }
 
-/// When the certificate expires, as a metric.
+/// Returns the metric of the certificate's expiry.
 fn expiry_gauge(tls: Arc<Tls>) -> Gauge {
     let meaning = "When the controller's certificate expires, in seconds since 1970. Only with TLS.";
     let seconds = move || tls.expires().duration_since(SystemTime::UNIX_EPOCH).ok().map(|since| since.as_secs_f64());
     Gauge::new("maple_certificate_expires_seconds", meaning, seconds)
 }
 
-/// The sockets to listen on: those that another process has handed over, or new ones. Each with what its connections
-/// begin TLS with.
+/// Returns the sockets to listen on: those that another process has handed over, or new ones. Each comes with its TLS
+/// certificates, if its connections begin with TLS.
 pub(super) fn listeners(
     options: &ControllerOptions,
     taken: Vec<(net::TcpListener, bool)>,
@@ -429,7 +441,7 @@ fn spawn(options: &ControllerOptions, handle: Handle, parts: Parts) -> io::Resul
     })
 }
 
-/// The cores that this process may use.
+/// Returns the cores that this process may use.
 fn cores() -> Vec<CoreId> {
     core_affinity::get_core_ids().unwrap_or_default()
 }

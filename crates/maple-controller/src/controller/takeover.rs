@@ -24,30 +24,30 @@ use crate::time::Clock;
 
 /// How long a shard may take to stop before its connections are handed over.
 const HAND_OVER: Duration = Duration::from_secs(5);
-/// How long f may take to decide all remembered packets beforehand, and how often it is looked whether it has.
+/// How long f may take to decide all remembered packets beforehand, and the interval of the checks whether it has.
 const PREPARATION: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A controller that gets ready to take over.
+/// A controller that prepares to take over.
 struct Preparing {
     starting: Starting,
     known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
-    /// Says when the state file is free. Without it the file is not opened.
+    /// The way to report that the state file is free. Without that report the file is not opened.
     release: Sender<Release>,
-    /// Where everything is, according to the copy.
+    /// The surroundings according to the copy: links, edge ports and hosts.
     surroundings: Surroundings,
-    /// The shard that has each announced switch.
+    /// The shard of each announced switch.
     announced: FxHashMap<Dpid, ShardId>,
 }
 
 impl Controller {
-    /// The same, in the place of another controller: with its connections, which need not reconnect, its listening
-    /// sockets, which take the place of [`ControllerOptions::listen`], and its tables and variables. That one goes on until
-    /// this one is ready.
+    /// Starts a controller in the place of another one. It takes over that one's connections, which need not reconnect;
+    /// its listening sockets, in the place of [`ControllerOptions::listen`]; and its tables and variables. The other
+    /// controller goes on until this one is ready.
     ///
     /// # Errors
-    /// As [`Controller::start`]; and if the other one ends or keeps its state elsewhere. Until the sockets are asked for,
-    /// the other controller goes on after an error.
+    /// [`StartError`], as [`Controller::start`]; also if the other controller ends or keeps its state elsewhere. Until
+    /// the sockets are requested, the other controller goes on after an error.
     pub fn take_over(options: ControllerOptions, takeover: Takeover) -> Result<Controller, StartError> {
         let began = Instant::now();
         let store = Arc::clone(&options.store);
@@ -61,24 +61,24 @@ impl Controller {
         }
         tracing::debug!(took = ?began.elapsed(), is_prepared = can_prepare, "ready to take over");
         let (handed, released) = takeover.finish().map_err(StartError::TakeOver)?;
-        // If nobody waits for it, there is no file.
+        // If the receiver is gone, there is no file.
         drop(preparing.release.send(Box::new(released)));
         tracing::debug!(took = ?began.elapsed(), connections = handed.connections.len(), "sockets have come");
         preparing.go_on(&store, handed, can_prepare)
     }
 
-    /// Ends in favour of another process, which gets the sockets at once. Then everything else is closed. Returns the
-    /// number of connections that were handed over.
+    /// Ends in favour of another process. That process gets the sockets at once, and then everything else is closed.
+    /// Returns the number of connections that were handed over.
     ///
     /// # Errors
-    /// If a shard does not answer, or that process has gone. Then everything is closed.
+    /// An error if a shard does not answer in time, or that process has gone. Everything is closed in that case, too.
     pub fn hand_over(mut self, mut successor: Successor) -> io::Result<usize> {
-        // The other one opens its own. Packets are served meanwhile.
+        // The other controller opens its own. Packets are served meanwhile.
         self.control.take();
         self.metrics.take();
         let mut handed = HandedOver::default();
         let mailboxes = &self.handle.shared().mailboxes;
-        // First all of them stop reading, so that nothing comes for one that has given up its sockets.
+        // All shards stop reading first, so that nothing comes for one that has given up its sockets.
         let (to, finished) = crossbeam_channel::unbounded();
         for mailbox in mailboxes {
             mailbox.send(ShardMessage::Finish(to.clone()));
@@ -156,7 +156,7 @@ impl Preparing {
         Ok((preparing, copy.switches.clone()))
     }
 
-    /// Has the engines get ready for these switches: f decides what is remembered of them.
+    /// Has the engines prepare for these switches: f decides the remembered packets.
     fn announce(&mut self, switches: Vec<CopiedSwitch>) {
         let Some((restart, _)) = &self.known else { return };
         for switch in switches.into_iter().filter(|switch| restart.knows(switch.info.features.dpid)) {
@@ -171,7 +171,7 @@ impl Preparing {
         }
     }
 
-    /// Goes on with the connections of the other controller.
+    /// Continues with the connections of the other controller.
     fn go_on(mut self, store: &Store, handed: HandedOver, is_prepared: bool) -> Result<Controller, StartError> {
         priority::usual();
         let HandedOver { listeners: sockets, connections, names, state, leaves, surroundings } = handed;
@@ -200,7 +200,7 @@ impl Preparing {
         self.starting.serve_clients()
     }
 
-    /// What was presumed from the copy, and is otherwise now, is told to the engines. So are leaves that have come since.
+    /// Tells the engines the differences from the copy, and the leaves that have come since.
     fn learn(&mut self, now: &Surroundings, leaves: Vec<(u64, Witness)>) {
         let Some((restart, journal)) = self.known.clone() else { return };
         let later = restart.learn(leaves, now.clone());
@@ -223,7 +223,7 @@ impl Preparing {
     }
 }
 
-/// What leads from what was presumed to what is so now.
+/// Returns the events that lead from the presumed surroundings to the present ones.
 fn corrections(presumed: &Surroundings, now: &Surroundings) -> Vec<Event> {
     let mut events = Vec::new();
     let is_there = |a, b| now.links.contains(&(a, b)) || now.links.contains(&(b, a));
@@ -238,21 +238,21 @@ fn corrections(presumed: &Surroundings, now: &Surroundings) -> Vec<Event> {
     if !gone.is_empty() {
         events.push(Event::Write(gone));
     }
-    // What is not known takes the place of what went.
+    // Unknown things take the place of those that went.
     if presumed != now {
         events.push(Event::Presume { earlier: Arc::new(now.clone()), switches: Default::default() });
     }
     events
 }
 
-/// The switches of the other controller, which wait for each other.
+/// Collects the switches of the other controller, which wait for each other.
 fn restart(clock: &Clock, options: &ControllerOptions, remembered: &Remembered, copy: &Copy) -> Restart {
     let switches = departed(remembered.leaves.iter().cloned(), remembered.surroundings.clone());
     let connected = copy.switches.iter().map(|switch| switch.info.features.dpid).collect();
     Restart::of(clock.now(), Arc::clone(&options.store), switches, connected)
 }
 
-/// Whether two paths are of the same file.
+/// Reports whether two paths are of the same file.
 fn is_same(a: &Path, b: &Path) -> bool {
     match (a.canonicalize(), b.canonicalize()) {
         (Ok(a), Ok(b)) => a == b,
@@ -260,7 +260,7 @@ fn is_same(a: &Path, b: &Path) -> bool {
     }
 }
 
-/// What is kept in the file must have the declared types. Otherwise the other controller had better go on.
+/// Checks that what the state file keeps has the declared types. Otherwise the other controller had better go on.
 fn check_kept(path: &Path, options: &ControllerOptions, copy: &Copy) -> Result<(), StartError> {
     let (state, is_kept) = (options.store.snapshot(), |name: &Name| copy.kept.contains(name));
     let kept = copy.state.iter().filter(|write| match write {
@@ -274,20 +274,20 @@ fn check_kept(path: &Path, options: &ControllerOptions, copy: &Copy) -> Result<(
     Ok(())
 }
 
-/// Takes over the tables and variables of another process, in the place of what the policy wrote while it was loaded. It
-/// may have declared one otherwise.
+/// Takes over the tables and variables of another process, in the place of what the policy wrote while it was loaded.
+/// The policy may have declared one of them differently.
 fn take_state(store: &Store, names: &[Name], state: Vec<Write>) {
     store.load_kept(names, Vec::new());
     change(store, state);
 }
 
-/// Writes of another process. Returns the commits.
+/// Makes the writes of another process. Returns the commits.
 fn change(store: &Store, state: Vec<Write>) -> Vec<Commit> {
     let written = Written { by: Writer::TakeOver, at: SystemTime::now() };
     if let Ok(commit) = store.change_as(state.clone(), written.clone()) {
         return vec![commit];
     }
-    // One of them can't be.
+    // One of the writes is invalid, so each is tried alone.
     let one = |write: Write| {
         let of = place(&write);
         let done = store.change_as(vec![write], written.clone());

@@ -1,4 +1,4 @@
-//! Switches without a connection: what their neighbours see of the wires counts.
+//! Switches without a connection: their links are judged by what their neighbours report.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -11,12 +11,12 @@ use maple_wire::{Dpid, PortNo};
 use super::{Discovery, DiscoveryOutput};
 use crate::time::after;
 
-/// Tells whether a switch is suspended at any shard: it has no connection, or a silent one.
+/// A function that reports whether a switch is suspended at any shard: it has no connection, or a silent one.
 #[derive(Clone, Default)]
 pub struct IsAway(Option<Arc<dyn Fn(Dpid) -> bool + Send + Sync>>);
 
 impl IsAway {
-    /// By this.
+    /// Creates it from a function.
     pub fn by(is_away: impl Fn(Dpid) -> bool + Send + Sync + 'static) -> IsAway {
         IsAway(Some(Arc::new(is_away)))
     }
@@ -32,11 +32,12 @@ impl fmt::Debug for IsAway {
     }
 }
 
-/// Of how many ports of a switch [`Discovery`] keeps the former peers at most: it may add and delete ports for ever.
+/// The maximum number of ports of a switch whose former peers [`Discovery`] keeps: a switch may add and delete ports
+/// for ever.
 const MOST_FORMER: usize = 1024;
 
 impl Discovery {
-    /// Keeps what a port was linked to, if to anything. It leads there still if the other switch is away.
+    /// Keeps the former peers of a port, if it had any. It still leads there if the other switch is away.
     pub(super) fn keep_former(&mut self, at: Location, peers: BTreeSet<Location>) {
         if peers.is_empty() {
             return;
@@ -48,13 +49,14 @@ impl Discovery {
         }
     }
 
-    /// A switch has no connection any more. What was found at its ports stands: that no probe arrives there, or leaves, says
-    /// nothing about the wires. What its neighbours report still counts.
+    /// Suspends a switch whose connection ended. What was found at its ports stands: the wires may be as before,
+    /// although no probe arrives there or leaves. What its neighbours report still counts.
     pub fn suspend(&mut self, dpid: Dpid) {
         self.suspended.insert(dpid);
     }
 
-    /// A switch has a connection again. Probes are sent at once, and all waits for probes begin anew.
+    /// Ends the suspension of a switch that has a connection again. Probes are sent at once, and all waits for probes
+    /// begin anew.
     pub fn resume(&mut self, now: Time, dpid: Dpid, out: &mut Vec<DiscoveryOutput>) {
         if !self.suspended.remove(&dpid) {
             return;

@@ -1,4 +1,4 @@
-//! Something else is declared of ports while the controller runs.
+//! Declarations of ports that change while the controller runs.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use maple_wire::{Dpid, Port};
 use super::{Attachment, Discovery, DiscoveryOutput};
 
 impl Discovery {
-    /// Something else is declared of ports from now on; `switches` are those that are connected, with their ports. Outputs
-    /// everything that is known of ports that are up, also what is known already.
+    /// Replaces what is declared of ports. `switches` are those that are connected, with their ports. Outputs what is
+    /// known of each port that is up, also if it was output before.
     pub fn declare<'a>(
         &mut self,
         now: Time,
@@ -48,7 +48,7 @@ impl Discovery {
         }
     }
 
-    /// Whether this is an edge port without being probed.
+    /// Reports whether this is an edge port without being probed.
     fn is_unprobed_edge(&self, at: Location, port: &Port) -> bool {
         let is_excluded = || self.unprobed.contains(&at) && self.facts.role(at) != PortRole::Closed;
         port.is_up() && (self.edges.contains_key(&at) || is_excluded())

@@ -22,12 +22,12 @@ use crate::random::random;
 const OUI: [u8; 3] = [0x02, 0x4d, 0x50];
 /// The subtype of Maple's entry.
 const SUBTYPE: u8 = 1;
-/// Bytes that the code covers: datapath id, port and time of sending.
+/// The number of bytes that the code covers: datapath id, port and time of sending.
 const SIGNED: usize = 8 + 4 + 8;
-/// Bytes of the authentication code.
+/// The number of bytes of the authentication code.
 const CODE: usize = 16;
 
-/// The position of the Ethernet type in an untagged frame.
+/// The position of the Ethernet type in an untagged frame, in bytes.
 const ETH_TYPE: std::ops::Range<usize> = 12..14;
 /// The Ethernet type of LLDP.
 const LLDP_TYPE: u16 = 0x88cc;
@@ -48,10 +48,10 @@ pub enum ProbeForm {
 pub struct Key(pub [u8; 16]);
 
 impl Key {
-    /// A new one.
+    /// Creates a random key.
     ///
     /// # Errors
-    /// If the system has no random bytes.
+    /// The system's error, if it gives no random bytes.
     pub fn new() -> std::io::Result<Key> {
         Ok(Key(random()?))
     }
@@ -68,8 +68,8 @@ impl std::fmt::Debug for Key {
 pub struct Probe {
     /// The port that it left by.
     pub from: Location,
-    /// When it was sent. No two probes of one port have the same time, so this also identifies the probe, in either
-    /// form.
+    /// The time when it was sent. No two probes of one port have the same time, so this also identifies the probe, in
+    /// either form.
     pub sent: Time,
 }
 
@@ -80,7 +80,7 @@ pub enum ParsedProbe {
     Own(Probe, ProbeForm),
     /// It has Maple's entry, but a wrong code.
     Forged,
-    /// Another device made it.
+    /// It was made by another device.
     Foreign,
 }
 
@@ -103,7 +103,7 @@ impl Probe {
         frame
     }
 
-    /// Parses an LLDP frame or broadcast probe.
+    /// Parses an LLDP frame or broadcast probe, whose code is checked with `key`.
     pub fn parse(key: Key, frame: &[u8]) -> ParsedProbe {
         let form = if is_lldp(frame) { ProbeForm::Lldp } else { ProbeForm::Broadcast };
         let mut as_lldp = frame.to_vec();
@@ -143,7 +143,7 @@ impl Probe {
     }
 }
 
-/// Whether a frame is LLDP or a broadcast probe.
+/// Reports whether a frame is LLDP or a broadcast probe.
 pub fn is_probe(frame: &[u8]) -> bool {
     is_lldp(frame) || frame.get(ETH_TYPE) == Some(&BROADCAST_TYPE.to_be_bytes())
 }

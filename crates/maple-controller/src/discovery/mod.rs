@@ -16,8 +16,8 @@
 //! ([`Attachment::Segment`]). The engine decides how to use a segment (`maple_core`, `engine/segments.rs`).
 //!
 //! A switch without a connection is *suspended*: nothing is concluded from probes that do not arrive there or come from
-//! there. Its links end by what their other ends report. A port that had a link with it, went down and came up again
-//! stays new: what is there can't be asked. When the switch is back, its waits begin anew.
+//! there. Its links end by what their other ends report. If a port had a link with that switch, went down and came up
+//! again, it stays new: the other end can't be asked. When the switch is back, its waits begin anew.
 //!
 //! A link also ends when several probes in a row did not arrive at its other end, but never because this controller was
 //! late. The sender counts probes that have left, not time, so a shard that a slow policy delays misses nothing. Before
@@ -60,7 +60,7 @@ use port::PortState;
 use crate::time::after;
 pub use away::IsAway;
 
-/// How often probes are sent, and how long findings are valid.
+/// The intervals of probes, and the times for which findings are valid.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// The time between the quick probes of a port that has come up.
@@ -69,9 +69,9 @@ pub struct Timing {
     pub fast_probes: u32,
     /// The time between later probes. Each time it is up to a tenth longer or shorter, so that probes spread.
     pub interval: Duration,
-    /// How many probes in a row may stay unanswered before the other end is asked.
+    /// The number of probes in a row that may stay unanswered before the other end is asked.
     pub missed: u32,
-    /// The longest time that a probe can take.
+    /// The longest time that a probe can take. Older probes count as replayed.
     pub flight: Duration,
 }
 
@@ -88,12 +88,12 @@ impl Default for Timing {
 }
 
 impl Timing {
-    /// How long a finding is valid.
+    /// Returns how long a finding is valid.
     fn validity(&self) -> Duration {
         self.interval * self.missed + self.interval / 2
     }
 
-    /// How long a new port waits for peers.
+    /// Returns how long a new port waits for peers.
     fn grace_period(&self) -> Duration {
         self.fast * self.fast_probes
     }
@@ -109,15 +109,15 @@ pub struct Discovery {
     ports: BTreeMap<Location, PortState>,
     /// Switches without a connection: no probe leaves or arrives there, which says nothing about their links.
     suspended: BTreeSet<Dpid>,
-    /// Whether any shard has a switch that is suspended.
+    /// Asks whether any shard has suspended a switch.
     is_away: IsAway,
     /// The peers of ports that went down or lost their link, until something else is found there.
     former_peers: BTreeMap<Location, BTreeSet<Location>>,
     /// Ports that are never probed, because what is attached would forward probes.
     unprobed: BTreeSet<Location>,
-    /// What ports may become.
+    /// The declared roles of ports.
     facts: Arc<Facts>,
-    /// Declared edge ports that are up, and whether LLDP at them was reported. They are not probed either.
+    /// Declared edge ports that are up, and whether LLDP at them was reported. They are not probed.
     edges: BTreeMap<Location, bool>,
     /// Deadlines by port. An entry is valid only if the port still has this time.
     schedule: BinaryHeap<Reverse<(Time, Location)>>,
@@ -126,7 +126,7 @@ pub struct Discovery {
 }
 
 impl Discovery {
-    /// A discovery without switches. `seed` is for spreading probes.
+    /// Creates a discovery without switches. `seed` starts the random generator that spreads probes.
     pub fn new(key: Key, timing: Timing, seed: u64) -> Discovery {
         Discovery {
             key,
@@ -149,25 +149,25 @@ impl Discovery {
         Discovery { unprobed, ..self }
     }
 
-    /// Asks this whether any shard has a switch that is suspended.
+    /// Asks `is_away` whether any shard has suspended a switch.
     #[must_use]
     pub fn asking(self, is_away: IsAway) -> Discovery {
         Discovery { is_away, ..self }
     }
 
-    /// In the place of a controller with this key, if there is one. Its probes that still arrive when a switch has come are
-    /// no forgeries. They are ignored, because their times are of another clock.
+    /// Takes over from a controller with this key, if there is one. Its probes that still arrive soon after a switch
+    /// has come are not forgeries. They are ignored, because their times are of another clock.
     pub fn in_place_of(self, former: Option<Key>) -> Discovery {
         Discovery { former: former.map(|key| (key, Time(0))), ..self }
     }
 
-    /// With what is declared of ports. An edge port is one as soon as it is up, and no link whatever arrives there; a link
-    /// port is never an edge port; at a closed port nothing is looked for.
+    /// Applies declared roles of ports. A declared edge port is one as soon as it is up, and never becomes a link. A
+    /// link port is never an edge port. A closed port is not probed.
     pub fn with_facts(self, facts: Arc<Facts>) -> Discovery {
         Discovery { facts, ..self }
     }
 
-    /// A switch connected, with these ports.
+    /// Adds a switch that connected, with these ports.
     pub fn switch_up(&mut self, now: Time, dpid: Dpid, ports: &[Port], out: &mut Vec<DiscoveryOutput>) {
         self.switch_down(now, dpid, out);
         if let Some((_, until)) = &mut self.former {
@@ -178,7 +178,7 @@ impl Discovery {
         }
     }
 
-    /// A switch connected again, of which `known` says what was found at its ports before. If that is not found again
+    /// Adds a switch that connected again. `known` returns what was found at a port before. If that is not found again
     /// soon, it ends in the ordinary way.
     pub fn switch_back(
         &mut self,
@@ -202,7 +202,7 @@ impl Discovery {
         all.map(|(at, _)| *at).take_while(|at| at.switch == dpid).collect()
     }
 
-    /// A switch is gone.
+    /// Removes a switch that is gone.
     pub fn switch_down(&mut self, now: Time, dpid: Dpid, out: &mut Vec<DiscoveryOutput>) {
         self.suspended.remove(&dpid);
         for at in self.ports_of(dpid) {
@@ -212,7 +212,7 @@ impl Discovery {
         self.former_peers.retain(|at, _| at.switch != dpid);
     }
 
-    /// A port was added, deleted or changed.
+    /// Handles a port that was added, deleted or changed.
     pub fn port_status(&mut self, now: Time, dpid: Dpid, status: &PortStatus, out: &mut Vec<DiscoveryOutput>) {
         let at = Location::new(dpid, status.port.number);
         if status.reason == PortReason::Delete || !status.port.is_up() {
@@ -223,12 +223,12 @@ impl Discovery {
         }
     }
 
-    /// Whether a port is known to be up.
+    /// Reports whether a port is known to be up.
     fn knows(&self, at: Location) -> bool {
         self.ports.contains_key(&at) || self.edges.contains_key(&at)
     }
 
-    /// An LLDP frame or broadcast probe has arrived ([`is_probe`]), at `since` or later.
+    /// Handles an LLDP frame or broadcast probe ([`is_probe`]) that arrived at `since` or later.
     pub fn on_lldp(
         &mut self,
         now: Time,
@@ -245,7 +245,7 @@ impl Discovery {
         if let Some(reported) = self.edges.get_mut(&at) {
             let first = !std::mem::replace(reported, true);
             out.push(DiscoveryOutput::Anomaly { at, anomaly: Anomaly::AtEdge, first });
-            // The other end leads to a port of ours, so it is no edge port.
+            // The other end leads to a port of ours, so it is not an edge port.
             if let ParsedProbe::Own(probe, _) = parsed
                 && probe.from != at
                 && since.min(now) <= after(probe.sent, self.timing.flight)
@@ -267,7 +267,7 @@ impl Discovery {
         ProbeOrigin::Own
     }
 
-    /// A valid probe has arrived.
+    /// Handles a probe with a valid code.
     fn probe_received(
         &mut self,
         now: Time,
@@ -322,7 +322,7 @@ impl Discovery {
                 }
             }
             PeerMessage::Unanswered { peer, sent } => {
-                // A switch that could not tell of probes has not been asked for them.
+                // While the switch had no connection, probes that arrived there could not be reported.
                 if port.received_after(peer, sent) || port.is_deaf(now) || self.suspended.contains(&at.switch) {
                     return;
                 }
@@ -344,7 +344,7 @@ impl Discovery {
         self.conclude(now, at, out);
     }
 
-    /// The latest time for the next call of [`Discovery::on_timer`].
+    /// Returns the latest time for the next call of [`Discovery::on_timer`].
     pub fn deadline(&self) -> Option<Time> {
         self.schedule.peek().map(|Reverse((time, _))| *time)
     }
@@ -386,7 +386,7 @@ impl Discovery {
         }
     }
 
-    /// The frames of a probe that leaves by this port now, LLDP first. None if the port is down.
+    /// Returns the frames of a probe that leaves by this port at `now`, LLDP first; none if the port is down.
     pub fn frames(&mut self, now: Time, at: Location) -> Vec<Vec<u8>> {
         let Some(port) = self.ports.get_mut(&at) else { return Vec::new() };
         let (sent, forms) = port.stamp(now);
@@ -445,7 +445,7 @@ impl Discovery {
         out.push(DiscoveryOutput::Probe { at });
     }
 
-    /// Draws the conclusion from what is known of the port, and outputs it if it is new.
+    /// Concludes what is attached to the port, and outputs the conclusion if it is new.
     fn conclude(&mut self, now: Time, at: Location, out: &mut Vec<DiscoveryOutput>) {
         let Some(port) = self.ports.get_mut(&at) else { return };
         let mut attachment = port.conclusion(now, &self.timing);
@@ -485,7 +485,7 @@ impl Discovery {
         out.extend(lost.into_iter().map(|peer| gone(peer, at, now)));
     }
 
-    /// The time to the next probe: the interval, up to a tenth longer or shorter (splitmix64).
+    /// Returns the time to the next probe: the interval, up to a tenth longer or shorter (splitmix64).
     fn next_interval(&mut self) -> Duration {
         self.spread = self.spread.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.spread;

@@ -1,11 +1,11 @@
-//! What a discovery says: to its owner, to other shards, to people.
+//! The outputs of a discovery: to its owner, to other shards, to people.
 
 use maple_core::engine::Time;
 use maple_core::network::Location;
 
 use super::Attachment;
 
-/// What the owner of a discovery has to do. Outputs must be handled in order.
+/// A task for the owner of a discovery. Outputs must be handled in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiscoveryOutput {
     /// Send a probe out of this port. [`frames`](super::Discovery::frames) makes its frames when it leaves.
@@ -24,16 +24,16 @@ pub enum DiscoveryOutput {
     Attachment {
         /// The port.
         at: Location,
-        /// What is attached now.
+        /// The new attachment.
         now: Attachment,
-        /// What was attached before.
+        /// The attachment before.
         before: Attachment,
     },
     /// Count this anomaly.
     Anomaly {
         /// The port.
         at: Location,
-        /// The anomaly.
+        /// The anomaly to count.
         anomaly: Anomaly,
         /// Whether it is the first of its kind at this port since the port came up. Only that one is reported.
         first: bool,
@@ -47,7 +47,7 @@ pub enum PeerMessage {
     ProbeReceived {
         /// The port where it arrived.
         by: Location,
-        /// When it was sent.
+        /// The time when it was sent.
         sent: Time,
     },
     /// A port is down, or its side of the link has ended.
@@ -62,17 +62,17 @@ pub enum PeerMessage {
     Unanswered {
         /// The port that sent the probes.
         peer: Location,
-        /// When its last reported probe was sent.
+        /// The time when its last reported probe was sent.
         sent: Time,
     },
 }
 
-/// Who made an LLDP frame or broadcast probe.
+/// The origin of an LLDP frame or broadcast probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProbeOrigin {
-    /// Maple did, or it claims so.
+    /// Maple, or so it claims.
     Own,
-    /// Another device did; it is an ordinary packet.
+    /// Another device: it is an ordinary packet.
     Foreign,
 }
 
@@ -102,7 +102,7 @@ impl Anomaly {
         1 << self as u8
     }
 
-    /// Whether it is a lasting state, not an event.
+    /// Reports whether it is a lasting state, not an event.
     pub(super) fn is_state(self) -> bool {
         matches!(self, Anomaly::OneWay | Anomaly::Bridged | Anomaly::NoLink)
     }
@@ -131,7 +131,7 @@ impl std::fmt::Display for Anomaly {
     }
 }
 
-/// Tells `peer` that the port `at` is gone.
+/// Makes the message that tells `peer` that the port `at` is gone since `when`.
 pub(super) fn gone(peer: Location, at: Location, when: Time) -> DiscoveryOutput {
     DiscoveryOutput::Message { to: peer, message: PeerMessage::PortGone { peer: at, when } }
 }

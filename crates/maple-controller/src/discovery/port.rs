@@ -1,4 +1,4 @@
-//! What discovery knows of one port, and what it concludes from that.
+//! The knowledge of discovery about one port, and the conclusion from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,30 +9,30 @@ use maple_core::network::Location;
 use super::{Anomaly, DiscoveryOutput, Probe, ProbeForm, Timing};
 use crate::time::after;
 
-/// How many probes of a port can be in flight at once.
+/// The maximum number of probes of a port that can be in flight at once.
 const MAX_IN_FLIGHT: usize = 8;
 
-/// In place of the time when a probe was sent: the link was presumed, and no probe has confirmed it.
+/// Stands for the time when a probe was sent: the link was presumed, and no probe has confirmed it.
 const PRESUMED: Time = Time(0);
 
-/// The most peers that a port remembers: ports of switches that may be on the same link or segment.
+/// The maximum number of peers that a port remembers: ports of switches that may be on the same link or segment.
 pub(super) const MAX_PEERS: usize = 64;
 
 /// One probe of this many is also a broadcast, in case a bridge was inserted.
 const BROADCAST_EVERY: u32 = 4;
 
-/// This many first probes of a port are also broadcasts.
+/// The number of first probes of a port that are also broadcasts.
 const QUICK_BROADCASTS: u32 = 4;
 
-/// A bridge is reported as filtering LLDP once this many broadcasts of a peer have arrived, and no LLDP frame. With the
-/// first one an LLDP frame may be lost: a switch that has just connected may get its rules between the two frames of a
-/// probe. The second one may overtake its LLDP frame.
+/// The number of broadcasts of a peer, without an LLDP frame, after which a bridge is reported as filtering LLDP. With
+/// the first one an LLDP frame may be lost: a switch that has just connected may get its rules between the two frames
+/// of a probe. The second one may overtake its LLDP frame.
 const BROADCASTS_WITHOUT_LLDP: u32 = 3;
 
-/// Of broadcasts that were sent within this time, one counts: several go out when switches connect one after the other.
+/// Broadcasts that were sent within this time count as one: several go out when switches connect one after the other.
 const BROADCAST_DISTANCE: Duration = Duration::from_millis(50);
 
-/// What is attached to a port, as far as discovery knows.
+/// The attachment of a port, as far as discovery knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attachment {
     /// Not known yet.
@@ -46,7 +46,7 @@ pub enum Attachment {
 }
 
 impl Attachment {
-    /// The attached ports of switches.
+    /// Returns the attached ports of switches.
     pub fn peers(&self) -> BTreeSet<Location> {
         match self {
             Attachment::New | Attachment::Edge => BTreeSet::new(),
@@ -64,51 +64,53 @@ impl Attachment {
     }
 }
 
-/// What discovery knows of one port that is up.
+/// The knowledge of discovery about one port that is up.
 #[derive(Debug)]
 pub(super) struct PortState {
     pub(super) hw_addr: [u8; 6],
     up_since: Time,
     /// The last conclusion.
     pub(super) attachment: Attachment,
-    /// Probes sent since the port came up or lost a link.
+    /// The number of probes sent since the port came up or lost a link.
     pub(super) probes: u32,
-    /// When the next probe is due.
+    /// The time when the next probe is due.
     pub(super) next: Time,
-    /// Until when a peer's unanswered probes say nothing, because this switch could not tell of probes before.
+    /// Until when a peer's unanswered probes mean nothing, because this switch could not report probes before.
     deaf_until: Time,
     /// The end of the grace period: before it, silence does not make this an edge port.
     grace_until: Time,
     /// The ports whose probes arrived here, or where this port's probes arrived.
     peers: BTreeMap<Location, Peer>,
-    /// Since when only one direction is known.
+    /// The time since which only one direction is known.
     one_way_since: Option<Time>,
-    /// When the latest probes were sent.
+    /// The times when the latest probes were sent.
     in_flight: [Option<Time>; MAX_IN_FLIGHT],
-    /// When the latest probe was sent or scheduled.
+    /// The time when the latest probe was sent or scheduled.
     pub(super) latest: Time,
     /// One bit for each kind of anomaly that was reported.
     reported: u8,
 }
 
-/// What a port knows of a peer.
+/// The knowledge of a port about a peer.
 #[derive(Debug, Default)]
 struct Peer {
-    /// When its last probe arrived here, and the latest time at which one of its probes was sent.
+    /// The time when its last probe arrived here, and the latest time at which one of its probes was sent.
     received: Option<(Time, Time)>,
-    /// For each [`ProbeForm`], when the last one that arrived was sent. The network may reorder the two forms.
+    /// For each [`ProbeForm`], the time when the last probe that arrived was sent. The network may reorder the two
+    /// forms.
     received_forms: [Option<Time>; 2],
-    /// The number of its broadcasts that have arrived, and when the last one that counts was sent.
+    /// The number of its broadcasts that count.
     broadcasts: u32,
+    /// The time when the last one that counts was sent.
     counted: Option<Time>,
-    /// When it last reported a probe of this port, and when that probe was sent.
+    /// The time when it last reported a probe of this port, and the time when that probe was sent.
     reported: Option<(Time, Time)>,
-    /// The number of probes sent since then.
+    /// The number of probes sent since that report.
     unanswered: u32,
 }
 
 impl Peer {
-    /// Whether its LLDP probes arrive, not only its broadcasts.
+    /// Reports whether its LLDP probes arrive, not only its broadcasts.
     fn passes_lldp(&self) -> bool {
         self.received_forms[ProbeForm::Lldp as usize].is_some()
     }
@@ -132,7 +134,8 @@ impl PortState {
         }
     }
 
-    /// What was found before this switch disconnected. A link has to be confirmed sooner than one that was found.
+    /// Presumes what was found before this switch disconnected. A link has to be confirmed sooner than one that was
+    /// found.
     pub(super) fn presume(&mut self, now: Time, attachment: Attachment) {
         if attachment == Attachment::New {
             return;
@@ -145,7 +148,7 @@ impl PortState {
         self.grace_until = now;
     }
 
-    /// The switch has a connection again: all waits begin now.
+    /// Starts all waits again, because the switch has a connection again.
     pub(super) fn begin_anew(&mut self, now: Time, deaf_until: Time) {
         self.deaf_until = deaf_until;
         self.one_way_since = None;
@@ -157,7 +160,7 @@ impl PortState {
         }
     }
 
-    /// Whether a peer's unanswered probes say nothing yet.
+    /// Reports whether a peer's unanswered probes still mean nothing.
     pub(super) fn is_deaf(&self, now: Time) -> bool {
         now < self.deaf_until
     }
@@ -176,30 +179,31 @@ impl PortState {
         (sent, forms)
     }
 
-    /// Whether the next probe is also a broadcast: at first, once in a while, and if a peer receives only broadcasts.
+    /// Reports whether the next probe is also a broadcast: at first, once in a while, and if a peer receives only
+    /// broadcasts.
     fn wants_broadcast(&self) -> bool {
         self.probes <= QUICK_BROADCASTS
             || self.probes.is_multiple_of(BROADCAST_EVERY)
             || self.peers.values().any(|peer| !peer.passes_lldp())
     }
 
-    /// Whether this peer has reported this probe already, because both forms arrived there.
+    /// Reports whether this peer has reported this probe already, because both forms arrived there.
     pub(super) fn is_reported(&self, by: Location, sent: Time) -> bool {
         self.peers.get(&by).and_then(|peer| peer.reported).is_some_and(|(_, last)| last == sent)
     }
 
-    /// Whether the probe sent at this time is in flight, and this peer has not reported it or a later one.
+    /// Reports whether the probe sent at this time is in flight, and this peer has not reported it or a later one.
     pub(super) fn accepts(&self, by: Location, sent: Time) -> bool {
         let last_report = self.peers.get(&by).and_then(|peer| peer.reported);
         self.in_flight.contains(&Some(sent)) && last_report.is_none_or(|(_, last)| last < sent)
     }
 
-    /// Whether a probe sent at this time left before the port came up, so that it says nothing about the port now.
+    /// Reports whether a probe sent at this time left before the port came up, so that it says nothing about the port.
     pub(super) fn is_from_before(&self, sent: Time) -> bool {
         sent < self.up_since
     }
 
-    /// Whether this probe, or a later one of the same port, has already arrived here in the same form.
+    /// Reports whether this probe, or a later one of the same port, has already arrived here in the same form.
     pub(super) fn was_received(&self, probe: Probe, form: ProbeForm) -> bool {
         self.peers
             .get(&probe.from)
@@ -207,7 +211,7 @@ impl PortState {
             .is_some_and(|sent| probe.sent <= sent)
     }
 
-    /// Records a probe that arrived. `false` if the port cannot remember another peer.
+    /// Records a probe that arrived. Returns `false` if the port cannot remember another peer.
     pub(super) fn record_received(&mut self, now: Time, probe: Probe, form: ProbeForm, timing: &Timing) -> bool {
         let Some(peer) = self.peer(now, probe.from, timing) else { return false };
         let before = peer.received.map_or(probe.sent, |(_, sent)| sent);
@@ -221,13 +225,13 @@ impl PortState {
         true
     }
 
-    /// Whether a probe that this peer sent after `sent` has arrived here.
+    /// Reports whether a probe that this peer sent after `sent` has arrived here.
     pub(super) fn received_after(&self, peer: Location, sent: Time) -> bool {
         self.peers.get(&peer).and_then(|peer| peer.received).is_some_and(|(_, latest)| latest > sent)
     }
 
-    /// The peers of a link or segment that have reported no probe for too long, and when the last reported one was
-    /// sent.
+    /// Returns the peers of a link or segment that have reported no probe for too long, and the time when the last
+    /// reported one was sent.
     pub(super) fn unanswered(&self, now: Time, timing: &Timing) -> Vec<(Location, Time)> {
         let silent = |(by, peer): (&Location, &Peer)| {
             let (when, sent) = peer.reported?;
@@ -238,7 +242,7 @@ impl PortState {
         self.peers.iter().filter_map(silent).collect()
     }
 
-    /// Records that the probe sent at `sent` arrived at `by`. `false` if the port cannot remember another peer.
+    /// Records that the probe sent at `sent` arrived at `by`. Returns `false` if the port cannot remember another peer.
     pub(super) fn record_reported(&mut self, now: Time, by: Location, sent: Time, timing: &Timing) -> bool {
         let Some(peer) = self.peer(now, by, timing) else { return false };
         peer.reported = Some((now, sent));
@@ -246,7 +250,7 @@ impl PortState {
         true
     }
 
-    /// The record of a peer. A new one is added if there is room, after forgetting outdated ones.
+    /// Returns the record of a peer. A new one is added if there is room, after forgetting outdated ones.
     fn peer(&mut self, now: Time, at: Location, timing: &Timing) -> Option<&mut Peer> {
         if !self.peers.contains_key(&at) && self.peers.len() >= MAX_PEERS {
             let attachment = &self.attachment;
@@ -271,7 +275,7 @@ impl PortState {
         received || reported
     }
 
-    /// The peers that may believe that they have a link with this port.
+    /// Returns the peers that may believe that they have a link with this port.
     pub(super) fn peers(&self) -> Vec<Location> {
         self.peers.keys().copied().collect()
     }
@@ -281,7 +285,7 @@ impl PortState {
         self.grace_until = self.grace_until.max(time);
     }
 
-    /// The end of a new port's grace period, if that is soon and all quick probes are sent.
+    /// Returns the end of a new port's grace period, if that is soon and all quick probes are sent.
     pub(super) fn grace_ends_soon(&self, now: Time, timing: &Timing) -> Option<Time> {
         let soon = now < self.grace_until && self.grace_until <= after(now, timing.fast);
         (soon && self.attachment == Attachment::New && self.probes >= timing.fast_probes).then_some(self.grace_until)
@@ -316,18 +320,19 @@ impl PortState {
         }
     }
 
-    /// Whether only broadcasts of a peer of the link or segment arrive: something between filters LLDP.
+    /// Reports whether only broadcasts of a peer of the link or segment arrive: something between filters LLDP.
     pub(super) fn is_lldp_filtered(&self) -> bool {
         let is_filtered = |peer: &Peer| !peer.passes_lldp() && peer.broadcasts >= BROADCASTS_WITHOUT_LLDP;
         self.peers.iter().any(|(at, peer)| self.attachment.has(*at) && is_filtered(peer))
     }
 
-    /// Whether only one direction has been known for the validity of a finding.
+    /// Reports whether only one direction has been known for the validity of a finding.
     pub(super) fn is_one_way(&self, now: Time, timing: &Timing) -> bool {
         self.one_way_since.is_some_and(|since| after(since, timing.validity()) <= now)
     }
 
-    /// Whether a peer whose probe has just arrived needs a probe now, to learn that this port reaches it.
+    /// Reports whether a peer whose probe has just arrived needs a probe from this port, to learn that this port
+    /// reaches it.
     pub(super) fn wants_answer(&self, now: Time, at: Location, timing: &Timing) -> bool {
         let reported = self.peers.get(&at).and_then(|peer| peer.reported);
         !reported.is_some_and(|(when, _)| self.is_valid(now, at, when, timing))
@@ -348,8 +353,8 @@ impl PortState {
         matches!(self.attachment, Attachment::Link(_) | Attachment::Segment(_))
     }
 
-    /// Whether a finding about a peer, made at `when`, is still valid. For a link or segment it is, until the other end
-    /// ends it.
+    /// Reports whether a finding about a peer, made at `when`, is still valid. For a link or segment it is, until the
+    /// other end ends it.
     fn is_valid(&self, now: Time, peer: Location, when: Time, timing: &Timing) -> bool {
         self.attachment.has(peer) || now <= after(when, timing.validity())
     }

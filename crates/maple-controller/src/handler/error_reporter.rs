@@ -9,8 +9,8 @@ use crate::notice::{Notice, Notices};
 
 /// Reports errors of one switch's handler.
 ///
-/// The same error text is published the first, tenth, hundredth… time, counted over all switches. So errors from the
-/// same place should have the same text.
+/// An error text is published the first, tenth, hundredth… time, counted over all switches. So errors from the same
+/// place should have the same text.
 #[derive(Clone, Debug)]
 pub struct ErrorReporter {
     notices: Notices,
@@ -18,12 +18,12 @@ pub struct ErrorReporter {
 }
 
 impl ErrorReporter {
-    /// The reporter of this switch.
+    /// Creates the reporter of this switch.
     pub(crate) fn new(notices: Notices, dpid: Dpid) -> ErrorReporter {
         ErrorReporter { notices, dpid }
     }
 
-    /// A reporter without a controller, and the receiver of its notices: for tests of handlers.
+    /// Creates a reporter without a controller, and the receiver of its notices, for tests of handlers.
     pub fn detached(dpid: Dpid) -> (ErrorReporter, Receiver<Notice>) {
         let (notices, receiver) = Notices::new(Arc::default());
         (ErrorReporter { notices, dpid }, receiver)

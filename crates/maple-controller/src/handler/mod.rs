@@ -27,49 +27,49 @@ use maple_wire::{Action, Instruction, Match, Message, Version};
 
 use crate::session::SwitchInfo;
 
-/// The most packet-ins in one call of [`Handler::packet_ins`].
+/// The maximum number of packet-ins in one call of [`Handler::packet_ins`].
 pub const BATCH: usize = 64;
 
 /// A program for one switch. It may move to another thread between two calls. Every method except
 /// [`Handler::packet_in`] has a default, which does nothing.
 pub trait Handler: Send {
-    /// The switch finished its handshake. This is the first call, and its messages are sent first.
+    /// Handles the end of the handshake. This is the first call, and its messages are sent first.
     fn switch_up(&mut self, switch: &SwitchInfo, out: &mut Replies) {
         let _ = (switch, out);
     }
 
-    /// The switch sent a packet.
+    /// Handles a packet that the switch sent.
     fn packet_in(&mut self, packet: &PacketInView<'_>, out: &mut Replies);
 
-    /// The switch sent these packets, oldest first. The default calls [`Handler::packet_in`] for each.
+    /// Handles packets that the switch sent, oldest first. The default calls [`Handler::packet_in`] for each.
     fn packet_ins(&mut self, batch: &[PacketInView<'_>], out: &mut Replies) {
         for packet in batch {
             self.packet_in(packet, out);
         }
     }
 
-    /// A port was added, deleted or changed.
+    /// Handles a port that was added, deleted or changed.
     fn port_status(&mut self, status: &PortStatus, out: &mut Replies) {
         let _ = (status, out);
     }
 
-    /// The switch removed a rule.
+    /// Handles a rule that the switch removed.
     fn flow_removed(&mut self, removed: &FlowRemoved, out: &mut Replies) {
         let _ = (removed, out);
     }
 
-    /// An error, a barrier reply or statistics, in answer to the message to which [`Replies::request`] gave this
-    /// transaction id.
+    /// Handles the answer to the message to which [`Replies::request`] gave this transaction id: an error, a barrier
+    /// reply or statistics.
     fn reply(&mut self, xid: u32, message: &Message, out: &mut Replies) {
         let _ = (xid, message, out);
     }
 
-    /// The timer that [`Replies::wake_after`] set is due.
+    /// Handles the timer that [`Replies::wake_after`] set, when it is due.
     fn timer(&mut self, out: &mut Replies) {
         let _ = out;
     }
 
-    /// The connection has ended. This is the last call.
+    /// Handles the end of the connection. This is the last call.
     fn switch_down(&mut self) {}
 }
 

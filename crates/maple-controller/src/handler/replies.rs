@@ -9,25 +9,25 @@ use maple_wire::{Message, Version};
 use crate::session::ENGINE_XIDS;
 use crate::time::after;
 
-/// The position of the type in a message.
+/// The position of the type in a message, in bytes.
 const TYPE: usize = 1;
-/// The position of the length in a message.
+/// The position of the length in a message, in bytes.
 const LENGTH: std::ops::Range<usize> = 2..4;
 
-/// Numbers of appended messages.
+/// The numbers of appended messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessageCounts {
-    /// All of them.
+    /// All messages.
     pub messages: u64,
-    /// Of these, flow-mods.
+    /// The flow-mods among them.
     pub flow_mods: u64,
-    /// Of these, packet-outs.
+    /// The packet-outs among them.
     pub packet_outs: u64,
-    /// Messages that the switch's version cannot express. They were not appended.
+    /// The messages that the switch's version cannot express. They were not appended.
     pub unencodable: u64,
 }
 
-/// Collects the messages of a handler, in order, and its timer.
+/// The messages of a handler, in order, and its timer.
 ///
 /// The bytes are the switch's write buffer itself, so appended messages are not copied again.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Default for Replies {
 }
 
 impl Replies {
-    /// An empty buffer for a switch of this version, at time 0.
+    /// Creates an empty buffer for a switch of this version, at time 0.
     pub fn new(version: Version) -> Replies {
         Replies {
             version,
@@ -62,23 +62,23 @@ impl Replies {
         }
     }
 
-    /// The OpenFlow version of the switch.
+    /// Returns the OpenFlow version of the switch.
     #[inline]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Time {
         self.now
     }
 
-    /// Everything appended since the bytes were last taken.
+    /// Returns the bytes appended since they were last taken.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The numbers of messages since the counts were last taken.
+    /// Returns the numbers of messages since they were last taken.
     pub fn counts(&self) -> MessageCounts {
         self.counts
     }
@@ -94,7 +94,7 @@ impl Replies {
     /// Appends an answer like [`Replies::answer`], but returns errors instead of logging them.
     ///
     /// # Errors
-    /// The codec's, if the version cannot express the message. It is counted and not appended.
+    /// The codec's error, if the version cannot express the message. It is counted and not appended.
     pub fn try_answer(&mut self, xid: u32, message: &Message) -> Result<(), maple_wire::Error> {
         let start = self.bytes.len();
         message.encode(self.version, xid, &mut self.bytes).inspect_err(|_| self.counts.unencodable += 1)?;
@@ -115,7 +115,7 @@ impl Replies {
     /// Appends a request like [`Replies::request`], but returns errors instead of logging them.
     ///
     /// # Errors
-    /// The codec's, if the version cannot express the message. It is counted and not appended.
+    /// The codec's error, if the version cannot express the message. It is counted and not appended.
     pub fn try_request(&mut self, message: &Message) -> Result<u32, maple_wire::Error> {
         let xid = self.next_xid;
         self.next_xid = xid.wrapping_add(1).max(ENGINE_XIDS);
@@ -136,7 +136,8 @@ impl Replies {
         &mut self.bytes[start..]
     }
 
-    /// Appends a message like [`Replies::append`], for a length that is known at compile time: a few instructions.
+    /// Appends an encoded message as [`Replies::append`] does, for a length that is known at compile time: a few
+    /// instructions.
     #[inline(always)]
     pub fn append_array<const N: usize>(&mut self, message: &[u8; N]) -> &mut [u8; N] {
         self.bytes.extend_from_slice(message);
@@ -148,8 +149,7 @@ impl Replies {
     }
 
     /// Appends one encoded message, given as `head` and `tail`, and sets its length field. Returns its bytes, to fill
-    /// in fields. If the message exceeds the longest possible one, it is counted and not appended, and no bytes are
-    /// returned.
+    /// in fields. A message of more than 65535 bytes is counted and not appended, and no bytes are returned.
     #[inline]
     pub fn append_two(&mut self, head: &[u8], tail: &[u8]) -> &mut [u8] {
         let start = self.bytes.len();
@@ -170,7 +170,7 @@ impl Replies {
         self.bytes.reserve(bytes);
     }
 
-    /// Sets the timer: [`super::Handler::timer`] is called after this time. The last call counts.
+    /// Makes [`super::Handler::timer`] be called after this time. Only the last call counts.
     pub fn wake_after(&mut self, time: Duration) {
         self.timer = Some(after(self.now, time));
     }
@@ -190,13 +190,13 @@ impl Replies {
         std::mem::swap(&mut self.bytes, waiting);
     }
 
-    /// Ends that: returns the buffer to `waiting`, and the counts and the timer to the caller.
+    /// Ends collecting: moves the bytes back to `waiting`, and returns the counts and the timer.
     pub(crate) fn end(&mut self, waiting: &mut Vec<u8>) -> (MessageCounts, Option<Time>) {
         std::mem::swap(&mut self.bytes, waiting);
         (std::mem::take(&mut self.counts), self.timer.take())
     }
 
-    /// The transaction id of the next request.
+    /// Returns the transaction id of the next request.
     pub(crate) fn next_xid(&self) -> u32 {
         self.next_xid
     }

@@ -1,20 +1,20 @@
 //! Prometheus's older text format, 0.0.4, from OpenMetrics 1.0: for `promtool check metrics`, `curl` and old collectors.
 //!
-//! Lines of values are the same. The older format has no units and no end, knows no information and no unknown types,
-//! and describes a counter by the name of its values (`_total`), as OpenMetrics' text does not.
+//! Lines of values are as in OpenMetrics. The older format has no units and no end, and neither information nor unknown
+//! as a type. It describes a counter by the name of its values (`_total`), which OpenMetrics does not.
 
 use std::borrow::Cow;
 
-/// The type of the text.
+/// The content type of the older format.
 pub(super) const CLASSIC: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The same values in the older format.
+/// Converts a text of OpenMetrics to the older format.
 pub(super) fn classic(openmetrics: &str) -> String {
     let mut text = String::with_capacity(openmetrics.len());
     let mut lines = openmetrics.lines().peekable();
     while let Some(line) = lines.next() {
         let line = match line.strip_prefix("# ").map(|rest| rest.splitn(3, ' ').collect::<Vec<_>>()).as_deref() {
-            // The type follows.
+            // The next line has the type.
             Some(["HELP", name, help]) => {
                 let kind = lines.peek().and_then(|next| next.rsplit(' ').next()).unwrap_or_default();
                 Cow::Owned(format!("# HELP {} {}", described(name, kind), help.replace("\\\"", "\"")))
@@ -29,7 +29,7 @@ pub(super) fn classic(openmetrics: &str) -> String {
     text
 }
 
-/// The name by which a family is described.
+/// Returns the name by which the older format describes a family.
 fn described(name: &str, kind: &str) -> String {
     match kind {
         "counter" => format!("{name}_total"),
@@ -38,7 +38,7 @@ fn described(name: &str, kind: &str) -> String {
     }
 }
 
-/// The type that is nearest.
+/// Returns the nearest type that the older format has.
 fn known(kind: &str) -> &str {
     match kind {
         "info" => "gauge",

@@ -1,4 +1,4 @@
-//! Asks the shards for copies of their numbers, and writes them as metrics.
+//! Asks the shards for copies of their counts, and writes them as metrics.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -14,10 +14,10 @@ use super::rows::{Lines, Listed, SwitchRow, port_rows, switch_rows, switches};
 use crate::control::Handle;
 use crate::status::{ShardMetrics, ShardStats, SwitchMetrics};
 
-/// Exports what a controller has counted. If a shard does not answer, nothing is exported.
+/// Exports the counts of a controller. If a shard does not answer, nothing is exported.
 pub(super) struct Exporter {
     handle: Handle,
-    /// Which lines have rows.
+    /// The policy lines that have rows of their own.
     lines: Mutex<Lines>,
 }
 
@@ -58,7 +58,7 @@ impl Collector for Exporter {
     }
 }
 
-/// What each switch has counted and has now, and its ports.
+/// Writes the counts and the state of each switch, and its ports.
 fn write_switches(out: &mut Output<'_>, listed: &Listed<SwitchRow>) -> fmt::Result {
     let rows = &listed.rows;
     let dp = |value: fn(&SwitchRow) -> u64| rows.iter().map(move |row| ([&*row.dp_id, &*row.dp_name], value(row)));
@@ -92,7 +92,7 @@ fn write_switches(out: &mut Output<'_>, listed: &Listed<SwitchRow>) -> fmt::Resu
     out.rows(&families::ROWS_LEFT_OUT, [(["switches"], listed.left_out), (["ports"], ports.left_out)])
 }
 
-/// What the system says about the process.
+/// Writes the system's facts about the process.
 fn write_process(out: &mut Output<'_>, process: Process) -> fmt::Result {
     out.number(&families::PROCESS_START, process.start)?;
     out.number(&families::PROCESS_CPU, process.cpu)?;
@@ -102,7 +102,7 @@ fn write_process(out: &mut Output<'_>, process: Process) -> fmt::Result {
 }
 
 impl Exporter {
-    /// The network, the shards, and how long things take.
+    /// Writes metrics of the network, of the shards, and of how long things take.
     fn write_controller(&self, out: &mut Output<'_>, shards: &[ShardMetrics], connected: &[u64]) -> fmt::Result {
         out.info(&families::BUILD, [("version", env!("CARGO_PKG_VERSION"))])?;
         let names: Vec<String> = (0..shards.len()).map(|shard| shard.to_string()).collect();
@@ -130,7 +130,7 @@ impl Exporter {
         out.rows(&families::TRANSACTION_ABORTS, [([], transactions.conflicts)])
     }
 
-    /// Failures, by the lines that they are about.
+    /// Writes failures and violations, by the policy lines that they are about.
     fn write_policy(&self, out: &mut Output<'_>, shards: &[ShardMetrics], failed: u64) -> fmt::Result {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let failures = lines.failures(shards, failed);
@@ -142,7 +142,7 @@ impl Exporter {
     }
 }
 
-/// The labels of a row.
+/// The labels of a row: names and values.
 struct Labels<'a, const N: usize>(&'static [&'static str], [&'a str; N]);
 
 impl<const N: usize> EncodeLabelSet for Labels<'_, N> {
@@ -152,11 +152,11 @@ impl<const N: usize> EncodeLabelSet for Labels<'_, N> {
     }
 }
 
-/// Where metrics are written.
+/// The encoder to which metrics are written.
 struct Output<'a>(DescriptorEncoder<'a>);
 
 impl Output<'_> {
-    /// The rows of a counter or gauge, each with the values of the labels.
+    /// Writes the rows of a counter or gauge, each with the values of the labels.
     fn rows<'a, const N: usize>(
         &mut self,
         of: &Description,
@@ -175,7 +175,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// A number without labels, if it is known.
+    /// Writes a number without labels, if it is known.
     fn number(&mut self, of: &Description, value: Option<f64>) -> fmt::Result {
         let mut metric = self.0.encode_descriptor(of.name, of.meaning, None, of.kind.metric_type())?;
         match (of.kind, value) {
@@ -185,7 +185,7 @@ impl Output<'_> {
         }
     }
 
-    /// One of the counts of `maple show stats`.
+    /// Writes one of the counts of `maple show stats`.
     fn count(&mut self, name: &str, kind: Kind, meaning: &str, value: u64) -> fmt::Result {
         let mut metric = self.0.encode_descriptor(name, meaning, None, kind.metric_type())?;
         match kind {
@@ -207,7 +207,7 @@ impl Output<'_> {
         metric.encode_histogram::<NoLabelSet>(times.sum(), times.count(), &buckets, None)
     }
 
-    /// A gauge that another part of the program has registered.
+    /// Writes a gauge that another part of the program has registered.
     fn registered(
         &mut self,
         name: &str,

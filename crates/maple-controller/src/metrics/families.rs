@@ -8,11 +8,12 @@ use prometheus_client::metrics::MetricType;
 
 use crate::counters::Counters;
 
-/// Engine counts of what is there now.
+/// The engine's counts that are gauges: they count what is there, and may go down.
 const GAUGES: [&str; 4] = ["leaves", "rules", "labels", "routes"];
 
-/// The labels of Faucet's metrics of a switch, and of a port.
+/// The labels of Faucet's metrics of a switch.
 const DP: &[&str] = &["dp_id", "dp_name"];
+/// The labels of Faucet's metrics of a port.
 const PORT: &[&str] = &["dp_id", "dp_name", "port", "port_description"];
 /// The label of Maple's own metrics of a switch.
 const SWITCH: &[&str] = &["dp_id"];
@@ -26,11 +27,11 @@ pub struct Family {
     pub kind: Kind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// What it says, in a sentence.
+    /// The meaning, in a sentence.
     pub meaning: &'static str,
 }
 
-/// How the names of counts end that are times. `maple show stats` has them in nanoseconds.
+/// The end of the names of counts that are times. `maple show stats` has them in nanoseconds.
 pub(super) const SECONDS: &str = "_seconds";
 
 /// The type of a metric.
@@ -38,16 +39,16 @@ pub(super) const SECONDS: &str = "_seconds";
 pub enum Kind {
     /// A count since the start.
     Counter,
-    /// What is now.
+    /// A current value.
     Gauge,
-    /// How often something took how long.
+    /// The distribution of durations.
     Histogram,
-    /// A fact, as labels.
+    /// A fact, whose labels have the values.
     Info,
 }
 
 impl Kind {
-    /// Its name in the text format.
+    /// Returns the name in the text format.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -68,7 +69,7 @@ impl Kind {
 }
 
 impl Family {
-    /// The names of its values in the text format.
+    /// Returns the names of its values in the text format.
     pub fn samples(&self) -> Vec<String> {
         let suffixes: &[&str] = match self.kind {
             Kind::Counter => &["_total"],
@@ -150,8 +151,8 @@ metrics! {
     PROCESS_MAX_FDS: Gauge "process_max_fds" &[], "How many file descriptors the process may have.";
 }
 
-/// All metrics, in the order in which they are exported. Gauges that other parts of the program register are not among
-/// them.
+/// Returns all metrics, in the order in which they are exported. Gauges that other parts of the program register are
+/// not among them.
 pub fn families() -> Vec<Family> {
     let own = ALL.iter().map(|all| Family {
         name: all.name.to_owned(),
@@ -162,7 +163,7 @@ pub fn families() -> Vec<Family> {
     own.chain(counts().into_iter().map(|(name, kind, meaning)| Family { name, kind, labels: &[], meaning })).collect()
 }
 
-/// The metrics that are the counts of `maple show stats`: first the controller's, then the engine's.
+/// Returns the metrics that are the counts of `maple show stats`: first the controller's, then the engine's.
 pub(super) fn counts() -> Vec<(String, Kind, &'static str)> {
     let (controller, engine) = (Counters::default(), Stats::default());
     let controller = controller.iter().zip(Counters::meanings()).map(|((name, _), of)| (name, Kind::Counter, of));

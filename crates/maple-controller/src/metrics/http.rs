@@ -2,9 +2,9 @@
 //!
 //! # What
 //!
-//! `GET` and `HEAD` of `/metrics` are answered with the text of a scrape, in OpenMetrics if the client accepts it,
-//! anything else with an error. A connection has
-//! one request. Its answer says so, and then the connection ends.
+//! `GET` and `HEAD` of `/metrics` are answered with the text of a scrape, in OpenMetrics if the client accepts it.
+//! Everything else is answered with an error. A connection has one request. Its answer says so, and then the connection
+//! ends.
 //!
 //! # Bounds
 //!
@@ -15,12 +15,12 @@
 //! | the time of a connection | [`CLIENT_TIMEOUT`] | it is closed |
 //! | the time that scrapes take | one part in [`REST`] | clients get the text of the scrape before |
 //!
-//! So half requests, however many, never keep a whole one out: a client that sends its request at once waits for
-//! nobody. A client that does not read its answer keeps the text of one scrape, which others may share.
+//! So incomplete requests, however many, never keep a complete one out: a client that sends its request at once waits
+//! for no other. A client that does not read its answer keeps the text of one scrape, which others may share.
 //!
 //! # Why not a library
 //!
-//! What Prometheus asks for is one page. A library that is good at more would bring a runtime and threads of its own.
+//! Prometheus asks for one page. A library for more than that would bring a runtime and threads of its own.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -33,28 +33,29 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use super::classic::{CLASSIC, classic};
 
-/// The most clients at a time.
+/// The maximum number of clients at a time.
 const MAX_CLIENTS: usize = 32;
-/// The most bytes of a request.
+/// The maximum number of bytes of a request.
 const MAX_REQUEST: usize = 8 * 1024;
-/// The most bytes that are read after a request.
+/// The maximum number of bytes that are read after a request.
 const MAX_DRAINED: usize = 64 * 1024;
-/// How long a client may take, from its connection to the end of its answer.
+/// The time that a client may take, from its connection to the end of its answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How many connections are accepted before clients are looked after.
+/// The number of connections that are accepted before clients are looked after.
 const ACCEPT_SHARE: usize = 64;
-/// How long accepting pauses when the system is out of descriptors.
+/// The time for which accepting pauses when the system is out of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// After a scrape that took some time, its text is the answer for this many times as long.
+/// The text of a scrape answers further requests for this many times as long as the scrape took.
 const REST: u32 = 20;
-/// At most for this long: a busy shard answers late.
+/// The maximum time for which it does: a busy shard answers late.
 const LONGEST_REST: Duration = Duration::from_secs(5);
 
 const LISTENER: Token = Token(MAX_CLIENTS);
 const WAKER: Token = Token(MAX_CLIENTS + 1);
 
-/// The type of the text.
+/// The content type of OpenMetrics.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The content type of refusals.
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// The server.
@@ -69,7 +70,7 @@ pub(super) struct Server {
     scraped: Option<Scraped>,
 }
 
-/// The text of the last scrape.
+/// The text of the last scrape, and until when it answers requests.
 struct Scraped {
     text: Arc<str>,
     until: Instant,
@@ -87,7 +88,7 @@ enum ClientState {
     /// The request is not complete.
     Reading(Vec<u8>),
     /// The answer is sent. What the client still sends is read, because the system would otherwise discard the end of
-    /// the answer. So many bytes were read.
+    /// the answer. The number counts the bytes that were read.
     Draining(usize),
     Writing(Answer),
 }
@@ -99,7 +100,7 @@ struct Answer {
     written: usize,
 }
 
-/// What to do with a connection.
+/// The next step of a connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Wait,
@@ -107,7 +108,10 @@ enum Next {
 }
 
 impl Server {
-    /// Listens.
+    /// Listens on this address.
+    ///
+    /// # Errors
+    /// The system's error if it can't listen on the address.
     pub fn open(address: SocketAddr) -> io::Result<Server> {
         let poll = Poll::new()?;
         let mut listener = TcpListener::bind(address)?;
@@ -116,17 +120,20 @@ impl Server {
         Ok(Server { poll, listener, paused_until: None, can_accept: false, clients, scraped: None })
     }
 
-    /// The address that it listens on.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Ends [`Server::run`] when that has been asked for.
+    /// Returns what wakes [`Server::run`], so that it sees that it is to end.
     pub fn waker(&self) -> io::Result<Arc<Waker>> {
         Waker::new(self.poll.registry(), WAKER).map(Arc::new)
     }
 
-    /// Serves until `closing` is set and the waker was called. `scrape` makes the text, or fails.
+    /// Serves until `closing` is set and the waker was called. `scrape` makes the text; `None` if it fails.
+    ///
+    /// # Errors
+    /// The system's error if it can't wait for events.
     pub fn run(&mut self, scrape: impl Fn() -> Option<String>, closing: &AtomicBool) -> io::Result<()> {
         let mut ready = Events::with_capacity(MAX_CLIENTS + 2);
         while !closing.load(Ordering::Relaxed) {
@@ -148,7 +155,7 @@ impl Server {
         Ok(())
     }
 
-    /// How long there is nothing to do but wait.
+    /// Returns how long there is nothing to do; `None`: until the next event.
     fn timeout(&self, now: Instant) -> Option<Duration> {
         if self.can_accept && self.paused_until.is_none() {
             return Some(Duration::ZERO);
@@ -157,7 +164,7 @@ impl Server {
         deadlines.chain(self.paused_until).min().map(|deadline| deadline.saturating_duration_since(now))
     }
 
-    /// Closes the connections whose time is over.
+    /// Closes the connections that have taken too long.
     fn close_late(&mut self, now: Instant) {
         for client in &mut self.clients {
             client.take_if(|client| now >= client.began + CLIENT_TIMEOUT);
@@ -206,14 +213,14 @@ impl Server {
     fn advance(&mut self, slot: usize, scrape: &impl Fn() -> Option<String>) {
         let Some(client) = &mut self.clients[slot] else { return };
         let answer = |request: &str| respond(request, || scraped(&mut self.scraped, scrape));
-        // A connection that failed has nobody to be told.
+        // A connection that failed is only closed: no client is left to answer.
         if client.advance(answer).unwrap_or(Next::Close) == Next::Close {
             self.clients[slot] = None;
         }
     }
 }
 
-/// The text of a scrape: that of the last one, if that took long and is not old.
+/// Returns the text of a scrape: that of the last one, if it is still valid. `None`: the scrape failed.
 fn scraped(last: &mut Option<Scraped>, scrape: &impl Fn() -> Option<String>) -> Option<Arc<str>> {
     let began = Instant::now();
     if let Some(Scraped { text, until }) = last
@@ -229,7 +236,7 @@ fn scraped(last: &mut Option<Scraped>, scrape: &impl Fn() -> Option<String>) -> 
 }
 
 impl ClientState {
-    /// Lower ones give way first.
+    /// Returns the rank of a connection. Lower ones give way first.
     fn rank(&self) -> u8 {
         match self {
             ClientState::Reading(_) => 0,
@@ -292,7 +299,7 @@ impl Client {
     }
 }
 
-/// Reads once; none: there is nothing now.
+/// Reads once; `None` if there is nothing to read yet.
 fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match stream.read(buffer) {
@@ -304,13 +311,13 @@ fn read(stream: &mut TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> 
     }
 }
 
-/// Where the head of a request ends, if it is there.
+/// Returns where the head of a request ends; `None` if it is not complete.
 fn end_of_head(request: &[u8]) -> Option<usize> {
     let end = |empty: &[u8]| request.windows(empty.len()).position(|bytes| bytes == empty).map(|at| at + empty.len());
     end(b"\r\n\r\n").into_iter().chain(end(b"\n\n")).min()
 }
 
-/// The answer to a request. `scrape` makes the text, or fails.
+/// Answers a request. `scrape` makes the text; `None` if it fails.
 fn respond(request: &str, scrape: impl FnOnce() -> Option<Arc<str>>) -> Answer {
     let line = request.lines().next().unwrap_or_default();
     let words: Vec<&str> = line.split(' ').collect();
@@ -328,12 +335,13 @@ fn respond(request: &str, scrape: impl FnOnce() -> Option<Arc<str>>) -> Answer {
     match scrape() {
         Some(text) if accepts_openmetrics(request) => Answer::new("200 OK", OPENMETRICS, text, is_head),
         Some(text) => Answer::new("200 OK", CLASSIC, classic(&text).into(), is_head),
-        // A shard does not answer. Its counters would be missing.
+        // A shard does not answer, so its counters would be missing.
         None => refusal("503 Service Unavailable", is_head),
     }
 }
 
-/// Whether a client understands OpenMetrics. Prometheus says so; who says nothing gets what everything understands.
+/// Reports whether a client accepts OpenMetrics. Prometheus says that it does. A client that does not say so gets the
+/// older format, which every collector understands.
 fn accepts_openmetrics(request: &str) -> bool {
     let accepts = |line: &str| {
         let (name, value) = line.split_once(':').unwrap_or_default();
@@ -342,13 +350,13 @@ fn accepts_openmetrics(request: &str) -> bool {
     request.lines().skip(1).any(accepts)
 }
 
-/// An answer without metrics.
+/// Makes an answer without metrics.
 fn refusal(status: &str, is_head: bool) -> Answer {
     Answer::new(status, PLAIN, format!("{status}: GET /metrics is what there is\n").into(), is_head)
 }
 
 impl Answer {
-    /// An answer, with its body only if the request was not for the head.
+    /// Makes an answer, with its body only if the request was not for the head.
     fn new(status: &str, kind: &str, body: Arc<str>, is_head: bool) -> Answer {
         let length = body.len();
         let head = format!(
@@ -358,7 +366,7 @@ impl Answer {
         Answer { head: head.into_bytes(), body: if is_head { "".into() } else { body }, written: 0 }
     }
 
-    /// What is to be written next.
+    /// Returns what is to be written next.
     fn rest(&self) -> Option<&[u8]> {
         let head = self.head.get(self.written..).filter(|rest| !rest.is_empty());
         head.or_else(|| self.body.as_bytes().get(self.written - self.head.len()..).filter(|rest| !rest.is_empty()))

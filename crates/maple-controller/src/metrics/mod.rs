@@ -1,8 +1,8 @@
-//! Metrics for Prometheus: what the shards, the engine and the state have counted, as text over HTTP.
+//! Metrics for Prometheus: the counts of the shards, the engine and the state, as text over HTTP.
 //!
-//! Shards count in plain numbers of their own. Whoever scrapes makes the thread of this module ask each shard for a
-//! copy (`exporter.rs`), so counting a message costs no atomic operation and no lock. The thread is none of the shards,
-//! so a slow client delays no packet. `families.rs` lists all metrics, and docs/metrics.md is made from that list.
+//! Shards count in plain numbers of their own. A scrape makes the thread of this module ask each shard for a copy
+//! (`exporter.rs`), so counting a message costs no atomic operation and no lock. The thread is not a shard, so a slow
+//! client delays no packet. `families.rs` lists all metrics, and docs/metrics.md is made from that list.
 //!
 //! What can be exported is bounded: no metric is labelled by a host's address, and the numbers of switches, ports and
 //! source lines with rows of their own are limited (`rows.rs`).
@@ -41,6 +41,9 @@ pub(crate) struct MetricsServer {
 
 impl MetricsServer {
     /// Listens, and starts the thread.
+    ///
+    /// # Errors
+    /// The system's error if it can't listen on the address, or can't start the thread.
     pub fn open(address: SocketAddr, handle: Handle) -> io::Result<MetricsServer> {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Exporter::new(handle)));
@@ -60,7 +63,7 @@ impl MetricsServer {
         Ok(MetricsServer { address, waker, closing, thread: Some(thread) })
     }
 
-    /// The address that it listens on.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -1,4 +1,4 @@
-//! What the system says about this process. Values that it does not give are left out.
+//! The system's facts about this process. Values that it does not give are left out.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,14 +11,14 @@ const SYSTEM: usize = 12;
 const START: usize = 19;
 const RESIDENT: usize = 21;
 
-/// What the system says about this process.
+/// The system's facts about this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Process {
-    /// When it started, in seconds since 1970.
+    /// The time when it started, in seconds since 1970.
     pub start: Option<f64>,
     /// The processor time that it used, in seconds.
     pub cpu: Option<f64>,
-    /// Resident bytes.
+    /// The resident memory, in bytes.
     pub resident: Option<f64>,
     pub open_fds: Option<f64>,
     pub max_fds: Option<f64>,
@@ -27,7 +27,7 @@ pub(super) struct Process {
 impl Process {
     pub fn read() -> Process {
         let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-        // The name may have spaces and parentheses of its own.
+        // The name in parentheses may have spaces and parentheses of its own.
         let fields: Vec<&str> = stat.rsplit_once(") ").map(|(_, rest)| rest.split(' ').collect()).unwrap_or_default();
         let field = |n: usize| fields.get(n)?.trim().parse::<f64>().ok();
         let ticks = clock_ticks_per_second() as f64;
@@ -41,7 +41,7 @@ impl Process {
     }
 }
 
-/// When the system started, in seconds since 1970.
+/// Returns when the system started, in seconds since 1970.
 fn booted() -> Option<f64> {
     let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
     let uptime = Duration::try_from_secs_f64(uptime.split(' ').next()?.parse().ok()?).ok()?;

@@ -1,4 +1,4 @@
-//! Which rows a metric has. Whatever peers and hosts do, their number is bounded.
+//! The rows of each metric. Whatever peers and hosts do, their number is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,21 +9,24 @@ use crate::names::Names;
 use crate::printable::printable;
 use crate::status::{ShardMetrics, SwitchMetrics};
 
-/// The most switches, and the most ports of all switches, with rows of their own.
+/// The maximum number of switches with rows of their own.
 const MAX_SWITCHES: usize = 10_000;
+/// The maximum number of ports, of all switches, with rows of their own.
 const MAX_PORTS: usize = 32_768;
-/// The most source lines with rows of their own, and the row of the others.
+/// The maximum number of source lines with rows of their own.
 const MAX_LINES: usize = 64;
+/// The row of the other lines.
 const OTHERS: &str = "others";
 /// The row of failures that name no line.
 const NO_LINE: &str = "unknown";
-/// The longest label in characters. A longer one keeps its end.
+/// The maximum length of a label, in characters. A longer text keeps its end.
 const MAX_LABEL: usize = 120;
-/// The files of policies, and the most names of tiers before a place, with the place.
+/// The ends of the names of policy files.
 const SOURCES: [&str; 4] = [".py", ".rs", ".yaml", ".yml"];
+/// The maximum number of parts, names of tiers and the place, that are searched for the place.
 const MAX_TIERS: usize = 4;
 
-/// The switches of all shards, ordered by datapath id. One that has changed its shard is one row.
+/// Returns the switches of all shards, ordered by datapath id. A switch that has changed its shard is one row.
 pub(super) fn switches(shards: &mut [ShardMetrics]) -> BTreeMap<Dpid, SwitchMetrics> {
     let mut all: BTreeMap<Dpid, SwitchMetrics> = BTreeMap::new();
     for switch in shards.iter_mut().flat_map(|shard| std::mem::take(&mut shard.switches)) {
@@ -38,7 +41,7 @@ pub(super) fn switches(shards: &mut [ShardMetrics]) -> BTreeMap<Dpid, SwitchMetr
     all
 }
 
-/// What was listed, and how much was left out.
+/// The rows that are listed, and the number of those left out.
 #[derive(Debug)]
 pub(super) struct Listed<T> {
     pub rows: Vec<T>,
@@ -56,14 +59,14 @@ impl<T> Listed<T> {
 /// A switch with the labels of its rows.
 #[derive(Debug)]
 pub(super) struct SwitchRow {
-    /// As Faucet writes it.
+    /// The datapath id, as Faucet writes it.
     pub dp_id: String,
-    /// Its configured name; without one `dp_id`.
+    /// The configured name; without one, the `dp_id`.
     pub dp_name: String,
     pub metrics: SwitchMetrics,
 }
 
-/// The rows of switches. If there are too many, those that are connected come first.
+/// Returns the rows of switches. If there are too many, those that are connected come first.
 pub(super) fn switch_rows(all: BTreeMap<Dpid, SwitchMetrics>, names: &Names) -> Listed<SwitchRow> {
     let (connected, former): (Vec<_>, Vec<_>) = all.into_values().partition(|switch| switch.now.is_some());
     let row = |metrics: SwitchMetrics| {
@@ -83,7 +86,7 @@ pub(super) struct PortRow<'a> {
     pub up: bool,
 }
 
-/// The rows of ports.
+/// Returns the rows of the ports of these switches.
 pub(super) fn port_rows(switches: &[SwitchRow]) -> Listed<PortRow<'_>> {
     let ports = switches.iter().flat_map(|switch| {
         let ports: &[Port] = switch.metrics.now.as_ref().map_or(&[], |now| &now.ports);
@@ -100,7 +103,7 @@ pub(super) fn port_rows(switches: &[SwitchRow]) -> Listed<PortRow<'_>> {
     Listed { rows: rows.into_iter().map(row).collect(), left_out }
 }
 
-/// Which lines have rows. A line that has one keeps it, so that its count never goes down.
+/// The lines that have rows. A line that has one keeps it, so that its count never goes down.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     failures: BTreeSet<String>,
@@ -108,7 +111,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// The packets on which f failed, by line. `all` is the number of all such packets.
+    /// Returns the number of packets on which f failed, by line. `all` is the number of all such packets.
     pub fn failures(&mut self, shards: &[ShardMetrics], all: u64) -> BTreeMap<String, u64> {
         let failures = shards.iter().flat_map(|shard| &shard.failures);
         let mut rows = BTreeMap::new();
@@ -125,7 +128,7 @@ impl Lines {
         rows
     }
 
-    /// The routes that constraints refused, by constraint and line.
+    /// Returns the number of routes that constraints refused, by constraint and line.
     pub fn violations(&mut self, shards: &[ShardMetrics]) -> BTreeMap<(String, String), u64> {
         let mut rows = BTreeMap::new();
         for ((constraint, place), count) in shards.iter().flat_map(|shard| &shard.violations) {
@@ -138,7 +141,7 @@ impl Lines {
     }
 }
 
-/// The row of a key: its own, if it has one or may have one.
+/// Returns the row of a key: its own, if it has one or may have one.
 fn row<K: Ord + Clone>(known: &mut BTreeSet<K>, key: K, others: impl Fn() -> K) -> K {
     if !known.contains(&key) {
         if known.len() >= MAX_LINES {
@@ -149,20 +152,21 @@ fn row<K: Ord + Clone>(known: &mut BTreeSet<K>, key: K, others: impl Fn() -> K) 
     key
 }
 
-/// A text as a label: printable, and not long.
+/// Makes a text a label: printable, and at most [`MAX_LABEL`] characters.
 fn label(text: &str) -> String {
     let text = printable(text);
     let long = text.chars().count().saturating_sub(MAX_LABEL);
     text.chars().skip(long).collect()
 }
 
-/// The line of the policy that an error's text is about: the last one of a traceback of Python, or the one that the
-/// text begins with. The rest of a text may be about a packet, so no line is looked for there.
+/// Returns the line of the policy that an error's text is about: the last one of a traceback of Python, or the one that
+/// the text begins with. The rest of a text may be about a packet, so it is not searched for a line.
 fn source_line(text: &str) -> Option<String> {
     traceback_line(text).or_else(|| first_line(text))
 }
 
-/// The last frame of a traceback. Its lines are indented; what the error says follows them.
+/// Returns the place of the last frame of a traceback. The lines of frames are indented; the error's message follows
+/// them.
 fn traceback_line(text: &str) -> Option<String> {
     let (mut is_inside, mut last) = (false, None);
     for line in text.lines() {
@@ -174,14 +178,14 @@ fn traceback_line(text: &str) -> Option<String> {
     last
 }
 
-/// `File "policy.py", line 12, in f` is `policy.py:12`.
+/// Converts `File "policy.py", line 12, in f` to `policy.py:12`.
 fn python_place(frame: &str) -> Option<String> {
     let (file, rest) = frame.strip_prefix("File \"")?.split_once("\", line ")?;
     let (line, _) = rest.split_once(", in ")?;
     Some(format!("{file}:{}", line.parse::<u32>().ok()?))
 }
 
-/// The place at the beginning of a text, perhaps after the names of tiers.
+/// Returns the place at the beginning of a text, perhaps after the names of tiers.
 fn first_line(text: &str) -> Option<String> {
     let place = |part: &str| {
         let (file, line) = part.rsplit_once(':')?;

@@ -1,4 +1,4 @@
-//! What a notice is about, and what causes it.
+//! The subject and the cause of a notice.
 
 use maple_core::report::{Report, ReportSubject};
 
@@ -6,7 +6,7 @@ use super::Notice;
 use crate::kept_files::KeptFile;
 use crate::log::Source;
 
-/// What caused a notice, and what it is about.
+/// Returns the cause of a notice, and its area.
 pub(super) fn about(notice: &Notice) -> (Source, &'static str) {
     match notice {
         Notice::Connected { dpid, .. } | Notice::Disconnected { dpid, .. } => (Source::Switch(*dpid), "session"),
@@ -76,12 +76,12 @@ fn about_report(report: &Report) -> (Source, &'static str) {
         | Report::MetersRepaired { switch: dpid, .. }
         | Report::ForeignRule { switch: dpid, .. }
         | Report::RulesLost { switch: dpid, .. } => (Source::Switch(*dpid), "rules"),
-        // Reports of later versions.
+        // Later versions may have other reports.
         _ => (Source::Program, "run"),
     }
 }
 
-/// The error of the policy that a notice is about. Each shard reports an error once.
+/// Returns the error of the policy that a notice is about. Each shard reports an error once.
 pub(super) fn policy_error(notice: &Notice) -> Option<std::sync::Arc<str>> {
     match notice {
         Notice::Engine(Report::PolicyFailed { error, .. }) => Some(error.clone()),

@@ -1,4 +1,4 @@
-//! Why state cannot be persistent.
+//! The reasons why state cannot be persistent.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use maple_core::state::{Cell, Mismatch};
 
 use crate::remember::STATE_FORMAT;
 
-/// Why state cannot be persistent.
+/// The reason why state cannot be persistent.
 #[derive(Debug, thiserror::Error)]
 pub enum PersistenceError {
     /// The file can't be used.
@@ -53,7 +53,7 @@ pub enum PersistenceError {
     Damaged {
         /// Its path.
         path: PathBuf,
-        /// How the damage shows.
+        /// The sign of the damage.
         what: String,
     },
     /// Another process uses the file.
@@ -92,7 +92,7 @@ pub enum PersistenceError {
 }
 
 impl PersistenceError {
-    /// Why, for those who know which file it is about.
+    /// Returns the reason, for messages that name the file already.
     pub(super) fn reason(&self) -> String {
         match self {
             PersistenceError::File { error, .. } => error.to_string(),
@@ -102,7 +102,7 @@ impl PersistenceError {
         }
     }
 
-    /// Whether the file could not be written or made, and can perhaps be read.
+    /// Reports whether the file could not be written or made, and can perhaps be read.
     pub(super) fn is_of_writing(&self) -> bool {
         use std::io::ErrorKind as K;
         let error = match self {
@@ -116,7 +116,7 @@ impl PersistenceError {
         matches!(error.kind(), K::StorageFull | K::QuotaExceeded | K::ReadOnlyFilesystem)
     }
 
-    /// The same error, about the file at this path.
+    /// Returns this error with another path.
     pub(super) fn about(mut self, of: &Path) -> PersistenceError {
         match &mut self {
             PersistenceError::File { path, .. }

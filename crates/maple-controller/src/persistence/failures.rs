@@ -18,10 +18,10 @@ use super::file::cell;
 use super::place::Place;
 use super::*;
 
-/// How long something may take that is certain to come.
+/// The time that something may take that is certain to come.
 const LONG: Duration = Duration::from_secs(120);
 
-/// What a disk does.
+/// A disk whose failures the tests control.
 #[derive(Debug, Default)]
 struct Disk {
     state: Mutex<State>,
@@ -30,18 +30,18 @@ struct Disk {
 
 #[derive(Debug, Default)]
 struct State {
-    /// After so many accesses that write, all fail.
+    /// After this number of accesses that write, all fail.
     good: Option<u64>,
-    /// The one after so many fails.
+    /// After this number of accesses that write, one fails.
     bad: Option<u64>,
     kind: Option<io::ErrorKind>,
-    /// Nothing is written for now.
+    /// Whether accesses that write wait.
     is_stuck: bool,
-    /// Whether somebody waits for that.
+    /// Whether one of them has begun to wait.
     waits: bool,
 }
 
-/// A file on it.
+/// A file on the disk.
 #[derive(Debug)]
 struct OnDisk {
     file: FileBackend,
@@ -66,7 +66,7 @@ impl Disk {
         self.set(|state| *state = State::default());
     }
 
-    /// Whether an access that writes is successful.
+    /// Waits while the disk is stuck. Then returns whether an access that writes is successful.
     fn access(&self) -> io::Result<()> {
         let mut state = self.lock();
         while state.is_stuck {
@@ -123,7 +123,7 @@ impl StorageBackend for OnDisk {
     }
 }
 
-/// A run of a controller's persistence, with a folder that goes with it.
+/// A run of a controller's persistence, with a folder that is removed with it.
 struct Bench {
     folder: PathBuf,
     disk: Arc<Disk>,
@@ -207,13 +207,13 @@ impl Bench {
         self.until("it is mended", |bench| !bench.files.is_failing(KeptFile::State));
     }
 
-    /// What was told so far.
+    /// Returns the news of files so far.
     fn told(&self) -> Vec<String> {
         self.told.lock().expect("no panic").clone()
     }
 
-    /// Somebody meddles with the file: it is told that it fails, which may be over at once, and that it is mended. Returns
-    /// the last of that.
+    /// Lets somebody meddle with the file, and waits until its failure, which may be over at once, and its mending are
+    /// published. Returns the last of that news.
     fn is_mended_after(&self, meddle: impl FnOnce()) -> String {
         let before = self.told().len();
         meddle();
@@ -222,12 +222,12 @@ impl Bench {
         self.told().pop().expect("that it is mended")
     }
 
-    /// What the file has.
+    /// Returns the contents of the file.
     fn file(&self) -> BTreeMap<Cell, Value> {
         contents_of(&self.path())
     }
 
-    /// What is in memory.
+    /// Returns the contents of the memory.
     fn memory(&self) -> BTreeMap<Cell, Value> {
         rows(&self.store)
     }
@@ -242,7 +242,7 @@ fn rows(store: &Store) -> BTreeMap<Cell, Value> {
     store.kept_contents().1.iter().filter_map(cell).filter_map(|(cell, value)| Some((cell, value?))).collect()
 }
 
-/// What a file has, on a disk that is in order.
+/// Returns the contents of a file, on a disk that is in order.
 fn contents_of(path: &Path) -> BTreeMap<Cell, Value> {
     let store = Store::new();
     let opened = Persistence::open(path, &store, &KeptFiles::default());
@@ -479,15 +479,15 @@ fn leaves_are_asked_for_again_when_the_file_is_made_anew() {
     bench.is_mended();
 }
 
-/// What happens in a run.
+/// An event of a run.
 #[derive(Clone, Debug)]
 enum Step {
     Write(i64, Option<i64>),
     /// Writes, and waits for the acknowledgement if the disk can give one.
     Acknowledge(i64, Option<i64>),
-    /// After so many accesses nothing more can be written.
+    /// After this number of accesses nothing more can be written.
     Breaks(u64),
-    /// One access fails.
+    /// After this number of accesses one fails.
     Hiccup(u64),
     Heals,
     /// The thread has some time.
@@ -495,7 +495,7 @@ enum Step {
     Other(Meddling),
 }
 
-/// What others do to the file.
+/// An act of other programs on the file.
 #[derive(Clone, Debug)]
 enum Meddling {
     Delete,
@@ -563,7 +563,7 @@ impl Bench {
     }
 }
 
-/// What was written to each key, and what of that was acknowledged.
+/// The values that were written to each key since the last acknowledgement.
 #[derive(Default)]
 struct History {
     /// All values since the one that was acknowledged last, that one included.
@@ -575,7 +575,7 @@ impl History {
         self.possible.entry(key).or_insert_with(|| vec![None]).push(value);
     }
 
-    /// Everything until now is on the disk.
+    /// Notes that everything until now is on the disk.
     fn acknowledged(&mut self) {
         self.possible.values_mut().for_each(|values| drop(values.drain(..values.len() - 1)));
     }
@@ -588,7 +588,7 @@ fn value_at(rows: &BTreeMap<Cell, Value>, key: i64) -> Option<Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever fails at whatever moment: when it is over, the file has what the memory has.
+    /// Checks that the file has what the memory has when all faults are over, whatever failed and when.
     #[test]
     fn when_faults_are_over_the_file_is_as_the_memory(steps in prop::collection::vec(step(), 1..40)) {
         let mut bench = Bench::new();
@@ -602,7 +602,7 @@ proptest! {
         prop_assert_eq!(bench.file(), expected);
     }
 
-    /// Whatever fails at whatever moment, and then the process is killed: what was acknowledged is in the file.
+    /// Checks that acknowledged writes are in the file after the process is killed, whatever failed before and when.
     #[test]
     fn what_was_acknowledged_is_there_after_a_crash(
         steps in prop::collection::vec(step().prop_filter("others", |step| !matches!(step, Step::Other(_))), 1..40),
@@ -622,7 +622,7 @@ proptest! {
     }
 }
 
-/// What a policy sees does not depend on the disk.
+/// Checks that the state that a policy sees does not depend on the disk.
 #[test]
 fn the_state_is_read_and_written_while_the_file_fails() {
     let bench = Bench::new();

@@ -25,11 +25,14 @@ const NAMES: TableDefinition<'_, &str, ()> = TableDefinition::new("maple names")
 pub(super) struct Contents {
     /// The names of persistent tables and variables.
     pub names: Vec<Name>,
-    /// What they hold.
+    /// The values, as writes.
     pub writes: Vec<Write>,
 }
 
-/// Opens the file, or creates it.
+/// Opens the file, or creates it if there is none.
+///
+/// # Errors
+/// [`PersistenceError`] if it can't be created, or is used, damaged, of another format, or another program's.
 pub(super) fn open(place: &Place) -> Result<(Database, Contents), PersistenceError> {
     let path = place.path();
     if !path.try_exists().map_err(|error| PersistenceError::Create { path: path.to_owned(), error })? {
@@ -38,14 +41,14 @@ pub(super) fn open(place: &Place) -> Result<(Database, Contents), PersistenceErr
     open_there(place)
 }
 
-/// Opens a file that is there.
+/// Opens a file that exists.
 pub(super) fn open_there(place: &Place) -> Result<(Database, Contents), PersistenceError> {
     twice(|| checked(place.path(), || place.open()))
 }
 
-/// Opens a file, and once more if it is damaged. Whoever repairs a file writes its header and then shortens it. If it ended
-/// in between, redb 2.6 panics: it takes the file for whole, and then it is too long. The first attempt puts the header
-/// right.
+/// Opens a file, and once more if it is damaged. A repair writes the file's header and then shortens the file. If it
+/// ended in between, redb 2.6 panics: the file seems whole, and then is too long. The first attempt corrects the
+/// header.
 fn twice<T>(open: impl Fn() -> Result<T, PersistenceError>) -> Result<T, PersistenceError> {
     match open() {
         Err(PersistenceError::Damaged { .. }) => open(),
@@ -53,7 +56,10 @@ fn twice<T>(open: impl Fn() -> Result<T, PersistenceError>) -> Result<T, Persist
     }
 }
 
-/// Opens a copy of the file in memory, if it can be read and not written. One that can't be made has nothing.
+/// Opens a copy in memory of a file that can be read and not written. If there is no file, the copy is empty.
+///
+/// # Errors
+/// [`PersistenceError`] if the file can't be read, or is used, damaged, of another format, or another program's.
 pub(super) fn open_copy(place: &Place) -> Result<(Database, Contents), PersistenceError> {
     let path = place.path();
     let failed = |error: redb::Error| PersistenceError::File { path: path.to_owned(), error: Box::new(error) };
@@ -103,6 +109,9 @@ fn checked(
 
 /// Converts the contents to the declared types, which may have changed since the file was written. Also rewrites the
 /// file, so that a key whose spelling has changed does not occur twice.
+///
+/// # Errors
+/// [`PersistenceError`] if a value does not have the declared type, two keys become one, or the file can't be written.
 pub(super) fn convert_to_types(
     path: &Path,
     database: &Database,
@@ -158,7 +167,7 @@ fn create(place: &Place) -> Result<(), PersistenceError> {
     place.put_new(&unfinished).map_err(failed)
 }
 
-/// A database without rows, in a file that is not at its place yet.
+/// Creates a database without rows, in a file that is not at its place yet.
 pub(super) fn empty(place: &Place) -> Result<(Database, Unfinished), Failed> {
     let (database, unfinished) = place.create_aside()?;
     let transaction = database.begin_write()?;
@@ -168,7 +177,7 @@ pub(super) fn empty(place: &Place) -> Result<(Database, Unfinished), Failed> {
     Ok((database, unfinished))
 }
 
-/// The format of the file; `None` if it does not say.
+/// Returns the format of the file; `None` if it does not say.
 fn format(database: &Database) -> Result<Option<String>, Failed> {
     match database.begin_read()?.open_table(RUN) {
         Ok(run) => Ok(run.get(STATE_FORMAT_KEY)?.map(|format| format.value().to_owned())),
@@ -196,7 +205,7 @@ fn contents(database: &Database) -> Result<Option<Rows>, Failed> {
     Ok(Some((names, rows)))
 }
 
-/// The cell and the value of a write; `None` if it is no table or variable.
+/// Returns the cell and the value of a write; `None` if it is not of a table or variable.
 pub(super) fn cell(write: &Write) -> Option<(Cell, Option<Value>)> {
     match write {
         Write::Table { table, key, value } => Some((Cell::Table(table.clone(), key.clone()), value.clone())),
@@ -205,7 +214,7 @@ pub(super) fn cell(write: &Write) -> Option<(Cell, Option<Value>)> {
     }
 }
 
-/// The key of a cell's row, and the name of its table or variable.
+/// Returns the key of a cell's row, and the name of its table or variable.
 fn row(cell: &Cell) -> Option<(&Name, String)> {
     match cell {
         Cell::Table(table, key) => Some((table, json!([&**table, to_json(key)]).to_string())),
@@ -225,7 +234,7 @@ fn write(row: &str, value: &str) -> Option<Write> {
     }
 }
 
-/// Makes the file hold what the store keeps. Mostly it does already.
+/// Brings the file from its contents `there` to what the store keeps. Mostly they are equal.
 pub(super) fn hold(database: &Database, there: Contents, store: &Store) -> Result<(), Failed> {
     let (names, kept) = store.kept_contents();
     let there: BTreeMap<Cell, Option<Value>> = there.writes.iter().filter_map(cell).collect();

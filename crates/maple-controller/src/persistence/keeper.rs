@@ -1,11 +1,11 @@
 //! The thread that writes tables and variables, and that opens the file again after a failure.
 //!
-//! A database that has failed to write once is of no use any more. So it is closed, and opened again after a pause that
-//! grows. A file that is there still has what was written last, so it is brought to what the store has by the difference.
-//! If it was deleted, replaced, overwritten or damaged, another one is made of what the store has, beside it, and takes
-//! its place when it is whole. What was there is set aside: somebody may have put it there on purpose.
+//! A database that has failed to write once is useless. So it is closed, and opened again after a pause that grows. A
+//! file that is still there has what was written last, so only the difference to the store is written. If it was
+//! deleted, replaced, overwritten or damaged, a new one is made from the store beside it, and takes its place when it
+//! is complete. The old one is set aside: somebody may have put it there on purpose.
 //!
-//! While the file fails, nothing piles up: the store has all that is to be written.
+//! While the file fails, nothing accumulates: the store has all that is to be written.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::kept_files::{KeptFile, KeptFiles};
 use crate::late::{LateDatabase, Opened, guarded};
 use crate::remember::begin_known;
 
-/// How long the thread waits.
+/// The pauses of the thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Between two looks at a file that nothing is written to.
+    /// The time between two checks of a file that nothing is written to.
     pub look: Duration,
-    /// After the first failure to open it again. Doubles with each one.
+    /// The first pause after a failure to open it again. It doubles with each failure.
     pub first: Duration,
-    /// At most.
+    /// The maximum pause after a failure.
     pub most: Duration,
 }
 
@@ -39,7 +39,7 @@ impl Default for Pace {
     }
 }
 
-/// What the thread has.
+/// The data of the thread.
 pub(super) struct Keeper {
     pub place: Place,
     pub store: Arc<Store>,
@@ -51,22 +51,22 @@ pub(super) struct Keeper {
     pub epoch: Option<u16>,
 }
 
-/// Why nothing more is written to a file.
+/// The reason why nothing more is written to a file.
 enum End {
     Asked,
     Failed(String),
 }
 
-/// What became of opening a file again.
+/// A file that was opened again.
 struct Reopened {
     database: Database,
     is_new: bool,
-    /// What people should know.
+    /// Further news for people, as in [`KeptFiles::mended`].
     how: String,
 }
 
 impl Keeper {
-    /// The work of the thread.
+    /// Does the work of the thread.
     pub fn run(self) {
         let (mut made_anew, mut pause, mut mended) = (0, Duration::ZERO, None::<Instant>);
         loop {
@@ -81,7 +81,7 @@ impl Keeper {
                     }
                 },
             };
-            // One that fails as soon as it is mended is not tried at once.
+            // A file that fails as soon as it is mended is not tried at once.
             if mended.is_none_or(|mended| mended.elapsed() > self.pace.most) {
                 pause = Duration::ZERO;
             }
@@ -99,7 +99,7 @@ impl Keeper {
     fn write_until_end(&self, opened: &Opened) -> End {
         loop {
             let newest = match self.pending.take(self.pace.look) {
-                // What else is written to the file may have failed.
+                // Another writer to the file may have failed.
                 Work::End => return self.database.failure().map_or(End::Asked, End::Failed),
                 Work::Nothing => None,
                 Work::Write(cells, newest) => match opened.work(|database| put(database, &cells)) {
@@ -107,7 +107,7 @@ impl Keeper {
                     Err(why) => return End::Failed(why),
                 },
             };
-            // What is written to a file that was deleted is not kept.
+            // Writes to a file that was deleted are not kept.
             if let Err(why) = self.place.check() {
                 return End::Failed(why.to_string());
             }
@@ -119,7 +119,7 @@ impl Keeper {
         }
     }
 
-    /// Opens the file again, until that is done. `None`: the end has come before.
+    /// Tries to open the file again until that succeeds. `None`: the end came first.
     fn mend(&self, why: String, pause: &mut Duration) -> Option<Reopened> {
         self.files.fails(KeptFile::State, self.place.path(), why);
         self.pending.fail();
@@ -171,19 +171,19 @@ impl Keeper {
         Ok(Reopened { database, is_new: true, how })
     }
 
-    /// Brings a file to what the store has.
+    /// Writes to a file what it lacks of the store, and the epoch.
     fn bring(&self, database: &Database, there: Contents) -> Result<(), String> {
         guarded(|| hold(database, there, &self.store))?;
         self.epoch.map_or(Ok(()), |epoch| guarded(|| begin_known(database, epoch)))
     }
 }
 
-/// What work comes to, also if it panics, as redb may when it closes a damaged file.
+/// Does work, and turns a panic into an error: redb may panic when it closes a damaged file.
 fn unwound<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("parts of it are missing".to_owned()))
 }
 
-/// Whether what is there is no state file, or not whole.
+/// Reports whether the file is not a state file of this format, or not whole.
 fn is_damage(error: &PersistenceError) -> bool {
     use PersistenceError as E;
     matches!(error, E::NotOurs(_) | E::Format { .. } | E::Damaged { .. } | E::Row { .. })

@@ -16,15 +16,15 @@
 //!
 //! # Files that fail
 //!
-//! A file may be full, on a disk that fails, deleted, or replaced by somebody. Then nobody is told that a write is kept,
-//! nothing is lost while the process lives, and the file is opened or made again (`keeper.rs`). People are told by
-//! [`KeptFiles`]. What was acknowledged before is still in the file, unless it was deleted.
+//! The disk may be full or fail, and others may delete or replace the file. Then no write is acknowledged, nothing is
+//! lost while the process lives, and the file is opened or made again (`keeper.rs`). [`KeptFiles`] publishes the
+//! failure. What was acknowledged before is still in the file, unless it was deleted.
 //!
 //! # The file
 //!
-//! One row for each cell: the cell and its value, as JSON ([`crate::state_json`]). A second table has the persistent
-//! names, because a table that was emptied must stay empty. A row of `remember.rs` has the format of both. A new file is
-//! created under a temporary name and then linked.
+//! There is one row for each cell: the cell and its value, as JSON ([`crate::state_json`]). A second table has the
+//! persistent names, because a table that was emptied must stay empty. The format is in a row of `remember/file.rs`. A
+//! new file is created under a temporary name and then linked.
 
 mod error;
 mod file;
@@ -58,15 +58,16 @@ use keeper::{Keeper, Pace};
 pub(crate) use pending::PendingWrites;
 use place::Place;
 
-/// How long a released file may be in use still, and how often it is tried.
+/// The time for which a released file may still be in use.
 const RELEASE: Duration = Duration::from_secs(10);
+/// The time between two attempts to open it.
 const RELEASE_LOOK: Duration = Duration::from_millis(5);
-/// How often it is looked whether this is the end, while another process has the file.
+/// The time between two checks whether this is the end, while another process has the file.
 const END_LOOK: Duration = Duration::from_millis(50);
-/// How often it is said that opening the file takes long.
+/// The time between two warnings that opening the file takes long.
 const SLOW: Duration = Duration::from_secs(3);
 
-/// Waits until another process has closed the file.
+/// A function that waits until another process has closed the file.
 pub(crate) type Release = Box<dyn FnOnce() + Send>;
 
 /// Writes persistent state to the file, in a thread of its own.
@@ -76,17 +77,20 @@ pub(crate) struct Persistence {
     thread: Option<JoinHandle<()>>,
     /// Opens the file.
     opener: Option<JoinHandle<()>>,
-    /// Writes what the next run is to know.
+    /// Writes leaves and surroundings for the next run.
     remembering: Option<Remembering>,
 }
 
 impl Persistence {
-    /// Loads the file into the store, and writes changes of the store to the file from now on. Values of the file
-    /// replace those that the policy wrote while it was loaded. Must be called before the first packet. Also returns
-    /// what an earlier run has left to be known.
+    /// Loads the file into the store, and starts to write changes of the store to the file. Values of the file replace
+    /// those that the policy wrote while it was loaded. Must be called before the first packet. Also returns the leaves
+    /// and surroundings that an earlier run has left.
     ///
-    /// A file that can't be written or made, because there is no room or the file system is read-only, counts as one that
-    /// fails. The log says if a slow disk holds this up.
+    /// A file that can't be written or made, because there is no room or the file system is read-only, counts as one
+    /// that fails. The log says if a slow disk delays the start.
+    ///
+    /// # Errors
+    /// [`PersistenceError`] if the file can't be used or does not fit the declared types, or a thread can't be started.
     pub fn open(
         path: &Path,
         store: &Arc<Store>,
@@ -125,10 +129,13 @@ impl Persistence {
         Ok((persistence, remembered))
     }
 
-    /// Writes changes of the store to a file that another process has still open, once it is `released`: it is opened and
-    /// made to hold what the store keeps. The store has it all; the file is to have these names. Only those wait for it who
-    /// wait for their writes to be on the disk. What waits until the file is free comes through `released`; if it does not,
-    /// the file is left as it is.
+    /// Writes changes of the store to a file that another process still has open. Once it is `released`, it is opened
+    /// and brought to what the store keeps, with these names. Only those wait for it that wait for their writes to be
+    /// on the disk. The channel brings a function that waits until the file is free; if none comes, the file is left as
+    /// it is.
+    ///
+    /// # Errors
+    /// [`PersistenceError::Thread`] if a thread can't be started.
     pub fn open_later(
         path: &Path,
         store: &Arc<Store>,
@@ -181,7 +188,10 @@ impl Persistence {
         Ok(Persistence { database, pending, thread: Some(thread), opener: None, remembering: None })
     }
 
-    /// Writes into the file what the next run is to know. Returns what a process that takes over is to know.
+    /// Starts to write leaves and surroundings into the file. Returns the archive for a process that takes over.
+    ///
+    /// # Errors
+    /// [`PersistenceError::Thread`] if the thread can't be started.
     pub fn remember(
         &mut self,
         journal: Arc<LeafJournal>,
@@ -192,7 +202,7 @@ impl Persistence {
         Ok(Arc::new(Archive { journal, restart, database: Arc::clone(&self.database) }))
     }
 
-    /// The writes on their way to the file.
+    /// Returns the writes on their way to the file.
     pub fn pending_writes(&self) -> Arc<PendingWrites> {
         Arc::clone(&self.pending)
     }
@@ -217,7 +227,7 @@ impl Drop for Persistence {
     }
 }
 
-/// Reads a file that was opened, and begins an epoch in it.
+/// Converts the contents of an opened file to the declared types, and begins an epoch in the file.
 fn load(
     place: &Place,
     store: &Store,
@@ -231,7 +241,7 @@ fn load(
     Ok((database, contents, remembered))
 }
 
-/// Does work with the file at the beginning, and logs every [`SLOW`] that it is not done.
+/// Does work with the file at the start, and logs every [`SLOW`] that the start waits for it.
 fn while_saying_that_it_is_slow<T>(path: &Path, work: impl FnOnce() -> T) -> Result<T, PersistenceError> {
     let (done, is_done) = std::sync::mpsc::channel::<()>();
     let (path, began) = (path.display().to_string(), Instant::now());
@@ -248,7 +258,7 @@ fn while_saying_that_it_is_slow<T>(path: &Path, work: impl FnOnce() -> T) -> Res
     Ok(outcome)
 }
 
-/// What comes through a channel, unless that is closed or `is_ending` before.
+/// Receives from a channel; `None` if that is closed, or `is_ending`, before something comes.
 fn wait_for<T>(receiver: &Receiver<T>, is_ending: impl Fn() -> bool) -> Option<T> {
     loop {
         match receiver.recv_timeout(END_LOOK) {
@@ -259,12 +269,12 @@ fn wait_for<T>(receiver: &Receiver<T>, is_ending: impl Fn() -> bool) -> Option<T
     }
 }
 
-/// Opens a file that another process has just released, and makes it hold what the store keeps.
+/// Opens a file that another process has just released, and brings it to what the store keeps.
 fn open_released(place: &Place, store: &Store, epoch: Option<u16>) -> Result<Database, PersistenceError> {
     let deadline = Instant::now() + RELEASE;
     let (database, there) = loop {
         match file::open(place) {
-            // The system releases the lock of a process a moment after its last word.
+            // The system may release a lock only a moment after the process said that it has closed the file.
             Err(PersistenceError::InUse(_)) if Instant::now() < deadline => std::thread::sleep(RELEASE_LOOK),
             opened => break opened?,
         }
@@ -275,7 +285,10 @@ fn open_released(place: &Place, store: &Store, epoch: Option<u16>) -> Result<Dat
     Ok(database)
 }
 
-/// Reads a copy of the file at `path`. What it keeps goes into the store, and what an earlier run has left is returned.
+/// Loads a copy of the file at `path` into the store. Returns the switches that an earlier run has left.
+///
+/// # Errors
+/// [`PersistenceError`], about the file at `path`, if the copy can't be read or does not fit the declared types.
 pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTreeMap<Dpid, Departed>, PersistenceError> {
     let (database, mut contents) = file::open_there(&Place::new(copy)).map_err(|error| error.about(path))?;
     convert_to_types(path, &database, &mut contents, &store.snapshot())?;
@@ -284,10 +297,10 @@ pub(crate) fn read_copy(copy: &Path, path: &Path, store: &Store) -> Result<BTree
     Ok(begin(&database).map_err(failed)?.switches)
 }
 
-/// The policy that ran last, as the file tells; `None` if there is no such file, or it does not tell.
+/// Returns the policy that ran last; `None` if there is no such file, or it does not say.
 ///
 /// # Errors
-/// If the file can't be read, or a controller uses it.
+/// [`PersistenceError`] if the file can't be read, or a controller uses it.
 pub fn last_policy(path: &Path) -> Result<Option<PolicyRecord>, PersistenceError> {
     if !path.exists() {
         return Ok(None);
@@ -307,7 +320,7 @@ mod tests {
 
     use super::*;
 
-    /// What a store holds that keeps these names.
+    /// Creates a store that keeps the variable `mode` with this value.
     fn store(value: i128) -> Arc<Store> {
         let store = Store::new();
         store.keep("mode");

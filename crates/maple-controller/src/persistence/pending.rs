@@ -8,7 +8,7 @@ use maple_core::state::{Cell, Journal, Value, Write};
 
 use super::file::cell;
 
-/// Cells with their newest values; `None`: deleted.
+/// Cells with their newest values; `None` if the cell was deleted.
 pub(super) type Cells = BTreeMap<Cell, Option<Value>>;
 
 /// Writes on their way from the store to the file.
@@ -25,34 +25,34 @@ pub(crate) struct PendingWrites {
 struct Pending {
     /// The newest value of each cell that is not written yet.
     cells: Cells,
-    /// The newest commit, which is in `cells` unless the file fails.
+    /// The newest commit, whose writes are in `cells` unless the file fails.
     newest: u64,
     /// The newest commit that is on the disk, with all earlier ones.
     written: u64,
-    /// Whether nothing can be written now. Then no cells are kept: the store has them all.
+    /// Whether the file can't be written. Then no cells are kept: the store has them all.
     fails: bool,
     /// Whether the file is being brought to what the store has.
     catches_up: bool,
-    /// The thread has stopped.
+    /// Whether the thread has stopped.
     stopped: bool,
-    /// The thread must stop after what is pending now. Later writes are refused, so that they do not delay the end.
+    /// Whether the thread must stop after what is pending. Later writes are refused, so that they do not delay the end.
     ending: bool,
 }
 
-/// What there is to do.
+/// The next work of the thread.
 #[derive(Debug, PartialEq)]
 pub(super) enum Work {
     /// These cells, up to this commit.
     Write(Cells, u64),
     /// Nothing for some time.
     Nothing,
-    /// Nothing any more.
+    /// Nothing, because this is the end.
     End,
 }
 
 impl PendingWrites {
-    /// Waits until the commit with this version is on the disk. `false` if that takes too long, if the file can't be
-    /// written now, or if the commit came after the end.
+    /// Waits until the commit with this version is on the disk. Returns `false` if that takes too long, if the file
+    /// can't be written, or if the commit came after the end.
     pub fn wait(&self, version: u64, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut pending = self.lock();
@@ -67,7 +67,7 @@ impl PendingWrites {
         true
     }
 
-    /// Waits for pending writes, and takes them with their newest commit.
+    /// Waits for pending writes, at most for `patience`, and takes them with their newest commit.
     pub(super) fn take(&self, patience: Duration) -> Work {
         let is_idle = |pending: &mut Pending| pending.written == pending.newest && !pending.ending;
         let waited = self.work.wait_timeout_while(self.lock(), patience, is_idle);
@@ -79,13 +79,13 @@ impl PendingWrites {
         }
     }
 
-    /// Everything up to this commit is on the disk.
+    /// Notes that everything up to this commit is on the disk.
     pub(super) fn wrote(&self, newest: u64) {
         self.lock().written = newest;
         self.progress.notify_all();
     }
 
-    /// Nothing can be written now. Whoever waits is told.
+    /// Notes that nothing can be written, and wakes the threads that wait for their writes.
     pub(super) fn fail(&self) {
         let mut pending = self.lock();
         pending.cells.clear();
@@ -93,8 +93,8 @@ impl PendingWrites {
         self.progress.notify_all();
     }
 
-    /// From now on cells are kept again. The store has everything up to the commit that is returned, once whoever is
-    /// writing to it has ended.
+    /// Starts to keep cells again. Returns the newest commit: the store has everything up to it, once a commit that is
+    /// in progress has ended.
     pub(super) fn begin_to_catch_up(&self) -> u64 {
         let mut pending = self.lock();
         pending.cells.clear();
@@ -102,7 +102,7 @@ impl PendingWrites {
         pending.newest
     }
 
-    /// The file has everything up to this commit.
+    /// Notes that the file has everything up to this commit.
     pub(super) fn caught_up(&self, newest: u64) {
         let mut pending = self.lock();
         (pending.fails, pending.catches_up) = (false, false);
@@ -110,7 +110,7 @@ impl PendingWrites {
         self.progress.notify_all();
     }
 
-    /// Waits for the end, at most for this time. Returns whether it has come.
+    /// Waits for the end, at most for `patience`. Returns whether it has come.
     pub(super) fn wait_for_end(&self, patience: Duration) -> bool {
         let waited = self.work.wait_timeout_while(self.lock(), patience, |pending| !pending.ending);
         waited.unwrap_or_else(PoisonError::into_inner).0.ending
@@ -120,25 +120,25 @@ impl PendingWrites {
         self.lock().ending
     }
 
-    /// The thread is to stop after what is pending now.
+    /// Makes the thread stop after what is pending.
     pub(super) fn end(&self) {
         self.lock().ending = true;
         self.work.notify_all();
     }
 
-    /// The thread has stopped.
+    /// Notes that the thread has stopped.
     pub(super) fn stopped(&self) {
         self.lock().stopped = true;
         self.progress.notify_all();
     }
 
-    /// Whether the file lacks commits.
+    /// Reports whether the file lacks commits.
     pub(super) fn is_behind(&self) -> bool {
         let pending = self.lock();
         pending.written != pending.newest
     }
 
-    /// How many cells wait in memory.
+    /// Returns the number of cells that wait in memory.
     #[cfg(test)]
     pub(super) fn cells(&self) -> usize {
         self.lock().cells.len()

@@ -1,9 +1,10 @@
-//! Where the state file is, and whether the file there is still the one that was opened.
+//! The place of the state file, and whether the file there is still the one that was opened.
 //!
-//! Others may delete it, put another file in its place, or write into it: a backup that is restored, a program that tidies
-//! up. The system tells nobody. So [`Place::check`] looks: is the file at the path the same one, as long as it was made,
-//! and does it have what was written last? Of that the database's header is compared, which each commit changes, and the
-//! beginnings of some pages: somebody may write between two commits, and the next one writes the header again.
+//! Others may delete it, put another file in its place, or write into it: a backup that is restored, a program that
+//! tidies up. The system reports none of that. So [`Place::check`] tests three things: the file at the path is the same
+//! one, it is not shorter than it was made, and it has what was written last. It compares the database's header, which
+//! each commit changes, and the beginnings of some pages: somebody may write between two commits, and the next commit
+//! writes the header again.
 
 #![allow(clippy::result_large_err, reason = "redb's errors are large, and an error here is rare")]
 
@@ -19,25 +20,26 @@ use redb::{Database, DatabaseError, StorageBackend};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-/// What reads and writes an open file. Tests take one that fails.
+/// A function that makes the backend for an open file. Tests use one that fails.
 pub(super) type MakeBackend = Arc<dyn Fn(File) -> Result<Box<dyn StorageBackend>, DatabaseError> + Send + Sync>;
 
-/// The most files that are set aside.
+/// The maximum number of files that are set aside.
 const MOST_ASIDE: usize = 9;
-/// How many pages are compared, and how many bytes of each.
+/// The maximum number of pages that are compared.
 const PAGES: usize = 64;
+/// The number of bytes of each page that are compared.
 const PAGE_BYTES: usize = 32;
 
-/// Where the state file is.
+/// The place of the state file.
 #[derive(Clone)]
 pub(super) struct Place {
     path: PathBuf,
     make: MakeBackend,
-    /// What was opened last.
+    /// The file that was opened last.
     opened: Arc<Mutex<Option<Arc<Watch>>>>,
 }
 
-/// Why the file at the path is not the one that was opened.
+/// The reason why the file at the path is not the one that was opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Estranged {
     #[error("it was deleted")]
@@ -50,7 +52,7 @@ pub(super) enum Estranged {
     Unknown(#[from] io::Error),
 }
 
-/// What is known of a file while it is open.
+/// The identity and contents of an open file.
 #[derive(Debug)]
 struct Watch {
     device: u64,
@@ -63,7 +65,7 @@ struct Contents {
     length: u64,
     /// The header, if it was written.
     header: Option<Vec<u8>>,
-    /// Where something else was written last, and how that begins. The newest at the end.
+    /// The offsets of other writes, and how their data begins. The newest is at the end.
     pages: VecDeque<(u64, Vec<u8>)>,
 }
 
@@ -79,9 +81,9 @@ impl Place {
         Place::with(path, Arc::new(|file| Ok(Box::new(FileBackend::new(file)?))))
     }
 
-    /// The same, with another backend.
+    /// Creates a place whose databases use another backend.
     pub fn with(path: &Path, make: MakeBackend) -> Place {
-        // A file that is made anew is where the link leads to.
+        // A file that is made anew goes where the link leads.
         let real = std::fs::symlink_metadata(path).ok().filter(std::fs::Metadata::is_symlink);
         let path = real.and_then(|_| path.canonicalize().ok()).unwrap_or_else(|| path.to_owned());
         Place { path, make, opened: Arc::default() }
@@ -94,14 +96,14 @@ impl Place {
     /// Opens the database at the path.
     pub fn open(&self) -> Result<Database, redb::Error> {
         let file = OpenOptions::new().read(true).write(true).open(&self.path)?;
-        // An empty file is not made to a database: it is somebody else's.
+        // An empty file is somebody else's, so no database is made of it.
         if file.metadata()?.len() == 0 {
             return Err(io::Error::from(io::ErrorKind::InvalidData).into());
         }
         self.database(file)
     }
 
-    /// A database in a new file, which is at another path until [`Place::put`] has put it here.
+    /// Creates a database in a new file, which is at another path until [`Place::put`] moves it here.
     pub fn create_aside(&self) -> Result<(Database, Unfinished), redb::Error> {
         let unfinished = Unfinished(self.beside(&format!(".{}.new", std::process::id())));
         unfinished.remove()?;
@@ -119,7 +121,7 @@ impl Place {
         Ok(database)
     }
 
-    /// Puts a finished file where there is none.
+    /// Puts a finished file at the path, unless there is one.
     pub fn put_new(&self, unfinished: &Unfinished) -> io::Result<()> {
         // A link, unlike a rename, never replaces a file that another process has created meanwhile.
         match std::fs::hard_link(&unfinished.0, &self.path) {
@@ -130,7 +132,10 @@ impl Place {
         self.sync_folder()
     }
 
-    /// Puts a finished file here. Returns where the one is now that was here, if there was one.
+    /// Puts a finished file at the path. Returns the new path of the file that was there, if there was one.
+    ///
+    /// # Errors
+    /// The system's error, also if the file there is not a regular one, or another process uses it.
     pub fn put(&self, unfinished: &Unfinished) -> io::Result<Option<PathBuf>> {
         let aside = self.set_aside()?;
         match aside {
@@ -178,7 +183,10 @@ impl Place {
         File::open(folder)?.sync_all()
     }
 
-    /// A copy in memory of the file at the path, for one that can be read and not written.
+    /// Copies the file at the path into memory, for a file that can be read and not written.
+    ///
+    /// # Errors
+    /// `DatabaseAlreadyOpen` if another process uses the file, else the system's error.
     pub fn copy(&self) -> Result<Memory, redb::Error> {
         let file = File::open(&self.path)?;
         if flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK) {
@@ -193,7 +201,10 @@ impl Place {
         Ok(Memory(Arc::new(memory)))
     }
 
-    /// Whether the file at the path is the one that was opened last, as it was written.
+    /// Checks that the file at the path is the one that was opened last, as it was written.
+    ///
+    /// # Errors
+    /// [`Estranged`], which says what has become of it.
     pub fn check(&self) -> Result<(), Estranged> {
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(Estranged::Deleted),
@@ -223,7 +234,7 @@ impl Place {
     }
 }
 
-/// A file that is not finished. It is removed unless it is put somewhere.
+/// A file that is not finished. Dropping this removes it from its temporary path.
 pub(super) struct Unfinished(PathBuf);
 
 impl Unfinished {
@@ -294,7 +305,7 @@ impl StorageBackend for Watched {
     }
 }
 
-/// A copy of a file in memory. All copies of this are the same.
+/// A copy of a file in memory. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Memory(Arc<InMemoryBackend>);
 

@@ -1,4 +1,4 @@
-//! How values are written into a recording: numbers in 7 bits a byte, lengths before contents, a number before each
+//! The encoding of values in a recording: numbers in 7 bits a byte, lengths before contents, a number before each
 //! variant.
 //!
 //! Reading checks everything. A length never makes the reader reserve more memory than there are bytes, and values
@@ -14,12 +14,12 @@ use std::time::{Duration, SystemTime};
 /// The deepest nesting of values within values.
 const MAX_DEPTH: usize = 128;
 
-/// Bytes that are no recording's.
+/// The error for bytes that are not a recording's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Damaged(pub &'static str);
 
-/// Something that a recording holds.
+/// A value that a recording can hold.
 pub(crate) trait Codec: Sized {
     fn put(&self, out: &mut Vec<u8>);
 
@@ -64,19 +64,19 @@ impl<'a> Reader<'a> {
         Err(Damaged("a number is too long"))
     }
 
-    /// A number of things that take a byte each at least.
+    /// Reads the number of items that follow, each of at least one byte.
     pub fn length(&mut self) -> Result<usize, Damaged> {
         let length = usize::try_from(self.number()?).ok().filter(|length| *length <= self.bytes.len());
         length.ok_or(Damaged("a length is beyond the end"))
     }
 
-    /// Bytes with their length before them.
+    /// Reads bytes with their length before them.
     pub fn sized(&mut self) -> Result<&'a [u8], Damaged> {
         let length = self.length()?;
         self.bytes(length)
     }
 
-    /// Reads what may contain more of its kind.
+    /// Reads a value that may contain others of its kind.
     pub fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Damaged>) -> Result<T, Damaged> {
         if self.depth == MAX_DEPTH {
             return Err(Damaged("values are nested too deeply"));
@@ -253,7 +253,7 @@ impl<T: Codec> Codec for Option<T> {
     }
 }
 
-/// Writes how many there are, and then each.
+/// Writes the number of values, and then each.
 fn put_all<'a, T: Codec + 'a>(all: impl ExactSizeIterator<Item = &'a T>, out: &mut Vec<u8>) {
     put_number(all.len() as u128, out);
     all.for_each(|one| one.put(out));
@@ -350,7 +350,7 @@ impl Codec for IpAddr {
     }
 }
 
-/// A struct: its fields in this order.
+/// Encodes a struct as its fields in this order.
 macro_rules! codec_struct {
     ($type:ident { $($field:ident),* $(,)? }) => {
         impl $crate::record::codec::Codec for $type {
@@ -369,7 +369,7 @@ macro_rules! codec_struct {
     };
 }
 
-/// An enum: the number of the variant, and its fields.
+/// Encodes an enum as the number of the variant, and its fields.
 macro_rules! codec_enum {
     ($type:ident { $($tag:literal => $variant:ident $({ $($field:ident),* })? $(( $($item:ident),* ))?),* $(,)? }) => {
         impl $crate::record::codec::Codec for $type {

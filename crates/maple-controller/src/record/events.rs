@@ -1,7 +1,7 @@
-//! How the events of engines are written into a recording.
+//! The encoding of engines' events in a recording.
 //!
-//! OpenFlow messages are written as a switch sends them. Mails of other shards, and policies, are named: a replay makes
-//! them itself.
+//! OpenFlow messages are written as a switch sends them. Of mails from other shards, and of policies, only the names
+//! are written: a replay makes them itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ codec_struct!(Desc { manufacturer, hardware, software, serial, datapath });
 codec_struct!(LiveFilter { at, from, fields });
 codec_enum!(Counted { 0 => Ports, 1 => Rules });
 
-/// Why an event can't be written.
+/// The reason why an event can't be written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an event can't be recorded: {0}")]
 pub struct Unrecordable(String);
 
-/// What a replay knows in place of what events name.
+/// The mails and policies of a replay, which events name.
 pub(crate) trait Named {
-    /// The mail that this shard sent after so many others.
+    /// Returns the mail that this shard sent after `number` others.
     fn mail(&mut self, from: ShardId, number: u64) -> Option<Mail>;
 
-    /// The policy with this number.
+    /// Returns the policy of the candidate with this number.
     fn policy(&mut self, number: u64) -> Option<Arc<dyn Policy>>;
 }
 
@@ -83,12 +83,12 @@ mod tag {
 }
 
 impl Events {
-    /// The version that a switch speaks.
+    /// Returns the version that a switch speaks; 1.3 if that is not known.
     pub fn version(&self, dpid: Dpid) -> Version {
         self.versions.get(&dpid).copied().unwrap_or(Version::Of13)
     }
 
-    /// Follows what events say of versions.
+    /// Notes the version of a switch that comes up.
     fn follow(&mut self, event: &Event) {
         if let Event::SwitchUp { dpid, version, .. } = event {
             self.versions.insert(*dpid, *version);
@@ -96,6 +96,9 @@ impl Events {
     }
 
     /// Writes an event.
+    ///
+    /// # Errors
+    /// [`Unrecordable`] if a message of the event can't be encoded in the switch's version.
     pub fn put(&mut self, event: &Event, out: &mut Vec<u8>) -> Result<(), Unrecordable> {
         self.follow(event);
         match event {
@@ -300,7 +303,7 @@ impl Events {
         Ok(())
     }
 
-    /// Writes the rules of a switch as messages that would add them.
+    /// Writes the rules of a switch, each as a message that would add it.
     fn put_flows(&mut self, dpid: Dpid, flows: &[InstalledFlow], out: &mut Vec<u8>) -> Result<(), Unrecordable> {
         flows.len().put(out);
         for flow in flows {
@@ -339,7 +342,7 @@ fn flows(from: &mut Reader<'_>) -> Result<Vec<InstalledFlow>, Damaged> {
     Ok(all)
 }
 
-/// The rules that another controller has told, if it has.
+/// Reads the rules that another controller has reported, if it has.
 fn told_flows(from: &mut Reader<'_>) -> Result<Option<Vec<InstalledFlow>>, Damaged> {
     let (is_told, flows) = (bool::take(from)?, flows(from)?);
     Ok(is_told.then_some(flows))
@@ -368,7 +371,7 @@ fn put_packet_in(packet_in: &PacketIn, out: &mut Vec<u8>) {
     pipeline.fields.len().put(out);
     for field in &pipeline.fields {
         match field {
-            // Mostly the port, whole.
+            // Mostly this is the port, unmasked.
             MatchField::Known(Constraint { field, value, mask }) if *mask == field.full_mask() => {
                 out.extend_from_slice(&[0, field.oxm()]);
                 value.put(out);

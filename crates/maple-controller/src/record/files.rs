@@ -1,4 +1,4 @@
-//! The folder of a run: its header, its segments, the files of its policies; and which earlier runs go.
+//! The folder of a run: its header, its segments, and the files of its policies; and the removal of earlier runs.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -18,27 +18,27 @@ use super::{PolicySource, RecordedSource, RecordingError};
 use crate::fingerprint::Fingerprint;
 use crate::time::timestamp;
 
-/// The least bytes of all recordings.
+/// The lowest limit of all recordings, in bytes.
 const LEAST: u64 = 1 << 20;
-/// The largest segment.
+/// The size from which on another segment begins, in bytes.
 const SEGMENT: u64 = 64 << 20;
-/// What the end of a recording may take.
+/// The bytes that are kept free for the end of a recording.
 const RESERVE: u64 = 16 << 10;
 /// The name of the header.
 const HEADER: &str = "header.json";
-/// The largest header that is read.
+/// The largest header that is read, in bytes.
 const MAX_HEADER: u64 = 64 << 10;
 
-/// What a recording says of itself, for people too.
+/// The header of a recording. People can read it too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Header {
     /// The format of all files.
     pub format: u32,
     /// The version of Maple that recorded.
     pub maple: String,
-    /// When the clock of the run was at zero, in nanoseconds since 1970.
+    /// The time when the clock of the run was at zero, in nanoseconds since 1970.
     began: u128,
-    /// The same for people.
+    /// That time as text, for people.
     began_at: String,
     /// The number of shards.
     pub shards: usize,
@@ -46,11 +46,11 @@ pub(crate) struct Header {
     pub compiler: String,
 }
 
-/// What engines began with.
+/// The options and the state with which engines began.
 #[derive(Clone, Debug)]
 pub(crate) struct Start {
     pub options: Options,
-    /// How often the store had moved.
+    /// The number of times that the store had moved.
     pub from: u64,
     /// The writes that made the state.
     pub writes: Vec<Write>,
@@ -64,17 +64,18 @@ pub(crate) struct Files {
     /// The folder of all runs.
     all: PathBuf,
     limit: u64,
-    /// It is locked while the run is recorded, so that no other controller takes the run for an old one.
+    /// The header. It is locked while the run is recorded, so that no other controller takes the run for an old one.
     _header: File,
     segment: u32,
     file: File,
-    /// The bytes of the segment, and of all earlier files of this run.
+    /// The bytes of the segment.
     written: u64,
+    /// The bytes of all earlier files of this run.
     earlier: u64,
     scratch: Vec<u8>,
 }
 
-/// Why nothing more can be written.
+/// The reason why nothing more can be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Full {
     #[error("all recordings together reach the limit of {0} bytes (--record-limit), and this is the only one")]
@@ -96,12 +97,15 @@ impl Header {
         }
     }
 
-    /// When the clock of the run was at zero.
+    /// Returns when the clock of the run was at zero.
     pub fn began(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.began).unwrap_or(u64::MAX))
     }
 
-    /// The header of the recording in this folder.
+    /// Reads the header of the recording in this folder.
+    ///
+    /// # Errors
+    /// [`RecordingError`] if there is no recording, or it is damaged, or of another format or version of Maple.
     pub fn read(folder: &Path) -> Result<Header, RecordingError> {
         let path = folder.join(HEADER);
         let bytes = match segment::read_bounded(&path, MAX_HEADER) {
@@ -126,7 +130,7 @@ impl Header {
     }
 }
 
-/// The runs in a folder of recordings, oldest first.
+/// Returns the runs in a folder of recordings, oldest first.
 pub(crate) fn runs(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut runs = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -141,7 +145,10 @@ pub(crate) fn runs(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 impl Files {
-    /// Makes the folder of a run.
+    /// Creates the folder of a run.
+    ///
+    /// # Errors
+    /// [`RecordingError`] if the limit is too low, or the system refuses something.
     pub fn create(all: &Path, limit: u64, header: &Header) -> Result<Files, RecordingError> {
         if limit < LEAST {
             return Err(RecordingError::Limit { limit, least: LEAST });
@@ -164,8 +171,11 @@ impl Files {
         &self.folder
     }
 
-    /// Appends a block, unless it is empty. It may take another segment, and the place of an earlier run. What could not be
-    /// written may be tried again, with the same block.
+    /// Appends a block, unless it is empty. May begin another segment, for which earlier runs may be removed. After an
+    /// error of the system, the same block may be appended again.
+    ///
+    /// # Errors
+    /// [`Full::Limit`] if no room is left below the limit, [`Full::Io`] if the system refuses something.
     pub fn append(&mut self, kind: u16, raw: &[u8]) -> Result<(), Full> {
         if raw.is_empty() {
             return Ok(());
@@ -177,9 +187,9 @@ impl Files {
         Ok(self.append_block(kind, raw)?)
     }
 
-    /// Writes why the recording ends, and nothing after that. The reader notices if it is missing.
+    /// Writes why the recording ends, as its last block. A reader notices if that is missing.
     pub fn end(mut self, why: &str) {
-        // A part of a block that did not fit may be there.
+        // A part of a block that did not fit may be at the end.
         let cut = self.file.set_len(self.written);
         let done = cut.and_then(|()| self.append_block(kind::END, why.as_bytes())).and_then(|()| self.file.sync_data());
         if let Err(error) = done {
@@ -187,7 +197,7 @@ impl Files {
         }
     }
 
-    /// An error if somebody has taken files of the recording away.
+    /// Checks that the files of the recording have not been deleted or replaced.
     pub fn check(&self) -> Result<(), &'static str> {
         let is_there = |number| segment::path(&self.folder, number).is_file();
         let found = std::fs::metadata(segment::path(&self.folder, self.segment)).and_then(|found| {
@@ -208,7 +218,7 @@ impl Files {
     fn next_segment(&mut self) -> io::Result<()> {
         let earlier = size_of(&self.folder)?;
         let path = segment::path(&self.folder, self.segment + 1);
-        // It is there if its beginning could not be written the last time.
+        // The file exists if its beginning could not be written the last time.
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -236,13 +246,13 @@ impl Files {
         Ok(())
     }
 
-    /// Whether there is room for a block of so many bytes, however badly they compress.
+    /// Checks that there is room for a block of this many bytes, however badly they compress.
     fn check_room(&self, bytes: usize) -> Result<(), Full> {
         let own = self.earlier + self.written + segment::most_bytes(bytes) + RESERVE;
         if own > self.limit { Err(Full::Limit(self.limit)) } else { Ok(()) }
     }
 
-    /// Makes room for the first segment.
+    /// Makes room for the first segment, and appends `start` to it.
     pub fn begin(&mut self, start: &[u8]) -> io::Result<()> {
         self.earlier = size_of(&self.folder)?.saturating_sub(self.written);
         self.check_others()?;
@@ -250,14 +260,14 @@ impl Files {
     }
 }
 
-/// Files that only their owner can read.
+/// Returns options that create files which only their owner can read.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     options
 }
 
-/// Makes a folder with the time in its name.
+/// Creates a folder with the time in its name.
 fn new_folder(all: &Path, header: &Header) -> io::Result<PathBuf> {
     let time = header.began_at.replace(':', "-");
     for number in 1.. {
@@ -271,7 +281,8 @@ fn new_folder(all: &Path, header: &Header) -> io::Result<PathBuf> {
     Err(io::Error::other("all names are taken"))
 }
 
-/// Removes a run, unless a controller is recording it. Only files that a recording has are removed.
+/// Removes the files of a run, unless a controller is recording it. Returns whether they were removed. Other files
+/// stay.
 fn remove_run(run: &Path) -> io::Result<bool> {
     let header = File::open(run.join(HEADER))?;
     if flock(&header, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -290,12 +301,12 @@ fn remove_run(run: &Path) -> io::Result<bool> {
         }
     }
     std::fs::remove_file(run.join(HEADER))?;
-    // Something else may be in it. Then the folder stays.
+    // If something else is in the folder, it stays.
     let _ = std::fs::remove_dir(run);
     Ok(true)
 }
 
-/// What a recording says of where a policy comes from.
+/// Describes the source of a policy for the recording. Fails if the policy's files are too large.
 pub(crate) fn recorded(number: u64, source: &PolicySource) -> Result<RecordedSource, RecordingError> {
     let (name, files) = match source {
         PolicySource::Builtin(name) => return Ok(RecordedSource::Builtin { name: name.clone() }),
@@ -312,7 +323,7 @@ fn policy_folder(number: u64) -> String {
     format!("policy-{number}")
 }
 
-/// Copies the files of a policy into a folder of the recording. What could not be copied may be tried again.
+/// Copies the files of a policy into a folder of the recording. A copy that failed may be tried again.
 pub(crate) fn copy(folder: &Path, number: u64, source: &PolicySource) -> io::Result<()> {
     let PolicySource::Files { files, .. } = source else { return Ok(()) };
     let to = folder.join(policy_folder(number));
@@ -334,8 +345,8 @@ fn hash(files: &[(PathBuf, Vec<u8>)]) -> String {
     Fingerprint::of(parts).to_string()
 }
 
-/// What stands for the files of a policy in this folder. None if they are too many bytes. What else is in it, such as
-/// what Python keeps of a file that it has compiled, does not count.
+/// Returns the fingerprint of the files of a policy in this folder; `None` if they are too many bytes. Folders in it,
+/// such as Python's for files that it has compiled, do not count.
 pub(crate) fn hash_of(folder: &Path) -> io::Result<Option<String>> {
     let (mut files, mut left) = (Vec::new(), MAX_BYTES);
     for entry in std::fs::read_dir(folder)? {
@@ -375,7 +386,7 @@ mod tests {
         Header::new(SystemTime::UNIX_EPOCH, 2, "maple")
     }
 
-    /// Bytes that can't be compressed.
+    /// Makes bytes that can't be compressed.
     fn noise(count: usize) -> Vec<u8> {
         let next = |state: &mut u64| {
             *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -462,7 +473,7 @@ mod tests {
         let all = Folder::new("part");
         let mut files = Files::create(&all.0, LEAST, &header()).expect("a folder");
         files.append(0, &noise(300)).expect("there is room");
-        // What a full disk leaves of the next block.
+        // A full disk may leave this of the next block.
         files.file.write_all_at(&noise(900)[100..], files.written).expect("it can be written");
         let folder = files.folder().to_owned();
         files.append(1, &noise(40)).expect("there is room");
@@ -485,7 +496,7 @@ mod tests {
         let failed = numbers.find(|_| files.append(0, &noise(30_000)).is_err()).expect("some day it needs a segment");
         assert!(matches!(files.append(0, &noise(30_000)), Err(Full::Io(_))));
         std::fs::remove_dir(segment::path(&folder, 2)).expect("it is there");
-        // As it is if there was no room for its beginning.
+        // The file looks so if there was no room for its beginning.
         std::fs::write(segment::path(&folder, 2), "MAP").expect("it can be written");
         files.append(0, &noise(30_000)).expect("there is room");
         assert_eq!(segment::index(&folder).expect("it can be read").0.len(), failed + 1, "no block is there twice");
@@ -521,7 +532,7 @@ mod tests {
         let source =
             PolicySource::Files { name: "acl.py:strict".into(), files: vec![("acl.py".into(), b"pass".to_vec())] };
         copy(files.folder(), 3, &source).expect("it can be written");
-        // As after a time that failed in the middle.
+        // The first copy may have failed in the middle.
         copy(files.folder(), 3, &source).expect("it can be written again");
         let recorded = recorded(3, &source).expect("it is not too large");
         assert!(matches!(&recorded, RecordedSource::Files { folder, name, .. }

@@ -1,24 +1,24 @@
-//! Recordings: all that reaches the engines of a run, so that it can be run again without a network.
+//! Recordings: all that reaches the engines of a run, so that the run can be repeated without a network.
 //!
 //! # What
 //!
 //! Engines are deterministic. So a recording has what determines them: the events of each turn with its time, how the
-//! engine's uses of the store lay between those of other shards ([`Engine::take_notes`](maple_core::engine::Engine)), what
-//! others wrote to the store, the options, the state at the start, and the files of each policy. It has a checksum of each
-//! message that was sent, so that a replay can tell whether it sends the same. Packets that are answered as hits change
-//! nothing, and are only counted. `crate::replay` runs it again.
+//! engine's uses of the store lay between those of other shards ([`Engine::take_notes`](maple_core::engine::Engine)),
+//! what others wrote to the store, the options, the state at the start, and the files of each policy. It has a checksum
+//! of each message that was sent, so that a replay can compare its own messages. Packets that are answered as hits
+//! change nothing, and are only counted. `crate::replay` repeats the run.
 //!
 //! # Where
 //!
-//! Each run of a controller has a folder of its own in the folder that was asked for: `header.json`, segments, and the
-//! files of policies. A replay can begin only where the engines began: at the start of the run. So when all runs together
-//! reach the limit, the oldest *run* goes. If there is only this one, its recording ends, and says so.
+//! Each run of a controller has a folder of its own in the folder of recordings: `header.json`, segments, and the files
+//! of policies. A replay can begin only where the engines began: at the start of the run. So when all runs together
+//! reach the limit, the oldest *run* is removed. If there is no other run, the recording ends, and says why.
 //!
 //! # How
 //!
 //! A shard appends each turn to a buffer. A thread takes the buffers several times a second, compresses them and
-//! writes. What the disk refuses is tried again. A shard waits for no disk: if a buffer is full, the recording ends, and
-//! says so.
+//! writes. A write that the disk refuses is tried again. A shard never waits for a disk: if a buffer is full, the
+//! recording ends, and says why.
 //!
 //! ```text
 //!  shard ── turn ──► buffer ──┐
@@ -26,8 +26,8 @@
 //!  store ── write ─► buffer ──┘
 //! ```
 //!
-//! Keys, certificates and passwords are no events and no options of engines, so they are in no recording. State and
-//! policies are in it, and what these hold. So only its owner can read it.
+//! Keys, certificates and passwords are neither events nor options of engines, so no recording has them. It has the
+//! state and the policies, and what these hold. So only its owner can read it.
 
 pub(crate) mod codec;
 pub(crate) mod events;
@@ -64,35 +64,36 @@ pub(crate) use shard::{ShardRecorder, Turn, checksum, sent};
 pub use source::{PolicySource, RecordedSource};
 pub(crate) use source::{SourceRecord, is_inside, read_all as read_sources};
 
-/// How often buffers are written.
+/// The time between two writes of the buffers.
 const PERIOD: Duration = Duration::from_millis(200);
-/// How often it is tried again what the disk has refused, at least, and how often it is looked whether all files are there.
+/// The maximum pause before a write that the disk has refused is tried again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+/// The time between two checks that all files are there.
 const LOOK: Duration = Duration::from_secs(1);
-/// A buffer of more bytes is written at once.
+/// A buffer of more bytes than this is written at once.
 const HIGH: usize = 1 << 20;
-/// The most policies whose files wait for being copied.
+/// The maximum number of policies whose files wait to be copied.
 const MAX_COPIES: usize = 4;
-/// The most bytes of a buffer. Beyond that, the disk is too slow.
+/// The maximum number of bytes of a buffer. If it is reached, the disk is too slow.
 const MAX_PENDING: usize = segment::MAX_BLOCK;
 
-/// Where and how a run is recorded.
+/// The options of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
     /// The folder of recordings.
     pub folder: PathBuf,
-    /// The most bytes of all recordings there.
+    /// The maximum number of bytes of all recordings there.
     pub limit: u64,
-    /// Where the policy comes from.
+    /// The source of the policy.
     pub policy: PolicySource,
     /// The name of the compiler, for the replay.
     pub compiler: String,
 }
 
-/// Why there is no recording.
+/// The reason why there is no recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
-    /// There is none.
+    /// The folder has no recording.
     #[error("{0} has no recording: maple run --record makes one")]
     None(PathBuf),
     /// The system refused something.
@@ -111,7 +112,7 @@ pub enum RecordingError {
         /// Its format.
         format: u32,
     },
-    /// Another version of Maple, whose engines may do otherwise.
+    /// Another version of Maple recorded it, whose engines may decide otherwise.
     #[error(
         "{path} was recorded by Maple {recorded}, and this is Maple {this}: engines of different versions may decide \
          otherwise, so replay it with that version"
@@ -129,9 +130,9 @@ pub enum RecordingError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// The place in the file, in bytes.
         offset: u64,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// The limit is too small.
@@ -157,30 +158,30 @@ impl RecordingError {
     }
 }
 
-/// A recording that is being made. All copies are the same one.
+/// A recording that is being made. Clones are of the same one.
 #[derive(Clone)]
 pub struct Recording(Arc<Shared>);
 
-/// The thread that writes a recording. It ends, with all written, when this is dropped.
+/// The thread that writes a recording. Dropping this writes everything and ends the thread.
 pub struct Writer {
     recording: Recording,
     store: Arc<Store>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What shards, the store and the writer share.
+/// The data that shards, the store and the writer share.
 pub(crate) struct Shared {
     /// The folder of this run.
     folder: PathBuf,
-    /// When the clock of the run was at zero.
+    /// The time when the clock of the run was at zero.
     began: SystemTime,
     clock: Clock,
-    /// How often the store had moved at the start.
+    /// The number of times that the store had moved at the start.
     from: AtomicU64,
     is_on: AtomicBool,
-    /// When it ended by itself.
+    /// The time when it ended by itself, in nanoseconds of the clock of the run.
     ended_at: AtomicU64,
-    /// Why it has ended, if it ended by itself.
+    /// The reason why it has ended, if it ended by itself.
     failure: Mutex<Option<String>>,
     shards: Vec<Mutex<Vec<u8>>>,
     outside: Mutex<Vec<u8>>,
@@ -190,14 +191,14 @@ pub(crate) struct Shared {
     kept: KeptFiles,
 }
 
-/// What was taken from a buffer and is not written yet.
+/// Bytes that were taken from a buffer and are not written yet.
 #[derive(Default)]
 struct Taken {
     kind: u16,
     bytes: Vec<u8>,
 }
 
-/// What the writer is to do next.
+/// The next work of the writer.
 #[derive(Debug, Default)]
 struct Wanted {
     is_urgent: bool,
@@ -207,12 +208,12 @@ struct Wanted {
 /// The policies of the run.
 #[derive(Default)]
 struct Sources {
-    /// Each with its number.
+    /// Each policy with its number.
     known: Vec<(Weak<dyn Policy>, u64)>,
     next: u64,
-    /// Records to write.
+    /// Records that are to be written.
     pending: Vec<u8>,
-    /// The policies whose files are to be copied before that.
+    /// The policies whose files are to be copied before the records are written.
     to_copy: Vec<(u64, Arc<PolicySource>)>,
 }
 
@@ -223,7 +224,7 @@ impl fmt::Debug for Recording {
 }
 
 impl Shared {
-    /// How often the store had moved at the start.
+    /// Returns the number of times that the store had moved at the start.
     pub fn from(&self) -> u64 {
         self.from.load(Ordering::Relaxed)
     }
@@ -232,9 +233,9 @@ impl Shared {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Ends the recording. The writer says why, once.
+    /// Ends the recording. The writer publishes the first reason.
     pub fn fail(&self, why: &str) {
-        // Held meanwhile, so that the writer does not end without it.
+        // The lock is held meanwhile, so that the writer does not end without the reason.
         let mut failure = lock(&self.failure);
         if self.is_on.swap(false, Ordering::Relaxed) {
             *failure = Some(why.to_owned());
@@ -281,7 +282,7 @@ impl Shared {
         all.iter().try_for_each(|(number, source)| files::copy(&self.folder, *number, source))
     }
 
-    /// Waits until there is something to write. Returns whether that is the last time.
+    /// Waits until there is something to write, at most for `pause`. Returns whether this is the last time.
     fn wait(&self, pause: Duration) -> bool {
         let is_quiet = |wanted: &mut Wanted| !wanted.is_urgent && !wanted.is_over;
         let waited = self.wake.wait_timeout_while(lock(&self.wanted), pause, is_quiet);
@@ -290,8 +291,8 @@ impl Shared {
         wanted.is_over
     }
 
-    /// Writes what has come, and first what was taken before and could not be written. Mostly the shards' buffers are
-    /// written by turns, so `taken` keeps their memory.
+    /// Writes what was taken before and could not be written, and then everything that has come. Buffers are swapped
+    /// with `taken`, so their memory is used again.
     fn write(&self, files: &mut Files, taken: &mut Taken) -> Result<(), Full> {
         let mut append = |taken: &mut Taken| {
             files.append(taken.kind, &taken.bytes)?;
@@ -315,12 +316,12 @@ impl Shared {
         append(taken)
     }
 
-    /// The work of the writer.
+    /// Does the work of the writer.
     fn run(&self, mut files: Files) {
         let (mut taken, mut pause, mut looked) = (Taken::default(), PERIOD, Instant::now());
         loop {
             let is_last = self.wait(pause);
-            // After a failure, shards and store append nothing any more.
+            // After a failure, shards and store append nothing.
             let is_over = is_last || !self.is_on();
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
@@ -343,7 +344,7 @@ impl Shared {
         }
     }
 
-    /// Ends the files, and says why if it was not the controller's end.
+    /// Ends the files. If the recording did not end with the controller, publishes the reason.
     fn end(&self, files: Files, why: Option<&str>) {
         if let Some(why) = why {
             self.fail(why);
@@ -351,7 +352,7 @@ impl Shared {
         let failure = lock(&self.failure).clone();
         if let Some(first) = failure.as_deref() {
             let at = timestamp_of(self.began, Time(self.ended_at.load(Ordering::Relaxed)));
-            // What shards say of a full buffer has its reason in the disk.
+            // A shard whose buffer is full does not know the disk's error, which is the reason.
             let why = why.filter(|why| *why != first).map(|why| format!(" ({why})")).unwrap_or_default();
             self.kept.ended(KeptFile::Recording, &self.folder, format!("at {at}: {first}{why}"));
         }
@@ -360,7 +361,10 @@ impl Shared {
 }
 
 impl Recording {
-    /// Begins a recording of a controller with so many shards, before any of them runs.
+    /// Begins the recording of a controller with this many shards, before any of them runs.
+    ///
+    /// # Errors
+    /// [`RecordingError`] if the limit is too low, the policy's files are too large, or the system refuses something.
     pub(crate) fn begin(
         options: &RecordOptions,
         (shards, engine): (usize, &Options),
@@ -402,22 +406,22 @@ impl Recording {
         Ok((recording.clone(), Writer { recording, store: Arc::clone(store), thread }))
     }
 
-    /// The folder of this run.
+    /// Returns the folder of this run.
     pub fn folder(&self) -> &Path {
         &self.0.folder
     }
 
-    /// Why it has ended, if it ended by itself.
+    /// Returns why it has ended, if it ended by itself.
     pub fn failure(&self) -> Option<String> {
         lock(&self.0.failure).clone()
     }
 
-    /// The present moment, for people: `2026-11-26T04:15:11.000Z`.
+    /// Returns the present time, for people: `2026-11-26T04:15:11.000Z`.
     pub fn now(&self) -> String {
         timestamp_of(self.0.began, self.0.clock.now())
     }
 
-    /// What is said of a crash: where the recording is, and when that was.
+    /// Returns a text for the report of a crash: where the recording is, and when the crash was.
     pub(crate) fn crash_text(&self) -> String {
         match self.failure() {
             None => format!("; maple replay {} comes there too, at {}", self.folder().display(), self.now()),
@@ -430,15 +434,15 @@ impl Recording {
         self.0.fail(why);
     }
 
-    /// The recorder of a shard.
+    /// Creates the recorder of a shard.
     pub(crate) fn shard(&self, shard: ShardId) -> ShardRecorder {
         ShardRecorder::new(Arc::clone(&self.0), shard)
     }
 
-    /// Says where a policy comes from that is to take the place of the one that runs.
+    /// Notes the source of a policy that is to replace the one that runs.
     ///
     /// # Errors
-    /// [`RecordingError`] if it has too many files, or those of too many policies wait for the disk.
+    /// [`RecordingError`] if the policy's files are too large, or those of too many policies wait for the disk.
     pub fn name_policy(&self, policy: &Arc<dyn Policy>, source: &PolicySource) -> Result<(), RecordingError> {
         let mut sources = lock(&self.0.sources);
         let number = sources.next;
@@ -452,7 +456,7 @@ impl Recording {
         Ok(())
     }
 
-    /// Says that a policy lets `new` decide what enters at some switches, and `old` everything else.
+    /// Notes that a policy lets `new` decide what enters at some switches, and `old` everything else.
     pub fn name_canary(&self, policy: &Arc<dyn Policy>, of: (&Arc<dyn Policy>, &Arc<dyn Policy>), switches: &[Dpid]) {
         let mut sources = lock(&self.0.sources);
         let (Some(old), Some(new)) = (sources.number_of(of.0), sources.number_of(of.1)) else { return };
@@ -460,7 +464,7 @@ impl Recording {
         sources.add(policy, number, RecordedSource::Canary { old, new, switches: switches.to_vec() });
     }
 
-    /// This candidate is to be tried. If its policy has no source, the recording ends.
+    /// Notes that this candidate is to be tried. If its policy has no known source, the recording ends.
     pub(crate) fn note_candidate(&self, candidate: u64, policy: &Arc<dyn Policy>) {
         let mut sources = lock(&self.0.sources);
         match sources.number_of(policy) {
@@ -499,13 +503,13 @@ impl Drop for Writer {
     }
 }
 
-/// When this clock was at zero.
+/// Returns the time when this clock was at zero.
 fn now_at_zero(clock: &Clock) -> SystemTime {
     let since = Duration::from_nanos(clock.now().0);
     SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// A time of a run as text.
+/// Formats a time of a run.
 pub(crate) fn timestamp_of(began: SystemTime, at: Time) -> String {
     crate::time::timestamp(began + Duration::from_nanos(at.0))
 }

@@ -1,4 +1,4 @@
-//! What happens to the store besides what engines do: writes of other threads, and label ids that are kept.
+//! Changes of the store that engines do not make: writes of other threads, and label ids that are kept.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use maple_core::state::{KeptLabel, Store, Witness, Write};
 use super::Shared;
 use super::codec::{Codec, Damaged, Reader, codec_enum, codec_struct};
 
-/// One thing that happened.
+/// A change of the store from outside of the engines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outside {
-    /// Someone published writes.
+    /// Another thread published writes.
     Wrote { writes: Vec<Write> },
     /// Label ids were kept as a rehearsal gave them.
     Rehearsed { labels: Vec<KeptLabel> },
@@ -20,7 +20,7 @@ codec_struct!(KeptLabel { switch, port, id, meaning, serial });
 codec_enum!(Outside { 0 => Wrote { writes }, 1 => Rehearsed { labels } });
 
 impl Outside {
-    /// Does it again.
+    /// Makes the change again.
     pub fn repeat(self, store: &Store) {
         match self {
             Outside::Wrote { writes } => drop(store.update(|_| writes)),
@@ -29,7 +29,7 @@ impl Outside {
     }
 }
 
-/// Writes down what happens, with how often the store had moved before.
+/// Records these changes, each with the number of times that the store had moved before.
 pub(crate) struct OutsideWitness(pub Arc<Shared>);
 
 impl OutsideWitness {
@@ -62,7 +62,7 @@ impl Witness for OutsideWitness {
     }
 }
 
-/// Reads all that a block holds.
+/// Reads all changes that a block holds.
 pub(crate) fn read_all(bytes: &[u8]) -> Result<Vec<(u64, Outside)>, Damaged> {
     let (mut from, mut all) = (Reader::new(bytes), Vec::new());
     while !from.is_empty() {

@@ -1,8 +1,8 @@
 //! The files of a recording: blocks of records, each compressed, with its length and checksum before it.
 //!
-//! A segment begins with [`MAGIC`] and the format. A block has a kind (the shard, or one of [`kind`]), the length of its
-//! bytes in the file and uncompressed, and a CRC-32 of all that. What a crash has cut off is left out: whole blocks before
-//! it are as they were. Nothing is written twice, so a block that is there never changes.
+//! A segment begins with [`MAGIC`] and the format. A block has a kind (the shard, or one of [`kind`]), the length of
+//! its bytes in the file and uncompressed, and a CRC-32 of all that. A block that a crash has cut off is left out, and
+//! those before it are whole. A block that is complete never changes, because nothing is written twice.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,31 +14,31 @@ use super::RecordingError;
 const MAGIC: &[u8; 8] = b"MAPLEREC";
 /// The format of a recording's files. Another one is refused.
 pub(crate) const FORMAT: u32 = 2;
-/// Magic and format.
+/// The number of bytes of magic and format.
 const START: usize = 12;
-/// Kind, lengths in the file and uncompressed, checksum.
+/// The number of bytes before a block's contents: kind, lengths in the file and uncompressed, checksum.
 const HEADER: usize = 14;
-/// The largest block, uncompressed.
+/// The maximum size of a block, uncompressed, in bytes.
 pub(crate) const MAX_BLOCK: usize = 64 << 20;
 
-/// The kinds of blocks that are no shard's.
+/// The kinds of blocks that do not belong to a shard.
 pub(crate) mod kind {
-    /// What engines began with.
+    /// The options and the state with which engines began.
     pub const START: u16 = 0x100;
-    /// What happened to the store besides what engines did.
+    /// Changes of the store that engines did not make.
     pub const OUTSIDE: u16 = 0x101;
-    /// Where policies come from.
+    /// The sources of policies.
     pub const SOURCES: u16 = 0x102;
-    /// Why the recording ended.
+    /// The reason why the recording ended.
     pub const END: u16 = 0x103;
 }
 
-/// The file of a segment, from 1.
+/// Returns the path of a segment. Numbers begin at 1.
 pub(crate) fn path(folder: &Path, number: u32) -> PathBuf {
     folder.join(format!("{number:08}.segment"))
 }
 
-/// Where a block is.
+/// The place of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub kind: u16,
@@ -49,7 +49,7 @@ pub(crate) struct Block {
     checksum: u32,
 }
 
-/// Begins a segment.
+/// Writes the beginning of a segment. Returns the bytes that it takes.
 pub(crate) fn begin(file: &File) -> io::Result<usize> {
     let mut start = MAGIC.to_vec();
     start.extend_from_slice(&FORMAT.to_be_bytes());
@@ -57,13 +57,13 @@ pub(crate) fn begin(file: &File) -> io::Result<usize> {
     Ok(START)
 }
 
-/// The most bytes that a block with so many bytes takes.
+/// Returns the maximum number of bytes that a block of `raw` bytes takes.
 pub(crate) fn most_bytes(raw: usize) -> u64 {
     (HEADER + lz4_flex::block::get_maximum_output_size(raw)) as u64
 }
 
-/// Writes a block at the end, which is `at`. Returns the bytes that it takes. `scratch` is for its memory only. If it fails,
-/// a part of the block may be there, and the next one takes its place.
+/// Writes a block at the end, which is `at`. Returns the bytes that it takes. `scratch` only lends its memory. If
+/// writing fails, a part of the block may be there, and the next one takes its place.
 pub(crate) fn append(file: &File, at: u64, (kind, raw): (u16, &[u8]), scratch: &mut Vec<u8>) -> io::Result<usize> {
     let most = lz4_flex::block::get_maximum_output_size(raw.len());
     scratch.clear();
@@ -88,7 +88,10 @@ fn checksum(header: &[u8], contents: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// The whole blocks of all segments, in order, and whether something after them was cut off.
+/// Returns the whole blocks of all segments, in order, and whether something after them was cut off.
+///
+/// # Errors
+/// [`RecordingError`] if a segment can't be read, or is not one of this format.
 pub(crate) fn index(folder: &Path) -> Result<(Vec<Block>, bool), RecordingError> {
     let mut blocks = Vec::new();
     for number in 1.. {
@@ -122,7 +125,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Adds the whole blocks of a segment. Returns whether there is nothing else.
+/// Adds the whole blocks of a segment. Returns whether the segment holds nothing else.
 fn index_one(file: &File, segment: u32, blocks: &mut Vec<Block>) -> Result<bool, Failure> {
     let end = file.metadata()?.len();
     let mut start = [0; START];
@@ -158,7 +161,7 @@ fn index_one(file: &File, segment: u32, blocks: &mut Vec<Block>) -> Result<bool,
     Ok(true)
 }
 
-/// Reads blocks. Keeps the last file open.
+/// Reads blocks. Keeps the file of the last one open.
 #[derive(Debug)]
 pub(crate) struct BlockReader {
     folder: PathBuf,
@@ -172,6 +175,9 @@ impl BlockReader {
     }
 
     /// Reads a block's bytes, uncompressed.
+    ///
+    /// # Errors
+    /// [`RecordingError`] if the block can't be read, or is not as it was written.
     pub fn read(&mut self, block: &Block) -> Result<Vec<u8>, RecordingError> {
         let path = path(&self.folder, block.segment);
         let damaged = |why| RecordingError::damaged(&path, block.offset, why);
@@ -202,7 +208,7 @@ impl BlockReader {
     }
 }
 
-/// The bytes of all files in a folder and below it.
+/// Returns the number of bytes of all files in a folder and below it.
 pub(crate) fn size_of(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(folder)? {

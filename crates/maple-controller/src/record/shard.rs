@@ -1,4 +1,4 @@
-//! What one shard writes down: the turns of its engine.
+//! The records of one shard: the turns of its engine.
 //!
 //! A record is a turn: when it began, which packets were answered as hits since the last one, its events, how the engine
 //! used the store, and a checksum for each message that the engine sent. Its first part is made before the engine runs.
@@ -16,7 +16,7 @@ use super::Shared;
 use super::codec::{Codec, Damaged, Reader, put_number};
 use super::events::Events;
 
-/// The bytes of the length of a turn's events.
+/// The number of bytes of the length of a turn's events.
 const LENGTH: usize = 4;
 
 /// Records the turns of one shard.
@@ -24,9 +24,9 @@ pub(crate) struct ShardRecorder {
     shared: Arc<Shared>,
     shard: ShardId,
     events: Events,
-    /// When the last turn was.
+    /// The time of the last turn.
     last: Time,
-    /// Packet-outs of hits since then, by switch.
+    /// The number of packet-outs of hits since then, by switch.
     hits: BTreeMap<Dpid, u64>,
     /// The record that is being made.
     turn: Vec<u8>,
@@ -39,17 +39,17 @@ impl ShardRecorder {
         ShardRecorder { shared, shard, events: Events::default(), last: Time(0), hits, turn, scratch }
     }
 
-    /// How often the store had moved when the recording began.
+    /// Returns the number of times that the store had moved when the recording began.
     pub fn from(&self) -> u64 {
         self.shared.from()
     }
 
-    /// So many packet-outs answered hits at this switch.
+    /// Notes that this many packet-outs answered hits at this switch.
     pub fn note_hits(&mut self, dpid: Dpid, packet_outs: u64) {
         *self.hits.entry(dpid).or_default() += packet_outs;
     }
 
-    /// A turn of the engine begins.
+    /// Begins the record of a turn.
     pub fn begin(&mut self, now: Time, events: &[Event]) {
         if !self.shared.is_on() {
             return;
@@ -68,12 +68,12 @@ impl ShardRecorder {
             }
         }
         let length = self.turn.len() - start - LENGTH;
-        // More than fits is too large for a buffer too.
+        // A turn whose length does not fit is too large for a buffer too.
         let length = u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes();
         self.turn[start..start + LENGTH].copy_from_slice(&length);
     }
 
-    /// The turn has ended with these effects. Returns whether the recording goes on.
+    /// Completes the record of a turn, which had these effects. Returns whether the recording goes on.
     pub fn end(&mut self, engine: &Engine, effects: &[Effect]) -> bool {
         if !self.shared.is_on() {
             self.turn.clear();
@@ -93,7 +93,7 @@ impl ShardRecorder {
 }
 
 impl Drop for ShardRecorder {
-    /// A turn without an end is one in which the engine panicked.
+    /// Appends a turn without an end: the engine panicked in it.
     fn drop(&mut self) {
         if !self.turn.is_empty() && self.shared.is_on() {
             self.shared.append(self.shard, &self.turn);
@@ -101,7 +101,7 @@ impl Drop for ShardRecorder {
     }
 }
 
-/// The message of an effect that sends one.
+/// Returns the message of an effect that sends one.
 pub(crate) fn sent(effect: &Effect) -> Option<(Dpid, u32, &Message)> {
     match effect {
         Effect::Send { dpid, xid, message } | Effect::Poll { dpid, xid, message } => Some((*dpid, *xid, message)),
@@ -109,7 +109,7 @@ pub(crate) fn sent(effect: &Effect) -> Option<(Dpid, u32, &Message)> {
     }
 }
 
-/// What stands for a message: the CRC-32 of its bytes as the switch gets them, and of the switch.
+/// Returns the checksum of a message: the CRC-32 of its bytes as the switch gets them, and of the switch.
 pub(crate) fn checksum(events: &Events, (dpid, xid, message): (Dpid, u32, &Message), scratch: &mut Vec<u8>) -> u32 {
     scratch.clear();
     // A message that the version can't express is not sent. Its error takes its place.
@@ -126,7 +126,8 @@ pub(crate) struct Turn<'a> {
     pub at: Time,
     pub hits: Vec<(Dpid, u64)>,
     pub events: &'a [u8],
-    /// How the engine used the store, and the checksums of its messages. None if the engine did not end the turn.
+    /// The notes of how the engine used the store, and the checksums of its messages. `None` if the engine did not end
+    /// the turn.
     pub end: Option<(&'a [u8], &'a [[u8; 4]])>,
 }
 

@@ -1,4 +1,4 @@
-//! Where a policy comes from, so that a replay can load it again.
+//! The source of a policy, so that a replay can load it again.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -6,10 +6,10 @@ use maple_wire::Dpid;
 
 use super::codec::{Codec, Damaged, Reader, codec_enum};
 
-/// The largest size of all files of a policy.
+/// The maximum number of bytes of all files of a policy.
 pub(crate) const MAX_BYTES: u64 = 64 << 20;
 
-/// Where a policy comes from.
+/// The source of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicySource {
     /// A policy that the command has, by its name, such as `builtin:flood`.
@@ -18,15 +18,14 @@ pub enum PolicySource {
     Files {
         /// The file, and the name of the policy in it if one was given: `acl.py:strict`.
         name: String,
-        /// The file and those beside it that may be part of the policy, by their names in the folder, with what they
-        /// hold.
+        /// The file and those beside it that may be part of the policy: their names in the folder, and their contents.
         files: Vec<(PathBuf, Vec<u8>)>,
     },
     /// A program with a policy of its own.
     Program,
 }
 
-/// The same, as a recording holds it.
+/// The source of a policy, as a recording holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordedSource {
     /// A policy that the command has, by its name.
@@ -40,7 +39,7 @@ pub enum RecordedSource {
         folder: String,
         /// The file in it, and the name of the policy in the file.
         name: String,
-        /// What stands for the contents of the files.
+        /// The fingerprint of the files.
         hash: String,
     },
     /// A program with a policy of its own.
@@ -66,15 +65,15 @@ codec_enum!(RecordedSource {
 /// A record about policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SourceRecord {
-    /// The policy with this number, from 0 up, comes from there. Number 0 ran first.
+    /// The policy with this number has this source. Numbers begin at 0, the policy that ran first.
     Source { number: u64, source: RecordedSource },
-    /// This candidate is the policy with that number.
+    /// The policy of this candidate has that number.
     Candidate { candidate: u64, number: u64 },
 }
 
 codec_enum!(SourceRecord { 0 => Source { number, source }, 1 => Candidate { candidate, number } });
 
-/// Whether a path of a recording names something in its own folder.
+/// Reports whether a path of a recording names something directly in its folder.
 pub(crate) fn is_inside(path: &Path) -> bool {
     let mut parts = path.components();
     matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))

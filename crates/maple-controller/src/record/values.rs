@@ -1,4 +1,4 @@
-//! How tracked state and the options of engines are written into a recording.
+//! The encoding of tracked state and of the options of engines in a recording.
 
 use std::sync::Arc;
 
@@ -181,8 +181,8 @@ impl Codec for Selection {
             Selection::Leaves(leaves) => (4u8, leaves.clone()).put(out),
             Selection::Cell(Cell::Table(table, key)) => (5u8, table.clone(), key.clone()).put(out),
             Selection::Cell(Cell::Var(name)) => (6u8, name.clone()).put(out),
-            // Nothing outside of an engine selects by another cell, and withdrawing more is never wrong; the replay says
-            // then that it differs.
+            // Nothing outside of an engine selects by another cell. Withdrawing more is never wrong, but the replay
+            // then reports a difference.
             Selection::Cell(_) => out.push(0),
         }
     }
@@ -224,7 +224,7 @@ impl Codec for Facts {
     }
 }
 
-/// The options of an engine, all but the compiler, which has a name outside of it.
+/// Encodes the options of an engine, all but the compiler: the header has its name.
 macro_rules! codec_options {
     ($($field:ident),* $(,)?) => {
         impl Codec for Options {

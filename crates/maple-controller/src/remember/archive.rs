@@ -1,4 +1,4 @@
-//! A copy for a process that takes over.
+//! A copy of the remembered leaves and surroundings, for a process that takes over.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use super::rows::SurroundingsRow;
 use crate::late::LateDatabase;
 use crate::restart::Restart;
 
-/// What a process that takes over is to know of leaves and surroundings.
+/// The sources of leaves and surroundings for a process that takes over.
 pub(crate) struct Archive {
     pub journal: Arc<LeafJournal>,
     pub restart: Arc<Restart>,
     pub database: Arc<LateDatabase>,
 }
 
-/// A copy of all rows of leaves, as they are in the file.
+/// A copy of all rows of leaves as they are in the file, and of the surroundings.
 pub(crate) struct Copied {
     /// The epoch of the run.
     pub epoch: u16,
@@ -24,10 +24,10 @@ pub(crate) struct Copied {
 }
 
 impl Archive {
-    /// Begins a copy. What changes from now on is noted until [`LeafJournal::end_copy`].
+    /// Copies the leaves and surroundings. Changes from then on are noted until [`LeafJournal::end_copy`].
     ///
     /// # Errors
-    /// If the file can't be read.
+    /// A text if the file is not open, is slow, or can't be read.
     pub fn copy(&self) -> Result<Copied, String> {
         let opened = self.database.wait_for(COPY).ok_or_else(|| {
             let why = self.database.failure().map(|why| format!(": {why}")).unwrap_or_default();
@@ -40,7 +40,7 @@ impl Archive {
         Ok(Copied { epoch: self.journal.epoch(), leaves, surroundings: self.surroundings() })
     }
 
-    /// Where things are now.
+    /// Returns where things are.
     pub fn surroundings(&self) -> SurroundingsRow {
         SurroundingsRow::of(self.restart.surroundings())
     }

@@ -1,4 +1,4 @@
-//! The rows of the state file about leaves, surroundings and the run: begun, read and written.
+//! The rows of the state file about leaves, surroundings and the run: how a run begins, reads and writes them.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,20 @@ use crate::restart::{Departed, Restart, by_switch};
 pub(super) const LEAVES: TableDefinition<'_, u64, &str> = TableDefinition::new("maple leaves");
 pub(crate) const RUN: TableDefinition<'_, &str, &str> = TableDefinition::new("maple run");
 
-/// The format of what is remembered.
+/// The format of leaves and surroundings.
 pub(crate) const FORMAT: &str = "1";
-/// The format of tables and variables (`persistence/`). A file of another one is refused: they can't be made anew.
+/// The format of tables and variables (`persistence/`). A file of another format is refused, because they can't be made
+/// anew.
 pub(crate) const STATE_FORMAT: &str = "1";
-/// The row about the policy that runs.
+/// The key of the row about the policy that runs.
 const POLICY: &str = "policy";
-/// The row that has that format. A file without it has format 1.
+/// The key of the row with [`STATE_FORMAT`]. A file without that row has format 1.
 pub(crate) const STATE_FORMAT_KEY: &str = "rows";
 
-/// What an earlier run has left in the file.
+/// The rows that an earlier run has left in the file.
 #[derive(Debug, Default)]
 pub(crate) struct Remembered {
-    /// The epoch of this run, which no earlier one had.
+    /// The epoch of this run, which follows that of the last run.
     pub epoch: u16,
     /// The switches.
     pub switches: BTreeMap<Dpid, Departed>,
@@ -35,14 +36,14 @@ pub(crate) struct Remembered {
     pub policy: Option<PolicyRecord>,
 }
 
-/// What the file has besides leaves.
+/// The rows besides leaves, as they were written last.
 #[derive(Default, PartialEq, Eq)]
 pub(super) struct Written {
     surroundings: String,
     pub(super) policy: Option<String>,
 }
 
-/// Writes rows, the surroundings and the policy that runs, if there is something new.
+/// Writes rows, the surroundings and the policy that runs, if something has changed.
 pub(super) fn write(
     database: &Database,
     rows: &Rows,
@@ -77,7 +78,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Reads what an earlier run has left, and begins a new epoch.
+/// Reads the rows that an earlier run has left, and begins a new epoch.
 pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
     let transaction = database.begin_write()?;
     let mut remembered = Remembered::default();
@@ -107,7 +108,7 @@ pub(crate) fn begin(database: &Database) -> Result<Remembered, Failed> {
     Ok(remembered)
 }
 
-/// The policy that ran last, as a file tells that no controller uses.
+/// Returns the policy that ran last, from a file that no controller uses.
 pub(crate) fn last_policy(database: &Database) -> Result<Option<PolicyRecord>, Failed> {
     let run = match database.begin_read()?.open_table(RUN) {
         Ok(run) => run,
@@ -117,12 +118,12 @@ pub(crate) fn last_policy(database: &Database) -> Result<Option<PolicyRecord>, F
     Ok(run.get(POLICY)?.and_then(|row| serde_json::from_str(row.value()).ok()))
 }
 
-/// The epoch of the run after one with this epoch.
+/// Returns the epoch of the run after one with epoch `last`. Epochs run from 1 to 65535, and then from 1 again.
 pub(crate) fn next_epoch(last: u16) -> u16 {
     last.wrapping_add(1).max(1)
 }
 
-/// Begins an epoch in the file of a run whose rows are known.
+/// Writes the epoch and the formats into a file whose other rows are known.
 pub(crate) fn begin_known(database: &Database, epoch: u16) -> Result<(), Failed> {
     let transaction = database.begin_write()?;
     {
@@ -137,7 +138,7 @@ pub(crate) fn begin_known(database: &Database, epoch: u16) -> Result<(), Failed>
     Ok(())
 }
 
-/// The switches of an earlier run, from rows and surroundings.
+/// Groups the leaves and surroundings of an earlier run by switch.
 pub(crate) fn departed(
     rows: impl IntoIterator<Item = (u64, Witness)>,
     surroundings: Surroundings,
@@ -145,7 +146,7 @@ pub(crate) fn departed(
     let of_switch = |(dpid, surroundings)| (dpid, Departed { surroundings, ..Departed::default() });
     let mut switches: BTreeMap<Dpid, Departed> = by_switch(surroundings).into_iter().map(of_switch).collect();
     for (row, witness) in rows {
-        // Without its ports and links, a switch's leaves say nothing.
+        // A switch without surroundings gets an entry too.
         let switch = switches.entry(witness.at.switch).or_default();
         switch.leaves.push(witness);
         switch.rows.push(row);
@@ -153,7 +154,7 @@ pub(crate) fn departed(
     switches
 }
 
-/// Reads the switches of an earlier run. Rows that make no sense are left out.
+/// Reads the switches of an earlier run. Damaged rows are left out, and the log says how many.
 fn read(leaves: &redb::Table<'_, u64, &str>, surroundings: &str) -> Result<BTreeMap<Dpid, Departed>, Failed> {
     let mut damaged = 0;
     let all = serde_json::from_str::<SurroundingsRow>(surroundings).map(SurroundingsRow::surroundings);
@@ -172,7 +173,7 @@ fn read(leaves: &redb::Table<'_, u64, &str>, surroundings: &str) -> Result<BTree
     Ok(departed(rows, all.unwrap_or_default()))
 }
 
-/// All rows of leaves, as they are in the file.
+/// Returns all rows of leaves, as they are in the file.
 pub(super) fn raw_leaves(database: &Database) -> Result<Vec<(u64, String)>, Failed> {
     let table = match database.begin_read()?.open_table(LEAVES) {
         Ok(table) => table,

@@ -1,4 +1,4 @@
-//! What shards tell of leaves, on its way to the file, in memory.
+//! The queue of changed leaves on their way from the shards to the file, in memory.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,16 +12,17 @@ use super::rows::to_json;
 use crate::policy_record::PolicyRecord;
 use crate::restart::Departed;
 
-/// How often the thread writes.
+/// The time between two writes. A crash loses the changes of at most this time.
 pub(super) const PERIOD: Duration = Duration::from_millis(500);
-/// How long a copy waits for what is being written.
+/// The maximum time that a copy waits for the file.
 pub(super) const COPY: Duration = Duration::from_secs(10);
-/// How long the rows of a restored switch are kept.
+/// The time for which the rows of a restored switch are kept. By then the leaves that were restored from them have
+/// rows.
 pub(super) const KEEP: Duration = Duration::from_secs(10);
-/// The maximum number of leaves that wait to be written. Beyond that, new ones are left out, and asked for later.
+/// The maximum number of leaves that wait to be written. Further ones are left out, and asked for later.
 pub(super) const MAX_PENDING: usize = 1 << 19;
 
-/// What is on its way to the file.
+/// The changes of leaves on their way to the file.
 #[derive(Debug)]
 pub(crate) struct LeafJournal {
     epoch: u16,
@@ -29,11 +30,11 @@ pub(crate) struct LeafJournal {
     end: Condvar,
     /// Signals that something was written.
     progress: Condvar,
-    /// How often shards are to tell of all their leaves again.
+    /// The number of times that shards were asked to report all their leaves again.
     wanted: AtomicU64,
 }
 
-/// The newest word about some rows: the leaf, or that it has gone.
+/// The newest report on some rows: the leaf, or `None` if it is gone.
 pub(crate) type Rows = BTreeMap<u64, Option<Witness>>;
 
 #[derive(Debug, Default)]
@@ -41,19 +42,19 @@ struct Pending {
     rows: Rows,
     /// Whether the thread has taken rows that are not written yet.
     is_writing: bool,
-    /// What has changed since the copy for another process, if there is one.
+    /// The changes since the copy for another process began, while there is one.
     since_copy: Option<Rows>,
-    /// Rows to be deleted at a time.
+    /// Rows to be deleted, each group with its time.
     outdated: Vec<(Instant, Vec<u64>)>,
-    /// The policy that runs.
+    /// The policy that runs, as JSON.
     policy: Option<String>,
-    /// Leaves that were not remembered, because too many wait.
+    /// The number of leaves that were left out because too many wait.
     lost: u64,
     ending: bool,
 }
 
 impl LeafJournal {
-    /// For a run with this epoch.
+    /// Creates an empty journal for a run with this epoch.
     pub fn new(epoch: u16) -> LeafJournal {
         let (pending, wanted) = (Mutex::default(), AtomicU64::new(0));
         LeafJournal { epoch, pending, end: Condvar::new(), progress: Condvar::new(), wanted }
@@ -63,7 +64,7 @@ impl LeafJournal {
         u64::from(self.epoch) << 48 | id.0
     }
 
-    /// Leaves of this run that came or changed, or went.
+    /// Notes leaves of this run that came or changed, or went (`None`).
     pub fn note(&self, leaves: Vec<(LeafId, Option<Witness>)>) {
         let mut pending = self.lock();
         for (id, witness) in leaves {
@@ -76,12 +77,12 @@ impl LeafJournal {
         }
     }
 
-    /// This policy runs now.
+    /// Notes that this policy runs.
     pub fn note_policy(&self, policy: &PolicyRecord) {
         self.lock().policy = Some(to_json(policy));
     }
 
-    /// A switch has disconnected: its leaves stay in the file.
+    /// Notes the leaves of a switch that has disconnected. They stay in the file.
     pub fn departed(&self, leaves: Vec<(LeafId, Witness)>, surroundings: Surroundings) -> Departed {
         let rows = leaves.iter().map(|(id, _)| self.row(*id)).collect();
         let departed = leaves.iter().map(|(_, witness)| witness.clone()).collect();
@@ -89,17 +90,18 @@ impl LeafJournal {
         Departed { leaves: departed, rows, surroundings }
     }
 
-    /// The epoch of the run.
+    /// Returns the epoch of the run.
     pub(super) fn epoch(&self) -> u16 {
         self.epoch
     }
 
-    /// How often shards were asked to tell of all their leaves again.
+    /// Returns the number of times that shards were asked to report all their leaves again.
     pub fn wanted(&self) -> u64 {
         self.wanted.load(Ordering::Relaxed)
     }
 
-    /// The file has not all rows: shards are to tell of all their leaves. Those of departed switches are these.
+    /// Asks shards to report all their leaves, because the file lacks rows. `departed` are the rows of departed
+    /// switches, which no shard has.
     pub(super) fn want_all(&self, departed: Vec<(u64, Witness)>) {
         let mut pending = self.lock();
         for (row, witness) in departed {
@@ -111,17 +113,17 @@ impl LeafJournal {
         self.wanted.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// These rows are no longer needed, once the leaves that were made of them have rows.
+    /// Schedules rows for deletion after [`KEEP`]. They are needed until the leaves that were made from them have rows.
     pub fn outdate(&self, rows: Vec<u64>) {
         self.lock().outdated.push((Instant::now() + KEEP, rows));
     }
 
-    /// The policy that runs, as JSON.
+    /// Returns the policy that runs, as JSON.
     pub(super) fn policy(&self) -> Option<String> {
         self.lock().policy.clone()
     }
 
-    /// The thread is to write what waits, and end.
+    /// Makes the thread write what waits, and end.
     pub(super) fn end(&self) {
         self.lock().ending = true;
         self.end.notify_all();
@@ -131,8 +133,8 @@ impl LeafJournal {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next time to write. Returns what to write, how many leaves are not in it because too many waited, and
-    /// whether that is the last time.
+    /// Waits for the next time to write. Returns the rows to write, the number of leaves that were left out because too
+    /// many waited, and whether this is the last time.
     pub(super) fn next(&self) -> (Rows, u64, bool) {
         let pending = self.lock();
         let wait = self.end.wait_timeout_while(pending, PERIOD, |pending| !pending.ending);
@@ -148,7 +150,7 @@ impl LeafJournal {
         (rows, lost, pending.ending)
     }
 
-    /// What was taken last is written, except for these rows. What came meanwhile is newer.
+    /// Notes that the rows taken last were written, except for these, which wait again unless a newer report waits.
     pub(super) fn wrote_all_but(&self, rows: Rows) {
         let mut pending = self.lock();
         pending.is_writing = false;
@@ -162,8 +164,8 @@ impl LeafJournal {
         self.progress.notify_all();
     }
 
-    /// From now on it is noted what changes. Returns once everything before that was written, or is noted too. `false` if
-    /// that takes too long.
+    /// Starts to note changes for a copy. Returns once everything before was written, or is noted too; `false` if that
+    /// takes longer than [`COPY`].
     pub(super) fn begin_copy(&self) -> bool {
         let mut pending = self.lock();
         pending.since_copy = Some(pending.rows.clone());
@@ -171,7 +173,7 @@ impl LeafJournal {
         !waited.unwrap_or_else(PoisonError::into_inner).0.is_writing
     }
 
-    /// What has changed since the copy; `None` if that is too much. From now on it is no longer noted.
+    /// Stops noting changes for a copy. Returns those since it began; `None` if there were too many.
     pub fn end_copy(&self) -> Option<Rows> {
         self.lock().since_copy.take()
     }

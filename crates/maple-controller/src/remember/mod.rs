@@ -1,25 +1,25 @@
-//! Writes into the state file what the next run is to know: witness packets of leaves, and what is around switches.
+//! Writes into the state file what the next run needs to know: witness packets of leaves, and what is around switches.
 //!
 //! # How
 //!
-//! Shards say which leaves came and went ([`LeafJournal`]); the newest word about each leaf waits. Once in a while
-//! ([`journal::PERIOD`]) a thread writes all of it as one transaction of `redb`, and the surroundings with it, if they
-//! have changed. Packets never wait for that. A crash loses the last period at most. What is lost, damaged or of another
-//! format costs time after the restart, and nothing else.
+//! Shards report which leaves came and went ([`LeafJournal`]); of each leaf the newest report waits. Every
+//! [`journal::PERIOD`] a thread writes all of them in one transaction of `redb`, and the surroundings with them, if
+//! they have changed. Packets never wait for that. A crash loses at most the last period. Rows that are lost, damaged
+//! or of another format cost time after the restart, and nothing else.
 //!
-//! While the file fails (`persistence/keeper.rs`), this waits in memory, up to a bound ([`journal::MAX_PENDING`]). If
-//! that was not enough, or the file was made anew, shards tell of all their leaves again.
+//! While the file fails (`persistence/keeper.rs`), reports wait in memory, up to a bound ([`journal::MAX_PENDING`]). If
+//! some were left out, or the file was made anew, shards report all their leaves again.
 //!
 //! # Copies
 //!
-//! A process that takes over gets a copy of the rows while this one goes on, and what has changed since at the end
+//! A process that takes over gets a copy of the rows while this one goes on, and at the end the changes since then
 //! ([`Archive`]).
 //!
 //! # The file
 //!
-//! A row for each leaf: the epoch of the run in the upper 16 bits and the leaf's id, and the leaf as JSON. One row for
-//! the surroundings, one for the policy that runs, one for the epoch, one for the format. Rows of leaves that were
-//! restored are deleted some time later ([`journal::KEEP`]), when their leaves of this run have rows.
+//! There is a row for each leaf: its key is the epoch of the run in the upper 16 bits and the leaf's id, its value the
+//! leaf as JSON. The surroundings, the policy that runs, the epoch and the format have one row each. Rows of leaves
+//! that were restored are deleted some time later ([`journal::KEEP`]), when their leaves of this run have rows.
 
 mod rows;
 
@@ -90,7 +90,7 @@ mod tests {
         (Database::create(&path).expect("a file"), path)
     }
 
-    /// A run of the controller: what it found in the file, and what it leaves.
+    /// Runs the controller once: returns what it found in the file, and leaves these leaves.
     fn run(database: &Database, leaves: Vec<(LeafId, Option<Witness>)>) -> Remembered {
         let Ok(found) = begin(database) else { panic!("the file can be read") };
         let departed = [(Dpid(1), Departed { surroundings: around(1), ..Departed::default() })].into();

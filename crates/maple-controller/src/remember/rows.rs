@@ -1,4 +1,5 @@
-//! The rows of the state file about witness packets and surroundings, as JSON. A take-over sends the same.
+//! The rows of the state file about witness packets and surroundings, as JSON. A process that hands over sends them
+//! too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -28,10 +29,10 @@ pub(super) fn location((switch, port): Port) -> Location {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct WitnessRow {
     at: Port,
-    /// In hexadecimal digits.
+    /// The bytes in hexadecimal digits.
     frame: String,
     total_len: usize,
-    /// The number of a field, value and mask.
+    /// The specialisation: the number of a field, value and mask of each part.
     narrower: Vec<(u8, u128, u128)>,
 }
 
@@ -46,12 +47,12 @@ impl WitnessRow {
         }
     }
 
-    /// The witness packet of a row; `None` if the row makes no sense.
+    /// Parses a row; `None` if it makes no sense.
     pub fn parse(text: &str) -> Option<Witness> {
         serde_json::from_str::<WitnessRow>(text).ok()?.witness()
     }
 
-    /// `None` if the row makes no sense.
+    /// Returns the witness packet; `None` if the row makes no sense.
     pub fn witness(self) -> Option<Witness> {
         let part = |(field, value, mask)| Some(Constraint { field: Field::from_oxm(field)?, value, mask });
         let frame = unhex(&self.frame)?;
@@ -64,20 +65,20 @@ impl WitnessRow {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Encodes bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |digit: u8| char::from_digit(digit.into(), 16).unwrap_or('0');
     bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(digit).collect()
 }
 
-/// The bytes of hexadecimal digits.
+/// Decodes hexadecimal digits; `None` if the text is not an even number of them.
 pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
     let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
     let pair = |pair: &[u8]| Some(value(pair[0])? << 4 | value(pair[1])?);
     text.len().is_multiple_of(2).then(|| text.as_bytes().chunks_exact(2).map(pair).collect())?
 }
 
-/// Where things are, and what labels mean.
+/// The surroundings of switches: where things are, and what labels mean.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SurroundingsRow {
     links: Vec<(Port, Port)>,

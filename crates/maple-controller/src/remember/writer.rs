@@ -1,4 +1,4 @@
-//! The thread that writes.
+//! The thread that writes leaves and surroundings into the state file.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -9,14 +9,17 @@ use crate::late::LateDatabase;
 use crate::priority::lower_for_good;
 use crate::restart::Restart;
 
-/// The thread that writes.
+/// The thread that writes leaves and surroundings. Dropping this ends it.
 pub(crate) struct Remembering {
     journal: Arc<LeafJournal>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Remembering {
-    /// Starts to write, into a file that may not be open yet.
+    /// Starts the thread. The file may not be open yet.
+    ///
+    /// # Errors
+    /// The system's error if it refuses a thread.
     pub fn start(
         database: Arc<LateDatabase>,
         journal: Arc<LeafJournal>,
@@ -47,7 +50,7 @@ impl Drop for Remembering {
     }
 }
 
-/// Writes what comes, into a database that may fail and be opened again.
+/// Writes what waits until the end, into a database that may fail and be opened again.
 fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Restart) {
     let (mut written, mut version, mut was_quiet) = (Written::default(), 0, false);
     let (mut made_anew, mut has_failed, mut has_lost) = (0, false, false);
@@ -55,7 +58,7 @@ fn write_until_end(database: &LateDatabase, journal: &LeafJournal, restart: &Res
         let (rows, lost, is_last) = journal.next();
         has_lost |= has_failed && lost > 0;
         if lost > 0 && !has_failed {
-            // To ask for all of them again would not make it quicker.
+            // Asking for all of them again would not make it quicker.
             tracing::warn!("the state file is too slow: a restart will not know {} of the leaves", lost);
         }
         let newest = restart.store().snapshot().version();

@@ -2,18 +2,18 @@
 //!
 //! # How
 //!
-//! Each engine has a thread, and so has what happened to the store from outside: these are the *parties*. A party says
-//! when its next use of the store is due, and waits until the store has moved so often. A use that moves the store also
-//! waits until the next use of each other party is due after it. So every use sees what it saw then, and uses between two
-//! moves run at once. A party that waits for a message of another shard has said before when its next use is due at the
-//! earliest.
+//! Each engine has a thread, and so have the changes of the store from outside: these are the *parties*. A party
+//! announces its next use of the store by the number of moves after which it is due, and waits until the store has
+//! moved that often. A use that moves the store also waits until the next use of each other party is due after it. So
+//! every use sees what it saw then, and uses between two moves run at once. A party that waits for a message of another
+//! shard has announced before when its next use is due at the earliest.
 //!
 //! # Why it ends
 //!
-//! The recorded run was one order in which all of that is fulfilled. The first thing of that order that is not done can
-//! be done. So if all parties wait for something that is not there, what they wait for is not in the recording: it was
-//! cut off, or the replay ends before it, or an engine did otherwise than recorded. Then all are released: nothing waits
-//! any more, and what happens from then on does not count.
+//! The recorded run was one order in which all these conditions hold. The first thing of that order that is not done
+//! can be done. So if all parties wait for something that is not there, what they wait for is not in the recording: it
+//! was cut off, or the replay ends before it, or an engine did otherwise than recorded. Then all are released: nothing
+//! waits any more, and what happens afterwards does not count.
 
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -21,7 +21,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use maple_core::engine::{Conductor, Due, Mail};
 use maple_core::ids::ShardId;
 
-/// What a party waits for.
+/// The condition that a party waits for.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     Due(Due),
@@ -35,18 +35,18 @@ pub(super) struct Gate {
 }
 
 struct State {
-    /// How often the store has moved.
+    /// The number of times that the store has moved.
     now: u64,
     parties: Vec<Party>,
-    /// Messages of shards that no shard has taken.
+    /// Messages of shards that no shard has taken yet.
     mails: BTreeMap<(ShardId, u64), Mail>,
-    /// Whether nothing waits any more.
+    /// Whether all parties are released.
     is_released: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Party {
-    /// Its next use is due when the store has moved so often, or later.
+    /// Its next use is due when the store has moved this often, or later.
     next: u64,
     wait: Option<Wait>,
     is_done: bool,
@@ -63,7 +63,7 @@ impl State {
         }
     }
 
-    /// Releases all if no party can go on.
+    /// Releases all parties if none can go on.
     fn check(&mut self) {
         let is_stuck = |(number, party): (usize, &Party)| {
             party.is_done || party.wait.is_some_and(|wait| !self.is_fulfilled(number, wait))
@@ -75,7 +75,8 @@ impl State {
 }
 
 impl Gate {
-    /// For so many parties, of which the last one is what happens from outside.
+    /// Creates a gate for this many parties, of which the last one makes the changes from outside. `from` is the number
+    /// of times that the store has moved.
     pub fn new(parties: usize, from: u64) -> Gate {
         let party = Party { next: from, wait: None, is_done: false };
         let state = State { now: from, parties: vec![party; parties], mails: BTreeMap::new(), is_released: false };
@@ -86,13 +87,13 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The party's next use is due when the store has moved so often.
+    /// Announces that the party's next use is due when the store has moved `at` times.
     pub fn announce(&self, party: usize, at: u64) {
         self.lock().parties[party].next = at;
         self.changed.notify_all();
     }
 
-    /// Waits. `false`: it will never be.
+    /// Waits for a condition. Returns `false` if all were released before it held.
     fn wait(&self, party: usize, wait: Wait) -> bool {
         let mut state = self.lock();
         if let Wait::Due(due) = wait
@@ -114,12 +115,12 @@ impl Gate {
         !state.is_released
     }
 
-    /// Waits for a use of a party. `false`: it is not due in this replay.
+    /// Waits for a use of a party. Returns `false` if it is not due in this replay.
     pub fn await_use(&self, party: usize, due: Due) -> bool {
         self.wait(party, Wait::Due(due))
     }
 
-    /// The use is done.
+    /// Notes that a use is done.
     pub fn end_use(&self, party: usize, due: Due) {
         if due.moves {
             let mut state = self.lock();
@@ -130,19 +131,19 @@ impl Gate {
         }
     }
 
-    /// Waits for a message of a shard. None if it does not come in this replay.
+    /// Waits for a message of a shard. `None` if it does not come in this replay.
     pub fn await_mail(&self, party: usize, from: ShardId, number: u64) -> Option<Mail> {
         let is_there = self.wait(party, Wait::Mail(from, number));
         if is_there { self.lock().mails.remove(&(from, number)) } else { None }
     }
 
-    /// A shard has sent a message.
+    /// Delivers a message that a shard has sent.
     pub fn deliver(&self, mail: Mail) {
         self.lock().mails.insert(mail.name(), mail);
         self.changed.notify_all();
     }
 
-    /// The party does nothing any more.
+    /// Notes that the party does nothing more.
     pub fn finish(&self, party: usize) {
         let mut state = self.lock();
         state.parties[party].is_done = true;
@@ -151,13 +152,13 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Nothing waits any more, and nothing counts.
+    /// Releases all parties. Nothing counts afterwards.
     pub fn release(&self) {
         self.lock().is_released = true;
         self.changed.notify_all();
     }
 
-    /// Whether nothing counts any more.
+    /// Reports whether all parties are released, so that nothing counts.
     pub fn is_released(&self) -> bool {
         self.lock().is_released
     }

@@ -1,11 +1,10 @@
 //! Replays: a recording run again, without a network.
 //!
-//! Each engine of the recorded run has a thread. It gets the events of its turns at their times, and the gate (`gate.rs`)
-//! lets it use the store when it did. What it sends is compared with the checksums of what was sent. A replay begins
-//! with the run and goes on to its end, to a time, or to the first difference.
+//! Each engine of the recorded run has a thread. It gets the events of its turns at their times, and the gate
+//! (`gate.rs`) lets it use the store in the recorded order. The checksums of its messages are compared with the
+//! recorded ones. A replay begins with the run and goes on to its end, to a time, or to the first difference.
 //!
-//! Nothing runs in a replay besides the policy: no thread of its file, no timer, no listener. What these wrote is in the
-//! recording.
+//! Only the policy runs in a replay: no thread of its file, no timer, no listener. The recording has what these wrote.
 
 mod gate;
 mod recorded;
@@ -29,37 +28,37 @@ use gate::Gate;
 pub use recorded::Recorded;
 use shard::ShardReplay;
 
-/// How often progress is told.
+/// The time between two reports of progress.
 const TELL: Duration = Duration::from_millis(200);
 
-/// How a recording is run again.
+/// The options of a replay.
 pub struct ReplayOptions<'a> {
     /// The policies of the recording, by the numbers of [`Recorded::sources`].
     pub policies: BTreeMap<u64, Arc<dyn Policy>>,
     /// Changes options of engines that a recording does not have: the compiler.
     pub prepare: &'a dyn Fn(&mut Options),
-    /// No turn after this time is run.
+    /// The time after which no turn is run.
     pub until: Option<Time>,
-    /// Is told how far it is, several times a second.
+    /// Receives the counts so far, several times a second.
     pub progress: &'a dyn Fn(&Counts),
 }
 
-/// How much was run.
+/// The counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The time of the last turn.
     pub at: Time,
-    /// Turns of engines.
+    /// The turns of engines.
     pub turns: u64,
-    /// Events.
+    /// The events of these turns.
     pub events: u64,
-    /// Messages to switches, the flow-mods among them.
+    /// The messages to switches, including the flow-mods.
     pub messages: u64,
-    /// Flow-mods.
+    /// The flow-mods.
     pub flow_mods: u64,
 }
 
-/// The first thing that was otherwise than recorded.
+/// The first difference from the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstDifference {
     /// The time of the turn.
@@ -68,25 +67,25 @@ pub struct FirstDifference {
     pub shard: ShardId,
     /// The switch that the message is for, if it is about one.
     pub switch: Option<Dpid>,
-    /// What differs, with the message that was sent now.
+    /// The difference, with the message that the replay sent.
     pub what: String,
 }
 
-/// What came of a replay.
+/// The outcome of a replay.
 pub struct Replayed {
-    /// The engines as they are now, in the order of their shards. They can be asked, but get no further events.
+    /// The engines at the end, in the order of their shards. They can be asked, but get no further events.
     pub engines: Vec<Engine>,
-    /// The state as it is now.
+    /// The state at the end.
     pub store: Arc<Store>,
-    /// How much was run.
+    /// The counts of the replay.
     pub counts: Counts,
-    /// What was otherwise than recorded first. None: every message was the same.
+    /// The first difference from the recording. `None`: every message was the same.
     pub difference: Option<FirstDifference>,
-    /// Whether it ended before the recording says that the run did: something is missing at the end.
+    /// Whether the recording lacks the end of the run. It is `false` if the replay was to end at a time.
     pub is_cut: bool,
 }
 
-/// What the threads of a replay share.
+/// The data that the threads of a replay share.
 struct Common {
     gate: Arc<Gate>,
     policies: BTreeMap<u64, Arc<dyn Policy>>,
@@ -104,7 +103,7 @@ struct Common {
 #[derive(Default)]
 struct Outcome {
     engines: BTreeMap<ShardId, Engine>,
-    /// The threads that have ended.
+    /// The number of threads that have ended.
     threads: usize,
     difference: Option<FirstDifference>,
     /// The first turn that could not be run, because it waits for something that does not come.
@@ -130,7 +129,7 @@ impl Common {
         }
     }
 
-    /// What came of it, when all threads have ended.
+    /// Returns the outcome, after all threads have ended.
     fn replayed(self, recorded: &Recorded, store: Arc<Store>) -> Result<Replayed, RecordingError> {
         let (counts, until) = (self.counts(), self.until);
         let outcome = self.outcome.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +138,7 @@ impl Common {
         }
         let is_cut = until.is_none() && (recorded.end().is_none() || recorded.is_torn());
         let engines = outcome.engines.into_values().collect();
-        // What a whole recording has must all be run.
+        // All turns of a whole recording must be run.
         let is_stuck = until.is_none() && !is_cut;
         let difference = outcome.difference.or(outcome.stuck.filter(|_| is_stuck));
         Ok(Replayed { engines, store, counts, difference, is_cut })
@@ -160,7 +159,7 @@ impl Common {
         }
     }
 
-    /// Something differs. Of several things, the first counts.
+    /// Notes a difference, and ends the replay. Of several differences, the earliest counts.
     fn differs(&self, difference: FirstDifference) {
         let mut outcome = self.lock();
         if outcome.difference.as_ref().is_none_or(|first| difference.at < first.at) {
@@ -170,7 +169,7 @@ impl Common {
         self.gate.release();
     }
 
-    /// A turn can't be run, because what it waits for does not come.
+    /// Notes that a turn can't be run, because it waits for something that does not come.
     fn waits_in_vain(&self, at: Time, shard: ShardId) {
         let what = "this turn waits for something that other shards, or other threads, did and do not do now".into();
         let stuck = FirstDifference { at, shard, switch: None, what };
@@ -193,7 +192,7 @@ impl Common {
         self.ended.notify_all();
     }
 
-    /// Tells progress until so many threads have ended.
+    /// Reports the progress until this many threads have ended.
     fn watch(&self, threads: usize, progress: &dyn Fn(&Counts)) {
         let mut outcome = self.lock();
         while outcome.threads < threads {
@@ -205,10 +204,10 @@ impl Common {
     }
 }
 
-/// Runs a recording again.
+/// Replays a recording.
 ///
 /// # Errors
-/// [`RecordingError`] if the recording is damaged.
+/// [`RecordingError`] if the recording is damaged, or the policy that ran first is missing.
 pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replayed, RecordingError> {
     let store = Store::new();
     let writes = recorded.start.writes.clone();
@@ -237,7 +236,7 @@ pub fn replay(recorded: &Recorded, options: ReplayOptions<'_>) -> Result<Replaye
     common.replayed(recorded, store)
 }
 
-/// The work of a shard's thread.
+/// Does the work of a shard's thread.
 fn run_shard(
     recorded: &Recorded,
     common: &Common,
@@ -258,7 +257,7 @@ fn run_shard(
     });
 }
 
-/// Does to the store what was done besides what engines did.
+/// Makes the changes of the store that engines did not make.
 fn repeat_outside(recorded: &Recorded, common: &Common, store: &Store, party: usize) -> Result<(), RecordingError> {
     let mut blocks = recorded.blocks(kind::OUTSIDE);
     while let Some(bytes) = blocks.next()? {

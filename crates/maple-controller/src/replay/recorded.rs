@@ -1,4 +1,4 @@
-//! A recording that is read.
+//! A recording that can be read.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// Reads what a recording says of itself: the one in this folder, or the newest one of those in it.
+    /// Opens a recording: the one in this folder, or the newest one of those in it.
     ///
     /// # Errors
     /// [`RecordingError`] if there is none, or if it is damaged, or another version's.
@@ -61,48 +61,48 @@ impl Recorded {
         Ok(Recorded { folder, header, start, blocks, is_torn, end, sources, candidates })
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The number of shards.
+    /// Returns the number of shards.
     pub fn shards(&self) -> usize {
         self.header.shards
     }
 
-    /// The name of the compiler.
+    /// Returns the name of the compiler.
     pub fn compiler(&self) -> &str {
         &self.header.compiler
     }
 
-    /// When the clock of the run was at zero.
+    /// Returns when the clock of the run was at zero.
     pub fn began(&self) -> SystemTime {
         self.header.began()
     }
 
-    /// A time of the run as text.
+    /// Formats a time of the run.
     pub fn timestamp(&self, at: Time) -> String {
         timestamp_of(self.began(), at)
     }
 
-    /// Why the recording ended. None if it was cut off.
+    /// Returns why the recording ended. `None` if it was cut off.
     pub fn end(&self) -> Option<&str> {
         self.end.as_deref()
     }
 
-    /// Whether something at its end is not whole.
+    /// Reports whether something at its end is not whole.
     pub fn is_torn(&self) -> bool {
         self.is_torn
     }
 
-    /// Where policies come from, by number. Number 0 ran first.
+    /// Returns the sources of policies, by number. Number 0 ran first.
     pub fn sources(&self) -> &BTreeMap<u64, RecordedSource> {
         &self.sources
     }
 
-    /// The file of a policy, and the policy's name in it if it has one: `policy-0/acl.py:strict`. None if the policy comes
-    /// from no file.
+    /// Returns the file of a policy, and the policy's name in it if it has one: `policy-0/acl.py:strict`. `None` if the
+    /// policy does not come from a file.
     pub fn policy_path(&self, source: &RecordedSource) -> Option<String> {
         let RecordedSource::Files { folder, name, .. } = source else { return None };
         let is_safe = is_inside(Path::new(folder)) && is_inside(Path::new(name));
@@ -112,7 +112,7 @@ impl Recorded {
     /// Checks that the files of a policy are those that were recorded.
     ///
     /// # Errors
-    /// [`RecordingError::Damaged`] if they are not.
+    /// [`RecordingError::Damaged`] if they are not, and [`RecordingError::Io`] if they can't be read.
     pub fn check_files(&self, source: &RecordedSource) -> Result<(), RecordingError> {
         let RecordedSource::Files { folder, hash, .. } = source else { return Ok(()) };
         let path = self.folder.join(folder);
@@ -123,7 +123,7 @@ impl Recorded {
         }
     }
 
-    /// The blocks of a kind, in order.
+    /// Returns the blocks of a kind, in order.
     pub(super) fn blocks(&self, kind: u16) -> Blocks {
         let blocks = self.blocks.iter().filter(|block| block.kind == kind).copied().collect::<Vec<_>>();
         Blocks { left: blocks.into_iter(), reader: BlockReader::new(&self.folder) }
@@ -137,7 +137,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Reads the next one.
+    /// Reads the next block; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Vec<u8>>, RecordingError> {
         self.left.next().map(|block| self.reader.read(&block)).transpose()
     }

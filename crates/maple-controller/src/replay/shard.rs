@@ -29,9 +29,9 @@ pub(super) struct ShardReplay<'a> {
     scratch: Vec<u8>,
 }
 
-/// Why a shard stops.
+/// The reason why a shard stops.
 enum Stop {
-    /// There is nothing more to do, or nothing counts any more.
+    /// There is nothing more to do, or nothing counts.
     Over,
     Failed(RecordingError),
 }
@@ -48,7 +48,7 @@ impl<'a> ShardReplay<'a> {
         ShardReplay { common, shard, blocks, folder, events, last: Time(0), scratch }
     }
 
-    /// Runs all turns. Returns the engine as it is then.
+    /// Runs all turns. Returns the engine after the last one.
     pub fn run(mut self, mut engine: Engine) -> Engine {
         if let Err(Stop::Failed(error)) = self.run_all(&mut engine) {
             self.common.fails(error);
@@ -83,7 +83,7 @@ impl<'a> ShardReplay<'a> {
                 let first = engine.expect(notes).map_err(|why| self.damaged(why))?;
                 self.common.gate.announce(party, first);
             }
-            // The engine panicked in this turn, and so it will now.
+            // The recorded engine panicked in this turn, and so this one will.
             None => engine.end_replay(),
         }
         let mut events = self.take_events(turn)?;
@@ -120,7 +120,7 @@ impl<'a> ShardReplay<'a> {
         while !from.is_empty() {
             match self.events.take(&mut from, &mut named) {
                 Ok(event) => events.push(event),
-                // What the message is an answer to is not in the recording.
+                // The event is a message of another shard that does not come.
                 Err(_) if named.is_missing => {
                     self.common.waits_in_vain(turn.at, self.shard);
                     return Err(Stop::Over);
@@ -131,7 +131,7 @@ impl<'a> ShardReplay<'a> {
         Ok(events)
     }
 
-    /// Compares what the engine sends with what was sent.
+    /// Compares the messages that the engine sends with the recorded checksums.
     fn compare(&mut self, at: Time, engine: &Engine, effects: &[Effect], checksums: &[[u8; 4]]) -> Result<(), Stop> {
         let mut recorded = checksums.iter();
         for (dpid, xid, message) in effects.iter().filter_map(sent) {
@@ -165,7 +165,7 @@ impl<'a> ShardReplay<'a> {
         self.common.differs(FirstDifference { at, shard: self.shard, switch, what });
     }
 
-    /// A message for people.
+    /// Formats a message for people.
     fn shown(&mut self, dpid: Dpid, xid: u32, message: &Message) -> String {
         self.scratch.clear();
         let version = self.events.version(dpid);
@@ -175,7 +175,7 @@ impl<'a> ShardReplay<'a> {
     }
 }
 
-/// What is said of a turn in which the recorded engine panicked.
+/// Describes a turn in which the recorded engine panicked.
 fn unfinished(panic: Option<Box<dyn Any + Send>>) -> String {
     match panic {
         Some(panic) => {
@@ -190,11 +190,11 @@ fn text(panic: &(dyn Any + Send)) -> String {
     panic.downcast_ref::<&str>().map(|text| (*text).to_owned()).or_else(owned).unwrap_or_default()
 }
 
-/// What the events of a shard name.
+/// The messages and policies that the events of a shard name.
 struct Names<'a> {
     common: &'a Common,
     party: usize,
-    /// Whether a message will not come.
+    /// Whether a message did not come.
     is_missing: bool,
 }
 

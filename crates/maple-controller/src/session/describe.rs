@@ -19,7 +19,7 @@ use crate::time::after;
 const WHOLE_PACKETS: u16 = 0xffff;
 /// `OFPC_FRAG_NORMAL`: fragments are handled like other packets.
 const FRAGMENTS_NORMAL: u16 = 0;
-/// The most ports of a switch.
+/// Maximum number of ports of a switch.
 pub(super) const MAX_PORTS: usize = 1 << 16;
 /// The number of the bundle that is opened to see whether the switch has bundles.
 const PROBE: u32 = u32::MAX;
@@ -35,11 +35,11 @@ pub(super) struct Describe {
     pending: Vec<(u32, Item)>,
     /// The requests that open and discard a bundle.
     probes: Vec<u32>,
-    /// Whether the switch has opened it.
+    /// Whether the switch has opened the bundle.
     has_bundles: bool,
 }
 
-/// What a request asks for.
+/// The subject of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Item {
     Ports,
@@ -89,7 +89,7 @@ impl Describe {
         self.deadline
     }
 
-    /// The name of a missing answer, for the log.
+    /// Returns the name of a missing answer, for the log.
     pub(super) fn waiting_for(&self) -> &'static str {
         match self.pending.first() {
             Some((_, Item::Ports)) => "port description",
@@ -148,8 +148,8 @@ impl Session {
         }
     }
 
-    /// The configuration has arrived. Requests whole packets and keeps the handling of fragments. A switch that refuses
-    /// to report its configuration gets the default one.
+    /// Handles the configuration: requests whole packets and keeps the handling of fragments. A switch that refuses to
+    /// report its configuration gets the default one.
     pub(super) fn config_answered(&mut self, message: &Message, out: &mut Vec<Output>) {
         self.config_request = None;
         match message {
@@ -187,7 +187,7 @@ pub fn apply_port_status(ports: &mut Vec<Port>, status: PortStatus) {
     }
 }
 
-/// A request for statistics.
+/// Creates a request for statistics.
 pub(super) fn stats_request(body: RequestBody) -> Message {
     Message::StatsRequest(StatsRequest::new(body))
 }

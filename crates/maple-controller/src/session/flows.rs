@@ -17,7 +17,7 @@ use super::pieces::{Next, Pieces, Turn};
 use super::{CloseReason, Output, ProtocolWarning, Session};
 use crate::time::after;
 
-/// The most memory for a switch's rules while they are read, in bytes.
+/// Maximum memory for a switch's rules while they are read, in bytes.
 const MAX_BYTES: usize = 128 * 1024 * 1024;
 /// `OFPTT_ALL`: a deletion from all tables.
 const ALL_TABLES: u8 = 0xff;
@@ -28,26 +28,27 @@ pub(super) struct FlowReading {
     turn: Turn,
     pieces: Pieces,
     flows: Vec<InstalledFlow>,
-    /// The memory of `flows`.
+    /// The memory of `flows`, in bytes.
     bytes: usize,
-    /// When the next part is due, if one is.
+    /// The time by which the next part must come, while the switch does not rest.
     part_due: Time,
-    /// The switch did not report its rules; what it answers is the barrier request after their deletion.
+    /// Whether the rules are being deleted, because the switch did not report them. The awaited answer is then that to
+    /// the barrier request.
     is_deleting: bool,
 }
 
 impl FlowReading {
-    /// When the switch is asked for the next piece, or must have answered.
+    /// Returns the time at which the next piece is requested, or by which the switch must have answered.
     pub(super) fn deadline(&self) -> Time {
         self.turn.rest_until().unwrap_or(self.part_due)
     }
 
-    /// Whether a reply with this id answers the read.
+    /// Reports whether a reply with this id answers the read.
     pub(super) fn is_answer(&self, xid: u32) -> bool {
         self.turn == Turn::Answer(xid) && !self.is_deleting
     }
 
-    /// Whether an answer with this id confirms the deletion.
+    /// Reports whether an answer with this id confirms the deletion.
     pub(super) fn is_deleted_by(&self, xid: u32) -> bool {
         self.turn == Turn::Answer(xid) && self.is_deleting
     }
@@ -102,8 +103,8 @@ impl Session {
         }
     }
 
-    /// The switch does not report its rules. Deletes those that may be Maple's. If it was asked for the sample, it may
-    /// only not know how to select rules, and is asked for all.
+    /// Handles the refusal of a switch to report its rules: deletes those that may be Maple's. If it was asked for the
+    /// sample, it may only be unable to select rules, and is asked for all.
     pub(super) fn flows_refused(&mut self, now: Time, out: &mut Vec<Output>) {
         if self.reading.as_ref().is_some_and(|reading| reading.pieces.is_sample()) {
             self.ignores_cookies = true;
@@ -120,7 +121,7 @@ impl Session {
         self.begin_reading(now, barrier, self.first_piece(), true);
     }
 
-    /// All rules are read or deleted.
+    /// Ends the read: all rules are read or deleted.
     pub(super) fn end_reading(&mut self, out: &mut Vec<Output>) {
         if let Some(reading) = self.reading.take() {
             out.push(Output::Flows(reading.flows));
@@ -128,7 +129,7 @@ impl Session {
     }
 }
 
-/// A rule as the engine has it.
+/// Converts a reported rule to the engine's form.
 pub(crate) fn installed(flow: FlowStats) -> InstalledFlow {
     InstalledFlow {
         table_id: flow.table_id,
@@ -139,7 +140,7 @@ pub(crate) fn installed(flow: FlowStats) -> InstalledFlow {
     }
 }
 
-/// The approximate memory of a rule.
+/// Estimates the memory of a rule, in bytes.
 fn size(flow: &InstalledFlow) -> usize {
     let actions = |instruction: &Instruction| match instruction {
         Instruction::WriteActions(actions) | Instruction::ApplyActions(actions) => actions.len(),

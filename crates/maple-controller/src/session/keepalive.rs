@@ -2,9 +2,9 @@
 //!
 //! Any message shows that the switch is alive. A switch that processes hundreds of flow-mods may be silent for longer
 //! than an echo may take. So while a request is open, only that request's deadline counts. A switch answers in order,
-//! so the time for a request starts when the previous one is answered. A switch that makes progress stays connected
-//! however much it has to do. One that makes none is disconnected after the time for one request. Before that, one that
-//! does not answer the echo request either is said to be *silent*: what does not come from there says nothing.
+//! so the time for a request starts when the previous one is answered. A switch that makes progress stays connected,
+//! however much it has to do. One that makes none is disconnected after the time for one request. Before that, a switch
+//! that does not answer the echo request either is reported as *silent*: that nothing comes from it then means nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,30 +17,30 @@ use crate::time::after;
 /// The action that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// None.
+    /// Nothing is due.
     Nothing,
-    /// Send an echo request.
+    /// An echo request is due.
     Echo,
-    /// The switch has not answered that, and a request is open.
+    /// The switch is to be reported as silent: it has not answered that, and a request is open.
     Silent,
-    /// End the session.
+    /// The session is to be ended.
     Dead(CloseReason),
 }
 
-/// What was received, and what is waited for.
+/// The times of messages, and the answers that are awaited.
 #[derive(Debug)]
 pub(super) struct Keepalive {
-    /// When the last whole message arrived.
+    /// The time at which the switch last sent or read some bytes.
     last_received: Time,
-    /// When an echo request was sent, if nothing has arrived since.
+    /// The time of the echo request, if the switch has made no progress since.
     echo_sent: Option<Time>,
-    /// Whether the answer to it is overdue, and that was said.
+    /// Whether the answer to it is overdue, and that was reported.
     is_silent: bool,
     /// The echo request that decides whether this connection is dead, and its deadline.
     challenge: Option<(u32, Time)>,
-    /// Open requests of the engine and handlers, oldest first, and when they were sent.
+    /// The open requests of the engine and handlers, oldest first, and the times at which they were sent.
     awaited: VecDeque<(u32, Time)>,
-    /// When the oldest open request was last answered.
+    /// The time at which the oldest open request was last answered.
     progress: Time,
 }
 
@@ -56,13 +56,13 @@ impl Keepalive {
         }
     }
 
-    /// A whole message has arrived. Returns whether the switch was said to be silent.
+    /// Records a whole message. Returns whether the switch was reported as silent.
     pub(super) fn received(&mut self, now: Time) -> bool {
         self.progressed(now);
         std::mem::take(&mut self.is_silent)
     }
 
-    /// The switch has read or sent some bytes.
+    /// Records that the switch has read or sent some bytes.
     pub(super) fn progressed(&mut self, now: Time) {
         self.last_received = now;
         self.echo_sent = None;
@@ -76,7 +76,7 @@ impl Keepalive {
         self.echo_sent = Some(now);
     }
 
-    /// Waits for the answer to this request.
+    /// Records a request, whose answer is awaited.
     pub(super) fn expect(&mut self, xid: u32, now: Time) {
         self.awaited.push_back((xid, now));
     }
@@ -85,8 +85,8 @@ impl Keepalive {
         self.awaited.iter().any(|(awaited, _)| *awaited == xid)
     }
 
-    /// The answer to this request has arrived. Returns whether the request was open. Answers come in order, so the
-    /// search is short.
+    /// Records the answer to a request. Returns whether the request was open. Answers come in order, so the search is
+    /// short.
     pub(super) fn answered(&mut self, xid: u32) -> bool {
         let Some(at) = self.awaited.iter().position(|(awaited, _)| *awaited == xid) else { return false };
         self.awaited.remove(at);
@@ -100,17 +100,18 @@ impl Keepalive {
         self.challenge = Some((xid, deadline));
     }
 
-    /// Whether this echo reply answers the challenge. Other messages do not count: they may have been sent before it.
+    /// Takes an echo reply, and returns whether it answers the challenge. Other messages do not count: they may have
+    /// been sent before it.
     pub(super) fn challenge_answered(&mut self, xid: u32) -> bool {
         self.challenge.take_if(|(challenge, _)| *challenge == xid).is_some()
     }
 
-    /// When the answer to the oldest request is due.
+    /// Returns the time by which the oldest request must be answered.
     fn answer_due(&self, request: Duration) -> Option<Time> {
         self.awaited.front().map(|(_, sent)| after(self.progress.max(*sent), request))
     }
 
-    /// The next deadline. `is_busy` says that a read of rules is open, which has its own deadline.
+    /// Returns the next deadline. `is_busy` says that a read of rules is open, which has its own deadline.
     pub(super) fn deadline(&self, deadlines: &Deadlines, is_busy: bool) -> Time {
         let silence = match self.echo_sent {
             Some(_) if self.is_silent && (is_busy || !self.awaited.is_empty()) => Time(u64::MAX),

@@ -9,10 +9,9 @@
 //! The first message must be a hello, and before `Up` only answers of the handshake have an effect. The session claims
 //! the datapath id before it asks for anything else, so that no two connections change one switch's tables. The owner
 //! asks its registry, and then calls [`Session::admit`] or [`Session::refuse`]. In `Describe` the session sends all
-//! requests at once: ports (1.3) and description, and in 1.3 a bundle. If the switch refuses one with an error, the session continues
-//! without that answer. The session asks a 1.3 switch for its configuration and sets a new one when the answer comes,
-//! but waits for neither. It sets the configuration of a 1.0 switch without asking.
-//!
+//! requests at once: ports (1.3) and description, and in 1.3 a bundle. If the switch refuses one with an error, the
+//! session continues without that answer. The session asks a 1.3 switch for its configuration and sets a new one when
+//! the answer comes, but waits for neither. It sets the configuration of a 1.0 switch without asking.
 //! A malformed message ends this connection and no other. An unknown message is answered with `BAD_TYPE`, and the
 //! session continues. There is a deadline for each phase of the handshake and for each request. If the switch is silent
 //! and no request is open, the session sends an echo request, which has a deadline too.
@@ -55,16 +54,16 @@ use table_sizes::TableSizes;
 /// The lowest transaction id of the engine and of handlers.
 pub const ENGINE_XIDS: u32 = 0x8000_0000;
 
-/// The first transaction id of a session on a connection that was handed over. The session before counted from 1.
+/// The first transaction id of a session on a connection that was handed over. The former session counted from 1.
 const RESUMED_XIDS: u32 = ENGINE_XIDS / 2;
-/// The maximum number of packets that such a session keeps until the handshake is done.
+/// Maximum number of packets that such a session keeps until the handshake is done.
 pub(crate) const MAX_EARLY: usize = 4096;
 
 /// Message type of a hello, in every version.
 const TYPE_HELLO: u8 = 0;
 /// Message type of an error, in every version.
 const TYPE_ERROR: u8 = 1;
-/// `OFPET_HELLO_FAILED` and `OFPET_BAD_REQUEST` with their codes; the same in 1.0 and 1.3.
+/// `OFPET_HELLO_FAILED` and `OFPET_BAD_REQUEST` with their codes, which 1.0 and 1.3 share.
 const HELLO_FAILED: u16 = 0;
 const INCOMPATIBLE: u16 = 0;
 const EPERM: u16 = 1;
@@ -72,21 +71,21 @@ const BAD_REQUEST: u16 = 1;
 const BAD_VERSION: u16 = 0;
 const BAD_TYPE: u16 = 1;
 const BAD_LEN: u16 = 6;
-/// How many bytes of a faulty message an error returns. The specification requires at least 64.
+/// The number of bytes of a faulty message that an error returns. The specification requires at least 64.
 const ERROR_DATA: usize = 64;
 
 /// The time limits of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
-    /// For each phase of the handshake: the hello, the features, the description.
+    /// The limit for each phase of the handshake: the hello, the features, the description.
     pub handshake: Duration,
-    /// For the answer to a request.
+    /// The limit for the answer to a request.
     pub request: Duration,
     /// Silence after which an echo request is sent.
     pub idle: Duration,
-    /// For the answer to that echo.
+    /// The limit for the answer to that echo request.
     pub echo: Duration,
-    /// For the answer to the echo request that checks a connection when another one claims the same switch.
+    /// The limit for the answer to the echo request that checks a connection when another one claims the same switch.
     pub challenge: Duration,
 }
 
@@ -105,17 +104,17 @@ impl Default for Deadlines {
 /// The phases of a session.
 #[derive(Debug)]
 enum Phase {
-    /// Waiting for a hello, until the deadline.
+    /// The session waits for a hello, until this time.
     Hello(Time),
-    /// Waiting for the features.
+    /// The session waits for the features, until this time.
     Features(Time),
-    /// Waiting until the owner admits or refuses the datapath id.
+    /// The session waits until the owner admits or refuses the datapath id.
     Claimed(Box<Describe>),
-    /// Waiting for ports and description.
+    /// The session waits for ports and description.
     Describe(Box<Describe>),
-    /// In use.
+    /// The session is in use.
     Up,
-    /// Ended.
+    /// The session has ended.
     Closed,
 }
 
@@ -130,23 +129,23 @@ pub struct Session {
     reading: Option<FlowReading>,
     /// The engine's open requests for all rules.
     all_rules: Vec<AllRules>,
-    /// The open question about its tables.
+    /// The open question about the switch's tables.
     table_sizes: TableSizes,
-    /// The open question about its ports.
+    /// The open question about the switch's ports.
     ports_request: Option<PortsRequest>,
-    /// Whether the switch reports all rules when it is asked for those with some cookies.
+    /// Whether the switch reports all rules when it is asked for those with certain cookies.
     ignores_cookies: bool,
     /// The open request for the switch's configuration.
     config_request: Option<u32>,
     next_xid: u32,
     /// One bit for each kind of warning that was reported.
     warned: u8,
-    /// If the connection was handed over: packets that came before the handshake was done.
+    /// The packets that came before the handshake was done, if the connection was handed over.
     early: Option<Vec<(u32, Message)>>,
 }
 
 impl Session {
-    /// A session on a newly accepted connection. Outputs the hello.
+    /// Creates a session on a newly accepted connection. Outputs the hello.
     pub fn new(now: Time, deadlines: Deadlines, out: &mut Vec<Output>) -> Session {
         let mut session = Session {
             phase: Phase::Hello(after(now, deadlines.handshake)),
@@ -167,8 +166,8 @@ impl Session {
         session
     }
 
-    /// A session on a connection that another process served until now, in this version. Requests the features. These
-    /// packets, and those that come before the handshake is done, are delivered after it.
+    /// Creates a session on a connection that another process has served, in this version. Requests the features. The
+    /// given packets, and those that come before the handshake is done, are delivered after it.
     pub fn resumed(
         now: Time,
         deadlines: Deadlines,
@@ -176,7 +175,7 @@ impl Session {
         packets: Vec<PacketIn>,
         out: &mut Vec<Output>,
     ) -> Session {
-        // The hello was exchanged long ago.
+        // The hello was exchanged by the other process.
         let new = Session::new(now, deadlines, &mut Vec::new());
         let early = packets.into_iter().map(|packet| (0, Message::PacketIn(packet))).collect();
         let mut session = Session { next_xid: RESUMED_XIDS, early: Some(early), ..new };
@@ -184,17 +183,17 @@ impl Session {
         session
     }
 
-    /// The version to encode messages in. Before the versions are negotiated it is 1.3, as in the hello.
+    /// Returns the version to encode messages in. Before the versions are negotiated it is 1.3, as in the hello.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Whether the handshake is done.
+    /// Reports whether the handshake is done.
     pub fn is_up(&self) -> bool {
         matches!(self.phase, Phase::Up)
     }
 
-    /// Whether the version is negotiated and the handshake is not done.
+    /// Reports whether the version is negotiated and the handshake is not done.
     pub fn is_in_handshake(&self) -> bool {
         matches!(self.phase, Phase::Features(_) | Phase::Claimed(_) | Phase::Describe(_))
     }
@@ -217,7 +216,7 @@ impl Session {
         }
         match Message::decode(bytes) {
             Ok((_, message)) => self.dispatch(now, header, message, bytes, out),
-            // Nobody needs it, so what can't be read is no answer.
+            // Table sizes are optional; an unreadable reply counts as none.
             Err(_) if self.table_sizes.awaits(header.xid) => self.table_sizes_end(header.xid, out),
             Err(error) => self.fail(header.xid, CloseReason::Malformed(error), bytes, out),
         }
@@ -240,38 +239,38 @@ impl Session {
         self.keepalive.expect(xid, now);
     }
 
-    /// The claim is granted. Requests ports and description.
+    /// Grants the claim. Requests ports and description.
     pub fn admit(&mut self, now: Time, out: &mut Vec<Output>) {
         let Phase::Claimed(mut describe) = std::mem::replace(&mut self.phase, Phase::Closed) else { return };
         describe.begin(self, now, out);
         self.phase = Phase::Describe(describe);
     }
 
-    /// The switch has read or sent some bytes. So it is alive, though it may not have answered yet.
+    /// Records that the switch has read or sent some bytes. So it is alive, though it may not have answered yet.
     pub fn on_progress(&mut self, now: Time) {
         self.keepalive.progressed(now);
     }
 
-    /// What comes before the hello goes on: it has its whole time again.
+    /// Restarts the time for the hello, because what comes before it makes progress.
     pub fn restart_hello(&mut self, now: Time) {
         if let Phase::Hello(deadline) = &mut self.phase {
             *deadline = after(now, self.deadlines.handshake);
         }
     }
 
-    /// The claim is refused. Sends the switch the reason and ends the session.
+    /// Refuses the claim: sends the switch the reason and ends the session.
     pub fn refuse(&mut self, reason: CloseReason, out: &mut Vec<Output>) {
         self.fail(0, reason, &[], out);
     }
 
-    /// Checks with an echo request and a short deadline whether the switch is alive. [`Output::Alive`] or the end
-    /// follows.
+    /// Checks with an echo request and a short deadline whether the switch is alive. Either [`Output::Alive`] or the
+    /// end of the session follows.
     pub fn challenge(&mut self, now: Time, out: &mut Vec<Output>) {
         let xid = self.request(Message::EchoRequest(Vec::new()), out);
         self.keepalive.challenge(xid, after(now, self.deadlines.challenge));
     }
 
-    /// The latest time for the next call of [`Session::on_timer`].
+    /// Returns the latest time for the next call of [`Session::on_timer`].
     pub fn deadline(&self) -> Option<Time> {
         match &self.phase {
             Phase::Hello(deadline) | Phase::Features(deadline) => Some(*deadline),
@@ -411,7 +410,7 @@ impl Session {
                 out.push(deliver(message));
             }
             Message::BarrierReply if up && self.keepalive.answered(header.xid) => out.push(deliver(message)),
-            // What was done with a bundle shows in errors and barrier replies.
+            // Errors and barrier replies show what became of a bundle.
             Message::BundleControl(_) => {}
             Message::BarrierReply | Message::StatsReply(_) | Message::FeaturesReply(_) | Message::GetConfigReply(_) => {
                 self.warn(ProtocolWarning::UnexpectedReply(header.kind), out);
@@ -420,14 +419,14 @@ impl Session {
         }
     }
 
-    /// The version is negotiated. Requests the features.
+    /// Sets the negotiated version, and requests the features.
     fn negotiated(&mut self, now: Time, version: Version, out: &mut Vec<Output>) {
         self.version = version;
         self.request(Message::FeaturesRequest, out);
         self.phase = Phase::Features(after(now, self.deadlines.handshake));
     }
 
-    /// The features have arrived. Claims the datapath id.
+    /// Takes the features, and claims the datapath id.
     fn claim(&mut self, features: maple_wire::msg::Features, out: &mut Vec<Output>) {
         if features.auxiliary_id != 0 {
             return self.fail(0, CloseReason::Auxiliary(features.auxiliary_id), &[], out);
@@ -437,7 +436,7 @@ impl Session {
         out.push(Output::Claim(dpid));
     }
 
-    /// Handles a type that no switch sends, or that this version does not have.
+    /// Answers a message of a type that no switch sends, or that this version does not have, with an error.
     fn unknown(&mut self, header: Header, bytes: &[u8], out: &mut Vec<Output>) {
         let error = error_of(BAD_REQUEST, BAD_TYPE, bytes);
         out.push(Output::Send { xid: header.xid, message: error });
@@ -510,12 +509,12 @@ impl Session {
     }
 }
 
-/// An error about a received message.
+/// Creates an error about a received message.
 fn error_of(kind: u16, code: u16, bytes: &[u8]) -> Message {
     Message::Error(ErrorMsg { kind, code, data: bytes[..bytes.len().min(ERROR_DATA)].to_vec() })
 }
 
-/// The text of an error message.
+/// Returns the text of an error message, made safe to print.
 fn error_text(error: &ErrorMsg) -> String {
     let text = String::from_utf8_lossy(&error.data);
     let text: String = text.trim_end_matches('\0').chars().take(200).collect();

@@ -13,16 +13,19 @@ pub struct Incompatible {
     offered: String,
 }
 
-/// Maple's hello: version 1.3, and a bitmap with 1.0 and 1.3.
+/// Returns Maple's hello: version 1.3, and a bitmap with 1.0 and 1.3.
 pub fn our_hello() -> Hello {
     Hello { version: Version::Of13 as u8, elements: vec![HelloElement::VersionBitmap(vec![OURS])] }
 }
 
-/// The version to use with a peer that sent `hello`.
+/// Chooses the version to use with a peer that sent `hello`.
 ///
 /// With a bitmap, this is the highest common version. A hello without a bitmap stands for its version and all lower
 /// ones: Open vSwitch with its default protocols sends 1.5 in this way. If a switch supports only 1.4 or 1.5 and sends
 /// no bitmap, its next message shows that ([`Incompatible::version`]).
+///
+/// # Errors
+/// [`Incompatible`] if the peer offers neither 1.0 nor 1.3.
 pub fn negotiate(hello: &Hello) -> Result<Version, Incompatible> {
     let bitmap = hello.elements.iter().find_map(|element| match element {
         HelloElement::VersionBitmap(words) => Some(words.first().copied().unwrap_or(0)),
@@ -39,18 +42,18 @@ pub fn negotiate(hello: &Hello) -> Result<Version, Incompatible> {
 }
 
 impl Incompatible {
-    /// The peer sent a message in this version after another one was negotiated.
+    /// Creates the error for a peer that sent a message in this version after another one was negotiated.
     pub fn version(version: u8) -> Incompatible {
         Incompatible { offered: names(1u32.checked_shl(version.into()).unwrap_or(0), version) }
     }
 }
 
-/// The bits of the versions from 1 to this one.
+/// Returns the bits of the versions from 1 to this one.
 fn up_to(version: u8) -> u32 {
     (u64::from(u32::MAX) >> (31 - version.min(31))) as u32 & !1
 }
 
-/// The versions of a bitmap in words; the version byte if the bitmap has no named version.
+/// Returns the versions of a bitmap in words, or the version byte if the bitmap has no named version.
 fn names(bitmap: u32, version: u8) -> String {
     let known: Vec<&str> = [(2, "1.1"), (3, "1.2"), (5, "1.4"), (6, "1.5")]
         .iter()

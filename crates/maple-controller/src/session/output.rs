@@ -1,4 +1,5 @@
-//! The outputs of a session: messages to send, what the handshake found, warnings, and why a connection ends.
+//! The outputs of a session: messages to send, results of the handshake, warnings, and the reason why a connection
+//! ends.
 
 use std::time::Duration;
 
@@ -12,27 +13,27 @@ use super::table_sizes::TableSize;
 use crate::printable::printable;
 use crate::tls::NotThisSwitch;
 
-/// What the owner of a session has to do. Outputs must be handled in order.
+/// A task for the owner of a session. Outputs must be handled in order.
 #[derive(Debug)]
 pub enum Output {
-    /// Send this message to the switch, in the session's version.
+    /// Sends this message to the switch, in the session's version.
     Send {
         /// Transaction id.
         xid: u32,
         /// The message.
         message: Message,
     },
-    /// The switch claims this datapath id. Answer with `Session::admit` or `Session::refuse`.
+    /// Claims this datapath id for the switch. The owner answers with `Session::admit` or `Session::refuse`.
     Claim(Dpid),
-    /// The handshake is done.
+    /// Reports that the handshake is done.
     Up(Box<SwitchInfo>),
-    /// All rules of the switch, as `Session::read_flows` requested.
+    /// Reports all rules of the switch, as `Session::read_flows` requested.
     Flows(Vec<InstalledFlow>),
-    /// The switch's tables, as `Session::ask_for_table_sizes` requested.
+    /// Reports the switch's tables, as `Session::ask_for_table_sizes` requested.
     TableSizes(Vec<TableSize>),
-    /// The switch's ports, as `Session::ask_for_ports` requested.
+    /// Reports the switch's ports, as `Session::ask_for_ports` requested.
     Ports(Vec<Port>),
-    /// Pass this message to the engine or the handler: packet-in, port-status, flow-removed, error, barrier reply or
+    /// Passes this message to the engine or the handler: packet-in, port-status, flow-removed, error, barrier reply or
     /// statistics.
     Deliver {
         /// Transaction id.
@@ -40,18 +41,19 @@ pub enum Output {
         /// The message.
         message: Message,
     },
-    /// The switch answered the echo request of `Session::challenge`.
+    /// Reports that the switch answered the echo request of `Session::challenge`.
     Alive,
-    /// The switch has answered no echo request in time, and may do so since a request is open; `false`: it is heard again.
+    /// Reports that the switch has not answered an echo request in time, which it may while another request is open.
+    /// With `false`, the switch is heard again.
     Silent(bool),
-    /// Count this violation of the protocol, which does not end the session.
+    /// Counts this violation of the protocol, which does not end the session.
     Warning {
         /// The violation.
         warning: ProtocolWarning,
         /// Whether it is the first of its kind on this connection. Only that one is logged.
         first: bool,
     },
-    /// Close the connection after all earlier outputs are sent.
+    /// Closes the connection after all earlier outputs are sent.
     Close(CloseReason),
 }
 
@@ -62,16 +64,16 @@ pub struct SwitchInfo {
     pub version: Version,
     /// The features reply.
     pub features: Features,
-    /// Its ports, including changes during the handshake.
+    /// The switch's ports, including changes during the handshake.
     pub ports: Vec<Port>,
     /// The switch's description of itself, as received; empty if it sent none. [`SwitchInfo::text`] is safe to print.
     pub description: Desc,
-    /// Whether it makes bundled changes together or not at all.
+    /// Whether the switch makes bundled changes together or not at all.
     pub has_bundles: bool,
 }
 
 impl SwitchInfo {
-    /// Manufacturer, hardware and software in one line that is safe to print.
+    /// Returns manufacturer, hardware and software in one line that is safe to print.
     pub fn text(&self) -> String {
         let Desc { manufacturer, hardware, software, .. } = &self.description;
         printable(format!("{manufacturer} {hardware} {software}").trim())
@@ -94,7 +96,7 @@ pub enum ProtocolWarning {
 }
 
 impl ProtocolWarning {
-    /// One bit for each kind.
+    /// Returns the bit of this kind of warning.
     pub(super) fn bit(self) -> u8 {
         match self {
             ProtocolWarning::UnknownType(_) => 1,
@@ -122,11 +124,12 @@ impl std::fmt::Display for ProtocolWarning {
     }
 }
 
-/// Why a connection ended.
+/// The reason why a connection ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
-    /// The peer closed without sending anything. Normal: scripts check in this way whether a controller listens.
+    /// The peer closed without sending anything. This is normal: scripts check in this way whether a controller
+    /// listens.
     #[error("closed without sending anything")]
     Silent,
     /// The peer closed.
@@ -138,7 +141,7 @@ pub enum CloseReason {
     /// The TLS session failed.
     #[error("TLS: {0}")]
     Tls(String),
-    /// The peer's certificate may not be the switch that it says it is.
+    /// The peer's certificate, or the lack of one, does not allow it to be the switch that it says it is.
     #[error(transparent)]
     NotThisSwitch(#[from] NotThisSwitch),
     /// The first message was not a hello.
@@ -149,7 +152,7 @@ pub enum CloseReason {
         /// The type byte.
         kind: u8,
     },
-    /// No common version.
+    /// The peer and Maple have no common version.
     #[error(transparent)]
     Incompatible(#[from] Incompatible),
     /// The peer refused the handshake.
@@ -178,7 +181,8 @@ pub enum CloseReason {
     /// An auxiliary connection.
     #[error("auxiliary connection {0}: Maple uses main connections only")]
     Auxiliary(u8),
-    /// The switch takes no rules in tables that it says it has. It gets another layout of its tables.
+    /// The switch takes no rules in tables that it says it has. When it reconnects, it gets another layout of its
+    /// tables.
     #[error("the switch takes no rules in some of its tables: it gets the layout for one table when it is back")]
     OneTable,
     /// Another connection, which is alive, has this datapath id.
@@ -199,8 +203,8 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    /// The reason if a socket fails so. It depends on what the controller had sent at that moment whether a peer that
-    /// closes is seen as an end or as a reset.
+    /// Returns the reason for a socket error. Whether a peer that closes is seen as an end or as a reset depends on
+    /// what the controller had sent at that moment.
     pub(crate) fn of(kind: std::io::ErrorKind) -> CloseReason {
         use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match kind {
@@ -210,9 +214,9 @@ impl CloseReason {
     }
 }
 
-/// What a first byte that is no version of OpenFlow may mean.
+/// Returns what a first byte that is not a version of OpenFlow may mean.
 fn hint(version: u8) -> &'static str {
-    /// The type of a record of TLS that has a handshake.
+    /// The type of a TLS record that has a handshake.
     const HANDSHAKE: u8 = 0x16;
     if version == HANDSHAKE { ": it speaks TLS, and this port has none" } else { "" }
 }

@@ -1,18 +1,18 @@
 //! Requests for all rules of a switch, in pieces.
 //!
 //! A switch that reports many rules may do nothing else meanwhile. Open vSwitch in user space forwards no packet while
-//! it writes an answer, which takes about 4 µs a rule: of three switches with 3,300 rules each, 40 ms, in which the
-//! queues of their ports run over. So a switch with 1.3, which selects rules by the bits of their cookies, is asked for
-//! some hundreds at a time. After each answer it rests, and forwards packets: [`REST`], or as long as is proportional to
-//! its answer. Without rests, reading the rules of three switches took a third of the time of the thread that forwards
-//! their packets, for a tenth of a second.
+//! it writes an answer, which takes about 4 µs a rule: for three switches with 3,300 rules each, 40 ms, in which the
+//! queues of their ports overflow. So a 1.3 switch, which selects rules by the bits of their cookies, is asked for a
+//! piece of its rules at a time. After each answer it rests, and forwards packets, for a time between [`REST`] and
+//! [`LONGEST_REST`] that is proportional to its answer's. Without rests, reading the rules of three switches took a
+//! third of the time of the thread that forwards their packets, for a tenth of a second.
 //!
-//! To find the rules of one piece, Open vSwitch looks at all of them, about 0.1 µs each. So there are few pieces
-//! ([`SAMPLED`]): 256 pieces of 29,000 rules at each of three switches kept its thread busy for 2 s.
+//! To find the rules of one piece, Open vSwitch inspects all of its rules, in about 0.1 µs each. So there are at most
+//! [`SAMPLED`] pieces: 256 pieces of 29,000 rules at each of three switches kept its thread busy for 2 s.
 //!
-//! Maple numbers its cookies, so each value of the lowest bits has about as many rules. How many there are shows a
-//! sample, which is asked for first: the rules with one of [`SAMPLED`] values. A switch that ignores the cookie reports
-//! others in the sample too, and is asked for everything at once, as one with 1.0 is.
+//! Maple numbers its cookies, so each value of the lowest bits has about as many rules. A sample, which is requested
+//! first, shows how many: the rules with one of [`SAMPLED`] values. A switch that ignores the cookie reports others in
+//! the sample too, and is asked for everything at once, as a 1.0 switch is.
 
 use std::time::Duration;
 
@@ -25,40 +25,41 @@ use super::describe::stats_request;
 use super::{Output, Session};
 use crate::time::{after, until};
 
-/// How long a switch is asked for nothing between two pieces, at least and at most: people wait for counters.
+/// Minimum and maximum rest of a switch between two pieces. It is short because people wait for counters.
 pub(super) const REST: Duration = Duration::from_millis(8);
 pub(super) const LONGEST_REST: Duration = Duration::from_millis(30);
-/// How long it rests between these, in times of its answer. Three switches may share a thread, which has other work too.
+/// The length of a rest between these limits, in multiples of the answer's time. Three switches may share a thread,
+/// which has other work too.
 const REST_BY_ANSWER: u32 = 8;
-/// About so many rules are asked for at once, if there are not more than so many for each piece.
+/// The approximate number of rules in a piece, if [`SAMPLED`] pieces of this size suffice.
 const RULES_A_PIECE: u64 = 128;
-/// The sample is the rules with one of so many values of the lowest bits, and there are at most so many pieces.
+/// The number of values of the lowest bits, one of which is the sample's, and the maximum number of pieces.
 const SAMPLED: u64 = 64;
-/// The value that is sampled. It is not the lowest, because others often number nothing, with cookie 0.
+/// The value that is sampled. It is not the lowest, because other controllers often use cookie 0 for all their rules.
 const SAMPLE: u64 = 0x1a;
 
-/// How far a request for all rules is.
+/// The progress of a request for all rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pieces {
     /// The values of these bits of the cookie divide the rules.
     mask: u64,
-    /// The value that was asked for.
+    /// The value of these bits in the last request.
     value: u64,
-    /// When it was asked for.
+    /// The time of the last request.
     asked: Time,
-    /// How many rules the sample has so far; `None` after it.
+    /// The number of rules in the sample so far; `None` after it.
     sampled: Option<usize>,
     ignores_cookies: bool,
 }
 
-/// What follows a part of an answer.
+/// The step after a part of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Another part of it.
+    /// Another part of the answer follows.
     Part,
-    /// The answer to another request, which is to be sent.
+    /// Another request is to be sent.
     Piece,
-    /// Nothing: the switch has reported all rules.
+    /// The switch has reported all rules.
     Nothing,
 }
 
@@ -69,28 +70,28 @@ impl Pieces {
         Pieces { mask, value, asked: Time(0), sampled, ignores_cookies: false }
     }
 
-    /// What the switch is asked for now.
+    /// Returns the next request, and records its time.
     pub fn request(&mut self, now: Time) -> RequestBody {
         self.asked = now;
         RequestBody::Flow(FlowStatsRequest { cookie: self.value, cookie_mask: self.mask, ..FlowStatsRequest::all() })
     }
 
-    /// Whether the switch is asked for the sample. Its rules are reported again later.
+    /// Reports whether the open request is the one for the sample. The sample's rules are reported again later.
     pub fn is_sample(&self) -> bool {
         self.sampled.is_some()
     }
 
-    /// How long the switch rests after a piece that has come now.
+    /// Returns how long the switch rests after a piece whose answer ends at `now`.
     pub fn rest(&self, now: Time) -> Duration {
         (until(self.asked, now) * REST_BY_ANSWER).clamp(REST, LONGEST_REST)
     }
 
-    /// Whether the switch reports rules that it was not asked for.
+    /// Reports whether the switch has reported rules that it was not asked for.
     pub fn ignores_cookies(&self) -> bool {
         self.ignores_cookies
     }
 
-    /// A part of an answer has come. `more` says that another part of it follows.
+    /// Takes a part of an answer. `more` says that another part of it follows.
     pub fn on_part(&mut self, flows: &[FlowStats], more: bool) -> Next {
         if let Some(sampled) = &mut self.sampled {
             *sampled += flows.len();
@@ -112,26 +113,26 @@ impl Pieces {
     }
 }
 
-/// A request of the engine's for all rules.
+/// A request by the engine for all rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AllRules {
-    /// Its transaction id.
+    /// The transaction id of the engine's request.
     xid: u32,
     turn: Turn,
     pieces: Pieces,
 }
 
-/// What comes next of a request in pieces.
+/// The next step of a request in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// The answer with this transaction id.
+    /// The answer with this transaction id is awaited.
     Answer(u32),
-    /// The next piece, which the switch is asked for at this time.
+    /// The next piece is requested at this time.
     Ask(Time),
 }
 
 impl Turn {
-    /// When the switch is asked again.
+    /// Returns the time at which the next piece is requested, if the switch rests.
     pub fn rest_until(self) -> Option<Time> {
         match self {
             Turn::Answer(_) => None,
@@ -169,17 +170,17 @@ impl Session {
         }
     }
 
-    /// When the first of these is asked for.
+    /// Returns the time of the first request that is due after a rest.
     pub(super) fn next_piece(&self) -> Option<Time> {
         self.all_rules.iter().filter_map(|request| request.turn.rest_until()).min()
     }
 
-    /// The engine's request that an answer with this id belongs to.
+    /// Finds the engine's request to which an answer with this id belongs.
     fn all_rules_of(&self, open: u32) -> Option<usize> {
         self.all_rules.iter().position(|request| request.turn == Turn::Answer(open))
     }
 
-    /// Whether an answer with this id belongs to a request of the engine's for all rules.
+    /// Reports whether an answer with this id belongs to a request by the engine for all rules.
     pub(super) fn is_piece(&self, xid: u32) -> bool {
         self.all_rules_of(xid).is_some()
     }
@@ -212,7 +213,8 @@ impl Session {
         self.all_rules[at] = AllRules { xid, turn, pieces };
     }
 
-    /// The switch refuses to report rules. If it was asked for the sample, it may not know how to select rules.
+    /// Handles the refusal of a switch to report rules. If it was asked for the sample, it may only be unable to select
+    /// rules, and is asked for all.
     pub(super) fn piece_refused(&mut self, now: Time, open: u32, error: ErrorMsg, out: &mut Vec<Output>) {
         let Some(at) = self.all_rules_of(open) else { return };
         self.keepalive.answered(open);

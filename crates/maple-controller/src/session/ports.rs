@@ -1,7 +1,7 @@
-//! The ports of a switch, asked for again: one that it has reported down sends packets, so it may have reported changes in
-//! the wrong order (BOFUSS does, after a port went down and up).
+//! Reads the ports of a switch again, if a port that it reported down sends packets. The switch may have reported
+//! changes in the wrong order (BOFUSS does, after a port went down and up).
 //!
-//! One question is open at a time. A switch that never answers is left alone: it isn't asked again.
+//! One question is open at a time. A switch that never answers is not asked again.
 
 use maple_wire::msg::StatsReply;
 use maple_wire::msg::stats::{ReplyBody, RequestBody};
@@ -10,16 +10,16 @@ use maple_wire::{Message, Port, Version};
 use super::describe::{MAX_PORTS, stats_request};
 use super::{Output, Session};
 
-/// The open question.
+/// The open question about a switch's ports.
 #[derive(Debug)]
 pub(super) struct PortsRequest {
     xid: u32,
-    /// The ports that the switch has told so far.
+    /// The ports that the switch has reported so far.
     ports: Vec<Port>,
 }
 
 impl PortsRequest {
-    /// Whether an answer with this id belongs to the question.
+    /// Reports whether an answer with this id belongs to the question.
     pub(super) fn is_answered_by(&self, xid: u32) -> bool {
         self.xid == xid
     }
@@ -39,7 +39,7 @@ impl Session {
         self.ports_request = Some(PortsRequest { xid, ports: Vec::new() });
     }
 
-    /// A part of an answer, or something else that ends the question.
+    /// Handles a part of an answer, or another message that ends the question.
     pub(super) fn ports_part(&mut self, message: Message, out: &mut Vec<Output>) {
         let Some(mut request) = self.ports_request.take() else { return };
         let (ports, more) = match message {

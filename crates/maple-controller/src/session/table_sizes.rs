@@ -1,9 +1,8 @@
-//! How large a switch's tables are, and how full, for people who want to know now.
+//! Reads the sizes of a switch's tables, and how full they are, when people ask for them.
 //!
-//! A switch with 1.0 says both in one answer. One with 1.3 is asked for its tables' counters and for their features; the
-//! features of Open vSwitch's 254 tables take 380 KB, so no switch is asked before somebody wants to know. One question is
-//! open at a time, and who asks meanwhile shares its answer. A switch that never answers is left alone: it isn't asked
-//! again.
+//! A 1.0 switch reports both in one answer. A 1.3 switch is asked for its tables' counters and for their features. The
+//! features of Open vSwitch's 254 tables take 380 KB, so no switch is asked before somebody wants to know. One question
+//! is open at a time, and later ones share its answer. A switch that never answers is not asked again.
 
 use std::collections::BTreeMap;
 
@@ -17,24 +16,24 @@ use super::{Output, Session};
 /// A table of a switch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TableSize {
-    /// The table.
+    /// The table's number.
     pub table: u8,
-    /// The number of its rules, also those of others; `None` if the switch does not say.
+    /// The number of its rules, also those of other controllers; `None` if the switch does not report it.
     pub rules: Option<u32>,
-    /// The maximum number of its rules; `None` if the switch does not say.
+    /// The maximum number of its rules; `None` if the switch does not report it.
     pub most: Option<u32>,
 }
 
-/// The open question.
+/// The open question about a switch's tables.
 #[derive(Debug, Default)]
 pub(super) struct TableSizes {
-    /// The requests without a whole answer.
+    /// The transaction ids of the requests without a whole answer.
     open: Vec<u32>,
     tables: BTreeMap<u8, TableSize>,
 }
 
 impl TableSizes {
-    /// Whether an answer with this id belongs to the question.
+    /// Reports whether an answer with this id belongs to the question.
     pub(super) fn awaits(&self, xid: u32) -> bool {
         self.open.contains(&xid)
     }
@@ -58,7 +57,7 @@ impl Session {
         self.table_sizes = TableSizes { open, tables: BTreeMap::new() };
     }
 
-    /// A part of an answer.
+    /// Handles a part of an answer.
     pub(super) fn table_sizes_part(&mut self, xid: u32, reply: &StatsReply, out: &mut Vec<Output>) {
         let sizes = &mut self.table_sizes;
         match &reply.body {
@@ -66,7 +65,7 @@ impl Session {
                 for counted in tables {
                     let table = sizes.table(counted.table_id);
                     table.rules = Some(counted.active_count);
-                    // In 1.3 this is in the features.
+                    // A 1.3 switch reports this with the features.
                     table.most = table.most.or((self.version == Version::Of10).then_some(counted.max_entries));
                 }
             }
@@ -80,7 +79,7 @@ impl Session {
         }
     }
 
-    /// An answer is whole, or there is none: what the switch has said is the answer.
+    /// Ends a request, answered or not. After the last one, outputs what the switch has reported.
     pub(super) fn table_sizes_end(&mut self, xid: u32, out: &mut Vec<Output>) {
         self.table_sizes.open.retain(|open| *open != xid);
         if self.table_sizes.open.is_empty() {

@@ -1,8 +1,8 @@
 //! Switches whose connections another process will hand over (`takeover/`).
 //!
-//! The engine has such a switch before its connection comes, with what it has said of itself to the other process, and
-//! restores it (`returns.rs`). When the connection is there, the switch is asked again. If it says the same, it goes on;
-//! otherwise it begins anew.
+//! The engine has such a switch before its connection comes, as the switch has described itself to the other process,
+//! and restores it (`returns.rs`). When the connection is there, the switch is asked again. If its answer is unchanged,
+//! it continues; otherwise it begins anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use super::session_output::DepartedSwitch;
 use crate::session::SwitchInfo;
 use crate::takeover::CopiedSwitch;
 
-/// The most packets that wait for a switch to be up.
+/// Maximum number of packets that wait for a switch to be up.
 const MOST_PACKETS: usize = 1024;
 
 /// The announced switches of a shard that are not up yet.
@@ -27,35 +27,35 @@ pub(super) struct Announced(BTreeMap<Dpid, Switch>);
 #[derive(Debug)]
 struct Switch {
     info: SwitchInfo,
-    /// Its rules, until the engine restores it.
+    /// The switch's rules, until the engine restores it.
     rules: Option<Vec<InstalledFlow>>,
     connection: Option<ConnectionId>,
-    /// Whether the engine restores it already.
+    /// Whether the engine has been told to restore the switch.
     is_restored: bool,
-    /// Packets that it is to send when it is up.
+    /// The packets that the switch is to send when it is up.
     packets: Vec<(u32, Message)>,
 }
 
 impl Announced {
-    /// Whether this switch is announced.
+    /// Reports whether this switch is announced.
     pub fn has(&self, dpid: Dpid) -> bool {
         self.0.contains_key(&dpid)
     }
 
-    /// The engine restores this switch. Returns its rules, if they are known.
+    /// Records that the engine restores this switch. Returns its rules, if they are known.
     pub fn note_restored(&mut self, dpid: Dpid) -> Option<Vec<InstalledFlow>> {
         let switch = self.0.get_mut(&dpid)?;
         switch.is_restored = true;
         switch.rules.take()
     }
 
-    /// Its connection has come.
+    /// Records that the switch's connection has come.
     pub fn note_connection(&mut self, dpid: Dpid, connection: ConnectionId) {
         self.0.entry(dpid).and_modify(|switch| switch.connection = Some(connection));
     }
 
-    /// The engine sends something to this switch. If that is a packet, and the connection has come, the switch gets it when
-    /// it is up: another switch that was up earlier may have received the packet.
+    /// Records a message of the engine to this switch. If that is a packet, and the connection has come, the switch
+    /// gets it when it is up: another switch that was up earlier may have received the packet.
     pub fn note_sent(&mut self, dpid: Dpid, xid: u32, message: &Message) {
         let switch = self.0.get_mut(&dpid).filter(|switch| switch.connection.is_some());
         if let (Some(switch), Message::PacketOut(_)) = (switch, message)
@@ -67,7 +67,7 @@ impl Announced {
 }
 
 impl Shard {
-    /// Another process will hand over the connection of a switch.
+    /// Announces a switch, whose connection another process will hand over, to the engine.
     pub(super) fn announce(&mut self, switch: CopiedSwitch) {
         let CopiedSwitch { info, rules } = switch;
         let (dpid, rules) = (info.features.dpid, Some(rules));
@@ -76,7 +76,8 @@ impl Shard {
         self.events.push(up(info));
     }
 
-    /// The engine knows that an announced switch is up.
+    /// Handles the engine's request for the rules of an announced switch, which may be the last one that others wait
+    /// for.
     pub(super) fn announced_known(&mut self, dpid: Dpid) {
         if self.announced.has(dpid)
             && let Some(switches) = self.returns.arrive(None, dpid)
@@ -85,8 +86,8 @@ impl Shard {
         }
     }
 
-    /// The handshake of a switch is done. If it was announced and says what it has said before, it goes on: nothing is
-    /// returned.
+    /// Takes a switch whose handshake is done. If it was announced and describes itself as before, it continues, and
+    /// nothing is returned.
     pub(super) fn known_switch_up(&mut self, now: Time, slot: usize, info: SwitchInfo) -> Option<SwitchInfo> {
         let dpid = info.features.dpid;
         let Some(switch) = self.announced.0.remove(&dpid) else { return Some(info) };
@@ -116,18 +117,18 @@ impl Shard {
         None
     }
 
-    /// A connection has ended. If it was to an announced switch, that one has none.
+    /// Handles the end of a connection. If an announced switch had it, that switch has none.
     pub(super) fn announced_ended(&mut self, now: Time, connection: ConnectionId) {
         self.forget_announced(now, Some(connection));
     }
 
-    /// No more connections are handed over.
+    /// Handles the end of the takeover: announced switches without a connection get none.
     pub(super) fn all_resumed(&mut self, now: Time) {
         self.forget_announced(now, None);
     }
 
-    /// The announced switches with this connection, or with none, have no connection now. Those that the engine restores
-    /// are unreachable; the others are gone.
+    /// Ends the announcement of the switches with this connection, or of those with none. The switches that the engine
+    /// restores are unreachable; the others are gone.
     fn forget_announced(&mut self, now: Time, connection: Option<ConnectionId>) {
         let all = std::mem::take(&mut self.announced.0);
         let (gone, rest): (BTreeMap<Dpid, Switch>, _) =
@@ -150,7 +151,7 @@ fn up(info: SwitchInfo) -> Event {
     Event::SwitchUp { dpid: features.dpid, version, features, description, ports, has_bundles }
 }
 
-/// What has changed of a switch's ports.
+/// Lists the changes of a switch's ports.
 pub(super) fn port_changes(before: &[Port], now: &[Port]) -> Vec<PortStatus> {
     // Another port may have got the number of one that is gone.
     let identities = |ports: &[Port]| ports.iter().map(identity).collect::<BTreeSet<_>>();
@@ -164,8 +165,8 @@ pub(super) fn port_changes(before: &[Port], now: &[Port]) -> Vec<PortStatus> {
     gone.chain(others).collect()
 }
 
-/// What tells a port from another one that gets its number. Open vSwitch gives the switch's own port another address when
-/// ports come and go.
+/// Returns what distinguishes a port from another one that gets its number. Open vSwitch gives the switch's own port
+/// another address when ports come and go.
 fn identity(port: &Port) -> (PortNo, [u8; 6], [u8; 16]) {
     match port.number {
         PortNo::LOCAL => (port.number, [0; 6], [0; 16]),

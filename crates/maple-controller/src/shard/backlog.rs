@@ -18,9 +18,9 @@ use rustc_hash::FxHashMap;
 
 /// Bytes of packets that may wait for one switch, divided evenly among its ports.
 const SWITCH_SHARE: usize = 1024 * 1024;
-/// The most bytes for one switch, whatever the number of its ports.
+/// Maximum number of bytes that may wait for one switch, whatever the number of its ports.
 const SWITCH_LIMIT: usize = 4 * SWITCH_SHARE;
-/// Bytes that a packet costs besides its data.
+/// The number of bytes that a packet costs besides its data.
 const OVERHEAD: usize = 256;
 
 /// Waiting packets by switch and port.
@@ -49,17 +49,17 @@ struct Queue {
 }
 
 impl Backlog {
-    /// Whether no packet is waiting.
+    /// Reports whether no packet is waiting.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The number of packets that wait.
+    /// Returns the number of packets that wait.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Queues a packet. `false` if it is shed.
+    /// Queues a packet. Returns `false` if it is shed.
     pub fn push(&mut self, dpid: Dpid, packet: PacketIn) -> bool {
         let switch = self.switches.entry(dpid).or_default();
         if switch.turns.is_empty() {
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// A packet of a port, with a number.
+    /// Creates a packet of a port, with a number.
     fn packet(port: u32, n: u16) -> PacketIn {
         PacketIn {
             buffer_id: NO_BUFFER,

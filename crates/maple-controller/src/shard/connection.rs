@@ -1,4 +1,4 @@
-//! One connection: its socket, its session, and what its shard keeps for it.
+//! One connection: its socket, its session, and the state that its shard keeps for it.
 
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ use crate::time::after;
 /// How long an ended connection stays open so that the last message reaches the switch.
 pub(super) const LINGER: Duration = Duration::from_secs(1);
 
-/// How soon a deadline that passed while data lay unread is checked again.
+/// The time after which a deadline that passed while data lay unread is checked again.
 const LATE_RETRY: Duration = Duration::from_millis(10);
 
 /// One connection.
@@ -38,29 +38,29 @@ pub(crate) struct Connection {
     pub dpid: Option<Dpid>,
     /// The switch that it claims, while it is on its way to the shard that has that switch.
     pub claims: Option<Dpid>,
-    /// Serves the switch instead of a policy.
+    /// The handler that serves the switch instead of a policy.
     pub handler: Option<Box<dyn Handler>>,
-    /// Whole packet-ins that came before the handler existed. It gets them first.
+    /// The whole packet-ins that came before the handler existed. The handler gets them first.
     pub early: Vec<u8>,
     /// The transaction id of the handler's next request.
     pub next_xid: u32,
-    /// When the handler's timer is due.
+    /// The time at which the handler's timer is due.
     pub wake: Option<Time>,
     /// The switch, once the handshake is done.
     pub switch: Option<ConnectedSwitch>,
-    /// What it has counted since it began.
+    /// The counters of this connection.
     pub counters: SwitchCounters,
     /// Bytes read so far.
     pub bytes_in: u64,
     /// Bytes read up to the last load measurement.
     pub bytes_counted: u64,
-    /// When it migrated last.
+    /// The time of the last migration.
     pub migrated: Option<Time>,
     /// Whether the socket may have more to read.
     pub readable: bool,
     /// The earliest time at which unread data can have arrived; `None` if everything is read.
     pub waiting_since: Option<Time>,
-    /// Whether it was said that its version cannot express a message.
+    /// Whether it was logged that the switch's version cannot express a message.
     pub is_unencodable_told: bool,
     /// Whether the peer has closed its side. Then reading continues to the end of the stream.
     pub read_closed: bool,
@@ -68,11 +68,11 @@ pub(crate) struct Connection {
     pub queued_to_read: bool,
     /// Whether it is in the list of connections to write.
     pub queued_to_write: bool,
-    /// Not read, because too much output waits.
+    /// Whether it is not read, because too much output waits.
     pub paused: bool,
     /// The time of its valid entry in the timer heap.
     pub timer: Option<Time>,
-    /// Set while a deadline has passed and data lies unread.
+    /// The overdue deadline, while data that may be the answer lies unread.
     pub overdue: Option<Overdue>,
     /// Other connections that claim this switch and wait to learn whether this one is alive.
     pub claimants: Vec<ConnectionId>,
@@ -83,21 +83,22 @@ pub(crate) struct Connection {
 pub(crate) struct Overdue {
     /// The deadline counts once this many bytes have been taken in all.
     up_to: u64,
-    /// When to check again.
+    /// The time of the next check.
     next: Time,
 }
 
 /// The phases of a connection.
 #[allow(clippy::large_enum_variant)] // nearly all connections are open
 pub(crate) enum ConnectionState {
-    /// In use, including its handshake.
+    /// The connection is in use, including its handshake.
     Open {
         /// The session.
         session: Session,
         /// The start of the next message.
         framer: Framer,
     },
-    /// Ended. Waiting output is still written and input is discarded, until the peer closes or until this time.
+    /// The connection has ended. Waiting output is still written and input is discarded, until the peer closes or until
+    /// this time.
     Lingering(Time),
 }
 
@@ -107,16 +108,16 @@ pub(crate) struct ConnectedSwitch {
     pub tables: u8,
     pub has_bundles: bool,
     pub description: String,
-    /// What it has said of itself, without its ports.
+    /// The switch's description of itself, without its ports.
     pub info: SwitchInfo,
-    /// Its ports as of the latest port-status.
+    /// The switch's ports as of the latest port-status.
     pub ports: Arc<Vec<Port>>,
     /// Whether its rules were read, so that discovery and the engine use it.
     pub in_use: bool,
 }
 
 impl ConnectedSwitch {
-    /// What it has said of itself, with its ports.
+    /// Returns the switch's description of itself, with its ports.
     pub fn into_info(self) -> SwitchInfo {
         SwitchInfo { ports: Arc::unwrap_or_clone(self.ports), ..self.info }
     }
@@ -135,13 +136,13 @@ pub(crate) struct Answered {
 struct MessageDispatch<'a, 'b> {
     now: Time,
     session: &'a mut Session,
-    /// Answers packet-ins in place, if the switch has leaves in use.
+    /// The leaves that answer packet-ins in place, if the switch has leaves in use.
     hits: Option<Hits<'a>>,
     outbox: &'a mut Vec<u8>,
     out: &'a mut Vec<Output>,
     /// Consecutive packet-ins that have not been looked up yet.
     batch: ArrayVec<PacketInView<'b>, MAX_HITS>,
-    /// The same packet-ins as messages.
+    /// The packet-ins of the batch as messages.
     undecoded: ArrayVec<(Header, &'b [u8]), MAX_HITS>,
     messages: usize,
     answered: Answered,
@@ -150,21 +151,21 @@ struct MessageDispatch<'a, 'b> {
 /// The result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadResult {
-    /// Data.
+    /// Data has arrived.
     Some {
         /// The number of bytes.
         bytes: usize,
         /// The number of messages that they completed.
         messages: usize,
-        /// Of these messages, the packet-ins that are answered.
+        /// The packet-ins among these messages that are answered.
         answered: Answered,
     },
-    /// No data now.
+    /// No data is available.
     Nothing,
 }
 
 impl Connection {
-    /// A newly accepted connection.
+    /// Creates a newly accepted connection.
     pub fn new(id: ConnectionId, socket: Socket, peer: SocketAddr, session: Session) -> Connection {
         Connection {
             id,
@@ -196,7 +197,7 @@ impl Connection {
         }
     }
 
-    /// The session, while the connection is open.
+    /// Returns the session, while the connection is open.
     pub fn session(&mut self) -> Option<&mut Session> {
         match &mut self.state {
             ConnectionState::Open { session, .. } => Some(session),
@@ -204,7 +205,7 @@ impl Connection {
         }
     }
 
-    /// The time of the next deadline or timer.
+    /// Returns the time of the next deadline or timer.
     pub fn deadline(&self) -> Option<Time> {
         match &self.state {
             ConnectionState::Open { session, .. } => {
@@ -215,7 +216,7 @@ impl Connection {
         }
     }
 
-    /// Reads once into `buffer`. Returns the number of bytes; `None` if there are none now. The end of the stream is an
+    /// Reads once into `buffer`. Returns the number of bytes; `None` if there are none yet. The end of the stream is an
     /// error here.
     pub fn fill(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let read = match self.socket.read(buffer) {
@@ -261,9 +262,9 @@ impl Connection {
         Ok(ReadResult::Some { bytes: read, messages, answered })
     }
 
-    /// Whether the session's deadlines may be enforced now. When one passes, data in the socket may be the answer,
-    /// which arrived in time: then this shard is late, not the switch. So exactly that data is read first, however much
-    /// follows.
+    /// Reports whether the session's deadlines may be enforced at `now`. When one passes, unread data in the socket may
+    /// be the answer, which arrived in time: then this shard is late, not the switch. So exactly that data is read
+    /// first, however much follows.
     pub fn may_enforce_deadline(&mut self, now: Time) -> bool {
         let ConnectionState::Open { session, .. } = &self.state else { return true };
         // A paused connection is not read, so its unread data does not count.
@@ -272,7 +273,7 @@ impl Connection {
         }
         let up_to = match self.overdue {
             Some(overdue) => overdue.up_to,
-            // If the socket cannot tell, reading it will fail.
+            // If the socket can't report that, reading it will fail.
             None => self.taken() + self.socket.unread().unwrap_or(0),
         };
         let is_read = self.taken() >= up_to;
@@ -280,7 +281,7 @@ impl Connection {
         is_read
     }
 
-    /// How many bytes were taken from the system.
+    /// Returns the number of bytes that were taken from the system.
     fn taken(&self) -> u64 {
         self.socket.taken().unwrap_or(self.bytes_in)
     }
@@ -299,7 +300,7 @@ impl Connection {
         let _ = self.socket.close_writing();
     }
 
-    /// The reason for the end of a connection on which reading failed.
+    /// Returns the reason for the end of a connection on which reading failed.
     pub fn read_error_reason(&self, error: &io::Error) -> CloseReason {
         if let Some(failure) = self.socket.tls_failure() {
             return CloseReason::Tls(failure);
@@ -311,7 +312,8 @@ impl Connection {
     }
 }
 
-/// A connection that was migrating to a shard that has ended is dropped here, so its handler must learn of the end.
+/// Reports the end to the handler of a connection that was migrating to a shard that has ended. Such a connection is
+/// dropped here.
 impl Drop for Connection {
     fn drop(&mut self) {
         if let Some(handler) = &mut self.handler {
@@ -361,7 +363,7 @@ impl<'b> MessageDispatch<'_, 'b> {
         if self.batch.is_full() { self.answer_batch() } else { ControlFlow::Continue(()) }
     }
 
-    /// Handles a message that began in an earlier read. No batch is waiting then.
+    /// Handles a message that began in an earlier read. The batch is empty then.
     fn on_completed(&mut self, version: Version, header: Header, message: &[u8]) -> ControlFlow<()> {
         self.messages += 1;
         if let Some(hits) = &mut self.hits

@@ -19,16 +19,16 @@ use crate::notice::Notice;
 use crate::session::CloseReason;
 use crate::time::until;
 
-/// A longer turn is too long: echoes and other switches would wait.
+/// The time after which a turn counts as long: echoes and other switches have to wait.
 const LONG_TURN: Duration = Duration::from_millis(20);
-/// A request that can wait is not sent while more bytes than this wait for the switch.
+/// The number of waiting bytes above which a request that can wait is not sent to a switch.
 const MAX_BYTES_BEFORE_POLL: usize = 16 * 1024;
 /// `OFPET_FLOW_MOD_FAILED` with `OFPFMFC_UNSUPPORTED` in 1.0, and with `OFPFMFC_UNKNOWN` in 1.3.
 const UNSUPPORTED_10: (u16, u16) = (3, 5);
 const UNKNOWN_13: (u16, u16) = (5, 0);
-/// The most outputs of a packet-out. With 16 bytes each they leave room for a frame of 9,000 bytes.
+/// Maximum number of outputs in one packet-out. With 16 bytes each they leave room for a frame of 9,000 bytes.
 const MAX_OUTPUTS: usize = 3_500;
-/// The fewest and the most packets that the engine gets in one turn.
+/// Minimum and maximum number of packets that the engine may get in one turn.
 const MIN_BATCH: usize = 8;
 pub(super) const MAX_BATCH: usize = 1 << 16;
 
@@ -45,13 +45,13 @@ impl Shard {
         self.discovered = outputs;
     }
 
-    /// Tells discovery what is declared now. The engine refuses until then what was declared otherwise before.
+    /// Passes the new declaration to discovery. Until then the engine refuses what was declared otherwise before.
     pub(super) fn follow_declaration(&mut self, now: Time) {
         if !std::mem::take(&mut self.is_declared) {
             return;
         }
         let facts = Arc::clone(self.engine.store().snapshot().facts());
-        // The other switches come to discovery later.
+        // Discovery gets the other switches later.
         let of = |connection: &Connection| {
             let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);
             let is_known = switch.in_use && self.by_dpid.get(&dpid) == Some(&connection.id.slot);
@@ -95,7 +95,7 @@ impl Shard {
         }
     }
 
-    /// Passes the turn's events to the engine; only the time, if the engine waits just for that.
+    /// Passes the turn's events to the engine; only the time, if the engine waits for nothing else.
     pub(super) fn run_engine(&mut self, now: Time) {
         let packets = self.choose_packets();
         if self.returns.is_to_tell_all() {
@@ -123,7 +123,7 @@ impl Shard {
             self.note_slow(took, decided);
         }
         self.batch = next_batch(self.batch, packets, took);
-        // What effects ask to presume is an event of the next turn.
+        // What effects ask to presume becomes an event of the next turn.
         let presumed = self.returns.take_presumed();
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
@@ -134,7 +134,8 @@ impl Shard {
         self.free_departed(now);
     }
 
-    /// Reports the tenth, hundredth, thousandth… packet for which the policy took long. A turn may do much else once.
+    /// Reports the tenth, hundredth, thousandth… packet for which the policy took long. The first ones are not
+    /// reported, because a turn may do much else once.
     fn note_slow(&mut self, took: Duration, decided: u64) {
         let each = took / u32::try_from(decided).unwrap_or(u32::MAX);
         if each <= SLOW {
@@ -148,7 +149,7 @@ impl Shard {
         }
     }
 
-    /// Has the engine handle the turn's events, and records that if it is to be.
+    /// Has the engine handle the turn's events. Records the turn if the run is recorded.
     fn handle(&mut self, now: Time) {
         let Some(recorder) = &mut self.recorder else {
             return self.engine.handle(now, &mut self.events, &mut self.effects);
@@ -176,7 +177,7 @@ impl Shard {
     }
 
     /// Limits the packets among the events to what the engine may have in this turn, and returns their number. The rest
-    /// goes to the backlog. While no packet has to wait, all events keep their order.
+    /// go to the backlog. While no packet has to wait, all events keep their order.
     fn choose_packets(&mut self) -> usize {
         let is_packet = |event: &Event| matches!(event, Event::PacketIn { .. });
         let new = self.events.iter().filter(|event| is_packet(event)).count();
@@ -210,7 +211,7 @@ impl Shard {
         self.events.len() - before
     }
 
-    /// Counts packets that were shed. Those of a switch that is gone are not its any more.
+    /// Counts packets that were shed. Those of a switch that is gone are counted only for the shard.
     fn count_shed(&mut self, dpid: Dpid, packets: usize) {
         self.counters.of_shed += packets as u64;
         if packets > 0
@@ -256,7 +257,7 @@ impl Shard {
             Effect::Mail { to, mail } => self.outgoing.send(to, ShardMessage::Mail(mail)),
             Effect::Live { token, news } => {
                 let is_last = matches!(news, LiveNews::Refused(_));
-                // A client that is too slow misses some.
+                // A client that is too slow misses news.
                 if let Some(to) = self.live.get(&token) {
                     let _ = to.try_send(news);
                 }
@@ -294,7 +295,7 @@ impl Shard {
         }
     }
 
-    /// Sends a message of the engine's. Nothing is sent if the switch has disconnected; the engine will get that event.
+    /// Sends a message of the engine. Nothing is sent if the switch has disconnected; the engine will get that event.
     pub(super) fn send_for_engine(&mut self, now: Time, dpid: Dpid, xid: u32, message: &Message) {
         let Some(slot) = self.by_dpid.get(&dpid).copied() else { return self.announced.note_sent(dpid, xid, message) };
         match message {
@@ -327,7 +328,7 @@ impl Shard {
         }
     }
 
-    /// Sends a request of the engine's that can wait, unless much output waits for the switch.
+    /// Sends a request of the engine that can wait, unless much output waits for the switch.
     fn poll_for_engine(&mut self, now: Time, dpid: Dpid, xid: u32, message: &Message) {
         let connection = self.by_dpid.get(&dpid).and_then(|slot| self.connections.get(*slot));
         let is_announced = connection.is_none() && self.announced.has(dpid);
@@ -339,7 +340,7 @@ impl Shard {
         self.send_for_engine(now, dpid, xid, message);
     }
 
-    /// Sends a rule of the engine's. If the switch's version cannot express it, refuses it as the switch would.
+    /// Sends a rule of the engine. If the switch's version cannot express it, refuses it as the switch would.
     fn send_flow_mod(&mut self, slot: usize, dpid: Dpid, xid: u32, message: &Message) {
         match self.send(slot, xid, message) {
             Ok(()) => self.counters.of_flow_mods += 1,
@@ -384,7 +385,7 @@ impl Shard {
     }
 }
 
-/// The engine's event for a change of what is attached to a port.
+/// Returns the engine's event for a change of what is attached to a port.
 fn event_of(at: Location, now: Attachment, before: &Attachment) -> Event {
     match (now, before) {
         (Attachment::Edge, _) => Event::PortIsEdge { port: at },
@@ -396,8 +397,8 @@ fn event_of(at: Location, now: Attachment, before: &Attachment) -> Event {
     }
 }
 
-/// The batch limit of the next turn. In this turn the engine got `given` of at most `batch` packets, and took this
-/// long. So slow policies get small batches.
+/// Returns the batch limit of the next turn, after a turn in which the engine got `given` of at most `batch` packets
+/// and took this long. So slow policies get small batches.
 fn next_batch(batch: usize, given: usize, took: Duration) -> usize {
     match took {
         _ if took <= LONG_TURN => (batch * 2).min(MAX_BATCH),

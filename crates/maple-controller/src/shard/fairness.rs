@@ -28,7 +28,7 @@ impl Stepped {
         self.shard.turn(&mut self.ready).expect("it runs");
     }
 
-    /// Takes turns until the switch has a packet-out; how many.
+    /// Takes turns until the switch has a packet-out, and returns their number.
     fn turns_until_answered(&mut self, client: &mut Client) -> u32 {
         for turns in 1..1000 {
             self.turn();
@@ -63,7 +63,8 @@ fn a_switch_that_floods_delays_another_by_one_read_of_its_own() {
     let flood: Vec<u8> = (0..10_000).flat_map(packet).collect();
     let mut offset = 0;
     for n in 2..40 {
-        // As much as the sockets hold, whole messages or not; and its answers are read, so that it is not paused.
+        // Each round writes as much as the sockets hold, whole messages or not. Reading the answers keeps the flood
+        // from being paused.
         while let Ok(written) = flooding.stream.write(&flood[offset..]) {
             offset = (offset + written) % flood.len();
         }

@@ -29,16 +29,17 @@ use crate::framing::{Cut, Framer};
 use crate::handler::{BATCH, ErrorReporter, Handler, Replies};
 use crate::session::{Output, Session, SwitchInfo, apply_port_status};
 
-/// Bytes of packet-ins that a connection keeps until its handshake is done. Some switches (and `cbench`) do not wait.
+/// Maximum bytes of packet-ins that a connection keeps until its handshake is done. Some switches (and `cbench`) do not
+/// wait for that.
 const MAX_EARLY: usize = 16 * 1024;
 
-/// What the dispatch of messages needs of the shard. The shard lends it to the connection that it serves.
+/// The parts of the shard that the dispatch of messages needs. The shard lends them to the connection that it serves.
 pub(super) struct MessageDispatch<'a> {
     pub now: Time,
     pub replies: &'a mut Replies,
     pub outputs: &'a mut Vec<Output>,
     pub counters: &'a mut Counters,
-    /// The most packet-ins that are answered before their answers are written: [`BATCH`], or 1.
+    /// Maximum number of packet-ins that are answered before their answers are written: [`BATCH`], or 1.
     pub max_batch: usize,
 }
 
@@ -64,7 +65,7 @@ impl Shard {
         self.write(now, slot);
     }
 
-    /// Makes the handler of a switch whose handshake is done.
+    /// Creates the handler of a switch whose handshake is done, and reports the switch to it.
     pub(super) fn start_handler(&mut self, now: Time, slot: usize, info: &SwitchInfo) {
         let Some(factory) = &self.handlers else { return };
         let handler = factory.handler(info, ErrorReporter::new(self.notices.clone(), info.features.dpid));
@@ -131,8 +132,8 @@ impl Shard {
 
 impl Connection {
     /// Dispatches messages from the front of `rest`. Stops after a message for which the session has an output, because
-    /// the shard must act on it before the next message. Also stops after the most packet-ins that may be written at
-    /// once. `true` if all bytes are handled.
+    /// the shard must act on it before the next message. Also stops after the maximum number of packet-ins whose
+    /// answers may be written at once. Returns `true` if all bytes are handled.
     fn dispatch_in_place(&mut self, rest: &mut &[u8], mut dispatch: MessageDispatch<'_>) -> bool {
         let Connection {
             state: ConnectionState::Open { session, framer },
@@ -170,7 +171,8 @@ impl Connection {
     }
 }
 
-/// Dispatches messages of a switch with a handler: packet-ins go to the handler in batches.
+/// Dispatches messages of a switch with a handler. Packet-ins go to the handler in batches. Returns `true` if all bytes
+/// are handled.
 fn with_handler(
     rest: &mut &[u8],
     framer: &mut Framer,
@@ -233,7 +235,8 @@ fn replay_early(early: &[u8], version: Version, handler: &mut dyn Handler, dispa
     call_batch(&mut batch, handler, dispatch);
 }
 
-/// Dispatches messages during the handshake. Packet-ins are kept for the handler, up to a limit.
+/// Dispatches messages during the handshake. Packet-ins are kept for the handler, up to a limit. Returns `true` if all
+/// bytes are handled.
 fn before_handler(
     rest: &mut &[u8],
     framer: &mut Framer,
@@ -265,7 +268,8 @@ fn before_handler(
     }
 }
 
-/// Keeps a packet-in that came during the handshake, if this is one and there is room.
+/// Keeps a message for the handler if it is a packet-in during the handshake and there is room. Returns whether it is
+/// kept.
 fn keep_early(session: &Session, header: Header, message: &[u8], early: &mut Vec<u8>) -> bool {
     let is_early = session.is_in_handshake() && packet_in(session.version(), header, message).is_some();
     let is_kept = is_early && early.len() + message.len() <= MAX_EARLY;
@@ -275,7 +279,7 @@ fn keep_early(session: &Session, header: Header, message: &[u8], early: &mut Vec
     is_kept
 }
 
-/// The message as a packet-in, if it is a valid one. The session reports an invalid one.
+/// Returns the message as a packet-in, if it is a valid one. The session reports an invalid one.
 #[inline]
 pub(super) fn packet_in(version: Version, header: Header, message: &[u8]) -> Option<PacketInView<'_>> {
     if header.kind != kind::PACKET_IN || header.version != version as u8 {
@@ -298,7 +302,7 @@ fn call_batch(
     }
 }
 
-/// After calls of a handler: takes back its answers, counts them, and records its requests and its timer. Returns the
+/// Ends calls of a handler: takes back its answers, counts them, and records its requests and its timer. Returns the
 /// number of flow-mods and packet-outs.
 fn finish_call(
     now: Time,

@@ -3,8 +3,7 @@
 //! Each shard has one bounded mailbox and a waker. During a turn a shard collects its messages for each other shard. At
 //! the end of the turn it sends each collection as one batch: one channel operation and one wake-up. If the other
 //! mailbox is full, the batch stays here, in order, and the shard stops reading its sockets until the batch is sent. So
-//! what can pile up is bounded by what was read before. A shard never blocks in a send, so full mailboxes cannot
-//! deadlock.
+//! the bytes read before bound what can pile up. A shard never blocks in a send, so full mailboxes cannot deadlock.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -31,73 +30,75 @@ use crate::session::TableSize;
 use crate::status::{ShardMetrics, ShardStats, SwitchStatus};
 use crate::takeover::{CopiedSwitch, HandedConnection};
 
-/// The most batches in a mailbox.
+/// Maximum number of batches in a mailbox.
 const MAILBOX_CAPACITY: usize = 1024;
 
 /// A message to a shard.
 pub(crate) enum ShardMessage {
-    /// Serve this new connection.
+    /// Serves a new connection.
     Connection(Socket, SocketAddr),
-    /// Serve this connection, which another shard served until now.
+    /// Serves a connection that another shard has served.
     Migrate(Box<Connection>),
-    /// A message from another shard's engine.
+    /// Delivers a message from another shard's engine.
     Mail(Mail),
-    /// An event for the engine, from another thread.
+    /// Delivers an event to the engine, from another thread.
     Event(Box<Event>),
-    /// Something else is declared of ports and hosts.
+    /// Replaces what is declared of ports and hosts.
     Declare { number: u64, facts: Arc<Facts> },
-    /// A message from another shard's discovery, about this port.
+    /// Delivers a message from another shard's discovery, about this port.
     Discovery(Location, PeerMessage),
-    /// Find out whether your connection `owner` is alive: the connection `claimant` claims the same switch.
+    /// Finds out whether the receiver's connection `owner` is alive: the connection `claimant` claims the same switch.
     Challenge {
         /// The switch.
         dpid: Dpid,
-        /// Your connection, which owns the switch.
+        /// The receiver's connection, which owns the switch.
         owner: ConnectionId,
         /// The connection that claims the switch.
         claimant: ConnectionId,
     },
-    /// The result of a challenge. Your connection `claimant` may claim again if the owner is not alive.
+    /// Reports the result of a challenge. The receiver's connection `claimant` may claim again if the owner is not
+    /// alive.
     ChallengeResult {
         /// The switch.
         dpid: Dpid,
-        /// Your connection, which claimed the switch.
+        /// The receiver's connection, which claimed the switch.
         claimant: ConnectionId,
         /// Whether the owner is alive.
         alive: bool,
     },
-    /// Have your engine restore those of these switches that wait for it. What was around them is presumed by now.
+    /// Has the engine restore those of these switches that wait for it. What was around them is presumed before that.
     Restore(Arc<BTreeSet<Dpid>>),
-    /// Answer a query.
+    /// Asks a query.
     Query(ShardQuery),
-    /// Reply when this turn has ended and all its messages to other shards are sent.
+    /// Requests a reply when this turn has ended and all its messages to other shards are sent.
     Fence(Sender<()>),
-    /// Reply when your switches have confirmed all deletions of rules so far.
+    /// Requests a reply when the receiver's switches have confirmed all deletions of rules so far.
     Settle(Sender<()>),
-    /// Another process will hand over the connection of this switch. Have your engine get ready for it.
+    /// Announces a switch whose connection another process will hand over, so that the engine prepares for it.
     Announce(Box<CopiedSwitch>),
-    /// Serve this connection, which another process served until now.
+    /// Serves a connection that another process has served.
     Resume(HandedConnection),
-    /// No more connections are handed over: the announced switches that have none are unreachable.
+    /// Reports that no more connections are handed over: announced switches without one are unreachable or gone.
     AllResumed,
-    /// Accept connections at these sockets.
+    /// Accepts connections at these sockets.
     Listen(Vec<ListeningSocket>),
-    /// Close all connections and end.
+    /// Closes all connections and ends the shard.
     Stop,
-    /// Read no more from sockets. Reply when the packets that were read are decided, and all messages to other shards
-    /// are sent. [`ShardMessage::HandOver`] follows.
+    /// Stops reading sockets. The reply comes when the packets that were read are decided, and all messages to other
+    /// shards are sent. [`ShardMessage::HandOver`] follows.
     Finish(Sender<()>),
-    /// Close all connections and end, but do not close what another process can go on with: send it here.
+    /// Ends the shard, and sends here the sockets with which another process can go on. All other connections are
+    /// closed.
     HandOver(Sender<Released>),
-    /// Migrate this switch to another shard, if you serve it.
+    /// Migrates this switch to another shard, if the receiver serves it.
     #[cfg(test)]
     MigrateSwitch(Dpid, ShardId),
 }
 
-/// What a shard does not close when it ends.
+/// The sockets that a shard does not close when it ends.
 #[derive(Debug, Default)]
 pub(crate) struct Released {
-    /// Each with whether its connections begin with TLS.
+    /// The listening sockets, each with whether its connections begin with TLS.
     pub listeners: Vec<(std::net::TcpListener, bool)>,
     pub connections: Vec<HandedConnection>,
 }
@@ -114,35 +115,35 @@ pub(crate) enum ShardQuery {
     Traffic(Sender<Vec<(Traffic, Duration)>>),
     /// The drops of this many minutes.
     Drops(u64, Sender<Vec<Dropped>>),
-    /// Gives the news of a watch under this number. Sending fails if it is not taken quickly enough.
+    /// Sends the news of a watch under this number. News that the receiver does not take quickly enough is dropped.
     Live(u64, LiveFilter, Sender<LiveNews>),
-    /// Somebody still watches under this number.
+    /// Keeps the watch under this number alive.
     LiveGoOn(u64),
-    /// Nobody watches under this number any more.
+    /// Ends the watch under this number.
     LiveEnd(u64),
     /// All counters.
     Stats(Sender<ShardStats>),
-    /// What is exported as metrics.
+    /// The shard's metrics.
     Metrics(Sender<ShardMetrics>),
     /// The policy's errors, each with the number of packets dropped because of it.
     Failures(Sender<Vec<(Arc<str>, u64)>>),
-    /// The routes that constraints refused, and how often.
+    /// The routes that constraints refused, each with the number of times.
     Violations(Sender<Vec<(ViolationKey, u64)>>),
     /// The switches, for another process.
     Copies(Sender<Vec<CopiedSwitch>>),
-    /// The switches, with those that have no connection.
+    /// The switches, also those that have no connection.
     Switches(Sender<Vec<SwitchStatus>>),
     /// Tries a policy on the witness packets of all leaves. The answer comes when that is done.
     Try(Candidate, Sender<Trial>),
-    /// A policy takes the place of the one that runs. The answer comes when it decides.
+    /// Replaces the running policy. The answer comes when the new one decides.
     Adopt(Candidate, Sender<()>),
     /// A copy of the engine.
     Copy(Sender<EngineCopy>),
-    /// What a rule of this table has counted. `None` if the switch does not say.
+    /// The counters of a rule in this table. `None` if the switch does not report them.
     CountRule(Dpid, u8, Rule, Sender<Option<RuleCount>>),
-    /// How large a switch's tables are. Nothing is sent if it does not say.
+    /// The sizes of a switch's tables. Nothing is sent if the switch does not report them.
     TableSizes(Dpid, Sender<Vec<TableSize>>),
-    /// Something short about the engine, as it is now. The closure sends the answer.
+    /// A short question about the engine in its present state. The closure sends the answer.
     Inspect(Box<dyn FnOnce(&Engine) + Send>),
 }
 
@@ -154,18 +155,18 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Makes a mailbox; the receiver is for its shard.
+    /// Creates a mailbox; the receiver is for its shard.
     pub fn new(waker: Arc<Waker>) -> (Mailbox, Receiver<Vec<ShardMessage>>) {
         Mailbox::with_capacity(waker, MAILBOX_CAPACITY)
     }
 
-    /// Makes a mailbox for this many batches.
+    /// Creates a mailbox for this many batches.
     pub(super) fn with_capacity(waker: Arc<Waker>, batches: usize) -> (Mailbox, Receiver<Vec<ShardMessage>>) {
         let (sender, receiver) = bounded(batches);
         (Mailbox { sender, waker }, receiver)
     }
 
-    /// Sends a message unless the mailbox is full; then returns it.
+    /// Sends a message, or returns it if the mailbox is full.
     #[cfg(test)]
     pub(super) fn offer(&self, message: ShardMessage) -> Result<(), Box<ShardMessage>> {
         sync::step();
@@ -179,8 +180,8 @@ impl Mailbox {
         }
     }
 
-    /// Sends a message from a thread that is not a shard. Blocks while the mailbox is full. `false` if the shard has
-    /// ended.
+    /// Sends a message from a thread that is not a shard. Blocks while the mailbox is full. Returns `false` if the
+    /// shard has ended.
     pub fn send(&self, message: ShardMessage) -> bool {
         self.sender.send(vec![message]).is_ok() && self.waker.wake().is_ok()
     }
@@ -197,7 +198,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// The outgoing messages of the shard `own`.
+    /// Creates the outgoing messages of the shard `own`.
     pub fn new(own: ShardId, mailboxes: Vec<Mailbox>) -> Outgoing {
         let collected = mailboxes.iter().map(|_| Vec::new()).collect();
         let waiting = mailboxes.iter().map(|_| VecDeque::new()).collect();
@@ -221,22 +222,22 @@ impl Outgoing {
         std::mem::take(&mut self.collected[usize::from(self.own.0)])
     }
 
-    /// Whether there are messages to this shard itself.
+    /// Reports whether there are messages to this shard itself.
     pub fn has_own(&self) -> bool {
         !self.collected[usize::from(self.own.0)].is_empty()
     }
 
-    /// Whether a batch waits because a mailbox was full.
+    /// Reports whether a batch waits because a mailbox was full.
     pub fn is_congested(&self) -> bool {
         self.waiting.iter().any(|waiting| !waiting.is_empty())
     }
 
-    /// The number of batches that wait because a mailbox was full.
+    /// Returns the number of batches that wait because a mailbox was full.
     pub fn waiting(&self) -> usize {
         self.waiting.iter().map(VecDeque::len).sum()
     }
 
-    /// Sends what was collected.
+    /// Sends the messages that were collected.
     pub fn flush(&mut self) {
         for to in 0..self.mailboxes.len() {
             if to == usize::from(self.own.0) {
@@ -285,7 +286,7 @@ mod tests {
 
     use super::*;
 
-    /// The outgoing messages of shard 0, and the mailbox of shard 1 with its poll.
+    /// Creates the outgoing messages of shard 0, and the mailbox of shard 1 with its poll.
     fn outgoing() -> (Outgoing, Receiver<Vec<ShardMessage>>, Poll) {
         let poll = Poll::new().unwrap();
         let waker = Arc::new(Waker::new(poll.registry(), Token(0)).unwrap());

@@ -16,21 +16,21 @@ use crate::status::{ShardStats, SwitchPort, SwitchStatus};
 use crate::takeover::CopiedSwitch;
 use crate::time::until;
 
-/// How long a shard that reads no more decides the packets that it has read. The others are handed over.
+/// How long a shard that has stopped reading decides the packets that it has read. The rest are handed over.
 const LAST_WORK: Duration = Duration::from_millis(20);
 
-/// A shard that reads no more from its sockets.
+/// The state of a shard that has stopped reading its sockets.
 pub(super) struct Finishing {
     since: Time,
-    /// Who waits until it is done.
+    /// The thread that waits until it is done.
     to: Option<Sender<()>>,
 }
 
-/// The most questions about what rules have counted that a shard keeps in mind.
+/// Maximum number of open questions about rules' counters, and about table sizes, that a shard keeps.
 const MOST_COUNTING: usize = 1024;
 
 impl Shard {
-    /// Handles the messages that are in the mailbox now.
+    /// Handles the messages in the mailbox.
     pub(super) fn take_messages(&mut self, now: Time) {
         for message in self.outgoing.take_own() {
             self.on_message(now, message);
@@ -101,7 +101,7 @@ impl Shard {
         }
     }
 
-    /// Another connection claims the switch of our connection `owner`. Probes whether `owner` is alive.
+    /// Checks whether our connection `owner` is alive, because another connection claims its switch.
     fn on_challenge(&mut self, now: Time, dpid: Dpid, owner: ConnectionId, claimant: ConnectionId) {
         if let Some(departure) = self.departed.iter_mut().find(|departure| departure.connection == Some(owner)) {
             return departure.claimants.push(claimant);
@@ -119,7 +119,8 @@ impl Shard {
         self.act(now, owner.slot);
     }
 
-    /// The owner of the switch is alive, or it is gone and our connection `claimant` claims again.
+    /// Handles the result of a challenge: refuses our connection `claimant` if the owner is alive; otherwise claims
+    /// again.
     fn on_challenge_result(&mut self, now: Time, dpid: Dpid, claimant: ConnectionId, alive: bool) {
         let Some(connection) = self.connections.get_exactly(claimant) else { return };
         if alive {
@@ -132,7 +133,7 @@ impl Shard {
         self.act(now, claimant.slot);
     }
 
-    /// Answers those who wait for the end of this turn, once all its messages are sent.
+    /// Answers the threads that wait for the end of this turn, once all its messages are sent.
     pub(super) fn answer_fences(&mut self) {
         if self.outgoing.is_congested() {
             return;
@@ -149,8 +150,8 @@ impl Shard {
         }
     }
 
-    /// Has the engine request counters of all its switches, or of one. Returns the age of the known counters. Those of a
-    /// switch without a connection stay as they are, and nobody waits for them.
+    /// Has the engine request counters of all its switches, or of one. Returns the ages of the known counters. Switches
+    /// without a connection are left out, so nobody waits for them.
     fn request_counters(&mut self, what: Counted, only: Option<Dpid>) -> Vec<Option<Duration>> {
         let is_asked = |dpid: &Dpid| only.is_none_or(|only| only == *dpid) && !self.unreachable.has(*dpid);
         let selected: Vec<Dpid> = self.engine.switches().filter(is_asked).collect();
@@ -162,7 +163,7 @@ impl Shard {
         until(at, self.clock.now())
     }
 
-    /// The switches, with their ports and rules as they are now.
+    /// Collects the switches, with their present ports and rules.
     fn copied_switches(&self) -> Vec<CopiedSwitch> {
         let copied = |connection: &Connection| {
             let (dpid, switch) = (connection.dpid?, connection.switch.as_ref()?);
@@ -253,7 +254,7 @@ impl Shard {
         };
     }
 
-    /// Asks a switch how large its tables are.
+    /// Asks a switch for the sizes of its tables.
     fn ask_for_table_sizes(&mut self, dpid: Dpid, to: Sender<Vec<TableSize>>) {
         let Some(slot) = self.by_dpid.get(&dpid).copied() else { return };
         let Some(connection) = self.connections.get(slot) else { return };
@@ -269,7 +270,7 @@ impl Shard {
     }
 }
 
-/// The status of a connection's switch, if its handshake is done.
+/// Returns the status of a connection's switch, if its handshake is done.
 fn status(connection: &Connection, registry: &Registry) -> Option<SwitchStatus> {
     let (switch, dpid) = (connection.switch.as_ref()?, connection.dpid?);
     Some(SwitchStatus {

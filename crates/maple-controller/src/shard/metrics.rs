@@ -1,4 +1,4 @@
-//! What a shard exports as metrics: a copy of its plain numbers, made when it is asked.
+//! The metrics of a shard: a copy of its plain numbers, made on request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::counters::SwitchCounters;
 use crate::status::{ConnectedMetrics, ShardMetrics, ShardStats, SwitchMetrics};
 
 impl Shard {
-    /// What is exported as metrics. Costs a few hundred nanoseconds a switch, and nothing for a rule or a packet.
+    /// Collects the shard's metrics. This costs a few hundred nanoseconds a switch, and nothing for a rule or a packet.
     pub(super) fn metrics(&self) -> ShardMetrics {
         ShardMetrics {
             stats: ShardStats { counters: self.counters, engine: self.engine.stats() },
@@ -31,7 +31,7 @@ impl Shard {
         }
     }
 
-    /// The switches that are connected here, and those that were.
+    /// Collects the metrics of the switches that are connected here, and of those that were.
     fn switch_metrics(&self) -> Vec<SwitchMetrics> {
         let mut former: BTreeMap<Dpid, SwitchCounters> = self.former.all().clone();
         let mut switches = Vec::with_capacity(self.by_dpid.len() + former.len());

@@ -31,13 +31,13 @@ use super::sync::{self, Fault};
 use crate::session::CloseReason;
 use crate::time::until;
 
-/// A shard is full from this share of busy time on.
+/// The share of busy time from which on a shard counts as full.
 const FULL: f64 = 0.85;
-/// By how much another shard's load must be lower for a migration.
+/// The minimum by which another shard's load must be lower for a migration.
 const MIN_DIFFERENCE: f64 = 0.3;
-/// For how many periods in a row both must hold.
+/// The number of periods in a row for which both must hold.
 const FULL_PERIODS: u32 = 3;
-/// For how many periods a migrated switch stays at least.
+/// The minimum number of periods that a migrated switch stays.
 const STAY_PERIODS: u32 = 60;
 
 /// The load of each shard in its last period.
@@ -45,7 +45,7 @@ const STAY_PERIODS: u32 = 60;
 pub(crate) struct Loads(Vec<AtomicU64>);
 
 impl Loads {
-    /// All shards are idle.
+    /// Creates the loads of idle shards.
     pub fn new(shards: usize) -> Loads {
         Loads((0..shards).map(|_| AtomicU64::new(0)).collect())
     }
@@ -57,7 +57,8 @@ impl Loads {
         self.0[usize::from(shard.0)].store(period << 16 | share, Ordering::Relaxed);
     }
 
-    /// The shard with the least load, except one, and its load. A shard without a record for two periods is idle.
+    /// Returns the shard with the least load, except one, and its load. A shard without a record for two periods is
+    /// idle.
     fn least(&self, period: u64, except: ShardId) -> Option<(ShardId, f64)> {
         let share = |word: u64| if period > (word >> 16) + 2 { 0.0 } else { (word & 0xffff) as f64 / 65_535.0 };
         let others = self.0.iter().enumerate().filter(|(shard, _)| *shard != usize::from(except.0));
@@ -71,10 +72,10 @@ impl Loads {
 pub(super) struct LoadMonitor {
     /// The length of a period. If it is zero, switches never migrate.
     period: Duration,
-    /// When this one began.
+    /// The beginning of the current period.
     began: Time,
     busy: Duration,
-    /// For how many periods in a row another shard could have taken work.
+    /// The number of periods in a row in which another shard could have taken work.
     unbalanced: u32,
 }
 
@@ -83,7 +84,7 @@ impl LoadMonitor {
         LoadMonitor { period, began: Time(0), busy: Duration::ZERO, unbalanced: 0 }
     }
 
-    /// Counts a turn that ended now. At the end of a period returns its load and its number.
+    /// Counts a turn that took this long. At the end of a period, returns the period's load and its number.
     fn end_turn(&mut self, now: Time, took: Duration) -> Option<(f64, u64)> {
         self.busy += took;
         let passed = until(self.began, now);
@@ -95,7 +96,7 @@ impl LoadMonitor {
         Some((share, now.0 / self.period.as_nanos() as u64))
     }
 
-    /// Counts a period. Whether a switch should migrate now.
+    /// Counts a period, and returns whether a switch should migrate.
     fn is_persistent(&mut self, own: f64, least: f64) -> bool {
         let is_unbalanced = own >= FULL && own - least >= MIN_DIFFERENCE;
         self.unbalanced = if is_unbalanced { self.unbalanced + 1 } else { 0 };
@@ -113,12 +114,12 @@ fn choose(switches: &[(usize, u64)], own: f64, other: f64) -> Option<usize> {
     let all: u64 = switches.iter().map(|(_, work)| work).sum();
     let load = |work: u64| own * work as f64 / all.max(1) as f64;
     let fitting = switches.iter().filter(|(_, work)| *work > 0 && load(*work) <= (own - other) / 2.0 + 1e-9);
-    // Of several take the first, so that equal loads give equal choices.
+    // The first of several equal ones is taken, so that equal loads give equal choices.
     fitting.max_by_key(|(slot, work)| (*work, std::cmp::Reverse(*slot))).map(|(slot, _)| *slot)
 }
 
 impl Shard {
-    /// At the end of a turn: once a period, checks whether a switch should migrate.
+    /// Checks at the end of a turn, once a period, whether a switch should migrate.
     pub(super) fn check_load(&mut self) {
         if self.handlers.is_none() {
             return;
@@ -186,8 +187,8 @@ impl Shard {
     }
 }
 
-/// The slot of a switch that can migrate, and the bytes it has sent since the last call. Also called for other
-/// switches, to keep their count.
+/// Returns the slot of a switch that can migrate, and the bytes it has sent since the last call. It is called for other
+/// switches too, to keep their count.
 fn work(connection: &mut Connection, now: Time, stay: Duration) -> Option<(usize, u64)> {
     let bytes = connection.bytes_in - std::mem::replace(&mut connection.bytes_counted, connection.bytes_in);
     let has_stayed = connection.migrated.is_none_or(|migrated| until(migrated, now) >= stay);
@@ -267,7 +268,7 @@ mod tests {
     proptest! {
         #[test]
         fn migrations_always_end(work in prop::collection::vec(prop::collection::vec(1u64..1000, 0..8), 2..5)) {
-            // Shards of switches; each unit of work is a thousandth of a core.
+            // Each shard is a list of switches; a unit of work is a thousandth of a core.
             let mut shards: Vec<Vec<u64>> = work;
             let load = |shard: &Vec<u64>| (shard.iter().sum::<u64>() as f64 / 1000.0).min(1.0);
             // The sum of squares of the work, which may exceed a core.
@@ -286,7 +287,7 @@ mod tests {
                 shards[to].push(moved);
                 prop_assert!(spread(&shards) < before, "the balance did not improve");
             }
-            // 4 shards of 7 switches need fewer migrations than that.
+            // Four shards of seven switches need fewer migrations than that.
             prop_assert!(false, "migrations do not end");
         }
     }

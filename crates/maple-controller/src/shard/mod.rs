@@ -14,8 +14,8 @@
 //! A turn takes what is there and no more, so batches grow with the load and shrink to one when idle. Each turn reads a
 //! socket once, at most [`READ_SHARE`] bytes, so a switch that floods cannot starve the others. While a policy is slow,
 //! the engine gets fewer packets a turn and the rest wait in a bounded [`Backlog`]; other messages do not wait.
-//! [`QueueLimits`] bounds what waits for a switch. At the first limit the shard stops reading that switch; at the
-//! second it disconnects the switch. While another shard's mailbox is full, this shard reads no sockets.
+//! [`QueueLimits`] bounds the output that waits for a switch. At the first limit the shard stops reading that switch;
+//! at the second it disconnects the switch. While another shard's mailbox is full, this shard reads no sockets.
 //!
 //! Memory: a connection between messages holds no read buffer, and one with nothing to send holds no write buffer. This
 //! module allocates nothing per message. Decoding an event into its owned form allocates, because the engine keeps
@@ -100,21 +100,21 @@ pub(crate) use sockets::ListeningSocket;
 pub use unreachable::FORGET_SWITCH_AFTER;
 use unreachable::Unreachable;
 
-/// The most bytes that one turn reads from a socket.
+/// Maximum number of bytes that one turn reads from a socket.
 const READ_SHARE: usize = 64 * 1024;
-/// The most socket events that one turn takes from the poll.
+/// Maximum number of socket events that one turn takes from the poll.
 const POLL_EVENTS: usize = 1024;
-/// How soon a full mailbox is tried again. Its owner does not signal when it has emptied it.
+/// The time after which a full mailbox is tried again. Its owner does not signal that it has emptied it.
 const CONGESTION_RETRY: Duration = Duration::from_millis(1);
 
 /// The token of the waker.
 pub(crate) const WAKER: Token = Token(0);
-/// Listening sockets have the tokens from here on.
+/// The first token of listening sockets.
 const FIRST_LISTENER: usize = 1;
-/// A connection's token is this plus its slot.
+/// The number that is added to a connection's slot to get its token.
 const FIRST_CONNECTION: usize = 1 << 16;
 
-/// What a shard is made of, except its engine.
+/// The parts of a shard, except its engine.
 pub(crate) struct Parts {
     pub id: ShardId,
     pub poll: Poll,
@@ -122,7 +122,7 @@ pub(crate) struct Parts {
     pub deadlines: Deadlines,
     pub limits: QueueLimits,
     pub listeners: Vec<ListeningSocket>,
-    /// Which switches need a certificate.
+    /// The certificates for TLS, and which switches need one.
     pub tls: Option<Arc<Tls>>,
     pub registry: Arc<Registry>,
     pub inbox: Receiver<Vec<ShardMessage>>,
@@ -133,9 +133,9 @@ pub(crate) struct Parts {
     pub handlers: Option<Arc<dyn HandlerFactory>>,
     pub write_each: bool,
     pub balance_period: Duration,
-    /// How long a switch without a connection is kept; `None`: for ever.
+    /// How long a switch without a connection is kept; `None`: without limit.
     pub forget_after: Option<Duration>,
-    /// The switches that were known before, and what takes what is to be known later.
+    /// The record of switches that may come back, and the journal of leaves.
     pub known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
     /// Records the engine's turns.
     pub recorder: Option<ShardRecorder>,
@@ -156,85 +156,86 @@ pub(crate) struct Shard {
     engine: Engine,
     /// Records the engine's turns.
     recorder: Option<ShardRecorder>,
-    /// Listeners, which receive events besides the policy.
+    /// The listeners, which receive events besides the policy.
     subscriptions: Subscriptions,
-    /// Makes the handlers that serve switches instead of a policy. Engine and discovery do not know such switches.
+    /// The factory of handlers that serve switches instead of a policy. Engine and discovery do not know such switches.
     handlers: Option<Arc<dyn HandlerFactory>>,
     /// Whether each answer of a handler is written separately.
     write_each: bool,
     load: LoadMonitor,
-    /// Lent to the handler that is called.
+    /// The replies of the handler that is being called.
     replies: Replies,
-    /// A write buffer that no connection uses now.
+    /// A write buffer that no connection is using.
     spare_buffer: Vec<u8>,
     discovery: Discovery,
-    /// Whether discovery is to be told what is declared, once the engine knows it.
+    /// Whether discovery is to get the new declaration, once the engine knows it.
     is_declared: bool,
     notices: Notices,
     refusals: RefusalFilter,
     counters: Counters,
-    /// What ended connections have counted.
+    /// The counters of ended connections.
     former: FormerCounters,
-    /// From the beginning of the turn in which the engine got a packet to the end of its batch, for each packet that f
-    /// decided.
+    /// The times from the beginning of the turn in which the engine got a packet to the end of its batch, one for each
+    /// packet that f decided.
     decide_times: Histogram,
     connections: Slots,
     /// The slots of connected switches.
     by_dpid: FxHashMap<Dpid, usize>,
-    /// Switches that were known before.
+    /// The known switches that come back.
     returns: Returns,
-    /// Switches that another process hands over.
+    /// The switches that another process hands over.
     announced: Announced,
-    /// Switches without a connection that the engine has.
+    /// The engine's switches without a connection.
     unreachable: Unreachable,
-    /// Connections that go to the shards that have their switches.
+    /// The connections that go to the shards that have their switches.
     leaving: Vec<(ConnectionId, ShardId)>,
-    /// Disconnected switches of which the engine has not been told yet.
+    /// The departed switches whose end the engine has not handled yet.
     departed: Vec<DepartedSwitch>,
-    /// Deadlines by slot. An entry is valid only if the connection's `timer` has the same time.
+    /// The deadlines by slot. An entry is valid only if the connection's `timer` has the same time.
     timers: BinaryHeap<Reverse<(Time, usize)>>,
     to_read: VecDeque<usize>,
     to_write: Vec<usize>,
     /// The read buffer of all sockets.
     buffer: Vec<u8>,
-    /// Packets that wait for the engine.
+    /// The packets that wait for the engine.
     backlog: Backlog,
-    /// The most packets that the engine gets in one turn.
+    /// Maximum number of packets that the engine gets in one turn.
     batch: usize,
-    // These are filled and emptied within a turn, and kept for their memory.
+    // The next four are buffers that turns fill and empty. They are kept for their memory.
     events: Vec<Event>,
     effects: Vec<Effect>,
     outputs: Vec<Output>,
     discovered: Vec<DiscoveryOutput>,
-    /// The ports that probes leave by in this turn. They leave after the engine's rules, so that a switch has the rule
-    /// for LLDP before it sees any.
+    /// The ports that probes leave by in this turn. Probes leave after the engine's rules, so that a switch has the
+    /// rule for LLDP before it sees any.
     probes: Vec<Location>,
     /// Messages for discovery that wait until everything their switch has sent is read.
     deferred: Vec<(Location, PeerMessage)>,
-    /// Threads that wait for the end of this turn.
+    /// The threads that wait for the end of this turn.
     fences: Vec<Sender<()>>,
-    /// Threads that wait until rules are deleted, by the engine's token.
+    /// The threads that wait until rules are deleted, by the engine's token.
     settling: FxHashMap<u64, Sender<()>>,
-    /// Those who want to know what rules have counted, by the numbers of their questions.
+    /// The threads that wait for a rule's counters, by the numbers of their questions.
     counting: BTreeMap<u64, Sender<Option<RuleCount>>>,
-    /// Who wants to know how large a switch's tables are.
+    /// The threads that wait for the sizes of a switch's tables.
     sizing: Vec<(ConnectionId, Sender<Vec<TableSize>>)>,
-    /// Those who watch packets, by the numbers of their watches. There are as many as control clients at most.
+    /// The threads that watch packets, by the numbers of their watches. There are at most as many as control clients.
     live: FxHashMap<u64, Sender<LiveNews>>,
     last_settle_token: u64,
     /// The thread that waits for the trial of a policy, by the policy's number.
     tried: Option<(u64, Sender<Trial>)>,
     /// The thread that waits until a policy decides, by the policy's number.
     adopted: Option<(u64, Sender<()>)>,
-    /// When the turn began.
+    /// The time at which the turn began.
     began: Time,
     /// The earliest time at which data that the poll reports in this turn can have arrived: the poll returns at once,
     /// so the data came during the previous turn at the earliest.
     arrivals_since: Time,
     stopping: bool,
-    /// Another process will go on with the connections: nothing is read from sockets any more.
+    /// The state of the last work, if another process will go on with the connections. Nothing is read from sockets
+    /// then.
     finishing: Option<Finishing>,
-    /// Another process goes on with the connections.
+    /// The receiver of the sockets, if another process goes on with the connections.
     handing_over: Option<Sender<Released>>,
     /// Whether to print the engine's events and effects.
     #[cfg(feature = "simulation")]
@@ -242,7 +243,10 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    /// Makes a shard that is ready to run.
+    /// Creates a shard that is ready to run.
+    ///
+    /// # Errors
+    /// The system's error if a listening socket can't be registered with the poll.
     pub fn new(parts: Parts, mut engine: Engine) -> io::Result<Shard> {
         if let Some(recorder) = &parts.recorder {
             engine.record(recorder.from());
@@ -315,6 +319,9 @@ impl Shard {
     }
 
     /// Runs until it receives [`ShardMessage::Stop`].
+    ///
+    /// # Errors
+    /// The system's error if polling fails.
     pub fn run(mut self) -> io::Result<()> {
         let mut ready = Events::with_capacity(POLL_EVENTS);
         while !self.stopping {
@@ -366,7 +373,7 @@ impl Shard {
         self.answer_fences();
     }
 
-    /// How long the poll may block.
+    /// Returns how long the poll may block.
     fn timeout(&self) -> Option<Duration> {
         let can_read = !self.to_read.is_empty() && self.reads();
         let has_events = !self.events.is_empty() || !self.backlog.is_empty();

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use maple_wire::{Message, Version};
 
-/// A larger buffer is freed once it is empty.
+/// The size in bytes from which on a buffer is freed once it is empty.
 const MAX_KEPT: usize = 256 * 1024;
 
 /// Encoded messages that wait to be written.
@@ -14,12 +14,12 @@ pub(crate) struct Outbox {
     written: usize,
 }
 
-/// Limits of the output that waits for a switch.
+/// The limits of the output that waits for a switch.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueLimits {
-    /// With more waiting bytes, the switch is not read until half of this is written.
+    /// The number of waiting bytes above which the switch is not read, until at most half of this number waits.
     pub pause: usize,
-    /// With more waiting bytes, the switch is disconnected.
+    /// The number of waiting bytes above which the switch is disconnected.
     pub disconnect: usize,
 }
 
@@ -31,11 +31,14 @@ impl Default for QueueLimits {
 
 impl Outbox {
     /// Appends a message.
+    ///
+    /// # Errors
+    /// The codec's error if the version cannot express the message.
     pub fn push(&mut self, version: Version, xid: u32, message: &Message) -> Result<(), maple_wire::Error> {
         message.encode(version, xid, &mut self.bytes)
     }
 
-    /// The buffer, to append encoded messages to.
+    /// Returns the buffer, to append encoded messages to.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
@@ -57,17 +60,20 @@ impl Outbox {
         }
     }
 
-    /// The number of waiting bytes.
+    /// Returns the number of waiting bytes.
     pub fn len(&self) -> usize {
         self.bytes.len() - self.written
     }
 
-    /// Whether nothing is waiting.
+    /// Reports whether nothing is waiting.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Writes once, and returns how many bytes the socket took.
+    ///
+    /// # Errors
+    /// The system's error, or `WriteZero` if the socket takes nothing. A full socket is not an error.
     pub fn write_to(&mut self, mut socket: impl Write) -> io::Result<usize> {
         if self.is_empty() {
             return Ok(0);

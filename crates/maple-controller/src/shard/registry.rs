@@ -18,26 +18,26 @@ use super::sync;
 pub(crate) struct ConnectionId {
     /// The shard that serves it.
     pub shard: ShardId,
-    /// Its slot there.
+    /// Its slot at that shard.
     pub slot: usize,
-    /// How many connections have used that slot before.
+    /// The number of connections that have used this slot before.
     pub generation: u64,
 }
 
-/// Who has a datapath id.
+/// The owner of a datapath id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A connection.
     Connection(ConnectionId),
-    /// No connection. This shard has the switch, which is unreachable, and is to serve its next connection.
+    /// A shard. It has the switch, which is unreachable, and is to serve its next connection.
     Shard(ShardId),
 }
 
-/// A datapath id that somebody has.
+/// The ownership of a datapath id.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     owner: Owner,
-    /// Whether the connection is there, and nothing comes by it.
+    /// Whether the connection exists, but nothing comes from it.
     is_silent: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// A registry for this many shards.
+    /// Creates a registry for this many shards.
     pub fn new(shards: usize) -> Registry {
         let loads = (0..shards).map(|_| AtomicUsize::new(0)).collect();
         Registry { claims: Mutex::default(), loads, busy: Loads::new(shards) }
@@ -66,7 +66,7 @@ impl Registry {
     /// Makes `by` the owner of the switch.
     ///
     /// # Errors
-    /// The owner, if another connection or shard has it.
+    /// The owner, if another connection or shard has the switch.
     pub fn claim(&self, dpid: Dpid, by: ConnectionId) -> Result<(), Owner> {
         let mut claims = self.lock();
         let claim = claims.entry(dpid).or_insert(Claim::of(Owner::Connection(by)));
@@ -80,7 +80,7 @@ impl Registry {
         }
     }
 
-    /// Ends the ownership of this connection, if it is the owner. `stays`: its shard goes on having the switch.
+    /// Ends the ownership of this connection, if it is the owner. With `stays`, its shard keeps the switch.
     pub fn release(&self, dpid: Dpid, by: ConnectionId, stays: bool) {
         let mut claims = self.lock();
         if claims.get(&dpid).is_some_and(|claim| claim.owner == Owner::Connection(by)) {
@@ -91,24 +91,24 @@ impl Registry {
         }
     }
 
-    /// This shard has a switch that has no connection. Without effect if a connection has it already.
+    /// Makes a shard the owner of a switch that has no connection. Has no effect if the switch has an owner.
     pub fn keep(&self, dpid: Dpid, shard: ShardId) {
         self.lock().entry(dpid).or_insert(Claim::of(Owner::Shard(shard)));
     }
 
-    /// Nothing comes any more by the connection that has this switch, or something comes again.
+    /// Records whether the connection that has this switch is silent.
     pub fn set_silent(&self, dpid: Dpid, is_silent: bool) {
         if let Some(claim) = self.lock().get_mut(&dpid) {
             claim.is_silent = is_silent;
         }
     }
 
-    /// Whether a shard has this switch, and hears nothing of it: it has no connection, or a silent one.
+    /// Reports whether the owner of this switch hears nothing from it: the switch has no connection, or a silent one.
     pub fn is_away(&self, dpid: Dpid) -> bool {
         self.lock().get(&dpid).is_some_and(|claim| claim.is_silent || matches!(claim.owner, Owner::Shard(_)))
     }
 
-    /// This shard has the switch no longer. Without effect if a connection has it.
+    /// Ends a shard's ownership of a switch. Has no effect if a connection has the switch.
     pub fn forget(&self, dpid: Dpid, shard: ShardId) {
         let mut claims = self.lock();
         if claims.get(&dpid).is_some_and(|claim| claim.owner == Owner::Shard(shard)) {
@@ -116,7 +116,7 @@ impl Registry {
         }
     }
 
-    /// The shard that serves this switch, or has it while it is unreachable.
+    /// Returns the shard that serves this switch, or has it while it is unreachable.
     pub fn shard_of(&self, dpid: Dpid) -> Option<ShardId> {
         self.lock().get(&dpid).map(|claim| match claim.owner {
             Owner::Connection(connection) => connection.shard,
@@ -124,7 +124,7 @@ impl Registry {
         })
     }
 
-    /// Counts a new connection for the shard with the fewest, and returns that shard; the first of several.
+    /// Counts a new connection for the shard with the fewest, the first one of several, and returns that shard.
     pub fn assign(&self) -> ShardId {
         let least = (0..self.loads.len()).min_by_key(|shard| self.loads[*shard].load(Ordering::Relaxed)).unwrap_or(0);
         let least = ShardId(least as u8);
@@ -148,14 +148,14 @@ impl Registry {
         self.remove_connection(from);
     }
 
-    /// Replaces the owner's id `before` by `now`, after a migration.
+    /// Replaces the owner's connection id `before` by `now`, after a migration.
     pub fn rename(&self, dpid: Dpid, before: ConnectionId, now: ConnectionId) {
         if let Some(claim) = self.lock().get_mut(&dpid).filter(|claim| claim.owner == Owner::Connection(before)) {
             claim.owner = Owner::Connection(now);
         }
     }
 
-    /// The number of connections.
+    /// Returns the number of connections.
     pub fn connections(&self) -> usize {
         self.loads.iter().map(|load| load.load(Ordering::Relaxed)).sum()
     }

@@ -1,9 +1,9 @@
 //! Switches that come back: after a restart of the controller, or after they disconnected (`restart.rs`).
 //!
 //! When the switches that wait for each other are up, one shard has its engine presume what was around them. When the
-//! engine has done so, it tells all shards, after the mail of that turn. Each shard has its engine restore the switches
-//! that it *expects* to, and its discovery takes for granted what the engine presumes. Rules that were read before are
-//! *held* here meanwhile.
+//! engine has done so, the shard tells all shards, after the mail of that turn. Each shard has its engine restore the
+//! switches that it *expects*, and its discovery takes for granted what the engine presumes. Rules that were read
+//! before are *held* here meanwhile.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,19 +27,19 @@ use crate::restart::{Arrival, Restart};
 pub(super) struct Returns {
     known: Option<(Arc<Restart>, Arc<LeafJournal>)>,
     expected: Vec<Expected>,
-    /// The engine is to presume what was around these switches, and has not done so yet.
+    /// The switches whose surroundings the engine is to presume, and has not presumed yet.
     presumed: Vec<Arc<BTreeSet<Dpid>>>,
-    /// How often the journal had asked for all leaves when they were told.
+    /// The number of the journal's requests for all leaves, when they were last reported.
     told_all: u64,
 }
 
-/// A switch that waits for others, or until what was around it is presumed.
+/// A switch that waits for others, or until its surroundings are presumed.
 #[derive(Debug)]
 struct Expected {
-    /// None yet, if another process is to hand it over.
+    /// The connection; `None` while another process is to hand it over.
     connection: Option<ConnectionId>,
     dpid: Dpid,
-    /// Its rules, if they were read.
+    /// The switch's rules, if they were read.
     flows: Option<Vec<InstalledFlow>>,
 }
 
@@ -48,8 +48,8 @@ impl Returns {
         Returns { known, ..Returns::default() }
     }
 
-    /// The engine knows that a switch is up. Returns the switches that have waited for it and it itself, if it was the
-    /// last one.
+    /// Records that the engine knows that a switch is up. If it is the last one that others have waited for, returns
+    /// these with the switch itself.
     pub fn arrive(&mut self, connection: Option<ConnectionId>, dpid: Dpid) -> Option<BTreeSet<Dpid>> {
         let (restart, _) = self.known.as_ref()?;
         let complete = match restart.arrive(dpid) {
@@ -61,10 +61,10 @@ impl Returns {
         complete
     }
 
-    /// The rules of a switch that is not in use were read. If something is remembered of it they are held, and none is
-    /// returned.
+    /// Takes the rules of a switch that is not in use yet. If something is remembered of the switch, its rules are
+    /// held, and none are returned.
     ///
-    /// The second value is the switch, if what was around it is to be presumed now.
+    /// The second value is the switch, if its surroundings are to be presumed alone.
     pub fn hold(
         &mut self,
         connection: ConnectionId,
@@ -82,54 +82,54 @@ impl Returns {
         (None, Some([dpid].into()))
     }
 
-    /// A connection has ended. If its switch still waits for others, it no longer does. Otherwise the engine has to
-    /// learn that it will not be restored.
+    /// Handles the end of a connection. If its switch waits for others, it stops waiting. Otherwise it stays expected,
+    /// because the engine has to learn that it will not be restored.
     pub fn leave(&mut self, connection: ConnectionId) {
         let Some((restart, _)) = &self.known else { return };
         self.expected.retain(|expected| expected.connection != Some(connection) || !restart.leave(expected.dpid));
     }
 
-    /// The connection of a switch that another process has handed over is there. Returns whether the switch is still to be
-    /// restored.
+    /// Records the connection of a switch that another process has handed over. Returns whether the switch is still to
+    /// be restored.
     pub fn connect(&mut self, dpid: Dpid, connection: ConnectionId) -> bool {
         let expected = self.expected.iter_mut().find(|expected| expected.dpid == dpid && expected.connection.is_none());
         expected.map(|expected| expected.connection = Some(connection)).is_some()
     }
 
-    /// The tracked state, if anything is remembered.
+    /// Returns the tracked state, if anything is remembered.
     pub fn state(&self) -> Option<Arc<Snapshot>> {
         Some(self.known.as_ref()?.0.store().snapshot())
     }
 
-    /// When the switches no longer wait for each other.
+    /// Returns the time at which the switches stop waiting for each other.
     pub fn deadline(&self) -> Option<Time> {
         self.known.as_ref()?.0.deadline()
     }
 
-    /// The switches that no longer wait.
+    /// Returns the switches that stop waiting.
     pub fn on_deadline(&self, now: Time) -> Option<BTreeSet<Dpid>> {
         self.known.as_ref()?.0.on_deadline(now)
     }
 
-    /// The switches of which the engine presumes what was around them, once it has handled all its events.
+    /// Takes the switches whose surroundings the engine presumes, once it has handled all its events.
     pub fn take_presumed(&mut self) -> Vec<Arc<BTreeSet<Dpid>>> {
         std::mem::take(&mut self.presumed)
     }
 
-    /// Whether the journal asks for all leaves again. It is told of them once.
+    /// Reports whether the journal has asked for all leaves since the last call.
     pub fn is_to_tell_all(&mut self) -> bool {
         let wanted = self.known.as_ref().map_or(0, |(_, journal)| journal.wanted());
         std::mem::replace(&mut self.told_all, wanted) != wanted
     }
 
-    /// The next run is to know of these leaves.
+    /// Records leaves for the next run.
     pub fn note(&self, leaves: Vec<(LeafId, Option<Witness>)>) {
         if let Some((_, journal)) = &self.known {
             journal.note(leaves);
         }
     }
 
-    /// A switch has disconnected.
+    /// Records the leaves and the surroundings of a switch that has disconnected.
     pub fn departed(&self, dpid: Dpid, leaves: Vec<(LeafId, Witness)>, surroundings: Surroundings) {
         let Some((restart, journal)) = &self.known else { return };
         let switch = journal.departed(leaves, surroundings);
@@ -156,7 +156,7 @@ impl Shard {
         }
     }
 
-    /// The engine knows that a switch is up, and asks for its rules.
+    /// Handles the engine's request for the rules of a switch, which may be the last one that others wait for.
     pub(super) fn switch_known(&mut self, slot: usize, dpid: Dpid) {
         let Some(connection) = self.connections.get(slot) else { return };
         if connection.switch.as_ref().is_none_or(|switch| switch.in_use) {
@@ -192,7 +192,7 @@ impl Shard {
     }
 }
 
-/// What discovery takes for granted of a port.
+/// Returns the attachment of a port that discovery takes for granted.
 pub(super) fn attachment(state: &Snapshot, at: Location) -> Attachment {
     match state.port(at).map(|port| port.kind) {
         Some(PortKind::Link(peer)) => Attachment::Link(peer),

@@ -23,16 +23,16 @@ use super::{Shard, WAKER};
 use crate::notice::{Notice, Notices};
 use crate::time::Clock;
 
-/// Packets that the switch sends.
+/// The number of packets that the switch sends.
 const PACKETS: u32 = 6;
-/// How often it is migrated.
+/// The number of times that the switch is migrated.
 const MIGRATIONS: u64 = 3;
-/// More steps than any schedule takes, unless a thread sleeps for ever.
+/// A number of steps that a schedule exceeds only if a thread never wakes.
 const STEPS: usize = 50_000;
 /// The switch of these tests.
 const SWITCH: Dpid = Dpid(7);
 
-/// Two shards that run, and what they share.
+/// Two shards that run, and the state that they share.
 struct World {
     mailboxes: Vec<Mailbox>,
     registry: Arc<Registry>,
@@ -74,7 +74,7 @@ impl World {
         }
     }
 
-    /// Stops the shards, and waits for them.
+    /// Stops the shards and waits for them. Returns how many switches went down.
     fn stop(self) -> u64 {
         for shard in 0..2 {
             World::send(&self.mailboxes, shard, ShardMessage::Stop);
@@ -86,7 +86,7 @@ impl World {
     }
 }
 
-/// A switch sends packets in pieces. Each is answered once and in order, by a handler that has counted all before it.
+/// Sends packets in pieces. Each is answered once and in order, by a handler that has counted all before it.
 fn converse(client: &mut Client, answered: &AtomicU64) {
     let mut received = 0u32;
     for n in 1..=PACKETS {

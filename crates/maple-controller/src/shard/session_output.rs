@@ -17,25 +17,25 @@ use crate::notice::Notice;
 use crate::session::{CloseReason, Output, ProtocolWarning, SwitchInfo, TableSize, apply_port_status};
 
 /// A switch whose connection has ended, or that is forgotten. Its datapath id stays taken until the engine has handled
-/// that. If the engine then deletes the switch's state, it must not be state that a new connection has written, perhaps
+/// that. The engine may delete the switch's state, and must not delete state that a new connection has written, perhaps
 /// on another shard.
 #[derive(Debug)]
 pub(super) struct DepartedSwitch {
     dpid: Dpid,
     pub connection: Option<ConnectionId>,
-    /// What it has said of itself, with its ports, if the engine has been told of it.
+    /// The switch's description of itself, with its ports, if the engine has the switch.
     info: Option<Box<SwitchInfo>>,
     /// Other connections that claim this switch.
     pub claimants: Vec<ConnectionId>,
 }
 
 impl DepartedSwitch {
-    /// A switch of which another process has told, and whose connection has not come, or has ended at once.
+    /// Creates the departure of an announced switch whose connection has not come, or has ended at once.
     pub fn announced(dpid: Dpid, info: SwitchInfo) -> DepartedSwitch {
         DepartedSwitch { info: Some(Box::new(info)), ..DepartedSwitch::forgotten(dpid) }
     }
 
-    /// A switch that has had no connection for too long.
+    /// Creates the departure of a switch that has had no connection for too long.
     pub fn forgotten(dpid: Dpid) -> DepartedSwitch {
         DepartedSwitch { dpid, connection: None, info: None, claimants: Vec::new() }
     }
@@ -84,7 +84,8 @@ impl Shard {
     /// Encodes a message into a connection's outbox.
     ///
     /// # Errors
-    /// The codec's, if the switch's version cannot express the message. It is counted and logged; nothing is sent.
+    /// The codec's error, if the switch's version cannot express the message. It is counted and logged; nothing is
+    /// sent.
     pub(super) fn send(&mut self, slot: usize, xid: u32, message: &Message) -> Result<(), maple_wire::Error> {
         let Some(connection) = self.connections.get(slot) else { return Ok(()) };
         let Some(session) = connection.session() else { return Ok(()) };
@@ -99,7 +100,7 @@ impl Shard {
             }
             Err(error) => {
                 self.counters.of_unencodable += 1;
-                // The counter says how often.
+                // The counter shows how often.
                 match std::mem::replace(&mut connection.is_unencodable_told, true) {
                     false => tracing::error!(peer = %connection.peer, %error, "cannot encode a message"),
                     true => tracing::debug!(peer = %connection.peer, %error, "cannot encode a message"),
@@ -109,7 +110,7 @@ impl Shard {
         pushed
     }
 
-    /// Turns a message into an event for the engine.
+    /// Passes a message to the engine as an event, or to the switch's handler.
     fn deliver(&mut self, now: Time, slot: usize, xid: u32, message: Message) {
         let Some(connection) = self.connections.get(slot) else { return };
         let Some(dpid) = connection.dpid else { return };
@@ -151,7 +152,7 @@ impl Shard {
         self.events.push(event);
     }
 
-    /// Passes an LLDP frame or broadcast probe to discovery. `false` if another device made it.
+    /// Passes an LLDP frame or broadcast probe to discovery. Returns `false` if another device made it.
     fn take_probe(&mut self, now: Time, slot: usize, dpid: Dpid, packet_in: &PacketIn) -> bool {
         let Some(port) = packet_in.in_port() else { return false };
         let since = self.connections.get(slot).and_then(|connection| connection.waiting_since).unwrap_or(now);
@@ -159,8 +160,8 @@ impl Shard {
         self.discovery.on_lldp(now, since, at, &packet_in.data, &mut self.discovered) == ProbeOrigin::Own
     }
 
-    /// A connection claims a datapath id. If another connection owns the id, that one is challenged. If another shard has
-    /// the switch, the connection goes there.
+    /// Claims a datapath id for a connection. If another connection owns the id, that one is challenged. If another
+    /// shard has the switch, the connection goes there.
     pub(super) fn claim(&mut self, now: Time, slot: usize, dpid: Dpid) {
         let Some(connection) = self.connections.get(slot) else { return };
         let claimant = connection.id;
@@ -184,7 +185,7 @@ impl Shard {
         }
     }
 
-    /// The handshake is done.
+    /// Handles the end of a handshake: publishes the switch, and passes it to its handler or the engine.
     fn switch_up(&mut self, now: Time, slot: usize, info: SwitchInfo) {
         let Some(connection) = self.connections.get(slot) else { return };
         let dpid = info.features.dpid;
@@ -215,7 +216,7 @@ impl Shard {
         self.events.push(Event::SwitchUp { dpid, version, features, description, ports, has_bundles });
     }
 
-    /// A switch's rules were read. The engine compares them with its own, and discovery begins.
+    /// Handles the rules that were read from a switch. The engine compares them with its own, and discovery begins.
     fn flows_read(&mut self, now: Time, slot: usize, flows: Vec<maple_core::engine::InstalledFlow>) {
         let Some(connection) = self.connections.get(slot) else { return };
         let (Some(dpid), Some(switch)) = (connection.dpid, &connection.switch) else { return };
@@ -235,7 +236,8 @@ impl Shard {
         self.events.push(Event::FlowsRead { dpid, flows });
     }
 
-    /// A switch has said again which ports it has. What is not as it was known counts as if the switch had reported it.
+    /// Handles the ports that were read from a switch again. Differences from the known ports count as if the switch
+    /// had reported them.
     fn ports_read(&mut self, now: Time, slot: usize, ports: &[Port]) {
         let Some(connection) = self.connections.get(slot) else { return };
         let Some(switch) = &connection.switch else { return };
@@ -244,7 +246,7 @@ impl Shard {
         }
     }
 
-    /// A switch has said how large its tables are.
+    /// Answers the threads that wait for the sizes of a switch's tables.
     fn table_sizes_read(&mut self, slot: usize, tables: &[TableSize]) {
         let Some(connection) = self.connections.get(slot).map(|connection| connection.id) else { return };
         for (_, to) in self.sizing.extract_if(.., |(of, _)| *of == connection) {
@@ -286,7 +288,7 @@ impl Shard {
         }
     }
 
-    /// A connection ends: tells the engine, discovery, the handler, the claimants and the log, once.
+    /// Reports the end of a connection to the engine, discovery, the handler, the claimants and the log, once.
     pub(super) fn announce_end(&mut self, now: Time, slot: usize, reason: CloseReason) {
         let Some(connection) = self.connections.get(slot) else { return };
         if matches!(connection.state, ConnectionState::Lingering(_)) {
@@ -351,8 +353,8 @@ impl Shard {
         }
     }
 
-    /// Frees a datapath id for a new connection, and tells its claimants. If the engine goes on having the switch, it stays
-    /// at this shard.
+    /// Frees a datapath id for a new connection, and tells its claimants. If the engine keeps the switch, the switch
+    /// stays at this shard.
     fn free(&mut self, now: Time, departure: DepartedSwitch) {
         let DepartedSwitch { dpid, connection, info, claimants } = departure;
         let stays = self.engine.is_unreachable(dpid);
@@ -392,7 +394,7 @@ impl Shard {
     }
 }
 
-/// Whether a message changes rules or sends a packet.
+/// Reports whether a message changes rules or sends a packet.
 fn is_flow_message(message: &Message) -> bool {
     matches!(message, Message::FlowMod(_) | Message::BundleAdd(_) | Message::PacketOut(_))
 }

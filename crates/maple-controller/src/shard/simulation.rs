@@ -1,5 +1,5 @@
 //! Shards in one thread and in simulated time. The turns are those of the product; the caller controls connections,
-//! messages and the clock. Tests use it, and so do emulated networks.
+//! messages and the clock. Tests and emulated networks use this.
 //!
 //! The caller opens connections ([`Simulation::connect`]), acts as a switch through a [`Line`], and lets one shard take
 //! a turn at a time. A turn's messages to other shards come back as [`Batch`]es. The caller delivers them when it
@@ -39,13 +39,13 @@ use crate::time::{Clock, after};
 struct Buffers {
     to_controller: VecDeque<u8>,
     to_switch: Vec<u8>,
-    /// When the oldest unread data for the controller arrived.
+    /// The time at which the oldest unread data for the controller arrived.
     since: Option<Time>,
-    /// The switch's end has closed its direction.
+    /// Whether the switch's end has closed its direction.
     is_ended: bool,
-    /// The switch's end is broken: writing to it fails.
+    /// Whether the switch's end is broken: writing to it fails.
     is_broken: bool,
-    /// The controller's end has closed its direction, or is dropped.
+    /// Whether the controller's end has closed its direction, or is dropped.
     is_closed: bool,
 }
 
@@ -86,7 +86,7 @@ impl NearEnd {
         buffers.to_switch.write(bytes)
     }
 
-    /// When data to read arrived, and whether the stream has ended.
+    /// Returns when data to read arrived, and whether the stream has ended; `None` if there is nothing to read.
     fn readable(&self) -> Option<(Option<Time>, bool)> {
         let buffers = lock(&self.0);
         (buffers.since.is_some() || buffers.is_ended).then_some((buffers.since, buffers.is_ended))
@@ -122,17 +122,17 @@ impl Line {
         lock(&self.0).is_broken = true;
     }
 
-    /// Takes what the controller has written since the last call.
+    /// Takes the bytes that the controller has written since the last call.
     pub fn take(&self) -> Vec<u8> {
         std::mem::take(&mut lock(&self.0).to_switch)
     }
 
-    /// Whether the controller has closed the connection.
+    /// Reports whether the controller has closed the connection.
     pub fn is_closed(&self) -> bool {
         lock(&self.0).is_closed
     }
 
-    /// The number of bytes that the controller has not read.
+    /// Returns the number of bytes that the controller has not read.
     pub fn unread(&self) -> usize {
         lock(&self.0).to_controller.len()
     }
@@ -161,9 +161,9 @@ pub struct SimulationOptions {
     pub deadlines: Deadlines,
     /// The limits of output that waits for a switch.
     pub limits: QueueLimits,
-    /// How long a switch without a connection is kept; `None`: for ever. Zero: not at all.
+    /// How long a switch without a connection is kept; `None`: without limit. With zero, it is not kept at all.
     pub forget_after: Option<Duration>,
-    /// The subscriptions of listeners. Their conditions replace those in `options`.
+    /// The subscriptions of listeners. Their conditions replace those in `engine`.
     pub subscriptions: Vec<Subscription>,
 }
 
@@ -179,17 +179,17 @@ pub struct Simulation {
 /// One shard of a simulation.
 struct SimulatedShard {
     shard: Shard,
-    /// Its mailbox.
+    /// The sending end of the shard's mailbox.
     mailbox: Mailbox,
-    /// Its messages to the others.
+    /// The shard's messages to the others, by receiving shard.
     outgoing: Vec<Receiver<Vec<ShardMessage>>>,
 }
 
 impl Simulation {
-    /// Makes shards without connections.
+    /// Creates shards without connections.
     ///
     /// # Errors
-    /// The system's, if it cannot create a poll.
+    /// The system's error if it cannot create a poll, or an error if listeners have too many conditions together.
     pub fn new(options: &SimulationOptions) -> io::Result<Simulation> {
         let clock = Arc::clone(&options.clock);
         let registry = Arc::new(Registry::new(usize::from(options.shards)));
@@ -199,7 +199,8 @@ impl Simulation {
         Ok(Simulation { clock, registry, shards, notices: reader, connections: 0 })
     }
 
-    /// Records the engines from now on, before their first turn. The recording ends when its writer is dropped.
+    /// Starts recording the engines; to be called before their first turn. The recording ends when its writer is
+    /// dropped.
     ///
     /// # Errors
     /// [`RecordingError`] if the folder can't be written.
@@ -234,7 +235,7 @@ impl Simulation {
         self.send(shard, vec![ShardMessage::Event(Box::new(event))]);
     }
 
-    /// Declares something else of ports and hosts, for the next turn of each shard.
+    /// Replaces what is declared of ports and hosts, for the next turn of each shard.
     pub fn declare(&mut self, facts: &Arc<Facts>) {
         let number = self.shards[0].shard.engine.store().number_declaration();
         for shard in 0..self.shards.len() {
@@ -272,62 +273,62 @@ impl Simulation {
         batches.collect()
     }
 
-    /// When a shard's next turn is due, from what the shard has seen. The caller knows what has arrived since.
+    /// Returns when a shard's next turn is due, from what the shard has seen. The caller knows what has arrived since.
     pub fn next_turn(&self, shard: usize) -> Option<Time> {
         self.shards[shard].shard.timeout().map(|wait| after(Time(self.clock.load(Ordering::Relaxed)), wait))
     }
 
-    /// The shard that serves a switch.
+    /// Returns the shard that serves a switch.
     pub fn shard_of(&self, dpid: Dpid) -> Option<usize> {
         self.registry.shard_of(dpid).map(|shard| usize::from(shard.0))
     }
 
-    /// The notices since the last call.
+    /// Returns the notices since the last call.
     pub fn notices(&self) -> Vec<Notice> {
         self.notices.try_iter().collect()
     }
 
-    /// A shard's counters.
+    /// Returns a shard's counters.
     pub fn counters(&self, shard: usize) -> Counters {
         self.shards[shard].shard.counters
     }
 
-    /// The counters of a shard's engine.
+    /// Returns the counters of a shard's engine.
     pub fn stats(&self, shard: usize) -> Stats {
         self.shards[shard].shard.engine.stats()
     }
 
-    /// The rules of a switch, as its shard believes them to be.
+    /// Returns the rules of a switch, as its shard believes them to be.
     pub fn rules(&self, shard: usize, dpid: Dpid) -> Vec<TableRule> {
         self.shards[shard].shard.engine.rules(dpid)
     }
 
-    /// The engines, in the order of their shards.
+    /// Returns the engines, in the order of their shards.
     pub fn engines(&self) -> Vec<&Engine> {
         self.shards.iter().map(|simulated| &simulated.shard.engine).collect()
     }
 
-    /// The trace tree of a switch as text. Empty if the shard does not serve the switch.
+    /// Returns the trace tree of a switch as text: empty if the shard does not serve the switch.
     pub fn tree(&self, shard: usize, dpid: Dpid) -> String {
         self.shards[shard].shard.engine.tree(dpid)
     }
 
-    /// The policy's errors on a shard, each with the number of packets dropped because of it.
+    /// Returns the policy's errors on a shard, each with the number of packets dropped because of it.
     pub fn failures(&self, shard: usize) -> Vec<(Arc<str>, u64)> {
         self.shards[shard].shard.engine.failures()
     }
 
-    /// The routes that constraints refused on a shard, by constraint and line, each with the number of times.
+    /// Returns the routes that constraints refused on a shard, by constraint and line, each with the number of times.
     pub fn violations(&self, shard: usize) -> Vec<(ViolationKey, u64)> {
         self.shards[shard].shard.engine.violations()
     }
 
-    /// Whether an update of a switch's rules is in progress.
+    /// Reports whether an update of a switch's rules is in progress.
     pub fn is_half_way(&self, shard: usize, dpid: Dpid) -> bool {
         self.shards[shard].shard.engine.is_half_way(dpid)
     }
 
-    /// Prints the engines' events and effects from now on.
+    /// Prints the engines' events and effects in all later turns.
     pub fn trace(&mut self) {
         self.shards.iter_mut().for_each(|simulated| simulated.shard.is_traced = true);
     }

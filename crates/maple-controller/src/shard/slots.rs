@@ -36,7 +36,7 @@ impl Slots {
         self.slots.get_mut(slot)?.1.as_deref_mut()
     }
 
-    /// The connection with this id, if its slot has not been reused.
+    /// Returns the connection with this id, if its slot has not been reused.
     pub fn get_exactly(&mut self, id: ConnectionId) -> Option<&mut Connection> {
         self.get(id.slot).filter(|connection| connection.id == id)
     }
@@ -50,12 +50,12 @@ impl Slots {
         Some(connection)
     }
 
-    /// All connections in slot order, mutably.
+    /// Returns all connections in slot order, mutably.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Connection> {
         self.slots.iter_mut().filter_map(|(_, connection)| connection.as_deref_mut())
     }
 
-    /// All connections in slot order.
+    /// Returns all connections in slot order.
     pub fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.slots.iter().filter_map(|(_, connection)| connection.as_deref())
     }

@@ -14,7 +14,7 @@ use super::simulation::NearEnd;
 use super::tls_socket::TlsSocket;
 use crate::tls::{NotThisSwitch, Tls};
 
-/// What a connection waits for.
+/// The readiness that a connection waits for.
 const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 
 /// The controller's end of a connection.
@@ -22,7 +22,7 @@ const INTEREST: Interest = Interest::READABLE.add(Interest::WRITABLE);
 pub(crate) enum Socket {
     /// A TCP socket, which the shard's poll watches.
     Tcp(TcpStream),
-    /// The same, with TLS.
+    /// A TCP socket with TLS.
     Tls(Box<TlsSocket>),
     /// Buffers in memory. The simulation knows when they are ready.
     #[cfg(feature = "simulation")]
@@ -60,7 +60,7 @@ impl Socket {
         }
     }
 
-    /// The number of received bytes that are not read yet. With TLS they are encrypted.
+    /// Returns the number of received bytes that are not read yet. With TLS they are encrypted.
     pub fn unread(&self) -> io::Result<u64> {
         match self {
             Socket::Tcp(stream) => Ok(rustix::io::ioctl_fionread(stream)?),
@@ -70,8 +70,8 @@ impl Socket {
         }
     }
 
-    /// The number of bytes that were read, as [`Socket::unread`] counts them; `None` if they are those that reading
-    /// returned.
+    /// Returns the number of bytes that were read, counted as [`Socket::unread`] does; `None` if they are the bytes
+    /// that reading returned.
     pub fn taken(&self) -> Option<u64> {
         match self {
             Socket::Tls(tls) => Some(tls.taken()),
@@ -79,7 +79,7 @@ impl Socket {
         }
     }
 
-    /// Whether reading so many bytes of a buffer left nothing to read.
+    /// Reports whether a read of `read` bytes into a buffer of `buffer` bytes left nothing to read.
     #[inline]
     pub fn is_drained_by(&self, read: usize, buffer: usize) -> bool {
         match self {
@@ -88,34 +88,34 @@ impl Socket {
         }
     }
 
-    /// Whether there may be more to read though reading returned nothing.
+    /// Reports whether there may be more to read though reading returned nothing.
     pub fn has_more(&self) -> bool {
         matches!(self, Socket::Tls(tls) if !tls.is_drained())
     }
 
-    /// Whether a part of a TLS handshake was finished since the last call.
+    /// Reports whether a part of a TLS handshake was finished since the last call.
     pub fn take_flight(&mut self) -> bool {
         if let Socket::Tls(tls) = self { tls.take_flight() } else { false }
     }
 
-    /// Whether a TLS handshake goes on.
+    /// Reports whether a TLS handshake is in progress.
     pub fn is_shaking_hands(&self) -> bool {
         matches!(self, Socket::Tls(tls) if tls.is_shaking_hands())
     }
 
-    /// Whether bytes wait in it, to be written by [`Write::flush`].
+    /// Reports whether bytes wait in the socket, to be written by [`Write::flush`].
     #[inline]
     pub fn has_output(&self) -> bool {
         matches!(self, Socket::Tls(tls) if tls.has_output())
     }
 
-    /// Whether it has TLS.
+    /// Reports whether the socket has TLS.
     #[inline]
     pub fn is_tls(&self) -> bool {
         matches!(self, Socket::Tls(_))
     }
 
-    /// Why TLS has failed, if it has.
+    /// Returns why TLS has failed, if it has.
     pub fn tls_failure(&self) -> Option<String> {
         match self {
             Socket::Tls(tls) => tls.failure(),
@@ -123,7 +123,10 @@ impl Socket {
         }
     }
 
-    /// Whether the peer may be this switch. Without TLS it may be one that is bound to no certificate.
+    /// Checks that the peer may be this switch. Without TLS it may be any switch that is not bound to a certificate.
+    ///
+    /// # Errors
+    /// [`NotThisSwitch`] if the peer may not be this switch.
     pub fn admit(&self, tls: Option<&Tls>, dpid: Dpid) -> Result<(), NotThisSwitch> {
         match self {
             Socket::Tls(tls) => tls.admit(dpid),

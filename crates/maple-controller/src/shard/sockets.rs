@@ -23,21 +23,22 @@ use crate::takeover::HandedConnection;
 use crate::time::{after, until};
 use crate::tls::Tls;
 
-/// The most connections accepted in one turn.
+/// Maximum number of connections accepted in one turn.
 const ACCEPT_SHARE: usize = 64;
-/// The most connections whose TLS handshake goes on in one turn. Each may take some milliseconds, and the others wait.
+/// Maximum number of connections whose TLS handshake makes progress in one turn. Each may take some milliseconds, and
+/// the others wait.
 const HANDSHAKE_SHARE: usize = 4;
-/// How long output is written before connections are handed over.
+/// How long waiting output is written before connections are handed over.
 const LAST_WRITE: Duration = Duration::from_millis(500);
-/// How long accepting pauses when the system is out of descriptors.
+/// How long accepting pauses after an error, such as a lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The token of the connection in this slot.
+/// Returns the token of the connection in this slot.
 pub(super) fn token(slot: usize) -> Token {
     Token(FIRST_CONNECTION + slot)
 }
 
-/// A listening socket, with what its connections begin TLS with, if they do.
+/// A listening socket, with its certificates if its connections begin with TLS.
 pub(crate) type ListeningSocket = (TcpListener, Option<Arc<Tls>>);
 
 /// The listening sockets. One shard accepts for all.
@@ -45,7 +46,7 @@ pub(super) struct Listeners {
     sockets: Vec<ListeningSocket>,
     /// Whether there may be connections to accept.
     ready: bool,
-    /// Until when accepting is paused.
+    /// The time until which accepting is paused.
     paused_until: Option<Time>,
 }
 
@@ -65,7 +66,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Takes the sockets, each with whether its connections begin with TLS. Nothing is accepted any more.
+    /// Takes the sockets, each with whether its connections begin with TLS. Accepting ends with that.
     fn release(&mut self, registry: &mio::Registry) -> Vec<(net::TcpListener, bool)> {
         let sockets = std::mem::take(&mut self.sockets).into_iter();
         let released = sockets.filter_map(|(mut socket, tls)| {
@@ -75,17 +76,17 @@ impl Listeners {
         released.collect()
     }
 
-    /// Whether a socket may have a connection, and accepting is not paused.
+    /// Reports whether a socket may have a connection, and accepting is not paused.
     fn are_ready(&self) -> bool {
         self.ready && self.paused_until.is_none()
     }
 
-    /// When accepting resumes.
+    /// Returns the time at which accepting resumes.
     pub fn deadline(&self) -> Option<Time> {
         self.paused_until
     }
 
-    /// The next connection.
+    /// Accepts the next connection, if there is one.
     fn accept(&mut self) -> io::Result<Option<(Socket, SocketAddr)>> {
         for (socket, tls) in &self.sockets {
             loop {
@@ -107,13 +108,13 @@ impl Listeners {
     }
 }
 
-/// Another descriptor of the same socket.
+/// Creates another descriptor of a socket.
 fn owned(socket: &impl AsFd) -> io::Result<OwnedFd> {
     socket.as_fd().try_clone_to_owned()
 }
 
 impl Shard {
-    /// Records what a socket is ready for.
+    /// Records the readiness of a socket.
     pub(super) fn note_ready(&mut self, event: &mio::event::Event) {
         let Some(slot) = event.token().0.checked_sub(FIRST_CONNECTION) else {
             self.listeners.ready |= event.token().0 >= FIRST_LISTENER;
@@ -137,7 +138,7 @@ impl Shard {
         self.want_read(slot);
     }
 
-    /// Whether there may be connections to accept now.
+    /// Reports whether there may be connections to accept.
     pub(super) fn accepts(&self) -> bool {
         self.listeners.are_ready() && self.finishing.is_none()
     }
@@ -189,7 +190,7 @@ impl Shard {
         }
     }
 
-    /// Goes on with a connection of another process. Its switch is asked what it is, as if it had just connected.
+    /// Adopts a connection that another process handed over, and asks its switch for its features again.
     pub(super) fn resume(&mut self, now: Time, handed: HandedConnection) {
         let HandedConnection { socket, dpid, version, partial, packets } = handed;
         let (peer, set) = (socket.peer_addr(), socket.set_nonblocking(true));
@@ -214,7 +215,7 @@ impl Shard {
         }
     }
 
-    /// At the end: takes what another process can go on with, if one has asked.
+    /// Hands the sockets over when the shard ends, if another process has asked for them.
     pub(super) fn hand_over(&mut self) {
         let Some(to) = self.handing_over.take() else { return };
         let listeners = self.listeners.release(self.poll.registry());
@@ -225,7 +226,7 @@ impl Shard {
         self.write_last();
         let slots: Vec<usize> = self.connections.iter().map(|connection| connection.id.slot).collect();
         let connections = slots.into_iter().filter_map(|slot| self.release(slot, &mut packets)).collect();
-        // If the other thread has given up, they are closed.
+        // If the other thread has given up, the sockets are closed.
         drop(to.send(Released { listeners, connections }));
     }
 
@@ -240,7 +241,7 @@ impl Shard {
         packets
     }
 
-    /// Writes what waits for the switches, as far as they take it within a time for all of them.
+    /// Writes the output that waits for the switches, as far as they take it within [`LAST_WRITE`] for all of them.
     fn write_last(&mut self) {
         let began = self.clock.now();
         loop {
@@ -256,8 +257,8 @@ impl Shard {
         }
     }
 
-    /// Takes a connection without ending it, if all output is written and nothing but a policy serves it; with its
-    /// switch's packets.
+    /// Takes a connection without ending it, with its switch's packets. Returns `None` unless all output is written,
+    /// the connection has no TLS, and a policy serves the switch.
     fn release(&mut self, slot: usize, packets: &mut BTreeMap<Dpid, Vec<PacketIn>>) -> Option<HandedConnection> {
         let connection = self.connections.get(slot)?;
         let ConnectionState::Open { session, framer } = &connection.state else { return None };
@@ -280,7 +281,7 @@ impl Shard {
         Some(HandedConnection { socket: socket.into(), dpid, version, partial, packets })
     }
 
-    /// Whether sockets are read now.
+    /// Reports whether sockets are read in this turn.
     pub(super) fn reads(&self) -> bool {
         !self.outgoing.is_congested() && self.finishing.is_none()
     }
@@ -349,7 +350,8 @@ impl Shard {
         self.want_read(slot);
     }
 
-    /// After reading: what TLS makes of it is written, and each part of its handshake has the time of a hello.
+    /// Follows up a read with TLS: queues what TLS has to send, and restarts the time for the hello after each part of
+    /// the handshake.
     fn after_tls(&mut self, now: Time, slot: usize) {
         let Some(connection) = self.connections.get(slot).filter(|connection| connection.socket.is_tls()) else {
             return;
@@ -366,7 +368,7 @@ impl Shard {
     /// Reads one socket, and handles its messages in the read buffer.
     fn read_in_place(&mut self, now: Time, slot: usize) {
         let Some(connection) = self.connections.get(slot) else { return };
-        // The shard gives up the buffer meanwhile, so that messages can stay in it while the shard acts on them.
+        // The shard lends the buffer out, so that messages can stay in it while the shard acts on them.
         let mut buffer = std::mem::take(&mut self.buffer);
         match connection.fill(&mut buffer) {
             Ok(Some(bytes)) => {
@@ -469,7 +471,7 @@ impl Shard {
         self.arm(slot);
     }
 
-    /// Ends a connection whose socket can't be used any more.
+    /// Ends a connection at once. Waiting output is dropped.
     fn drop_connection(&mut self, now: Time, slot: usize, reason: CloseReason) {
         self.announce_end(now, slot, reason);
         self.remove(slot);
@@ -483,7 +485,7 @@ impl Shard {
         self.registry.remove_connection(self.id);
     }
 
-    /// A connection's timer is due.
+    /// Handles a connection's timer, if this is its valid entry in the heap.
     pub(super) fn connection_due(&mut self, now: Time, slot: usize, time: Time) {
         let Some(connection) = self.connections.get(slot) else { return };
         if connection.timer != Some(time) {

@@ -19,7 +19,7 @@ pub enum Fault {
     KeepsOwner,
 }
 
-// Set by a test for its thread.
+// A test sets these for its thread.
 #[cfg(test)]
 thread_local! {
     static SCHEDULER: std::cell::Cell<Option<fn()>> = const { std::cell::Cell::new(None) };
@@ -33,7 +33,7 @@ pub fn simulate(scheduler: Option<fn()>, fault: Option<Fault>) {
     INJECTED.set(fault);
 }
 
-/// Whether a test has injected this fault.
+/// Reports whether a test has injected this fault.
 pub fn is_injected(fault: Fault) -> bool {
     #[cfg(test)]
     return INJECTED.get() == Some(fault);

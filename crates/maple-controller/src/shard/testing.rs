@@ -44,7 +44,7 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// The parts of a shard with these handlers, whose switches do not migrate by themselves.
+    /// Creates the parts of a shard with these handlers, whose switches do not migrate by themselves.
     pub fn parts(self, handlers: Arc<dyn HandlerFactory>) -> Parts {
         Parts {
             id: self.id,
@@ -70,20 +70,20 @@ impl Setting {
     }
 }
 
-/// Makes the shard, in the thread that runs it.
+/// Creates the shard, in the thread that runs it.
 pub(super) fn shard(parts: Parts) -> std::io::Result<Shard> {
     let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::drop());
     let engine = Engine::new(parts.id, Store::new(), policy, Options::default());
     Shard::new(parts, engine)
 }
 
-/// A factory of handlers that number their answers and count their ends.
+/// Creates a factory of handlers that number their answers and count their ends.
 pub(super) fn numbering(downs: &Arc<AtomicU64>) -> Arc<dyn HandlerFactory> {
     let downs = Arc::clone(downs);
     Arc::new(move |_: &SwitchInfo| Numbering { answered: 0, downs: Arc::clone(&downs) })
 }
 
-/// Numbers its answers.
+/// A handler that numbers its answers.
 struct Numbering {
     answered: u32,
     downs: Arc<AtomicU64>,
@@ -102,7 +102,7 @@ impl Handler for Numbering {
     }
 }
 
-/// Nothing has arrived.
+/// The error of a read for which nothing has arrived.
 pub(super) struct Nothing;
 
 /// A switch at the other end of a connection.
@@ -113,7 +113,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A connection of the switch `dpid`, which has sent its hello.
+    /// Opens a connection of the switch `dpid`, and sends its hello.
     pub fn connect(address: SocketAddr, dpid: Dpid) -> Client {
         let stream = TcpStream::connect(address).expect("the backlog has room");
         stream.set_nodelay(true).and_then(|()| stream.set_nonblocking(true)).expect("a socket can");
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// The next message that is not answered here; `None` at the end of the stream.
+    /// Waits for the next message that is not answered here. Returns `None` at the end of the stream.
     pub fn next(&mut self) -> Option<(Header, Message)> {
         loop {
             sync::step();
@@ -146,7 +146,7 @@ impl Client {
         }
     }
 
-    /// The next message like [`Client::next`], if it has arrived.
+    /// Returns the message that [`Client::next`] waits for, if it has arrived.
     pub fn try_next(&mut self) -> Result<Option<(Header, Message)>, Nothing> {
         loop {
             while let Some(length) = Header::peek(&self.buffer).expect("a header").map(|h| usize::from(h.length))
@@ -167,7 +167,7 @@ impl Client {
         }
     }
 
-    /// Waits for a packet-out: its transaction id and its data.
+    /// Waits for a packet-out. Returns its transaction id and its data.
     pub fn answer(&mut self) -> (u32, Vec<u8>) {
         loop {
             match self.next().expect("the connection lasts") {
@@ -178,7 +178,7 @@ impl Client {
     }
 }
 
-/// The reply of a switch without ports to requests of the handshake and echo requests.
+/// Returns the reply of a switch without ports to a request of the handshake or an echo request.
 pub(super) fn reply(dpid: Dpid, message: &Message) -> Option<Message> {
     Some(match message {
         Message::FeaturesRequest => Message::FeaturesReply(features(dpid)),
@@ -198,13 +198,13 @@ fn features(dpid: Dpid) -> Features {
     Features { dpid, n_buffers: 0, n_tables: 1, auxiliary_id: 0, capabilities: 0, actions: 0, ports }
 }
 
-/// An encoded packet-in of 1.0 by port 1.
+/// Encodes a packet-in of OpenFlow 1.0 from port 1.
 pub(super) fn packet(xid: u32) -> Vec<u8> {
     let frame = maple_wire::packet::build::Frame::ethernet([2; 6], [4; 6]).ipv4([10; 4], [11; 4]).udp(1, 2).build();
     packet_in(Version::Of10, xid, NO_BUFFER, 1, &frame)
 }
 
-/// An encoded packet-in.
+/// Encodes a packet-in.
 pub(super) fn packet_in(version: Version, xid: u32, buffer_id: u32, in_port: u32, frame: &[u8]) -> Vec<u8> {
     let message = Message::PacketIn(PacketIn {
         buffer_id,

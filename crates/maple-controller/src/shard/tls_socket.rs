@@ -1,9 +1,9 @@
-//! A TCP socket with TLS on it. It reads and writes plain bytes; the handshake happens meanwhile.
+//! A TCP socket with TLS on it. It reads and writes plain bytes; the handshake takes place meanwhile.
 //!
 //! # Memory
 //!
-//! What was read is decrypted at once, up to a record that is incomplete, and what is encrypted is written at once, as
-//! far as the system takes it. An idle session has a small buffer of the library, and the peer's certificates.
+//! Received bytes are decrypted at once, up to a record that is incomplete. Encrypted bytes are written at once, as far
+//! as the system takes them. An idle session has a small buffer of the library, and the peer's certificates.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -16,33 +16,36 @@ use rustls::ServerConnection;
 use super::READ_SHARE;
 use crate::tls::{Identity, NotThisSwitch, Tls, told};
 
-/// The most bytes that are read at a time.
+/// Maximum number of bytes that are read at a time.
 const READ: usize = 16 * 1024;
-/// A record's plaintext is not longer. One that was begun before may be complete now.
+/// Maximum length of a record's plaintext in bytes. A read may complete a record that was begun before.
 const RECORD: usize = 16 * 1024;
 
-/// See the module's documentation.
+/// A TCP socket with TLS on it. The module's documentation says how it uses memory.
 #[derive(Debug)]
 pub(crate) struct TlsSocket {
     pub stream: TcpStream,
     session: ServerConnection,
     tls: Arc<Tls>,
-    /// How many bytes were read, encrypted.
+    /// The number of bytes that were read, encrypted.
     taken: u64,
     /// Whether the last read left nothing behind.
     is_drained: bool,
     /// Whether the peer has ended the session or the stream.
     is_ended: bool,
-    /// Whether a part of the handshake was finished.
+    /// Whether a part of the handshake was finished since the last call of [`TlsSocket::take_flight`].
     has_flown: bool,
     /// Whether the stream is to be shut down once all is written.
     is_closing: bool,
-    /// Why the session has failed.
+    /// The reason why the session has failed.
     failure: Option<String>,
 }
 
 impl TlsSocket {
-    /// For a connection that was just accepted.
+    /// Creates the socket of a connection that was just accepted.
+    ///
+    /// # Errors
+    /// The TLS library's error if it can't begin a session.
     pub fn new(stream: TcpStream, tls: Arc<Tls>) -> Result<TlsSocket, rustls::Error> {
         let session = ServerConnection::new(tls.config())?;
         Ok(TlsSocket {
@@ -58,40 +61,43 @@ impl TlsSocket {
         })
     }
 
-    /// Whether its handshake goes on.
+    /// Reports whether the handshake is in progress.
     pub fn is_shaking_hands(&self) -> bool {
         self.session.is_handshaking()
     }
 
-    /// Whether bytes wait to be written that were taken already.
+    /// Reports whether encrypted bytes wait to be written.
     pub fn has_output(&self) -> bool {
         self.session.wants_write()
     }
 
-    /// How many bytes were read, encrypted.
+    /// Returns the number of bytes that were read, encrypted.
     pub fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// Whether the last read left nothing behind, here or in the system.
+    /// Reports whether the last read left nothing behind, here or in the system.
     pub fn is_drained(&self) -> bool {
         self.is_drained
     }
 
-    /// Why the session has failed, or did not begin, if the stream has ended.
+    /// Returns why the session has failed. If the stream has ended, an unfinished handshake counts as a failure too.
     pub fn failure(&self) -> Option<String> {
         let unfinished = || "the switch ended the connection during the handshake".to_owned();
         self.failure.clone().or_else(|| (self.session.is_handshaking() && self.taken > 0).then(unfinished))
     }
 
-    /// Whether the peer's certificate allows it to be this switch.
+    /// Checks that the peer's certificate allows it to be this switch.
+    ///
+    /// # Errors
+    /// [`NotThisSwitch`] if the certificate does not allow that.
     pub fn admit(&self, dpid: Dpid) -> Result<(), NotThisSwitch> {
         // The session has verified the certificate, so it can be read.
         let certificate = self.session.peer_certificates().and_then(<[_]>::first);
         self.tls.admit(certificate.and_then(|it| Identity::of(it).ok()).as_ref(), dpid)
     }
 
-    /// Whether a part of the handshake was finished since the last call. There are few parts.
+    /// Reports whether a part of the handshake was finished since the last call. There are few parts.
     pub fn take_flight(&mut self) -> bool {
         std::mem::take(&mut self.has_flown)
     }
@@ -103,11 +109,11 @@ impl TlsSocket {
         self.flush()
     }
 
-    /// Decrypts bytes. Plaintext goes to `buffer`, which has room for it. Returns how much there was.
+    /// Decrypts bytes. The plaintext goes to `buffer`, which has room for it. Returns the number of plaintext bytes.
     fn decrypt(&mut self, mut bytes: &[u8], buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
         while !bytes.is_empty() {
-            // After the peer has ended its session, nothing counts.
+            // Bytes after the end of the peer's session do not count.
             if self.session.read_tls(&mut bytes)? == 0 {
                 self.is_ended = true;
                 break;
@@ -117,7 +123,7 @@ impl TlsSocket {
                 Ok(state) => self.is_ended |= state.peer_has_closed(),
                 Err(error) => {
                     self.failure = Some(told(&error));
-                    // The peer is told why, if it listens.
+                    // The peer gets the reason, if it listens.
                     drop(self.flush());
                     break;
                 }
@@ -129,7 +135,7 @@ impl TlsSocket {
     }
 }
 
-/// Takes the plaintext that is there.
+/// Takes the plaintext that is available, and returns its number of bytes.
 fn take(session: &mut ServerConnection, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -168,7 +174,7 @@ impl Read for TlsSocket {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if filled == 0 => return Err(error),
-                // It comes again.
+                // The error comes again with the next read.
                 Err(_) => break,
             }
         }
@@ -177,14 +183,14 @@ impl Read for TlsSocket {
             (0, Some(_)) => Err(io::ErrorKind::InvalidData.into()),
             (0, None) if self.is_ended => Ok(0),
             (0, None) => flushed.and(Err(io::ErrorKind::WouldBlock.into())),
-            // If flushing failed, so will writing.
+            // If flushing failed, writing will fail too.
             (filled, _) => Ok(filled),
         }
     }
 }
 
 impl Write for TlsSocket {
-    /// Takes as much as the system does, and one buffer more.
+    /// Takes as many bytes as the system does, and one buffer more.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
         self.flush()?;
@@ -195,7 +201,7 @@ impl Write for TlsSocket {
         if taken == 0 && !bytes.is_empty() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(taken) }
     }
 
-    /// Writes what was encrypted, as far as the system takes it.
+    /// Writes encrypted bytes, as far as the system takes them.
     fn flush(&mut self) -> io::Result<()> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut self.stream) {

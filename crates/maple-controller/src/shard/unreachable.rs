@@ -1,9 +1,9 @@
 //! Switches of this shard without a connection, until they have one again or are forgotten.
 //!
-//! When the connection to a switch ends, the engine keeps the switch (`maple_core`, `engine/unreachable.rs`), unless it did
-//! not know its rules yet. Then the switch stays at this shard. A connection that another shard has accepted for it comes
-//! here before it is admitted. If the switch says of itself what it said before, it goes on: what has changed of its ports
-//! is told, and its rules are read. Otherwise it begins anew.
+//! When the connection to a switch ends, the engine keeps the switch (`maple_core`, `engine/unreachable.rs`), unless it
+//! did not know the switch's rules yet. Then the switch stays at this shard. A connection that another shard has
+//! accepted for it comes here before it is admitted. If the switch describes itself as before, it continues: changes of
+//! its ports are reported, and its rules are read. Otherwise it begins anew.
 //!
 //! A switch that stays away is gone after `forget_after`, unless the configuration names it.
 
@@ -27,17 +27,17 @@ pub const FORGET_SWITCH_AFTER: Duration = Duration::from_secs(300);
 /// The switches of a shard that have no connection.
 #[derive(Debug)]
 pub(super) struct Unreachable {
-    /// How long they are kept; `None`: for ever. Zero: a switch is gone as soon as its connection ends.
+    /// How long they are kept; `None`: without limit. With zero, a switch is gone as soon as its connection ends.
     forget_after: Option<Duration>,
     switches: BTreeMap<Dpid, UnreachableSwitch>,
 }
 
 #[derive(Debug)]
 struct UnreachableSwitch {
-    /// What it has said of itself, with its ports.
+    /// The switch's description of itself, with its ports.
     info: SwitchInfo,
     since: Time,
-    /// When it is forgotten.
+    /// The time at which the switch is forgotten.
     until: Option<Time>,
 }
 
@@ -46,32 +46,32 @@ impl Unreachable {
         Unreachable { forget_after, switches: BTreeMap::new() }
     }
 
-    /// Whether a switch is kept when its connection ends.
+    /// Reports whether switches are kept when their connections end.
     pub fn keeps(&self) -> bool {
         self.forget_after != Some(Duration::ZERO)
     }
 
-    /// Whether this switch has no connection.
+    /// Reports whether this shard has the switch without a connection.
     pub fn has(&self, dpid: Dpid) -> bool {
         self.switches.contains_key(&dpid)
     }
 
-    /// When the next switch is forgotten.
+    /// Returns the time at which the next switch is forgotten.
     pub fn deadline(&self) -> Option<Time> {
         self.switches.values().filter_map(|switch| switch.until).min()
     }
 
-    /// What the switches have said of themselves.
+    /// Returns the switches' descriptions of themselves.
     pub fn infos(&self) -> impl Iterator<Item = &SwitchInfo> {
         self.switches.values().map(|switch| &switch.info)
     }
 
-    /// How the switches stand, for people.
+    /// Returns the status of the switches, for people.
     pub fn statuses(&self, now: Time, shard: ShardId) -> Vec<SwitchStatus> {
         self.switches.values().map(|switch| switch.status(now, shard)).collect()
     }
 
-    /// The switches, for another process. `rules` are those that a switch has.
+    /// Returns the switches, for another process. `rules` returns the rules of a switch.
     pub fn copies(&self, rules: impl Fn(Dpid) -> Vec<InstalledFlow>) -> Vec<CopiedSwitch> {
         self.infos().map(|info| CopiedSwitch { info: info.clone(), rules: rules(info.features.dpid) }).collect()
     }
@@ -96,7 +96,7 @@ impl UnreachableSwitch {
 }
 
 impl Shard {
-    /// The engine goes on having a switch whose connection has ended.
+    /// Keeps a switch whose connection has ended, as the engine does.
     pub(super) fn keep_unreachable(&mut self, now: Time, info: SwitchInfo) {
         let dpid = info.features.dpid;
         self.registry.keep(dpid, self.id);
@@ -105,7 +105,7 @@ impl Shard {
         self.unreachable.switches.insert(dpid, UnreachableSwitch { info, since: now, until });
     }
 
-    /// Nothing comes from a switch that is connected: what discovery does not hear says nothing about the wires.
+    /// Records whether a connected switch is silent. While it is, missing probes say nothing about the wires.
     pub(super) fn set_silent(&mut self, now: Time, slot: usize, is_silent: bool) {
         let Some(connection) = self.connections.get(slot) else { return };
         let Some(dpid) = connection.dpid.filter(|_| connection.switch.as_ref().is_some_and(|switch| switch.in_use))
@@ -132,7 +132,7 @@ impl Shard {
         }
     }
 
-    /// The engine has a switch no longer.
+    /// Drops a switch that the engine has forgotten.
     pub(super) fn drop_unreachable(&mut self, now: Time, dpid: Dpid) {
         if self.unreachable.switches.remove(&dpid).is_some() {
             self.registry.forget(dpid, self.id);
@@ -140,8 +140,8 @@ impl Shard {
         }
     }
 
-    /// The handshake of a switch is done. If the engine has it, and it says what it said before, it goes on, and nothing is
-    /// returned.
+    /// Takes a switch whose handshake is done. If the engine has it, and it describes itself as before, it continues,
+    /// and nothing is returned.
     pub(super) fn unreachable_is_back(&mut self, now: Time, slot: usize, info: SwitchInfo) -> Option<SwitchInfo> {
         let dpid = info.features.dpid;
         let Some(UnreachableSwitch { info: before, .. }) = self.unreachable.switches.remove(&dpid) else {

@@ -19,34 +19,35 @@ use maple_wire::packet::membership::Sources;
 use super::{Effect, Ignored};
 use crate::time::after;
 
-/// How long a report is valid: two query intervals and the response time (RFC 2236 §8.4, RFC 3810 §9.4).
+/// The time for which a report is valid: two query intervals and the response time (RFC 2236 §8.4, RFC 3810 §9.4).
 pub const LIFETIME: Duration = Duration::from_secs(260);
-/// How long other hosts have to report when one leaves: two group-specific queries (RFC 2236 §8.8, RFC 3810 §9.8).
+/// The time that other hosts have to report when one leaves: two group-specific queries (RFC 2236 §8.8, RFC 3810 §9.8).
 pub const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most groups with members.
+/// The maximum number of groups with members.
 pub const MAX_GROUPS: usize = 4096;
-/// The most ports of a group.
+/// The maximum number of ports of a group.
 pub const MAX_MEMBERS: usize = 4096;
-/// The most groups of a port.
+/// The maximum number of groups of a port.
 pub const MAX_PER_PORT: usize = 256;
 
-/// The most senders of a group that are distinguished at a port. A port that wants more counts as one that wants all.
+/// The maximum number of senders of a group that are distinguished at a port. A port that wants more counts as one that
+/// wants all.
 pub const MAX_SOURCES: usize = 32;
 
-/// What a port wants of a group, and until when.
+/// The senders of a group that a port wants, and until when.
 #[derive(Debug, Default)]
 struct Wanted {
     /// Until when it wants all senders, or more than are distinguished.
     all: Option<Time>,
-    /// Until when it wants these.
+    /// Until when it wants each of these.
     sources: BTreeMap<IpAddr, Time>,
-    /// The end under which the membership stands in [`Groups::ends`].
+    /// The end under which the membership is listed in [`Groups::ends`].
     end: Option<Time>,
 }
 
 impl Wanted {
-    /// When nothing is wanted any more.
+    /// Returns when the port stops wanting anything; `None` if it wants nothing.
     fn last(&self) -> Option<Time> {
         self.sources.values().copied().chain(self.all).max()
     }
@@ -67,7 +68,7 @@ impl Wanted {
         }
     }
 
-    /// Ends what fits at `end`, if it would last longer.
+    /// Brings the end of what fits forward to `end`, if it would last longer.
     fn end_by(&mut self, end: Time, all: bool, ends: impl Fn(&IpAddr) -> bool) {
         if all {
             self.all = self.all.map(|until| until.min(end));
@@ -77,21 +78,25 @@ impl Wanted {
     }
 }
 
-/// The members of groups.
+/// The ports that belong to multicast groups.
 #[derive(Debug, Default)]
 pub struct Groups {
     members: BTreeMap<IpAddr, BTreeMap<Location, Wanted>>,
-    /// The same memberships, ordered by end.
+    /// All memberships, ordered by end.
     ends: BTreeSet<(Time, IpAddr, Location)>,
     of_port: BTreeMap<Location, BTreeSet<IpAddr>>,
     /// For each MAC address and port, the number of groups with that address that the port belongs to.
     by_mac: BTreeMap<Mac, BTreeMap<Location, usize>>,
-    /// Groups that are not written yet.
+    /// Groups whose changes are not written yet.
     changed: BTreeSet<IpAddr>,
 }
 
 impl Groups {
-    /// A host at this port said which senders of a group it wants. `true` if the other hosts there should be queried.
+    /// Notes which senders of a group a host at this port wants. Returns `true` if the other hosts there should be
+    /// queried.
+    ///
+    /// # Errors
+    /// [`Ignored`] if a bound of groups or members is reached.
     pub fn report(&mut self, now: Time, group: IpAddr, at: Location, wants: &Sources) -> Result<bool, Ignored> {
         match wants {
             Sources::All => self.join(now, group, at, None).map(|()| false),
@@ -108,7 +113,7 @@ impl Groups {
         }
     }
 
-    /// A host at this port belongs to a group, and wants these senders; `None`: all.
+    /// Adds a port to a group, for these senders or, if `None`, for all.
     fn join(&mut self, now: Time, group: IpAddr, at: Location, sources: Option<&[IpAddr]>) -> Result<(), Ignored> {
         if !is_routed(group) {
             return Ok(());
@@ -125,8 +130,8 @@ impl Groups {
         Ok(())
     }
 
-    /// A host at this port no longer wants the senders that fit, nor `all`. `true` if other hosts there may still want
-    /// them, so that they should be queried.
+    /// Ends a port's wish for the senders that fit, and if `all` its wish for all senders, after [`LEAVE_TIMEOUT`].
+    /// Returns `true` if other hosts there may still want them, so that they should be queried.
     fn end_by(&mut self, now: Time, group: IpAddr, at: Location, all: bool, ends: impl Fn(&IpAddr) -> bool) -> bool {
         let end = after(now, LEAVE_TIMEOUT);
         let Some(wanted) = self.members.get_mut(&group).and_then(|members| members.get_mut(&at)) else { return false };
@@ -138,7 +143,7 @@ impl Groups {
         must_query
     }
 
-    /// Whether the port belongs to the group.
+    /// Reports whether the port belongs to the group.
     pub fn has(&self, group: IpAddr, at: Location) -> bool {
         self.members.get(&group).is_some_and(|members| members.contains_key(&at))
     }
@@ -156,7 +161,7 @@ impl Groups {
         ports.into_iter().for_each(|at| self.forget_port(at));
     }
 
-    /// The ports that belong to any group.
+    /// Returns the ports that belong to any group.
     pub fn ports(&self) -> impl Iterator<Item = Location> {
         self.of_port.keys().copied()
     }
@@ -168,7 +173,7 @@ impl Groups {
         }
     }
 
-    /// When the next membership ends.
+    /// Returns when the next membership ends.
     pub fn deadline(&self) -> Option<Time> {
         self.ends.first().map(|(end, ..)| *end)
     }
@@ -199,7 +204,7 @@ impl Groups {
         }
     }
 
-    /// Enters a membership under the time at which it ends now.
+    /// Lists a membership under the time at which it ends.
     fn note_end(&mut self, group: IpAddr, at: Location) {
         let Some(wanted) = self.members.get_mut(&group).and_then(|members| members.get_mut(&at)) else { return };
         let last = wanted.last();
@@ -242,8 +247,8 @@ fn table_write(table: &str, key: maple_core::Value, members: Option<Vec<Location
     Effect::Write(Write::Table { table: table.into(), key, value: members.map(|members| members.to_value()) })
 }
 
-/// Whether a group's packets may be limited to its members. Packets to link-local groups go to all hosts, because many
-/// members never report (RFC 4541 §2.1.2).
+/// Reports whether a group's packets may be limited to its members. Packets to link-local groups go to all hosts,
+/// because many members never report (RFC 4541 §2.1.2).
 pub fn is_routed(group: IpAddr) -> bool {
     match group {
         IpAddr::V4(ip) => ip.is_multicast() && ip.octets()[..3] != [224, 0, 0],
@@ -453,8 +458,8 @@ mod tests {
         ]
     }
 
-    /// Until when a port belongs to a group because of one sender, or of the wish for all (`None`), by a list of all
-    /// messages.
+    /// Returns until when a port belongs to a group because of one sender, or of the wish for all (`None`), according
+    /// to a list of all messages.
     fn until(said: &[(u64, Said)], (of, behind): (u16, u32), sender: Option<IpAddr>) -> u64 {
         let mut until = 0;
         for (when, what) in said {
@@ -485,7 +490,7 @@ mod tests {
         until
     }
 
-    /// Whether a port belongs to a group, according to a list of all messages: the oracle.
+    /// Reports whether a port belongs to a group, according to a list of all messages: the oracle.
     fn belongs(said: &[(u64, Said)], now: u64, of: u16, behind: u32) -> bool {
         let senders = sources(0..3).into_iter().map(Some).chain([None]);
         senders.into_iter().any(|sender| now < until(said, (of, behind), sender))

@@ -17,13 +17,13 @@ use maple_wire::packet::dhcp::{Dhcp, Kind};
 use super::{Effect, Ignored};
 use crate::time::after;
 
-/// The most leases.
+/// The maximum number of leases.
 pub const MAX_LEASES: usize = 65_536;
-/// The most leases of a port.
+/// The maximum number of leases of a port.
 pub const MAX_PER_PORT: usize = 1024;
-/// The most open requests of a port. Beyond that the oldest is forgotten.
+/// The maximum number of open requests of a port. Beyond that the oldest is forgotten.
 pub const MAX_REQUESTS: usize = 256;
-/// How long a request stays open.
+/// The time for which a request stays open.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Leases, and open requests.
@@ -38,7 +38,7 @@ pub struct Leases {
     /// Leases that expire, ordered by end.
     ends: BTreeSet<(Time, Ipv4Addr)>,
     requests: BTreeMap<(Mac, u32), (Time, Location)>,
-    /// The same requests by port, the oldest first.
+    /// The open requests by port, the oldest first.
     requests_of_port: BTreeMap<Location, BTreeSet<(Time, Mac, u32)>>,
     changed: BTreeSet<Ipv4Addr>,
     changed_macs: BTreeSet<Mac>,
@@ -53,7 +53,7 @@ struct Binding {
 }
 
 impl Leases {
-    /// The leases that a store has kept. `epoch` is the Unix time at which the clock of [`Time`] started.
+    /// Starts with the leases that a store has kept. `epoch` is the Unix time at which the clock of [`Time`] started.
     pub fn new(epoch: Duration, kept: impl IntoIterator<Item = Lease>) -> Leases {
         let mut leases = Leases { epoch, ..Leases::default() };
         for Lease { mac, ip, location: at, ends } in kept {
@@ -63,7 +63,7 @@ impl Leases {
         leases
     }
 
-    /// Handles a client's message. `src` is the source of the frame.
+    /// Handles a client's message. `src` is the source address of the frame.
     pub fn on_client(&mut self, now: Time, src: Mac, message: &Dhcp, at: Location) {
         let mac = Mac(message.chaddr);
         // A relay's copy has the relay's source address and comes from another port.
@@ -79,6 +79,9 @@ impl Leases {
     }
 
     /// Handles a server's message from a trusted port.
+    ///
+    /// # Errors
+    /// [`Ignored`] if there are too many leases, in total or at the port.
     pub fn on_server(&mut self, now: Time, message: &Dhcp) -> Result<(), Ignored> {
         let (mac, ip) = (Mac(message.chaddr), message.yiaddr);
         let requested_at = match message.kind {
@@ -104,7 +107,7 @@ impl Leases {
         }
     }
 
-    /// When the next lease ends.
+    /// Returns when the next lease ends.
     pub fn deadline(&self) -> Option<Time> {
         self.ends.first().map(|(end, _)| *end)
     }
@@ -249,7 +252,7 @@ mod tests {
         Ipv4Addr::new(10, 1, a, b)
     }
 
-    /// A host requests an address at a port and gets it.
+    /// Makes a host request an address at a port and get it.
     fn get(leases: &mut Leases, now: u64, mac: Mac, from: u32, ip: Ipv4Addr, seconds: u32) -> Result<(), Ignored> {
         let request = message(Kind::Request, mac, 7);
         leases.on_client(at(now), mac, &request, port(from));

@@ -41,12 +41,12 @@ use groups::Groups;
 use leases::Leases;
 use querier::Querier;
 
-/// How often the snooper checks that ports are still edge ports.
+/// The time between two checks that ports are still edge ports.
 const PORT_CHECK: Duration = Duration::from_secs(1);
-/// The most reasons for ignoring something that are counted.
+/// The maximum number of reasons for ignoring something that are counted.
 const MAX_REASONS: usize = 4096;
 
-/// What to snoop on. The default is nothing.
+/// The protocols to snoop on. The default is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snooping {
     igmp: bool,
@@ -55,7 +55,7 @@ pub struct Snooping {
     querier: bool,
 }
 
-/// Why a combination of snooping options is invalid.
+/// The reason why a combination of snooping options is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnoopingError {
     /// An unknown protocol.
@@ -73,8 +73,8 @@ pub enum SnoopingError {
 }
 
 impl Snooping {
-    /// Snooping on these protocols: `igmp`, `mld`, `dhcp`. DHCP servers are trusted at these edge ports only. A querier
-    /// sends membership queries if no router does.
+    /// Creates options for these protocols: `igmp`, `mld`, `dhcp`. DHCP servers are trusted at these edge ports only. A
+    /// querier sends membership queries if no router does.
     ///
     /// ```
     /// use maple_controller::snoop::{Snooping, SnoopingError};
@@ -87,7 +87,7 @@ impl Snooping {
     /// ```
     ///
     /// # Errors
-    /// [`SnoopingError`].
+    /// [`SnoopingError`] if a protocol is unknown, or the options do not fit together.
     pub fn new<S: AsRef<str>>(
         protocols: impl IntoIterator<Item = S>,
         dhcp_servers: impl IntoIterator<Item = Location>,
@@ -115,10 +115,10 @@ impl Snooping {
         Ok(snooping)
     }
 
-    /// Overrides the protocols, the ports of DHCP servers and the querier, where these are given.
+    /// Returns these options with other protocols, ports of DHCP servers and querier, where these are given.
     ///
     /// # Errors
-    /// [`SnoopingError`].
+    /// [`SnoopingError`] if a protocol is unknown, or the options do not fit together.
     pub fn with(&self, protocols: &[String], servers: &[Location], querier: bool) -> Result<Snooping, SnoopingError> {
         let named = [(self.igmp, "igmp"), (self.mld, "mld"), (self.on_leases(), "dhcp")];
         let before = named.into_iter().filter(|(is_on, _)| *is_on).map(|(_, name)| name.to_owned());
@@ -132,7 +132,7 @@ impl Snooping {
         Snooping::new(protocols, servers, querier)
     }
 
-    /// Whether anything is snooped on.
+    /// Reports whether anything is snooped on.
     pub fn is_on(&self) -> bool {
         self.on_groups() || self.on_leases()
     }
@@ -145,7 +145,7 @@ impl Snooping {
         snooped::declare(store, self.on_groups(), self.on_leases())
     }
 
-    /// The conditions of packets that the snooper needs.
+    /// Returns the conditions of packets that the snooper needs.
     pub fn conditions(&self) -> Vec<Cond> {
         let all = |fields: &[(Field, u128)]| {
             fields.iter().fold(Cond::default(), |cond, (field, value)| cond.and(Constraint::exact(*field, *value)))
@@ -171,13 +171,13 @@ impl Snooping {
         self.igmp || self.mld
     }
 
-    /// Whether leases are snooped on. They should be kept over restarts.
+    /// Reports whether leases are snooped on. They should be kept over restarts.
     pub fn on_leases(&self) -> bool {
         !self.dhcp.is_empty()
     }
 }
 
-/// What the owner of a snooper has to do.
+/// A task for the owner of a snooper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Write to tracked state.
@@ -188,7 +188,7 @@ pub enum Effect {
     Warn(Ignored, u64),
 }
 
-/// Why a message is ignored.
+/// The reason why a message is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Ignored {
     /// Too many groups.
@@ -219,12 +219,13 @@ pub struct Snooper {
     leases: Leases,
     querier: Querier,
     ignored: BTreeMap<Ignored, u64>,
-    /// When to check the ports again.
+    /// The time of the next check of ports.
     next_port_check: Time,
 }
 
 impl Snooper {
-    /// A new snooper. `epoch` is the Unix time at which the clock of [`Time`] started. Leases in the state continue.
+    /// Creates a snooper. `epoch` is the Unix time at which the clock of [`Time`] started. Leases in the state
+    /// continue.
     pub fn new(snooping: Snooping, epoch: Duration, state: &Snapshot) -> Snooper {
         let rows = state.table(snooped::LEASES).into_iter().flatten();
         let kept: Vec<Lease> = rows.filter_map(|(_, value)| Lease::from_value(value)).collect();
@@ -259,7 +260,7 @@ impl Snooper {
         self.leases.expire(now);
         if self.next_port_check <= now {
             self.next_port_check = after(now, PORT_CHECK);
-            // Ports that turned out to be links, or whose end was missed.
+            // Ports that turned out to be links, or that went away unnoticed.
             let gone: Vec<Location> = self.groups.ports().filter(|at| !is_edge(state, *at)).collect();
             gone.into_iter().for_each(|at| self.groups.forget_port(at));
             self.query_all(now, state, out);
@@ -278,7 +279,7 @@ impl Snooper {
         }
     }
 
-    /// The latest time for the next call of [`Snooper::on_timer`].
+    /// Returns the latest time for the next call of [`Snooper::on_timer`].
     pub fn deadline(&self) -> Time {
         let due = [self.groups.deadline(), self.leases.deadline(), self.querier.deadline()];
         due.into_iter().flatten().chain([self.next_port_check]).min().unwrap_or(self.next_port_check)
@@ -345,7 +346,7 @@ fn is_edge(state: &Snapshot, at: Location) -> bool {
     state.port(at).is_some_and(|port| port.up && port.kind == PortKind::Edge)
 }
 
-/// The source address of an IP packet.
+/// Returns the source address of an IP packet.
 fn source(packet: &Packet) -> IpAddr {
     let bits = |field| packet.get(field).unwrap_or_default();
     match packet.get(Field::Ipv6Src) {

@@ -18,15 +18,16 @@ use crate::time::after;
 
 /// The interval between general queries (RFC 2236 §8.2).
 pub const INTERVAL: Duration = Duration::from_secs(125);
-/// How long another querier counts as active: two query intervals and half the response time (RFC 2236 §8.5).
+/// The time for which another querier counts as active: two query intervals and half the response time (RFC 2236 §8.5).
 pub const OTHER_QUERIER_TIMEOUT: Duration = Duration::from_secs(255);
 /// The response time of a group-specific query, and the time until it is repeated (RFC 2236 §8.8).
 pub const LAST_MEMBER: Duration = Duration::from_secs(1);
-/// The most queries that wait to be repeated. Further ones are sent once.
+/// The maximum number of queries that wait to be repeated. Further ones are sent once.
 const MAX_RETRIES: usize = 4096;
 /// The response time of a general query, in tenths of a second.
 const RESPONSE: u8 = 100;
-/// The response time at a port that came up, whose members are unknown, and of a group-specific query.
+/// The response time at a port that came up, whose members are unknown, and of a group-specific query, in tenths of a
+/// second.
 const FAST_RESPONSE: u8 = 10;
 
 /// The source MAC address of queries, which is locally administered.
@@ -51,7 +52,7 @@ struct Protocol {
 }
 
 impl Querier {
-    /// A querier for IGMP, MLD, or both.
+    /// Creates a querier for IGMP, MLD, or both.
     pub fn new(igmp: bool, mld: bool) -> Querier {
         let protocol = |is_v6| Protocol { is_v6, other_until: Time(0), next: Time(0) };
         let protocols = [(igmp, false), (mld, true)].into_iter().filter(|(on, _)| *on);
@@ -62,7 +63,7 @@ impl Querier {
         }
     }
 
-    /// Another querier sent a query.
+    /// Notes a query that another querier sent.
     pub fn other_querier(&mut self, now: Time, from: IpAddr) {
         let is_other = match from {
             IpAddr::V4(ip) => !ip.is_unspecified(),
@@ -76,7 +77,7 @@ impl Querier {
         }
     }
 
-    /// A host left a group: queries whether others at the port are members.
+    /// Queries whether other hosts at the port are members of a group that a host left.
     pub fn query_group(&mut self, now: Time, group: IpAddr, at: Location, out: &mut Vec<Effect>) {
         if self.is_active(now, group.is_ipv6()) {
             out.push(query(at, group.is_ipv6(), Some(group), FAST_RESPONSE));
@@ -86,7 +87,7 @@ impl Querier {
         }
     }
 
-    /// Sends general queries to edge ports: to all if that is due, and to those that came up.
+    /// Sends general queries to edge ports: to all if that is due, else to those that came up.
     pub fn query_all(&mut self, now: Time, ports: BTreeSet<Location>, out: &mut Vec<Effect>) {
         for protocol in &mut self.protocols {
             let all = protocol.next <= now;
@@ -112,7 +113,7 @@ impl Querier {
         }
     }
 
-    /// When the next query is to be repeated.
+    /// Returns when the next query is to be repeated.
     pub fn deadline(&self) -> Option<Time> {
         self.retries.front().map(|(when, ..)| *when)
     }
@@ -151,7 +152,7 @@ mod tests {
         Location::new(Dpid(1), PortNo(n))
     }
 
-    /// The queries that are sent at this time.
+    /// Returns the queries that are sent at this time.
     fn tick(querier: &mut Querier, now: u64, ports: &[u32], groups: &Groups) -> Vec<(u32, bool, Option<IpAddr>)> {
         let mut out = Vec::new();
         querier.query_all(at(now), ports.iter().map(|n| port(*n)).collect(), &mut out);

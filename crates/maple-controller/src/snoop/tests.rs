@@ -80,7 +80,7 @@ impl World {
         self.store.change(writes).unwrap()
     }
 
-    /// What f reads by this, for a leaf, if one is given.
+    /// Returns what f reads in a run, which is committed for a leaf, if one is given.
     fn ask<T>(&self, leaf: Option<LeafId>, f: impl Fn(&Net) -> T) -> T {
         let run = Run::new(Arc::new([0; 64]), 64, port(1), self.store.begin(), true);
         let said = f(&run.net());

@@ -12,7 +12,7 @@ use rustix::net::{
 
 use super::invalid;
 
-/// How many descriptors go with a byte.
+/// The maximum number of descriptors that go with a byte.
 const BATCH: usize = 64;
 
 /// Sends these descriptors.
@@ -28,7 +28,7 @@ pub(super) fn send(stream: &UnixStream, sockets: &[BorrowedFd<'_>]) -> io::Resul
     Ok(())
 }
 
-/// Receives so many descriptors.
+/// Receives this many descriptors.
 pub(super) fn receive(stream: &UnixStream, count: usize) -> io::Result<Vec<OwnedFd>> {
     let mut sockets = Vec::new();
     while sockets.len() < count {

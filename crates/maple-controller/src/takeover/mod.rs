@@ -4,32 +4,33 @@
 //!
 //! The new process loads its policy, and asks on the control socket of the old one, twice:
 //!
-//! 1. For a copy of what the old one knows ([`Takeover::ask`]): tables and variables, what a restart is to know, and what
-//!    switches said of themselves. The old one goes on, and notes from then on what changes. The new one gets ready
-//!    (`controller/takeover.rs`): it presumes that everything is where it was, and f decides all remembered packets.
-//! 2. For what has changed since, and the sockets (`Takeover::finish`). Only now the old one stops: its shards end, and
-//!    it sends its sockets (`SCM_RIGHTS`) at once. The new one goes on with them. Then the old one closes the state
-//!    file, and the stream when that is done. The new one opens the file then; what is to be written waits in memory.
+//! 1. For a copy of its knowledge ([`Takeover::ask`]): tables and variables, what a restart needs to know, and the
+//!    switches with their descriptions and rules. The old one goes on, and notes from then on what changes. The new one
+//!    gets ready (`controller/takeover.rs`): it presumes that everything is where it was, and f decides all remembered
+//!    packets.
+//! 2. For the changes since then, and the sockets (`Takeover::finish`). Only then the old one stops: its shards end,
+//!    and it sends its sockets (`SCM_RIGHTS`) at once. The new one goes on with them. Then the old one closes the state
+//!    file, and the stream when that is done. The new one opens the file then; until then its writes wait in memory.
 //!
 //! Packets that have no answer yet come with their connections: those that wait for their rules, or for the policy. The
-//! new process treats them as if their switches had just sent them. So that none is on its way from one shard of the
-//! old process to another, all shards stop reading before the first one gives up its sockets.
+//! new process treats them as if their switches had just sent them. All shards of the old process stop reading before
+//! the first one gives up its sockets, so that no packet is on its way between two of them.
 //!
-//! The new one asks each switch for its features and description again, over the same connection, so nothing about the
-//! old session has to be known but its version, and the start of a message that had not arrived whole.
+//! The new one asks each switch for its features and description again, over the same connection. So of the old session
+//! it needs only the version, and the start of a message that had not arrived whole.
 //!
 //! # What a switch sees
 //!
-//! A session of TLS can't be handed over: such a connection ends, and its switch comes back by itself. To others:
+//! A TLS session can't be handed over: such a connection ends, and its switch connects again by itself.
 //!
-//! A pause, and then some requests. What it sends meanwhile waits in the socket. Answers to requests of the old process
-//! come before the answer to the new one's first request, because a switch answers in order.
+//! Other switches see a pause, and then some requests. What they send meanwhile waits in the socket. Answers to
+//! requests of the old process come before the answer to the new one's first request, because a switch answers in
+//! order.
 //!
 //! # What may fail
 //!
-//! If the new process ends before it asks the second time, the old one goes on, and forgets what it noted. If one of them
-//! ends later, the state file has what it would have after a crash of a controller that was not handed over, and a new
-//! one can be started with it.
+//! If the new process ends before it asks the second time, the old one goes on, and forgets what it noted. If one of
+//! them ends later, the state file is as after a crash of a controller, and a new one can be started with it.
 //!
 //! # The messages
 //!
@@ -60,50 +61,52 @@ use crate::remember::{Archive, Rows, SurroundingsRow, WitnessRow};
 pub(crate) use rows::CopiedSwitch;
 use rows::{ConnectionRow, CopyRow, HandedRow, RememberedRow, StateRow, SwitchRow};
 
-/// What a process that wants to take over says, without or with certificates for TLS.
+/// Returns the first request of a process that wants to take over, with or without certificates for TLS.
 pub(crate) fn request(has_tls: bool) -> &'static str {
     if has_tls { r#"{"takeover":{"tls":true}}"# } else { r#"{"takeover":{"tls":false}}"# }
 }
 
-/// What it says when it is ready.
+/// The second request, when that process is ready.
 pub(crate) const READY: &str = r#"{"takeover":"sockets"}"#;
 
-/// Why a process with TLS hands nothing over to one without, or the reverse.
+/// The refusal of a process with TLS to one without, or the reverse.
 pub(crate) const OTHER_TLS: &str = "one of the two has TLS and the other has not, so its listening sockets would be of no \
                                     use; start it again instead";
-/// The longest line.
+/// The maximum length of a line, in bytes.
 const MAX_LINE: usize = 64 * 1024;
-/// The most bytes of JSON.
+/// The maximum length of the JSON, in bytes.
 const MAX_BYTES: usize = 1 << 30;
-/// How long the old process may take to answer.
+/// The time that the old process may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the new process may take to get ready.
+/// The time that the new process may take to get ready.
 pub(crate) const READINESS: Duration = Duration::from_secs(120);
 
-/// Another controller, of which this process has a copy, and whose sockets it is to get.
+/// Another controller whose work this process takes over: it has a copy, and is to get the sockets.
 #[derive(Debug)]
 pub struct Takeover {
     stream: UnixStream,
     pub(crate) copy: Copy,
 }
 
-/// What the other controller knows.
+/// The copied knowledge of the other controller.
 #[derive(Debug)]
 pub(crate) struct Copy {
-    /// Where it listens, and whether connections begin with TLS there.
+    /// The addresses on which it listens, each with whether connections begin with TLS there.
     pub listening: Vec<(SocketAddr, bool)>,
     pub state_file: Option<PathBuf>,
-    /// The tables and variables that are known, those that are kept in the file, and what they hold.
+    /// The tables and variables that are known.
     pub names: Vec<Name>,
+    /// Those of them that are kept in the file.
     pub kept: Vec<Name>,
+    /// The contents of tables and variables.
     pub state: Vec<StateWrite>,
     pub remembered: Option<Remembered>,
-    /// With which its probes are signed. Earlier versions don't say it.
+    /// The key that signs its probes. Earlier versions don't send it.
     pub probe_key: Option<Key>,
     pub switches: Vec<CopiedSwitch>,
 }
 
-/// What it knows for a restart.
+/// The leaves and surroundings that it keeps for a restart.
 #[derive(Debug)]
 pub(crate) struct Remembered {
     pub epoch: u16,
@@ -112,18 +115,19 @@ pub(crate) struct Remembered {
     pub surroundings: Surroundings,
 }
 
-/// What one process hands over to another.
+/// The sockets and changes that one process hands over to another.
 #[derive(Debug, Default)]
 pub(crate) struct HandedOver {
-    /// Each with whether its connections begin with TLS.
+    /// Each listener with whether its connections begin with TLS.
     pub listeners: Vec<(TcpListener, bool)>,
     pub connections: Vec<HandedConnection>,
-    /// The tables and variables that are known, and what has changed in them since the copy.
+    /// The tables and variables that are known.
     pub names: Vec<Name>,
+    /// Their changes since the copy.
     pub state: Vec<StateWrite>,
     /// The leaves that came, changed or went.
     pub leaves: Rows,
-    /// Where everything is.
+    /// The current surroundings of switches.
     pub surroundings: Option<Surroundings>,
 }
 
@@ -133,13 +137,13 @@ pub(crate) struct HandedConnection {
     pub socket: TcpStream,
     pub dpid: Dpid,
     pub version: Version,
-    /// The start of a message.
+    /// The start of a message that has not arrived whole.
     pub partial: Vec<u8>,
     /// Packets that have no answer yet.
     pub packets: Vec<PacketIn>,
 }
 
-/// A process that has a copy and wants the sockets. Dropping it says that the state file is closed.
+/// A process that has a copy and wants the sockets. Dropping this reports to it that the state file is closed.
 #[derive(Debug)]
 pub struct Successor {
     pub(crate) stream: UnixStream,
@@ -148,11 +152,11 @@ pub struct Successor {
 }
 
 impl Takeover {
-    /// Asks the controller with this control socket for a copy of what it knows. It goes on. `has_tls` says whether this
-    /// process has certificates for TLS.
+    /// Asks the controller with this control socket for a copy of its knowledge. That controller goes on. `has_tls`
+    /// says whether this process has certificates for TLS.
     ///
     /// # Errors
-    /// If there is none, or it refuses.
+    /// The system's error if there is no such controller, or its refusal.
     pub fn ask(control: &Path, has_tls: bool) -> io::Result<Takeover> {
         let mut stream = UnixStream::connect(control)?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -172,11 +176,11 @@ impl Takeover {
         Ok(Takeover { stream, copy })
     }
 
-    /// Asks for the sockets and for what has changed since the copy. The other controller ends then. Also returns a
-    /// function that waits until it has closed the state file.
+    /// Asks for the sockets and for the changes since the copy. The other controller ends then. Also returns a function
+    /// that waits until it has closed the state file.
     ///
     /// # Errors
-    /// If it has gone.
+    /// The system's error if the other controller has gone.
     pub(crate) fn finish(mut self) -> io::Result<(HandedOver, impl FnOnce() + Send + 'static)> {
         writeln!(self.stream, "{READY}")?;
         let HandedRow { listeners, connections, names, state, leaves, surroundings } = receive(&mut self.stream)?;
@@ -202,10 +206,10 @@ impl Takeover {
 }
 
 impl Successor {
-    /// Sends it everything.
+    /// Sends the sockets and changes to the successor.
     ///
     /// # Errors
-    /// If that process has gone.
+    /// The system's error if that process has gone.
     pub(crate) fn send(&mut self, handed: &HandedOver) -> io::Result<()> {
         let row = HandedRow {
             listeners: handed.listeners.iter().map(|(_, is_tls)| *is_tls).collect(),
@@ -223,7 +227,7 @@ impl Successor {
     }
 }
 
-/// What a controller knows that is copied, but for what it has in its store.
+/// The copied knowledge of a controller, apart from its store.
 pub(crate) struct Copied<'a> {
     pub listening: Vec<(SocketAddr, bool)>,
     pub state_file: Option<PathBuf>,
@@ -232,10 +236,10 @@ pub(crate) struct Copied<'a> {
     pub switches: Vec<CopiedSwitch>,
 }
 
-/// Sends a copy to a process that has asked. Returns the state that it has.
+/// Sends a copy to a process that has asked. Returns the state in the copy.
 ///
 /// # Errors
-/// If the state file can't be read, or that process has gone.
+/// An error if the state file can't be read, or that process has gone.
 pub(crate) fn send_copy(stream: &mut UnixStream, store: &Store, copied: Copied<'_>) -> io::Result<Arc<Snapshot>> {
     let Copied { listening, state_file, archive, probe_key, switches } = copied;
     let remembered = archive.map(Archive::copy).transpose().map_err(io::Error::other)?.map(|copied| RememberedRow {
@@ -258,7 +262,7 @@ pub(crate) fn send_copy(stream: &mut UnixStream, store: &Store, copied: Copied<'
     Ok(base)
 }
 
-/// The tables and variables that are known.
+/// Returns the names of the tables and variables that are known.
 pub(crate) fn names_of(store: &Store) -> Vec<Name> {
     store.tables().into_iter().chain(store.vars()).collect()
 }
@@ -281,7 +285,7 @@ fn send(stream: &mut UnixStream, row: &impl Serialize) -> io::Result<()> {
 
 fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
     let mut line = Vec::new();
-    // Not a byte more, because descriptors come with later ones.
+    // Not a byte more is read, because descriptors come with later ones.
     while line.last() != Some(&b'\n') {
         let mut byte = [0];
         stream.read_exact(&mut byte)?;
@@ -305,7 +309,7 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("the other controller sent something unexpected: {what}"))
 }
 
-/// What a cell is called, for messages.
+/// Returns the cell of a write, for messages; `None` if it is not of a table or variable.
 pub(crate) fn place(write: &StateWrite) -> Option<Cell> {
     match write {
         StateWrite::Table { table, key, .. } => Some(Cell::Table(table.clone(), key.clone())),

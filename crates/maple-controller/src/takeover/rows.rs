@@ -1,4 +1,4 @@
-//! What two processes send each other at a take-over, as JSON.
+//! The messages of a take-over, as JSON.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -17,14 +17,15 @@ use crate::remember::{SurroundingsRow, WitnessRow, hex, unhex};
 use crate::session::{SwitchInfo, installed};
 use crate::state_json::{from_json, to_json};
 
-/// The first answer: a copy of what the controller that runs knows.
+/// The first answer: a copy of the knowledge of the controller that runs.
 #[derive(Serialize, Deserialize)]
 pub(super) struct CopyRow {
-    /// Where it listens, and whether connections begin with TLS there.
+    /// The addresses on which it listens, each with whether connections begin with TLS there.
     pub listening: Vec<(SocketAddr, bool)>,
     pub state_file: Option<PathBuf>,
-    /// The tables and variables that are known, and those that are kept in the file.
+    /// The tables and variables that are known.
     pub names: Vec<String>,
+    /// Those of them that are kept in the file.
     pub kept: Vec<String>,
     pub state: Vec<StateRow>,
     pub remembered: Option<RememberedRow>,
@@ -33,7 +34,7 @@ pub(super) struct CopyRow {
     pub switches: Vec<SwitchRow>,
 }
 
-/// What the state file has for a restart.
+/// The leaves and surroundings that the state file has for a restart.
 #[derive(Serialize, Deserialize)]
 pub(super) struct RememberedRow {
     pub epoch: u16,
@@ -42,7 +43,7 @@ pub(super) struct RememberedRow {
     pub surroundings: SurroundingsRow,
 }
 
-/// The second answer: what has changed since, and what the sockets are that follow.
+/// The second answer: the changes since the first one, and a description of the sockets that follow.
 #[derive(Serialize, Deserialize)]
 pub(super) struct HandedRow {
     /// Whether connections of each listening socket begin with TLS.
@@ -59,7 +60,7 @@ pub(super) struct HandedRow {
 pub(super) struct ConnectionRow {
     pub version: u8,
     pub dpid: u64,
-    /// The start of a message.
+    /// The start of a message that has not arrived whole.
     pub partial: Vec<u8>,
     /// Packets without an answer as messages, in hexadecimal digits. Earlier versions drop them.
     #[serde(default)]
@@ -67,7 +68,7 @@ pub(super) struct ConnectionRow {
 }
 
 impl ConnectionRow {
-    /// A packet that its version can't express is left out.
+    /// Makes a row. A packet that its version can't express is left out.
     pub fn of(connection: &HandedConnection) -> ConnectionRow {
         let HandedConnection { socket: _, dpid, version, partial, packets } = connection;
         let packet = |packet: &PacketIn| match encoded(*version, &Message::PacketIn(packet.clone())) {
@@ -92,12 +93,12 @@ impl ConnectionRow {
     }
 }
 
-/// A write to a table or variable: its name, its key if it is a table, and the value if there is one now.
+/// A write to a table or variable: its name, its key if it is a table, and the value unless it was deleted.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StateRow(String, Vec<Value>, Vec<Value>);
 
 impl StateRow {
-    /// `None` if it is neither.
+    /// Makes a row; `None` if the write is not of a table or variable.
     pub fn of(write: &StateWrite) -> Option<StateRow> {
         let list = |value: &Option<maple_core::state::Value>| value.iter().map(to_json).collect();
         match write {
@@ -121,12 +122,13 @@ impl StateRow {
     }
 }
 
-/// What a switch has said of itself, as messages of its version of OpenFlow.
+/// The description of a switch, as messages of its version of OpenFlow, and its rules.
 #[derive(Serialize, Deserialize)]
 pub(super) struct SwitchRow {
     version: u8,
-    /// Features, and description.
+    /// The reply with its features.
     features: Vec<u8>,
+    /// The reply with its description.
     description: Vec<u8>,
     /// One port-status for each port.
     ports: Vec<Vec<u8>>,
@@ -135,19 +137,21 @@ pub(super) struct SwitchRow {
     rules: Vec<String>,
 }
 
-/// A connected switch: what it has said of itself, and the rules that it has.
+/// A connected switch, with its description of itself and its rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CopiedSwitch {
     pub info: SwitchInfo,
     pub rules: Vec<InstalledFlow>,
 }
 
-/// How many rules go into a reply.
+/// The maximum number of rules in a reply.
 const RULES: usize = 128;
 
 impl SwitchRow {
+    /// Makes a row.
+    ///
     /// # Errors
-    /// If its version can't express what it has said itself.
+    /// An error if its version can't express what the switch has sent itself.
     pub fn of(switch: CopiedSwitch) -> io::Result<SwitchRow> {
         let CopiedSwitch { info, rules: all_rules } = switch;
         let SwitchInfo { version, features, ports, description, has_bundles } = info;
@@ -192,7 +196,7 @@ impl SwitchRow {
     }
 }
 
-/// A rule as a switch would report it.
+/// Makes the report of a rule that a switch would send.
 fn statistics(rule: InstalledFlow) -> FlowStats {
     let InstalledFlow { table_id, priority, cookie, matching, instructions } = rule;
     FlowStats {
@@ -221,7 +225,7 @@ fn decoded(bytes: &[u8]) -> io::Result<Message> {
     Message::decode(bytes).map(|(_, message)| message).map_err(io::Error::other)
 }
 
-/// The version of OpenFlow with this number.
+/// Returns the version of OpenFlow with this number.
 fn version(number: u8) -> io::Result<Version> {
     let known = [Version::Of10, Version::Of13].into_iter().find(|known| *known as u8 == number);
     known.ok_or_else(|| invalid("an unknown version of OpenFlow"))

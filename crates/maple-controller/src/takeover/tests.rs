@@ -1,4 +1,4 @@
-//! A take-over in tests: what one process sends, and another receives.
+//! A take-over in tests: what one process sends, and what another receives.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixListener;
@@ -35,7 +35,7 @@ fn line(stream: &UnixStream) -> String {
     line.trim_end().to_owned()
 }
 
-/// What another process receives of a store and a switch, and of this when it is ready.
+/// Hands over a store, switches and `handed`. Returns what another process receives.
 fn handed(store: &Store, switches: Vec<CopiedSwitch>, handed: HandedOver) -> (Copy, HandedOver) {
     let path = place_for_a_socket();
     let socket = UnixListener::bind(&path).expect("a socket");
@@ -90,7 +90,7 @@ fn switch(version: Version) -> CopiedSwitch {
         instructions: vec![Instruction::ApplyActions(vec![Action::output(PortNo(2))])],
     };
     let info = SwitchInfo { version, features, ports: vec![port(1), port(2)], description, has_bundles: true };
-    // More than go into a message.
+    // These are more rules than fit into a message.
     CopiedSwitch { info, rules: (0..300).map(rule).collect() }
 }
 
@@ -126,7 +126,7 @@ fn sockets_arrive_open_and_in_order_with_what_is_to_be_known_of_them() {
     let (listener, ..) = pair();
     let address = listener.local_addr().expect("an address");
     let (mut far, mut connections) = (Vec::new(), Vec::new());
-    // More than go with one byte.
+    // These are more connections than go with one byte.
     for n in 0..150u8 {
         let (_, near, other) = pair();
         let version = if n.is_multiple_of(3) { Version::Of10 } else { Version::Of13 };

@@ -1,4 +1,4 @@
-//! Who a certificate is of.
+//! The identity of a certificate's owner.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate, X509Name, X509
 
 use crate::printable::printable;
 
-/// What a certificate says of its owner.
+/// The facts that a certificate states about its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// The SHA-256 of the whole certificate, in hex.
@@ -19,12 +19,15 @@ pub(crate) struct Identity {
     pub attributes: Vec<String>,
     /// The subject alternative names, and the common names of the subject.
     pub names: Vec<String>,
-    /// The last second of its validity, since 1970.
+    /// The last second of its validity, in seconds since 1970.
     pub not_after: u64,
 }
 
 impl Identity {
-    /// What this certificate says.
+    /// Reads a certificate.
+    ///
+    /// # Errors
+    /// A text if it is not a certificate.
     pub fn of(certificate: &CertificateDer<'_>) -> Result<Identity, String> {
         let (_, parsed) = X509Certificate::from_der(certificate).map_err(|error| format!("no certificate: {error}"))?;
         let common = parsed.subject().iter_common_name().filter_map(|name| name.as_str().ok());
@@ -46,7 +49,7 @@ impl Identity {
     }
 }
 
-/// For messages: nothing in it can control a terminal.
+/// Formats for messages: nothing in the text can control a terminal.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (sha256:{})", printable(&self.subject), self.fingerprint)
@@ -64,7 +67,7 @@ fn name_of(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
-/// Whether this is a certificate of X.509 version 1.
+/// Reports whether this is a certificate of X.509 version 1.
 pub(super) fn is_first_version(certificate: &CertificateDer<'_>) -> bool {
     X509Certificate::from_der(certificate).is_ok_and(|(_, parsed)| parsed.version() == X509Version::V1)
 }

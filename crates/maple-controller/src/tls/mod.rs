@@ -3,14 +3,14 @@
 //! # What
 //!
 //! A controller may listen with TLS 1.2 and 1.3. A switch shows a certificate that one of the controller's authorities
-//! has signed. A file may say which certificate may be which switch (`switches.rs`). All is read again when files change,
-//! without an end of any session: a session keeps the certificates that it began with.
+//! has signed. A file may say which certificate may be which switch (`switches.rs`). All files are read again when one
+//! changes. No session ends then: a session keeps the certificates that it began with.
 //!
-//! Names in certificates mean nothing by themselves. Those of `ovs-pki` are no valid DNS names.
+//! Names in certificates mean nothing by themselves. Those of `ovs-pki` are not valid DNS names.
 //!
 //! # Resumption
 //!
-//! A switch may resume a session by a ticket, without signatures. The ticket holds its certificate, which is looked at
+//! A switch may resume a session by a ticket, without signatures. The ticket holds its certificate, which is checked
 //! again: whether it has expired, and whether it may be this switch. A ticket is good until files are read again, so a
 //! new revocation list or authority holds for all sessions that begin after it.
 //!
@@ -68,16 +68,16 @@ pub struct TlsFiles {
     pub authorities: Option<PathBuf>,
     /// Lists of revoked certificates. If there are any, each certificate has to be of an authority that has one.
     pub revoked: Vec<PathBuf>,
-    /// Which certificate may be which switch (see [`Tls`]). `None`: each may be any.
+    /// The file that says which certificate may be which switch (see [`Tls`]). `None`: each may be any.
     pub switches: Option<PathBuf>,
-    /// The same, besides that file: datapath ids, each with a certificate as in a line of the file.
+    /// Further bindings besides that file: datapath ids, each with a certificate as in a line of the file.
     pub declared: Vec<(Dpid, String)>,
     /// Whether a switch that is not in that file is added with the first certificate that claims to be it.
     pub trusts_first_use: bool,
 }
 
 impl TlsFiles {
-    /// A certificate and its key, and nothing else.
+    /// Creates options with a certificate and its key, and nothing else.
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> TlsFiles {
         let (certificate, key) = (certificate.into(), key.into());
         TlsFiles {
@@ -100,14 +100,14 @@ impl TlsFiles {
     }
 }
 
-/// What is wrong with the files of [`Tls`]. The text never has anything of a key.
+/// The error in the files of [`Tls`]. The text never has anything of a key.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
     /// A file can't be read.
     #[error("can't read {0}: {1}")]
     Read(PathBuf, io::Error),
-    /// It has not what it should have.
+    /// The file's content is invalid.
     #[error("{0}: {1}")]
     Content(PathBuf, String),
     /// The private key belongs to another certificate.
@@ -118,16 +118,16 @@ pub enum TlsError {
         /// The certificate's file.
         certificate: PathBuf,
     },
-    /// The list of switches.
+    /// The file of switches is wrong, or the certificate of a declared switch is.
     #[error(transparent)]
     Switches(#[from] SwitchesError),
-    /// Files that need certificates of switches, without authorities for those.
+    /// Some files need certificates of switches, and there are no authorities for those.
     #[error("{0} needs the authorities that sign the certificates of switches")]
     NeedsAuthorities(&'static str),
-    /// Trust on first use without a file for it.
+    /// Trust on first use has no file to write to.
     #[error("trust on first use needs a file of switches, to which it adds those that it trusts")]
     NeedsSwitches,
-    /// The system has no random numbers.
+    /// The system gives no random numbers.
     #[error("no random numbers: {0}")]
     Random(rustls::Error),
     /// The system refuses a thread.
@@ -139,8 +139,8 @@ pub enum TlsError {
 ///
 /// # The file of switches
 ///
-/// A line for each certificate: datapath ids, in hex, with commas and ranges; and what the certificate has, which is the
-/// rest of the line. Empty lines and those that begin with `#` mean nothing.
+/// Each line is for a certificate: datapath ids, in hex, with commas and ranges; and a description of the certificate,
+/// which is the rest of the line. Empty lines and those that begin with `#` are ignored.
 ///
 /// ```text
 /// # datapath ids   certificate
@@ -158,13 +158,13 @@ pub struct Tls {
     config: ArcSwap<ServerConfig>,
     switches: Mutex<Option<Switches>>,
     read: Mutex<Read>,
-    /// What trust on first use adds to the file of switches, and the thread that does.
+    /// The lines that trust on first use adds to the file of switches, and the thread that writes them.
     pins: Option<(Arc<Pins>, PinsWriter)>,
-    /// Where it is said whether files can be read.
+    /// The list of files to which failures to read are reported.
     kept: OnceLock<KeptFiles>,
 }
 
-/// What was read last.
+/// The times of the files that were read last, and the second since 1970 when the controller's certificate expires.
 #[derive(Debug)]
 struct Read {
     newest: Vec<Option<SystemTime>>,
@@ -191,7 +191,7 @@ impl Tls {
         })
     }
 
-    /// What files have: the settings, the second when the certificate expires, and what binds certificates.
+    /// Reads the files: the settings, the second when the certificate expires, and the bindings of certificates.
     fn parts(files: &TlsFiles, pins: Option<&Arc<Pins>>) -> Result<(ServerConfig, u64, Option<Switches>), TlsError> {
         if files.authorities.is_none() {
             let needing = [
@@ -211,7 +211,7 @@ impl Tls {
         Ok((config, not_after, switches))
     }
 
-    /// Says here whether files can be read and written.
+    /// Starts to report to `kept` whether files can be read and written.
     pub(crate) fn report_to(&self, kept: &KeptFiles) {
         kept.keep(KeptFile::Certificates, &lock(&self.files).certificate);
         self.pins.iter().for_each(|(pins, _)| pins.report_to(kept));
@@ -222,7 +222,7 @@ impl Tls {
     /// Reads all files again. Sessions go on as they began. If anything is wrong, nothing changes.
     ///
     /// # Errors
-    /// As [`Tls::open`].
+    /// [`TlsError`], which names the file.
     pub fn reload(&self) -> Result<(), TlsError> {
         self.read_again(&lock(&self.files).clone())
     }
@@ -231,7 +231,7 @@ impl Tls {
     /// nothing changes.
     ///
     /// # Errors
-    /// As [`Tls::open`].
+    /// [`TlsError`], which names the file.
     pub fn bind(&self, declared: Vec<(Dpid, String)>) -> Result<(), TlsError> {
         let files = TlsFiles { declared, ..lock(&self.files).clone() };
         self.read_again(&files)?;
@@ -241,9 +241,9 @@ impl Tls {
 
     fn read_again(&self, files: &TlsFiles) -> Result<(), TlsError> {
         let newest = times(files);
-        // What is wrong is not told again before files change again.
+        // The same error is not reported again before files change again.
         lock(&self.read).newest.clone_from(&newest);
-        // Held meanwhile, so that no switch is added that would be forgotten.
+        // The lock is held meanwhile, so that no switch is added that would be forgotten.
         let mut switches = lock(&self.switches);
         let parts = Tls::parts(files, self.pins.as_ref().map(|(pins, _)| pins));
         if let Some(kept) = self.kept.get() {
@@ -259,36 +259,43 @@ impl Tls {
         Ok(())
     }
 
-    /// The same, if a file has changed since they were read last. Returns whether one had.
+    /// Reads all files again if one has changed since they were read last, or if that failed. Returns whether they were
+    /// read.
     ///
     /// # Errors
-    /// As [`Tls::open`], once for each change.
+    /// [`TlsError`] if files that have changed are wrong, once for each change.
     pub fn reload_if_changed(&self) -> Result<bool, TlsError> {
         if lock(&self.read).newest == times(&lock(&self.files)) {
-            // The system may have refused to read them for the moment.
+            // The system may have refused to read them only for a moment.
             let fails = self.kept.get().is_some_and(|kept| kept.is_failing(KeptFile::Certificates));
             return Ok(fails && self.reload().is_ok());
         }
         self.reload().map(|()| true)
     }
 
-    /// When the controller's certificate expires.
+    /// Returns when the controller's certificate expires.
     pub fn expires(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_secs(lock(&self.read).not_after)
     }
 
-    /// The settings for sessions that begin now.
+    /// Returns the settings for sessions that begin.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         self.config.load_full()
     }
 
-    /// Whether a peer without TLS may be this switch: if no certificate is bound to it.
+    /// Checks that a peer without TLS may be this switch, because no certificate is bound to it.
+    ///
+    /// # Errors
+    /// [`NotThisSwitch::NoCertificate`] if one is bound.
     pub(crate) fn admit_plain(&self, dpid: Dpid) -> Result<(), NotThisSwitch> {
         let is_bound = lock(&self.switches).as_ref().is_some_and(|switches| switches.has(dpid));
         if is_bound { Err(NotThisSwitch::NoCertificate { dpid }) } else { Ok(()) }
     }
 
-    /// Whether a peer with this certificate may be this switch.
+    /// Checks that a peer with this certificate may be this switch.
+    ///
+    /// # Errors
+    /// [`NotThisSwitch`] if the certificate has expired, is missing, or is not bound to the switch.
     pub(crate) fn admit(&self, identity: Option<&Identity>, dpid: Dpid) -> Result<(), NotThisSwitch> {
         if let Some(identity) = identity
             && identity.not_after < seconds_now()
@@ -303,10 +310,10 @@ impl Tls {
     }
 }
 
-/// When the first of the certificates in a file (PEM) expires.
+/// Returns the earliest expiry of the certificates in a PEM file.
 ///
 /// # Errors
-/// [`TlsError`], if it can't be read or is no such file.
+/// [`TlsError`] if the file can't be read, or is not such a file.
 pub fn expiry(file: &Path) -> Result<SystemTime, TlsError> {
     let all: Vec<CertificateDer<'static>> = pems(file, "certificate")?;
     let end = |certificate| Identity::of(certificate).map(|identity| identity.not_after);
@@ -323,12 +330,12 @@ fn seconds_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// When each file was changed last.
+/// Returns when each file was changed last.
 fn times(files: &TlsFiles) -> Vec<Option<SystemTime>> {
     files.all().map(|file| std::fs::metadata(file).and_then(|data| data.modified()).ok()).collect()
 }
 
-/// The settings, and the second when the certificate expires.
+/// Makes the settings. Also returns the second since 1970 when the certificate expires.
 fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
     let content = |path: &Path, what: String| TlsError::Content(path.to_owned(), what);
     let chain: Vec<CertificateDer<'static>> = pems(&files.certificate, "certificate")?;
@@ -362,7 +369,7 @@ fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
         rustls::Error::InconsistentKeys(_) => {
             TlsError::OtherKey { key: files.key.clone(), certificate: files.certificate.clone() }
         }
-        // Whatever is wrong with a key, nothing of it is told.
+        // Whatever is wrong with a key, the text says nothing of it.
         error => content(&files.key, format!("not a key that can be used: {error}")),
     });
     let mut config = config?;
@@ -373,8 +380,8 @@ fn config(files: &TlsFiles) -> Result<(ServerConfig, u64), TlsError> {
     Ok((config, own.not_after))
 }
 
-/// The ciphers, best first. AES-GCM ends a session of TLS 1.2 after 2^24 records, which ChaCha20 does not. The shorter
-/// key of AES is safe, and takes less time.
+/// Returns the ciphers, best first. AES-GCM ends a session of TLS 1.2 after 2^24 records, which ChaCha20 does not. The
+/// shorter key of AES is safe, and takes less time.
 fn provider() -> CryptoProvider {
     let mut provider = ring::default_provider();
     provider.cipher_suites.sort_by_key(|suite| {
@@ -385,7 +392,7 @@ fn provider() -> CryptoProvider {
     provider
 }
 
-/// All objects of a kind in a file, one at least.
+/// Reads all objects of a kind in a file. Fails if there is none.
 fn pems<T: PemObject>(path: &Path, what: &str) -> Result<Vec<T>, TlsError> {
     let all = T::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<T>, _>>);
     match all.map_err(|error| pem_error(path, what, error))? {
@@ -403,11 +410,11 @@ fn pem_error(path: &Path, what: &str, error: pem::Error) -> TlsError {
     }
 }
 
-/// Verifies certificates, and says so where one is of a version that has no extensions.
+/// Verifies certificates. A certificate of a version without extensions gets an error that says so.
 #[derive(Debug)]
 struct Verifier(Arc<dyn ClientCertVerifier>);
 
-/// A certificate that OpenSSL makes without a configuration.
+/// The error for a certificate that OpenSSL makes without a configuration.
 const FIRST_VERSION: &str = "its certificate is one of X.509 version 1, which can't say that it is no authority; make one of \
                              version 3, as ovs-pki does";
 
@@ -451,7 +458,7 @@ impl ClientCertVerifier for Verifier {
     }
 }
 
-/// Why a TLS session ended, in words for operators.
+/// Returns why a TLS session ended, in words for operators.
 pub(crate) fn told(error: &rustls::Error) -> String {
     use rustls::Error;
     let text = match error {

@@ -1,9 +1,9 @@
-//! What trust on first use adds to the file of switches.
+//! The lines that trust on first use adds to the file of switches.
 //!
-//! A shard waits for no disk: a certificate that is trusted is bound in memory at once, and a thread adds its line to the
-//! file. What the disk refuses is tried again. A part of a line that did not fit is cut off, because a file with such a
-//! line is not read. A file that was deleted is written anew, so that nobody else becomes the first; to forget
-//! certificates, their lines are deleted from the file, and it is read again.
+//! A shard never waits for a disk: a certificate that is trusted is bound in memory at once, and a thread adds its line
+//! to the file. A write that the disk refuses is tried again. A part of a line that did not fit is cut off, because a
+//! file with such a line is not read. A file that was deleted is written anew, so that no other certificate becomes the
+//! first. To forget certificates, delete their lines from the file and let it be read again.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use crate::kept_files::{KeptFile, KeptFiles};
 
-/// How often it is looked whether the file is there, and tried again what has failed.
+/// The time between two checks that the file is there, and before a write that failed is tried again.
 const LOOK: Duration = Duration::from_secs(1);
-/// The most lines that wait.
+/// The maximum number of lines that wait.
 const MOST_WAITING: usize = 4096;
 
 /// The file of switches, to which certificates are added.
@@ -30,11 +30,11 @@ pub(super) struct Pins {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What the file has, as it was read and added to.
+    /// The text of the file, as it was read and added to.
     text: String,
-    /// Lines that it does not have yet.
+    /// Lines that the file lacks.
     waiting: Vec<String>,
-    /// The length of the file before a write that failed.
+    /// The length of the file before a write that failed, in bytes.
     whole: Option<u64>,
     ending: bool,
 }
@@ -59,15 +59,18 @@ impl Pins {
         Ok(PinsWriter { pins: Arc::clone(self), thread: Some(thread) })
     }
 
-    /// Says here whether the file can be written.
+    /// Starts to report to `files` whether the file can be written.
     pub fn report_to(&self, files: &KeptFiles) {
         files.keep(KeptFile::Switches, &self.path);
         // There is one controller.
         let _ = self.files.set(files.clone());
     }
 
-    /// Reads the file, which is made if it is not there. What is added later begins on a line of its own. Returns the text
-    /// with all lines that wait.
+    /// Reads the file, and creates it if it is missing. Lines that are added later begin on a line of their own.
+    /// Returns the text with all lines that wait.
+    ///
+    /// # Errors
+    /// The system's error if the file can't be read or written.
     pub fn read(&self) -> io::Result<String> {
         let mut state = self.lock();
         let mut text = match std::fs::read_to_string(&self.path) {
@@ -81,7 +84,10 @@ impl Pins {
         Ok(text + &state.waiting.concat())
     }
 
-    /// Adds a line, which is written soon. An error if too many wait.
+    /// Adds a line, which is written soon.
+    ///
+    /// # Errors
+    /// A text if too many lines wait.
     pub fn add(&self, line: String) -> Result<(), String> {
         let mut state = self.lock();
         if state.waiting.len() >= MOST_WAITING {
@@ -112,7 +118,10 @@ impl Pins {
         }
     }
 
-    /// Writes what waits; everything, if the file is not there. Returns what people should know besides.
+    /// Writes the lines that wait, and the whole text if the file is missing. Returns further news for people.
+    ///
+    /// # Errors
+    /// The system's error. The lines still wait then.
     pub fn write(&self) -> io::Result<&'static str> {
         let (lines, text, whole) = {
             let state = self.lock();
@@ -137,7 +146,7 @@ impl Pins {
         Ok("")
     }
 
-    /// Appends to the file, which has something whole until there if a write has failed.
+    /// Appends to the file. After a write that failed, only its first `whole` bytes are kept.
     fn append(&self, text: &str, whole: Option<u64>) -> io::Result<()> {
         let mut file = append_to(&self.path)?;
         let length = file.metadata()?.len();
@@ -180,7 +189,7 @@ impl Pins {
 }
 
 impl Drop for PinsWriter {
-    /// Returns when it was tried to write everything.
+    /// Returns after a last attempt to write everything.
     fn drop(&mut self) {
         self.pins.lock().ending = true;
         self.pins.changed.notify_all();

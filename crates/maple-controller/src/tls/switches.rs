@@ -11,7 +11,7 @@ use maple_wire::Dpid;
 use super::Identity;
 use super::pins::Pins;
 
-/// What is wrong with a file of switches.
+/// The error in a file of switches.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SwitchesError {
@@ -31,12 +31,12 @@ pub enum SwitchesError {
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The fault of the line.
         what: String,
     },
 }
 
-/// Why a peer may not be the switch that it claims to be.
+/// The reason why a peer may not be the switch that it claims to be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotThisSwitch {
@@ -45,26 +45,26 @@ pub enum NotThisSwitch {
     OtherCertificate {
         /// The datapath id.
         dpid: Dpid,
-        /// What the certificate says.
+        /// The certificate's subject and fingerprint.
         certificate: String,
     },
-    /// The datapath id belongs to nobody.
+    /// No line has the datapath id.
     #[error("datapath id {dpid} is not in the file of switches; it was claimed with {certificate}")]
     Unknown {
         /// The datapath id.
         dpid: Dpid,
-        /// What the certificate says.
+        /// The certificate's subject and fingerprint.
         certificate: String,
     },
-    /// The certificate has expired since its session began that was resumed.
+    /// The certificate has expired since the session began that is resumed.
     #[error("the certificate {certificate} of switch {dpid} has expired")]
     Expired {
         /// The datapath id.
         dpid: Dpid,
-        /// What the certificate says.
+        /// The certificate's subject and fingerprint.
         certificate: String,
     },
-    /// There is a file of switches, and the peer showed no certificate.
+    /// Certificates are bound to switches, and the peer showed none.
     #[error("switch {dpid} showed no certificate")]
     NoCertificate {
         /// The datapath id.
@@ -75,12 +75,12 @@ pub enum NotThisSwitch {
     NotWritten {
         /// The datapath id.
         dpid: Dpid,
-        /// The system's error.
+        /// The reason.
         why: String,
     },
 }
 
-/// What a line asks of a certificate.
+/// The requirement of a line on a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Owner {
     Fingerprint(String),
@@ -89,24 +89,27 @@ enum Owner {
     Name(String),
 }
 
-/// The most datapath ids that one certificate gets by being the first.
+/// The maximum number of datapath ids that one certificate gets by being the first.
 const MAX_FIRST: usize = 256;
 
-/// Datapath ids, and who may use them.
+/// Datapath ids, and the owner that may use them.
 type Line = (Vec<RangeInclusive<u64>>, Owner);
 
-/// What binds certificates.
+/// The bindings of datapath ids to certificates.
 #[derive(Debug)]
 pub(super) struct Switches {
-    /// Where the first certificates of switches are added, if they are trusted.
+    /// The file to which the first certificates of switches are added, if they are trusted.
     pins: Option<Arc<Pins>>,
     lines: Vec<Line>,
-    /// The certificates that came first.
+    /// The fingerprints of the certificates that came first.
     first: BTreeMap<Dpid, String>,
 }
 
 impl Switches {
-    /// Reads what binds certificates, if anything does. If first certificates are trusted, there need not be a file yet.
+    /// Reads the bindings; `None` if there are none. If first certificates are trusted, there need not be a file yet.
+    ///
+    /// # Errors
+    /// [`SwitchesError`] if a certificate or line is wrong, or the file can't be read or, for first use, written.
     pub fn read(
         path: Option<&Path>,
         declared: &[(Dpid, String)],
@@ -144,13 +147,16 @@ impl Switches {
         Ok(lines)
     }
 
-    /// Whether a certificate is bound to this datapath id.
+    /// Reports whether a certificate is bound to this datapath id.
     pub fn has(&self, dpid: Dpid) -> bool {
         let is_in = |(ids, _): &Line| ids.iter().any(|ids| ids.contains(&dpid.0));
         self.first.contains_key(&dpid) || self.lines.iter().any(is_in)
     }
 
-    /// Whether a peer with this certificate may be this switch.
+    /// Checks that a peer with this certificate may be this switch. Binds the first certificate, if those are trusted.
+    ///
+    /// # Errors
+    /// [`NotThisSwitch`] if the switch is not bound to this certificate, and can't be.
     pub fn admit(&mut self, identity: &Identity, dpid: Dpid) -> Result<(), NotThisSwitch> {
         let mut owners = self.lines.iter().filter(|(ids, _)| ids.iter().any(|ids| ids.contains(&dpid.0))).peekable();
         let is_known = owners.peek().is_some();
@@ -191,7 +197,7 @@ impl Owner {
     }
 }
 
-/// The attributes of a subject, without spaces around commas and equals signs: programs differ in that.
+/// Splits a subject into its attributes, without spaces around commas and equals signs: programs differ in that.
 fn attributes(subject: &str) -> Vec<String> {
     let pair = |pair: &str| pair.split('=').map(str::trim).collect::<Vec<_>>().join("=");
     subject.split(',').map(pair).collect()
@@ -203,7 +209,7 @@ fn parse(line: &str) -> Result<Line, String> {
     Ok((ids, certificate(owner.trim())?))
 }
 
-/// What is asked of a certificate: `sha256:…`, `subject:…` or `name:…`.
+/// Parses the requirement on a certificate: `sha256:…`, `subject:…` or `name:…`.
 fn certificate(owner: &str) -> Result<Owner, String> {
     let (kind, of) = owner.split_once(':').unwrap_or((owner, ""));
     let of = of.trim();
@@ -241,7 +247,7 @@ mod tests {
         Identity { fingerprint: format!("{n:02x}").repeat(32), subject, attributes, names, not_after: u64::MAX }
     }
 
-    /// A folder that goes with its test.
+    /// A folder that is removed with its test.
     struct Folder(PathBuf);
 
     impl Drop for Folder {
@@ -250,7 +256,7 @@ mod tests {
         }
     }
 
-    /// What binds certificates in this file.
+    /// Reads the bindings in this file.
     fn of(path: &Path, trusts_first_use: bool) -> Result<Switches, SwitchesError> {
         let pins = trusts_first_use.then(|| Pins::new(path));
         Switches::read(Some(path), &[], pins.as_ref()).map(|switches| switches.expect("there is a file"))
@@ -314,7 +320,7 @@ mod tests {
         assert_eq!(switches.admit(&identity(2), Dpid(2)), Ok(()));
         assert!(switches.admit(&identity(3), Dpid(2)).is_err());
         assert_eq!(switches.admit(&identity(2), Dpid(3)), Ok(()), "one certificate may be of several switches");
-        // Also over a restart, and when it is trusted no longer.
+        // This also holds after a restart, and when first use is not trusted then.
         let path = folder.0.join("switches");
         switches.pins.as_ref().expect("they are trusted").write().expect("there is room");
         let text = std::fs::read_to_string(&path).expect("it is there");
@@ -354,7 +360,7 @@ mod tests {
         assert!(pins.write().expect("there is room").starts_with("; it was made anew"));
         assert!(files.is_failing(KeptFile::Switches), "it is told");
         assert_eq!(lines(), 2);
-        // What is read again has lines that wait.
+        // The text that is read again has the lines that wait.
         assert_eq!(switches.admit(&identity(4), Dpid(4)), Ok(()));
         let again = Switches::read(Some(&path), &[], Some(&pins)).expect("it is right").expect("there is a file");
         assert!(again.has(Dpid(4)) && lines() == 2);

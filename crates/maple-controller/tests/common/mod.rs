@@ -24,17 +24,17 @@ use maple_wire::{Dpid, Field, Match, Message, Port, PortNo, Version};
 
 pub use skip::missing;
 
-/// Longer than anything here may take on a busy machine.
+/// A time that nothing here exceeds, even on a busy machine.
 pub const LONG: Duration = Duration::from_secs(10);
-/// Long enough to see that something does not happen.
+/// A time that is long enough to see that something does not happen.
 pub const SHORT: Duration = Duration::from_millis(150);
 
-/// Whether switches speak TLS: in files such as `hostile_tls.rs`, which have the tests of others.
+/// Reports whether switches speak TLS. They do in files such as `hostile_tls.rs`, which have the tests of others.
 pub fn speaks_tls() -> bool {
     module_path!().contains("_tls::")
 }
 
-/// What both ends begin TLS with.
+/// The settings with which both ends begin TLS.
 static TLS: LazyLock<(Arc<Tls>, Arc<rustls::ClientConfig>)> = LazyLock::new(|| {
     let authority = tls::Authority::new("common");
     let own = authority.sign("switch", 2);
@@ -49,12 +49,12 @@ pub struct Maple {
 }
 
 impl Maple {
-    /// One that floods, with one shard and the usual deadlines.
+    /// Starts a controller that floods, with one shard and the usual deadlines.
     pub fn start() -> Maple {
         Maple::with(|_| {})
     }
 
-    /// One that floods, with options changed.
+    /// Starts a controller that floods, with options changed.
     pub fn with(change: impl FnOnce(&mut ControllerOptions)) -> Maple {
         let mut options = ControllerOptions::new(Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
         options.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
@@ -70,28 +70,28 @@ impl Maple {
         Maple { address: handle.addresses()[0], handle, _controller: controller }
     }
 
-    /// One whose deadlines are these.
+    /// Starts a controller with these deadlines.
     pub fn impatient(deadlines: Deadlines) -> Maple {
         Maple::with(|options| options.deadlines = deadlines)
     }
 
-    /// A count.
+    /// Returns a counter's value.
     pub fn count(&self, name: &str) -> u64 {
         let stats = self.handle.stats().unwrap();
         stats.total.counters.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no counter {name}")).1
     }
 
-    /// Waits until a count is this high.
+    /// Waits until a counter is at least `least`.
     pub fn wait_for(&self, name: &str, least: u64) {
         eventually(&format!("{name} >= {least}"), || self.count(name) >= least);
     }
 
-    /// The switches with a control connection.
+    /// Returns the switches with a control connection.
     pub fn connected(&self) -> Vec<SwitchStatus> {
         self.handle.switches().unwrap().into_iter().filter(|switch| switch.unreachable.is_none()).collect()
     }
 
-    /// All notices so far, as text.
+    /// Returns all notices since the last call, as text.
     pub fn notices(&self) -> Vec<String> {
         self.handle.notices().try_iter().map(|notice| notice.to_string()).collect()
     }
@@ -106,14 +106,14 @@ pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// One end of a connection to the controller.
+/// The switch's end of a connection to the controller.
 pub struct Peer {
     pub stream: TcpStream,
     pub version: Version,
     pub dpid: Dpid,
     pub auxiliary_id: u8,
     pub ports: Vec<Port>,
-    /// What it answers when it is asked for its rules.
+    /// The rules that it reports.
     pub flows: Vec<FlowStats>,
     /// All messages that were not part of the handshake, in order.
     pub seen: Vec<(u32, Message)>,
@@ -121,13 +121,13 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A connection, and nothing more.
+    /// Opens a connection, and sends nothing.
     pub fn connect(address: SocketAddr) -> Peer {
         let stream = TcpStream::connect(address).expect("the controller accepts");
         Peer::on(if speaks_tls() { tls::speak(stream, &TLS.1) } else { stream })
     }
 
-    /// The same, on a connection that is there.
+    /// Makes a peer on an open connection.
     pub fn on(stream: TcpStream) -> Peer {
         stream.set_nodelay(true).unwrap();
         Peer {
@@ -142,7 +142,7 @@ impl Peer {
         }
     }
 
-    /// A connection that has said hello in this version, without a bitmap.
+    /// Opens a connection and says hello in this version, without a bitmap.
     pub fn greeted(address: SocketAddr, version: Version) -> Peer {
         let mut peer = Peer::connect(address);
         peer.version = version;
@@ -150,12 +150,12 @@ impl Peer {
         peer
     }
 
-    /// A switch with two ports whose handshake is under way.
+    /// Begins the handshake of a switch with two ports.
     pub fn begin(address: SocketAddr, version: Version, dpid: u64) -> Peer {
         Peer::greeted(address, version).become_switch(dpid)
     }
 
-    /// The same, on a connection that is there, in OpenFlow 1.3.
+    /// Begins the handshake of a switch with two ports on an open connection, in OpenFlow 1.3.
     pub fn begin_on(stream: TcpStream, dpid: u64) -> Peer {
         let mut peer = Peer::on(stream);
         peer.send(1, &hello(peer.version as u8, None));
@@ -169,14 +169,14 @@ impl Peer {
         peer
     }
 
-    /// A switch with two ports that is up and has got its first rules.
+    /// Brings up a switch with two ports, which has got its first rules.
     pub fn up(maple: &Maple, version: Version, dpid: u64) -> Peer {
         let mut peer = Peer::begin(maple.address, version, dpid);
         peer.finish();
         peer
     }
 
-    /// Answers what it is asked until its first barrier.
+    /// Answers requests until the first barrier request.
     pub fn finish(&mut self) {
         let done = self.pump(LONG, |_, message| matches!(message, Message::BarrierRequest));
         assert!(done, "switch {} came up; it saw {:?}", self.dpid, self.seen);
@@ -189,12 +189,12 @@ impl Peer {
         self.send_bytes(&bytes);
     }
 
-    /// Sends bytes. It is no failure here if the controller has closed already.
+    /// Sends bytes. A connection that the controller has closed already is not a failure.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
     }
 
-    /// The next message; `None` at the end of the stream or of the time.
+    /// Receives the next message; `None` at the end of the stream or of the time.
     pub fn receive(&mut self, within: Duration) -> Option<(Header, Message)> {
         let deadline = Instant::now() + within;
         loop {
@@ -210,7 +210,7 @@ impl Peer {
         }
     }
 
-    /// Reads more; `false` at the end of the stream or of the time.
+    /// Reads more. Returns `false` at the end of the stream or of the time.
     fn fill(&mut self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -230,6 +230,7 @@ impl Peer {
     }
 
     /// Behaves like a switch until a message for which `until` holds has come (and been answered), or the time is over.
+    /// Returns whether it has come.
     pub fn pump(&mut self, within: Duration, mut until: impl FnMut(u32, &Message) -> bool) -> bool {
         let deadline = Instant::now() + within;
         while let Some((header, message)) = self.receive(deadline.saturating_duration_since(Instant::now())) {
@@ -261,7 +262,7 @@ impl Peer {
         self.send(xid, &reply);
     }
 
-    /// Whether the controller answers an echo, and how fast.
+    /// Sends an echo request, waits for the answer, and returns how long it took.
     pub fn echo(&mut self) -> Duration {
         let start = Instant::now();
         self.send(77, &Message::EchoRequest(vec![1, 2, 3]));
@@ -270,7 +271,7 @@ impl Peer {
         start.elapsed()
     }
 
-    /// The error that the controller sends next.
+    /// Returns the next error that the controller sends.
     pub fn error(&mut self) -> Option<ErrorMsg> {
         let mut error = None;
         self.pump(LONG, |_, message| {
@@ -282,7 +283,7 @@ impl Peer {
         error
     }
 
-    /// Whether the controller ends the connection.
+    /// Reports whether the controller ends the connection.
     pub fn is_closed(&mut self) -> bool {
         let deadline = Instant::now() + LONG;
         while self.receive(deadline.saturating_duration_since(Instant::now())).is_some() {}
@@ -295,24 +296,24 @@ impl Peer {
         Features { dpid, n_buffers: 0, n_tables: 254, auxiliary_id, capabilities: 0, actions: 0xfff, ports }
     }
 
-    /// The rules that flow-mods have added so far, whatever became of them later.
+    /// Returns the number of flow-mods so far.
     pub fn flow_mods(&self) -> usize {
         self.seen.iter().filter(|(_, message)| matches!(message, Message::FlowMod(_))).count()
     }
 }
 
-/// A hello.
+/// Makes a hello.
 pub fn hello(version: u8, bitmap: Option<u32>) -> Message {
     let elements = bitmap.into_iter().map(|bits| HelloElement::VersionBitmap(vec![bits])).collect();
     Message::Hello(Hello { version, elements })
 }
 
-/// A port that is up.
+/// Makes a port that is up.
 pub fn port(number: u32) -> Port {
     Port::new(PortNo(number), [2, 0, 0, 0, 0, number as u8], &format!("eth{number}"))
 }
 
-/// A packet-in of a whole frame.
+/// Makes a packet-in of a whole frame.
 pub fn packet_in(in_port: u32, data: Vec<u8>) -> Message {
     Message::PacketIn(PacketIn {
         buffer_id: NO_BUFFER,

@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
-/// An authority, with a folder for what it signs.
+/// An authority, with a folder for the certificates that it signs.
 pub struct Authority {
     pub folder: PathBuf,
     issuer: Issuer<'static, KeyPair>,
@@ -31,7 +31,7 @@ pub struct Signed {
 }
 
 impl Authority {
-    /// A new one.
+    /// Creates an authority.
     pub fn new(name: &str) -> Authority {
         let thread = format!("{:?}", std::thread::current().id());
         let folder = std::env::temp_dir().join(format!("maple-tls-{name}-{}-{thread}", std::process::id()));
@@ -46,17 +46,17 @@ impl Authority {
         Authority { folder, issuer: Issuer::new(params, key) }
     }
 
-    /// Its certificate.
+    /// Returns the file of its certificate.
     pub fn file(&self) -> PathBuf {
         self.folder.join("ca.pem")
     }
 
-    /// A certificate that is valid now.
+    /// Makes a certificate that is valid now.
     pub fn sign(&self, name: &str, serial: u64) -> Signed {
         self.sign_until(name, serial, 2999)
     }
 
-    /// A certificate that is valid until this year begins.
+    /// Makes a certificate that is valid until this year begins.
     pub fn sign_until(&self, name: &str, serial: u64, year: i32) -> Signed {
         let mut params = CertificateParams::new(vec![format!("{name}.example")]).expect("a name");
         params.distinguished_name.push(DnType::CommonName, name);
@@ -70,7 +70,7 @@ impl Authority {
         Signed { certificate, key: file, serial }
     }
 
-    /// A list of these certificates, which are revoked.
+    /// Makes a list that revokes these certificates.
     pub fn revoke(&self, all: &[&Signed]) -> PathBuf {
         let revoked = |one: &&Signed| RevokedCertParams {
             serial_number: SerialNumber::from(one.serial),
@@ -92,7 +92,7 @@ impl Authority {
         path
     }
 
-    /// The files of a controller whose certificate this authority signs, as it does for switches.
+    /// Makes the files of a controller whose certificate this authority signs, as it does for switches.
     pub fn files(&self) -> TlsFiles {
         let own = self.sign("controller", 1);
         let mut files = TlsFiles::new(own.certificate, own.key);
@@ -100,12 +100,12 @@ impl Authority {
         files
     }
 
-    /// TLS with those.
+    /// Makes TLS with these files.
     pub fn tls(&self) -> Arc<Tls> {
         Arc::new(Tls::open(self.files()).expect("they are right"))
     }
 
-    /// What a switch with this certificate, or none, begins TLS with.
+    /// Makes the settings with which a switch with this certificate, or without one, begins TLS.
     pub fn client(&self, own: Option<&Signed>, versions: &[&'static SupportedProtocolVersion]) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(self.file()).expect("a certificate")).expect("an authority");
@@ -127,12 +127,12 @@ impl Drop for Authority {
     }
 }
 
-/// TLS 1.2 and 1.3.
+/// Returns TLS 1.2 and 1.3.
 pub fn versions() -> [&'static SupportedProtocolVersion; 2] {
     [&rustls::version::TLS12, &rustls::version::TLS13]
 }
 
-/// A session of TLS on this connection. The stream that it returns has plain bytes.
+/// Begins a TLS session on this connection. The stream that it returns has plain bytes.
 pub fn speak(tcp: TcpStream, config: &Arc<ClientConfig>) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let near = TcpStream::connect(listener.local_addr().expect("it listens")).expect("it listens");
@@ -190,7 +190,7 @@ pub fn speak(tcp: TcpStream, config: &Arc<ClientConfig>) -> TcpStream {
     near
 }
 
-/// The session, and what is held while its records are sent: they must not overtake each other.
+/// The session, and a lock that is held while its records are sent: they must not overtake each other.
 #[derive(Debug)]
 struct Shared {
     session: Mutex<ClientConnection>,
@@ -215,7 +215,7 @@ fn send(mut tcp: &TcpStream, shared: &Shared) -> bool {
     tcp.write_all(&bytes).is_ok()
 }
 
-/// `None` if the session has ended.
+/// Decrypts bytes; `None` if the session has ended.
 fn decrypt(shared: &Shared, mut bytes: &[u8]) -> Option<Vec<u8>> {
     let (mut session, mut plain) = (shared.session.lock().expect("no panic"), Vec::new());
     while !bytes.is_empty() {
@@ -228,12 +228,12 @@ fn decrypt(shared: &Shared, mut bytes: &[u8]) -> Option<Vec<u8>> {
     Some(plain)
 }
 
-/// A session on a new connection.
+/// Begins a TLS session on a new connection.
 pub fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> TcpStream {
     speak(TcpStream::connect(address).expect("the controller accepts"), config)
 }
 
-/// Reads a file, and writes another one in its place.
+/// Replaces the contents of a file by those of another.
 pub fn replace(path: &Path, with: &Path) {
     fs::copy(with, path).expect("it is copied");
 }

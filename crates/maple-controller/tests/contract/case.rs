@@ -15,41 +15,41 @@ use maple_wire::{Dpid, PortNo, Version};
 /// A whole-network sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// What the switches speak.
+    /// The OpenFlow version that the switches speak.
     pub version: Version,
-    /// How many tables a switch has, in 1.3, and how many rules fit into each.
+    /// The number of tables of a switch, in 1.3, and the number of rules that fit into each.
     pub tables: (u8, usize),
     /// Whether the switches do as Open vSwitch does where the specification forbids it.
     pub open_vswitch: bool,
-    /// How many shards the controller has.
+    /// The number of shards of the controller.
     pub shards: u8,
     /// Whether the controller tracks hosts.
     pub track_hosts: bool,
-    /// What makes rules.
+    /// The compiler of the rules.
     pub compiler: Strategy,
-    /// The most rules of a switch, and the most leaves of a tree.
+    /// The maximum number of rules of a switch, and of leaves of a tree.
     pub room: (Option<usize>, Option<usize>),
-    /// How long a shard may take until it does what came in.
+    /// The maximum time until a shard does what came in, in nanoseconds.
     pub busy: Time,
-    /// How long a message between shards may take.
+    /// The maximum time that a message between shards takes, in nanoseconds.
     pub mail: Time,
-    /// Decides everything that is left to chance while the case runs.
+    /// The seed of everything that is left to chance while the case runs.
     pub seed: u64,
-    /// How many switches there are; their datapath ids are 1, 2, ….
+    /// The number of switches; their datapath ids are 1, 2, ….
     pub switches: u64,
-    /// Where each host is plugged in at first.
+    /// The port where each host is plugged in at first.
     pub hosts: Vec<Location>,
     /// The links.
     pub links: Vec<Link>,
     /// The policy.
     pub program: Program,
-    /// What hosts send.
+    /// The packets that hosts send.
     pub packets: Vec<PacketSpec>,
-    /// Up to how much each control message is delayed by chance.
+    /// The maximum random delay of each control message, in nanoseconds.
     pub jitter: Time,
-    /// What happens, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Whether to print all that the engines take and give.
+    /// Whether to print all inputs and outputs of the engines.
     pub trace: bool,
 }
 
@@ -60,16 +60,16 @@ pub struct Link {
     pub a: Location,
     /// The other.
     pub b: Location,
-    /// How long a frame takes.
+    /// The time that a frame takes, in nanoseconds.
     pub delay: Time,
 }
 
-/// One thing that happens.
+/// A step of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// The packet of this number is sent by its host, from wherever that is.
+    /// The packet with this number is sent by its host, from wherever that is.
     Send(usize),
-    /// A packet is sent so many times from now on, with so much time between.
+    /// A packet is sent this number of times, `gap` nanoseconds apart.
     Stream { packet: usize, times: u64, gap: Time },
     /// Time passes.
     Wait(Time),
@@ -77,7 +77,7 @@ pub enum Step {
     Do(Event),
 }
 
-/// Something that changes.
+/// A change of the network, the state or the declarations.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// The links between two switches go down or up.
@@ -98,7 +98,7 @@ pub enum Event {
     Slow(Dpid, ControlFaults),
     /// The state is written from outside.
     Write(Change),
-    /// Something else is declared of ports and hosts.
+    /// Other facts are declared of ports and hosts.
     Declare(Arc<Facts>),
     /// Everything is invalidated.
     InvalidateAll,
@@ -106,17 +106,17 @@ pub enum Event {
     InvalidateHost(usize),
     /// Everything that uses a port is invalidated.
     InvalidatePort(Location),
-    /// Another program deletes a rule of ours: the one with this number, modulo their number.
+    /// Another program deletes one of our rules: the one with this index, modulo their number.
     Lose(Dpid, usize),
 }
 
 impl Case {
-    /// The datapath ids.
+    /// Returns the datapath ids.
     pub fn dpids(&self) -> Vec<Dpid> {
         (1..=self.switches).map(Dpid).collect()
     }
 
-    /// The network, as programs and packets know it.
+    /// Describes the network as programs and packets know it.
     pub fn world(&self) -> World {
         let host = |at: usize| {
             let (mac, ipv4, ipv6) = addresses(at as u32 + 1);
@@ -131,7 +131,7 @@ impl Case {
         }
     }
 
-    /// The network for the emulator.
+    /// Describes the network for the emulator.
     pub fn topology(&self) -> Topology {
         let hosts = self.hosts.iter().enumerate().map(|(at, place)| {
             let (mac, ipv4, ipv6) = addresses(at as u32 + 1);
@@ -154,31 +154,31 @@ impl Case {
         }
     }
 
-    /// Everything that can delay a message between the controller's parts and a switch, one after the other and some
-    /// more than once: how long what was decided may take to be so.
+    /// Returns how long a decision may take to be in force: the sum of everything that can delay a message between the
+    /// controller's parts and a switch, some of it more than once.
     pub fn lag(&self) -> Time {
         let slowest = self.steps.iter().filter_map(|step| match step {
             Step::Do(Event::Slow(_, faults)) => Some(faults.delay + faults.jitter),
             _ => None,
         });
         let control = slowest.max().unwrap_or(0).max(self.jitter) + MILLISECOND / 10;
-        // A packet comes, labels of its new route are confirmed, an update that is half-way ends, and then the ingress'
-        // additions are confirmed and its rule is modified.
+        // In the worst case, a packet comes, labels of its new route are confirmed, an update that is half-way ends,
+        // and then the ingress' additions are confirmed and its rule is modified.
         8 * (control + self.busy + self.mail)
     }
 }
 
-/// The name of a host by its number.
+/// Returns the name of a host by its index.
 pub fn host_name(at: usize) -> String {
     format!("h{}", at + 1)
 }
 
-/// The hardware address of a host by its number.
+/// Returns the hardware address of a host by its index.
 pub fn host_mac(at: usize) -> Mac {
     Mac(addresses(at as u32 + 1).0)
 }
 
-/// A port of a switch.
+/// Returns a port of a switch.
 pub fn place(switch: u64, port: u32) -> Location {
     Location::new(Dpid(switch), PortNo(port))
 }

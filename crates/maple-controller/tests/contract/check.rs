@@ -1,9 +1,9 @@
 //! Runs a case and judges what the network did with every frame.
 //!
 //! A frame may come out exactly where the oracle says, on the way that f said, for one state that the controller knew
-//! between the frame's entry and its end, or shortly before (what was decided takes a moment to be so: [`Case::lag`]).
-//! Where the state did not change meanwhile there is one such answer. Less may come out only for one of the reasons in
-//! [`Excuse`], each of which needs its evidence; they are counted. More, or twice, or elsewhere, never.
+//! between the frame's entry and its end, or shortly before (a decision is in force only a moment later:
+//! [`Case::lag`]). If the state did not change meanwhile there is one such answer. Less may come out only for one of
+//! the reasons in [`Excuse`], each of which needs its evidence; they are counted. More, or twice, or elsewhere, never.
 //!
 //! When all is over and the network has come to rest, every packet is sent twice more and must come out exactly where
 //! the oracle says, with the oracle's state afterwards, and the second time without the controller where f's answer can
@@ -25,54 +25,55 @@ use crate::oracle::{Arrival, How, Out, Verdict, verdict};
 use crate::state::State;
 use crate::world::World;
 
-/// How long a packet may wait for rules under way, the engine's `hold`, and some more.
+/// The time that a packet may wait for rules under way: the engine's `hold`, and some more.
 const HOLD: Time = 150 * MILLISECOND;
-/// How long the network is given for one packet when nothing else happens.
+/// The time that the network gets for one packet when nothing else happens.
 const QUIET: Time = 300 * MILLISECOND;
 
-/// How long it takes after a host's last packet until it is believed to be elsewhere or not: the engine's counters are
-/// read every `probe_timeout`, must have stood still for two, and that is found at the next reading; and some more.
+/// The time after a host's last packet until it is known whether it has moved. The engine's counters are read every
+/// `probe_timeout`, must have stood still for two, and that is found at the next reading; and some more.
 const MOVE: Time = 2100 * MILLISECOND;
 
-/// Why less may come out than f says.
+/// A reason why less may come out than f says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Excuse {
     /// A link or port was down when a copy came to it.
     NetworkLost,
-    /// A switch on the way was not under control: it was just restarting, or its control channel was broken.
+    /// A switch on the way was not under control: it was restarting, or its control channel was broken.
     OutOfControl,
     /// Ports or switches changed while the frame was under way.
     TopologyChanged,
 }
 
-/// What was checked.
+/// The counts of what was checked.
 #[derive(Clone, Debug, Default)]
 pub struct MessageCounts {
     /// Frames for which there was one answer.
     pub exact: u64,
     /// Frames that could be treated as before or after a change.
     pub choice: u64,
-    /// Frames of which less came out, by why.
+    /// Frames of which less came out, by reason.
     pub excused: BTreeMap<Excuse, u64>,
-    /// Frames that could not be told from others.
+    /// Frames that could not be distinguished from others.
     pub skipped: u64,
-    /// Packets that were sent twice at rest, and of these those that had to go without the controller.
+    /// Packets that were sent twice at rest.
     pub repeated: u64,
+    /// Those of them that had to go without the controller.
     pub cached: u64,
     /// Frames that came out somewhere.
     pub delivered: u64,
-    /// Of the frames at rest, how f's answers came about.
+    /// Frames at rest, by how f's answers came about.
     pub how: BTreeMap<How, u64>,
-    /// Times a route was refused a label.
+    /// The number of times that a route was refused a label.
     pub refused: u64,
 }
 
-/// What went wrong.
+/// A check that failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Which check failed.
+    /// The name of the check.
     pub kind: &'static str,
-    /// What happened.
+    /// The events that show it.
     pub text: String,
 }
 
@@ -89,7 +90,7 @@ impl fmt::Display for Failure {
 }
 
 impl MessageCounts {
-    /// The sum of two.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &MessageCounts) {
         self.exact += other.exact;
         self.choice += other.choice;
@@ -102,13 +103,13 @@ impl MessageCounts {
         other.how.iter().for_each(|(how, n)| *self.how.entry(*how).or_default() += n);
     }
 
-    /// How many frames were excused.
+    /// Returns the number of frames that were excused.
     pub fn excuses(&self) -> u64 {
         self.excused.values().sum()
     }
 }
 
-/// Runs the case.
+/// Runs a case and checks it.
 pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
     let mut world = World::new(case);
     let mut counts = MessageCounts::default();
@@ -134,7 +135,7 @@ pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
     Ok(counts)
 }
 
-/// Sends every packet twice, one at a time.
+/// Sends every packet twice, one at a time, and checks what comes out.
 fn at_rest(world: &mut World, counts: &mut MessageCounts) -> Result<(), Failure> {
     for packet in 0..world.case.packets.len() {
         let mut expected = None;
@@ -169,7 +170,7 @@ fn at_rest(world: &mut World, counts: &mut MessageCounts) -> Result<(), Failure>
     Ok(())
 }
 
-/// A port that a copy of a frame left a switch by though f's route does not.
+/// Returns a port by which a copy of a frame left a switch, although f's route does not leave there.
 fn strays(said: &Verdict, deliveries: &[&Delivery]) -> Option<(Dpid, PortNo)> {
     let hops = deliveries.iter().flat_map(|delivery| &delivery.path);
     let mut left = hops.filter_map(|hop| Some((hop.dpid, hop.out_port?)));
@@ -215,7 +216,7 @@ fn same_at_rest(
     Ok(())
 }
 
-/// Whether the second packet must do without the controller: the switches can match everything, the host can be
+/// Reports whether the second packet must do without the controller: the switches can match everything, the host can be
 /// known, there is room, and labels can carry the routes.
 fn is_cacheable(world: &World, arrival: Arrival, state: &State) -> bool {
     let source = Mac::from_bits(arrival.get(Field::EthSrc).unwrap_or(0));
@@ -228,7 +229,7 @@ fn is_cacheable(world: &World, arrival: Arrival, state: &State) -> bool {
     known && roomy && world.case.version == Version::Of13 && stats.iter().all(undisturbed)
 }
 
-/// The packet may not come to the controller again, from no switch.
+/// Checks that no switch sent the packet to the controller again.
 fn no_packet_in(world: &World, packet: usize, id: FrameId, counts: &mut MessageCounts) -> Result<(), Failure> {
     let deliveries: Vec<&Delivery> = world.network.log().of(id).collect();
     if deliveries.iter().any(|delivery| matches!(delivery.outcome, Outcome::Controller(_))) {
@@ -239,11 +240,11 @@ fn no_packet_in(world: &World, packet: usize, id: FrameId, counts: &mut MessageC
     Ok(())
 }
 
-/// The tables contain what the engine believes, and the other program's rule, if it fitted at all.
+/// Checks that the tables contain what the engine believes, and the other program's rule, if it fitted at all.
 fn check_tables(world: &mut World, foreign: &BTreeSet<Dpid>) -> Result<(), Failure> {
     for dpid in world.case.dpids() {
         let agree = |world: &World| world.tables(dpid).0 == world.tables(dpid).1;
-        // A full switch is tried again now and then, and this may be such a moment.
+        // A full switch is tried again from time to time, and this may be such a moment.
         for _ in 0..3 {
             if world.is_tight() && !agree(world) {
                 world.run_for(world.case.lag());
@@ -264,7 +265,7 @@ fn check_tables(world: &mut World, foreign: &BTreeSet<Dpid>) -> Result<(), Failu
     Ok(())
 }
 
-/// What must never happen, by the counters of both sides.
+/// Checks the counters of both sides for what must never happen.
 fn check_counts(world: &World, counts: &mut MessageCounts) -> Result<(), Failure> {
     for stats in world.controller.stats() {
         counts.refused += stats.labels_refused + stats.labels_gone;
@@ -356,7 +357,7 @@ fn judge(
     }
 }
 
-/// The oracle's verdicts in all states that the controller knew between two times.
+/// Returns the oracle's verdicts in all states that the controller knew between two times.
 fn verdicts(world: &World, arrival: Arrival, begin: Time, end: Time) -> Vec<Verdict> {
     let history = &world.history;
     let until = |at: usize| history.get(at + 1).map_or(Time::MAX, |(from, _)| *from);
@@ -364,7 +365,7 @@ fn verdicts(world: &World, arrival: Arrival, begin: Time, end: Time) -> Vec<Verd
     valid.map(|at| verdict(world.program(), world.case.track_hosts, &history[at].1, arrival)).collect()
 }
 
-/// Why less may have come out, or something else where a switch was not under control.
+/// Returns why less may have come out, or something else where a switch was not under control.
 fn excuse(
     world: &World,
     arrival: Arrival,
@@ -401,8 +402,9 @@ fn excuse(
     (less && topology_changed(world, begin, end)).then_some(Excuse::TopologyChanged)
 }
 
-/// What may come out of the other switches while one is not under control: its rules are what they were when that
-/// began; and what it sends to switches under control enters the network there, for all that the controller can know.
+/// Returns what may come out of the other switches while one is not under control. Its rules are what they were when
+/// that began; and what it sends to switches under control enters the network there, for all that the controller can
+/// know.
 fn out_of_control(
     world: &World,
     arrival: Arrival,
@@ -426,7 +428,7 @@ fn out_of_control(
     all
 }
 
-/// Whether a link or switch came or went, or a port was closed or opened, as the controller saw it.
+/// Reports whether a link or switch came or went, or a port was closed or opened, as the controller saw it.
 fn topology_changed(world: &World, begin: Time, end: Time) -> bool {
     let skeleton = |state: &State| {
         let links: Vec<_> = state
@@ -451,7 +453,7 @@ fn show(out: &Out) -> String {
     if out.is_empty() { "nothing".to_owned() } else { out.iter().map(one).collect::<Vec<_>>().join(", ") }
 }
 
-/// What became of a frame, one line a copy.
+/// Describes what became of a frame, one line a copy.
 fn trail<'a>(deliveries: impl Iterator<Item = &'a Delivery>) -> String {
     let hop = |hop: &maple_emulator::network::Hop| {
         let steps: Vec<String> = hop.steps.iter().map(|step| format!("{step:?}")).collect();

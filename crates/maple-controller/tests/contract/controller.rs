@@ -1,10 +1,10 @@
 //! The controller in one thread and in simulated time: the product's shards, joined by messages that take a random
 //! time.
 //!
-//! A shard takes the turn that ships. When it does so is chosen here: a random time after the first of what came in, so
-//! batches form. Letters between two shards keep their order, as the product's mailboxes do; messages of different
-//! pairs overtake each other. A connection that its switch has closed fails when it is written to, and its end is there
-//! to be read a random time later; so a shard learns of it before or after its engine's part of a turn.
+//! A shard runs the product's code in its turn. The time of the turn is chosen here: a random time after the first of
+//! its inputs, so batches form. Messages between two shards keep their order, as in the product's mailboxes; messages
+//! of different pairs overtake each other. A connection that its switch has closed fails when it is written to, and its
+//! end can be read a random time later. So a shard learns of it before or after its engine's part of a turn.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
@@ -22,40 +22,40 @@ use maple_emulator::{Network, Random};
 use maple_wire::msg::ReplyBody;
 use maple_wire::{Dpid, Message};
 
-/// How many turns may follow each other without time passing.
+/// The maximum number of turns that follow each other without time passing.
 const MAX_TURNS: usize = 10_000;
 
-/// How a controller behaves.
+/// The delays of a controller.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How long a shard may take until it does what came in.
+    /// The maximum time until a shard does what came in, in nanoseconds.
     pub busy: u64,
-    /// How long a message may take.
+    /// The maximum time that a message takes, in nanoseconds.
     pub mail: u64,
-    /// Whether to print all that engines take and give.
+    /// Whether to print all inputs and outputs of the engines.
     pub trace: bool,
 }
 
-/// A controller.
+/// A controller in simulated time.
 pub struct Controller {
     /// The snapshots that have not been taken yet.
     pub trail: mpsc::Receiver<Arc<Snapshot>>,
     simulation: Simulation,
-    /// When each shard takes what came in.
+    /// The time of each shard's next turn, if something came in.
     turns: Vec<Option<Time>>,
     connections: Vec<Connection>,
-    /// The connection that a switch has now, as the network knows it.
+    /// The current connection of each switch, as the network knows it.
     current: BTreeMap<Dpid, usize>,
     batches: BTreeMap<(Time, u64), Batch>,
     last_batch: BTreeMap<(usize, usize), Time>,
-    /// Connections that are broken, and when their end is there to be read.
+    /// Connections that are broken, with the time from which their end can be read.
     endings: BTreeMap<(Time, u64), usize>,
     sent: u64,
     pace: Pace,
     random: Random,
-    /// What was told, and when.
+    /// The reports, each with its time.
     pub reports: Vec<(Time, Report)>,
-    /// When the rules of a switch were read, and since when its connection stood.
+    /// The times when the rules of a switch were read, each with the time since when its connection stood.
     pub synced: Vec<(Time, Dpid, Time)>,
 }
 
@@ -64,12 +64,12 @@ struct Connection {
     shard: usize,
     opened: Time,
     line: Line,
-    /// Its rules are told to the end, in what its shard has not read yet.
+    /// Whether the last part of its rules is in what its shard has not read yet.
     tells_rules: bool,
 }
 
 impl Controller {
-    /// A controller without switches.
+    /// Creates a controller without switches.
     pub fn new(shards: u8, policy: Arc<dyn Policy>, options: Options, pace: Pace, seed: u64) -> Controller {
         let store = Store::new();
         let (sender, trail) = mpsc::channel();
@@ -109,35 +109,35 @@ impl Controller {
         }
     }
 
-    /// What all shards have done.
+    /// Returns the counters of all shards.
     pub fn stats(&self) -> Vec<Stats> {
         (0..self.turns.len()).map(|shard| self.simulation.stats(shard)).collect()
     }
 
-    /// The rules of a switch, as the shard that serves it holds them to be.
+    /// Returns the rules of a switch, as the shard that serves it believes them to be.
     pub fn rules(&self, dpid: Dpid) -> Vec<TableRule> {
         self.simulation.shard_of(dpid).map(|shard| self.simulation.rules(shard, dpid)).unwrap_or_default()
     }
 
-    /// Whether a switch's rules are in the middle of a change.
+    /// Reports whether a switch's rules are in the middle of a change.
     pub fn is_half_way(&self, dpid: Dpid) -> bool {
         self.simulation.shard_of(dpid).is_some_and(|shard| self.simulation.is_half_way(shard, dpid))
     }
 
-    /// Hands an event to any one shard.
+    /// Hands an event to a random shard.
     pub fn tell(&mut self, now: Time, event: Event) {
         let shard = self.any_shard();
         self.simulation.send_event(shard, event);
         self.came_in(now, shard);
     }
 
-    /// Declares something else of ports and hosts.
+    /// Declares other facts of ports and hosts.
     pub fn declare(&mut self, now: Time, facts: &Arc<Facts>) {
         self.simulation.declare(facts);
         (0..self.turns.len()).for_each(|shard| self.came_in(now, shard));
     }
 
-    /// Takes what a switch has said.
+    /// Takes an event of a switch's control channel.
     pub fn take(&mut self, now: Time, dpid: Dpid, event: ControlEvent) {
         match event {
             ControlEvent::Opened => self.opened(now, dpid),
@@ -172,7 +172,7 @@ impl Controller {
         self.came_in(now, shard);
     }
 
-    /// When [`Controller::run`] wants to be called again.
+    /// Returns when [`Controller::run`] wants to be called again.
     pub fn deadline(&self) -> Option<Time> {
         let batch = self.batches.keys().next().map(|(at, _)| *at);
         let ending = self.endings.keys().next().map(|(at, _)| *at);
@@ -234,8 +234,8 @@ impl Controller {
         }
     }
 
-    /// Carries what a shard has written in its turn to the switch; what is written to a connection that the network has
-    /// forgotten goes nowhere.
+    /// Carries to the switch what a shard has written in its turn. Bytes for a connection that the network has
+    /// forgotten go nowhere.
     fn carry(&mut self, now: Time, at: usize, network: &mut Network) {
         let Connection { dpid, opened, line, tells_rules, .. } = &mut self.connections[at];
         let (dpid, bytes) = (*dpid, line.take());
@@ -264,7 +264,7 @@ impl Controller {
         self.batches.insert((*last, self.sent), batch);
     }
 
-    /// Something has come in for a shard: it takes a turn soon.
+    /// Schedules a turn of a shard for which something has come in.
     fn came_in(&mut self, now: Time, shard: usize) {
         let delay = self.random.below(self.pace.busy + 1);
         self.turns[shard].get_or_insert(Time(now.0 + delay));
@@ -275,7 +275,7 @@ impl Controller {
     }
 }
 
-/// Whether a message is the last part of the rules that a session has asked for.
+/// Reports whether a message is the last part of the rules that a session has asked for.
 fn ends_reading(bytes: &[u8]) -> bool {
     match Message::decode(bytes) {
         Ok((header, Message::StatsReply(reply))) => {

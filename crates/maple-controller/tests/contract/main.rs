@@ -2,7 +2,7 @@
 //!
 //! Each case is one seed: a random topology, policy, set of packets and sequence of events. The emulated network runs
 //! it against the product's sessions, discovery and engines, over real OpenFlow bytes, in one thread and in simulated
-//! time, so a seed always gives the same run. [`check`] says what is demanded. A case that fails is made smaller and
+//! time, so a seed always gives the same run. [`check`] says what is required. A case that fails is made smaller and
 //! printed with its seed.
 //!
 //! * `MAPLE_SEEDS=3,17 cargo test -p maple-controller --test contract` runs these seeds again.
@@ -26,9 +26,9 @@ mod shrink;
 use check::{Excuse, MessageCounts};
 use generate::Flavour;
 
-/// How many seeds each test runs, always the same ones, unless told otherwise.
+/// The number of seeds that each test runs, always the same ones, unless the environment says otherwise.
 const CASES: u64 = 400;
-/// How many seeds it runs besides that are new each time.
+/// The number of further seeds, which are new each time.
 const FRESH: u64 = 100;
 
 #[test]
@@ -42,7 +42,7 @@ fn networks_obey_policies_while_the_state_changes() {
 fn networks_obey_policies_while_links_hosts_and_switches_come_and_go() {
     let counts = run_all(Flavour::Hard);
     assert!(is_few() || counts.exact > 3 * counts.choice, "most frames must have one answer: {counts:?}");
-    // What a switch that is cut off does by the rules that it has is excused, so that has a bound of its own.
+    // A switch that is cut off goes on by the rules that it has. That is excused, so it has a bound of its own.
     let cut_off = counts.excused.get(&Excuse::OutOfControl).copied().unwrap_or_default();
     let others = counts.excuses() - cut_off;
     assert!(is_few() || counts.exact > 60 * others, "too many excuses to prove anything: {counts:?}");
@@ -55,7 +55,7 @@ fn networks_obey_policies_though_their_tables_are_too_small() {
     assert!(is_few() || counts.exact > 10 * counts.excuses(), "too many excuses to prove anything: {counts:?}");
 }
 
-/// Runs the seeds of a test; shrinks and prints the first that fails.
+/// Runs the seeds of a test. Shrinks and prints the first that fails.
 fn run_all(flavour: Flavour) -> MessageCounts {
     let seeds = seeds();
     println!("{flavour:?}: {} seeds, the last ones {:?}", seeds.len(), &seeds[seeds.len().saturating_sub(3)..]);
@@ -78,12 +78,12 @@ fn run_all(flavour: Flavour) -> MessageCounts {
     total
 }
 
-/// Whether there are too few seeds to ask what is usual among them.
+/// Reports whether there are too few seeds to check what is usual among them.
 fn is_few() -> bool {
     seeds().len() < 100
 }
 
-/// The seeds that the environment asks for, else the usual ones.
+/// Returns the seeds that the environment asks for, else the usual ones.
 fn seeds() -> Vec<u64> {
     let number = |text: &str| text.trim().parse().unwrap_or_else(|_| panic!("{text:?} is not a number"));
     if let Ok(list) = std::env::var("MAPLE_SEEDS") {

@@ -1,4 +1,4 @@
-//! What must come out: programs run on a raw frame and a plain state, without any of Maple's machinery.
+//! What must come out, found by running programs on a raw frame and a plain state, without any of Maple's machinery.
 //!
 //! This is the contract written down a second time. It shares the field extraction and the rewriting of frames with
 //! `maple-wire` and nothing with `maple-core` but its plain values.
@@ -17,26 +17,26 @@ use crate::state::State;
 
 /// The Ethernet type of LLDP, which is discovery's.
 const LLDP: u128 = 0x88cc;
-/// The address that the controller's host probes come from; what is sent to it is no policy's.
+/// The source address of the controller's host probes. Packets to it are not for the policy.
 const PROBE_MAC: u128 = 0x026d_6170_6c65;
 
-/// What leaves the network: switch, port and bytes of each copy.
+/// The copies that leave the network: switch, port and bytes of each.
 pub type Out = BTreeSet<(Dpid, PortNo, Vec<u8>)>;
 
-/// What f says to one packet in one state.
+/// The decision of f about one packet in one state.
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// What must leave the network.
+    /// The copies that must leave the network.
     pub out: Out,
     /// The state afterwards.
     pub after: State,
-    /// How the answer came about.
+    /// The way in which the answer came about.
     pub how: How,
     /// The switches on the route, and the ports by which packets leave them.
     pub hops: BTreeMap<Dpid, BTreeSet<PortNo>>,
 }
 
-/// How an answer came about.
+/// The way in which an answer came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
     /// The packet is not for f: the reason.
@@ -52,14 +52,14 @@ pub enum How {
 /// A frame that enters the network.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
-    /// Where.
+    /// The port where it enters.
     pub at: Location,
-    /// Its bytes.
+    /// The bytes of the frame.
     pub frame: &'a [u8],
 }
 
 impl Arrival<'_> {
-    /// A field's value; `None` where the packet lacks it.
+    /// Returns a field's value; `None` if the packet lacks it.
     pub fn get(&self, field: Field) -> Option<u128> {
         match field {
             Field::InPort => Some(u128::from(self.at.port.0)),
@@ -72,7 +72,7 @@ impl Arrival<'_> {
     }
 }
 
-/// What the policy `program` says to a packet in `state`.
+/// Returns the decision of the policy `program` about a packet in `state`.
 pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arrival) -> Verdict {
     let mut after = state.clone();
     let nothing = |after, how| Verdict { out: Out::new(), after, how, hops: BTreeMap::new() };
@@ -102,7 +102,7 @@ pub fn verdict(program: &Program, track_hosts: bool, state: &State, arrival: Arr
     Verdict { out, after: run.state, how, hops: hops.collect() }
 }
 
-/// Whether the packet is f's to decide; learns where its host is.
+/// Reports whether the packet is f's to decide, else the reason; learns where its host is.
 fn admit(state: &mut State, track_hosts: bool, arrival: Arrival) -> Result<(), &'static str> {
     if arrival.get(Field::EthType) == Some(LLDP) {
         return Err("LLDP");
@@ -134,7 +134,7 @@ fn admit(state: &mut State, track_hosts: bool, arrival: Arrival) -> Result<(), &
     if arrival.get(Field::EthDst) == Some(PROBE_MAC) { Err("probe answer") } else { Ok(()) }
 }
 
-/// The frame with fields rewritten.
+/// Returns the frame with fields rewritten.
 fn rewritten(arrival: Arrival, rewrites: &BTreeMap<Field, u128>) -> Vec<u8> {
     let mut frame = arrival.frame.to_vec();
     let tagged = arrival.get(Field::VlanPcp).is_some();
@@ -316,7 +316,7 @@ impl Run<'_> {
     }
 }
 
-/// Whether bridges keep packets for this address to themselves: 802.1Q table 8-1, and Cisco's two groups.
+/// Reports whether bridges keep packets for this address to themselves: 802.1Q table 8-1, and Cisco's two groups.
 fn is_never_forwarded(mac: Mac) -> bool {
     match mac.0 {
         [0x01, 0x80, 0xc2, 0, 0, last] => last <= 0x0f,

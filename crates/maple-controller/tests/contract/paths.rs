@@ -10,7 +10,8 @@ use crate::state::State;
 /// A hop: leave a switch by a port.
 type Hop = (Dpid, PortNo);
 
-/// The best path between two switches: least cost, then fewest hops, then first in order. All simple paths are tried.
+/// Returns the best path between two switches: least cost, then fewest hops, then first in order. Tries all simple
+/// paths.
 pub fn best(state: &State, from: Dpid, to: Dpid, weighted: bool) -> Option<Vec<Hop>> {
     if !state.switches.contains_key(&from) || !state.switches.contains_key(&to) {
         return None;
@@ -49,8 +50,8 @@ fn extend(state: &State, weighted: bool, to: Dpid, trail: &mut Trail, found: &mu
     }
 }
 
-/// The hops of a flood from a switch: the spanning tree of its part of the network, away from it, and all edge ports
-/// there; branches without edge ports left out.
+/// Returns the hops of a flood from a switch: the spanning tree of its part of the network, away from it, and all edge
+/// ports there. Branches without edge ports are left out.
 pub fn flood(state: &State, from: Dpid) -> Vec<Hop> {
     spread(state, &spanning_tree(state, from), from, None)
 }
@@ -69,8 +70,8 @@ fn spread(state: &State, tree: &BTreeSet<Location>, at: Dpid, came_from: Option<
     hops
 }
 
-/// Both ends of each link of the spanning tree: from the lowest switch, level by level, each switch joined to the
-/// lowest switch of the level above, by that one's lowest port.
+/// Returns both ends of each link of the spanning tree: from the lowest switch, level by level, each switch joined to
+/// the lowest switch of the level above, by that one's lowest port.
 fn spanning_tree(state: &State, member: Dpid) -> BTreeSet<Location> {
     let mut part = BTreeSet::from([member]);
     while let Some(next) =

@@ -8,10 +8,10 @@ use maple_wire::{Dpid, Field, PortNo, Version};
 use crate::oracle::Arrival;
 use crate::state::State;
 
-/// What a program answers.
+/// The answer of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Routed {
-    /// What is treated alike.
+    /// The branches, each with hops that are treated alike.
     pub branches: Vec<Branch>,
     /// Whether it may send nothing because all its places are absent.
     pub may_be_empty: bool,
@@ -23,28 +23,28 @@ pub struct Branch {
     hops: BTreeSet<(Dpid, PortNo)>,
     /// Places where packets leave the network.
     ends: BTreeSet<(Dpid, PortNo)>,
-    /// What is rewritten where the packet leaves.
+    /// The fields that are rewritten where the packet leaves.
     pub rewrites: BTreeMap<Field, u128>,
 }
 
-/// Where packets leave a switch.
+/// The ports by which packets leave a switch.
 #[derive(Clone, Debug, Default)]
 pub struct Exits {
     /// The ports.
     pub ports: BTreeSet<PortNo>,
     /// The links by which they go on to other switches.
     pub links: BTreeSet<PortNo>,
-    /// What is rewritten before.
+    /// The fields that are rewritten before.
     pub rewrites: BTreeMap<Field, u128>,
 }
 
 impl Branch {
-    /// Along these hops, without rewriting.
+    /// Creates a branch along these hops, without rewriting.
     pub fn along(hops: impl IntoIterator<Item = (Dpid, PortNo)>) -> Branch {
         Branch { hops: hops.into_iter().collect(), ..Branch::default() }
     }
 
-    /// The same, and out of these places.
+    /// Lets the branch leave the network at these places.
     pub fn to(self, ends: impl IntoIterator<Item = (Dpid, PortNo)>) -> Branch {
         Branch { ends: ends.into_iter().collect(), ..self }
     }
@@ -58,7 +58,7 @@ impl From<Branch> for Routed {
 
 type Hops<'a> = BTreeMap<(Dpid, PortNo), &'a BTreeMap<Field, u128>>;
 
-/// The hops of a route, without those to absent places and those that lead nowhere for that reason.
+/// Returns the hops of a route, without those to absent places and those that lead nowhere for that reason.
 fn present<'a>(routed: &'a Routed, state: &State, ingress: Dpid) -> Result<Hops<'a>, &'static str> {
     let (mut hops, mut absent) = (Hops::new(), BTreeSet::new());
     for branch in &routed.branches {
@@ -95,7 +95,7 @@ fn present<'a>(routed: &'a Routed, state: &State, ingress: Dpid) -> Result<Hops<
     Ok(hops)
 }
 
-/// Where packets leave each switch that the route reaches, or why it can't be taken.
+/// Returns where packets leave each switch that the route reaches, or why it can't be taken.
 pub fn resolve(routed: &Routed, state: &State, arrival: Arrival) -> Result<BTreeMap<Dpid, Exits>, &'static str> {
     let hops = present(routed, state, arrival.at.switch)?;
     let starts: BTreeSet<Dpid> = hops.keys().map(|(dpid, _)| *dpid).collect();
@@ -158,7 +158,7 @@ fn visit(
     Ok(())
 }
 
-/// The fields that switches can rewrite.
+/// Reports whether switches can rewrite a field.
 fn settable(field: Field, version: Version) -> bool {
     use Field::*;
     match version {

@@ -7,10 +7,10 @@ use maple_wire::Version;
 use crate::case::{Case, Step};
 use crate::check::{self, Failure, MessageCounts};
 
-/// How many runs shrinking may take.
+/// The maximum number of runs that shrinking takes.
 const BUDGET: usize = 600;
 
-/// Runs a case; a panic is a failure too.
+/// Runs a case. A panic counts as a failure.
 pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
     catch_unwind(AssertUnwindSafe(|| check::run(case))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
@@ -19,7 +19,7 @@ pub fn run(case: &Case) -> Result<MessageCounts, Failure> {
     })
 }
 
-/// The smallest case found that fails as this one does, and how.
+/// Returns the smallest case found that fails as this one does, and its failure.
 pub fn shrink(case: &Case, failure: Failure) -> (Case, Failure) {
     let (mut best, mut failure, mut left) = (case.clone(), failure, BUDGET);
     loop {
@@ -34,7 +34,7 @@ pub fn shrink(case: &Case, failure: Failure) -> (Case, Failure) {
     }
 }
 
-/// Cases with something taken away, the boldest first.
+/// Returns cases with something taken away, the boldest first.
 fn candidates(case: &Case) -> Vec<Case> {
     let mut all = Vec::new();
     let mut chunk = case.steps.len();
@@ -76,7 +76,7 @@ fn without_links(case: &Case) -> Vec<Case> {
     (0..case.links.len()).map(without).collect()
 }
 
-/// The same with one thing made as simple as can be.
+/// Returns the case with one thing made as simple as can be, in each possible way.
 fn plainer(case: &Case) -> Vec<Case> {
     let mut all = vec![
         Case { shards: 1, ..case.clone() },

@@ -11,24 +11,24 @@ use maple_wire::{Dpid, PortNo, Version};
 /// The state at one moment.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct State {
-    /// The switches, and what is spoken with them.
+    /// The switches, with their OpenFlow versions.
     pub switches: BTreeMap<Dpid, Version>,
     /// Their ports.
     pub ports: BTreeMap<Location, PortInfo>,
-    /// Where hosts are.
+    /// The locations of hosts.
     pub hosts: BTreeMap<Mac, Location>,
-    /// What is declared of ports and hosts.
+    /// The declared facts of ports and hosts.
     pub facts: Arc<Facts>,
     /// The policy's tables.
     pub tables: BTreeMap<(&'static str, Value), Value>,
     /// The policy's variables.
     pub vars: BTreeMap<&'static str, Value>,
-    /// What links cost, where it is not 1, by the switches at their ends.
+    /// The costs of links, if not 1, by the switches at their ends.
     pub costs: BTreeMap<(Dpid, Dpid), u64>,
 }
 
 impl State {
-    /// What a snapshot says about these switches.
+    /// Reads the state of these switches from a snapshot.
     pub fn of(snapshot: &Snapshot, dpids: &[Dpid]) -> State {
         let ports = |dpid: Dpid| snapshot.ports_of(dpid).map(move |(port, info)| (Location::new(dpid, port), info));
         let entries = |table: &'static str| {
@@ -47,7 +47,7 @@ impl State {
         }
     }
 
-    /// The other end of a link that both ends know, if both are up.
+    /// Returns the other end of a link that both ends know, if both are up.
     pub fn peer(&self, at: Location) -> Option<Location> {
         let usable = |at: &Location| match self.ports.get(at) {
             Some(PortInfo { up: true, kind: PortKind::Link(peer) }) => Some(*peer),
@@ -56,19 +56,19 @@ impl State {
         usable(&at).filter(|peer| usable(peer) == Some(at))
     }
 
-    /// The links of a switch: its port and the far one, by port.
+    /// Returns the links of a switch: its port and the far one, ordered by port.
     pub fn links_of(&self, dpid: Dpid) -> Vec<(Location, Location)> {
         let own = self.ports.keys().filter(|at| at.switch == dpid);
         own.filter_map(|at| Some((*at, self.peer(*at)?))).collect()
     }
 
-    /// The edge ports that are up.
+    /// Returns the edge ports that are up.
     pub fn edge_ports(&self) -> BTreeSet<Location> {
         let is_edge = |info: &PortInfo| info.up && info.kind == PortKind::Edge;
         self.ports.iter().filter(|(_, info)| is_edge(info)).map(|(at, _)| *at).collect()
     }
 
-    /// Whether packets can pass a port.
+    /// Reports whether packets can pass a port.
     pub fn is_up(&self, at: Location) -> bool {
         match self.ports.get(&at) {
             Some(PortInfo { up, kind: PortKind::Edge | PortKind::Link(_) | PortKind::Middlebox }) => *up,
@@ -76,12 +76,12 @@ impl State {
         }
     }
 
-    /// What a link between two switches costs.
+    /// Returns the cost of a link between two switches.
     pub fn cost(&self, from: Dpid, to: Dpid) -> u64 {
         self.costs.get(&(from, to)).copied().unwrap_or(1)
     }
 
-    /// What a port leads to.
+    /// Returns what a port leads to.
     pub fn kind(&self, at: Location) -> Option<PortKind> {
         self.ports.get(&at).map(|info| info.kind)
     }

@@ -1,4 +1,4 @@
-//! The emulated network and the controller, running together; and what is written down on the way for the checks.
+//! The emulated network and the controller, running together; and the records of the run for the checks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ pub struct World<'a> {
     pub case: &'a Case,
     pub network: Network,
     pub controller: Controller,
-    /// What the controller knew, and from when on.
+    /// The states that the controller knew, each with the time from which on.
     pub history: Vec<(Time, State)>,
-    /// Which packet each frame is that was sent by a step.
+    /// The packet of each frame that a step sent.
     pub sent: BTreeMap<FrameId, usize>,
-    /// When a switch was not under control: from, to.
+    /// The times when switches were not under control.
     outages: Vec<Outage>,
     /// Rules of one switch that overlapped at one priority when a packet met them, and would not do the same.
     pub torn: Option<String>,
@@ -48,23 +48,23 @@ pub struct World<'a> {
 pub struct Outage {
     pub dpid: Dpid,
     pub from: Time,
-    /// When its tables were as the controller wants them again.
+    /// The time when its tables were again as the controller wants them.
     pub to: Option<Time>,
-    /// When the last thing happened that made it so.
+    /// The time of the last event that put it out of control.
     last: Time,
     /// Whether its connection stood all the time.
     connected: bool,
 }
 
 impl<'a> World<'a> {
-    /// The case's network before anything has happened.
+    /// Creates the case's network, before anything has happened.
     pub fn new(case: &'a Case) -> World<'a> {
         let ((n_tables, table_size), open_vswitch) = (case.tables, case.open_vswitch);
         let switch = SwitchOptions { n_tables, table_size, open_vswitch, bundles: case.seed.is_multiple_of(2) };
         let options = NetworkOptions { seed: case.seed, switch, ..NetworkOptions::new(case.version) };
         let policy = Arc::new(case.program.clone());
         let Case { track_hosts, compiler, room: (max_rules, max_traces), .. } = *case;
-        // Hosts that announced nothing are looked for no longer than others.
+        // Hosts that announced nothing are searched for no longer than others.
         let silence = Duration::from_millis(500);
         let core = Options {
             track_hosts,
@@ -101,17 +101,17 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What the controller knows now.
+    /// Returns the state that the controller knows.
     pub fn state(&self) -> &State {
         &self.history.last().expect("the history begins with one").1
     }
 
-    /// Whether rules may find no room.
+    /// Reports whether rules may find no room.
     pub fn is_tight(&self) -> bool {
         self.case.tables.1 < 1000
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn program(&self) -> &Program {
         &self.case.program
     }
@@ -136,9 +136,10 @@ impl<'a> World<'a> {
         self.network.run_until(until);
     }
 
-    /// Where a packet met several rules of one priority that the controller wants at the same time, no two of them may
-    /// send it on in different ways. One may send it to the controller instead: then both are right. So are an old rule
-    /// and a new one that meet half-way through an update: then the packet may be handled as before or as after it.
+    /// Looks for rules of one priority that the controller wants at the same time, that a packet has met, and that send
+    /// it on in different ways. One may send it to the controller instead: then both are right. An old rule and a new
+    /// one that meet half-way through an update are also right: then the packet may be handled as before or as after
+    /// it.
     fn look_for_torn_rules(&mut self) {
         let switches = || self.dpids.iter().filter_map(|dpid| Some((*dpid, self.network.switch(*dpid)?)));
         let ambiguous = switches().map(|(_, switch)| switch.ambiguous_matches()).sum();
@@ -157,7 +158,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A switch that refuses something is not as the controller wants it until its rules are read again.
+    /// Notes switches that have refused something: they are not as the controller wants them until their rules are read
+    /// again.
     fn look_for_errors(&mut self) {
         for dpid in self.dpids.clone() {
             let errors = self.network.switch(dpid).map_or(0, |switch| switch.counters().errors);
@@ -192,7 +194,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Has a host send a packet from where it is.
+    /// Makes a host send a packet from where it is.
     pub fn send(&mut self, packet: usize) -> FrameId {
         let spec = &self.case.packets[packet];
         self.number += 1;
@@ -203,7 +205,7 @@ impl<'a> World<'a> {
         id
     }
 
-    /// Has a packet sent again and again from now on, as time passes.
+    /// Schedules a packet to be sent `times` times, `gap` nanoseconds apart.
     pub fn stream(&mut self, packet: usize, times: u64, gap: Time) {
         for n in 0..times {
             self.plans += 1;
@@ -211,13 +213,13 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Where a host is plugged in.
+    /// Returns where a host is plugged in.
     pub fn place_of(&self, host: usize) -> Location {
         let spec = self.network.host(&host_name(host)).expect("the host is in the topology").spec();
         Location::new(spec.switch, spec.port)
     }
 
-    /// Makes something happen. What can't happen now (a port that is taken) does not.
+    /// Makes an event happen. One that can't happen now (the port is taken) does not.
     pub fn act(&mut self, event: &Event) {
         let now = self.network.now();
         let network = &mut self.network;
@@ -258,7 +260,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A switch under control differs from what the controller holds it to be.
+    /// Notes that a switch under control differs from what the controller believes it to be.
     fn disturbed(&mut self, dpid: Dpid) {
         let now = self.network.now();
         let open = |outage: &&mut Outage| outage.dpid == dpid && outage.to.is_none();
@@ -268,7 +270,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Deletes a rule of the controller's, if there is a connection to do it by.
+    /// Deletes a rule of the controller's, if there is a connection to do so.
     fn lose(&mut self, dpid: Dpid, number: usize) {
         let switch = self.network.switch(dpid).expect("the switch is in the network");
         let tables = switch.tables().iter().enumerate();
@@ -289,13 +291,13 @@ impl<'a> World<'a> {
         self.outages.push(Outage { dpid, from: now, to, last: now, connected: true });
     }
 
-    /// Whether a switch was not under control at any time between, and since when.
+    /// Returns a time between these two when a switch was not under control, if there is one.
     pub fn outage(&self, dpid: Dpid, from: Time, to: Time) -> Option<Outage> {
         let overlaps = |o: &&Outage| o.dpid == dpid && o.from <= to && o.to.is_none_or(|end| end >= from);
         self.outages.iter().find(overlaps).copied()
     }
 
-    /// Puts a rule into every switch that is not ours, where there is room.
+    /// Puts a rule of another program into every switch that has room.
     pub fn plant_foreign_rules(&mut self) {
         for dpid in self.dpids.clone() {
             let table = &self.network.switch(dpid).expect("the switch is in the network").tables()[0];
@@ -310,7 +312,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Mends the control channels and waits until the controller knows the network as it is and everything is done.
+    /// Mends the control channels, and waits until the controller knows the network as it is and everything is done.
     pub fn settle(&mut self) -> Result<(), String> {
         for dpid in self.dpids.clone() {
             self.act(&Event::Mend(dpid));
@@ -328,12 +330,12 @@ impl<'a> World<'a> {
                 return Err(format!("the controller believes {:#?}\nbut it is {:#?}", known.ports, truth.ports));
             }
         }
-        // Labels leave quarantine, routes that had to wait are tried again.
+        // Meanwhile labels leave quarantine, and routes that had to wait are tried again.
         self.run_for(self.case.lag() + 700 * MILLISECOND);
         Ok(())
     }
 
-    /// Switches and ports as they are.
+    /// Returns the switches and ports as they are in the network.
     fn truth(&self) -> State {
         let mut state = State::default();
         let facts = Arc::clone(&self.state().facts);
@@ -359,7 +361,7 @@ impl<'a> World<'a> {
         state
     }
 
-    /// What the tables of a switch hold, as text, beside what the engine says they hold.
+    /// Returns the contents of a switch's tables as text, and those that the engine believes it has.
     pub fn tables(&self, dpid: Dpid) -> (BTreeSet<String>, BTreeSet<String>) {
         let switch = self.network.switch(dpid).expect("the switch is in the network");
         let tables = switch.tables().iter().enumerate();
@@ -374,20 +376,20 @@ impl<'a> World<'a> {
         (real.collect(), believed.collect())
     }
 
-    /// Whether the rule that is not ours is still in a switch.
+    /// Reports whether a switch still has the other program's rule.
     pub fn has_foreign_rule(&self, dpid: Dpid) -> bool {
         let switch = self.network.switch(dpid).expect("the switch is in the network");
         switch.tables()[0].rules().iter().any(|rule| rule.cookie == FOREIGN)
     }
 }
 
-/// Whether the switch's rule is what the controller wants, not an older rule.
+/// Reports whether the switch's rule is the one that the controller wants, not an older one.
 fn is_entry(rule: &Rule, wanted: &maple_core::Rule) -> bool {
     (rule.priority, rule.cookie, &rule.matching, &rule.instructions[..])
         == (wanted.priority, wanted.cookie, &wanted.matching, &wanted.instructions[..])
 }
 
-/// Two rules that overlap at one priority and send packets on in different ways, and are wanted both.
+/// Describes two rules that overlap at one priority, send packets on in different ways, and are both wanted.
 fn torn_rules(rules: &[Rule], wanted: &dyn Fn(&Rule, &Rule) -> bool) -> Option<String> {
     let asks = |rule: &Rule| rule.instructions == [Instruction::ApplyActions(vec![Action::to_controller()])];
     let meet = |a: &Rule, b: &Rule| {
@@ -395,7 +397,7 @@ fn torn_rules(rules: &[Rule], wanted: &dyn Fn(&Rule, &Rule) -> bool) -> Option<S
             |x: &Constraint| b.matching.get(x.field).is_some_and(|y| (x.value ^ y.value) & x.mask & y.mask != 0);
         a.priority == b.priority && a.instructions != b.instructions && !a.matching.constraints().any(apart)
     };
-    // Higher rules may take all that both take.
+    // Higher rules may take all packets that both match.
     let shielded = |a: &Rule, b: &Rule| {
         let fits = |need: &Constraint| {
             let known = [a, b].into_iter().filter_map(|rule| rule.matching.get(need.field));

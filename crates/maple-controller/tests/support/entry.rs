@@ -1,7 +1,7 @@
-//! What fuzzers call: bytes from a socket, cut into reads anywhere, through the buffers and to a handler.
+//! The functions that fuzzers call: bytes from a socket, cut into reads anywhere, through the buffers and to a handler.
 //!
-//! What a shard cuts messages with must give those that an iterator over the whole stream gives, and a handler's
-//! answers must be whole messages however odd the packets are.
+//! A shard's framer must give the same messages as an iterator over the whole stream. A handler's answers must be whole
+//! messages, however odd the packets are.
 
 use maple_controller::framing::{Cut, Framer};
 use maple_controller::handler::{Handler, Replies};
@@ -9,7 +9,8 @@ use maple_handlers::LearningSwitch;
 use maple_wire::msg::{Frames, PacketInView};
 use maple_wire::{Error, Message, Version};
 
-/// The first byte of `data` says how long reads are, the second which version is spoken; the rest comes in.
+/// Runs the bytes of a fuzzer. The first byte of `data` is the length of reads in bytes, the second selects the
+/// version, and the rest is the stream.
 pub fn reads(data: &[u8]) {
     let [length, version, stream @ ..] = data else { return };
     let version = if version % 2 == 0 { Version::Of10 } else { Version::Of13 };
@@ -25,7 +26,7 @@ pub fn reads(data: &[u8]) {
     handled(version, &messages);
 }
 
-/// Cuts what one read brought as a shard does.
+/// Splits one read into messages as a shard does.
 fn messages(framer: &mut Framer, mut read: &[u8], cut: &mut Vec<Vec<u8>>) -> Result<(), Error> {
     loop {
         match framer.next(&mut read)? {

@@ -16,17 +16,18 @@ use super::super::state::written;
 use super::Counts;
 use super::source_lines::SourceLines;
 
-/// What an explanation is told with.
+/// The context of an explanation's encoding: the state, the counters, and the age of the policy.
 pub struct Context<'a> {
-    /// The state, for hosts.
+    /// The state, which has the hosts and the last writers.
     pub store: &'a Store,
-    /// What the rules have counted.
+    /// The counters of the rules on the path.
     pub counts: &'a Counts,
-    /// Source files that were written after this are not quoted; `None`: they are what runs.
+    /// The time at which the policy was loaded. Source files that were written later are not quoted. With `None`, the
+    /// files on disk are current.
     pub loaded: Option<SystemTime>,
 }
 
-/// The explanation as JSON.
+/// Encodes an explanation as JSON.
 pub fn to_json(explanation: &Explanation, context: &Context<'_>) -> Value {
     let Context { store, counts, loaded } = *context;
     let mut lines = SourceLines::new(loaded);
@@ -65,7 +66,7 @@ pub fn to_json(explanation: &Explanation, context: &Context<'_>) -> Value {
     all
 }
 
-/// Adds f's decision.
+/// Adds f's decision to the explanation.
 fn decided(decision: &Decision, packet: &Entering, store: &Store, lines: &mut SourceLines, all: &mut Value) {
     let state = &*store.snapshot();
     all["verdict"] = json!(decision.verdict.word());
@@ -112,7 +113,7 @@ fn step(step: &AccountStep, packet: &Packet<'_>, store: &Store, lines: &mut Sour
     one
 }
 
-/// A copy that leaves: where, to whom, and how it differs from the packet.
+/// Encodes a copy that leaves: where, to whom, and how it differs from the packet.
 fn exit(at: Location, frame: &[u8], packet: &Entering, state: &Snapshot) -> Value {
     let hosts: Vec<String> =
         state.hosts().filter(|(_, info)| info.location == at).map(|(mac, _)| mac.to_string()).take(8).collect();
@@ -124,7 +125,7 @@ fn exit(at: Location, frame: &[u8], packet: &Entering, state: &Snapshot) -> Valu
     one
 }
 
-/// The fields in which two frames differ: `vlan_vid=10`.
+/// Lists the fields in which two frames differ, such as `vlan_vid=10`.
 fn changes(before: &[u8], after: &[u8]) -> Vec<String> {
     let (before, after) = (Packet::new(before, 0), Packet::new(after, 0));
     let differs = |field: &Field| *field != Field::InPort && before.get(*field) != after.get(*field);

@@ -1,8 +1,7 @@
 //! Why a packet goes where it goes: the question of a request, and the answer as JSON and as text.
 //!
 //! f runs in the thread that answers, on a snapshot. Shards only look up what they have, between two of their turns.
-//! [`Network`] joins both. Nothing is sent to a switch but, if wanted, a question about the counters of the rules on
-//! the way.
+//! [`Network`] joins both. A switch is sent nothing, except requests for the counters of the rules on the path.
 
 mod json;
 mod packet;
@@ -31,7 +30,7 @@ pub use packet::{QuestionError, field_value};
 pub(super) use source_lines::SourceLines;
 pub use text::{to_text, written};
 
-/// A question about a packet. Where something is not said, it is what the network knows of the hosts.
+/// A question about a packet. What the question leaves open is filled in from what the network knows of the hosts.
 ///
 /// ```
 /// use maple_controller::control::explain::Explain;
@@ -43,16 +42,16 @@ pub use text::{to_text, written};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Explain {
-    /// Who sends it: a host's name, hardware address or IP address, or a port.
+    /// The sender: a host's name, hardware address or IP address, or a port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Whom it is for.
+    /// The receiver, given in any of these forms.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Where it enters.
+    /// The port where the packet enters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// Values of its fields.
+    /// Values of its fields, by their names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub fields: BTreeMap<String, String>,
     /// The whole frame as hex digits, in place of fields.
@@ -63,17 +62,17 @@ pub struct Explain {
     pub counters: Option<bool>,
 }
 
-/// The way back from a rule: which one is meant.
+/// A question about a rule: its cookie or its match says which one is meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExplainRule {
-    /// Its cookie, as the switch reports it.
+    /// The rule's cookie, as the switch reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookie: Option<String>,
-    /// Its match, as rules are printed.
+    /// The rule's match, as rules are printed.
     #[serde(skip_serializing_if = "Option::is_none", rename = "match")]
     pub matching: Option<String>,
-    /// The switch that has it; without it the first one that does.
+    /// The switch that has the rule. Without it, the first switch that has one is taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch: Option<String>,
     /// Whether to ask the switches for counters.
@@ -81,7 +80,7 @@ pub struct ExplainRule {
     pub counters: Option<bool>,
 }
 
-/// What is to be explained.
+/// A question that can be explained.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExplainRequest {
@@ -92,10 +91,10 @@ pub enum ExplainRequest {
 }
 
 impl Explain {
-    /// The packet that is meant, with what had to be assumed. `host` tells what is known of a host.
+    /// Builds the packet that is meant, and lists what had to be assumed. `host` looks up what is known of a host.
     ///
     /// # Errors
-    /// What is wrong with the question.
+    /// [`QuestionError`] if the question means no packet.
     pub fn packet(
         &self,
         state: &Snapshot,
@@ -106,12 +105,12 @@ impl Explain {
     }
 }
 
-/// Why a question has no answer.
+/// The reason why a question has no answer.
 #[derive(Debug)]
 pub(super) enum Unanswered {
-    /// Something is wrong with it.
+    /// The question is wrong.
     Question(QuestionError),
-    /// What it asks about is not known now.
+    /// A shard that was asked did not answer in time.
     Late(LateShard),
 }
 
@@ -139,7 +138,7 @@ pub(super) fn answer(handle: &Handle, request: &ExplainRequest) -> Result<Value,
     Ok(with_assumed(answer, &assumed))
 }
 
-/// The answer, which says what had to be assumed of the packet.
+/// Adds to an answer what had to be assumed of the packet.
 pub fn with_assumed(mut answer: Value, assumed: &[String]) -> Value {
     if !assumed.is_empty() {
         answer["assumed"] = json!(assumed);
@@ -147,7 +146,7 @@ pub fn with_assumed(mut answer: Value, assumed: &[String]) -> Value {
     answer
 }
 
-/// The way back from a rule: the explanation of its witness packet.
+/// Explains the witness packet that a rule was made for.
 fn of_rule(handle: &Handle, question: &ExplainRule) -> Result<Value, Unanswered> {
     if question.cookie.is_none() && question.matching.is_none() {
         return Err(QuestionError::at("", "say which rule: by its cookie or its match").into());
@@ -199,7 +198,7 @@ fn parse_cookie(text: &str) -> Result<u64, QuestionError> {
         .map_err(|_| QuestionError::at("cookie", format!("{text:?} is no cookie, such as 0x4d00010000000001")))
 }
 
-/// Whether a rule has the match of this text, whatever the order of its fields.
+/// Reports whether a rule has the match of this text, in any order of the fields.
 fn has_match(version: Version, rule: &TableRule, text: &str) -> bool {
     let parts = |text: &str| {
         let mut parts: Vec<String> = text.split(',').map(|part| part.trim().to_owned()).collect();
@@ -210,7 +209,7 @@ fn has_match(version: Version, rule: &TableRule, text: &str) -> bool {
     parts(&print::matching(version, &rule.rule.matching)) == parts(text)
 }
 
-/// The explanation of a packet, with the counters of the rules on its way if wanted.
+/// Explains a packet, with the counters of the rules on its path if wanted.
 fn explained(handle: &Handle, packet: Entering, counters: bool) -> Result<Value, LateShard> {
     let explanation = handle.explain(packet)?;
     let counts = if counters { counts(handle, &explanation) } else { Counts::new() };
@@ -218,10 +217,10 @@ fn explained(handle: &Handle, packet: Entering, counters: bool) -> Result<Value,
     Ok(to_json(&explanation, &Context { store: handle.store(), counts: &counts, loaded }))
 }
 
-/// The most rules of an explanation whose counters are asked for.
+/// Maximum number of rules of an explanation whose counters are requested.
 const MOST_COUNTED: usize = 64;
 
-/// What rules have counted, by hop and rule.
+/// The counters of rules, by the numbers of the hop and of the rule in it.
 pub type Counts = BTreeMap<(usize, usize), RuleCount>;
 
 fn counts(handle: &Handle, explanation: &Explanation) -> Counts {
@@ -236,10 +235,10 @@ fn counts(handle: &Handle, explanation: &Explanation) -> Counts {
 }
 
 impl Handle {
-    /// Explains what becomes of a packet that enters the network now.
+    /// Explains what becomes of a packet that enters the network at this moment.
     ///
     /// # Errors
-    /// [`LateShard`].
+    /// [`LateShard`] if a shard does not answer in time.
     pub fn explain(&self, packet: Entering) -> Result<Explanation, LateShard> {
         let conditions = self.inspect(packet.at.switch, Engine::conditions)?.unwrap_or_default();
         let store = Arc::clone(self.store());
@@ -252,12 +251,12 @@ impl Handle {
 /// The shards of a running controller, as a network that packets enter.
 struct Shards<'a> {
     handle: &'a Handle,
-    /// The first shard that was late, if one was: nothing that was found is of use then.
+    /// The first shard that was late, if one was. All that was found is then useless.
     late: Option<LateShard>,
 }
 
 impl Shards<'_> {
-    /// Asks the engine of a switch. `None` if no shard serves it, or one was late.
+    /// Inspects the engine of a switch. Returns `None` if no shard serves it, or one was late.
     fn inspect<T: Send + 'static>(
         &mut self,
         dpid: Dpid,

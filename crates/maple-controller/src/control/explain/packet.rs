@@ -18,17 +18,17 @@ use crate::names::Names;
 const IPV4: u128 = 0x0800;
 const ARP: u128 = 0x0806;
 const IPV6: u128 = 0x86dd;
-/// The bit of `vlan_vid` that says that there is a tag.
+/// The bit of `vlan_vid` that marks a packet with a tag.
 const TAGGED: u128 = 0x1000;
-/// The port of the sender, and of the receiver, if only the other is given.
+/// The sender's and the receiver's port, where only the other is given.
 const PORTS: [u128; 2] = [40_000, 80];
 
-/// What is wrong with a question.
+/// The error of a question that means no packet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct QuestionError {
     /// The part of the question, such as `fields.tcp_dst`.
     pub field: String,
-    /// What is wrong with it.
+    /// The reason.
     pub text: String,
 }
 
@@ -39,24 +39,25 @@ impl fmt::Display for QuestionError {
 }
 
 impl QuestionError {
-    /// Something is wrong with this part.
+    /// Creates an error about this part of a question.
     pub fn at(field: &str, text: impl Into<String>) -> QuestionError {
         QuestionError { field: field.to_owned(), text: text.into() }
     }
 }
 
-/// One end of a packet's way.
+/// One end of a packet's path.
 #[derive(Clone, Debug, Default)]
 struct End {
     mac: Option<Mac>,
     info: Option<HostInfo>,
-    /// The address by which it was given.
+    /// The address by which the end was given.
     ip: Option<IpAddr>,
-    /// The port by which it was given, or where it is.
+    /// The port by which the end was given, or where its host is.
     at: Option<Location>,
 }
 
-/// A field's name and value as people write them: `tcp_dst` and `80`. `vlan_vid` may be given without its bit 12.
+/// Parses a field's name and value as people write them: `tcp_dst` and `80`. `vlan_vid` may be given without its bit
+/// 12.
 ///
 /// ```
 /// use maple_controller::control::explain::field_value;
@@ -67,7 +68,7 @@ struct End {
 /// ```
 ///
 /// # Errors
-/// What is wrong: an unknown name comes with the nearest one.
+/// A text that says what is wrong. For an unknown name it suggests the nearest known one.
 pub fn field_value(name: &str, value: &str) -> Result<(Field, u128), String> {
     let Some(field) = Field::ALL.into_iter().find(|field| field.to_string() == name) else {
         let known = Field::ALL.map(|field| field.to_string());
@@ -79,7 +80,7 @@ pub fn field_value(name: &str, value: &str) -> Result<(Field, u128), String> {
     Ok((field, value))
 }
 
-/// The packet, and what had to be assumed.
+/// Builds the packet of a question, and lists what had to be assumed.
 pub(super) fn of(
     question: &Explain,
     state: &Snapshot,
@@ -111,7 +112,7 @@ fn frame_from(digits: &str) -> Result<Vec<u8>, QuestionError> {
     bytes.ok_or_else(|| QuestionError::at("frame", "a frame is pairs of hex digits, from the Ethernet header on"))
 }
 
-/// Where the host is whose address the frame has as its source.
+/// Returns where the host is that has the frame's source address.
 fn where_its_sender_is(frame: &[u8], question: &Explain, state: &Snapshot) -> Result<Location, QuestionError> {
     let source = Packet::new(frame, 0).switch_value(Field::EthSrc).unwrap_or_default();
     if let Some(host) = state.host(Mac::from_bits(source)) {
@@ -126,7 +127,7 @@ fn where_its_sender_is(frame: &[u8], question: &Explain, state: &Snapshot) -> Re
     }
 }
 
-/// A host or a port: by name, hardware address, IP address or place.
+/// Finds a host or a port by its name, hardware address, IP address or place.
 fn end(
     field: &str,
     text: &str,
@@ -160,7 +161,7 @@ fn end(
     ))
 }
 
-/// The fields of the packet: those that are given, what they need to be there, and the addresses of the hosts.
+/// Collects the fields of the packet: the given ones, those that they require, and the addresses of the hosts.
 fn headers(
     question: &Explain,
     from: &End,
@@ -188,7 +189,7 @@ fn headers(
     Ok(headers)
 }
 
-/// Whether the packet is one of IPv6, where the fields leave it open.
+/// Reports whether the packet is IPv6. Where the fields leave that open, the ends decide.
 fn wants_ipv6(headers: &BTreeMap<Field, u128>, from: &End, to: &End) -> bool {
     if let Some(kind) = headers.get(&Field::EthType) {
         return *kind == IPV6;
@@ -209,7 +210,7 @@ fn wants_ipv6(headers: &BTreeMap<Field, u128>, from: &End, to: &End) -> bool {
     is_v6(from).or_else(|| is_v6(to)).unwrap_or(false)
 }
 
-/// Adds what must hold for a field to be there.
+/// Adds the fields that must have certain values for this field to exist.
 fn require(field: Field, is_ipv6: bool, headers: &mut BTreeMap<Field, u128>) -> Result<(), QuestionError> {
     let fits = |alternative: &&&[Prerequisite]| {
         alternative.iter().all(|p| headers.get(&p.field).is_none_or(|value| value & p.mask == p.value))
@@ -294,7 +295,7 @@ fn network(from: &End, to: &End, is_ipv6: bool, headers: &mut BTreeMap<Field, u1
     }
 }
 
-/// An address of a host, of one kind.
+/// Returns an address of an end: IPv6 or IPv4.
 fn address(end: &End, is_ipv6: bool) -> Option<u128> {
     match end.ip {
         Some(IpAddr::V4(ip)) if !is_ipv6 => return Some(u128::from(u32::from(ip))),
@@ -308,7 +309,7 @@ fn address(end: &End, is_ipv6: bool) -> Option<u128> {
     }
 }
 
-/// Fills in the transport protocol and its ports: an echo request, if nothing is said.
+/// Fills in the transport protocol and its ports: an echo request, if none is given.
 fn transport(headers: &mut BTreeMap<Field, u128>) {
     let kind = headers.get(&Field::EthType).copied();
     let (echo, request) = match kind {
@@ -350,7 +351,7 @@ mod tests {
     const H1: Mac = Mac([0, 0, 0, 0, 0, 1]);
     const H2: Mac = Mac([0, 0, 0, 0, 0, 2]);
 
-    /// A switch with two hosts, of which the second has an IPv6 address only.
+    /// Creates a switch with two hosts, each with an IPv4 and an IPv6 address.
     fn network() -> (Arc<Store>, Names) {
         let store = Store::new();
         let info = SwitchInfo { shard: ShardId(0), version: Version::Of13 };

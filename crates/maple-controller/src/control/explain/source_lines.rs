@@ -1,4 +1,4 @@
-//! The text of source lines, as far as the files are still those that were loaded.
+//! The text of source lines, from files that have not changed since the policy was loaded.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,27 +8,27 @@ use std::time::SystemTime;
 use maple_core::trace::Source;
 use serde_json::{Value, json};
 
-/// The largest file that is read.
+/// Maximum size of a source file that is read, in bytes.
 const LARGEST: u64 = 4 << 20;
-/// The most characters of a line that are told.
+/// Maximum number of characters of a line that are reported.
 const LONGEST: usize = 160;
 
 /// Source files that were read for one answer.
 pub(in crate::control) struct SourceLines {
-    /// Files that were written after this are no longer what runs.
+    /// The time at which the policy was loaded. Files that were written later are not the ones that run.
     loaded: Option<SystemTime>,
     files: BTreeMap<String, Option<Vec<String>>>,
-    /// The files that were written since.
+    /// The files that were written after that time.
     changed: Vec<String>,
 }
 
 impl SourceLines {
-    /// Of a policy that was loaded at this time; `None`: the files are what runs.
+    /// Creates a reader for a policy that was loaded at this time. With `None`, the files on disk are current.
     pub fn new(loaded: Option<SystemTime>) -> SourceLines {
         SourceLines { loaded, files: BTreeMap::new(), changed: Vec::new() }
     }
 
-    /// A line as JSON, with its text if that is known.
+    /// Encodes a line as JSON, with its text if that is known.
     pub fn json(&mut self, source: &Source) -> Value {
         let mut line = json!({ "file": &*source.file, "line": source.line });
         if let Some(tier) = &source.tier {
@@ -40,17 +40,17 @@ impl SourceLines {
         line
     }
 
-    /// The same for a line that may not be known.
+    /// Encodes a line, or null if it is not known.
     pub fn maybe(&mut self, source: Option<&Source>) -> Value {
         source.map_or(Value::Null, |source| self.json(source))
     }
 
-    /// The files that were written after the policy was loaded.
+    /// Returns the files that were written after the policy was loaded.
     pub fn changed(self) -> Vec<String> {
         self.changed
     }
 
-    /// The text of a line, if it is known.
+    /// Returns the text of a line, if it is known.
     pub fn text(&mut self, file: &str, line: u32) -> Option<String> {
         if !self.files.contains_key(file) {
             let read = self.read(file);
@@ -61,7 +61,8 @@ impl SourceLines {
         Some(text.chars().filter(|c| !c.is_control()).take(LONGEST).collect())
     }
 
-    /// The lines of a file; `None` if it can't be read, or is no longer what runs. Explanations do without.
+    /// Reads the lines of a file. Returns `None` if it can't be read, or has changed since the policy was loaded. An
+    /// explanation does without them.
     fn read(&mut self, file: &str) -> Option<Vec<String>> {
         let about = fs::metadata(Path::new(file)).ok().filter(|about| about.is_file() && about.len() <= LARGEST)?;
         if self.loaded.is_some_and(|loaded| about.modified().is_ok_and(|written| written > loaded)) {

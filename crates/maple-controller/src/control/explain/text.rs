@@ -1,4 +1,4 @@
-//! An explanation as text for people: made of its JSON, wherever that comes from.
+//! An explanation as text for people, made from its JSON.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
@@ -8,13 +8,13 @@ use serde_json::Value;
 use crate::names::Names;
 use crate::time::timestamp;
 
-/// The most characters of a source line.
+/// Maximum number of characters of a source line that are shown.
 const WIDEST: usize = 56;
-/// The hex digits of a datapath id, and those that ids of small networks begin with.
+/// The number of hex digits of a datapath id, and the digits that ids of small networks begin with.
 const DPID_DIGITS: usize = 16;
 const ZEROS: &str = "00000000";
 
-/// The explanation as text, a few lines, with names where there are some.
+/// Writes an explanation as text: a few lines, with names where there are some.
 ///
 /// ```
 /// use maple_controller::control::explain::to_text;
@@ -31,7 +31,7 @@ pub fn to_text(answer: &Value, names: &Names) -> String {
     short_ids(&names.in_text(&with_ids(answer)))
 }
 
-/// Datapath ids as people write them: without leading zeros.
+/// Shortens datapath ids to the form that people write: without leading zeros.
 fn short_ids(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split_inclusive(|c: char| !c.is_ascii_alphanumeric()) {
@@ -49,7 +49,7 @@ fn short_ids(text: &str) -> String {
     out
 }
 
-/// The explanation with ids as in JSON.
+/// Writes the explanation with ids as in JSON.
 fn with_ids(answer: &Value) -> String {
     let mut out = String::new();
     if let Some(of) = answer.get("of_rule") {
@@ -86,7 +86,7 @@ fn with_ids(answer: &Value) -> String {
     out
 }
 
-/// Who sends what to whom, and what becomes of it.
+/// Writes the sender, the receiver, and what becomes of the packet.
 fn heading(answer: &Value, out: &mut String) {
     let packet = &answer["packet"];
     let to_at = packet.get("to_at").filter(|at| !at.is_null()).map(|at| format!(" ({})", place(at)));
@@ -110,7 +110,7 @@ fn heading(answer: &Value, out: &mut String) {
     );
 }
 
-/// What f asked, line by line, and the line that decided.
+/// Writes the questions of f line by line, and the line that decided.
 fn steps(answer: &Value, out: &mut String) {
     let mut rows: Vec<[String; 3]> = Vec::new();
     let mut before = None;
@@ -138,14 +138,14 @@ fn steps(answer: &Value, out: &mut String) {
     }
 }
 
-/// When and by whom something was written last.
+/// Writes when and by whom something was written last.
 pub fn written(last: &Value) -> String {
     let Some(by) = last["by"].as_str() else { return "written by an unknown writer".to_owned() };
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(last["at"].as_u64().unwrap_or_default());
     format!("written {} by {by}", timestamp(at))
 }
 
-/// The text of a line, as far as there is room.
+/// Returns the text of a source line, cut at [`WIDEST`] characters.
 fn source_text(line: &Value) -> String {
     let text = line.get("text").map(plain).unwrap_or_default();
     match text.char_indices().nth(WIDEST) {
@@ -154,7 +154,7 @@ fn source_text(line: &Value) -> String {
     }
 }
 
-/// Where copies leave by f's decision.
+/// Writes where copies leave by f's decision.
 fn exits(answer: &Value, out: &mut String) {
     for one in items(&answer["exits"]) {
         let hosts: Vec<String> = items(&one["hosts"]).map(plain).collect();
@@ -176,7 +176,7 @@ fn instead(answer: &Value, out: &mut String) {
     }
 }
 
-/// What the switches do now.
+/// Writes what the switches do with the packet.
 fn network(answer: &Value, out: &mut String) {
     for hop in items(&answer["hops"]) {
         let switch = plain(&hop["at"]["switch"]);
@@ -215,7 +215,7 @@ fn network(answer: &Value, out: &mut String) {
     state_of_rules(answer, out);
 }
 
-/// Whether the switches do what f decides, and if not, why.
+/// Writes whether the switches do what f decides, and if not, why.
 fn state_of_rules(answer: &Value, out: &mut String) {
     let under_way = answer["leaf"]["under_way"].as_str();
     let foreign = items(&answer["hops"]).flat_map(|hop| items(&hop["rules"])).any(|rule| rule["foreign"] == true);
@@ -244,7 +244,7 @@ fn state_of_rules(answer: &Value, out: &mut String) {
     let _ = writeln!(out, "  {text}");
 }
 
-/// A line such as `acl.py:12`, after the tier that it is in. Of the file only its name.
+/// Returns a line such as `acl.py:12`, after the tier that it is in. A file's folder is left out.
 fn line(line: &Value) -> String {
     let Some(file) = line["file"].as_str() else { return String::new() };
     let name = file.rsplit('/').next().unwrap_or(file);
@@ -260,7 +260,7 @@ fn items(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Text without quotes, numbers as they are.
+/// Returns text without quotes, and numbers as they are.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

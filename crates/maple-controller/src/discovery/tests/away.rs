@@ -1,4 +1,4 @@
-//! Switches without a connection: only what the others see of the wires counts.
+//! Switches without a connection: only reports of their neighbours end their links.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn a_link_stands_however_long_one_end_or_both_have_no_connection() {
             assert!(is_linked(&world), "away");
             for dpid in order {
                 world.returns(*dpid);
-                // One after the other, as switches do that wait longer after each attempt.
+                // The switches come back one after the other, because each waits longer after every attempt.
                 world.run(8 * SECOND);
                 assert!(is_linked(&world), "back");
             }
@@ -94,7 +94,7 @@ fn a_cable_that_was_moved_meanwhile_is_noticed_when_both_ends_can_tell() {
     let mut world = World::linked();
     world.leaves(2);
     world.run(SECOND);
-    // No port went down: a media converter is between them.
+    // A media converter is between the switches, so no port goes down.
     world.cut(at(1, 1), at(2, 1));
     world.run(100 * SECOND);
     assert!(is_linked(&world), "nobody can know");

@@ -1,4 +1,4 @@
-//! Bridges and segments.
+//! Bridges and segments between switches.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What is declared of ports.
+//! Ports with declared roles.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use maple_core::network::{Facts, PortSet, SwitchFacts};
 
 use super::*;
 
-/// Two switches with a wire between their first ports, of which this is declared of the first switch.
+/// Builds two switches with a wire between their first ports; `facts` are declared of the first switch.
 fn wired(facts: SwitchFacts) -> World {
     let facts = Arc::new(Facts::new([(Dpid(1), facts)].into(), [].into()));
     let mut world = World::new(2);
@@ -54,7 +54,7 @@ fn any_lldp_at_a_declared_edge_port_is_an_alarm_that_is_reported_once_until_the_
     };
     assert_eq!(reports(&mut world, &foreign), (ProbeOrigin::Foreign, vec![true]));
     assert_eq!(reports(&mut world, &forged), (ProbeOrigin::Own, vec![false]));
-    // A switch can say as often as it likes that the port is up.
+    // A switch may report as often as it likes that the port is up.
     world.port_goes(at(1, 1), true);
     assert_eq!(reports(&mut world, &foreign), (ProbeOrigin::Foreign, vec![false]));
     world.port_goes(at(1, 1), false);
@@ -98,7 +98,7 @@ fn a_switch_that_is_gone_leaves_nothing() {
     assert!(world.shards.iter().all(|shard| shard.edges.is_empty()));
 }
 
-/// Declares something else of the first switch while both are connected.
+/// Declares other facts of the first switch while both are connected.
 fn declare(world: &mut World, facts: SwitchFacts) {
     let facts = Arc::new(Facts::new([(Dpid(1), facts)].into(), [].into()));
     let (now, ports) = (world.now, [1, 2].map(super::port));

@@ -45,7 +45,7 @@ fn the_forms_of_a_probe_may_arrive_in_any_order() {
 #[test]
 fn a_host_that_replays_fresh_probes_makes_no_link() {
     let mut world = World::linked();
-    // The probes of 2:2 reach a host that is attached to 1:2 as well, and sends each in there a hundred times.
+    // The probes of 2:2 also reach a host at 1:2, which sends each of them into 1:2 a hundred times.
     world.wires.insert(at(2, 2), at(1, 2));
     world.run(Duration::from_secs(6));
     let replay = world.probe(at(2, 2));
@@ -99,7 +99,7 @@ fn probes_of_the_controller_before_are_ignored_while_they_can_be_under_way() {
     world.shards = (0..2).map(|n| Discovery::new(KEY, Timing::default(), n).in_place_of(Some(former))).collect();
     world.up(1, 2);
     world.up(2, 2);
-    // By the clock of the one before, which had been running for longer.
+    // The time is by the clock of the former controller, which had been running for longer.
     let sent = later(world.now, Duration::from_secs(3600));
     let of = |key| Probe { from: at(2, 2), sent }.frame(key, ProbeForm::Lldp, [2; 6], MS);
     world.receive(at(1, 2), &of(former));

@@ -260,7 +260,7 @@ fn what_was_known_of_a_switch_stays_if_it_is_found_again() {
     world.back(3, &Attachment::Edge);
     let known = world.attachments.clone();
     world.run(60_000 * MS);
-    // The ports of which nothing was known are edge ports by now.
+    // Meanwhile the ports of which nothing was known are edge ports.
     let edges = [1, 2, 3].map(|dpid| (at(dpid, 2), Attachment::Edge));
     assert_eq!(world.attachments, known.into_iter().chain(edges).collect());
     assert_eq!(world.anomalies, []);

@@ -19,33 +19,33 @@ const KEY: Key = Key([7; 16]);
 const LLDP: [u8; 2] = [0x88, 0xcc];
 const MS: Duration = Duration::from_millis(1);
 
-/// Shards, wires, and anomaly discovery has found.
+/// Shards with wires and bridges between their switches, and the anomalies that discovery has found.
 struct World {
     now: Time,
     shards: Vec<Discovery>,
-    /// Where a frame that leaves by a port arrives. One entry for each direction.
+    /// The port where a frame arrives that leaves by a port. One entry for each direction.
     wires: BTreeMap<Location, Location>,
     /// Bridges: the ports of each, and whether it forwards LLDP.
     bridges: Vec<(BTreeSet<Location>, bool)>,
-    /// How long a frame takes.
+    /// The time that a frame takes from port to port.
     delay: Duration,
     /// Frames in flight: when and where they arrive, and their bytes.
     in_flight: Vec<(Time, Location, Vec<u8>)>,
     attachments: BTreeMap<Location, Attachment>,
-    /// Whether outputs may repeat, or contradict, what was told before.
+    /// Whether outputs may repeat or contradict earlier ones.
     forgets: bool,
     anomalies: Vec<(Location, Anomaly)>,
-    /// When and where probes left.
+    /// The times and ports at which probes left.
     sent: Vec<(Time, Location)>,
     /// Whether the two forms of a probe are reordered.
     reorders_forms: bool,
     /// The number of LLDP frames that will be lost.
     loses_lldp: u32,
-    /// How long a requested probe waits before it leaves.
+    /// The time that a requested probe waits before it leaves.
     probe_delay: Duration,
     /// Switches without a connection: no frame leaves or arrives there.
     away: BTreeSet<Dpid>,
-    /// The same for all shards.
+    /// The switches that [`IsAway`] reports as suspended, for all shards.
     kept: Arc<Mutex<BTreeSet<Dpid>>>,
     /// A blocked shard: it reads nothing and does nothing.
     blocked: Option<usize>,
@@ -56,7 +56,7 @@ struct World {
 }
 
 impl World {
-    /// This many shards; switch `n` belongs to shard `n % shards`.
+    /// Creates this many shards; switch `n` belongs to shard `n % shards`.
     fn new(shards: usize) -> World {
         let kept = Arc::<Mutex<BTreeSet<Dpid>>>::default();
         let discovery = |n| {
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// Two switches with a wire between their first ports. The ports are up and the grace period is over.
+    /// Creates two switches with a wire between their first ports. The ports are up and the grace period is over.
     fn linked() -> World {
         let mut world = World::new(2);
         world.wire(at(1, 1), at(2, 1));
@@ -111,7 +111,7 @@ impl World {
         self.bridges.push((ports.iter().copied().collect(), passes_lldp));
     }
 
-    /// The ports where a frame arrives that leaves by a port.
+    /// Returns the ports where a frame arrives that leaves by a port.
     fn reached_from(&self, at: Location, frame: &[u8]) -> Vec<Location> {
         let is_lldp = frame[12..14] == LLDP;
         let passes = |(ports, lldp): &&(BTreeSet<Location>, bool)| ports.contains(&at) && (*lldp || !is_lldp);
@@ -129,7 +129,7 @@ impl World {
         self.with(shard, |discovery, out| discovery.switch_up(now, Dpid(dpid), &ports, out));
     }
 
-    /// A switch with two ports is back, of which this was known at the first.
+    /// Brings back a switch with two ports, of whose first port this was known.
     fn back(&mut self, dpid: u64, known: &Attachment) {
         let (now, shard) = (self.now, self.shard(Dpid(dpid)));
         let ports: Vec<Port> = (1..=2).map(port).collect();
@@ -152,7 +152,7 @@ impl World {
         self.with(shard, |discovery, out| discovery.port_status(now, at.switch, &status, out));
     }
 
-    /// The connection of a switch ends.
+    /// Ends the connection of a switch.
     fn leaves(&mut self, dpid: u64) {
         let shard = self.shard(Dpid(dpid));
         self.away.insert(Dpid(dpid));
@@ -160,7 +160,7 @@ impl World {
         self.shards[shard].suspend(Dpid(dpid));
     }
 
-    /// The switch has a connection again.
+    /// Connects the switch again.
     fn returns(&mut self, dpid: u64) {
         let (now, shard) = (self.now, self.shard(Dpid(dpid)));
         self.away.remove(&Dpid(dpid));
@@ -286,7 +286,7 @@ impl World {
         self.attachments.get(&at).cloned().unwrap_or(Attachment::New)
     }
 
-    /// A valid probe that leaves by this port now.
+    /// Makes a valid probe that leaves by this port at the current time.
     fn probe(&self, from: Location) -> Vec<u8> {
         Probe { from, sent: self.now }.frame(KEY, ProbeForm::Lldp, [2; 6], MS)
     }

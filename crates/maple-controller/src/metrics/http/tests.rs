@@ -1,4 +1,4 @@
-//! The server against clients that want something else than metrics.
+//! The server against clients that send other requests or none.
 
 use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -38,7 +38,7 @@ impl Running {
         stream
     }
 
-    /// The answer to these bytes, up to the end of the connection.
+    /// Returns the answer to these bytes, up to the end of the connection.
     fn ask(&self, request: &[u8]) -> String {
         let mut stream = self.connect();
         stream.write_all(request).expect("it reads");

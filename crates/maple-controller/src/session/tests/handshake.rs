@@ -97,7 +97,7 @@ fn open_vswitchs_hello_of_1_5_without_a_bitmap_leads_to_1_3() {
 fn switches_of_1_4_and_1_5_only_are_refused_with_an_error_that_says_so() {
     let (bitmap_15, bitmap_14) =
         ([6, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 8, 0, 0, 0, 0x60], [5, 0, 0, 16, 0, 0, 0, 1, 0, 1, 0, 8, 0, 0, 0, 0x20]);
-    // Without a bitmap they are known by how they go on.
+    // Without a bitmap their next message shows the version.
     let (hello_15, echo_15) = ([6, 0, 0, 8, 0, 0, 0, 1], [6, 2, 0, 8, 0, 0, 0, 2]);
     let (hello_14, features_14) = ([5, 0, 0, 8, 0, 0, 0, 1], [5, 6, 0, 8, 0, 0, 0, 2]);
     let ways: [&[&[u8]]; 4] = [&[&bitmap_15], &[&bitmap_14], &[&hello_15, &echo_15], &[&hello_14, &features_14]];
@@ -250,14 +250,14 @@ fn a_connection_that_was_handed_over_is_asked_again_and_its_packets_are_kept() {
     for version in BOTH {
         let (now, mut out) = (Time(1_000_000_000), Vec::new());
         let Message::PacketIn(packet) = packet_in() else { unreachable!() };
-        // It waited in the process before.
+        // The packet waited in the former process.
         let waiting = PacketIn { data: vec![9; 4], ..packet };
         let session = Session::resumed(now, Deadlines::default(), version, vec![waiting.clone()], &mut out);
         let mut peer = Peer { session, now, out };
         let sent = peer.sent();
         let [(xid, Message::FeaturesRequest)] = &sent[..] else { panic!("{sent:?}") };
         peer.says(version, 0, &packet_in());
-        // An answer to a request of the process before.
+        // An answer to a request of the former process.
         peer.says(version, 5, &Message::BarrierReply);
         peer.says(version, *xid, &Message::FeaturesReply(features(7, 0)));
         assert!(peer.out.iter().any(|output| matches!(output, Output::Claim(Dpid(7)))), "{:?}", peer.out);

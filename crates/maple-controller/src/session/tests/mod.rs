@@ -33,7 +33,7 @@ impl Peer {
         peer
     }
 
-    /// A session that has negotiated this version.
+    /// Creates a session that has negotiated this version.
     fn negotiated(version: Version) -> Peer {
         let mut peer = Peer::connect();
         peer.says(version, 1, &hello(version as u8, None));
@@ -41,7 +41,7 @@ impl Peer {
         peer
     }
 
-    /// A session whose handshake is done.
+    /// Creates a session whose handshake is done.
     fn up(version: Version) -> Peer {
         let mut peer = Peer::negotiated(version);
         peer.says(version, 2, &Message::FeaturesReply(features(7, 0)));
@@ -94,12 +94,12 @@ impl Peer {
         self.session.on_timer(self.now, &mut self.out);
     }
 
-    /// Whether the session waits to ask for the next piece of the rules.
+    /// Reports whether the session rests before the next piece of the rules.
     fn is_at_rest(&self) -> bool {
         self.session.deadline().is_some_and(|at| at <= later(self.now, super::pieces::REST))
     }
 
-    /// The messages that the session has sent since the last call; other outputs stay.
+    /// Takes the messages that the session has sent since the last call; other outputs stay.
     fn sent(&mut self) -> Vec<(u32, Message)> {
         let (mut sent, mut rest) = (Vec::new(), Vec::new());
         for output in self.out.drain(..) {
@@ -119,7 +119,7 @@ impl Peer {
         })
     }
 
-    /// The error that was sent, and why the session ended.
+    /// Returns the error that was sent, and the reason why the session ended.
     fn error_and_end(&mut self) -> (ErrorMsg, CloseReason) {
         let error = self.sent().into_iter().find_map(|(_, message)| match message {
             Message::Error(error) => Some(error),
@@ -168,7 +168,7 @@ fn packet_in() -> Message {
 
 const BOTH: [Version; 2] = [Version::Of10, Version::Of13];
 
-/// A session that is admitted and has sent its requests.
+/// Creates a session that is admitted and has sent its requests.
 fn described(version: Version) -> Peer {
     let mut peer = Peer::negotiated(version);
     let mut said = features(7, 0);

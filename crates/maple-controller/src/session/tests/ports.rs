@@ -1,8 +1,8 @@
-//! Asking a switch for its ports again.
+//! Reading a switch's ports again.
 
 use super::*;
 
-/// Asks, and returns the id of the request.
+/// Asks twice, and returns the id of the only request.
 fn ask(peer: &mut Peer) -> u32 {
     peer.session.ask_for_ports(&mut peer.out);
     peer.session.ask_for_ports(&mut peer.out);

@@ -15,7 +15,7 @@ fn a_silent_switch_that_reads_out_its_rules_has_the_time_for_a_request() {
     assert!(matches!(peer.closed(), Some(CloseReason::RequestTimeout(_))));
 }
 
-/// A rule with a cookie.
+/// Creates a rule with a cookie.
 fn rule(cookie: u64) -> FlowStats {
     FlowStats {
         table_id: 0,
@@ -37,8 +37,8 @@ fn part(flags: u16, flows: Vec<FlowStats>) -> Message {
     Message::StatsReply(StatsReply { flags, body: ReplyBody::Flow(flows) })
 }
 
-/// The switch answers requests for rules until none is open: each with those that it selects, in parts of two. Returns
-/// how many it was asked for at once, and what was put out beside.
+/// Answers requests for rules until none is open: each with the rules that it selects, in parts of two. Returns how
+/// many rules each request selected, and the other outputs.
 fn answer(peer: &mut Peer, rules: &[u64], selects: bool) -> (Vec<usize>, Vec<Output>) {
     let (mut asked, mut rest) = (Vec::new(), Vec::new());
     loop {
@@ -105,7 +105,7 @@ fn a_switch_rests_after_each_piece_but_not_after_the_sample() {
         let [(second, Message::StatsRequest(request))] = &sent[..] else { panic!("{sent:?}") };
         assert!(matches!(&request.body, RequestBody::Flow(request) if (request.cookie, request.cookie_mask) == (1, 7)));
         assert!(!peer.is_at_rest());
-        // An answer that comes twice is none to the next piece.
+        // A repeated answer does not count for the next piece.
         peer.says(Version::Of13, first, &part(0, vec![rule(0x100); 100]));
         assert_eq!(peer.sent(), []);
         peer.says(Version::Of13, *second, &part(0, vec![rule(0x101); 100]));
@@ -173,7 +173,7 @@ fn requests_for_all_rules_go_beside_each_other_and_a_refusal_ends_its_own() {
     peer.session.ask_for_all_rules(peer.now, ENGINE_XIDS + 1, &mut peer.out);
     let second = peer.sent()[0].0;
     peer.says(Version::Of13, first, &Message::Error(ErrorMsg { kind: 1, code: 2, data: vec![] }));
-    // It may not know how to select rules, so it is asked for all once.
+    // The switch may not know how to select rules, so it is asked for all at once.
     let sent = peer.sent();
     let [(all, Message::StatsRequest(request))] = &sent[..] else { panic!("{sent:?}") };
     assert!(matches!(&request.body, RequestBody::Flow(request) if request.cookie_mask == 0));
@@ -189,7 +189,7 @@ fn requests_for_all_rules_go_beside_each_other_and_a_refusal_ends_its_own() {
         panic!("{:?}", peer.out)
     };
     assert_eq!((*xid, reply.more()), (ENGINE_XIDS + 1, false));
-    // None is open, so the switch may be silent for long, but for echoes.
+    // No request is open, so the switch may be silent for long, except for echoes.
     peer.out.clear();
     (0..40).for_each(|_| {
         peer.waits(Duration::from_secs(1));
@@ -218,7 +218,7 @@ fn unreadable_rules_are_deleted_before_the_switch_counts_as_empty() {
         peer.session.read_flows(peer.now, &mut peer.out);
         let refusal = Message::Error(ErrorMsg { kind: 1, code: 2, data: vec![] });
         if version == Version::Of13 {
-            // Once with a choice of rules, and once without.
+            // It refuses once with a selection of rules, and once without.
             let xid = peer.sent()[0].0;
             peer.says(version, xid, &refusal);
         }
@@ -230,7 +230,7 @@ fn unreadable_rules_are_deleted_before_the_switch_counts_as_empty() {
         };
         assert_eq!((flow_mod.command, &flow_mod.matching), (maple_wire::msg::FlowModCommand::Delete, &Match::any()));
         let (cookie, mask, table) = match version {
-            // It can't choose by cookie.
+            // A 1.0 switch can't select by cookie.
             Version::Of10 => (0, 0, 0),
             Version::Of13 => (0x4d << 56, 0xff << 56, 0xff),
         };

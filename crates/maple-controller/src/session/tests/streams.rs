@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Messages of a switch, some of them modified or invalid.
+/// Returns messages of a switch, some of them modified or invalid.
 fn stream(seeds: &[(u8, u8, u8, Vec<u8>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (choice, at, change, junk) in seeds {
@@ -30,7 +30,7 @@ fn stream(seeds: &[(u8, u8, u8, Vec<u8>)]) -> Vec<u8> {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
 
-    /// Whatever comes in, in whatever pieces: no panic, no endless loop, and nothing after the end.
+    /// Checks that no input in any pieces causes a panic, an endless loop, or an output after the end.
     #[test]
     fn no_input_breaks_a_session(
         seeds in proptest::collection::vec(

@@ -1,4 +1,4 @@
-//! Asking a switch how large its tables are.
+//! Reading the sizes of a switch's tables.
 
 use maple_wire::msg::stats::{RequestBody, TableFeatures, TableStats};
 
@@ -87,7 +87,7 @@ fn features_that_cannot_be_read_are_no_answer_and_no_reason_to_disconnect() {
     let mut bytes = Vec::new();
     let features = reply(0, ReplyBody::TableFeatures(vec![features(0, 9)]));
     features.encode(Version::Of13, asked[1], &mut bytes).expect("it can be said");
-    // The first table's length.
+    // The length of the first table.
     bytes[16..18].copy_from_slice(&[0xff, 0xff]);
     peer.sends(&bytes);
     assert_eq!(answer(&mut peer), Some(vec![size(0, Some(3), None)]));

@@ -39,14 +39,14 @@ struct Harness {
 }
 
 impl Harness {
-    /// A newly accepted connection.
+    /// Creates a newly accepted connection.
     fn new() -> Harness {
         let mut out = Vec::new();
         let session = Session::new(NOW, Deadlines::default(), &mut out);
         Harness { session, framer: Framer::default(), engine: None, out }
     }
 
-    /// A switch of a policy whose handshake is done, with two known hosts.
+    /// Creates the connection of a switch that a policy serves, whose handshake is done, with two known hosts.
     fn up(version: Version) -> Harness {
         let mut harness = Harness::new();
         harness.out.clear();
@@ -69,7 +69,7 @@ impl Harness {
         harness
     }
 
-    /// The results of one read.
+    /// Returns the results of one read.
     fn take(&mut self, read: &[u8]) -> Results {
         let Harness { session, framer, engine, out } = self;
         let hits = engine.as_mut().map(|engine| engine.hits(NOW, SWITCH).expect("no update is in progress"));
@@ -90,7 +90,7 @@ impl Harness {
         Results { outputs: String::new(), messages, answered, answers }
     }
 
-    /// The results of a stream in these reads.
+    /// Returns the results of a stream in these reads.
     fn results<'a>(mut self, reads: impl Iterator<Item = &'a [u8]>) -> Results {
         let mut all = Results::default();
         for read in reads {
@@ -105,7 +105,7 @@ impl Harness {
     }
 }
 
-/// A shard of the policy that floods, which knows the hosts 1 and 2 and has leaves for their packets.
+/// Creates the engine of a policy that floods, which knows the hosts 1 and 2 and has leaves for their packets.
 fn engine(version: Version) -> Engine {
     let policy = Arc::new(|_: &PacketHandle, _: &Net| Route::flood());
     let options = Options { check_rate: 0, ..Options::default() };
@@ -148,7 +148,7 @@ fn encoded(version: Version, xid: u32, message: &Message) -> Vec<u8> {
     bytes
 }
 
-/// A packet-in of a host's packet, by port 1.
+/// Encodes a packet-in of a host's packet, from port 1.
 fn packet(version: Version, xid: u32, host: u8) -> Vec<u8> {
     let frame = Frame::ethernet([2, 0, 0, 0, 1, host], [2, 0, 0, 0, 0, host]);
     let frame = frame.ipv4([10, 0, 0, host], [10, 0, 1, host]).udp(1, 2).build();
@@ -170,7 +170,7 @@ fn messages_of_all_sizes_are_the_same_to_a_session_however_they_are_cut() {
     }
 }
 
-/// Hits, a packet of a host that is not known, and an echo between them.
+/// The stream has hits, a packet of an unknown host, and an echo request between them.
 #[test]
 fn hits_are_the_same_wherever_a_stream_is_cut() {
     for version in [Version::Of10, Version::Of13] {

@@ -42,7 +42,7 @@ impl Handler for Learner {
     }
 }
 
-/// A connection, and what its shard would have.
+/// A connection, and the parts of its shard.
 struct Harness {
     connection: Connection,
     version: Version,
@@ -56,7 +56,7 @@ struct Harness {
 }
 
 impl Harness {
-    /// A connection on which both ends have sent their hello.
+    /// Creates a connection on which both ends have sent their hello.
     fn greeted(version: Version) -> Harness {
         let listener = std::net::TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
         let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -81,7 +81,7 @@ impl Harness {
         harness
     }
 
-    /// A connection whose handshake is done, to a switch that has learned nothing.
+    /// Creates a connection whose handshake is done, to a switch that has learned nothing.
     fn up(version: Version) -> Harness {
         let mut harness = Harness::greeted(version);
         harness.feed(&encoded(version, &Message::FeaturesReply(features())));
@@ -118,7 +118,7 @@ impl Harness {
         }
     }
 
-    /// The shard sends a message of the session's; the switch answers those of the handshake.
+    /// Sends a message of the session as the shard would, and answers requests of the handshake as the switch would.
     fn sent(&mut self, xid: u32, message: Message) {
         // Nothing waits for the configuration, so these messages may come after the handler's first answers.
         if !matches!(message, Message::GetConfigRequest | Message::SetConfig(_)) {
@@ -168,7 +168,7 @@ fn packet(version: Version, src: u8, dst: u8, buffer_id: u32) -> Vec<u8> {
     encoded(version, &Message::PacketIn(packet_in))
 }
 
-/// Packets with other messages between them.
+/// Encodes packets with other messages between them.
 fn stream(version: Version) -> Vec<u8> {
     let port = Port::new(PortNo(1), [0; 6], "p");
     let pieces = [

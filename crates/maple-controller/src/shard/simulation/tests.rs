@@ -28,7 +28,7 @@ struct World {
     ports: Vec<Port>,
 }
 
-/// A policy that takes this long, and records the source addresses of its packets.
+/// Creates a policy that takes this long, and records the source addresses of its packets.
 fn slow(clock: &Arc<AtomicU64>, nanoseconds: u64, asked: &Arc<Mutex<Vec<u64>>>) -> Arc<dyn Policy> {
     let (clock, asked) = (Arc::clone(clock), Arc::clone(asked));
     Arc::new(move |packet: &PacketHandle, _: &Net| {
@@ -43,7 +43,7 @@ impl World {
         World::keeping(FORGET_SWITCH_AFTER)
     }
 
-    /// A switch without a connection is kept for so long.
+    /// Creates a world that keeps a switch without a connection for this long.
     fn keeping(forget_after: Duration) -> World {
         World::of(forget_after, Arc::default(), Arc::new(|_: &PacketHandle, _: &Net| Route::drop()))
     }
@@ -70,7 +70,7 @@ impl World {
         World { simulation, store, now: Time(0), batches: Vec::new(), ports }
     }
 
-    /// A switch connects to a shard and says hello.
+    /// Connects a switch to a shard, and sends its hello.
     fn connect(&mut self, shard: usize) -> Line {
         let line = self.simulation.connect(shard);
         self.say(&line, 1, &Message::Hello(Hello { version: Version::Of10 as u8, elements: vec![] }));
@@ -83,7 +83,7 @@ impl World {
         line.send(self.now, &bytes);
     }
 
-    /// Switches of the first shard that are up, and whose ports are known to be at the edge.
+    /// Connects these switches to the first shard, and waits until their ports are known to be at the edge.
     fn edge_switches<const N: usize>(&mut self, dpids: [Dpid; N]) -> [Line; N] {
         let lines = dpids.map(|dpid| (dpid, self.simulation.connect(0)));
         for (_, line) in &lines {
@@ -99,7 +99,8 @@ impl World {
         lines.map(|(_, line)| line)
     }
 
-    /// These shards take turns until they have nothing to do, while a switch answers them. Mail between them arrives.
+    /// Runs turns of these shards until they have nothing to do, while a switch answers them. Mail between them
+    /// arrives.
     fn settle(&mut self, shards: &[usize], line: &Line) {
         self.settle_all(shards, &[(SWITCH, line.clone())]);
     }
@@ -141,7 +142,8 @@ impl World {
         }
     }
 
-    /// A switch of the first shard, whose connection breaks, connects to the second before the first has dealt with that.
+    /// Breaks a switch's connection to the first shard, and connects it to the second before the first has dealt with
+    /// that.
     fn reconnect_to_the_other_shard(&mut self) -> Line {
         let first = self.connect(0);
         self.settle(&[0, 1], &first);
@@ -162,8 +164,8 @@ impl World {
     }
 }
 
-/// The first shard finds out that the switch is gone when it writes to it, after the engine's part of the turn, and
-/// then takes no turn until the second has done all it can.
+/// The first shard finds out that the switch is gone when it writes to it, after the engine's part of the turn. Then it
+/// takes no turn until the second shard has done all it can.
 #[test]
 fn a_switch_that_connects_to_another_shard_before_the_first_has_dealt_with_its_end_stays_known() {
     let mut world = World::keeping(Duration::ZERO);
@@ -204,14 +206,14 @@ fn a_switch_that_stays_away_is_forgotten_and_may_come_back_anywhere() {
     assert_eq!((world.shard_known(), world.simulation.shard_of(SWITCH)), (Some(1), Some(1)));
 }
 
-/// An encoded packet-in from a port, with this source address.
+/// Encodes a packet-in from a port, with this source address.
 fn packet(port: u32, source: u64) -> Vec<u8> {
     let [_, _, a, b, c, d, e, f] = source.to_be_bytes();
     let frame = Frame::ethernet([2; 6], [a, b, c, d, e, f]).ipv4([10; 4], [11; 4]).udp(1, 2).build();
     packet_in(Version::Of10, 1, NO_BUFFER, port, &frame)
 }
 
-/// What a switch has been sent that is an answer to its echo requests.
+/// Counts the answers to its echo requests that a switch was sent since the last call.
 fn echoes(line: &Line) -> usize {
     let bytes = line.take();
     let messages = maple_wire::msg::Frames::new(&bytes).map(|frame| Message::decode(frame.expect("whole").1));
@@ -227,7 +229,7 @@ fn a_port_that_floods_a_slow_policy_sheds_its_own_flows_and_delays_no_echo_and_n
     let mut sent = 0;
     let mut turn = |world: &mut World| {
         world.now = Time(clock.load(Ordering::Relaxed).max(world.now.0));
-        // More than one read takes, followed by an echo request.
+        // The flood exceeds one read, and an echo request follows it.
         for _ in 0..500 {
             flooding.send(world.now, &packet(1, source(1, sent)));
             sent += 1;
@@ -254,7 +256,7 @@ fn a_port_that_floods_a_slow_policy_sheds_its_own_flows_and_delays_no_echo_and_n
 fn an_answer_that_lay_unread_when_its_deadline_passed_is_read_before_the_switch_is_judged() {
     let mut world = World::new();
     let [line] = world.edge_switches([SWITCH]);
-    // A new flow gets a rule, and so a barrier, which the switch answers after a flood.
+    // A new flow gets a rule, and so a barrier request, which the switch answers after a flood.
     line.send(world.now, &packet(1, 0x0200_0000_0001));
     world.simulation.turn(world.now, 0);
     let bytes = line.take();
@@ -264,7 +266,7 @@ fn an_answer_that_lay_unread_when_its_deadline_passed_is_read_before_the_switch_
     world.now = after(world.now, Duration::from_secs(29));
     (0..2000).for_each(|n| line.send(world.now, &packet(1, n)));
     world.say(&line, barrier.xid, &Message::BarrierReply);
-    // The shard comes to it late, and reads it in several turns.
+    // The shard gets to it late, and reads it in several turns.
     world.now = after(world.now, Duration::from_secs(2));
     while line.unread() > 0 {
         world.simulation.turn(world.now, 0);
@@ -281,7 +283,7 @@ fn a_switch_that_floods_and_never_answers_is_given_up_nevertheless() {
     let [line] = world.edge_switches([SWITCH]);
     for _ in 0..400 {
         world.now = after(world.now, Duration::from_millis(100));
-        // As much as the buffers of a socket hold, always.
+        // The socket's buffers are always full.
         while line.unread() < 512 * 1024 {
             line.send(world.now, &packet(1, 1));
         }

@@ -10,18 +10,18 @@ use maple_wire::Version;
 
 use crate::case::{Case, Link, place};
 
-/// Which events a case has.
+/// The kinds of events that a case has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavour {
-    /// Only state that changes: nothing may be lost.
+    /// Only the state changes: nothing may be lost.
     Soft,
-    /// Also links, ports, hosts, switches and control channels.
+    /// Links, ports, hosts, switches and control channels change too.
     Hard,
-    /// Only state that changes, but the tables of the switches are too small.
+    /// Only the state changes, but the tables of the switches are too small.
     Tight,
 }
 
-/// The case of a seed.
+/// Makes the case of a seed.
 pub fn case(seed: u64, flavour: Flavour) -> Case {
     let mut dice = Dice { random: Random(seed) };
     let switches = 2 + dice.below(4);
@@ -71,7 +71,7 @@ pub fn case(seed: u64, flavour: Flavour) -> Case {
     case
 }
 
-/// The generator.
+/// The generator of random choices.
 struct Dice {
     random: Random,
 }
@@ -89,7 +89,7 @@ impl Dice {
         all[self.below(all.len() as u64) as usize].clone()
     }
 
-    /// Mostly nothing, sometimes up to `most`.
+    /// Returns mostly nothing, sometimes up to `most`.
     fn span(&mut self, most: Time) -> Time {
         if self.one_in(2) { 0 } else { self.below(most) }
     }

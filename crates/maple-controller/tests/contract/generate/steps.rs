@@ -1,4 +1,4 @@
-//! What happens in a case: packets and events.
+//! The steps of a case: packets and events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Dice, Flavour};
 use crate::case::{Case, Event, Step, host_mac};
 
 impl Dice {
-    /// Packets and events, some close together and some far apart.
+    /// Adds packets and events, some close together and some far apart.
     pub(super) fn steps(&mut self, case: &mut Case, flavour: Flavour) {
         let world = &case.world();
         for _ in 0..self.below(6) {
@@ -23,7 +23,7 @@ impl Dice {
         }
         let count = 6 + self.below(14);
         let mut slow = false;
-        // Where everything is thrown away again and again, nothing gets old enough to be wrong.
+        // If everything is thrown away again and again, nothing gets old enough to be wrong.
         let thorough = self.one_in(2);
         for _ in 0..count {
             let burst = if self.one_in(3) { 1 + self.below(4) } else { 1 };
@@ -62,7 +62,7 @@ impl Dice {
         }
     }
 
-    /// Every packet once, in any order and soon after each other, mostly all of them new to the tables.
+    /// Sends every packet once, in any order and soon after each other, mostly all of them new to the tables.
     fn volley(&mut self, case: &mut Case) {
         if !self.one_in(6) {
             case.steps.extend([Step::Do(Event::InvalidateAll), Step::Wait(MILLISECOND + self.below(MILLISECOND))]);
@@ -74,8 +74,8 @@ impl Dice {
         }
     }
 
-    /// Facts that agree with the network; where anything may happen also some that close ports or say that hosts are
-    /// elsewhere.
+    /// Makes facts that agree with the network. Where anything may happen, some of them also close ports or say that
+    /// hosts are elsewhere.
     fn facts(&mut self, case: &Case, flavour: Flavour) -> Arc<Facts> {
         let is_hard = flavour == Flavour::Hard;
         let some = |dice: &mut Dice, ports: &[PortNo]| {

@@ -1,4 +1,4 @@
-//! Switches are asked for what they have counted, by a bounded share of their channel.
+//! Polls of switches for their counters, which take a bounded share of the channel.
 
 use maple_core::engine::{Counted, Effect};
 use maple_core::network::Location;
@@ -6,17 +6,18 @@ use maple_wire::msg::stats::{PortStats, ReplyBody, RequestBody, StatsReply, Stat
 
 use super::*;
 
-/// A policy that drops what comes in by port 1, and floods it once more than 800 bit/s do.
+/// Creates a policy that drops packets, and floods them when port 1 receives more than 800 bit/s, until it is 400 or
+/// less.
 fn load_policy() -> Arc<dyn Policy> {
     Arc::new(|pkt: &PacketHandle, net: &Net| {
-        // A flood asks for it anyway. So both answers have the same observations.
+        // A flood reads this anyway, so both decisions have the same observations.
         pkt.eth_dst();
         let port = Location::new(SWITCH, PortNo(1));
         if net.port(port).received().is_above(800, 400) { Route::flood() } else { Route::drop() }
     })
 }
 
-/// What a switch is asked.
+/// A request to a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Barrier(u32),
@@ -37,7 +38,8 @@ fn asked(line: &Line) -> Vec<Asked> {
 }
 
 impl World {
-    /// Turns in steps of 100 ms, in which the switch answers nothing but echoes; gives what it is asked meanwhile.
+    /// Runs turns in steps of 100 ms, in which the switch answers nothing but echoes. Returns what it is asked
+    /// meanwhile.
     fn pass(&mut self, line: &Line, seconds: u64) -> Vec<Asked> {
         let mut all = Vec::new();
         for _ in 0..10 * seconds {
@@ -72,7 +74,7 @@ fn a_switch_is_polled_once_at_a_time_never_while_it_is_busy_and_a_slow_one_less_
     let [Asked::Counters(second)] = world.pass(&line, 2)[..] else { panic!("the next poll") };
     world.counters(&line, second, 100_000);
     assert_eq!(world.simulation.stats(0).polls, 2);
-    // Rates over so long say nothing of now: only the next answer makes one.
+    // Rates over such a long time say nothing about the present: only the next answer makes one.
     assert!(world.simulation.rules(0, SWITCH).iter().all(|rule| !rule.why.contains("flood")));
     let [Asked::Counters(third)] = world.pass(&line, 40)[..] else { panic!("a slower one") };
     world.counters(&line, third, 100_000);
@@ -85,7 +87,7 @@ fn a_rate_is_taken_between_answers_a_period_apart_and_decides_again() {
     let [line] = world.edge_switches([SWITCH]);
     line.send(world.now, &packet(1, 0x0200_0000_0001));
     let mut counted = 0;
-    // 100 bytes a second, 10 times as many, then half as many: 800, 8000, 400 bit/s. Each half a minute.
+    // 100, 1000, 70 and 50 bytes a second make 800, 8000, 560 and 400 bit/s, each for half a minute.
     let mut runs = Vec::new();
     for bytes_a_second in [100, 1000, 75, 50] {
         for _ in 0..300 {
@@ -111,7 +113,7 @@ impl World {
         asked(line)
     }
 
-    /// Whether packets of a leaf go out.
+    /// Reports whether packets of a leaf are sent out.
     fn is_flooded(&self) -> bool {
         let rules = self.simulation.rules(0, SWITCH);
         let mut of_leaves = rules.iter().filter(|rule| rule.leaf.is_some());

@@ -1,4 +1,4 @@
-//! Switches of an earlier run come back while shards take turns in every order.
+//! Switches of an earlier run that come back while shards take turns in every order.
 
 use maple_core::network::{HostInfo, Location, Mac};
 use maple_core::remembered::{Surroundings, Witness};
@@ -10,7 +10,7 @@ use crate::remember::LeafJournal;
 use crate::restart::{Departed, Restart};
 use crate::shard::returns::Returns;
 
-/// Each switch has a host and a leaf.
+/// The switches, each with a host and a leaf.
 const SWITCHES: [Dpid; 3] = [Dpid(1), Dpid(2), Dpid(3)];
 
 fn departed(dpid: Dpid) -> Departed {
@@ -23,7 +23,7 @@ fn departed(dpid: Dpid) -> Departed {
 }
 
 impl World {
-    /// A run after one that knew the switches.
+    /// Creates a run after one that knew the switches.
     fn after_a_restart() -> World {
         let mut world = World::with(Arc::default(), Arc::new(|_: &PacketHandle, _: &Net| Route::flood()));
         let earlier = SWITCHES.map(|dpid| (dpid, departed(dpid))).into();
